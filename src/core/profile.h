@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the profiler measures and the planner asks for: operator shapes, their measured seconds, and
+// the device they were measured on. One Profile is the result of one profile run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/values.h"
+
+namespace arena {
+
+enum class OpKind { gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer };
+enum class Pass { forward, backward };
+std::string_view to_string(OpKind);
+std::string_view to_string(Pass);
+std::optional<OpKind> parse_op_kind(std::string_view);
+std::optional<Pass> parse_pass(std::string_view);
+/// How many of OpShape::dims a kind uses (1..4); the rest are 0.
+std::size_t dim_count(OpKind);
+/// Bytes of one element: 4, 2 or 1.
+double element_bytes(Precision);
+
+/// dims by kind:
+///   gemm          m, n, k, batch      C[m,n] = A[m,k] B[k,n]; backward GEMMs are listed as gemms of their own;
+///                                     pass says which layout: forward = A B^T (weights n x k), backward
+///                                     with `variant` "dgrad" = A B, "wgrad" = A^T B
+///   attention     batch*heads, kv batch*heads, seq, head_dim; variant "causal" or "full"
+///   norm          rows, cols; variant "layer" or "rms"
+///   elementwise   rows, cols of the output; variant "gelu", "swiglu" (two inputs), "bias_residual", "add"
+///   embedding     tokens, hidden, vocab (rows of the table on this rank)
+///   cross_entropy rows, cols (vocabulary on this rank)
+///   optimizer     parameters; variant "adamw" (fp32 moments; bf16/fp16 keep an fp32 master copy)
+struct OpShape {
+    OpKind kind = OpKind::gemm;
+    Pass pass = Pass::forward;
+    Precision precision = Precision::fp32;
+    std::array<std::int64_t, 4> dims{};
+    std::string variant;
+    auto operator<=>(const OpShape&) const = default;
+};
+
+/// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the store's key.
+std::string op_key(const OpShape&);
+/// FLOPs and bytes moved of one execution (multiply-add = 2 FLOP; a causal attention counts half of the
+/// full one; fused kernels, nothing re-read from memory): lower bounds for a roofline.
+double op_flops(const OpShape&);
+double op_bytes(const OpShape&);
+
+struct ProfileEntry {
+    OpShape shape;
+    double seconds = 0;         ///< median of one execution
+    std::int64_t repeats = 0;   ///< timed executions, >= 1
+    double spread = 0;          ///< half-width of the 95 % interval of the median / median
+    bool operator==(const ProfileEntry&) const = default;
+};
+
+/// Who was measured. Two profiles may be mixed only when `identity()` is equal.
+struct Device {
+    std::string kind;        ///< "cpu" or "cuda"
+    std::string name;        ///< "NVIDIA H100 80GB HBM3", CPU model name
+    std::string uuid;        ///< GPU UUID; "" for a CPU
+    std::string driver;      ///< CUDA driver version; kernel release for a CPU
+    std::string library;     ///< "cuBLASLt 13.0", "OpenBLAS 0.3.21 + oneDNN 2.6"
+    std::int64_t memory_bytes = 0;
+    std::int64_t threads = 0;  ///< CPU back-end: threads used
+    std::string node;          ///< host it ran on
+    bool operator==(const Device&) const = default;
+    [[nodiscard]] std::string identity() const;  ///< kind|name|driver|library|threads
+};
+
+enum class ProfileStatus { complete, partial, failed };
+std::string_view to_string(ProfileStatus);
+std::optional<ProfileStatus> parse_profile_status(std::string_view);
+/// [A-Za-z0-9]{16,64}
+bool is_nonce(std::string_view);
+
+struct Profile {
+    std::string nonce;          ///< of the run that asked for it; [A-Za-z0-9]{16,64}
+    std::string gpu_type;       ///< GRES type it stands for
+    std::string hardware;       ///< hardware entry of that type ("emulated-cpu" in private clusters)
+    std::string model_fingerprint;
+    Device device;
+    ProfileStatus status = ProfileStatus::complete;
+    std::string reason;         ///< why partial or failed
+    double device_seconds = 0;  ///< spent
+    double started_s = 0;       ///< epoch seconds
+    std::vector<ProfileEntry> entries;
+    bool operator==(const Profile&) const = default;
+};
+
+inline constexpr std::size_t max_profile_bytes = 1024 * 1024;
+inline constexpr std::size_t max_profile_entries = 8192;
+inline constexpr std::size_t max_profile_request_bytes = 32 * 1024;
+std::string to_json(const Profile&);
+/// Strict: at most 1 MiB, depth 8, 8192 entries, each op once; seconds in (0, 3600], repeats >= 1,
+/// spread in [0, 10]. Unknown keys are ignored.
+Result<Profile> parse_profile(std::string_view);
+
+/// What a carrier job's Prolog hands to arena-profiler (one line of JSON, at most 32 KiB).
+struct ProfileRequest {
+    std::string nonce;
+    std::string gpu_type;
+    std::string hardware;
+    Model model;
+    std::int64_t global_batch = 1;
+    std::int64_t max_gpus = 1;
+    std::int64_t gpus_per_node = 1;
+    double budget_s = 60;
+    std::vector<std::string> known;  ///< 16-hex hashes (hash_hex) of op keys that the store already has
+    bool operator==(const ProfileRequest&) const = default;
+};
+std::string to_json(const ProfileRequest&);
+Result<ProfileRequest> parse_profile_request(std::string_view);
+
+/// Measured seconds by op key for one GPU type: what the planner looks things up in.
+using ProfileTable = std::map<std::string, double, std::less<>>;
+
+}  // namespace arena

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JSON of what a policy sees and answers (Snapshot, Offers, Decision), and the text entry points of
+// every value. Snapshots are checked for consistency: indices in range, node sets sorted, ids once.
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/json.h"
+
+namespace arena {
+namespace {
+
+constexpr std::int64_t big = std::int64_t{1} << 50;
+constexpr double huge = 1e30;
+constexpr std::size_t max_items = std::size_t{1} << 20;
+constexpr std::size_t max_node_sets = 4096;
+constexpr std::size_t max_offers = 65536;
+constexpr std::size_t max_reason = 1024;
+constexpr int schema_version = 1;
+
+void read_job_id(const JsonFields& fields, JobId& out) {
+    std::int64_t id = out;
+    fields.integer("job", id, 0, UINT32_MAX);
+    out = static_cast<JobId>(id);
+}
+
+void read_indices(const JsonFields& fields, const char* key, std::vector<NodeIndex>& out) {
+    std::vector<std::int64_t> wide;
+    fields.integers(key, wide, 0, UINT32_MAX, max_items);
+    out.clear();
+    for (const std::int64_t index : wide) out.push_back(static_cast<NodeIndex>(index));
+}
+
+void read_version(const JsonFields& fields) {
+    std::int64_t version = 0;
+    fields.integer("schema_version", version, schema_version, schema_version);
+}
+
+struct JobOffers {
+    JobId job = 0;
+    std::vector<Offer> offers;
+};
+
+struct JobReason {
+    JobId job = 0;
+    std::string reason;
+};
+
+// Declared before the templates: argument-dependent lookup does not look into this namespace.
+Json json_of(const NodeState&);
+Json json_of(const JobState&);
+Json json_of(const Action&);
+void read(const Json&, const std::string& where, std::optional<Error>&, NodeState&);
+void read(const Json&, const std::string& where, std::optional<Error>&, JobState&);
+void read(const Json&, const std::string& where, std::optional<Error>&, Action&);
+void read(const Json&, const std::string& where, std::optional<Error>&, JobOffers&);
+void read(const Json&, const std::string& where, std::optional<Error>&, JobReason&);
+
+template <typename T>
+void read_list(const JsonFields& fields, const char* key, std::size_t limit,
+               std::optional<Error>& error, std::vector<T>& out) {
+    const Json* list = fields.list(key, limit);
+    if (list == nullptr) return;
+    out.clear();
+    out.reserve(list->size());
+    for (const Json& item : *list) {
+        const std::string where = fmt::format("{}[{}]", fields.path(key), out.size());
+        read(item, where, error, out.emplace_back());
+        if (error) return;
+    }
+}
+
+template <typename T>
+Json list_of(const std::vector<T>& values) {
+    Json list = Json::array();
+    for (const T& value : values) list.push_back(json_of(value));
+    return list;
+}
+
+Json json_of(const NodeState& node) {
+    return {{"name", node.name},
+            {"gpu_type", node.gpu_type},
+            {"total_gpus", node.total_gpus},
+            {"free_gpus", node.free_gpus},
+            {"free_cpus", node.free_cpus},
+            {"free_memory_mb", node.free_memory_mb}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, NodeState& out) {
+    const JsonFields fields(json, where, error);
+    fields.text("name", out.name);
+    fields.text("gpu_type", out.gpu_type);
+    fields.integer("total_gpus", out.total_gpus, 0, 65536);
+    fields.integer("free_gpus", out.free_gpus, 0, 65536);
+    fields.integer("free_cpus", out.free_cpus, 0, big);
+    fields.integer("free_memory_mb", out.free_memory_mb, 0, big);
+}
+
+Json json_of(const JobState& job) {
+    Json json{{"job", job.id},
+              {"phase", job.phase == JobPhase::running ? "running" : "pending"},
+              {"priority", job.priority},
+              {"submit_s", job.submit_s},
+              {"age_s", job.age_s},
+              {"gpu_types", job.gpu_types},
+              {"min_gpus", job.min_gpus},
+              {"max_gpus", job.max_gpus},
+              {"cpus_per_gpu", job.cpus_per_gpu},
+              {"memory_mb_per_gpu", job.memory_mb_per_gpu},
+              {"node_set", job.node_set},
+              {"remaining_iterations", job.remaining_iterations},
+              {"time_limit_s", job.time_limit_s},
+              {"elastic", job.elastic},
+              {"restarts", job.restarts}};
+    if (job.current) json["current"] = json_of(*job.current);
+    return json;
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, JobState& out) {
+    const JsonFields fields(json, where, error);
+    read_job_id(fields, out.id);
+    std::string phase;
+    fields.text("phase", phase);
+    if (fields.ok() && phase != "pending" && phase != "running") {
+        fields.refuse("phase", "one of pending, running");
+    }
+    out.phase = phase == "running" ? JobPhase::running : JobPhase::pending;
+    fields.number("priority", out.priority, -huge, huge);
+    fields.number("submit_s", out.submit_s, 0, huge);
+    fields.number("age_s", out.age_s, 0, huge);
+    fields.texts("gpu_types", out.gpu_types, 64, 64);
+    fields.integer("min_gpus", out.min_gpus, 1, 65536);
+    fields.integer("max_gpus", out.max_gpus, 1, INT64_MAX);
+    fields.integer("cpus_per_gpu", out.cpus_per_gpu, 0, 65536);
+    fields.integer("memory_mb_per_gpu", out.memory_mb_per_gpu, 0, std::int64_t{1} << 30);
+    std::int64_t node_set = 0;
+    fields.integer("node_set", node_set, 0, static_cast<std::int64_t>(max_node_sets) - 1);
+    out.node_set = static_cast<std::uint32_t>(node_set);
+    fields.number("remaining_iterations", out.remaining_iterations, 0, huge);
+    fields.number("time_limit_s", out.time_limit_s, 0, huge);
+    fields.boolean("elastic", out.elastic);
+    fields.integer("restarts", out.restarts, 0, big);
+    if (!fields.has("current")) return;
+    if (const Json* current = fields.any("current")) {
+        read(*current, fields.path("current"), error, out.current.emplace());
+    }
+}
+
+bool is_good_node_set(const std::vector<NodeIndex>& set, std::size_t nodes) {
+    const bool ascending = std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) ==
+                           set.end();
+    return ascending && (set.empty() || set.back() < nodes);
+}
+
+void check(const Snapshot& snapshot, const JsonFields& fields) {
+    std::set<JobId> ids;
+    for (const auto& set : snapshot.node_sets) {
+        if (!is_good_node_set(set, snapshot.nodes.size())) {
+            return fields.refuse("node_sets", "ascending lists of indices into nodes");
+        }
+    }
+    for (const JobState& job : snapshot.jobs) {
+        if (job.node_set >= snapshot.node_sets.size()) {
+            return fields.refuse("jobs", "a node_set that is an index into node_sets");
+        }
+        if (job.min_gpus > job.max_gpus) return fields.refuse("jobs", "min_gpus <= max_gpus");
+        if (!ids.insert(job.id).second) return fields.refuse("jobs", "each job id once");
+    }
+}
+
+void read_node_sets(const JsonFields& fields, std::vector<std::vector<NodeIndex>>& out) {
+    const Json* sets = fields.list("node_sets", max_node_sets);
+    if (sets == nullptr) return;
+    out.clear();
+    for (const Json& set : *sets) {
+        auto& indices = out.emplace_back();
+        if (!set.is_array()) return fields.refuse("node_sets", "a list of lists");
+        for (const Json& index : set) {
+            if (!index.is_number_unsigned() || index.get<std::uint64_t>() > UINT32_MAX) {
+                return fields.refuse("node_sets", "ascending lists of indices into nodes");
+            }
+            indices.push_back(index.get<NodeIndex>());
+        }
+    }
+}
+
+Json json_of(const Action& action) {
+    Json json{{"kind", to_string(action.kind)},
+              {"job", action.job},
+              {"nodes", action.nodes},
+              {"gpu_type", action.gpu_type},
+              {"reason", action.reason}};
+    if (action.offer != Offer{}) json["offer"] = json_of(action.offer);
+    return json;
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Action& out) {
+    const JsonFields fields(json, where, error);
+    fields.word("kind", out.kind, &parse_action_kind,
+                "one of start, reshape_and_wait, resize, profile");
+    read_job_id(fields, out.job);
+    read_indices(fields, "nodes", out.nodes);
+    fields.text("gpu_type", out.gpu_type);
+    fields.text("reason", out.reason, max_reason);
+    if (!fields.has("offer")) return;
+    if (const Json* offer = fields.any("offer")) {
+        read(*offer, fields.path("offer"), error, out.offer);
+    }
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, JobOffers& out) {
+    const JsonFields fields(json, where, error);
+    read_job_id(fields, out.job);
+    read_list(fields, "offers", max_offers, error, out.offers);
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, JobReason& out) {
+    const JsonFields fields(json, where, error);
+    read_job_id(fields, out.job);
+    fields.text("reason", out.reason, max_reason);
+}
+
+template <typename T>
+Result<T> parse_value(std::string_view text) {
+    const Result<Json> json = parse_json(text);
+    if (!json) return json.error();
+    T value;
+    std::optional<Error> error;
+    read(*json, "", error, value);
+    if (error) return *error;
+    return value;
+}
+
+}  // namespace
+
+Json json_of(const Snapshot& snapshot) {
+    return {{"schema_version", schema_version},
+            {"time_s", snapshot.time_s},
+            {"generation", snapshot.generation},
+            {"nodes", list_of(snapshot.nodes)},
+            {"node_sets", snapshot.node_sets},
+            {"jobs", list_of(snapshot.jobs)}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Snapshot& out) {
+    const JsonFields fields(json, where, error);
+    read_version(fields);
+    fields.number("time_s", out.time_s, 0, huge);
+    fields.unsigned_integer("generation", out.generation, UINT64_MAX);
+    read_list(fields, "nodes", max_items, error, out.nodes);
+    read_node_sets(fields, out.node_sets);
+    read_list(fields, "jobs", max_items, error, out.jobs);
+    if (fields.ok()) check(out, fields);
+}
+
+Json json_of(const Offers& offers) {
+    Json jobs = Json::array();
+    for (const auto& [job, list] : offers) {
+        jobs.push_back({{"job", job}, {"offers", list_of(list)}});
+    }
+    return {{"schema_version", schema_version}, {"jobs", jobs}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Offers& out) {
+    const JsonFields fields(json, where, error);
+    read_version(fields);
+    std::vector<JobOffers> jobs;
+    read_list(fields, "jobs", max_items, error, jobs);
+    out.clear();
+    for (JobOffers& entry : jobs) {
+        if (!out.emplace(entry.job, std::move(entry.offers)).second) {
+            return fields.refuse("jobs", "each job id once");
+        }
+    }
+}
+
+Json json_of(const Decision& decision) {
+    Json waiting = Json::array();
+    for (const auto& [job, reason] : decision.waiting) {
+        waiting.push_back({{"job", job}, {"reason", reason}});
+    }
+    return {{"schema_version", schema_version},
+            {"actions", list_of(decision.actions)},
+            {"waiting", waiting}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Decision& out) {
+    const JsonFields fields(json, where, error);
+    read_version(fields);
+    read_list(fields, "actions", max_items, error, out.actions);
+    std::vector<JobReason> waiting;
+    read_list(fields, "waiting", max_items, error, waiting);
+    out.waiting.clear();
+    for (JobReason& entry : waiting) {
+        if (!out.waiting.emplace(entry.job, std::move(entry.reason)).second) {
+            return fields.refuse("waiting", "each job id once");
+        }
+    }
+}
+
+std::string to_json(const Model& v) { return dump_json(json_of(v)); }
+std::string to_json(const GpuType& v) { return dump_json(json_of(v)); }
+std::string to_json(const Grid& v) { return dump_json(json_of(v)); }
+std::string to_json(const Plan& v) { return dump_json(json_of(v)); }
+std::string to_json(const Estimate& v) { return dump_json(json_of(v)); }
+std::string to_json(const Offer& v) { return dump_json(json_of(v)); }
+std::string to_json(const Snapshot& v) { return dump_json(json_of(v)); }
+std::string to_json(const Offers& v) { return dump_json(json_of(v)); }
+std::string to_json(const Decision& v) { return dump_json(json_of(v)); }
+Result<Model> parse_model_json(std::string_view s) { return parse_value<Model>(s); }
+Result<GpuType> parse_gpu_type_json(std::string_view s) { return parse_value<GpuType>(s); }
+Result<Grid> parse_grid_json(std::string_view s) { return parse_value<Grid>(s); }
+Result<Plan> parse_plan_json(std::string_view s) { return parse_value<Plan>(s); }
+Result<Estimate> parse_estimate_json(std::string_view s) { return parse_value<Estimate>(s); }
+Result<Offer> parse_offer_json(std::string_view s) { return parse_value<Offer>(s); }
+Result<Snapshot> parse_snapshot(std::string_view s) { return parse_value<Snapshot>(s); }
+Result<Offers> parse_offers(std::string_view s) { return parse_value<Offers>(s); }
+Result<Decision> parse_decision(std::string_view s) { return parse_value<Decision>(s); }
+
+}  // namespace arena

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Names of the enumerations, the fingerprint of a model, and the short forms that people read.
+// JSON lives in values_json.cc.
+#include "core/values.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+template <typename E>
+struct Name {
+    E value;
+    std::string_view name;
+};
+
+constexpr std::array<Name<Family>, 6> family_names{{{Family::gpt, "gpt"},
+                                                    {Family::llama, "llama"},
+                                                    {Family::bert, "bert"},
+                                                    {Family::moe, "moe"},
+                                                    {Family::wide_resnet, "wide_resnet"},
+                                                    {Family::custom, "custom"}}};
+constexpr std::array<Name<Precision>, 5> precision_names{{{Precision::fp32, "fp32"},
+                                                          {Precision::tf32, "tf32"},
+                                                          {Precision::fp16, "fp16"},
+                                                          {Precision::bf16, "bf16"},
+                                                          {Precision::fp8, "fp8"}}};
+constexpr std::array<Name<Recompute>, 3> recompute_names{{{Recompute::none, "none"},
+                                                          {Recompute::selective, "selective"},
+                                                          {Recompute::full, "full"}}};
+constexpr std::array<Name<Source>, 3> source_names{{{Source::analytic, "analytic"},
+                                                    {Source::profiled, "profiled"},
+                                                    {Source::observed, "observed"}}};
+constexpr std::array<Name<ActionKind>, 4> action_names{
+    {{ActionKind::start, "start"},
+     {ActionKind::reshape_and_wait, "reshape_and_wait"},
+     {ActionKind::resize, "resize"},
+     {ActionKind::profile, "profile"}}};
+
+template <typename E, std::size_t N>
+std::string_view name_of(const std::array<Name<E>, N>& names, E value) {
+    for (const auto& entry : names) {
+        if (entry.value == value) return entry.name;
+    }
+    return "?";
+}
+
+template <typename E, std::size_t N>
+std::optional<E> value_of(const std::array<Name<E>, N>& names, std::string_view name) {
+    for (const auto& entry : names) {
+        if (entry.name == name) return entry.value;
+    }
+    return std::nullopt;
+}
+
+/// "2" when every stage has 2, else "2+1+1".
+std::string per_stage(const std::vector<std::int64_t>& values) {
+    if (values.empty()) return "1";
+    const bool uniform = std::all_of(values.begin(), values.end(),
+                                     [&](std::int64_t v) { return v == values.front(); });
+    if (uniform) return fmt::format("{}", values.front());
+    return fmt::format("{}", fmt::join(values, "+"));
+}
+
+bool all_equal_to(std::int64_t wanted, const std::vector<std::int64_t>& values) {
+    if (wanted == 0) return true;
+    if (values.empty()) return wanted == 1;
+    return std::all_of(values.begin(), values.end(),
+                       [&](std::int64_t v) { return v == wanted; });
+}
+
+}  // namespace
+
+std::string_view to_string(Family f) { return name_of(family_names, f); }
+std::string_view to_string(Precision p) { return name_of(precision_names, p); }
+std::string_view to_string(Recompute r) { return name_of(recompute_names, r); }
+std::string_view to_string(Source s) { return name_of(source_names, s); }
+std::string_view to_string(ActionKind a) { return name_of(action_names, a); }
+std::optional<Family> parse_family(std::string_view s) { return value_of(family_names, s); }
+std::optional<Precision> parse_precision(std::string_view s) {
+    return value_of(precision_names, s);
+}
+std::optional<Recompute> parse_recompute(std::string_view s) {
+    return value_of(recompute_names, s);
+}
+std::optional<Source> parse_source(std::string_view s) { return value_of(source_names, s); }
+std::optional<ActionKind> parse_action_kind(std::string_view s) { return value_of(action_names, s); }
+
+std::string fingerprint(const Model& m) {
+    std::string facts = fmt::format(
+        "1|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}{}{}|{}|{}|{}|{}|{}|{}|{}", to_string(m.family), m.layers,
+        m.hidden, m.heads, m.kv_heads, m.ffn_hidden, m.vocab, m.seq_length, to_string(m.precision),
+        int{m.tied_embedding}, int{m.gated_mlp}, int{m.learned_positions}, m.experts, m.top_k,
+        m.moe_ffn_hidden, m.depth, m.width_factor, m.base_channels, m.image_size);
+    for (const CustomLayer& layer : m.custom_layers) {
+        facts += fmt::format("|{}x{:a},{:a},{:a}", layer.count, layer.forward_flops,
+                             layer.parameter_bytes, layer.activation_bytes);
+    }
+    return hash_hex(facts);
+}
+
+std::int64_t Plan::gpus() const {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < stage_dp.size() && i < stage_tp.size(); ++i) {
+        sum += stage_dp[i] * stage_tp[i];
+    }
+    return sum;
+}
+
+std::string short_form(const Plan& plan) {
+    return fmt::format("pp{},dp{},tp{},mb{}x{}", plan.pp(), per_stage(plan.stage_dp),
+                       per_stage(plan.stage_tp), plan.micro_batch, plan.num_micro_batches);
+}
+
+std::string short_form(const Grid& grid) {
+    if (grid.nodes == 1) return fmt::format("{}x{}", grid.gpus_per_node, grid.gpu_type);
+    return fmt::format("{}x{}x{}", grid.nodes, grid.gpus_per_node, grid.gpu_type);
+}
+
+Result<PlanPin> parse_plan_pin(std::string_view text) {
+    constexpr std::string_view accepted =
+        "accepted are pp, dp, tp and mb, each once with a number of 1 to 65536, for example "
+        "pp2,dp2,tp1";
+    PlanPin pin;
+    for (const std::string_view part : split(text, ',')) {
+        const std::string_view key = part.substr(0, 2);
+        std::int64_t* field = key == "pp"   ? &pin.pp
+                              : key == "dp" ? &pin.dp
+                              : key == "tp" ? &pin.tp
+                              : key == "mb" ? &pin.micro_batch
+                                            : nullptr;
+        const auto number = part.size() > 2 ? parse_integer(part.substr(2), 1, 65536) : std::nullopt;
+        if (field == nullptr || !number || *field != 0) {
+            return usage_error(
+                fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
+        }
+        *field = *number;
+    }
+    return pin;
+}
+
+std::string to_string(const PlanPin& pin) {
+    std::vector<std::string> parts;
+    for (const auto& [key, value] :
+         {std::pair{"pp", pin.pp}, {"dp", pin.dp}, {"tp", pin.tp}, {"mb", pin.micro_batch}}) {
+        if (value != 0) parts.push_back(fmt::format("{}{}", key, value));
+    }
+    return join(parts, ",");
+}
+
+bool matches(const PlanPin& pin, const Plan& plan) {
+    return (pin.pp == 0 || pin.pp == plan.pp()) && all_equal_to(pin.dp, plan.stage_dp) &&
+           all_equal_to(pin.tp, plan.stage_tp) &&
+           (pin.micro_batch == 0 || pin.micro_batch == plan.micro_batch);
+}
+
+}  // namespace arena

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The value types that every part of slurm-arena speaks: Model, GpuType, Grid, Plan, Estimate, Offer,
+// Snapshot, Decision. Plain data: copyable, comparable, printable, JSON both ways. Jobs and nodes are
+// ids, never host pointers; time is a field, never a call. No Slurm, CUDA or NCCL type appears here.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace arena {
+
+// ---- what is trained ------------------------------------------------------------------------
+
+enum class Family { gpt, llama, bert, moe, wide_resnet, custom };
+enum class Precision { fp32, tf32, fp16, bf16, fp8 };
+enum class Recompute { none, selective, full };
+enum class Source { analytic, profiled, observed };
+
+std::string_view to_string(Family);
+std::string_view to_string(Precision);
+std::string_view to_string(Recompute);
+std::string_view to_string(Source);
+std::optional<Family> parse_family(std::string_view);
+std::optional<Precision> parse_precision(std::string_view);
+std::optional<Recompute> parse_recompute(std::string_view);
+std::optional<Source> parse_source(std::string_view);
+
+/// One entry of a `custom` model: `count` equal layers, per sample, forward only.
+struct CustomLayer {
+    std::string name;
+    std::int64_t count = 1;
+    double forward_flops = 0;      ///< FLOP per sample, forward
+    double parameter_bytes = 0;    ///< at the model's precision
+    double activation_bytes = 0;   ///< kept for backward, per sample
+    auto operator<=>(const CustomLayer&) const = default;
+};
+
+/// A neural network and the facts that determine its cost. Zero means "not given / not applicable".
+struct Model {
+    std::string name;              ///< for people; not part of the fingerprint
+    Family family = Family::gpt;
+    std::int64_t layers = 0;       ///< transformer blocks
+    std::int64_t hidden = 0;
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;     ///< grouped-query attention; equals heads for MHA
+    std::int64_t ffn_hidden = 0;
+    std::int64_t vocab = 0;
+    std::int64_t seq_length = 0;   ///< tokens per sample as trained
+    Precision precision = Precision::bf16;
+    bool tied_embedding = true;    ///< input embedding and output head share one matrix
+    bool gated_mlp = false;        ///< SwiGLU/GeGLU: two up projections
+    bool learned_positions = true; ///< position table of seq_length rows
+    std::int64_t experts = 0;      ///< moe: experts per MoE layer
+    std::int64_t top_k = 0;
+    std::int64_t moe_ffn_hidden = 0;
+    std::int64_t depth = 0;        ///< wide_resnet
+    std::int64_t width_factor = 0;
+    std::int64_t base_channels = 0;
+    std::int64_t image_size = 0;
+    std::vector<CustomLayer> custom_layers;
+    bool operator==(const Model&) const = default;
+};
+
+/// 16 lower-case hex digits over every field that changes the cost of an operator (not the name).
+std::string fingerprint(const Model&);
+
+// ---- where it runs --------------------------------------------------------------------------
+
+/// A link class: time of moving n bytes = alpha_s + n / bytes_per_s (one direction, per GPU).
+struct Link {
+    std::string name;           ///< "nvlink3", "pcie4", "ib-hdr"
+    double bytes_per_s = 0;
+    double alpha_s = 0;
+    bool operator==(const Link&) const = default;
+};
+
+/// A hardware entry: what one GPU can do and how GPUs are wired.
+struct GpuType {
+    std::string name;                      ///< hardware entry, for example "A100-SXM-80GB"
+    std::int64_t memory_bytes = 0;
+    std::map<Precision, double> flops;     ///< dense peak FLOP/s per precision; absent = unsupported
+    double memory_bytes_per_s = 0;         ///< HBM/GDDR bandwidth
+    std::int64_t sm_count = 0;
+    std::int64_t gpus_per_node = 0;        ///< default when the site does not say
+    Link intra;                            ///< between GPUs of one node, per GPU
+    Link inter;                            ///< between nodes, per node
+    double reserved_bytes = 0;             ///< framework + context per GPU
+    bool emulated = false;                 ///< timings are a CPU's: never to be read as a GPU's
+    std::vector<std::string> aliases;      ///< other names of the entry that find_hardware() accepts
+    bool operator==(const GpuType&) const = default;
+};
+
+// ---- grids, plans, estimates, offers ---------------------------------------------------------
+
+/// GPU type x GPU count (nodes x GPUs per node) x pipeline stages.
+struct Grid {
+    std::string gpu_type;   ///< the site's GRES type name ("a40"); in `arena plan` a hardware entry
+    std::int64_t nodes = 1;
+    std::int64_t gpus_per_node = 1;
+    std::int64_t stages = 1;
+    [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
+    auto operator<=>(const Grid&) const = default;
+};
+
+/// A point in a grid. stage_* have one entry per pipeline stage; sum(stage_layers) = model layers,
+/// sum(stage_dp[i] * stage_tp[i]) = GPUs. Uniform plans have equal dp and tp on every stage.
+struct Plan {
+    std::vector<std::int64_t> stage_layers;
+    std::vector<std::int64_t> stage_dp;
+    std::vector<std::int64_t> stage_tp;
+    std::int64_t micro_batch = 1;        ///< samples per micro-batch per data-parallel replica
+    std::int64_t num_micro_batches = 1;  ///< per iteration and replica
+    Recompute recompute = Recompute::none;
+    std::int64_t zero_stage = 0;         ///< optimizer sharding, 0..3
+    bool sequence_parallel = false;
+
+    [[nodiscard]] std::int64_t pp() const { return static_cast<std::int64_t>(stage_layers.size()); }
+    [[nodiscard]] std::int64_t dp() const { return stage_dp.empty() ? 1 : stage_dp.front(); }
+    [[nodiscard]] std::int64_t tp() const { return stage_tp.empty() ? 1 : stage_tp.front(); }
+    [[nodiscard]] std::int64_t gpus() const;
+    auto operator<=>(const Plan&) const = default;
+};
+
+/// Short form "pp2,dp2,tp1,mb4x16": micro-batch 4, 16 of them. The word used in AdminComment.
+std::string short_form(const Plan&);
+/// "4xa40" for one node, "2x4xa40" for two nodes of four.
+std::string short_form(const Grid&);
+
+/// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 = free.
+/// Grammar: key number pairs joined by commas, keys pp dp tp mb, e.g. "pp2,dp2,tp1". 1..65536 each.
+struct PlanPin {
+    std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0;
+    auto operator<=>(const PlanPin&) const = default;
+};
+Result<PlanPin> parse_plan_pin(std::string_view text);
+std::string to_string(const PlanPin&);
+bool matches(const PlanPin&, const Plan&);
+
+/// Predicted cost of one training iteration under a plan. Seconds and bytes; parts sum to iteration_s
+/// only where nothing overlaps.
+struct Estimate {
+    double iteration_s = 0;
+    double samples_per_s = 0;
+    double tflops_per_gpu = 0;       ///< model TFLOP/s per GPU
+    double memory_bytes_per_gpu = 0; ///< peak over stages
+    double compute_s = 0, tp_comm_s = 0, pp_comm_s = 0, dp_comm_s = 0, bubble_s = 0, optimizer_s = 0;
+    Source source = Source::analytic;
+    double error_bound = 0.5;        ///< relative, e.g. 0.1 = within 10 % most of the time
+    bool operator==(const Estimate&) const = default;
+};
+
+/// A grid that a job could take, with the proxy plan that stands for it.
+struct Offer {
+    Grid grid;
+    Plan plan;
+    Estimate estimate;
+    bool operator==(const Offer&) const = default;
+};
+
+// ---- what a policy sees ---------------------------------------------------------------------
+
+using JobId = std::uint32_t;
+using NodeIndex = std::uint32_t;  ///< index into Snapshot::nodes
+
+struct NodeState {
+    std::string name;
+    std::string gpu_type;          ///< GRES type name; "" = no typed GPU
+    std::int64_t total_gpus = 0;
+    std::int64_t free_gpus = 0;    ///< 0 when the node is down, drained or reserved for others
+    std::int64_t free_cpus = 0;
+    std::int64_t free_memory_mb = 0;
+    bool operator==(const NodeState&) const = default;
+};
+
+enum class JobPhase { pending, running };
+
+struct JobState {
+    JobId id = 0;
+    JobPhase phase = JobPhase::pending;
+    double priority = 0;           ///< larger first; what Slurm would give the job were it not held
+    double submit_s = 0;           ///< seconds since the epoch
+    double age_s = 0;              ///< since eligible
+    std::vector<std::string> gpu_types;  ///< allowed GRES types; empty = any mapped type
+    std::int64_t min_gpus = 1;
+    std::int64_t max_gpus = 1;           ///< INT64_MAX = no limit
+    std::int64_t cpus_per_gpu = 1;
+    std::int64_t memory_mb_per_gpu = 0;
+    std::uint32_t node_set = 0;    ///< index into Snapshot::node_sets: nodes the job may use
+    double remaining_iterations = 0;     ///< 0 = unknown: the time limit stands for it
+    double time_limit_s = 0;       ///< 0 = unlimited
+    bool elastic = false;
+    std::int64_t restarts = 0;
+    std::optional<Offer> current;  ///< shape it runs with, or waits with
+    bool operator==(const JobState&) const = default;
+};
+
+/// The cluster at one moment. nodes and jobs in any order; node_sets hold sorted node indices.
+struct Snapshot {
+    double time_s = 0;
+    std::uint64_t generation = 0;
+    std::vector<NodeState> nodes;
+    std::vector<std::vector<NodeIndex>> node_sets;
+    std::vector<JobState> jobs;
+    bool operator==(const Snapshot&) const = default;
+};
+
+/// Offers per job id, best estimate first; a job without an entry cannot be placed.
+using Offers = std::map<JobId, std::vector<Offer>>;
+
+// ---- what a policy answers ------------------------------------------------------------------
+
+enum class ActionKind { start, reshape_and_wait, resize, profile };
+std::string_view to_string(ActionKind);
+std::optional<ActionKind> parse_action_kind(std::string_view);
+
+struct Action {
+    ActionKind kind = ActionKind::start;
+    JobId job = 0;
+    Offer offer;                       ///< start, reshape_and_wait, resize
+    std::vector<NodeIndex> nodes;      ///< start: exactly offer.grid.nodes entries
+    std::string gpu_type;              ///< profile: GRES type to measure on
+    std::string reason;                ///< for people: why this, in a few words
+    bool operator==(const Action&) const = default;
+};
+
+struct Decision {
+    std::vector<Action> actions;       ///< in the order they are to be applied
+    std::map<JobId, std::string> waiting;  ///< why each job that got nothing waits
+    bool operator==(const Decision&) const = default;
+};
+
+// ---- text and JSON --------------------------------------------------------------------------
+// to_json gives one line of JSON with "schema_version":1 at the top object of Snapshot, Offers and
+// Decision. parse_* accept exactly that; limits: 64 MiB, depth 32; unknown keys ignored, a missing or
+// mistyped key is an error that names it.
+
+std::string to_json(const Model&);
+std::string to_json(const GpuType&);
+std::string to_json(const Grid&);
+std::string to_json(const Plan&);
+std::string to_json(const Estimate&);
+std::string to_json(const Offer&);
+std::string to_json(const Snapshot&);
+std::string to_json(const Offers&);
+std::string to_json(const Decision&);
+Result<Model> parse_model_json(std::string_view);
+Result<GpuType> parse_gpu_type_json(std::string_view);
+Result<Grid> parse_grid_json(std::string_view);
+Result<Plan> parse_plan_json(std::string_view);
+Result<Estimate> parse_estimate_json(std::string_view);
+Result<Offer> parse_offer_json(std::string_view);
+Result<Snapshot> parse_snapshot(std::string_view);
+Result<Offers> parse_offers(std::string_view);
+Result<Decision> parse_decision(std::string_view);
+
+}  // namespace arena

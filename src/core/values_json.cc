@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JSON of the descriptive values: Model, GpuType, Grid, Plan, Estimate, Offer. Writers and readers stand
+// side by side. Ranges here are only sanity limits; check_model() and the planner know the meaning.
+#include <fmt/format.h>
+
+#include "core/json.h"
+
+namespace arena {
+namespace {
+
+constexpr std::int64_t big = std::int64_t{1} << 50;
+constexpr double huge = 1e30;
+constexpr std::size_t max_custom_layers = 4096;
+constexpr std::size_t max_stages = 4096;
+
+Json json_of(const CustomLayer& layer) {
+    return {{"name", layer.name},
+            {"count", layer.count},
+            {"forward_flops", layer.forward_flops},
+            {"parameter_bytes", layer.parameter_bytes},
+            {"activation_bytes", layer.activation_bytes}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error,
+          CustomLayer& out) {
+    const JsonFields fields(json, where, error);
+    fields.text("name", out.name);
+    fields.integer("count", out.count, 1, 65536);
+    fields.number("forward_flops", out.forward_flops, 0, huge);
+    fields.number("parameter_bytes", out.parameter_bytes, 0, huge);
+    fields.number("activation_bytes", out.activation_bytes, 0, huge);
+}
+
+Json json_of(const Link& link) {
+    return {{"name", link.name}, {"bytes_per_s", link.bytes_per_s}, {"alpha_s", link.alpha_s}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Link& out) {
+    const JsonFields fields(json, where, error);
+    fields.text("name", out.name);
+    fields.number("bytes_per_s", out.bytes_per_s, 0, huge);
+    fields.number("alpha_s", out.alpha_s, 0, 3600);
+}
+
+/// The integer fields of a model, named once for both directions.
+constexpr std::pair<const char*, std::int64_t Model::*> model_integers[] = {
+    {"layers", &Model::layers},
+    {"hidden", &Model::hidden},
+    {"heads", &Model::heads},
+    {"kv_heads", &Model::kv_heads},
+    {"ffn_hidden", &Model::ffn_hidden},
+    {"vocab", &Model::vocab},
+    {"seq_length", &Model::seq_length},
+    {"experts", &Model::experts},
+    {"top_k", &Model::top_k},
+    {"moe_ffn_hidden", &Model::moe_ffn_hidden},
+    {"depth", &Model::depth},
+    {"width_factor", &Model::width_factor},
+    {"base_channels", &Model::base_channels},
+    {"image_size", &Model::image_size},
+};
+
+constexpr std::pair<const char*, double Estimate::*> estimate_numbers[] = {
+    {"iteration_s", &Estimate::iteration_s},
+    {"samples_per_s", &Estimate::samples_per_s},
+    {"tflops_per_gpu", &Estimate::tflops_per_gpu},
+    {"memory_bytes_per_gpu", &Estimate::memory_bytes_per_gpu},
+    {"compute_s", &Estimate::compute_s},
+    {"tp_comm_s", &Estimate::tp_comm_s},
+    {"pp_comm_s", &Estimate::pp_comm_s},
+    {"dp_comm_s", &Estimate::dp_comm_s},
+    {"bubble_s", &Estimate::bubble_s},
+    {"optimizer_s", &Estimate::optimizer_s},
+    {"error_bound", &Estimate::error_bound},
+};
+
+}  // namespace
+
+Json json_of(const Model& model) {
+    Json json{{"name", model.name},
+              {"family", to_string(model.family)},
+              {"precision", to_string(model.precision)},
+              {"tied_embedding", model.tied_embedding},
+              {"gated_mlp", model.gated_mlp},
+              {"learned_positions", model.learned_positions}};
+    for (const auto& [key, field] : model_integers) json[key] = model.*field;
+    Json& layers = json["custom_layers"] = Json::array();
+    for (const CustomLayer& layer : model.custom_layers) layers.push_back(json_of(layer));
+    return json;
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Model& out) {
+    const JsonFields fields(json, where, error);
+    fields.text("name", out.name);
+    fields.word("family", out.family, &parse_family,
+                "one of gpt, llama, bert, moe, wide_resnet, custom");
+    fields.word("precision", out.precision, &parse_precision, "one of fp32, tf32, fp16, bf16, fp8");
+    fields.boolean("tied_embedding", out.tied_embedding);
+    fields.boolean("gated_mlp", out.gated_mlp);
+    fields.boolean("learned_positions", out.learned_positions);
+    for (const auto& [key, field] : model_integers) fields.integer(key, out.*field, 0, big);
+    const Json* layers = fields.list("custom_layers", max_custom_layers);
+    if (layers == nullptr) return;
+    out.custom_layers.clear();
+    for (const Json& layer : *layers) {
+        read(layer, fields.path("custom_layers"), error, out.custom_layers.emplace_back());
+    }
+}
+
+Json json_of(const GpuType& type) {
+    Json flops = Json::object();
+    for (const auto& [precision, value] : type.flops) {
+        flops[std::string(to_string(precision))] = value;
+    }
+    return {{"name", type.name},
+            {"memory_bytes", type.memory_bytes},
+            {"flops", flops},
+            {"memory_bytes_per_s", type.memory_bytes_per_s},
+            {"sm_count", type.sm_count},
+            {"gpus_per_node", type.gpus_per_node},
+            {"intra", json_of(type.intra)},
+            {"inter", json_of(type.inter)},
+            {"reserved_bytes", type.reserved_bytes},
+            {"emulated", type.emulated},
+            {"aliases", type.aliases}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, GpuType& out) {
+    const JsonFields fields(json, where, error);
+    fields.text("name", out.name);
+    fields.integer("memory_bytes", out.memory_bytes, 0, big);
+    fields.number("memory_bytes_per_s", out.memory_bytes_per_s, 0, huge);
+    fields.integer("sm_count", out.sm_count, 0, 65536);
+    fields.integer("gpus_per_node", out.gpus_per_node, 0, 65536);
+    fields.number("reserved_bytes", out.reserved_bytes, 0, huge);
+    fields.boolean("emulated", out.emulated);
+    fields.texts("aliases", out.aliases, 64, 64);
+    if (const Json* link = fields.any("intra")) read(*link, fields.path("intra"), error, out.intra);
+    if (const Json* link = fields.any("inter")) read(*link, fields.path("inter"), error, out.inter);
+    const Json* flops = fields.object("flops");
+    if (flops == nullptr) return;
+    out.flops.clear();
+    const JsonFields rates(*flops, fields.path("flops"), error);
+    for (const auto& [name, value] : flops->items()) {
+        const auto precision = parse_precision(name);
+        if (!precision) return fields.refuse("flops", "a map of fp32, tf32, fp16, bf16, fp8");
+        rates.number(name.c_str(), out.flops[*precision], 0, huge);
+    }
+}
+
+Json json_of(const Grid& grid) {
+    return {{"gpu_type", grid.gpu_type},
+            {"nodes", grid.nodes},
+            {"gpus_per_node", grid.gpus_per_node},
+            {"gpus", grid.gpus()},
+            {"stages", grid.stages}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Grid& out) {
+    const JsonFields fields(json, where, error);
+    fields.text("gpu_type", out.gpu_type);
+    fields.integer("nodes", out.nodes, 1, 65536);
+    fields.integer("gpus_per_node", out.gpus_per_node, 1, 65536);
+    fields.integer("stages", out.stages, 1, 65536);
+}
+
+Json json_of(const Plan& plan) {
+    return {{"pp", plan.pp()},
+            {"dp", plan.dp()},
+            {"tp", plan.tp()},
+            {"micro_batch", plan.micro_batch},
+            {"num_micro_batches", plan.num_micro_batches},
+            {"recompute", to_string(plan.recompute)},
+            {"zero_stage", plan.zero_stage},
+            {"sequence_parallel", plan.sequence_parallel},
+            {"stage_layers", plan.stage_layers},
+            {"stage_dp", plan.stage_dp},
+            {"stage_tp", plan.stage_tp}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Plan& out) {
+    const JsonFields fields(json, where, error);
+    fields.integer("micro_batch", out.micro_batch, 1, big);
+    fields.integer("num_micro_batches", out.num_micro_batches, 1, big);
+    fields.word("recompute", out.recompute, &parse_recompute, "one of none, selective, full");
+    fields.integer("zero_stage", out.zero_stage, 0, 3);
+    fields.boolean("sequence_parallel", out.sequence_parallel);
+    fields.integers("stage_layers", out.stage_layers, 0, 65536, max_stages);
+    fields.integers("stage_dp", out.stage_dp, 1, 65536, max_stages);
+    fields.integers("stage_tp", out.stage_tp, 1, 65536, max_stages);
+    if (!fields.ok()) return;
+    if (out.stage_dp.size() != out.stage_layers.size()) {
+        fields.refuse("stage_dp", "as many entries as in stage_layers");
+    }
+    if (out.stage_tp.size() != out.stage_layers.size()) {
+        fields.refuse("stage_tp", "as many entries as in stage_layers");
+    }
+}
+
+Json json_of(const Estimate& estimate) {
+    Json json{{"source", to_string(estimate.source)}};
+    for (const auto& [key, field] : estimate_numbers) json[key] = estimate.*field;
+    return json;
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Estimate& out) {
+    const JsonFields fields(json, where, error);
+    fields.word("source", out.source, &parse_source, "one of analytic, profiled, observed");
+    for (const auto& [key, field] : estimate_numbers) fields.number(key, out.*field, 0, huge);
+}
+
+Json json_of(const Offer& offer) {
+    return {{"grid", json_of(offer.grid)},
+            {"plan", json_of(offer.plan)},
+            {"estimate", json_of(offer.estimate)}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Offer& out) {
+    const JsonFields fields(json, where, error);
+    if (const Json* grid = fields.any("grid")) read(*grid, fields.path("grid"), error, out.grid);
+    if (const Json* plan = fields.any("plan")) read(*plan, fields.path("plan"), error, out.plan);
+    if (const Json* estimate = fields.any("estimate")) {
+        read(*estimate, fields.path("estimate"), error, out.estimate);
+    }
+}
+
+}  // namespace arena

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+noinst_LTLIBRARIES += libarena_core.la
+libarena_core_la_SOURCES = \
+	src/core/result.h \
+	src/core/values.h src/core/values.cc src/core/values_json.cc src/core/snapshot_json.cc \
+	src/core/json.h src/core/json.cc \
+	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
+	src/core/request.h src/core/request.cc src/core/directives.cc \
+	src/core/text.h src/core/text.cc src/core/files.cc \
+	src/core/yaml.h src/core/yaml.cc \
+	src/core/config.h src/core/config.cc \
+	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
+	src/policy/fifo.h src/policy/fifo.cc \
+	src/store/store.h src/store/sql.h src/store/store.cc src/store/spool.cc \
+	# end
+libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)
+
+# ---- the arena command -----------------------------------------------------------------------
+bin_PROGRAMS += arena
+arena_SOURCES = \
+	src/cli/cli.h src/cli/common.cc src/cli/main.cc \
+	src/cli/ask.h src/cli/ask.cc \
+	src/cli/config_command.cc \
+	src/cli/doctor.h src/cli/doctor.cc src/cli/doctor_command.cc \
+	src/cli/explain_command.cc \
+	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_command.cc \
+	src/cli/profile_command.cc \
+	src/cli/snapshot_command.cc \
+	# end
+arena_LDADD = libarena_planner.la libarena_core.la
+bashcompletiondir = $(datadir)/bash-completion/completions
+dist_bashcompletion_DATA = contrib/completion/arena
