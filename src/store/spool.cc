@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Reads one result of the profile spool as untrusted bytes: the directory and the file are opened
+// without following links, checked by fstat on the open descriptor, read with a limit, then parsed.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/text.h"
+#include "store/store.h"
+
+namespace arena {
+namespace {
+
+class Descriptor {
+  public:
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+    [[nodiscard]] int get() const { return fd_; }
+
+  private:
+    int fd_;
+};
+
+Error open_error(const std::string& path) {
+    const int e = errno;
+    if (e == ENOENT) return no_error("no result is there yet", path);
+    if (e == ELOOP)
+        return environment_error("is a symbolic link; results must be regular files", path);
+    return environment_error(std::string("cannot open: ") + std::strerror(e), path);
+}
+
+/// Only the service user (or root, who needs no file to lie to us) may place files in the spool.
+Status check_directory(int fd, const std::string& spool, unsigned owner_uid) {
+    struct stat st {};
+    if (::fstat(fd, &st) != 0) return open_error(spool);
+    if (st.st_uid != owner_uid && st.st_uid != 0)
+        return environment_error("the profile spool belongs to uid " + std::to_string(st.st_uid) +
+                                     "; it must belong to uid " + std::to_string(owner_uid),
+                                 spool);
+    if ((st.st_mode & 022) != 0)
+        return environment_error("the profile spool is writable by group or others; chmod 0755 it",
+                                 spool);
+    return Done{};
+}
+
+Status check_file(int fd, const std::string& path, unsigned owner_uid) {
+    struct stat st {};
+    if (::fstat(fd, &st) != 0) return open_error(path);
+    if (!S_ISREG(st.st_mode)) return environment_error("is not a regular file", path);
+    if (st.st_uid != owner_uid)
+        return environment_error("belongs to uid " + std::to_string(st.st_uid) + ", expected uid " +
+                                     std::to_string(owner_uid),
+                                 path);
+    if (st.st_size > static_cast<off_t>(max_profile_bytes))
+        return environment_error("is larger than 1 MiB", path);
+    return Done{};
+}
+
+Result<std::string> read_all(int fd, const std::string& path) {
+    std::string text(max_profile_bytes + 1, '\0');
+    std::size_t size = 0;
+    while (size < text.size()) {
+        const ssize_t n = ::read(fd, text.data() + size, text.size() - size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return environment_error(std::string("cannot read: ") + std::strerror(errno), path);
+        if (n == 0) break;
+        size += static_cast<std::size_t>(n);
+    }
+    if (size > max_profile_bytes) return environment_error("is larger than 1 MiB", path);
+    text.resize(size);
+    return text;
+}
+
+}  // namespace
+
+Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce,
+                                   unsigned owner_uid) {
+    if (!is_nonce(nonce))
+        return usage_error("a nonce is 16 to 64 letters and digits, not '" + printable(nonce) +
+                           "'");
+    const std::string path = spool + "/" + nonce + ".json";
+    const Descriptor directory(
+        ::open(spool.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (directory.get() < 0)
+        return environment_error(
+            std::string("cannot open the profile spool: ") + std::strerror(errno), spool);
+    if (auto s = check_directory(directory.get(), spool, owner_uid); !s) return s.error();
+    const Descriptor file(::openat(directory.get(), (nonce + ".json").c_str(),
+                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (file.get() < 0) return open_error(path);
+    if (auto s = check_file(file.get(), path, owner_uid); !s) return s.error();
+    auto text = read_all(file.get(), path);
+    if (!text) return text.error();
+    auto profile = parse_profile(*text);
+    if (!profile) return Error{profile.error().code, profile.error().message(), path};
+    if (profile->nonce != nonce)
+        return usage_error(
+            "the nonce inside is '" + printable(profile->nonce) + "', not the file's", path);
+    return profile;
+}
+
+}  // namespace arena

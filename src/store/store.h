@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The profile store: one SQLite file (mode 0600, SlurmUser's) with every operator ever measured and
+// every profile run. A corrupt file is renamed *.corrupt-TIME and an empty one takes its place.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/profile.h"
+#include "core/result.h"
+
+namespace arena {
+
+struct ProfileRun {  ///< one row of `arena profile list`
+    std::string nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node, reason;
+    ProfileStatus status = ProfileStatus::complete;
+    double started_s = 0, device_seconds = 0;
+    std::int64_t entries = 0;
+    bool operator==(const ProfileRun&) const = default;
+};
+
+class ProfileStore {
+  public:
+    /// Opens or creates; busy_timeout 50 ms, WAL, user_version checked. Sets *notice when a corrupt file was set aside.
+    static Result<std::unique_ptr<ProfileStore>> open(const std::string& path, std::string* notice = nullptr);
+    static Result<std::unique_ptr<ProfileStore>> open_read_only(const std::string& path);
+    virtual ~ProfileStore() = default;
+
+    /// One transaction; the same nonce twice is refused (ErrorCode::no).
+    virtual Status import(const Profile&, const std::string& model_name) = 0;
+    /// Measured seconds by op key for a GRES type: the newest entry of the newest device identity.
+    virtual Result<ProfileTable> table(const std::string& gpu_type) = 0;
+    /// Runs, newest first.
+    virtual Result<std::vector<ProfileRun>> runs() = 0;
+    /// Newest run of (fingerprint, gpu_type) that is complete or partial; ErrorCode::no when none.
+    virtual Result<ProfileRun> find(const std::string& fingerprint, const std::string& gpu_type) = 0;
+    virtual Result<Profile> load(const std::string& nonce) = 0;
+    /// quick_check and per-row checks; the list of what is wrong, empty = good.
+    virtual Result<std::vector<std::string>> verify() = 0;
+    /// Removes the runs that started before an epoch second, with their entries; how many went.
+    virtual Result<std::int64_t> prune(double before_s) = 0;
+};
+
+/// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1 MiB,
+/// nonce inside equal to the file's and to the expected one, entries sane (parse_profile).
+Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce, unsigned owner_uid);
+
+}  // namespace arena
