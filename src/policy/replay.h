@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A decision that can be repeated: all arguments of a policy in one document. The plug-in's socket
+// answers `snapshot` with it, `arena snapshot replay` and the golden tests read it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/values.h"
+#include "policy/policy.h"
+
+namespace arena {
+
+struct Replay {
+    Snapshot snapshot;
+    Offers offers;
+    PolicyOptions options;
+    bool operator==(const Replay&) const = default;
+};
+
+/// {"schema_version":1,"snapshot":{..},"offers":{..},"options":{"reserve_depth":N,"seed":N}}; options
+/// and each of its members may be absent. Same limits as the values' own readers.
+std::string to_json(const Replay&);
+Result<Replay> parse_replay(std::string_view);
+
+}  // namespace arena
