@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Settings (SPANK options or #ARENA lines) -> Request. Every value is checked here and only here; a
+// refusal is one sentence that names the setting and what it accepts. Knows nothing of the cluster.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "core/request.h"
+#include "core/text.h"
+#include "planner/model.h"
+#include "planner/planner.h"
+
+namespace arena {
+
+namespace {
+
+constexpr std::int64_t max_batch = std::int64_t{1} << 24;
+constexpr std::int64_t max_request_gpus = 65536;
+constexpr std::int64_t max_steps = std::int64_t{1} << 40;
+constexpr std::size_t max_types = 32;
+
+constexpr std::array<std::string_view, 10> option_keys{"model", "batch",    "seq-length", "gpus",
+                                                       "types", "plan",     "launcher",   "elastic",
+                                                       "steps", "precision"};
+/// Keys that describe the model in place of its name.
+constexpr std::array<std::string_view, 7> inline_keys{"family",   "layers",     "hidden", "heads",
+                                                      "kv-heads", "ffn-hidden", "vocab"};
+constexpr std::array<std::string_view, 6> launchers{"env",       "torchrun", "megatron",
+                                                    "deepspeed", "nemo",     "torchtitan"};
+
+template <std::size_t N>
+bool contains(const std::array<std::string_view, N>& list, std::string_view word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+/// How the user wrote it: both channels for options, the directive for inline keys.
+std::string spelled(std::string_view key) {
+    if (contains(option_keys, key)) return fmt::format("--arena-{} (#ARENA {})", key, key);
+    return fmt::format("#ARENA {}", key);
+}
+
+Error refuse(std::string_view key, std::string text) {
+    return usage_error(std::move(text), spelled(key));
+}
+
+class Settings {
+  public:
+    explicit Settings(const std::vector<Setting>& settings) : settings_(settings) {}
+
+    const std::string* find(std::string_view key) const {
+        for (const Setting& setting : settings_)
+            if (setting.first == key) return &setting.second;
+        return nullptr;
+    }
+
+    /// The first inline key that is there, or "".
+    std::string_view inline_key() const {
+        for (std::string_view key : inline_keys)
+            if (find(key) != nullptr) return key;
+        return {};
+    }
+
+    Status check_keys() const {
+        std::vector<std::string_view> known(option_keys.begin(), option_keys.end());
+        known.insert(known.end(), inline_keys.begin(), inline_keys.end());
+        known.push_back("name");
+        for (std::size_t i = 0; i < settings_.size(); ++i)
+            if (Status status = check_key(i, known); !status) return status;
+        return Done{};
+    }
+
+  private:
+    Status check_key(std::size_t index, const std::vector<std::string_view>& known) const {
+        const std::string& key = settings_[index].first;
+        if (std::find(known.begin(), known.end(), key) == known.end()) {
+            const std::string near = nearest(key, known);
+            return usage_error(fmt::format("unknown Arena setting '{}'{}", printable(key, 40),
+                                           near.empty() ? "" : ", did you mean '" + near + "'?"));
+        }
+        for (std::size_t i = 0; i < index; ++i)
+            if (settings_[i].first == key) return refuse(key, "given twice; give it once");
+        return Done{};
+    }
+
+    const std::vector<Setting>& settings_;
+};
+
+/// Reads an integer setting into `target` when it is there.
+Status read_integer(const Settings& settings, std::string_view key, std::int64_t min,
+                    std::int64_t max, std::int64_t& target) {
+    const std::string* text = settings.find(key);
+    if (text == nullptr) return Done{};
+    const auto value = parse_integer(*text, min, max);
+    if (!value)
+        return refuse(key, fmt::format("'{}' is not an integer from {} to {}", printable(*text, 40),
+                                       min, max));
+    target = *value;
+    return Done{};
+}
+
+Status read_field(const Settings& settings, std::string_view key, Model& model) {
+    std::string field_key(key);
+    std::replace(field_key.begin(), field_key.end(), '-', '_');
+    const IntegerField& field = *find_integer_field(field_key);
+    return read_integer(settings, key, field.min, field.max, model.*field.member);
+}
+
+Status read_precision(const Settings& settings, Model& model) {
+    const std::string* text = settings.find("precision");
+    if (text == nullptr) return Done{};
+    const std::optional<Precision> precision = parse_precision(*text);
+    if (!precision)
+        return refuse("precision", fmt::format("'{}' is not one of {}", printable(*text, 40),
+                                               accepted_precisions));
+    model.precision = *precision;
+    return Done{};
+}
+
+Result<Model> read_inline_model(const Settings& settings) {
+    ModelFacts facts;
+    const std::string* family_text = settings.find("family");
+    if (family_text == nullptr)
+        return refuse("family", fmt::format("a model given by '{}' needs a family; accepted: {}",
+                                            settings.inline_key(), supported_families()));
+    const std::optional<Family> family = parse_family(*family_text);
+    if (!family)
+        return refuse("family", fmt::format("'{}' is not one of {}", printable(*family_text, 40),
+                                            supported_families()));
+    facts.model.family = *family;
+    for (const char* key :
+         {"layers", "hidden", "heads", "kv-heads", "ffn-hidden", "vocab", "seq-length"})
+        if (Status status = read_field(settings, key, facts.model); !status) return status.error();
+    if (Status status = read_precision(settings, facts.model); !status) return status.error();
+    facts.model.name = std::string(to_string(*family)) + "-inline";
+    return complete_model(facts, "the inline model", true);
+}
+
+Result<Model> read_named_model(const Settings& settings, const std::string& name,
+                               std::string_view model_text, std::string_view model_file_name) {
+    Result<Model> model =
+        model_text.empty() ? find_zoo_model(name) : parse_model(model_text, model_file_name);
+    if (!model && model_text.empty()) return refuse("model", model.error().text);
+    if (!model) return refuse("model", model.error().message());
+    if (Status status = read_field(settings, "seq-length", *model); !status) return status.error();
+    if (Status status = read_precision(settings, *model); !status) return status.error();
+    if (Status status = check_model(*model); !status)
+        return refuse("seq-length", status.error().text);
+    return model;
+}
+
+Result<Model> read_model(const Settings& settings, std::string_view model_text,
+                         std::string_view model_file_name) {
+    const std::string* name = settings.find("model");
+    const std::string_view inline_key = settings.inline_key();
+    if (name == nullptr && inline_key.empty())
+        return refuse("model",
+                      "missing: give a built-in model (gpt2, llama-2-7b, ...), a config.json "
+                      "or YAML file (--arena-model only), or family, layers, hidden, heads, "
+                      "vocab and seq-length");
+    if (name != nullptr && !inline_key.empty())
+        return refuse(inline_key,
+                      fmt::format("conflicts with model={}: give the model by name or by its "
+                                  "dimensions, not both",
+                                  printable(*name, 40)));
+    Result<Model> model = name == nullptr
+                              ? read_inline_model(settings)
+                              : read_named_model(settings, *name, model_text, model_file_name);
+    if (const std::string* label = settings.find("name"); model && label != nullptr) {
+        if (label->empty() || clean_model_name(*label) != *label)
+            return refuse("name", fmt::format("'{}' is not a name of 1 to 64 of [A-Za-z0-9._+/-]",
+                                              printable(*label, 40)));
+        model->name = *label;
+    }
+    return model;
+}
+
+Status read_gpus(const Settings& settings, Request& request) {
+    const std::string* text = settings.find("gpus");
+    if (text == nullptr) return Done{};
+    const std::vector<std::string_view> parts = split(*text, '-');
+    const auto low = parse_integer(parts.front(), 1, max_request_gpus);
+    const auto high = parse_integer(parts.back(), 1, max_request_gpus);
+    if (parts.size() > 2 || !low || !high)
+        return refuse("gpus", fmt::format("'{}' is not N or MIN-MAX with numbers from 1 to {}",
+                                          printable(*text, 40), max_request_gpus));
+    if (*low > *high)
+        return refuse("gpus", fmt::format("'{}' is an empty range: MIN must not exceed MAX",
+                                          printable(*text, 40)));
+    request.min_gpus = *low;
+    request.max_gpus = *high;
+    return Done{};
+}
+
+bool is_type_name(std::string_view name) {
+    return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '_' || c == '-' || c == '.';
+    });
+}
+
+Status read_types(const Settings& settings, Request& request) {
+    const std::string* text = settings.find("types");
+    if (text == nullptr) return Done{};
+    for (std::string_view name : split(*text, ',')) {
+        if (!is_type_name(name))
+            return refuse("types", fmt::format("'{}' is not a list of GPU types like a40,a100",
+                                               printable(*text, 60)));
+        const auto& list = request.gpu_types;
+        if (std::find(list.begin(), list.end(), name) != list.end())
+            return refuse("types", fmt::format("'{}' is there twice", printable(name, 40)));
+        request.gpu_types.emplace_back(name);
+    }
+    if (request.gpu_types.size() > max_types)
+        return refuse("types", fmt::format("{} types given; at most {} are accepted",
+                                           request.gpu_types.size(), max_types));
+    return Done{};
+}
+
+Status read_words(const Settings& settings, Request& request) {
+    if (const std::string* text = settings.find("launcher")) {
+        if (!contains(launchers, *text))
+            return refuse("launcher", fmt::format("'{}' is not one of {}", printable(*text, 40),
+                                                  fmt::join(launchers, ", ")));
+        request.launcher = *text;
+    }
+    if (const std::string* text = settings.find("elastic")) {
+        if (*text != "yes" && *text != "no")
+            return refuse("elastic", fmt::format("'{}' is not yes or no", printable(*text, 40)));
+        request.elastic = *text == "yes";
+    }
+    return Done{};
+}
+
+std::int64_t or_one(std::int64_t pinned) { return pinned == 0 ? 1 : pinned; }
+
+/// The pin against the model and the batch; what depends on the cluster is checked when planning.
+Status check_pin_model(const PlanPin& pin, const Request& request) {
+    const Model& model = request.model;
+    if (pin.pp > model.layers)
+        return refuse("plan", fmt::format("pp{} needs at least {} layers; {} has {}", pin.pp,
+                                          pin.pp, model.name, model.layers));
+    if (model.heads % or_one(pin.tp) != 0)
+        return refuse("plan", fmt::format("tp{} does not divide the {} heads of {}", pin.tp,
+                                          model.heads, model.name));
+    if (model.kv_heads % or_one(pin.tp) != 0 && pin.tp % model.kv_heads != 0)
+        return refuse("plan", fmt::format("tp{} and the {} key-value heads of {} do not divide one "
+                                          "another",
+                                          pin.tp, model.kv_heads, model.name));
+    if (model.ffn_hidden % or_one(pin.tp) != 0)
+        return refuse("plan", fmt::format("tp{} does not divide ffn_hidden {} of {}", pin.tp,
+                                          model.ffn_hidden, model.name));
+    const std::int64_t share = or_one(pin.dp) * or_one(pin.micro_batch);
+    if (request.global_batch % or_one(pin.dp) != 0)
+        return refuse(
+            "plan", fmt::format("dp{} does not divide the batch {}", pin.dp, request.global_batch));
+    if (request.global_batch % share != 0)
+        return refuse("plan", fmt::format("mb{} does not divide the {} samples of each replica",
+                                          pin.micro_batch, request.global_batch / or_one(pin.dp)));
+    return Done{};
+}
+
+/// The pin against the GPU range: some count in it must be a multiple of what is pinned.
+Status check_pin_gpus(const PlanPin& pin, Request& request, bool gpus_given) {
+    const std::int64_t parts = or_one(pin.pp) * or_one(pin.dp);
+    if (parts > max_request_gpus || parts * or_one(pin.tp) > max_request_gpus)
+        return refuse("plan", fmt::format("pp*dp*tp exceeds {} GPUs", max_request_gpus));
+    const std::int64_t product = parts * or_one(pin.tp);
+    const bool complete = pin.pp != 0 && pin.dp != 0 && pin.tp != 0;
+    if (!gpus_given) {
+        request.min_gpus = product;
+        request.max_gpus = complete ? product : 0;
+        return Done{};
+    }
+    const std::int64_t largest = request.max_gpus / product * product;
+    const bool fits = complete ? product >= request.min_gpus && product <= request.max_gpus
+                               : largest >= std::max(request.min_gpus, product);
+    if (!fits)
+        return refuse("plan",
+                      fmt::format("{} takes {} {} GPUs, which --arena-gpus={}-{} does not allow",
+                                  to_string(pin), complete ? "exactly" : "a multiple of", product,
+                                  request.min_gpus, request.max_gpus));
+    return Done{};
+}
+
+Status read_pin(const Settings& settings, Request& request) {
+    const std::string* text = settings.find("plan");
+    if (text == nullptr) return Done{};
+    const Result<PlanPin> pin = parse_plan_pin(*text);
+    if (!pin) return refuse("plan", pin.error().text);
+    request.pin = *pin;
+    if (Status status = check_pin_model(*pin, request); !status) return status;
+    return check_pin_gpus(*pin, request, settings.find("gpus") != nullptr);
+}
+
+Status read_batch(const Settings& settings, Request& request) {
+    if (settings.find("batch") == nullptr)
+        return refuse("batch",
+                      fmt::format("missing: give the samples per iteration, an integer from 1 "
+                                  "to {}",
+                                  max_batch));
+    return read_integer(settings, "batch", 1, max_batch, request.global_batch);
+}
+
+}  // namespace
+
+Result<Request> build_request(const std::vector<Setting>& list, std::string_view model_text,
+                              std::string_view model_file_name) {
+    const Settings settings(list);
+    if (Status status = settings.check_keys(); !status) return status.error();
+    Request request;
+    Result<Model> model = read_model(settings, model_text, model_file_name);
+    if (!model) return model.error();
+    request.model = std::move(*model);
+    if (Status status = read_batch(settings, request); !status) return status.error();
+    if (Status status = read_gpus(settings, request); !status) return status.error();
+    if (Status status = read_types(settings, request); !status) return status.error();
+    if (Status status = read_words(settings, request); !status) return status.error();
+    if (Status status = read_integer(settings, "steps", 1, max_steps, request.steps); !status)
+        return status.error();
+    if (Status status = read_pin(settings, request); !status) return status.error();
+    return request;
+}
+
+}  // namespace arena

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/collectives.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace arena {
+
+namespace {
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Start-up of a collective over n ranks: 50 us for 2 and 80 us for 8 ranks at a 10 us link, as
+/// measured for NCCL on A100 (planner.md section 5); linear because rings are.
+double start_up_s(double link_alpha_s, std::int64_t ranks) {
+    return link_alpha_s * (4 + real(ranks) / 2);
+}
+
+/// (n-1)/n: the share of the buffer that crosses each link in a reduce-scatter or an all-gather.
+double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
+
+/// One pass (reduce-scatter or all-gather) inside a node.
+double intra_pass_s(const Topology& t, std::int64_t ranks, double bytes) {
+    if (ranks <= 1) return 0;
+    return start_up_s(t.intra.alpha_s, ranks) / 2 + bytes * ring_share(ranks) / t.intra.bytes_per_s;
+}
+
+double rank_share_of_network(const Topology& t) { return t.inter.bytes_per_s / real(t.node_gpus); }
+
+double inter_alpha_s(const Topology& t, std::int64_t nodes) {
+    return t.inter.alpha_s * (2 + std::log2(real(nodes)));
+}
+
+/// Inside each node first, then each rank its part between nodes.
+double hierarchical_pass_s(const Topology& t, const Group& group, double bytes) {
+    const std::int64_t nodes = group.nodes();
+    const double part = bytes / real(group.per_node);
+    return intra_pass_s(t, group.per_node, bytes) + inter_alpha_s(t, nodes) +
+           part * ring_share(nodes) / rank_share_of_network(t);
+}
+
+/// One ring through all ranks: as fast as its slowest link.
+double ring_pass_s(const Topology& t, const Group& group, double bytes) {
+    const double network = rank_share_of_network(t) * real(group.per_node);
+    const double rate = std::min(t.intra.bytes_per_s, network);
+    return inter_alpha_s(t, group.nodes()) + start_up_s(t.intra.alpha_s, group.size) / 2 +
+           bytes * ring_share(group.size) / rate;
+}
+
+double pass_s(const Topology& t, const Group& group, double bytes) {
+    if (group.size <= 1) return 0;
+    if (group.nodes() <= 1) return intra_pass_s(t, group.size, bytes);
+    return std::min(hierarchical_pass_s(t, group, bytes), ring_pass_s(t, group, bytes));
+}
+
+}  // namespace
+
+Topology make_topology(const GpuType& type, const Grid& grid, std::int64_t site_gpus_per_node) {
+    return {type.intra, type.inter, grid.gpus_per_node,
+            std::max(grid.gpus_per_node, site_gpus_per_node)};
+}
+
+Group tp_group(const Topology& t, std::int64_t tp) { return {tp, std::min(tp, t.gpus_per_node)}; }
+
+Group dp_group(const Topology& t, std::int64_t dp, std::int64_t tp) {
+    return {dp, std::clamp<std::int64_t>(t.gpus_per_node / tp, 1, dp)};
+}
+
+double all_reduce_s(const Topology& t, const Group& group, double bytes) {
+    return 2 * pass_s(t, group, bytes);
+}
+double reduce_scatter_s(const Topology& t, const Group& group, double bytes) {
+    return pass_s(t, group, bytes);
+}
+double all_gather_s(const Topology& t, const Group& group, double bytes) {
+    return pass_s(t, group, bytes);
+}
+
+double point_to_point_s(const Topology& t, bool crosses_nodes, double bytes) {
+    if (!crosses_nodes) return t.intra.alpha_s + bytes / t.intra.bytes_per_s;
+    return t.inter.alpha_s + bytes / rank_share_of_network(t);
+}
+
+bool boundary_crosses(const Topology& t, std::int64_t stage, std::int64_t stage_gpus) {
+    if (stage_gpus >= t.gpus_per_node) return true;
+    const std::int64_t first = stage * stage_gpus, last = first + 2 * stage_gpus - 1;
+    return first / t.gpus_per_node != last / t.gpus_per_node;
+}
+
+}  // namespace arena

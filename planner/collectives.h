@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Collective communication by alpha-beta models inside a node and between nodes, with the rule that
+// groups which talk at the same time share the node's network adapters (planner.md section 5).
+#pragma once
+
+#include <cstdint>
+
+#include "core/values.h"
+
+namespace arena {
+
+/// How a grid is wired. Ranks are laid out tensor-parallel fastest, then data-parallel, then
+/// stages, filling one node after the other.
+struct Topology {
+    Link intra, inter;
+    std::int64_t gpus_per_node = 1;  ///< GPUs of this job on each node
+    std::int64_t node_gpus = 1;      ///< GPUs that share the node's adapters, >= gpus_per_node
+};
+Topology make_topology(const GpuType&, const Grid&, std::int64_t site_gpus_per_node);
+
+/// A communicator: `size` ranks, `per_node` of them on each node it touches.
+struct Group {
+    std::int64_t size = 1, per_node = 1;
+    [[nodiscard]] std::int64_t nodes() const { return (size + per_node - 1) / per_node; }
+};
+Group tp_group(const Topology&, std::int64_t tp);
+Group dp_group(const Topology&, std::int64_t dp, std::int64_t tp);
+
+/// Seconds; `bytes` is the size of the whole buffer on each rank. 0 for a group of one.
+double all_reduce_s(const Topology&, const Group&, double bytes);
+double reduce_scatter_s(const Topology&, const Group&, double bytes);
+double all_gather_s(const Topology&, const Group&, double bytes);  ///< bytes of the gathered buffer
+double point_to_point_s(const Topology&, bool crosses_nodes, double bytes);
+
+/// Whether any rank pair of stages i and i+1 (stage_gpus ranks each) sits on two nodes.
+bool boundary_crosses(const Topology&, std::int64_t stage, std::int64_t stage_gpus);
+
+}  // namespace arena

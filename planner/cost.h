@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Seconds of one operator on one device: measured where the profile has the shape, else scaled from
+// the measured shapes around it, else a roofline with tile and wave quantisation (planner.md
+// section 1).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/profile.h"
+#include "core/values.h"
+
+namespace arena {
+
+/// On what a predicted time rests, best first.
+enum class Evidence {
+    exact,         ///< this very shape was measured
+    interpolated,  ///< a shape of the same class within `near_octaves` of it was measured
+    scaled,        ///< roofline times the ratio that farther shapes, or other kinds, showed
+    analytic,      ///< roofline alone
+};
+inline constexpr std::size_t evidence_count = 4;
+/// Euclidean distance in log2 of the dimensions (repeating ones weighted, see cost.cc) up to which
+/// a measured shape counts as near: 1.5 covers one doubling of two dimensions, or eight
+/// micro-batches.
+inline constexpr double near_octaves = 1.5;
+
+struct OpTime {
+    double seconds = 0;
+    Evidence evidence = Evidence::analytic;
+};
+
+/// Roofline seconds of one execution. GEMM: best tile of four with wave quantisation; attention:
+/// FLOPs at a fixed share of peak; the rest: bytes over bandwidth. Never below bytes over bandwidth
+/// plus launch. The shape's precision must be one the type has (effective_precision()); others use
+/// the fp32 rate.
+double analytic_seconds(const GpuType&, const OpShape&);
+
+/// Inverse of op_key(); nothing for anything else.
+std::optional<OpShape> parse_op_key(std::string_view key);
+
+/// Prices operators of one pool. Keeps references: the GpuType must outlive it. Building costs one
+/// roofline per profile entry; price() is O(entries of the shape's class).
+class Pricer {
+  public:
+    Pricer(const GpuType&, const ProfileTable&);
+    [[nodiscard]] OpTime price(const OpShape&) const;
+    [[nodiscard]] bool has_profile() const { return !points_.empty(); }
+
+  private:
+    struct Point {
+        OpShape shape;
+        std::array<double, 4> octaves;  ///< log2 of the dimensions
+        double seconds;
+        double log_ratio;  ///< ln(measured / roofline)
+    };
+    struct Scale {
+        double log_ratio;
+        double distance;  ///< to the nearest point; infinite when none of the class
+    };
+    [[nodiscard]] Scale class_scale(const OpShape&) const;
+    [[nodiscard]] double wide_scale(OpKind) const;
+
+    const GpuType& type_;
+    std::vector<Point> points_;  ///< sorted by shape
+};
+
+}  // namespace arena

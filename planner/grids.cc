@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/grids.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "planner/operators.h"
+
+namespace arena {
+
+namespace {
+
+constexpr std::int64_t dense_nodes = 32;  ///< below this every whole-node count is offered
+constexpr std::int64_t max_micro_batch = 128;
+constexpr std::int64_t pinned_counts = 64;  ///< multiples of a pin that are offered
+
+bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
+
+std::int64_t or_one(std::int64_t pinned) { return pinned == 0 ? 1 : pinned; }
+
+/// Thins large counts to multiples of a sixteenth of their power of two.
+bool offers_nodes(std::int64_t nodes) {
+    if (nodes <= dense_nodes) return true;
+    const auto floor = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(nodes)));
+    return nodes % (floor / 16) == 0;
+}
+
+struct Range {
+    std::int64_t min, max, step;  ///< step: product of the pinned degrees
+};
+
+void add(std::vector<NodeShape>& shapes, const Range& range, std::int64_t gpus, std::int64_t site) {
+    if (gpus < range.min || gpus > range.max || gpus % range.step != 0) return;
+    const NodeShape shape = node_shape(gpus, site);
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+}
+
+}  // namespace
+
+NodeShape node_shape(std::int64_t gpus, std::int64_t site) {
+    std::int64_t nodes = (gpus + site - 1) / site;
+    while (gpus % nodes != 0) ++nodes;
+    return {nodes, gpus / nodes};
+}
+
+std::vector<NodeShape> node_shapes(const PlanQuery& query, const GpuPool& pool) {
+    const PlanPin& pin = query.pin;
+    const std::int64_t site = std::max<std::int64_t>(1, pool.gpus_per_node);
+    const std::int64_t most =
+        query.max_gpus > 0 ? std::min(query.max_gpus, pool.max_gpus) : pool.max_gpus;
+    const Range range{std::max<std::int64_t>(1, query.min_gpus), most,
+                      or_one(pin.pp) * or_one(pin.dp) * or_one(pin.tp)};
+    std::vector<NodeShape> shapes;
+    if (range.min > range.max) return shapes;
+    for (std::int64_t n = range.min; n <= std::min(site, range.max); ++n)
+        add(shapes, range, n, site);
+    for (std::int64_t n = 1; n <= range.max; n *= 2)
+        if (n > site) add(shapes, range, n, site);
+    const std::int64_t first = std::max<std::int64_t>(2, (range.min + site - 1) / site);
+    for (std::int64_t nodes = first; nodes * site <= range.max; ++nodes)
+        if (offers_nodes(nodes)) add(shapes, range, nodes * site, site);
+    add(shapes, range, range.min, site);
+    const std::int64_t multiple = (range.min + range.step - 1) / range.step;
+    for (std::int64_t i = 0; range.step > 1 && i < pinned_counts; ++i)
+        add(shapes, range, (multiple + i) * range.step, site);
+    std::sort(shapes.begin(), shapes.end(),
+              [](const NodeShape& a, const NodeShape& b) { return a.gpus() < b.gpus(); });
+    return shapes;
+}
+
+std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus) {
+    if (query.pin.pp != 0) return {query.pin.pp};
+    std::vector<std::int64_t> counts;
+    for (std::int64_t pp = 1; pp <= std::min(gpus, query.model.layers); ++pp)
+        if (gpus % pp == 0 && (query.model.layers % pp == 0 || is_power_of_two(pp)))
+            counts.push_back(pp);
+    return counts;
+}
+
+std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool) {
+    if (query.pin.tp != 0)
+        return tp_fits(query.model, query.pin.tp) ? std::vector{query.pin.tp}
+                                                  : std::vector<std::int64_t>{};
+    std::vector<std::int64_t> degrees;
+    const std::int64_t most =
+        std::min(std::max<std::int64_t>(1, pool.gpus_per_node), query.model.heads);
+    for (std::int64_t tp = 1; tp <= most; tp *= 2)
+        if (tp_fits(query.model, tp)) degrees.push_back(tp);
+    return degrees;
+}
+
+std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
+    if (query.pin.micro_batch != 0) return {query.pin.micro_batch};
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t size = 1; size <= std::min(max_micro_batch, query.global_batch); size *= 2)
+        if (query.global_batch % size == 0) sizes.push_back(size);
+    return sizes;
+}
+
+Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t stages,
+                 std::int64_t tp, std::int64_t micro_batch) {
+    const std::int64_t gpus = shape.gpus();
+    if (stages > query.model.layers || gpus % (stages * tp) != 0 || shape.gpus_per_node % tp != 0)
+        return {};
+    const std::int64_t dp = gpus / (stages * tp);
+    if (query.pin.dp != 0 && query.pin.dp != dp) return {};
+    if (query.global_batch % (dp * micro_batch) != 0) return {};
+    return {dp, query.global_batch / (dp * micro_batch)};
+}
+
+}  // namespace arena

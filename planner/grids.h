@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which grids and which plans exist: GPU counts that fill nodes equally, stage counts,
+// tensor-parallel degrees, micro-batches. Search and the operator list walk the same sets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planner/planner.h"
+
+namespace arena {
+
+/// A GPU count as equal nodes.
+struct NodeShape {
+    std::int64_t nodes = 1, gpus_per_node = 1;
+    [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
+    auto operator<=>(const NodeShape&) const = default;
+};
+
+/// n GPUs on the least number of nodes that take equal shares of at most site_gpus_per_node.
+NodeShape node_shape(std::int64_t gpus, std::int64_t site_gpus_per_node);
+
+/// Counts worth offering, ascending: every count on one node; beyond, whole nodes, powers of two,
+/// and the ends of the range; above 32 nodes about 16 counts per doubling. A pin keeps its
+/// multiples and adds the first 64 of them. query.max_gpus <= 0: as many as the pool has.
+std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
+
+/// Stages for `gpus`: divisors of the layer count and powers of two up to it that divide gpus, or
+/// the pin.
+std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
+/// Powers of two up to a node that tp_fits(), or the pin.
+std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
+/// Powers of two up to 128 that divide the batch, or the pin.
+std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
+
+/// Whether (grid, tp, micro_batch) is a plan at all; sets dp and the number of micro-batches.
+struct Split {
+    std::int64_t dp = 0, micro_batches = 0;  ///< 0 = not a plan
+    [[nodiscard]] explicit operator bool() const { return micro_batches > 0; }
+};
+Split split_grid(const PlanQuery&, const NodeShape&, std::int64_t stages, std::int64_t tp,
+                 std::int64_t micro_batch);
+
+}  // namespace arena

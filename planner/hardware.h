@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the planner derives from a hardware entry: the precision it computes in, memory left for
+// tensors.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/values.h"
+
+namespace arena {
+
+/// The precision that operators run in on this type: the model's; fp32 on emulated types; nothing
+/// when the type has no rate for it.
+std::optional<Precision> effective_precision(const GpuType&, Precision);
+/// "fp32, tf32, fp16, bf16": what the type computes in, for messages.
+std::string precisions_of(const GpuType&);
+/// Path of the built-in file: $ARENA_DATA_DIR, else the installed data directory, else
+/// $ARENA_SRCDIR/etc (running from a build tree).
+std::string builtin_hardware_path();
+
+}  // namespace arena

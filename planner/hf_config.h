@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Readers of the two model file formats; parse_model() chooses between them.
+#pragma once
+
+#include <string_view>
+
+#include "core/result.h"
+#include "core/values.h"
+
+namespace arena {
+
+inline constexpr std::size_t max_model_bytes = 64 * 1024;
+
+/// A Hugging Face config.json. Unknown keys are ignored; keys that change the architecture in a way
+/// Model cannot hold (cross attention, a head size of its own) are refused.
+Result<Model> parse_hf_config(std::string_view text, std::string_view name);
+/// Our flat YAML (doc: DESIGN "Files people write"). Unknown keys are refused.
+Result<Model> parse_yaml_model(std::string_view text, std::string_view name);
+
+}  // namespace arena

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One training iteration from a shard: stage times, 1F1B, gradient exchange, optimizer step. The
+// parts of the estimate sum to iteration_s: compute and communication are those of the slowest
+// stage, and what other stages add to the pipeline's length is the bubble.
+#include <algorithm>
+#include <numeric>
+
+#include "core/profile.h"
+#include "planner/model.h"
+#include "planner/schedule.h"
+#include "planner/shard.h"
+
+namespace arena {
+
+namespace {
+
+constexpr double overlap_slowdown = 1.2;     ///< computing and communicating at once slows both
+constexpr double optimizer_fixed_s = 10e-3;  ///< launches, norm, scaler; on GPUs
+constexpr double profiled_share = 0.9;       ///< of compute time, from exact or near shapes
+constexpr double communication_error = 0.3;
+/// Relative error to expect by evidence; planner.md sections 8 and 11.
+constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+class Iteration {
+  public:
+    Iteration(const PoolContext& context, const Topology& topology, const Shard& shard,
+              const PlanChoice& choice, std::span<const std::int64_t> stage_layers)
+        : context_(context),
+          topology_(topology),
+          shard_(shard),
+          choice_(choice),
+          layers_(stage_layers) {}
+
+    Estimate price(std::span<double> stage_s) const {
+        for (std::size_t i = 0; i < layers_.size(); ++i) stage_s[i] = stage_total_s(i);
+        const auto slowest = static_cast<std::size_t>(
+            std::max_element(stage_s.begin(), stage_s.end()) - stage_s.begin());
+        Estimate e;
+        const double m = real(choice_.micro_batches);
+        e.compute_s = m * stage_compute_s(slowest);
+        e.tp_comm_s = m * stage_comm_s(slowest);
+        e.pp_comm_s = m * boundary_s(slowest);
+        e.bubble_s = std::accumulate(stage_s.begin(), stage_s.end(), 0.0) - stage_s[slowest];
+        e.dp_comm_s = longest_exchange_s() + tied_exchange_s();
+        e.optimizer_s = optimizer_s();
+        e.iteration_s =
+            pipeline_seconds(stage_s, choice_.micro_batches) + e.dp_comm_s + e.optimizer_s;
+        finish(e);
+        return e;
+    }
+
+  private:
+    bool is_last(std::size_t i) const { return i + 1 == layers_.size(); }
+
+    double stage_compute_s(std::size_t i) const {
+        return real(layers_[i]) * layer_seconds(shard_, choice_.recompute).compute_s +
+               (i == 0 ? shard_.embedding_s : 0) + (is_last(i) ? shard_.head_s : 0);
+    }
+
+    double stage_comm_s(std::size_t i) const {
+        return real(layers_[i]) * layer_seconds(shard_, choice_.recompute).comm_s +
+               (i == 0 ? shard_.embedding_comm_s : 0) + (is_last(i) ? shard_.head_comm_s : 0);
+    }
+
+    /// Activations to the next stage and their gradients back.
+    double boundary_s(std::size_t i) const {
+        if (is_last(i)) return 0;
+        const bool crosses =
+            boundary_crosses(topology_, static_cast<std::int64_t>(i), choice_.dp * shard_.shape.tp);
+        return 2 * point_to_point_s(topology_, crosses, shard_.boundary_bytes);
+    }
+
+    double stage_total_s(std::size_t i) const {
+        return stage_compute_s(i) + stage_comm_s(i) + boundary_s(i);
+    }
+
+    /// A tied table is exchanged and stepped once in a single stage, in both stages otherwise.
+    double stage_parameters(std::size_t i) const {
+        const double layers = real(layers_[i]) * shard_.layer_parameters;
+        if (layers_.size() == 1 && context_.model.tied_embedding)
+            return layers + std::max(shard_.embedding_parameters, shard_.head_parameters);
+        return layers + (i == 0 ? shard_.embedding_parameters : 0) +
+               (is_last(i) ? shard_.head_parameters : 0);
+    }
+
+    /// Gradients hide behind the backward of the stage's last micro-batch, but for the last bucket.
+    double exchange_s(std::size_t i) const {
+        const Group group = dp_group(topology_, choice_.dp, shard_.shape.tp);
+        const double parameters = stage_parameters(i);
+        const double gradients = parameters * gradient_bytes(context_.precision);
+        const double weights = parameters * element_bytes(context_.precision);
+        const double backward =
+            real(layers_[i]) * layer_seconds(shard_, choice_.recompute).backward_s;
+        double comm = choice_.zero_stage == 0 ? all_reduce_s(topology_, group, gradients)
+                                              : reduce_scatter_s(topology_, group, gradients) +
+                                                    all_gather_s(topology_, group, weights);
+        double hidden = backward / overlap_slowdown;
+        if (choice_.zero_stage >= 3) {  // weights come back for every forward and backward
+            comm += real(2 * choice_.micro_batches - 1) * all_gather_s(topology_, group, weights);
+            hidden = real(choice_.micro_batches) * stage_compute_s(i) / overlap_slowdown;
+        }
+        return std::max(comm - hidden, comm / real(layers_[i] + 1));
+    }
+
+    double longest_exchange_s() const {
+        if (choice_.dp <= 1) return 0;
+        double longest = 0;
+        for (std::size_t i = 0; i < layers_.size(); ++i) longest = std::max(longest, exchange_s(i));
+        return longest;
+    }
+
+    /// First and last stage add up the gradients of a shared table.
+    double tied_exchange_s() const {
+        const std::int64_t stages = choice_.stages;
+        if (stages == 1 || !context_.model.tied_embedding) return 0;
+        const bool crosses = stages * choice_.dp * shard_.shape.tp > topology_.gpus_per_node;
+        const double table =
+            real(shard_vocab(context_.model, shard_.shape.tp)) * real(context_.model.hidden);
+        return all_reduce_s(topology_, {2, crosses ? 1 : 2},
+                            table * gradient_bytes(context_.precision));
+    }
+
+    double optimizer_s() const {
+        double most = 0;
+        for (std::size_t i = 0; i < layers_.size(); ++i) most = std::max(most, stage_parameters(i));
+        const double sharded = choice_.zero_stage >= 1 ? most / real(choice_.dp) : most;
+        return sharded * shard_.optimizer_parameter_s +
+               (context_.pool.hardware.emulated ? 0 : optimizer_fixed_s);
+    }
+
+    double memory_bytes() const {
+        double peak = 0;
+        for (std::size_t i = 0; i < layers_.size(); ++i)
+            peak = std::max(
+                peak, shard_.memory.stage(choice_, static_cast<std::int64_t>(i)).total(layers_[i]));
+        return peak;
+    }
+
+    /// Shares of evidence over all layers and both ends, weighted by compute time.
+    void set_source(Estimate& e) const {
+        const double total_layers =
+            real(std::accumulate(layers_.begin(), layers_.end(), std::int64_t{0}));
+        double sum = 0, measured = 0, error = 0;
+        for (std::size_t k = 0; k < evidence_count; ++k) {
+            const double seconds =
+                total_layers * shard_.layer_evidence[k] + shard_.ends_evidence[k];
+            sum += seconds;
+            error += seconds * evidence_error[k];
+            if (k <= static_cast<std::size_t>(Evidence::interpolated)) measured += seconds;
+        }
+        e.source = measured >= profiled_share * sum ? Source::profiled : Source::analytic;
+        const double comm = (e.tp_comm_s + e.pp_comm_s + e.dp_comm_s) / e.iteration_s;
+        e.error_bound = (1 - comm) * error / sum + comm * communication_error;
+    }
+
+    void finish(Estimate& e) const {
+        const double gpus = real(choice_.stages) * real(choice_.dp) * real(shard_.shape.tp);
+        const double batch = real(context_.global_batch);
+        e.samples_per_s = batch / e.iteration_s;
+        e.tflops_per_gpu = 3 * forward_flops(context_.model) * e.samples_per_s / gpus / 1e12;
+        e.memory_bytes_per_gpu = memory_bytes();
+        set_source(e);
+    }
+
+    const PoolContext& context_;
+    const Topology& topology_;
+    const Shard& shard_;
+    const PlanChoice& choice_;
+    std::span<const std::int64_t> layers_;
+};
+
+}  // namespace
+
+Estimate price_stages(const PoolContext& context, const Topology& topology, const Shard& shard,
+                      const PlanChoice& choice, std::span<const std::int64_t> stage_layers,
+                      std::span<double> scratch) {
+    return Iteration(context, topology, shard, choice, stage_layers).price(scratch);
+}
+
+}  // namespace arena

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+noinst_LTLIBRARIES += libarena_planner.la
+libarena_planner_la_SOURCES = \
+	planner/planner.h \
+	planner/model.h planner/model.cc planner/check_model.cc \
+	planner/hf_config.h planner/hf_config.cc planner/yaml_model.cc \
+	planner/zoo.cc \
+	planner/build_request.cc \
+	planner/hardware.h planner/hardware.cc \
+	planner/operators.h planner/operators.cc \
+	planner/cost.h planner/cost.cc planner/roofline.cc \
+	planner/collectives.h planner/collectives.cc \
+	planner/memory.h planner/memory.cc \
+	planner/schedule.h planner/schedule.cc \
+	planner/shard.h planner/shard.cc planner/iteration.cc \
+	planner/grids.h planner/grids.cc \
+	planner/search.h planner/search.cc \
+	planner/planner.cc \
+	# end
+libarena_planner_la_LIBADD = libarena_core.la

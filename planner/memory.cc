@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/memory.h"
+
+#include <algorithm>
+
+#include "core/profile.h"
+#include "planner/model.h"
+
+namespace arena {
+
+namespace {
+
+constexpr double allocator_slack = 1.06;  ///< caching allocator, fragmentation
+constexpr double workspace_bytes = 256.0 * 1024 * 1024;
+constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Tensors that backward needs from one layer, per token, bytes on one rank; without the s x s
+/// matrices. GPT with f = 4h in 16 bit: 10h + 24h/t, under sequence parallelism 34h/t (Korthikanti
+/// et al.).
+double token_bytes(const Model& model, double width, const ShardShape& shape) {
+    const double h = real(model.hidden), f = real(model.ffn_hidden), t = real(shape.tp);
+    const bool dropout = model.family != Family::llama;
+    const double replicated = h * (4 * width + (dropout ? 2 : 0));  // norm and GEMM inputs, masks
+    const double split = width * (qkv_width(model) + h + (is_gated(model) ? 3 : 2) * f);
+    return (shape.sequence_parallel ? replicated / t : replicated) + split / t;
+}
+
+/// Softmax output, and with dropout its mask and output; what selective recompute does not keep.
+double score_bytes(const Model& model, double width, const ShardShape& shape) {
+    const bool dropout = model.family != Family::llama;
+    const double s = real(model.seq_length);
+    return real(shape.micro_batch) * real(model.heads) / real(shape.tp) * s * s *
+           (dropout ? 2 * width + 1 : width);
+}
+
+}  // namespace
+
+double gradient_bytes(Precision precision) { return precision == Precision::fp16 ? 2 : 4; }
+
+double state_bytes_per_parameter(Precision precision, std::int64_t zero_stage, std::int64_t dp) {
+    const bool mixed = precision != Precision::fp32 && precision != Precision::tf32;
+    const double weights = mixed ? 2 : 4, gradients = gradient_bytes(precision);
+    const double total = precision == Precision::fp16 ? 20 : mixed ? 18 : 16;
+    double whole = total;
+    if (zero_stage >= 1) whole = weights + gradients;
+    if (zero_stage >= 2) whole = weights;
+    if (zero_stage >= 3) whole = 0;
+    return whole + (total - whole) / real(dp);
+}
+
+MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision precision,
+                         const ShardShape& shape)
+    : precision_(precision),
+      tied_(model.tied_embedding),
+      layer_parameters_(layer_shard_parameters(model, shape.tp)),
+      embedding_parameters_(embedding_shard_parameters(model, shape.tp)),
+      head_parameters_(head_shard_parameters(model, shape.tp)) {
+    const double width = element_bytes(precision);
+    const double tokens = real(model.seq_length) * real(shape.micro_batch);
+    const double split = shape.sequence_parallel ? real(shape.tp) : 1;
+    const double kept = tokens * token_bytes(model, width, shape);
+    const double input = tokens * real(model.hidden) * width / split;
+    activations_ = {kept + score_bytes(model, width, shape), kept, input};
+    logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) * (width + 8) +
+                              2 * width * real(model.hidden) / split);
+    boundary_bytes_ = 4 * tokens * real(model.hidden) * width / split;
+    reserved_bytes_ = type.reserved_bytes + (type.emulated ? 0 : workspace_bytes);
+}
+
+/// Parameters outside the layers. One stage holds a tied table once; two stages hold a copy each.
+double MemoryModel::held_parameters(const PlanChoice& choice, std::int64_t index) const {
+    const bool first = index == 0, last = index == choice.stages - 1;
+    if (first && last && tied_) return std::max(embedding_parameters_, head_parameters_);
+    return (first ? embedding_parameters_ : 0) + (last ? head_parameters_ : 0);
+}
+
+StageMemory MemoryModel::stage(const PlanChoice& choice, std::int64_t index) const {
+    const double state = state_bytes_per_parameter(precision_, choice.zero_stage, choice.dp);
+    const double in_flight = real(std::min(choice.micro_batches, choice.stages - index));
+    StageMemory memory;
+    memory.fixed_bytes = reserved_bytes_ + held_parameters(choice, index) * state;
+    memory.layer_bytes = layer_parameters_ * state +
+                         allocator_slack * in_flight * activation_bytes(choice.recompute);
+    // Recompute brings one layer back in full while its backward runs.
+    if (choice.recompute != Recompute::none)
+        memory.fixed_bytes += allocator_slack * (activation_bytes(Recompute::none) -
+                                                 activation_bytes(choice.recompute));
+    if (choice.zero_stage >= 3)
+        memory.fixed_bytes += 2 * layer_parameters_ * element_bytes(precision_);
+    if (index == choice.stages - 1) memory.fixed_bytes += allocator_slack * logits_bytes_;
+    if (choice.stages > 1) memory.fixed_bytes += boundary_bytes_;
+    if (choice.dp > 1)
+        memory.fixed_bytes +=
+            std::min(bucket_bytes, layer_parameters_ * gradient_bytes(precision_));
+    return memory;
+}
+
+}  // namespace arena

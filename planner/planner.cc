@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The planner's four questions: which grids and how fast (plan_grids), what a job could take
+// (make_offers), what exactly this plan costs (price_plan), what is worth measuring
+// (operator_list).
+#include "planner/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/text.h"
+#include "planner/grids.h"
+#include "planner/hardware.h"
+#include "planner/search.h"
+
+namespace arena {
+
+namespace {
+
+GridResult infeasible(const GpuPool& pool, std::int64_t gpus, std::string reason) {
+    const NodeShape shape =
+        node_shape(std::max<std::int64_t>(1, gpus), std::max<std::int64_t>(1, pool.gpus_per_node));
+    GridResult result;
+    result.grid = {pool.gpu_type, shape.nodes, shape.gpus_per_node, 1};
+    result.reason = std::move(reason);
+    return result;
+}
+
+std::string no_count_reason(const PlanQuery& query, const GpuPool& pool) {
+    if (pool.max_gpus < query.min_gpus)
+        return fmt::format("gpus: at least {} wanted, {} of {} there", query.min_gpus,
+                           pool.max_gpus, pool.gpu_type);
+    return fmt::format("plan: no count from {} to {} GPUs takes the pinned {}", query.min_gpus,
+                       query.max_gpus > 0 ? std::min(query.max_gpus, pool.max_gpus) : pool.max_gpus,
+                       to_string(query.pin));
+}
+
+void plan_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridResult>& results) {
+    const std::optional<Precision> precision =
+        effective_precision(pool.hardware, query.model.precision);
+    if (!precision) {
+        results.push_back(infeasible(
+            pool, query.min_gpus,
+            fmt::format("precision: {} does not compute in {}; it has {}", pool.hardware.name,
+                        to_string(query.model.precision), precisions_of(pool.hardware))));
+        return;
+    }
+    PoolSearch search(query, pool, *precision);
+    const std::vector<NodeShape> shapes = node_shapes(query, pool);
+    if (shapes.empty())
+        results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
+    for (const NodeShape& shape : shapes)
+        for (std::int64_t stages : stage_counts(query, shape.gpus()))
+            results.push_back(search.search(shape, stages));
+}
+
+/// Pairs that give the profiler a basis early: small shards first, tp before micro-batch.
+bool measured_before(const ShardShape& a, const ShardShape& b) {
+    const auto work = [](const ShardShape& s) { return s.tp * s.micro_batch * s.micro_batch; };
+    return std::pair(work(a), a.tp) < std::pair(work(b), b.tp);
+}
+
+using Weighted = std::vector<std::pair<double, OpShape>>;
+
+/// One layer's operators by their seconds in the whole model, then those of embedding and head.
+Weighted weighted_operators(const Model& model, const Pricer& pricer, Precision precision,
+                            const ShardShape& shape) {
+    const ShardOperators ops = shard_operators(model, precision, shape);
+    std::map<OpShape, double> layer, ends;
+    const auto add = [&](std::map<OpShape, double>& seconds, const std::vector<OpCount>& list) {
+        for (const OpCount& op : list)
+            seconds[op.shape] += op.count * pricer.price(op.shape).seconds;
+    };
+    add(layer, ops.layer_forward);
+    add(layer, ops.layer_backward);
+    add(layer, {{ops.optimizer, 1}});
+    add(ends, ops.embedding);
+    add(ends, ops.head);
+    Weighted list;
+    for (const auto* group : {&layer, &ends}) {
+        const auto begin = static_cast<std::ptrdiff_t>(list.size());
+        for (const auto& [op, seconds] : *group) list.emplace_back(seconds, op);
+        std::stable_sort(list.begin() + begin, list.end(),
+                         [](const auto& a, const auto& b) { return a.first > b.first; });
+    }
+    return list;
+}
+
+/// Keeps the first occurrence of each operator over all pools and shards.
+struct OperatorSet {
+    std::set<OpShape> seen;
+    std::vector<OpShape> list;
+    void add(const Weighted& operators) {
+        for (const auto& [seconds, shape] : operators)
+            if (seen.insert(shape).second) list.push_back(shape);
+    }
+};
+
+Status check_shape(const Model& model, std::int64_t global_batch, const Grid& grid,
+                   const Plan& plan) {
+    const std::int64_t layers =
+        std::accumulate(plan.stage_layers.begin(), plan.stage_layers.end(), std::int64_t{0});
+    const auto equal = [](const std::vector<std::int64_t>& list, std::size_t size) {
+        return list.size() == size && std::all_of(list.begin(), list.end(), [&](std::int64_t v) {
+                   return v >= 1 && v == list.front();
+               });
+    };
+    if (plan.stage_layers.empty() || layers != model.layers ||
+        *std::min_element(plan.stage_layers.begin(), plan.stage_layers.end()) < 1)
+        return usage_error(
+            fmt::format("stage_layers must be at least 1 each and sum to the {} layers of {}",
+                        model.layers, model.name));
+    if (!equal(plan.stage_dp, plan.stage_layers.size()) ||
+        !equal(plan.stage_tp, plan.stage_layers.size()))
+        return usage_error(
+            "stage_dp and stage_tp must have one equal, positive entry per stage: plans "
+            "whose stages differ in dp or tp are not priced by this version");
+    if (plan.gpus() != grid.gpus())
+        return usage_error(fmt::format("the plan {} takes {} GPUs, the grid has {}",
+                                       short_form(plan), plan.gpus(), grid.gpus()));
+    if (!tp_fits(model, plan.tp()))
+        return usage_error(
+            fmt::format("tp{} does not divide the {} heads, {} key-value heads or "
+                        "ffn_hidden {} of {}",
+                        plan.tp(), model.heads, model.kv_heads, model.ffn_hidden, model.name));
+    if (plan.micro_batch < 1 || plan.num_micro_batches < 1 ||
+        plan.dp() * plan.micro_batch * plan.num_micro_batches != global_batch)
+        return usage_error(
+            fmt::format("dp * micro_batch * num_micro_batches = {} must be the batch {}",
+                        plan.dp() * plan.micro_batch * plan.num_micro_batches, global_batch));
+    if (plan.zero_stage < 0 || plan.zero_stage > 3) return usage_error("zero_stage must be 0 to 3");
+    return Done{};
+}
+
+}  // namespace
+
+std::vector<GridResult> plan_grids(const PlanQuery& query) {
+    std::vector<GridResult> results;
+    for (const GpuPool& pool : query.pools) plan_pool(query, pool, results);
+    return results;
+}
+
+std::vector<Offer> make_offers(const PlanQuery& query) {
+    std::vector<Offer> offers;
+    for (GridResult& result : plan_grids(query)) {
+        if (!result.feasible) continue;
+        const auto same = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
+            return offer.grid.gpu_type == result.grid.gpu_type &&
+                   offer.grid.gpus() == result.grid.gpus();
+        });
+        Offer offer{std::move(result.grid), std::move(result.plan), result.estimate};
+        if (same == offers.end())
+            offers.push_back(std::move(offer));
+        else if (offer.estimate.samples_per_s > same->estimate.samples_per_s)
+            *same = std::move(offer);
+    }
+    std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
+        return a.estimate.samples_per_s > b.estimate.samples_per_s;
+    });
+    return offers;
+}
+
+Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const Grid& grid,
+                            const Plan& plan, const GpuPool& pool) {
+    if (Status status = check_model(model); !status) return status.error();
+    if (Status status = check_shape(model, global_batch, grid, plan); !status)
+        return status.error();
+    const std::optional<Precision> precision = effective_precision(pool.hardware, model.precision);
+    if (!precision)
+        return no_error(fmt::format("{} does not compute in {}; it has {}", pool.hardware.name,
+                                    to_string(model.precision), precisions_of(pool.hardware)));
+    const PoolContext context{model, pool, global_batch, *precision,
+                              Pricer(pool.hardware, pool.profile)};
+    const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
+    const Shard shard(context, topology, {plan.tp(), plan.micro_batch, plan.sequence_parallel});
+    const PlanChoice choice{plan.pp(), plan.dp(), plan.num_micro_batches, plan.recompute,
+                            plan.zero_stage};
+    std::vector<double> scratch(plan.stage_layers.size());
+    return price_stages(context, topology, shard, choice, plan.stage_layers, scratch);
+}
+
+std::vector<OpShape> operator_list(const PlanQuery& query) {
+    OperatorSet set;
+    for (const GpuPool& pool : query.pools) {
+        const auto precision = effective_precision(pool.hardware, query.model.precision);
+        if (!precision) continue;
+        std::vector<ShardShape> shapes = PoolSearch(query, pool, *precision).fitting_shapes();
+        std::stable_sort(shapes.begin(), shapes.end(), measured_before);
+        const Pricer analytic(pool.hardware, {});
+        for (const ShardShape& shape : shapes)
+            set.add(weighted_operators(query.model, analytic, *precision, shape));
+    }
+    return set.list;
+}
+
+}  // namespace arena

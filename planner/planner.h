@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The planner: from a model, a batch and GPU types to grids, plans, memory and time. Pure
+// functions; the plug-in, the command, the profiler (operator list) and later the simulator call
+// the same ones.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/values.h"
+
+namespace arena {
+
+/// One GPU type a job may take, with how many GPUs could be had.
+struct GpuPool {
+    std::string gpu_type;  ///< name used in grids (GRES type, or hardware entry in `arena plan`)
+    GpuType hardware;
+    std::int64_t gpus_per_node = 8;  ///< of the site's nodes
+    std::int64_t max_gpus = 8;       ///< in the cluster (or asked)
+    ProfileTable profile;            ///< measured operators of this type; empty = analytic
+};
+
+struct PlanQuery {
+    Model model;
+    std::int64_t global_batch = 1;  ///< samples per iteration
+    std::int64_t min_gpus = 1;
+    std::int64_t max_gpus = 1;  ///< <= 0: as many as each pool has
+    PlanPin pin;                ///< zero fields are free
+    std::vector<GpuPool> pools;
+};
+
+struct GridResult {
+    Grid grid;
+    bool feasible = false;
+    std::string reason;  ///< why infeasible: memory, batch, layers, heads
+    Plan plan;           ///< proxy plan when feasible
+    Estimate estimate;
+};
+
+// Estimates are `profiled` when at least 90 % of the compute time comes from measured shapes or
+// near ones (planner/cost.h), else `analytic`; error_bound weighs the evidence of each part.
+
+/// Every grid (type x nodes x GPUs per node x stages) with its proxy plan = least estimated
+/// iteration time among plans that fit memory. Same number of GPUs on every node. Deterministic
+/// order.
+std::vector<GridResult> plan_grids(const PlanQuery&);
+
+/// The best feasible grid per (GPU type, GPU count), best samples/s first.
+std::vector<Offer> make_offers(const PlanQuery&);
+
+/// Prices exactly this plan on this grid, also when it does not fit: memory_bytes_per_gpu is the
+/// device's peak with what the framework reserves, so it fits iff <= pool.hardware.memory_bytes.
+/// Errors: layers, GPUs, batch or heads that the plan does not share out evenly, a precision that
+/// the type lacks.
+Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&, const Plan&,
+                            const GpuPool&);
+
+/// Operators that plan_grids() would look up for this query, most valuable first, each once: small
+/// shards (tp 1, micro-batch 1; tp 2; ...) before large ones, in each the operators of a layer by
+/// estimated time, then those of embedding and head; so that a prefix is a basis to scale the rest
+/// from. What arena-profiler measures. Emulated types: fp32 whatever the model's precision.
+std::vector<OpShape> operator_list(const PlanQuery&);
+
+/// Model readers. `text` is a Hugging Face config.json or our YAML (DESIGN.md "Files people
+/// write"), at most 64 KiB. Unknown model_type/family is refused with what is accepted.
+Result<Model> parse_model(std::string_view text, std::string_view name);
+/// Built-in models by name; ErrorCode::usage with the nearest names when unknown.
+Result<Model> find_zoo_model(std::string_view name);
+std::vector<std::string> zoo_names();
+/// Ranges, divisibility (heads, kv_heads, hidden); every reader ends here.
+Status check_model(const Model&);
+
+/// Hardware entries: built-in hardware.yaml (installed in pkgdatadir) overridden/extended by a
+/// file.
+Result<std::vector<GpuType>> load_hardware(const std::string& extra_file);
+Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name);
+Result<GpuType> find_hardware(const std::vector<GpuType>&, std::string_view name_or_alias);
+
+}  // namespace arena

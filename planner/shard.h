@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A Shard is everything about a plan that depends only on (tp, micro_batch): operator times, tensor
+// parallel communication, parameters, memory. Search prices thousands of plans from a few dozen
+// shards without touching an operator again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "core/values.h"
+#include "planner/collectives.h"
+#include "planner/cost.h"
+#include "planner/memory.h"
+#include "planner/operators.h"
+#include "planner/planner.h"
+
+namespace arena {
+
+using EvidenceSeconds = std::array<double, evidence_count>;
+
+/// Seconds of one layer and one micro-batch, forward + backward + what recompute repeats.
+struct LayerSeconds {
+    double compute_s = 0, comm_s = 0,
+           backward_s = 0;  ///< backward_s: part of both, hides gradients
+    [[nodiscard]] double total() const { return compute_s + comm_s; }
+};
+
+/// One pool prepared for pricing. Keeps references to the query's model and pool.
+struct PoolContext {
+    const Model& model;
+    const GpuPool& pool;
+    std::int64_t global_batch;
+    Precision precision;  ///< effective
+    Pricer pricer;
+};
+
+struct Shard {
+    Shard(const PoolContext&, const Topology&, const ShardShape&);
+
+    ShardShape shape;
+    MemoryModel memory;
+    std::array<LayerSeconds, 3> layer;   ///< by Recompute
+    double embedding_s = 0, head_s = 0;  ///< compute, forward + backward
+    double embedding_comm_s = 0, head_comm_s = 0;
+    double optimizer_parameter_s = 0;  ///< per parameter of the step
+    double layer_parameters = 0, embedding_parameters = 0, head_parameters = 0;
+    double boundary_bytes = 0;  ///< between stages, one direction, per rank
+    EvidenceSeconds layer_evidence{}, ends_evidence{};
+};
+
+/// The seconds that deal_layers() balances.
+const LayerSeconds& layer_seconds(const Shard&, Recompute);
+/// Prices stage_layers under the choice; scratch has one element per stage. No allocation.
+Estimate price_stages(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
+                      std::span<const std::int64_t> stage_layers, std::span<double> scratch);
+
+}  // namespace arena
