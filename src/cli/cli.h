@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the sub-commands of `arena` share: exit codes, the options before the sub-command, how an error
+// and a JSON document are printed. Each sub-command is one file with one add_* function.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config.h"
+#include "core/result.h"
+
+namespace CLI {
+class App;
+}
+
+namespace arena::cli {
+
+enum Exit { exit_yes = 0, exit_no = 1, exit_usage = 2, exit_environment = 3 };
+
+struct Globals {
+    bool json = false;        ///< --json
+    std::string config_file;  ///< --config; empty = config_path()
+    int status = exit_yes;    ///< of the sub-command that ran
+};
+
+/// Prints "arena: message" to stderr, with --json also {"schema_version":1,"error":{..}} to stdout.
+int fail(const Globals&, const Error&);
+Result<Config> load_site_config(const Globals&);
+std::string site_config_path(const Globals&);
+/// A file that the calling user names: symbolic links are followed, as the user may expect.
+Result<std::string> read_user_file(const std::string& path, std::size_t max_bytes);
+/// Epoch seconds as "2026-01-31 12:00:00" in UTC.
+std::string utc_time(double epoch_s);
+
+/// Columns of text, right-aligned where `numeric`; widths fit the content.
+class Table {
+  public:
+    struct Column {
+        std::string title;
+        bool numeric = false;
+    };
+    explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+    void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+    [[nodiscard]] std::string text() const;
+
+  private:
+    std::vector<Column> columns_;
+    std::vector<std::vector<std::string>> rows_;
+};
+
+void add_plan(CLI::App&, Globals&);
+void add_config(CLI::App&, Globals&);
+void add_snapshot(CLI::App&, Globals&);
+void add_explain(CLI::App&, Globals&);
+void add_stats(CLI::App&, Globals&);
+void add_doctor(CLI::App&, Globals&);
+void add_profile(CLI::App&, Globals&);
+
+}  // namespace arena::cli

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena plan`: every grid of the asked GPU types and counts with its proxy plan and estimate, ranked;
+// or with --fixed the price of exactly one plan. The JSON is a contract (DESIGN.md "The command").
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/cli.h"
+#include "cli/plan_input.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace arena::cli {
+namespace {
+
+/// A fixed plan that does not fit memory has a price all the same.
+bool has_plan(const GridResult& result) { return result.estimate.iteration_s > 0; }
+
+Json json_of(const GridResult& result) {
+    Json json = arena::json_of(result.grid);
+    json["feasible"] = result.feasible;
+    json["reason"] = result.reason;
+    json["proxy_plan"] = has_plan(result) ? arena::json_of(result.plan) : Json();
+    json["estimate"] = has_plan(result) ? arena::json_of(result.estimate) : Json();
+    return json;
+}
+
+void print_ranking(const std::vector<GridResult>& results) {
+    Table table({{"rank", true}, {"grid"}, {"plan"}, {"recompute"}, {"iteration", true},
+                 {"samples/s", true}, {"TFLOP/s/GPU", true}, {"memory/GPU", true}, {"source"}});
+    std::size_t rank = 0;
+    for (const GridResult& r : results) {
+        if (!r.feasible) continue;
+        const Estimate& e = r.estimate;
+        table.add({fmt::format("{}", ++rank), short_form(r.grid), short_form(r.plan),
+                   std::string(to_string(r.plan.recompute)), human_seconds(e.iteration_s),
+                   fmt::format("{:.4g}", e.samples_per_s), fmt::format("{:.1f}", e.tflops_per_gpu),
+                   human_bytes(e.memory_bytes_per_gpu), std::string(to_string(e.source))});
+    }
+    if (rank > 0) fmt::print("{}", table.text());
+}
+
+void print_breakdown(const GridResult& best) {
+    const Estimate& e = best.estimate;
+    fmt::print("\nBest: {} {}, {} per iteration, {}, within {:.0f} %\n", short_form(best.grid),
+               short_form(best.plan), human_seconds(e.iteration_s), to_string(e.source),
+               100 * e.error_bound);
+    const std::pair<const char*, double> parts[] = {
+        {"compute", e.compute_s},         {"tensor-parallel communication", e.tp_comm_s},
+        {"pipeline communication", e.pp_comm_s}, {"data-parallel communication", e.dp_comm_s},
+        {"pipeline bubble", e.bubble_s},  {"optimizer", e.optimizer_s}};
+    for (const auto& [name, seconds] : parts) {
+        if (seconds > 0) {
+            fmt::print("  {:<30} {:>9}  {:>3.0f} %\n", name, human_seconds(seconds),
+                       100 * seconds / e.iteration_s);
+        }
+    }
+    fmt::print("  layers per stage: {}\n", fmt::join(best.plan.stage_layers, ","));
+}
+
+/// Grids with the same reason share a line.
+void print_infeasible(const std::vector<GridResult>& results) {
+    std::map<std::string, std::vector<std::string>> reasons;
+    for (const GridResult& r : results) {
+        if (r.feasible) continue;
+        reasons[r.reason].push_back(fmt::format("{}/{} stages", short_form(r.grid), r.grid.stages));
+    }
+    if (!reasons.empty()) fmt::print("\nNot possible:\n");
+    for (const auto& [reason, grids] : reasons) fmt::print("  {}: {}\n", join(grids, ", "), reason);
+}
+
+/// Feasible first, fastest first; the K best of them when top is not 0.
+void rank(std::vector<GridResult>& results, std::size_t top) {
+    const auto worse_key = [](const GridResult& r) {
+        return std::make_tuple(!r.feasible, r.feasible ? r.estimate.iteration_s : 0.0, r.grid);
+    };
+    std::stable_sort(results.begin(), results.end(), [&](const GridResult& a, const GridResult& b) {
+        return worse_key(a) < worse_key(b);
+    });
+    const auto feasible = static_cast<std::size_t>(std::count_if(
+        results.begin(), results.end(), [](const GridResult& r) { return r.feasible; }));
+    if (top == 0 || feasible <= top) return;
+    results.erase(results.begin() + static_cast<std::ptrdiff_t>(top),
+                  results.begin() + static_cast<std::ptrdiff_t>(feasible));
+}
+
+/// Timings of an emulated type are a CPU's: said wherever they are shown.
+bool is_emulated(const std::vector<GpuPool>& pools, const std::string& gpu_type) {
+    return std::any_of(pools.begin(), pools.end(), [&](const GpuPool& pool) {
+        return pool.gpu_type == gpu_type && pool.hardware.emulated;
+    });
+}
+
+int report(const Globals& globals, const PlanOptions& options, const Model& model,
+           const std::vector<GpuPool>& pools, const std::vector<GridResult>& results) {
+    const bool any = !results.empty() && results.front().feasible;
+    if (globals.json) {
+        Json grids = Json::array();
+        for (const GridResult& r : results) {
+            grids.push_back(json_of(r));
+            grids.back()["emulated"] = is_emulated(pools, r.grid.gpu_type);
+        }
+        fmt::print("{}\n", dump_json({{"schema_version", 1},
+                                      {"model", model.name},
+                                      {"global_batch", options.global_batch},
+                                      {"grids", grids},
+                                      {"best", any ? 0 : -1}}));
+        return any ? exit_yes : exit_no;
+    }
+    fmt::print("{}, global batch {}, sequence length {}, {}\n", model.name, options.global_batch,
+               model.seq_length, to_string(model.precision));
+    for (const GpuPool& pool : pools) {
+        if (!pool.hardware.emulated) continue;
+        fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type, pool.hardware.name);
+    }
+    fmt::print("\n");
+    print_ranking(results);
+    if (any) print_breakdown(results.front());
+    if (!any) fmt::print("No plan fits.\n");
+    print_infeasible(results);
+    return any ? exit_yes : exit_no;
+}
+
+std::vector<GridResult> search(const Model& model, std::int64_t global_batch,
+                               const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools) {
+    std::vector<GridResult> all;
+    for (const GpuRange& range : ranges) {
+        for (GpuPool& pool : pools) pool.max_gpus = range.max;
+        PlanQuery query{model, global_batch, range.min, range.max, {}, pools};
+        for (GridResult& result : plan_grids(query)) all.push_back(std::move(result));
+    }
+    return all;
+}
+
+/// The grid that a fixed plan needs on this pool.
+Result<Grid> fixed_grid(const FixedPlan& fixed, const GpuPool& pool) {
+    const std::int64_t gpus = fixed.gpus();
+    if (gpus <= pool.gpus_per_node) return Grid{pool.gpu_type, 1, gpus, fixed.pp};
+    if (gpus % pool.gpus_per_node != 0) {
+        return usage_error(fmt::format("{} GPUs do not fill nodes of {}; every node must give the same "
+                                       "number (see --gpus-per-node)",
+                                       gpus, pool.gpus_per_node),
+                           "--fixed");
+    }
+    return Grid{pool.gpu_type, gpus / pool.gpus_per_node, pool.gpus_per_node, fixed.pp};
+}
+
+Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& model,
+                                      const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools) {
+    const auto fixed = parse_fixed(options.fixed);
+    if (!fixed) return fixed.error();
+    if (pools.size() != 1 || ranges.size() > 1) {
+        return usage_error("prices one plan: give one --gpu-type and at most one --gpus", "--fixed");
+    }
+    if (!ranges.empty() && (fixed->gpus() < ranges[0].min || fixed->gpus() > ranges[0].max)) {
+        return usage_error(fmt::format("pp * dp * tp = {} GPUs, but --gpus says {}", fixed->gpus(),
+                                       options.gpus[0]),
+                           "--fixed");
+    }
+    const auto grid = fixed_grid(*fixed, pools[0]);
+    if (!grid) return grid.error();
+    const auto plan = make_plan(*fixed, model, options.global_batch);
+    if (!plan) return plan.error();
+    pools[0].max_gpus = grid->gpus();
+    GridResult result{*grid, false, "", *plan, {}};
+    const auto estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
+    if (!estimate && estimate.error().code != ErrorCode::no) return estimate.error();
+    if (!estimate) {
+        result.reason = estimate.error().text;
+        return std::vector<GridResult>{result};
+    }
+    result.estimate = *estimate;
+    const auto memory_bytes = static_cast<double>(pools[0].hardware.memory_bytes);
+    result.feasible = estimate->memory_bytes_per_gpu <= memory_bytes;
+    if (!result.feasible) {
+        result.reason = fmt::format("memory: needs {} per GPU, {} has {}",
+                                    human_bytes(estimate->memory_bytes_per_gpu),
+                                    pools[0].hardware.name, human_bytes(memory_bytes));
+    }
+    return std::vector<GridResult>{result};
+}
+
+int plan(const Globals& globals, const PlanOptions& options) {
+    const auto model = read_model(options);
+    if (!model) return fail(globals, model.error());
+    const auto ranges = read_gpu_ranges(options);
+    if (!ranges) return fail(globals, ranges.error());
+    if (ranges->empty() && options.fixed.empty()) {
+        return fail(globals, usage_error("is needed, unless --fixed gives the plan", "--gpus"));
+    }
+    const auto pools = read_pools(globals, options);
+    if (!pools) return fail(globals, pools.error());
+    auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools)
+                                         : price(options, *model, *ranges, *pools);
+    if (!results) return fail(globals, results.error());
+    rank(*results, options.top);
+    return report(globals, options, *model, *pools, *results);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Globals& globals) {
+    CLI::App* command = app.add_subcommand("plan", "rank grids and plans for a model, or price one plan");
+    const auto o = std::make_shared<PlanOptions>();
+    command->add_option("--model", o->model, "built-in name, config.json or model YAML")->required();
+    command->add_option("--global-batch", o->global_batch, "samples per iteration")
+        ->required()
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+    command->add_option("--seq-length", o->seq_length, "tokens per sample [the model's]")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+    command->add_option("--gpu-type", o->gpu_types, "hardware entry or GRES type; may be repeated")
+        ->required();
+    command->add_option("--gpus", o->gpus, "number of GPUs, or MIN-MAX; may be repeated");
+    command->add_option("--gpus-per-node", o->gpus_per_node, "GPUs of one node [the hardware's]")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
+    command->add_option("--hardware", o->hardware, "more hardware entries (YAML)");
+    command->add_option("--profiles", o->profiles, "profile JSON, or a profile store (.db)");
+    command->add_option("--fixed", o->fixed, "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
+    command->add_option("--top", o->top, "show only the K best [all]")->check(CLI::Range(1, 1 << 20));
+    command->callback([&globals, o] { globals.status = plan(globals, *o); });
+}
+
+}  // namespace arena::cli

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The inputs of `arena plan`: see plan_input.h.
+#include "cli/plan_input.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "store/store.h"
+
+namespace arena::cli {
+namespace {
+
+constexpr std::size_t max_model_bytes = 64 * 1024;
+constexpr std::string_view fixed_keys =
+    "pp, dp, tp, micro_batch, recompute=none|selective|full, zero=0..3, sp=0|1, vpp, cp, ep";
+
+Error fixed_error(std::string_view part) {
+    return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once", printable(part),
+                                   fixed_keys),
+                       "--fixed");
+}
+
+std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
+    if (key == "pp") return &plan.pp;
+    if (key == "dp") return &plan.dp;
+    if (key == "tp") return &plan.tp;
+    if (key == "micro_batch") return &plan.micro_batch;
+    return nullptr;
+}
+
+/// Reads one key=value; false when it is not one.
+bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
+    if (std::int64_t* field = fixed_number(plan, key); field != nullptr) {
+        const auto number = parse_integer(value, 1, 65536);
+        if (number) *field = *number;
+        return number.has_value();
+    }
+    if (key == "recompute") {
+        const auto recompute = parse_recompute(value);
+        if (recompute) plan.recompute = *recompute;
+        return recompute.has_value();
+    }
+    const bool is_switch = key == "sp", is_zero = key == "zero";
+    const auto number = parse_integer(value, is_switch || is_zero ? 0 : 1, is_switch ? 1 : is_zero ? 3 : 65536);
+    if (!number) return false;
+    if (is_zero) plan.zero = *number;
+    if (is_switch) plan.sequence_parallel = *number == 1;
+    return is_zero || is_switch || key == "vpp" || key == "cp" || key == "ep";
+}
+
+std::int64_t layers_of(const Model& model) {
+    if (model.family != Family::custom) return model.layers;
+    return std::accumulate(model.custom_layers.begin(), model.custom_layers.end(), std::int64_t{0},
+                           [](std::int64_t sum, const CustomLayer& l) { return sum + l.count; });
+}
+
+bool names_a_file(std::string_view word) {
+    return word.find('/') != std::string_view::npos || word.ends_with(".json") ||
+           word.ends_with(".yaml") || word.ends_with(".yml");
+}
+
+/// The hardware entry behind a word, also through arena.yaml's gpu_types where there is one.
+Result<GpuType> resolve_gpu_type(const Globals& globals, const std::vector<GpuType>& hardware,
+                                 const std::string& word) {
+    auto entry = find_hardware(hardware, word);
+    if (entry) return entry;
+    const Result<Config> config = load_site_config(globals);
+    if (!config) return entry;
+    for (const GpuMapping& mapping : config->gpu_types) {
+        if (mapping.gres_type == word) return find_hardware(hardware, mapping.hardware);
+    }
+    return entry;
+}
+
+Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool) {
+    const auto text = read_user_file(file, max_profile_bytes);
+    if (!text) return text.error();
+    const auto profile = parse_profile(*text);
+    if (!profile) return usage_error(profile.error().message(), file);
+    if (profile->hardware != pool.hardware.name && profile->gpu_type != pool.gpu_type) {
+        return usage_error(fmt::format("is a profile of {} ({}), not of {}", profile->hardware,
+                                       profile->gpu_type, pool.gpu_type),
+                           file);
+    }
+    ProfileTable table;
+    for (const ProfileEntry& entry : profile->entries) table[op_key(entry.shape)] = entry.seconds;
+    return table;
+}
+
+/// The store is asked by GRES type: the pool's own name, else the newest type of the same hardware.
+Result<ProfileTable> table_of_store(const std::string& file, const GpuPool& pool) {
+    const auto store = ProfileStore::open_read_only(file);
+    if (!store) return store.error();
+    const auto runs = (*store)->runs();
+    if (!runs) return runs.error();
+    std::string gres_type;
+    for (const ProfileRun& run : *runs) {
+        if (run.gpu_type == pool.gpu_type) return (*store)->table(run.gpu_type);
+        if (gres_type.empty() && run.hardware == pool.hardware.name) gres_type = run.gpu_type;
+    }
+    if (gres_type.empty()) {
+        return no_error(fmt::format("has no profile of {}", pool.gpu_type), file);
+    }
+    return (*store)->table(gres_type);
+}
+
+}  // namespace
+
+Result<FixedPlan> parse_fixed(std::string_view text) {
+    FixedPlan plan;
+    std::set<std::string_view> seen;
+    for (const std::string_view part : split(text, ',')) {
+        const std::size_t equal = part.find('=');
+        if (equal == std::string_view::npos) return fixed_error(part);
+        const std::string_view key = part.substr(0, equal), value = part.substr(equal + 1);
+        if (!seen.insert(key).second || !read_fixed(plan, key, value)) return fixed_error(part);
+        if ((key == "vpp" || key == "cp" || key == "ep") && value != "1") {
+            return usage_error(fmt::format("{} is not priced by this version; leave it out or give {}=1",
+                                           printable(part), key),
+                               "--fixed");
+        }
+    }
+    if (plan.gpus() == 0 || plan.micro_batch == 0) {
+        return usage_error("pp, dp, tp and micro_batch are needed, for example "
+                           "pp=2,dp=2,tp=1,micro_batch=4",
+                           "--fixed");
+    }
+    return plan;
+}
+
+Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t global_batch) {
+    const std::int64_t per_step = fixed.dp * fixed.micro_batch;
+    if (global_batch % per_step != 0) {
+        return usage_error(fmt::format("a global batch of {} does not divide by dp * micro_batch = {}",
+                                       global_batch, per_step),
+                           "--fixed");
+    }
+    const std::int64_t layers = layers_of(model);
+    if (fixed.pp > layers) {
+        return usage_error(fmt::format("{} stages for {} layers", fixed.pp, layers), "--fixed");
+    }
+    const auto stages = static_cast<std::size_t>(fixed.pp);
+    Plan plan;
+    plan.stage_layers.assign(stages, layers / fixed.pp);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(layers % fixed.pp); ++i) ++plan.stage_layers[i];
+    plan.stage_dp.assign(stages, fixed.dp);
+    plan.stage_tp.assign(stages, fixed.tp);
+    plan.micro_batch = fixed.micro_batch;
+    plan.num_micro_batches = global_batch / per_step;
+    plan.recompute = fixed.recompute;
+    plan.zero_stage = fixed.zero;
+    plan.sequence_parallel = fixed.sequence_parallel;
+    return plan;
+}
+
+Result<Model> read_model(const PlanOptions& options) {
+    Result<Model> model = usage_error("no model");
+    if (names_a_file(options.model)) {
+        const auto text = read_user_file(options.model, max_model_bytes);
+        if (!text) return text.error();
+        model = parse_model(*text, options.model);
+    } else {
+        model = find_zoo_model(options.model);
+    }
+    if (!model || options.seq_length == 0) return model;
+    model->seq_length = options.seq_length;
+    if (const Status status = check_model(*model); !status) return status.error();
+    return model;
+}
+
+Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
+    std::vector<GpuRange> ranges;
+    for (const std::string& text : options.gpus) {
+        const std::size_t dash = text.find('-');
+        const auto min = parse_integer(std::string_view(text).substr(0, dash), 1, 65536);
+        const auto max = dash == std::string::npos
+                             ? min
+                             : parse_integer(std::string_view(text).substr(dash + 1), 1, 65536);
+        if (!min || !max || *min > *max) {
+            return usage_error(fmt::format("\"{}\" is not accepted; give a number of 1 to 65536, or "
+                                           "MIN-MAX",
+                                           printable(text)),
+                               "--gpus");
+        }
+        ranges.push_back({*min, *max});
+    }
+    return ranges;
+}
+
+Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOptions& options) {
+    const auto hardware = load_hardware(options.hardware);
+    if (!hardware) return hardware.error();
+    std::vector<GpuPool> pools;
+    for (const std::string& word : options.gpu_types) {
+        const auto entry = resolve_gpu_type(globals, *hardware, word);
+        if (!entry) return entry.error();
+        GpuPool pool{word, *entry, options.gpus_per_node, 1, {}};
+        if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
+        if (!options.profiles.empty()) {
+            const bool is_store = options.profiles.ends_with(".db");
+            auto table = is_store ? table_of_store(options.profiles, pool)
+                                  : table_of_file(options.profiles, pool);
+            if (!table) return table.error();
+            pool.profile = std::move(*table);
+        }
+        pools.push_back(std::move(pool));
+    }
+    return pools;
+}
+
+}  // namespace arena::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The inputs of `arena plan`: model, hardware, profiles and the --fixed plan, read and checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/cli.h"
+#include "core/result.h"
+#include "planner/planner.h"
+
+namespace arena::cli {
+
+struct PlanOptions {
+    std::string model;
+    std::int64_t global_batch = 0;
+    std::int64_t seq_length = 0;     ///< 0 = the model's
+    std::vector<std::string> gpu_types;
+    std::vector<std::string> gpus;   ///< "8" or "4-16"
+    std::int64_t gpus_per_node = 0;  ///< 0 = the hardware's
+    std::string hardware, profiles, fixed;
+    std::size_t top = 0;             ///< 0 = all
+};
+
+struct GpuRange {
+    std::int64_t min = 1, max = 1;
+};
+
+/// What --fixed says. Grammar: key=value joined by commas; pp, dp, tp and micro_batch are required.
+struct FixedPlan {
+    std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, zero = 0;
+    Recompute recompute = Recompute::none;
+    bool sequence_parallel = false;
+    [[nodiscard]] std::int64_t gpus() const { return pp * dp * tp; }
+};
+Result<FixedPlan> parse_fixed(std::string_view text);
+/// Layers spread evenly, the first stages take the rest; the batch must divide by dp * micro_batch.
+Result<Plan> make_plan(const FixedPlan&, const Model&, std::int64_t global_batch);
+
+/// A zoo name, or a file when the word has a '/', ends in .json, .yaml or .yml.
+Result<Model> read_model(const PlanOptions&);
+Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions&);
+/// One pool per --gpu-type: a hardware entry, an alias of one, or a GRES type of arena.yaml.
+Result<std::vector<GpuPool>> read_pools(const Globals&, const PlanOptions&);
+
+}  // namespace arena::cli

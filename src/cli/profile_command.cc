@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena profile`: looks into the profile store, moves profiles between sites, and cleans up.
+#include <ctime>
+#include <map>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/cli.h"
+#include "core/json.h"
+#include "core/profile.h"
+#include "core/text.h"
+#include "store/store.h"
+
+namespace arena::cli {
+namespace {
+
+/// Options that the profile sub-commands share; unused ones stay empty.
+struct ProfileOptions {
+    std::string store;  ///< --store; empty = arena.yaml's
+    std::string nonce, file, model_name, gpu_type;
+    double older_than_days = 0;
+};
+
+Result<std::string> store_path(const Globals& globals, const ProfileOptions& options) {
+    if (!options.store.empty()) return options.store;
+    const Result<Config> config = load_site_config(globals);
+    if (!config) return config.error();
+    return config->profile_store;
+}
+
+/// Opens the store for reading, or for writing, and calls use(store).
+template <typename F>
+int with_store(const Globals& globals, const ProfileOptions& options, bool writable, F use) {
+    const Result<std::string> path = store_path(globals, options);
+    if (!path) return fail(globals, path.error());
+    std::string notice;
+    auto store = writable ? ProfileStore::open(*path, &notice) : ProfileStore::open_read_only(*path);
+    if (!store) return fail(globals, store.error());
+    if (!notice.empty()) fmt::print(stderr, "arena: {}\n", notice);
+    return use(*store.value());
+}
+
+Json json_of(const ProfileRun& run) {
+    return {{"nonce", run.nonce},
+            {"gpu_type", run.gpu_type},
+            {"hardware", run.hardware},
+            {"model_name", run.model_name},
+            {"model_fingerprint", run.model_fingerprint},
+            {"device_identity", run.device_identity},
+            {"node", run.node},
+            {"status", to_string(run.status)},
+            {"reason", run.reason},
+            {"started_s", run.started_s},
+            {"device_seconds", run.device_seconds},
+            {"entries", run.entries}};
+}
+
+int list(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto runs = store.runs();
+    if (!runs) return fail(globals, runs.error());
+    Table table({{"nonce"}, {"started"}, {"model"}, {"GPU type"}, {"hardware"}, {"node"},
+                 {"entries", true}, {"device s", true}, {"status"}});
+    Json json = Json::array();
+    for (const ProfileRun& run : *runs) {
+        if (!options.gpu_type.empty() && run.gpu_type != options.gpu_type) continue;
+        json.push_back(json_of(run));
+        table.add({run.nonce, utc_time(run.started_s), printable(run.model_name, 40), run.gpu_type,
+                   run.hardware, printable(run.node, 40), fmt::format("{}", run.entries),
+                   fmt::format("{:.1f}", run.device_seconds),
+                   run.reason.empty() ? std::string(to_string(run.status))
+                                      : fmt::format("{}: {}", to_string(run.status), run.reason)});
+    }
+    if (globals.json) {
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"runs", json}}));
+    } else {
+        fmt::print("{}", table.text());
+    }
+    return exit_yes;
+}
+
+void print_profile(const Profile& profile) {
+    const Device& device = profile.device;
+    fmt::print("{} {} on {}: {}, {} {}, driver {}, {}\n", profile.nonce, to_string(profile.status),
+               profile.gpu_type, profile.hardware, device.kind, device.name, device.driver,
+               device.library);
+    if (!profile.reason.empty()) fmt::print("  {}\n", profile.reason);
+    Table table({{"operator"}, {"time", true}, {"repeats", true}, {"spread", true}, {"TFLOP/s", true},
+                 {"GB/s", true}});
+    for (const ProfileEntry& entry : profile.entries) {
+        table.add({op_key(entry.shape), human_seconds(entry.seconds),
+                   fmt::format("{}", entry.repeats), fmt::format("{:.1f} %", 100 * entry.spread),
+                   fmt::format("{:.3g}", op_flops(entry.shape) / entry.seconds / 1e12),
+                   fmt::format("{:.3g}", op_bytes(entry.shape) / entry.seconds / 1e9)});
+    }
+    fmt::print("{}", table.text());
+}
+
+int show(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto profile = store.load(options.nonce);
+    if (!profile) return fail(globals, profile.error());
+    if (globals.json) {
+        fmt::print("{}\n", to_json(*profile));
+    } else {
+        print_profile(*profile);
+    }
+    return exit_yes;
+}
+
+struct TypeStatus {
+    std::int64_t complete = 0, partial = 0, failed = 0;
+    std::string last_failure;
+};
+
+int status(const Globals& globals, const ProfileOptions&, ProfileStore& store) {
+    const auto runs = store.runs();
+    if (!runs) return fail(globals, runs.error());
+    std::map<std::string, TypeStatus> types;
+    for (const ProfileRun& run : *runs) {  // newest first
+        TypeStatus& type = types[run.gpu_type];
+        if (run.status == ProfileStatus::complete) ++type.complete;
+        if (run.status == ProfileStatus::partial) ++type.partial;
+        if (run.status != ProfileStatus::failed) continue;
+        if (type.failed++ == 0) {
+            type.last_failure = fmt::format("{} on {}: {}", utc_time(run.started_s), run.node, run.reason);
+        }
+    }
+    Table table({{"GPU type"}, {"operators", true}, {"complete", true}, {"partial", true},
+                 {"failed", true}, {"last failure"}});
+    Json json = Json::array();
+    for (const auto& [name, type] : types) {
+        const auto operators = store.table(name);
+        if (!operators) return fail(globals, operators.error());
+        table.add({name, fmt::format("{}", operators->size()), fmt::format("{}", type.complete),
+                   fmt::format("{}", type.partial), fmt::format("{}", type.failed), type.last_failure});
+        json.push_back({{"gpu_type", name},
+                        {"operators", operators->size()},
+                        {"complete", type.complete},
+                        {"partial", type.partial},
+                        {"failed", type.failed},
+                        {"last_failure", type.last_failure}});
+    }
+    if (globals.json) {
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"gpu_types", json}}));
+    } else {
+        fmt::print("{}", types.empty() ? "no profile yet\n" : table.text());
+    }
+    return exit_yes;
+}
+
+int done(const Globals& globals, const Json& json, const std::string& text) {
+    fmt::print("{}\n", globals.json ? dump_json(json) : text);
+    return exit_yes;
+}
+
+int import(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto text = read_user_file(options.file, max_profile_bytes);
+    if (!text) return fail(globals, text.error());
+    const auto profile = parse_profile(*text);
+    if (!profile) return fail(globals, usage_error(profile.error().message(), options.file));
+    const std::string name =
+        options.model_name.empty() ? profile->model_fingerprint : options.model_name;
+    if (const Status status = store.import(*profile, name); !status) {
+        return fail(globals, status.error());
+    }
+    const std::size_t entries = profile->entries.size();
+    return done(globals,
+                {{"schema_version", 1}, {"nonce", profile->nonce}, {"entries", entries}},
+                fmt::format("{}: {} operators on {}", profile->nonce, entries, profile->gpu_type));
+}
+
+int export_profile(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto profile = store.load(options.nonce);
+    if (!profile) return fail(globals, profile.error());
+    if (options.file.empty() || options.file == "-") {
+        fmt::print("{}\n", to_json(*profile));
+        return exit_yes;
+    }
+    if (const Status status = write_file_atomic(options.file, to_json(*profile) + "\n"); !status) {
+        return fail(globals, status.error());
+    }
+    return done(globals, {{"schema_version", 1}, {"nonce", options.nonce}, {"file", options.file}},
+                options.file);
+}
+
+int verify(const Globals& globals, const ProfileOptions&, ProfileStore& store) {
+    const auto wrong = store.verify();
+    if (!wrong) return fail(globals, wrong.error());
+    if (globals.json) {
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"ok", wrong->empty()}, {"wrong", *wrong}}));
+    } else {
+        for (const std::string& line : *wrong) fmt::print("bad   {}\n", line);
+        if (wrong->empty()) fmt::print("ok    every row of the profile store\n");
+    }
+    return wrong->empty() ? exit_yes : exit_no;
+}
+
+int prune(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const double now_s = static_cast<double>(std::time(nullptr));
+    const auto gone = store.prune(now_s - options.older_than_days * 86400);
+    if (!gone) return fail(globals, gone.error());
+    return done(globals, {{"schema_version", 1}, {"removed", *gone}},
+                fmt::format("{} runs removed", *gone));
+}
+
+using Shared = std::shared_ptr<ProfileOptions>;
+using Action = int (*)(const Globals&, const ProfileOptions&, ProfileStore&);
+
+CLI::App* add(CLI::App* profile, Globals& globals, const Shared& options, const char* name,
+              const char* help, bool writable, Action action) {
+    CLI::App* command = profile->add_subcommand(name, help);
+    command->callback([&globals, options, writable, action] {
+        globals.status = with_store(globals, *options, writable, [&](ProfileStore& store) {
+            return action(globals, *options, store);
+        });
+    });
+    return command;
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Globals& globals) {
+    CLI::App* profile = app.add_subcommand("profile", "look into the profile store");
+    profile->require_subcommand(1);
+    const auto options = std::make_shared<ProfileOptions>();
+    profile->add_option("--store", options->store, "profile store [profile.store of arena.yaml]");
+    add(profile, globals, options, "list", "profile runs, newest first", false, &list)
+        ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
+    add(profile, globals, options, "show", "operators of one run", false, &show)
+        ->add_option("nonce", options->nonce, "run")
+        ->required();
+    add(profile, globals, options, "status", "runs and operators per GPU type", false, &status);
+    CLI::App* importing = add(profile, globals, options, "import", "add a profile file", true, &import);
+    importing->add_option("file", options->file, "profile JSON")->required();
+    importing->add_option("--model-name", options->model_name, "name to list it under");
+    CLI::App* exporting =
+        add(profile, globals, options, "export", "write one run as a file", false, &export_profile);
+    exporting->add_option("nonce", options->nonce, "run")->required();
+    exporting->add_option("file", options->file, "file to write [standard output]");
+    add(profile, globals, options, "verify", "check every row", false, &verify);
+    add(profile, globals, options, "prune", "remove old runs", true, &prune)
+        ->add_option("--older-than-days", options->older_than_days, "age in days")
+        ->required()
+        ->check(CLI::Range(0.0, 36500.0));
+}
+
+}  // namespace arena::cli
