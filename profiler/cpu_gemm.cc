@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// GEMM on the host by the library of the build. Both libraries are called column-major or row-major
+// as they like; callers see row-major only. No own GEMM: one of the two is needed for a CPU
+// back-end.
+#include "config.h"
+#include "profiler/cpu_kernels.h"
+
+#if defined(HAVE_OPENBLAS)
+#include <cblas.h>
+#elif defined(HAVE_ONEDNN)
+#include <dnnl.h>
+#endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace arena::cpu {
+
+#if defined(HAVE_OPENBLAS)
+
+bool have_gemm() { return true; }
+
+std::string gemm_library() {
+    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the first two words name the version
+    const std::string config = openblas_get_config();
+    const auto second = config.find(' ');
+    const auto end = second == std::string::npos ? second : config.find(' ', second + 1);
+    return config.substr(0, end) + " " + openblas_get_corename();
+}
+
+void set_gemm_threads(int threads) { openblas_set_num_threads(threads); }
+
+void gemm(const Gemm& g, const float* a, Index lda, const float* b, Index ldb, float beta, float* c,
+          Index ldc) {
+    const auto int_of = [](Index i) { return static_cast<blasint>(i); };
+    cblas_sgemm(CblasRowMajor, g.layout == Layout::tn ? CblasTrans : CblasNoTrans,
+                g.layout == Layout::nt ? CblasTrans : CblasNoTrans, int_of(g.m), int_of(g.n),
+                int_of(g.k), 1.0F, a, int_of(lda), b, int_of(ldb), beta, c, int_of(ldc));
+}
+
+#elif defined(HAVE_ONEDNN)
+
+bool have_gemm() { return true; }
+
+std::string gemm_library() {
+    const dnnl_version_t* v = dnnl_version();
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+           std::to_string(v->patch);
+}
+
+void set_gemm_threads([[maybe_unused]] int threads) {
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#endif
+}
+
+void gemm(const Gemm& g, const float* a, Index lda, const float* b, Index ldb, float beta, float* c,
+          Index ldc) {
+    if (dnnl_sgemm(g.layout == Layout::tn ? 'T' : 'N', g.layout == Layout::nt ? 'T' : 'N', g.m, g.n,
+                   g.k, 1.0F, a, lda, b, ldb, beta, c, ldc) != dnnl_success)
+        throw std::runtime_error("dnnl_sgemm failed");
+}
+
+#else
+
+bool have_gemm() { return false; }
+std::string gemm_library() { return "none"; }
+void set_gemm_threads(int) {}
+void gemm(const Gemm&, const float*, Index, const float*, Index, float, float*, Index) {
+    throw std::runtime_error("built without OpenBLAS and without oneDNN");
+}
+
+#endif
+
+void batched_gemm(const Gemm& g, Index batch, const float* a, const float* b, float* c,
+                  int threads) {
+    const Index lda = g.layout == Layout::tn ? g.m : g.k;
+    const Index ldb = g.layout == Layout::nt ? g.k : g.n;
+    const auto one = [&](Index i) {
+        gemm(g, a + i * g.m * g.k, lda, b + i * g.k * g.n, ldb, 0.0F, c + i * g.m * g.n, g.n);
+    };
+    if (batch < 2 * threads) {
+        for (Index i = 0; i < batch; ++i) one(i);
+        return;
+    }
+    set_gemm_threads(1);
+    parallel_for(batch, threads, [&](int, Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) one(i);
+    });
+    set_gemm_threads(threads);
+}
+
+void parallel_for(Index n, int threads, const std::function<void(int, Index, Index)>& body) {
+    const auto parts = static_cast<int>(std::min<Index>(threads, std::max<Index>(n, 1)));
+    if (parts <= 1) {
+        body(0, 0, n);
+        return;
+    }
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int part = 0; part < parts; ++part) body(part, n * part / parts, n * (part + 1) / parts);
+}
+
+}  // namespace arena::cpu

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The operators of a transformer layer on a CPU in fp32: GEMMs by OpenBLAS (or oneDNN), the rest by
+// vectorised loops over rows, fused as training frameworks fuse them. Each is checked against an
+// fp64 reference. All matrices are row-major and dense; sizes are element counts; pointers never
+// overlap unless said. `threads` is the number of threads to use, at least 1.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace arena::cpu {
+
+using Index = std::int64_t;
+
+enum class Layout {
+    nt,  ///< C[m,n] = A[m,k] B[n,k]^T   forward
+    nn,  ///< C[m,n] = A[m,k] B[k,n]     data gradient
+    tn,  ///< C[m,n] = A[k,m]^T B[k,n]   weight gradient
+};
+
+struct Gemm {
+    Layout layout = Layout::nt;
+    Index m = 0, n = 0, k = 0;
+};
+/// False when the build has neither OpenBLAS nor oneDNN: no GEMM, no CPU back-end.
+bool have_gemm();
+/// "OpenBLAS 0.3.21 SkylakeX" or "oneDNN 2.6.3".
+std::string gemm_library();
+/// beta = 0: C is overwritten; leading dimensions lda, ldb, ldc as stored.
+void gemm(const Gemm&, const float* a, Index lda, const float* b, Index ldb, float beta, float* c,
+          Index ldc);
+/// `batch` dense problems one after the other in memory; spread over threads when there are enough.
+void batched_gemm(const Gemm&, Index batch, const float* a, const float* b, float* c, int threads);
+/// Threads that one gemm() may use from now on.
+void set_gemm_threads(int threads);
+
+/// Runs body(thread, begin, end) on contiguous, nearly equal parts of [0, n).
+void parallel_for(Index n, int threads, const std::function<void(int, Index, Index)>& body);
+
+struct Attention {
+    Index heads = 0;     ///< batch x query heads
+    Index kv_heads = 0;  ///< batch x key/value heads; divides heads
+    Index seq = 0, head_dim = 0;
+    bool causal = false;
+};
+/// q, o: [heads, seq, head_dim]; k, v: [kv_heads, seq, head_dim]; lse: [heads, seq], log-sum-exp of
+/// the scaled scores. Blocks of query rows: GEMM, softmax, GEMM; the seq x seq matrix is never
+/// stored.
+void attention_forward(const Attention&, const float* q, const float* k, const float* v, float* o,
+                       float* lse, int threads);
+/// Recomputes the probabilities from lse, as fused kernels do; overwrites dq, dk, dv.
+void attention_backward(const Attention&, const float* q, const float* k, const float* v,
+                        const float* o, const float* lse, const float* d_o, float* dq, float* dk,
+                        float* dv, int threads);
+
+struct Norm {
+    Index rows = 0, cols = 0;
+    bool rms = false;  ///< no mean, no beta
+    float epsilon = 1e-5F;
+};
+/// saved: [rows, 2] mean and reciprocal deviation. beta may be null for rms.
+void norm_forward(const Norm&, const float* x, const float* gamma, const float* beta, float* y,
+                  float* saved, int threads);
+/// partial: scratch [threads, 2, cols]. d_beta is untouched for rms.
+void norm_backward(const Norm&, const float* x, const float* gamma, const float* saved,
+                   const float* dy, float* dx, float* d_gamma, float* d_beta, float* partial,
+                   int threads);
+
+/// y = gelu(x), tanh form.
+void gelu_forward(Index n, const float* x, float* y, int threads);
+void gelu_backward(Index n, const float* x, const float* dy, float* dx, int threads);
+/// y = gate * sigmoid(gate) * up.
+void swiglu_forward(Index n, const float* gate, const float* up, float* y, int threads);
+void swiglu_backward(Index n, const float* gate, const float* up, const float* dy, float* d_gate,
+                     float* d_up, int threads);
+/// y = x + bias + residual, bias per column.
+void bias_residual_forward(Index rows, Index cols, const float* x, const float* bias,
+                           const float* residual, float* y, int threads);
+/// dx = dy, d_bias = column sums of dy. partial: scratch [threads, cols].
+void bias_residual_backward(Index rows, Index cols, const float* dy, float* dx, float* d_bias,
+                            float* partial, int threads);
+void add(Index n, const float* a, const float* b, float* y, int threads);
+
+/// out[t] = table[ids[t]]; ids in [0, vocab).
+void embedding_forward(Index tokens, Index hidden, const std::int32_t* ids, const float* table,
+                       float* out, int threads);
+/// d_table[ids[t]] += d_out[t], deterministic: a thread owns a range of rows of the table.
+void embedding_backward(Index tokens, Index hidden, Index vocab, const std::int32_t* ids,
+                        const float* d_out, float* d_table, int threads);
+
+/// loss[r] = lse[r] - x[r, label[r]].
+void cross_entropy_forward(Index rows, Index cols, const float* x, const std::int32_t* label,
+                           float* loss, float* lse, int threads);
+/// dx = (softmax(x) - onehot(label)) * scale.
+void cross_entropy_backward(Index rows, Index cols, const float* x, const std::int32_t* label,
+                            const float* lse, float scale, float* dx, int threads);
+
+struct AdamW {
+    float rate = 1e-4F, beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, decay = 0.1F;
+    Index step = 1;  ///< from 1, for the bias correction
+};
+/// p, m, v are updated in place; v must not be negative.
+void adamw(const AdamW&, Index n, float* p, const float* g, float* m, float* v, int threads);
+
+}  // namespace arena::cpu

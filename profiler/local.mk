@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# arena-profiler (CPU) and arena-profiler-cuda are the same program over two back-ends. The first becomes
+# the second when a GPU is asked for, so that no CUDA library is loaded otherwise.
+pkglibexec_PROGRAMS += arena-profiler
+noinst_LTLIBRARIES += libarena_profiler.la libarena_profiler_cpu.la
+libarena_profiler_la_SOURCES = \
+	profiler/operator.h \
+	profiler/measure.h profiler/measure.cc \
+	profiler/session.h profiler/session.cc \
+	profiler/recorder.h profiler/recorder.cc \
+	profiler/request.h profiler/request.cc \
+	profiler/prolog_help.h profiler/prolog_help.cc \
+	# end
+libarena_profiler_la_LIBADD = libarena_planner.la
+libarena_profiler_cpu_la_SOURCES = \
+	profiler/cpu_backend.cc \
+	profiler/cpu_kernels.h profiler/cpu_math.h \
+	profiler/cpu_gemm.cc profiler/cpu_attention.cc profiler/cpu_rows.cc \
+	profiler/cpu_memory.h profiler/cpu_memory.cc \
+	profiler/cpu_device.h profiler/cpu_device.cc \
+	# end
+libarena_profiler_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(HWLOC_CFLAGS)
+libarena_profiler_cpu_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+# The kernels are what is measured: always at -O3, whatever CXXFLAGS says of the rest.
+ARENA_KERNEL_CXXFLAGS = -O3 -fno-math-errno -fno-trapping-math -fopenmp
+ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
+if !HAVE_OPENBLAS
+if HAVE_ONEDNN
+ARENA_BLAS_LIBS += -ldnnl
+endif
+endif
+ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
+arena_profiler_SOURCES = profiler/main.cc
+arena_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS)
+
+if HAVE_CUDA
+pkglibexec_PROGRAMS += arena-profiler-cuda
+check_PROGRAMS += tests/gpu/test_cuda
+endif
+arena_profiler_cuda_SOURCES = profiler/main.cc profiler/cuda_backend.cc \
+	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
+	profiler/cuda_kernels.h profiler/cuda_kernels.cu
+arena_profiler_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_WITH_CUDA -isystem $(CUDA_HOME)/include
+# The Prolog's environment has no LD_LIBRARY_PATH: the program itself says where cuBLASLt lies.
+arena_profiler_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
+arena_profiler_cuda_LDADD = libarena_profiler.la $(ARENA_CUDA_LIBS)
+ARENA_CUDA_LIBS = -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lpthread
+# sm_80: A100; sm_90: H100; PTX for what comes later. NVCCFLAGS adds to it.
+ARENA_NVCCFLAGS = -std=c++20 -O3 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+	-gencode arch=compute_90,code=compute_90
+AM_V_NVCC = $(am__v_NVCC_@AM_V@)
+am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+SUFFIXES = .cu
+.cu.o:
+	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) $(ARENA_NVCCFLAGS) $(NVCCFLAGS) -I$(top_srcdir)/src -I$(top_srcdir) -c -o $@ $<
+profiler/cuda_kernels.o: $(top_srcdir)/profiler/cuda_kernels.h
+tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc profiler/cuda_gemm.cc profiler/cuda_kernels.cu
+tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
+tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
+tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
+EXTRA_DIST += tests/gpu/run
+.PHONY: check-gpu-programs check-gpu
+check-gpu-programs: $(check_PROGRAMS) all
+check-gpu: check-gpu-programs
+	ARENA_SRCDIR='$(abs_top_srcdir)' $(srcdir)/tests/gpu/run '$(abs_top_builddir)'
+
+# ---- tests of the profile store ----------------------------------------------------------------
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_store tests/unit/test_store_spool
+TESTS += tests/unit/test_store tests/unit/test_store_spool
+endif
+tests_unit_test_store_SOURCES = tests/unit/test_store.cc
+tests_unit_test_store_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_store_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
+tests_unit_test_store_spool_SOURCES = tests/unit/test_store_spool.cc
+tests_unit_test_store_spool_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
+
+# ---- tests of the profiler ---------------------------------------------------------------------
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler
+TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler
+endif
+tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
+tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profiler_kernels_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc
+tests_unit_test_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+
+profiler_black_box_tests = \
+	tests/t0260-throttled-profile.t \
+	tests/t0270-prolog.t \
+	tests/t0280-gpu.t \
+	# end
+TESTS += $(profiler_black_box_tests)
+dist_check_SCRIPTS += $(profiler_black_box_tests)
+dist_man_MANS += doc/man/arena-profiler.8

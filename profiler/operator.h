@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the measuring loop knows of a device: a Backend prepares an Operator for a shape, an
+// Operator executes it. CPU and CUDA back-ends stand behind these two; nothing here knows which.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/profile.h"
+#include "core/result.h"
+
+namespace arena {
+
+class Operator {
+  public:
+    virtual ~Operator() = default;
+    /// Executes `times` times back to back, each on the next of its rotating buffer sets, and
+    /// returns the device seconds of all of them together. Throws std::runtime_error when the
+    /// device fails.
+    virtual double execute(std::int64_t times) = 0;
+};
+
+class Backend {
+  public:
+    virtual ~Backend() = default;
+    [[nodiscard]] virtual Device device() const = 0;
+    /// Allocates and fills buffers. ErrorCode::no: this device cannot run the shape (precision,
+    /// memory).
+    virtual Result<std::unique_ptr<Operator>> prepare(const OpShape&) = 0;
+};
+
+/// threads: at most this many, 0 = as many as the affinity mask allows.
+Result<std::unique_ptr<Backend>> make_cpu_backend(std::int64_t threads);
+/// The one visible GPU (CUDA_VISIBLE_DEVICES decides). ErrorCode::environment where there is none.
+Result<std::unique_ptr<Backend>> make_cuda_backend();
+
+}  // namespace arena

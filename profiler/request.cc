@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See request.h. The planner decides what is worth measuring; nothing here second-guesses its list.
+#include "profiler/request.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "planner/planner.h"
+
+namespace arena {
+
+Result<Assignment> assign(const ProfileRequest& request, const std::string& hardware_file) {
+    const auto all = load_hardware(hardware_file);
+    if (!all) return all.error();
+    const auto hardware = find_hardware(*all, request.hardware);
+    if (!hardware) return hardware.error();
+    PlanQuery query;
+    query.model = request.model;
+    query.global_batch = request.global_batch;
+    query.min_gpus = 1;
+    query.max_gpus = request.max_gpus;
+    query.pools = {{request.gpu_type, *hardware, request.gpus_per_node, request.max_gpus, {}}};
+    return Assignment{operator_list(query), hardware->emulated};
+}
+
+Result<std::string> device_kind(const std::string& wanted, bool emulated,
+                                const std::string& hardware) {
+    const std::string kind = emulated ? "cpu" : "cuda";
+    if (wanted == "auto" || wanted == kind) return kind;
+    if (wanted != "cpu" && wanted != "cuda")
+        return usage_error("accepted are cpu, cuda and auto, not '" + wanted + "'", "--device");
+    if (wanted == "cpu")
+        return usage_error("timings of a CPU never stand for hardware entry " + hardware +
+                               "; name an emulated entry (emulated-cpu)",
+                           "--device");
+    return usage_error(
+        "hardware entry " + hardware + " is emulated: it stands for a CPU, not for a GPU",
+        "--device");
+}
+
+std::string make_nonce() {
+    static constexpr char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    unsigned char bytes[24];
+    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        throw std::runtime_error("getrandom failed");
+    std::string nonce;
+    for (const auto b : bytes) nonce += letters[b % 62];
+    return nonce;
+}
+
+std::string host_name() {
+    char name[256] = "";
+    return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "unknown";
+}
+
+}  // namespace arena
