@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Text form of JobMark: key=value pairs joined by semicolons; unknown keys are ignored.
+#include "plugin/common/job_mark.h"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+constexpr std::array<std::pair<Phase, std::string_view>, 6> phases{{
+    {Phase::held, "held"},
+    {Phase::released, "released"},
+    {Phase::starting, "starting"},
+    {Phase::started, "started"},
+    {Phase::checkpointing, "checkpointing"},
+    {Phase::off, "off"},
+}};
+constexpr std::array<std::pair<OtherHold, std::string_view>, 3> holds{{
+    {OtherHold::none, "none"},
+    {OtherHold::user, "user"},
+    {OtherHold::admin, "admin"},
+}};
+
+template <typename Table, typename Value>
+std::string_view name_of(const Table& table, Value value) {
+    for (const auto& [known, name] : table)
+        if (known == value) return name;
+    return "unknown";
+}
+
+template <typename Table, typename Value>
+bool assign_named(const Table& table, std::string_view text, Value& out) {
+    for (const auto& [known, name] : table) {
+        if (name != text) continue;
+        out = known;
+        return true;
+    }
+    return false;
+}
+
+bool assign_field(JobMark& mark, std::string_view key, std::string_view value, bool& versioned) {
+    if (key == "v") {
+        versioned = value == "1";
+        return versioned;
+    }
+    if (key == "phase") return assign_named(phases, value, mark.phase);
+    if (key == "hold") return assign_named(holds, value, mark.hold);
+    if (key == "restart" || key == "since") {
+        auto number = parse_integer(value, 0, key == "restart" ? UINT32_MAX : INT64_MAX);
+        if (!number) return false;
+        if (key == "restart")
+            mark.restart = static_cast<std::uint32_t>(*number);
+        else
+            mark.since = *number;
+    }
+    return true;
+}
+
+}  // namespace
+
+std::string_view to_string(Phase phase) { return name_of(phases, phase); }
+std::string_view to_string(OtherHold hold) { return name_of(holds, hold); }
+
+std::string format_mark(const JobMark& mark) {
+    return fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase),
+                       mark.restart, to_string(mark.hold), mark.since);
+}
+
+std::optional<JobMark> parse_mark(std::string_view text) {
+    if (text.size() > 256) return std::nullopt;
+    JobMark mark;
+    bool versioned = false;
+    for (std::string_view pair : split(text, ';')) {
+        const std::size_t equals = pair.find('=');
+        if (equals == std::string_view::npos) return std::nullopt;
+        if (!assign_field(mark, pair.substr(0, equals), pair.substr(equals + 1), versioned))
+            return std::nullopt;
+    }
+    if (!versioned) return std::nullopt;
+    return mark;
+}
+
+}  // namespace arena

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JobMark: Arena's state of one job, kept in Slurm's own job record as the one versioned entry
+// "ARENA_STATE=..." of details->env_sup, so that it is saved, restored and failed over with the job.
+// It is written before Arena acts (the intent); a hold that no mark explains belongs to somebody else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace arena {
+
+inline constexpr std::string_view state_variable = "ARENA_STATE";
+
+enum class Phase {
+    held,           ///< Arena holds the job and may plan it
+    released,       ///< shape written, priority given: Slurm's own backfill reserves and may start it
+    starting,       ///< shape written, select_nodes() called; Slurm may be preempting for it
+    started,        ///< runs, or ran, under Arena's plan
+    checkpointing,  ///< signalled; expected to exit with the requeue code, then held again
+    off,            ///< the user opted out: an ordinary job from now on
+};
+std::string_view to_string(Phase);
+
+/// Who else holds the job; Arena does not plan it until the hold is released.
+enum class OtherHold { none, user, admin };
+std::string_view to_string(OtherHold);
+
+struct JobMark {
+    Phase phase = Phase::held;
+    std::uint32_t restart = 0;           ///< job_ptr->restart_cnt when the mark was written
+    OtherHold hold = OtherHold::none;
+    std::int64_t since = 0;              ///< epoch seconds: when the phase began (checkpoint deadline)
+    bool operator==(const JobMark&) const = default;
+};
+
+/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name).
+std::string format_mark(const JobMark&);
+/// Nothing for another version, an unknown phase or malformed text. At most 256 bytes are looked at.
+std::optional<JobMark> parse_mark(std::string_view text);
+
+}  // namespace arena

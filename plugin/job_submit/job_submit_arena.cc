@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// job_submit_arena.so: takes Arena jobs in (checked, normalised, held) and guards Arena's holds
+// when jobs are updated. Only field copying and Slurm calls; the rules are in submit_rules and
+// modify_rules. An ordinary job passes untouched, except that nobody may set ARENA_* in the control
+// environment.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/config.h"
+#include "core/request.h"
+#include "core/text.h"
+#include "plugin/common/job_mark.h"
+#include "plugin/common/shared.h"
+#include "plugin/job_submit/gpu_facts.h"
+#include "plugin/job_submit/modify_rules.h"
+#include "plugin/job_submit/submit_rules.h"
+
+extern "C" {
+#include "slurm/slurm.h"
+#include "slurm/slurm_errno.h"
+#include "slurm/slurm_version.h"
+#include "src/common/assoc_mgr.h"
+#include "src/common/bitstring.h"
+#include "src/common/list.h"
+#include "src/common/log.h"
+#include "src/common/node_conf.h"
+#include "src/common/xmalloc.h"
+#include "src/common/xstring.h"
+#include "src/slurmctld/slurmctld.h"
+// needs slurmctld.h before it
+#include "src/slurmctld/job_submit.h"
+}
+
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0) || \
+    SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
+#error "job_submit/arena knows Slurm 22.05 only: job_modify() changed in 23.02"
+#endif
+
+extern "C" {
+extern const char plugin_name[] = "Arena job submit plug-in";
+extern const char plugin_type[] = "job_submit/arena";
+extern const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
+}
+
+namespace {
+
+using arena::SubmitFacts;
+
+/// arena.yaml as last read well, and what was wrong with it if it changed for the worse.
+struct Context {
+    std::optional<arena::Config> config;
+    std::string problem;
+    struct stat seen {};
+
+    void refresh();
+};
+std::unique_ptr<Context> context;  // between init and fini
+
+bool same_file(const struct stat& a, const struct stat& b) {
+    return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
+           a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+/// Reads arena.yaml again when it changed; a bad new one leaves the old one in force.
+void Context::refresh() {
+    const std::string path = arena::config_path();
+    struct stat now {};
+    if (::stat(path.c_str(), &now) == 0 && (config || !problem.empty()) && same_file(now, seen))
+        return;
+    seen = now;
+    arena::Result<arena::Config> loaded = arena::load_config(path);
+    if (loaded) {
+        config = std::move(*loaded);
+        problem.clear();
+        return;
+    }
+    if (problem != loaded.error().message())
+        error("arena: %s%s", arena::printable(loaded.error().message(), 500).c_str(),
+              config ? "; the configuration read before stays in force" : "");
+    problem = loaded.error().message();
+}
+
+std::string text_of(const char* text) { return text != nullptr ? text : ""; }
+
+// ---- string arrays of Slurm's ------------------------------------------------------------------
+
+std::optional<std::string_view> value_of(const char* entry, std::string_view name) {
+    const std::string_view text = entry != nullptr ? entry : "";
+    if (text.size() <= name.size() || text[name.size()] != '=' || !text.starts_with(name))
+        return {};
+    return text.substr(name.size() + 1);
+}
+
+const char* find_variable(char* const* list, std::uint32_t count, std::string_view name) {
+    for (std::uint32_t i = 0; list != nullptr && i < count; ++i)
+        if (const auto value = value_of(list[i], name)) return value->data();
+    return nullptr;
+}
+
+/// Drops the entries for which `unwanted` holds; an array that becomes empty is freed, as if never
+/// sent.
+template <typename Unwanted>
+void drop_entries(char**& list, std::uint32_t& count, Unwanted unwanted) {
+    if (list == nullptr) return;
+    std::uint32_t kept = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        if (list[i] != nullptr && unwanted(std::string_view(list[i])))
+            xfree(list[i]);
+        else
+            list[kept++] = list[i];
+    }
+    if (kept == count) return;
+    for (std::uint32_t i = kept; i < count; ++i) list[i] = nullptr;  // envcount() walks to a null
+    count = kept;
+    if (kept == 0) xfree(list);
+}
+
+/// Leaves a null behind the last entry, as Slurm's own arrays have it.
+void append_entry(char**& list, std::uint32_t& count, const std::string& entry) {
+    xrecalloc(list, count + 2u, sizeof(char*));
+    list[count++] = xstrdup(entry.c_str());
+}
+
+void assign_text(char*& field, const std::string& text) {
+    xfree(field);
+    field = xstrdup(text.c_str());
+}
+
+// ---- job description -> facts ------------------------------------------------------------------
+
+std::string gpu_option(const job_desc_msg_t* job) {
+    if (job->tres_per_job != nullptr) return "--gpus";
+    if (job->tres_per_node != nullptr) return "--gres (or --gpus-per-node)";
+    if (job->tres_per_socket != nullptr) return "--gpus-per-socket";
+    if (job->tres_per_task != nullptr) return "--gpus-per-task";
+    return {};
+}
+
+bool shape_given(const job_desc_msg_t* job) {
+    const auto given16 = [](std::uint16_t n) { return n != NO_VAL16 && n != 0; };
+    const bool nodes = job->min_nodes != NO_VAL && job->min_nodes > 1;
+    return nodes || (job->bitflags & JOB_NTASKS_SET) != 0 || given16(job->ntasks_per_node) ||
+           given16(job->ntasks_per_socket) || given16(job->ntasks_per_core) ||
+           given16(job->ntasks_per_tres);
+}
+
+SubmitFacts facts_of(const job_desc_msg_t* job) {
+    SubmitFacts f;
+    for (std::uint32_t i = 0; job->spank_job_env != nullptr && i < job->spank_job_env_size; ++i)
+        if (const auto value = value_of(job->spank_job_env[i], arena::record_variable))
+            f.records.emplace_back(*value);
+    if (job->script != nullptr) f.script = job->script;
+    f.het = job->het_job_offset != NO_VAL;
+    f.array = job->array_inx != nullptr;
+    f.cron = (job->bitflags & CRON_JOB) != 0;
+    f.held = job->priority == 0;
+    f.no_requeue = job->requeue == 0;
+    f.node_list = job->req_nodes != nullptr;
+    f.shape_given = shape_given(job);
+    f.priority_given = job->priority != NO_VAL && job->priority != INFINITE && job->priority != 0;
+    f.gpu_option = gpu_option(job);
+    f.cpus_per_tres = text_of(job->cpus_per_tres);
+    f.mem_per_tres = text_of(job->mem_per_tres);
+    f.cpus_per_task = job->cpus_per_task == NO_VAL16 ? 0 : job->cpus_per_task;
+    return f;
+}
+
+// ---- node table -> facts -----------------------------------------------------------------------
+
+void add_gpus(const node_record_t* node, std::vector<arena::NodeGpus>& out) {
+    const char* gres = node->gres != nullptr ? node->gres : node->config_ptr->gres;
+    for (arena::NodeGpus& gpus : arena::parse_gres_config(text_of(gres)))
+        out.push_back(std::move(gpus));
+}
+
+/// The partitions that the job names, or the default one; a name that is not there is Slurm's to
+/// refuse.
+std::vector<const part_record_t*> partitions_of(const job_desc_msg_t* job) {
+    std::vector<const part_record_t*> found;
+    for (std::string_view name : arena::split(text_of(job->partition), ','))
+        if (const part_record_t* part = find_part_record(std::string(name).data()))
+            found.push_back(part);
+    if (job->partition == nullptr && default_part_loc != nullptr) found.push_back(default_part_loc);
+    return found;
+}
+
+bool holds_node(const std::vector<const part_record_t*>& parts, int index) {
+    return std::any_of(parts.begin(), parts.end(), [&](const part_record_t* part) {
+        return part->node_bitmap != nullptr && index < bit_size(part->node_bitmap) &&
+               bit_test(part->node_bitmap, index) != 0;
+    });
+}
+
+std::string place_of(const std::vector<const part_record_t*>& parts) {
+    std::vector<std::string> names;
+    for (const part_record_t* part : parts)
+        names.push_back(arena::printable(text_of(part->name), 40));
+    return (names.size() == 1 ? "partition " : "partitions ") + arena::join(names, ",");
+}
+
+/// False when our headers' idea of the node and partition records is not this slurmctld's.
+bool read_cluster(const job_desc_msg_t* job, arena::ClusterFacts& facts) {
+    const std::vector<const part_record_t*> parts = partitions_of(job);
+    for (const part_record_t* part : parts)
+        if (part->magic != PART_MAGIC) return false;
+    facts.place = place_of(parts);
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (node == nullptr) continue;
+        if (node->magic != NODE_MAGIC || node->config_ptr == nullptr) return false;
+        add_gpus(node, facts.cluster);
+        if (holds_node(parts, i)) add_gpus(node, facts.partition);
+    }
+    return true;
+}
+
+// ---- submit ------------------------------------------------------------------------------------
+
+/// One node, one task, no GPU, held: Arena writes the shape before it starts the job. A held job
+/// needs no GRES of its own, and Slurm 22.05 would merge one with what Arena writes later.
+void normalise(job_desc_msg_t* job) {
+    job->priority = 0;
+    job->min_nodes = job->max_nodes = 1;
+    job->num_tasks = 1;
+    job->min_cpus = 1;
+    job->max_cpus = NO_VAL;
+    job->cpus_per_task = job->ntasks_per_node = job->ntasks_per_socket = NO_VAL16;
+    job->ntasks_per_core = job->ntasks_per_tres = NO_VAL16;
+    job->ntasks_per_board = 0;
+    job->pn_min_cpus = NO_VAL16;
+    job->bitflags &= ~static_cast<std::uint64_t>(JOB_NTASKS_SET);
+    if (job->requeue != 0) job->requeue = 1;
+    xfree(job->cpus_per_tres);
+    xfree(job->mem_per_tres);
+}
+
+void write_acceptance(job_desc_msg_t* job, const arena::Acceptance& accepted) {
+    normalise(job);
+    assign_text(job->admin_comment, accepted.admin_comment);
+    drop_entries(job->environment, job->env_size, arena::is_stale_variable);
+    drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_option_control);
+    append_entry(job->spank_job_env, job->spank_job_env_size,
+                 std::string(arena::record_variable) + "=" + accepted.record);
+}
+
+int refuse(const arena::Error& why, std::uint32_t uid, char** message) {
+    const std::string text = "arena: " + arena::printable(why.message(), 1000);
+    info("%s (uid=%u, job refused)", text.c_str(), uid);
+    assign_text(*message, text);
+    return EINVAL;
+}
+
+int take_in(job_desc_msg_t* job, arena::Request request, const SubmitFacts& facts,
+            std::uint32_t uid, char** message) {
+    context->refresh();
+    if (!context->config)
+        return refuse(arena::environment_error("Arena has no configuration: " + context->problem),
+                      uid, message);
+    arena::ClusterFacts cluster;
+    if (!read_cluster(job, cluster))
+        return refuse(
+            arena::environment_error("job_submit/arena was built for another Slurm; tell the "
+                                     "administrator"),
+            uid, message);
+    const auto accepted =
+        arena::accept_request(std::move(request), facts, cluster, *context->config);
+    if (!accepted) return refuse(accepted.error(), uid, message);
+    write_acceptance(job, *accepted);
+    if (!accepted->note.empty()) assign_text(*message, accepted->note);
+    arena::request_round();
+    return SLURM_SUCCESS;
+}
+
+int submit(job_desc_msg_t* job, std::uint32_t uid, char** message) {
+    const SubmitFacts facts = facts_of(job);
+    arena::Result<std::optional<arena::Request>> request = arena::read_request(facts);
+    // Whatever is to be there, Arena puts there itself.
+    drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_control);
+    if (!request) return refuse(request.error(), uid, message);
+    if (!request->has_value()) return SLURM_SUCCESS;
+    return take_in(job, std::move(**request), facts, uid, message);
+}
+
+// ---- modify ------------------------------------------------------------------------------------
+
+const char* record_of(const job_record_t* job) {
+    if (job->batch_flag == 0 || job->details == nullptr) return nullptr;
+    return find_variable(job->spank_job_env, job->spank_job_env_size, arena::record_variable);
+}
+
+arena::PriorityChange priority_change(const job_desc_msg_t* change) {
+    if (change->priority == NO_VAL) return arena::PriorityChange::none;
+    if (change->priority == INFINITE) return arena::PriorityChange::release;
+    return change->priority == 0 ? arena::PriorityChange::hold : arena::PriorityChange::value;
+}
+
+bool changes_shape(const job_desc_msg_t* c) {
+    return c->min_nodes != NO_VAL || c->max_nodes != NO_VAL || c->num_tasks != NO_VAL ||
+           c->min_cpus != NO_VAL || c->max_cpus != NO_VAL || c->cpus_per_task != NO_VAL16 ||
+           c->ntasks_per_node != NO_VAL16 || c->ntasks_per_socket != NO_VAL16 ||
+           c->ntasks_per_core != NO_VAL16 ||
+           c->ntasks_per_board != 0 ||  // Slurm's initial value, unlike the others'
+
+           c->ntasks_per_tres != NO_VAL16 || c->pn_min_cpus != NO_VAL16 ||
+           c->req_nodes != nullptr || c->tres_per_job != nullptr || c->tres_per_node != nullptr ||
+           c->tres_per_socket != nullptr || c->tres_per_task != nullptr ||
+           c->cpus_per_tres != nullptr || c->mem_per_tres != nullptr;
+}
+
+bool asked_to_hold(const char* record) {
+    const auto request = arena::parse_record(record);
+    return request && request->user_hold;
+}
+
+/// job_modify is called before Slurm checks who asks; whoever may not is left for Slurm to refuse.
+bool may_update(const job_record_t* job, std::uint32_t uid) {
+    return uid == job->user_id || validate_operator(uid) ||
+           assoc_mgr_is_user_acct_coord(acct_db_conn, uid, job->account);
+}
+
+arena::ModifyFacts facts_of(const job_desc_msg_t* change, const job_record_t* job,
+                            std::uint32_t uid, const char* record) {
+    arena::ModifyFacts f;
+    f.priority = priority_change(change);
+    f.user_hold_asked = change->alloc_sid == ALLOC_SID_USER_HOLD;
+    f.by_operator = validate_operator(uid);
+    f.nice_change = change->nice != NO_VAL && (f.by_operator || change->nice >= NICE_OFFSET);
+    f.shape_change = changes_shape(change);
+    f.pending = IS_JOB_PENDING(job);
+    f.held = job->priority == 0;
+    f.restart = job->restart_cnt;
+    f.now = static_cast<std::int64_t>(std::time(nullptr));
+    if (const char* mark =
+            find_variable(job->details->env_sup, job->details->env_cnt, arena::state_variable))
+        f.mark = arena::parse_mark(mark);
+    if (!f.mark) f.asked_to_hold = asked_to_hold(record);
+    return f;
+}
+
+void write_mark(job_record_t* job, const arena::JobMark& mark) {
+    job_details* details = job->details;
+    std::uint32_t count = details->env_cnt;
+    drop_entries(details->env_sup, count, [](std::string_view entry) {
+        return value_of(entry.data(), arena::state_variable).has_value();
+    });
+    append_entry(details->env_sup, count,
+                 std::string(arena::state_variable) + "=" + arena::format_mark(mark));
+    details->env_cnt = static_cast<std::uint16_t>(count);
+}
+
+void show_reason(job_record_t* job, arena::ShownReason reason) {
+    if (reason == arena::ShownReason::keep) return;
+    job->state_reason = reason == arena::ShownReason::user_hold ? WAIT_HELD_USER : WAIT_HELD;
+    xfree(job->state_desc);
+    if (reason != arena::ShownReason::arena) return;
+    job->state_desc = xstrdup("Arena: waiting for a plan");
+    job->job_state &= ~static_cast<std::uint32_t>(JOB_SPECIAL_EXIT);
+    job->exit_code = 0;
+}
+
+int apply_decision(const arena::ModifyDecision& decision, job_desc_msg_t* change, job_record_t* job,
+                   std::uint32_t uid) {
+    if (!decision.what.empty())
+        info("arena: JobId=%u %s (uid=%u)", job->job_id, decision.what.c_str(), uid);
+    if (decision.refusal == arena::Refusal::shape) return ESLURM_DISABLED;
+    if (decision.refusal == arena::Refusal::not_permitted) return ESLURM_ACCESS_DENIED;
+    if (decision.mark) write_mark(job, *decision.mark);
+    show_reason(job, decision.reason);
+    if (decision.drop_priority) change->priority = NO_VAL;
+    if (decision.take_nice) job->details->nice = std::exchange(change->nice, NO_VAL);
+    last_job_update = std::time(nullptr);
+    arena::request_round();
+    return SLURM_SUCCESS;
+}
+
+bool record_is_sound(const job_record_t* job) {
+    return job->magic == JOB_MAGIC &&
+           (job->details == nullptr || job->details->magic == DETAILS_MAGIC);
+}
+
+int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
+    if (arena::own_call() || !record_is_sound(job) || IS_JOB_FINISHED(job)) return SLURM_SUCCESS;
+    const char* record = record_of(job);
+    if (record == nullptr || !may_update(job, uid)) return SLURM_SUCCESS;
+    return apply_decision(arena::decide_modify(facts_of(change, job, uid, record)), change, job,
+                          uid);
+}
+
+}  // namespace
+
+extern "C" {
+
+int init(void) noexcept {
+    try {
+        context = std::make_unique<Context>();
+        context->refresh();
+    } catch (const std::exception& e) {
+        error("arena: job_submit/arena does not start: %s", e.what());
+        return SLURM_ERROR;
+    }
+    return SLURM_SUCCESS;
+}
+
+int fini(void) noexcept {
+    context.reset();
+    return SLURM_SUCCESS;
+}
+
+int job_submit(job_desc_msg_t* job, std::uint32_t uid, char** message) noexcept {
+    try {
+        return submit(job, uid, message);
+    } catch (const std::exception& e) {
+        error("arena: submission by uid=%u not handled: %s", uid, e.what());
+        return SLURM_ERROR;
+    }
+}
+
+int job_modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) noexcept {
+    try {
+        return modify(change, job, uid);
+    } catch (const std::exception& e) {
+        error("arena: update by uid=%u not handled: %s", uid, e.what());
+        return SLURM_ERROR;
+    }
+}
+
+}  // extern "C"

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See modify_rules.h.
+#include "plugin/job_submit/modify_rules.h"
+
+namespace arena {
+namespace {
+
+OtherHold hold_now(const ModifyFacts& f) {
+    if (f.mark) return f.mark->hold;
+    return f.asked_to_hold ? OtherHold::user : OtherHold::none;
+}
+
+ModifyDecision refused(Refusal why, std::string what) {
+    ModifyDecision d;
+    d.refusal = why;
+    d.what = std::move(what);
+    return d;
+}
+
+JobMark held_mark(const ModifyFacts& f, OtherHold hold) {
+    return {Phase::held, f.restart, hold, f.now};
+}
+
+/// Running: the run goes on, only the note of who holds the job's next life changes.
+ModifyDecision note_hold(const ModifyFacts& f, OtherHold hold) {
+    ModifyDecision d;
+    if (!f.mark || f.mark->hold == hold) return d;
+    d.mark = f.mark;
+    d.mark->hold = hold;
+    return d;
+}
+
+ModifyDecision release(const ModifyFacts& f) {
+    if (hold_now(f) == OtherHold::admin && !f.by_operator)
+        return refused(Refusal::not_permitted, "release refused: an administrator holds the job");
+    if (!f.pending) return note_hold(f, OtherHold::none);
+    if (!f.held) return {};  // planned and waiting: Slurm ignores it
+    ModifyDecision d;
+    d.drop_priority = true;
+    d.mark = held_mark(f, OtherHold::none);
+    d.reason = ShownReason::arena;
+    d.what = "released: waits for Arena's plan";
+    return d;
+}
+
+ModifyDecision hold(const ModifyFacts& f) {
+    const bool admin = f.by_operator && !f.user_hold_asked;
+    if (hold_now(f) == OtherHold::admin && !f.by_operator) return {};  // stays an administrator's
+    const OtherHold who = admin ? OtherHold::admin : OtherHold::user;
+    if (!f.pending) return note_hold(f, who);
+    ModifyDecision d;
+    d.mark = held_mark(f, who);
+    d.reason = admin ? ShownReason::admin_hold : ShownReason::user_hold;
+    d.what = admin ? "held by an administrator" : "held by its user";
+    return d;
+}
+
+ModifyDecision change_priority(const ModifyFacts& facts) {
+    switch (facts.priority) {
+        case PriorityChange::release:
+            return release(facts);
+        case PriorityChange::hold:
+            return hold(facts);
+        case PriorityChange::value:  // Slurm itself refuses it for a held job
+        case PriorityChange::none:
+            break;
+    }
+    return {};
+}
+
+}  // namespace
+
+ModifyDecision decide_modify(const ModifyFacts& facts) {
+    if (facts.mark && facts.mark->phase == Phase::off) return {};
+    if (facts.shape_change)
+        return refused(
+            Refusal::shape,
+            "update refused: Arena chooses nodes, tasks and GPUs; pin with "
+            "Comment=arena:plan=..., Comment=arena:gpus=MIN-MAX or opt out with Comment=arena:off");
+    ModifyDecision decision = change_priority(facts);
+    decision.take_nice = facts.nice_change && facts.pending && facts.held;
+    return decision;
+}
+
+}  // namespace arena

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What an update of one of Arena's jobs may do: pure rules. Arena holds its waiting jobs with
+// priority 0, so a user's hold and release must be kept apart from Arena's own: they change the
+// mark, and a release never starts a job that has no plan. Cancel, time limit, name, Comment and
+// the like pass.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plugin/common/job_mark.h"
+
+namespace arena {
+
+enum class PriorityChange { none, release, hold, value };
+
+struct ModifyFacts {
+    PriorityChange priority = PriorityChange::none;
+    bool user_hold_asked = false;  ///< scontrol uhold
+    bool by_operator = false;
+    bool nice_change = false;   ///< one that the caller is allowed to make
+    bool shape_change = false;  ///< nodes, tasks, CPUs, GRES, node list
+    bool pending = false;
+    bool held = false;           ///< priority 0 now
+    bool asked_to_hold = false;  ///< the record says sbatch --hold; counts while there is no mark
+    std::uint32_t restart = 0;
+    std::int64_t now = 0;
+    std::optional<JobMark> mark;
+};
+
+enum class ShownReason { keep, arena, user_hold, admin_hold };
+enum class Refusal { none, shape, not_permitted };
+
+struct ModifyDecision {
+    Refusal refusal = Refusal::none;
+    /// The new nice value goes straight into the job: with priority/basic, Slurm 22.05 would give a
+    /// held job a priority, which starts it.
+    bool take_nice = false;
+    bool drop_priority = false;   ///< the priority in the update must not reach Slurm
+    std::optional<JobMark> mark;  ///< to be written
+    ShownReason reason = ShownReason::keep;
+    std::string what;  ///< for the log; "" = nothing to tell
+    bool operator==(const ModifyDecision&) const = default;
+};
+
+ModifyDecision decide_modify(const ModifyFacts& facts);
+
+}  // namespace arena

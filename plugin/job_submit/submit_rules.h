@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whether a submitted job is Arena's and may come in: pure rules over what job_submit_arena.cc
+// copies from Slurm's job description and node table. Every refusal is one sentence that names the
+// option and what it accepts. Never opens a file: a script is read in its first 64 KiB only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config.h"
+#include "core/request.h"
+#include "core/result.h"
+#include "plugin/job_submit/gpu_facts.h"
+
+namespace arena {
+
+/// What the job description says, as far as Arena cares.
+struct SubmitFacts {
+    std::vector<std::string> records;  ///< values of ARENA_RECORD in the control environment
+    std::string_view script;           ///< empty for salloc and srun
+    bool het = false, array = false, cron = false;
+    bool held = false;               ///< sbatch --hold
+    bool no_requeue = false;         ///< sbatch --no-requeue
+    bool node_list = false;          ///< sbatch --nodelist
+    bool shape_given = false;        ///< --nodes, --ntasks and the like
+    bool priority_given = false;     ///< --priority by an operator
+    std::string gpu_option;          ///< the option that asks for GRES, "" = none
+    std::string cpus_per_tres;       ///< "gres:gpu:4"
+    std::string mem_per_tres;        ///< "gres:gpu:8192", MB
+    std::int64_t cpus_per_task = 0;  ///< 0 = not given
+};
+
+/// The GPUs that the job's partitions hold, and those of the whole cluster.
+struct ClusterFacts {
+    std::string place;  ///< for people: "partition main"
+    std::vector<NodeGpus> partition;
+    std::vector<NodeGpus> cluster;
+};
+
+struct Acceptance {
+    Request request;
+    std::string record;  ///< new value of ARENA_RECORD
+    std::string admin_comment;
+    std::string note;  ///< shown to the user; may be empty
+};
+
+/// The request of this job: nothing for an ordinary job (no channel used, or an interactive
+/// allocation), an error for a bad one. Knows neither cluster nor configuration.
+Result<std::optional<Request>> read_request(const SubmitFacts& facts);
+
+/// The rest of the checks, against the cluster, and what to write into the job.
+Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
+                                  const ClusterFacts& cluster, const Config& config);
+
+/// Entries of spank_job_env that nobody but Arena may set ("ARENA_...", "SPANK_ARENA_...").
+bool is_arena_control(std::string_view entry);
+/// What sbatch's own option forwarding leaves there for --arena-* options.
+bool is_arena_option_control(std::string_view entry);
+/// Variables of an Arena job's environment that would contradict the plan: submit-time counts,
+/// another Arena job's variables, our own options.
+bool is_stale_variable(std::string_view entry);
+
+}  // namespace arena

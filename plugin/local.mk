@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What Slurm loads. Each plug-in is one module beside libarena_slurm.so, which holds core, planner and
+# what the plug-ins of one slurmctld share; $ORIGIN finds it wherever the directory lies.
+# It is given to the linker as a file: as a .la, libtool would tie each plug-in to one prefix and relink
+# it at `make install`, so that no tree could be staged elsewhere.
+ARENA_PLUGIN_LDFLAGS = -module -avoid-version -shared -Wl,-rpath,'$$ORIGIN' \
+	-Wl,--no-as-needed,.libs/libarena_slurm.so,--as-needed
+# Slurm's internal headers, with a config.h of our own in place of Slurm's (see slurm-config/config.h).
+SLURM_INTERNAL_CPPFLAGS = -I$(top_srcdir)/plugin/common/slurm-config -I$(SLURM_SRC)
+
+if HAVE_SLURM
+pkglib_LTLIBRARIES += libarena_slurm.la spank_arena.la
+endif
+if HAVE_SLURM_SRC
+pkglib_LTLIBRARIES += job_submit_arena.la
+endif
+
+libarena_slurm_la_SOURCES = \
+	plugin/common/job_mark.h plugin/common/job_mark.cc \
+	plugin/common/shared.h plugin/common/shared.cc \
+	plugin/common/slurm-config/config.h \
+	# end
+# libarena_planner.la is a convenience library that already holds libarena_core.la.
+libarena_slurm_la_LIBADD = libarena_planner.la
+libarena_slurm_la_LDFLAGS = -avoid-version -shared -Wl,-rpath,'$$ORIGIN'
+
+spank_arena_la_SOURCES = \
+	plugin/spank/spank_arena.cc \
+	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
+	# end
+spank_arena_la_DEPENDENCIES = libarena_slurm.la
+spank_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS)
+
+job_submit_arena_la_SOURCES = \
+	plugin/job_submit/job_submit_arena.cc \
+	plugin/job_submit/submit_rules.h plugin/job_submit/submit_rules.cc \
+	plugin/job_submit/modify_rules.h plugin/job_submit/modify_rules.cc \
+	plugin/job_submit/gpu_facts.h plugin/job_submit/gpu_facts.cc \
+	# end
+job_submit_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
+job_submit_arena_la_DEPENDENCIES = libarena_slurm.la
+job_submit_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS)
+include plugin/sched/local.mk
+include plugin/prolog/local.mk

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Host: what the scheduler needs of slurmctld, in plain values. host_slurm_*.cc implement it with
+// Slurm's internal calls; tests implement it with a script. No Slurm type passes this line.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/values.h"
+#include "plugin/common/job_mark.h"
+
+namespace arena {
+
+enum class HostJobState { pending, running, suspended, completing, finished };
+
+/// What decides how a job is to be treated; cheap to fill under the lock.
+struct JobFacts {
+    HostJobState state = HostJobState::pending;
+    bool held = false;              ///< priority 0
+    bool special_exit = false;      ///< left with a RequeueExitHold code
+    bool asked_to_hold = false;     ///< the record says sbatch --hold
+    std::uint32_t restart = 0;
+    std::optional<JobMark> mark;
+};
+
+/// What to do with a job before anything is planned.
+enum class Step {
+    none,          ///< leave as it is
+    take,          ///< hold it for Arena, mark it held with its present restart count
+    take_user_hold,///< the same, but the user's own --hold stays in force
+    mark_started,  ///< Slurm started it in the shape we released it with
+};
+/// Pure; the rules of DESIGN "How Slurm is driven" 8.
+Step classify(const JobFacts&);
+/// True if Arena may plan the job now (dependencies and begin time aside).
+bool plannable(const JobFacts&);
+
+struct JobView {
+    JobId id = 0;
+    JobFacts facts;
+    std::uint32_t user_id = 0;
+    std::string record;             ///< ARENA_RECORD
+    std::string comment;            ///< the user's Comment, may hold "arena:..."
+    std::string reason;             ///< state_desc as squeue shows it
+    std::string partition;
+    std::string offer_json;         ///< ARENA_PLAN as last written; "" = none
+    double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
+    double priority = 0;            ///< what Slurm would give it were it not held
+    bool ordinary_ahead = false;    ///< a startable ordinary job before it in the queue shares its nodes
+    bool eligible = true;           ///< no unmet dependency, begin time reached
+    std::uint32_t node_set = 0;     ///< index into ClusterView::snapshot.node_sets
+};
+
+/// A profiling job of the service user.
+struct CarrierView {
+    JobId id = 0;
+    std::string request;            ///< ProfileRequest JSON
+    std::string node;
+    bool finished = false;
+    double start_s = 0;
+};
+
+struct ClusterView {
+    Snapshot snapshot;              ///< time, nodes, node_sets; jobs empty
+    std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
+    std::vector<JobView> jobs;
+    std::vector<CarrierView> carriers;
+    double preemption_wait_s = 40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
+    bool memory_tracked = false;    ///< memory is a consumable resource here
+};
+
+/// The shape a job is rewritten to, and everything that goes with it.
+struct Shape {
+    JobId job = 0;
+    std::uint32_t restart = 0;      ///< re-checked at apply
+    Offer offer;
+    std::int64_t tasks_per_node = 1;
+    std::int64_t cpus_per_task = 1;
+    std::int64_t memory_mb_per_node = 0;  ///< 0 = leave to Slurm
+    std::vector<std::string> environment; ///< NAME=value, merged over the job's environment
+    std::string admin_comment, system_comment;
+};
+
+enum class ApplyOutcome {
+    done,
+    retry,                   ///< refused; the job is held again
+    stale,                   ///< not the job or the nodes that were planned any more; nothing was changed
+    waiting_for_preemption,  ///< keeps shape and priority: Slurm is preempting for it
+    busy,                    ///< keeps shape and priority: the nodes are not free (yet)
+};
+struct ApplyResult {
+    ApplyOutcome outcome = ApplyOutcome::done;
+    std::string text;               ///< Slurm's words when not done
+};
+
+struct CarrierSpec {
+    ProfileRequest request;
+    std::uint32_t user_id = 0, group_id = 0;
+    std::string partition;
+    std::string node;               ///< exactly this node
+    std::int64_t cpus = 1;
+    std::uint32_t time_limit_minutes = 1;
+    std::string comment;
+};
+
+/// Longest times that our thread has held slurmctld's locks at once.
+struct LockTimes {
+    double read_max_ms = 0, write_max_ms = 0;
+};
+
+/// All calls come from the scheduler's one thread and take and give back their own locks; none holds
+/// a lock longer than about `slice_ms`.
+class Host {
+  public:
+    virtual ~Host() = default;
+    /// True when the headers we were built with match the running slurmctld.
+    virtual bool layout_is_sound(std::string* what) = 0;
+    /// Anything for us at all? Cheap: no Arena job and no carrier means no round.
+    virtual bool has_work() = 0;
+    /// Applies classify() to every Arena job; returns how many changed.
+    virtual std::size_t survey(const std::function<bool(const std::string& record)>& asks_to_hold) = 0;
+    virtual ClusterView collect() = 0;
+    /// Second of the newest change to any job or node; lock-free.
+    virtual std::int64_t last_change() = 0;
+    /// Held jobs: what squeue shows as reason, and AdminComment; written only where different.
+    struct Reason {
+        JobId job;
+        std::string text, admin_comment, system_comment;
+    };
+    virtual void set_reasons(const std::vector<Reason>&) = 0;
+    /// Rewrites and starts on exactly `nodes`; see ApplyOutcome for what a failure leaves.
+    virtual ApplyResult start(const Shape&, const std::vector<std::string>& nodes) = 0;
+    /// Rewrites and releases at the job's place in the queue: Slurm reserves for it.
+    virtual ApplyResult release(const Shape&) = 0;
+    /// Takes a released job back.
+    virtual ApplyResult hold_again(JobId, std::uint32_t restart) = 0;
+    /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
+    virtual ApplyResult opt_out(const Shape&) = 0;
+    /// Sends the checkpoint signal and marks the job checkpointing.
+    virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal) = 0;
+    /// Deadline passed: requeue and hold, if it still runs with that restart count.
+    virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
+    virtual Result<JobId> start_carrier(const CarrierSpec&) = 0;
+
+    /// Whether measuring code may run as this user: never root or nobody, and SlurmUser only where
+    /// slurmd itself runs as that user (a private cluster of one user).
+    virtual bool may_profile_as(std::uint32_t user_id) = 0;
+
+    [[nodiscard]] virtual LockTimes lock_times() const { return {}; }
+    virtual void log_info(const std::string&) = 0;
+    virtual void log_error(const std::string&) = 0;
+};
+
+}  // namespace arena

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Rewrite and start in one critical section (the proven sequence: drop the old request, update_job(),
+// env_sup, mask the other nodes, select_nodes(), launch_job()), and the ways back when it fails.
+#include "plugin/sched/host_slurm_apply.h"
+
+#include <fmt/format.h>
+
+#include "plugin/common/shared.h"
+#include "plugin/sched/slurm_util.h"
+
+namespace arena {
+namespace {
+
+ApplyResult failed(ApplyOutcome outcome, std::string text) { return {outcome, std::move(text)}; }
+
+/// The job if it is still the one that was planned, else nullptr.
+job_record_t* find_planned(JobId id, std::uint32_t restart) {
+    job_record_t* job = find_job_record(id);
+    if (!job || !arena_record(job) || job->restart_cnt != restart) return nullptr;
+    return plannable(facts_of(job)) ? job : nullptr;
+}
+
+job_record_t* find_running(JobId id, std::uint32_t restart) {
+    job_record_t* job = find_job_record(id);
+    if (!job || !arena_record(job) || job->restart_cnt != restart) return nullptr;
+    return IS_JOB_RUNNING(job) && !IS_JOB_COMPLETING(job) ? job : nullptr;
+}
+
+void drop_request(job_record_t* job) {
+    FREE_NULL_LIST(job->gres_list_req);
+    xfree(job->tres_per_node);
+    xfree(job->tres_per_job);
+    xfree(job->tres_per_socket);
+    xfree(job->tres_per_task);
+    xfree(job->cpus_per_tres);
+    xfree(job->mem_per_tres);
+}
+
+std::string gres_request(const Grid& grid) {
+    return grid.gpu_type.empty() ? fmt::format("gres:gpu:{}", grid.gpus_per_node)
+                                 : fmt::format("gres:gpu:{}:{}", grid.gpu_type, grid.gpus_per_node);
+}
+
+void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres, std::string& comment) {
+    const Grid& grid = shape.offer.grid;
+    const auto tasks = static_cast<std::uint32_t>(grid.nodes * shape.tasks_per_node);
+    slurm_init_job_desc_msg(&desc);
+    desc.job_id = shape.job;
+    desc.min_nodes = desc.max_nodes = static_cast<std::uint32_t>(grid.nodes);
+    desc.num_tasks = tasks;
+    desc.ntasks_per_node = static_cast<std::uint16_t>(shape.tasks_per_node);
+    // Slurm's field is short: more than it holds is more than any node has, and refused as that.
+    const auto cpus = std::min<std::int64_t>(shape.cpus_per_task, NO_VAL16 - 1);
+    desc.cpus_per_task = static_cast<std::uint16_t>(cpus);
+    // update_job() only ever raises min_cpus by itself: a smaller second plan would be refused.
+    desc.min_cpus = tasks * static_cast<std::uint32_t>(cpus);
+    if (shape.memory_mb_per_node > 0)
+        desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_node);
+    desc.tres_per_node = xstrdup(gres.c_str());
+    desc.admin_comment = xstrdup(comment.c_str());
+    desc.priority = INFINITE;
+}
+
+void restore_place(job_record_t* job) {
+    if (basic_priority()) {
+        job->priority = BasicQueue().place_of(job);
+    } else {
+        job->priority = multifactor_priority(job, age_reference());
+    }
+}
+
+/// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error code.
+int reshape(job_record_t* job, const Shape& shape, Phase phase) {
+    hold_for_arena(job, "Arena: being reshaped");
+    drop_request(job);
+    job_desc_msg_t desc;
+    std::string gres = gres_request(shape.offer.grid), comment = shape.admin_comment;
+    fill_update(desc, shape, gres, comment);
+    slurm_msg_t message;
+    slurm_msg_t_init(&message);
+    message.data = &desc;
+    int rc;
+    {
+        OwnCall own;
+        rc = update_job(&message, slurm_conf.slurm_user_id, false);
+    }
+    xfree(desc.tres_per_node);
+    xfree(desc.admin_comment);
+    if (rc != SLURM_SUCCESS) return rc;
+    // Some releases answer success and leave the old request: read it back.
+    const bool rewritten = job->gres_list_req && job->tres_per_node == gres &&
+                           job->details->min_nodes == shape.offer.grid.nodes && job->priority != 0;
+    if (!rewritten) return ESLURM_INVALID_GRES;
+    clear_supplements(job);
+    for (const std::string& entry : shape.environment) {
+        const std::size_t equals = entry.find('=');
+        set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
+    }
+    assign_text(&job->system_comment, shape.system_comment);
+    write_mark(job, phase);
+    restore_place(job);
+    return SLURM_SUCCESS;
+}
+
+ApplyResult hold_because(job_record_t* job, const std::string& why) {
+    hold_for_arena(job, ("Arena: " + why).c_str());
+    schedule_job_save();
+    return failed(ApplyOutcome::retry, why);
+}
+
+ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
+    return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)));
+}
+
+/// Held again it would lose its place to jobs behind it, for nodes that may be free in a moment.
+ApplyResult keep_released(job_record_t* job) {
+    write_mark(job, Phase::released);
+    std::string comment = text_of(job->admin_comment);
+    const std::size_t at = comment.find("state=running");
+    if (at != std::string::npos) comment.replace(at, std::size("state=running") - 1, "state=released");
+    assign_text(&job->admin_comment, comment);
+    note_job_change();
+    schedule_job_save();
+    return failed(ApplyOutcome::busy, slurm_strerror(ESLURM_NODES_BUSY));
+}
+
+/// Slurm's bitmap of exactly these nodes, or nullptr when one is gone.
+bitstr_t* bitmap_of(const std::vector<std::string>& names) {
+    bitstr_t* nodes = bit_alloc(node_record_count);
+    for (const std::string& name : names) {
+        const node_record_t* node = find_node_record(const_cast<char*>(name.c_str()));
+        if (!node) {
+            FREE_NULL_BITMAP(nodes);
+            return nullptr;
+        }
+        bit_set(nodes, static_cast<bitoff_t>(node->index));
+    }
+    return nodes;
+}
+
+/// Points part_ptr to the first of the job's partitions that has all chosen nodes and is up.
+bool choose_partition(job_record_t* job, bitstr_t* chosen) {
+    struct Search {
+        bitstr_t* chosen;
+        part_record_t* found = nullptr;
+    } search{chosen};
+    const auto visit = [](void* item, void* argument) {
+        auto* s = static_cast<Search*>(argument);
+        auto* part = static_cast<part_record_t*>(item);
+        if ((part->state_up & PARTITION_SCHED) && part->node_bitmap &&
+            bit_super_set(s->chosen, part->node_bitmap))
+            s->found = part;
+        return s->found ? -1 : 0;
+    };
+    if (job->part_ptr_list)
+        list_for_each(job->part_ptr_list, visit, &search);
+    else if (job->part_ptr)
+        visit(job->part_ptr, &search);
+    if (search.found) job->part_ptr = search.found;
+    return search.found != nullptr;
+}
+
+/// Slurm's name of the partition, QOS or association limit that this shape breaks; "" = none.
+std::string limit_in_the_way(job_record_t*& job) {
+    const auto reason = static_cast<job_state_reason>(job_limits_check(&job, false));
+    return reason == WAIT_NO_REASON ? std::string() : text_of(job_reason_string(reason));
+}
+
+/// Slurm's code when no node could ever hold this shape: it would hold the job for good (BadConstraints).
+int could_never_run(job_record_t* job) {
+    char* message = nullptr;
+    set_job_features_use(job->details);
+    const int rc = select_nodes(job, true, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    xfree(message);
+    return rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ? rc : SLURM_SUCCESS;
+}
+
+/// What the main scheduling loop would check before select_nodes(): "" or what is in the way.
+std::string precheck(job_record_t*& job) {
+    if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
+    if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
+        return slurm_strerror(ESLURM_INVALID_LICENSES);
+    return limit_in_the_way(job);
+}
+
+int select_on(job_record_t* job, bitstr_t* chosen) {
+    bitstr_t* masked = bit_copy(chosen);
+    bit_not(masked);
+    bitstr_t* excluded = job->details->exc_node_bitmap;
+    if (excluded) bit_or(masked, excluded);
+    job->details->exc_node_bitmap = masked;
+    set_job_features_use(job->details);
+    char* message = nullptr;
+    const int rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    xfree(message);
+    if (job->details) {
+        FREE_NULL_BITMAP(job->details->exc_node_bitmap);
+        job->details->exc_node_bitmap = excluded;
+    } else {
+        FREE_NULL_BITMAP(excluded);
+    }
+    return rc;
+}
+
+void launched(job_record_t* job) {
+    write_mark(job, Phase::started);
+    info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes,
+         job->admin_comment ? job->admin_comment : "");
+    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    rebuild_job_part_list(job);
+    note_job_change();
+    schedule_job_save();
+    schedule_node_save();
+}
+
+}  // namespace
+
+ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes) {
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = find_planned(shape.job, shape.restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
+    bitstr_t* chosen = bitmap_of(nodes);
+    if (!chosen) return failed(ApplyOutcome::stale, "a planned node is gone");
+    std::unique_ptr<bitstr_t, void (*)(bitstr_t*)> owner(chosen, [](bitstr_t* b) { bit_free(b); });
+    if (!choose_partition(job, chosen))
+        return failed(ApplyOutcome::stale, "no partition of the job has all planned nodes");
+    if (const int rc = reshape(job, shape, Phase::starting)) return hold_after(job, rc, "rewriting");
+    if (const std::string why = precheck(job); !why.empty())
+        return hold_because(job, "not startable: " + why);
+    const int rc = select_on(job, chosen);
+    if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
+        return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
+    if (rc == ESLURM_NODES_BUSY) return keep_released(job);
+    if (rc != SLURM_SUCCESS) return hold_after(job, rc, "starting");
+    launched(job);
+    return {};
+}
+
+ApplyResult release_job(const Shape& shape) {
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = find_planned(shape.job, shape.restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
+    if (const int rc = reshape(job, shape, Phase::released)) return hold_after(job, rc, "rewriting");
+    // With a shape that a limit forbids it would wait for ever, and with it all that is kept for it.
+    if (const std::string why = limit_in_the_way(job); !why.empty())
+        return hold_because(job, "not allowed: " + why);
+    if (const int rc = could_never_run(job)) return hold_after(job, rc, "not startable");
+    info("arena: JobId=%u released: waits with %s", job->job_id, job->admin_comment);
+    schedule_job_save();
+    queue_job_scheduler();
+    return {};
+}
+
+ApplyResult rehold_job(JobId id, std::uint32_t restart) {
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = find_job_record(id);
+    if (!job || !arena_record(job) || job->restart_cnt != restart || !IS_JOB_PENDING(job) ||
+        IS_JOB_COMPLETING(job))
+        return failed(ApplyOutcome::stale, "the job is not waiting any more");
+    hold_for_arena(job, "Arena: waiting to be planned");
+    schedule_job_save();
+    return {};
+}
+
+ApplyResult opt_out_job(const Shape& shape) {
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = find_planned(shape.job, shape.restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job changed");
+    if (const int rc = reshape(job, shape, Phase::off)) return hold_after(job, rc, "opting out");
+    info("arena: JobId=%u left to Slurm: its comment says arena:off", job->job_id);
+    schedule_job_save();
+    queue_job_scheduler();
+    return {};
+}
+
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal) {
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = find_running(id, restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
+    write_mark(job, Phase::checkpointing);
+    const auto is_step = [](void* item, void*) -> int {
+        return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
+    };
+    // As sbatch --signal does: to the steps, and to the batch shell only when it is all there is.
+    const bool has_steps = job->step_list && list_find_first(job->step_list, is_step, nullptr);
+    const std::uint16_t flags = has_steps ? 0 : KILL_JOB_BATCH;
+    const int rc = job_signal(job, static_cast<std::uint16_t>(signal), flags,
+                              slurm_conf.slurm_user_id, false);
+    if (rc != SLURM_SUCCESS) {
+        write_mark(job, Phase::started);
+        return failed(ApplyOutcome::retry, slurm_strerror(rc));
+    }
+    info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
+    note_job_change();
+    schedule_job_save();
+    return {};
+}
+
+ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = find_running(id, restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
+    const int rc = job_requeue(slurm_conf.slurm_user_id, id, nullptr, false, JOB_REQUEUE_HOLD);
+    if (rc != SLURM_SUCCESS) return failed(ApplyOutcome::retry, slurm_strerror(rc));
+    // The count has moved on with the requeue: this mark says that the hold is ours.
+    write_mark(job, Phase::checkpointing);
+    info("arena: JobId=%u requeued: no checkpoint before the deadline", job->job_id);
+    schedule_job_save();
+    return {};
+}
+
+}  // namespace arena

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Carrier jobs: one-GPU batch jobs of the service user whose Prolog runs the profiler. Created and
+// started in one critical section on the node that was asked for, or not at all. Also: the chained
+// backfill, and SlurmHost itself, which only forwards.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "core/text.h"
+#include "plugin/sched/host_slurm.h"
+#include "plugin/sched/host_slurm_apply.h"
+#include "plugin/sched/host_slurm_read.h"
+#include "plugin/sched/slurm_util.h"
+
+namespace arena {
+namespace {
+
+char** string_array(const std::vector<std::string>& entries) {
+    auto** array = static_cast<char**>(xcalloc(entries.size() + 1, sizeof(char*)));
+    for (std::size_t i = 0; i < entries.size(); ++i) array[i] = xstrdup(entries[i].c_str());
+    return array;
+}
+
+job_desc_msg_t* describe(const CarrierSpec& spec) {
+    auto* desc = static_cast<job_desc_msg_t*>(xmalloc(sizeof(job_desc_msg_t)));
+    slurm_init_job_desc_msg(desc);
+    desc->name = xstrdup("arena-profile");
+    desc->user_id = spec.user_id;
+    desc->group_id = spec.group_id;
+    desc->script = xstrdup("#!/bin/sh\nexit 0\n");
+    desc->work_dir = xstrdup("/");
+    desc->std_out = xstrdup("/dev/null");
+    desc->std_err = xstrdup("/dev/null");
+    desc->std_in = xstrdup("/dev/null");
+    desc->comment = xstrdup(spec.comment.c_str());
+    desc->admin_comment = xstrdup("arena:v1 state=profiling");
+    if (!spec.partition.empty()) desc->partition = xstrdup(spec.partition.c_str());
+    desc->req_nodes = xstrdup(spec.node.c_str());
+    desc->alloc_node = xstrdup(spec.node.c_str());
+    desc->min_nodes = desc->max_nodes = 1;
+    desc->num_tasks = 1;
+    desc->cpus_per_task = static_cast<std::uint16_t>(spec.cpus);
+    desc->min_cpus = static_cast<std::uint32_t>(spec.cpus);
+    desc->tres_per_node = xstrdup(("gres:gpu:" + spec.request.gpu_type + ":1").c_str());
+    desc->time_limit = spec.time_limit_minutes;
+    desc->requeue = 0;
+    desc->environment = string_array({"PATH=/usr/bin:/bin", "SLURM_GET_USER_ENV=0"});
+    desc->env_size = 2;
+    desc->spank_job_env = string_array({"ARENA_PROFILE=" + to_json(spec.request)});
+    desc->spank_job_env_size = 1;
+    return desc;
+}
+
+int select_carrier(job_record_t* job) {
+    if (job->priority == 0) return ESLURM_JOB_HELD;
+    if (!job_independent(job)) return ESLURM_DEPENDENCY;
+    if (job_limits_check(&job, false) != WAIT_NO_REASON) return ESLURM_ACCOUNTING_POLICY;
+    set_job_features_use(job->details);
+    return select_nodes(job, false, nullptr, nullptr, false, SLURMDB_JOB_FLAG_SCHED);
+}
+
+void cancel_locked(job_record_t* job) {
+    (void)job_signal(job, SIGKILL, KILL_FULL_JOB, slurm_conf.slurm_user_id, false);
+    schedule_job_save();
+}
+
+Result<JobId> create_carrier(const CarrierSpec& spec) {
+    job_desc_msg_t* desc = describe(spec);
+    SlurmLock lock(SlurmLock::Kind::write);
+    job_record_t* job = nullptr;
+    char* message = nullptr;
+    int rc = job_allocate(desc, 0, 0, nullptr, 0, spec.user_id, false, &job, &message,
+                          SLURM_PROTOCOL_VERSION);
+    std::string why = message ? message : slurm_strerror(rc);
+    xfree(message);
+    slurm_free_job_desc_msg(desc);
+    if (rc != SLURM_SUCCESS || !job) return no_error("Slurm refused the profiling job: " + why);
+    rc = select_carrier(job);
+    if (rc != SLURM_SUCCESS) {
+        cancel_locked(job);
+        return no_error("the profiling job could not start: " + std::string(slurm_strerror(rc)));
+    }
+    info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
+    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    note_job_change();
+    schedule_job_save();
+    schedule_node_save();
+    return job->job_id;
+}
+
+class SlurmHost : public Host {
+  public:
+    explicit SlurmHost(std::int64_t slice_ms) : slice_ms_(slice_ms) {}
+
+    bool layout_is_sound(std::string* what) override {
+        SlurmLock lock(SlurmLock::Kind::read);
+        return slurm_layout_is_sound(what);
+    }
+    bool has_work() override {
+        SlurmLock lock(SlurmLock::Kind::read);
+        return slurm_has_work();
+    }
+    std::size_t survey(const std::function<bool(const std::string&)>& asks_to_hold) override {
+        return survey_jobs(asks_to_hold, slice_ms_);
+    }
+    ClusterView collect() override {
+        {
+            SlurmLock lock(SlurmLock::Kind::read);
+            if (!slurm_has_reservations()) return read_cluster();
+        }
+        // Asking what a reservation leaves to a job corrects both records on the way.
+        SlurmLock lock(SlurmLock::Kind::write);
+        return read_cluster();
+    }
+    std::int64_t last_change() override {
+        return static_cast<std::int64_t>(std::max(last_job_update, last_node_update));
+    }
+    void set_reasons(const std::vector<Reason>& reasons) override {
+        write_reasons(reasons, slice_ms_);
+    }
+    ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
+        return start_job(shape, nodes);
+    }
+    ApplyResult release(const Shape& shape) override { return release_job(shape); }
+    ApplyResult hold_again(JobId id, std::uint32_t restart) override {
+        return rehold_job(id, restart);
+    }
+    ApplyResult opt_out(const Shape& shape) override { return opt_out_job(shape); }
+    ApplyResult checkpoint(JobId id, std::uint32_t restart, int signal) override {
+        return checkpoint_job(id, restart, signal);
+    }
+    ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
+        return requeue_held_job(id, restart);
+    }
+    Result<JobId> start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
+    bool may_profile_as(std::uint32_t user_id) override {
+        constexpr std::uint32_t nobody = 65534;
+        if (user_id == 0 || user_id == nobody) return false;
+        return user_id != slurm_conf.slurm_user_id ||
+               slurm_conf.slurmd_user_id == slurm_conf.slurm_user_id;
+    }
+    [[nodiscard]] LockTimes lock_times() const override { return arena::lock_times(); }
+    void log_info(const std::string& text) override { info("arena: %s", printable(text, 500).c_str()); }
+    void log_error(const std::string& text) override {
+        error("arena: %s", printable(text, 500).c_str());
+    }
+
+  private:
+    std::int64_t slice_ms_;
+};
+
+}  // namespace
+
+std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms) {
+    lock_times() = {};
+    return std::make_unique<SlurmHost>(slice_ms);
+}
+
+namespace {
+
+/// This plug-in's file, links resolved: as-backfill/sched_backfill.so is a link to sched_arena.so.
+std::filesystem::path own_file() {
+    Dl_info info{};
+    if (!::dladdr(reinterpret_cast<void*>(&make_slurm_host), &info) || !info.dli_fname) return {};
+    std::error_code code;
+    return std::filesystem::canonical(info.dli_fname, code);
+}
+
+}  // namespace
+
+std::string StockBackfill::load() {
+    const std::filesystem::path own = own_file();
+    const std::string plugin_dir = text_of(slurm_conf.plugindir);
+    for (std::string_view directory : split(plugin_dir, ':')) {
+        std::error_code code;
+        const auto path = std::filesystem::canonical(std::string(directory) + "/sched_backfill.so", code);
+        // Ours by that name, as a link or a copy, would load itself without end.
+        if (code || path == own || path.parent_path() == own.parent_path()) continue;
+        if (::access(path.c_str(), R_OK) != 0) continue;
+        plugin_handle_t handle = PLUGIN_INVALID_HANDLE;
+        const plugin_err_t rc = plugin_load_from_file(&handle, path.c_str());
+        if (rc != EPLUGIN_SUCCESS) return path.string() + ": " + plugin_strerror(rc);
+        handle_ = handle;
+        return {};
+    }
+    return "no sched_backfill.so of Slurm's in PluginDir=" + plugin_dir;
+}
+
+void StockBackfill::reconfig() {
+    if (!handle_) return;
+    using Reconfig = int (*)();
+    void* symbol = plugin_get_sym(handle_, "sched_p_reconfig");
+    if (symbol) reinterpret_cast<Reconfig>(symbol)();
+}
+
+void StockBackfill::unload() {
+    if (handle_) plugin_unload(handle_);
+    handle_ = nullptr;
+}
+
+}  // namespace arena

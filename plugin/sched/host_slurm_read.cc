@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Slurm's records -> plain values. Free resources are counted from GRES state and from running jobs'
+// own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
+#include "plugin/sched/host_slurm_read.h"
+
+#include "plugin/sched/slurm_util.h"
+
+namespace arena {
+namespace {
+
+struct GpuCount {
+    std::string type;
+    std::int64_t total = 0, allocated = 0;
+};
+
+int add_gpus(void* item, void* argument) {
+    const auto* state = static_cast<const gres_state_t*>(item);
+    auto* count = static_cast<GpuCount*>(argument);
+    if (text_of(state->gres_name) != "gpu" || !state->gres_data) return 0;
+    const auto* gpus = static_cast<const gres_node_state_t*>(state->gres_data);
+    count->total = static_cast<std::int64_t>(gpus->gres_cnt_avail);
+    count->allocated = static_cast<std::int64_t>(gpus->gres_cnt_alloc);
+    // A node of two GPU types cannot be planned (one type per job, equal counts): left unnamed.
+    if (gpus->type_cnt == 1) count->type = text_of(gpus->type_name[0]);
+    return 0;
+}
+
+/// A node on which a job completes has its GPUs back already, but select_nodes() does not take it.
+bool node_takes_jobs(const node_record_t* node) {
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit) &&
+           !bit_test(cg_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
+           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
+}
+
+NodeState read_node(const node_record_t* node) {
+    GpuCount gpus;
+    if (node->gres_list) list_for_each(node->gres_list, add_gpus, &gpus);
+    NodeState state;
+    state.name = text_of(node->name);
+    state.gpu_type = gpus.type;
+    state.total_gpus = gpus.total;
+    state.free_gpus = node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
+    state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
+    state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
+    return state;
+}
+
+/// Index in our snapshot of each Slurm node index; defunct slots are left out.
+struct NodeTable {
+    std::vector<std::int32_t> ours;  // by Slurm index, -1 = none
+};
+
+NodeTable read_nodes(ClusterView& view) {
+    NodeTable table;
+    table.ours.assign(static_cast<std::size_t>(node_record_count), -1);
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node || !node->name) continue;
+        table.ours[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(view.snapshot.nodes.size());
+        view.snapshot.nodes.push_back(read_node(node));
+        view.node_cpus.push_back(view.snapshot.nodes.back().free_cpus);
+        view.node_memory_mb.push_back(view.snapshot.nodes.back().free_memory_mb);
+    }
+    return table;
+}
+
+void subtract_allocation(const job_record_t* job, const NodeTable& table, Snapshot& snapshot) {
+    const job_resources* resources = job->job_resrcs;
+    if (!resources || !resources->node_bitmap || !resources->cpus) return;
+    const bitoff_t last = bit_fls(resources->node_bitmap);
+    std::size_t slot = 0;
+    for (bitoff_t i = bit_ffs(resources->node_bitmap); i >= 0 && i <= last; ++i) {
+        if (!bit_test(resources->node_bitmap, i)) continue;
+        const std::int32_t ours = table.ours[static_cast<std::size_t>(i)];
+        if (ours >= 0) {
+            NodeState& node = snapshot.nodes[static_cast<std::size_t>(ours)];
+            node.free_cpus -= resources->cpus[slot];
+            if (resources->memory_allocated)
+                node.free_memory_mb -= static_cast<std::int64_t>(resources->memory_allocated[slot]);
+        }
+        ++slot;
+    }
+}
+
+bool has_feature(const node_record_t* node, std::string_view name) {
+    std::string_view list = node->features_act ? node->features_act : "";
+    while (!list.empty()) {
+        const std::size_t comma = list.find(',');
+        if (list.substr(0, comma) == name) return true;
+        if (comma == std::string_view::npos) break;
+        list.remove_prefix(comma + 1);
+    }
+    return false;
+}
+
+/// Keeps the nodes that a plain AND or OR list of features allows. Counts and brackets are left to
+/// select_nodes(), which has the last word anyway.
+void keep_featured(const job_details* details, bitstr_t* nodes) {
+    struct Walk {
+        std::vector<const job_feature_t*> features;
+        bool plain = true, any = false;
+    } walk;
+    if (!details->feature_list) return;
+    list_for_each(
+        details->feature_list,
+        [](void* item, void* argument) {
+            auto* w = static_cast<Walk*>(argument);
+            const auto* feature = static_cast<const job_feature_t*>(item);
+            w->features.push_back(feature);
+            if (feature->count || feature->paren) w->plain = false;
+            if (feature->op_code == FEATURE_OP_OR) w->any = true;
+            if (feature->op_code != FEATURE_OP_OR && feature->op_code != FEATURE_OP_AND &&
+                feature->op_code != FEATURE_OP_END)
+                w->plain = false;
+            return 0;
+        },
+        &walk);
+    if (!walk.plain) return;
+    for (int i = 0; i < node_record_count; ++i) {
+        if (!bit_test(nodes, i) || !node_record_table_ptr[i]) continue;
+        const auto has = [&](const job_feature_t* f) {
+            return has_feature(node_record_table_ptr[i], text_of(f->name));
+        };
+        const bool keep = walk.any ? std::any_of(walk.features.begin(), walk.features.end(), has)
+                                   : std::all_of(walk.features.begin(), walk.features.end(), has);
+        if (!keep) bit_clear(nodes, i);
+    }
+}
+
+bitstr_t* partition_nodes(const job_record_t* job) {
+    bitstr_t* nodes = bit_alloc(node_record_count);
+    const auto add = [](void* item, void* argument) {
+        const auto* part = static_cast<const part_record_t*>(item);
+        if (part->node_bitmap && (part->state_up & PARTITION_SCHED))
+            bit_or(static_cast<bitstr_t*>(argument), part->node_bitmap);
+        return 0;
+    };
+    if (job->part_ptr_list)
+        list_for_each(job->part_ptr_list, add, nodes);
+    else if (job->part_ptr)
+        add(job->part_ptr, nodes);
+    return nodes;
+}
+
+/// Removes what reservations keep from this job now.
+void drop_reserved(job_record_t* job, bitstr_t* nodes) {
+    if (!slurm_has_reservations()) return;
+    time_t when = time(nullptr);
+    bitstr_t *available = nullptr, *cores = nullptr;
+    bool overlap = false;
+    if (job_test_resv(job, &when, false, &available, &cores, &overlap, false) == SLURM_SUCCESS &&
+        available)
+        bit_and(nodes, available);
+    else
+        bit_nclear(nodes, 0, node_record_count - 1);
+    FREE_NULL_BITMAP(available);
+    FREE_NULL_BITMAP(cores);
+}
+
+class NodeSets {
+  public:
+    explicit NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
+
+    std::uint32_t index_of(job_record_t* job) {
+        bitstr_t* nodes = partition_nodes(job);
+        keep_featured(job->details, nodes);
+        if (job->details->exc_node_bitmap) bit_and_not(nodes, job->details->exc_node_bitmap);
+        if (job->details->req_node_bitmap) bit_and(nodes, job->details->req_node_bitmap);
+        drop_reserved(job, nodes);
+        const std::uint32_t index = intern(nodes);
+        FREE_NULL_BITMAP(nodes);
+        return index;
+    }
+
+  private:
+    std::uint32_t intern(const bitstr_t* nodes) {
+        std::vector<NodeIndex> list;
+        for (std::size_t i = 0; i < table_.ours.size(); ++i)
+            if (table_.ours[i] >= 0 && bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
+                list.push_back(static_cast<NodeIndex>(table_.ours[i]));
+        const auto next = static_cast<std::uint32_t>(view_.snapshot.node_sets.size());
+        const auto [known, added] = seen_.emplace(list, next);
+        if (added) view_.snapshot.node_sets.push_back(std::move(list));
+        return known->second;
+    }
+
+    ClusterView& view_;
+    const NodeTable& table_;
+    std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
+};
+
+double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
+    if (queue) return queue->place_of(job);
+    if (!job->prio_factors) return 0;
+    const priority_factors_object_t* f = job->prio_factors;
+    return f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js + f->priority_part +
+           f->priority_qos - (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
+           (static_cast<double>(f->priority_site) - static_cast<double>(NICE_OFFSET));
+}
+
+JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const BasicQueue* queue) {
+    JobView view;
+    view.id = job->job_id;
+    view.facts = facts_of(job);
+    view.user_id = job->user_id;
+    view.record = record;
+    view.comment = text_of(job->comment);
+    view.reason = text_of(job->state_desc);
+    view.partition = text_of(job->partition);
+    if (const char* offer = find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN"))
+        view.offer_json = offer;
+    view.submit_s = static_cast<double>(job->details->submit_time);
+    view.eligible_s = static_cast<double>(eligible_since(job));
+    view.start_s = static_cast<double>(job->start_time);
+    if (job->time_limit != INFINITE && job->time_limit != NO_VAL)
+        view.time_limit_s = 60.0 * job->time_limit;
+    view.priority = would_be_priority(job, queue);
+    const auto reason = static_cast<job_state_reason>(job->state_reason);
+    view.eligible = !deferred(view.reason) && !is_deferral(reason);
+    view.node_set = sets.index_of(job);
+    return view;
+}
+
+struct JobWalk {
+    ClusterView* view;
+    const NodeTable* table;
+    NodeSets* sets;
+    const BasicQueue* queue;  ///< priority/basic only
+    std::vector<const job_record_t*> ordinary;  ///< pending, waiting for nothing but resources
+};
+
+bool waits_for_resources(const job_record_t* job) {
+    if (!IS_JOB_PENDING(job) || IS_JOB_COMPLETING(job) || job->priority == 0 || !job->details)
+        return false;
+    if (job->details->begin_time > time(nullptr)) return false;
+    return job->state_reason == WAIT_NO_REASON || job->state_reason == WAIT_RESOURCES ||
+           job->state_reason == WAIT_PRIORITY;
+}
+
+/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not stand
+/// before an Arena job, none of them does. Keeps the look at a long queue short.
+std::vector<const job_record_t*> first_of_each_partition(const std::vector<const job_record_t*>& jobs) {
+    std::map<std::pair<const part_record_t*, std::string_view>, const job_record_t*> first;
+    for (const job_record_t* job : jobs) {
+        const std::string_view partitions = job->partition ? job->partition : "";
+        const job_record_t*& known = first.try_emplace({job->part_ptr, partitions}, job).first->second;
+        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id)) known = job;
+    }
+    std::vector<const job_record_t*> list;
+    for (const auto& [partition, job] : first) list.push_back(job);
+    return list;
+}
+
+bool stands_before(const job_record_t* ordinary, const JobView& job) {
+    return ordinary->priority > job.priority ||
+           (ordinary->priority == job.priority && ordinary->job_id < job.id);
+}
+
+bool shares_nodes(const job_record_t* ordinary, const job_record_t* job) {
+    bitstr_t* a = partition_nodes(ordinary);
+    bitstr_t* b = partition_nodes(job);
+    const bool shared = bit_overlap_any(a, b);
+    FREE_NULL_BITMAP(a);
+    FREE_NULL_BITMAP(b);
+    return shared;
+}
+
+void note_ordinary_ahead(ClusterView& view, const std::vector<const job_record_t*>& waiting) {
+    const std::vector<const job_record_t*> ordinary = first_of_each_partition(waiting);
+    if (ordinary.empty()) return;
+    for (JobView& job : view.jobs) {
+        if (job.facts.state != HostJobState::pending) continue;
+        const job_record_t* record = find_job_record(job.id);
+        job.ordinary_ahead = std::any_of(ordinary.begin(), ordinary.end(), [&](const auto* other) {
+            return stands_before(other, job) &&
+                   (other->part_ptr == record->part_ptr || shares_nodes(other, record));
+        });
+    }
+}
+
+int visit_job(void* item, void* argument) {
+    auto* job = static_cast<job_record_t*>(item);
+    auto* walk = static_cast<JobWalk*>(argument);
+    // A completing job holds its resources, even when it is over or already pending again.
+    const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
+    if (job->job_resrcs && holds)
+        subtract_allocation(job, *walk->table, walk->view->snapshot);
+    if (const char* request = carrier_request(job)) {
+        CarrierView carrier;
+        carrier.id = job->job_id;
+        carrier.request = request;
+        carrier.node = text_of(job->nodes);
+        carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
+        carrier.start_s = static_cast<double>(job->start_time);
+        walk->view->carriers.push_back(std::move(carrier));
+    } else if (const char* record = arena_record(job); record && !IS_JOB_FINISHED(job)) {
+        walk->view->jobs.push_back(read_job(job, record, *walk->sets, walk->queue));
+    } else if (waits_for_resources(job)) {
+        walk->ordinary.push_back(job);
+    }
+    return 0;
+}
+
+}  // namespace
+
+bool slurm_has_work() {
+    if (!job_list) return false;
+    const auto ours = [](void* item, void*) -> int {
+        const auto* job = static_cast<const job_record_t*>(item);
+        return arena_record(job) || carrier_request(job) ? 1 : 0;
+    };
+    return list_find_first(job_list, ours, nullptr) != nullptr;
+}
+
+bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }
+
+bool slurm_layout_is_sound(std::string* what) {
+    constexpr int jobs_looked_at = 64;
+    struct Check {
+        std::string* what;
+        bool sound = true;
+        int jobs = 0;
+    } check{what};
+    for (int i = 0; i < node_record_count && check.sound; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node) continue;
+        check.sound = node->magic == NODE_MAGIC && node->index == static_cast<std::uint32_t>(i) &&
+                      node->config_ptr && find_node_record(node->name) == node;
+        if (!check.sound) *what = "node_record_t";
+    }
+    if (!check.sound || !job_list) return check.sound;
+    list_for_each(
+        job_list,
+        [](void* item, void* argument) {
+            auto* c = static_cast<Check*>(argument);
+            auto* job = static_cast<job_record_t*>(item);
+            c->sound = job->magic == JOB_MAGIC && find_job_record(job->job_id) == job &&
+                       (!job->details || job->details->magic == DETAILS_MAGIC) &&
+                       (!job->part_ptr || job->part_ptr->magic == PART_MAGIC);
+            if (!c->sound) *c->what = "job_record_t";
+            return c->sound && ++c->jobs < jobs_looked_at ? 0 : -1;
+        },
+        &check);
+    return check.sound;
+}
+
+ClusterView read_cluster() {
+    ClusterView view;
+    view.snapshot.time_s = static_cast<double>(time(nullptr));
+    view.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
+    view.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
+    const NodeTable table = read_nodes(view);
+    NodeSets sets(view, table);
+    std::optional<BasicQueue> queue;
+    if (basic_priority()) queue.emplace();
+    JobWalk walk{&view, &table, &sets, queue ? &*queue : nullptr, {}};
+    list_for_each(job_list, visit_job, &walk);
+    note_ordinary_ahead(view, walk.ordinary);
+    return view;
+}
+
+}  // namespace arena

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Intake under the write locks: applies classify() to every Arena job, asks Slurm about dependencies
+// and begin times, refreshes the priority that a held job would have, writes reasons.
+#include <chrono>
+
+#include "plugin/sched/host_slurm_apply.h"
+#include "plugin/sched/slurm_util.h"
+
+namespace arena {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Ids of all jobs of ours that are not finished; collected first, so that locks can be let go between.
+std::vector<JobId> arena_job_ids() {
+    std::vector<JobId> ids;
+    SlurmLock lock(SlurmLock::Kind::read);
+    list_for_each(
+        job_list,
+        [](void* item, void* argument) {
+            const auto* job = static_cast<const job_record_t*>(item);
+            if (arena_record(job) && !IS_JOB_FINISHED(job))
+                static_cast<std::vector<JobId>*>(argument)->push_back(job->job_id);
+            return 0;
+        },
+        &ids);
+    return ids;
+}
+
+time_t shared_age_reference() {
+    SlurmLock lock(SlurmLock::Kind::read);
+    return basic_priority() ? 0 : age_reference();
+}
+
+/// Visits every job in slices: the write locks are given back when slice_ms has passed.
+template <typename Visit>
+void for_each_sliced(const std::vector<JobId>& ids, std::int64_t slice_ms, Visit visit) {
+    std::size_t next = 0;
+    while (next < ids.size()) {
+        SlurmLock lock(SlurmLock::Kind::write);
+        const auto end = Clock::now() + std::chrono::milliseconds(slice_ms);
+        do {
+            job_record_t* job = find_job_record(ids[next]);
+            if (job && arena_record(job)) visit(job, next);
+            ++next;
+        } while (next < ids.size() && Clock::now() < end);
+    }
+}
+
+bool take(job_record_t* job, Step step) {
+    if (step == Step::take_user_hold) {
+        write_mark(job, Phase::held, OtherHold::user);
+        assign_text(&job->admin_comment, "arena:v1 state=held by=user");
+        note_job_change();
+    } else {
+        info("arena: JobId=%u held: to be planned", job->job_id);
+        hold_for_arena(job, "Arena: waiting to be planned");
+    }
+    return true;
+}
+
+bool mark_started(job_record_t* job) {
+    write_mark(job, Phase::started);
+    std::string comment = text_of(job->admin_comment);
+    const std::size_t at = comment.find("state=released");
+    if (at != std::string::npos) comment.replace(at, std::size("state=released") - 1, "state=running");
+    assign_text(&job->admin_comment, comment);
+    info("arena: JobId=%u started on %s: Slurm started it in the shape it waited with", job->job_id,
+         job->nodes ? job->nodes : "?");
+    note_job_change();
+    return true;
+}
+
+/// Slurm does not look at the dependencies or the begin time of a held job; here somebody must.
+/// job_independent() answers nothing for a held reason, so the reason is set aside while it works. What
+/// it found stays as the text of the hold: the reason itself is reset by each pass of Slurm's main loop.
+void refresh_eligibility(job_record_t* job) {
+    forget_requeue_delay(job);
+    std::string text = text_of(job->state_desc);
+    xfree(job->state_desc);
+    job->state_reason = WAIT_NO_REASON;
+    const bool independent = job_independent(job);
+    if (!IS_JOB_PENDING(job)) return;  // an impossible dependency may end the job
+    const auto reason = static_cast<job_state_reason>(job->state_reason);
+    if (!independent && is_deferral(reason))
+        text = job_reason_string(reason);
+    else if (deferred(text))
+        text = "Arena: waiting to be planned";
+    job->state_reason = WAIT_HELD;
+    assign_text(&job->state_desc, text);
+}
+
+/// Slurm says "held by its user" of every job that left with a requeue code; the mark knows better.
+void show_admin_hold(job_record_t* job, const JobFacts& facts) {
+    const bool admin = facts.held && facts.mark && facts.mark->hold == OtherHold::admin;
+    if (!admin || facts.state != HostJobState::pending || job->state_reason != WAIT_HELD_USER) return;
+    job->state_reason = WAIT_HELD;
+    xfree(job->state_desc);
+    note_job_change();
+}
+
+bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>& asks_to_hold,
+                time_t reference) {
+    JobFacts facts = facts_of(job);
+    if (!facts.mark && facts.held) facts.asked_to_hold = asks_to_hold(arena_record(job));
+    const Step step = classify(facts);
+    bool changed = false;
+    if (step == Step::take || step == Step::take_user_hold) changed = take(job, step);
+    if (step == Step::mark_started) changed = mark_started(job);
+    facts = facts_of(job);
+    show_admin_hold(job, facts);
+    if (plannable(facts) && facts.held) {
+        refresh_eligibility(job);
+        if (!basic_priority()) (void)multifactor_priority(job, reference);
+    }
+    return changed;
+}
+
+}  // namespace
+
+std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold,
+                        std::int64_t slice_ms) {
+    std::size_t changed = 0;
+    const std::vector<JobId> ids = arena_job_ids();
+    const time_t reference = shared_age_reference();
+    for_each_sliced(ids, slice_ms, [&](job_record_t* job, std::size_t) {
+        if (survey_one(job, asks_to_hold, reference)) ++changed;
+    });
+    if (changed) schedule_job_save();
+    return changed;
+}
+
+void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_ms) {
+    std::vector<JobId> ids;
+    for (const auto& reason : reasons) ids.push_back(reason.job);
+    bool changed = false;
+    for_each_sliced(ids, slice_ms, [&](job_record_t* job, std::size_t i) {
+        const JobFacts facts = facts_of(job);
+        if (!plannable(facts)) return;
+        bool now = assign_text(&job->admin_comment, reasons[i].admin_comment);
+        now |= assign_text(&job->system_comment, reasons[i].system_comment);
+        if (facts.held && job->state_reason == WAIT_HELD)
+            now |= assign_text(&job->state_desc, reasons[i].text);
+        if (now) note_job_change();
+        changed |= now;
+    });
+    if (changed) schedule_job_save();
+}
+
+}  // namespace arena

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// From an offer to what the job is started with: ARENA_* environment, launcher arguments, tasks, and
+// the one-line comments that scontrol shows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/request.h"
+#include "core/values.h"
+
+namespace arena {
+
+/// ARENA_PP, ARENA_DP, ARENA_TP, ARENA_MICRO_BATCH, ARENA_NUM_MICRO_BATCHES, ARENA_GLOBAL_BATCH,
+/// ARENA_STAGE_LAYERS, ARENA_PLAN (the offer as JSON), ARENA_ARGS for a launcher that has flags.
+std::vector<std::string> launch_environment(const Request& request, const Offer& offer);
+
+/// Flags of a named launcher; empty for env and torchrun (specs: ecosystem section 6).
+std::string launcher_arguments(const std::string& launcher, const Request& request, const Plan& plan);
+
+/// One task per GPU, or one per node for launchers that spawn their own ranks.
+std::int64_t tasks_per_node(const std::string& launcher, const Grid& grid);
+
+/// "arena:v1 state=running grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled"
+std::string admin_comment(std::string_view state, const Offer& offer);
+/// The best offers, at most 1 KiB.
+std::string system_comment(const std::vector<Offer>& offers);
+
+}  // namespace arena

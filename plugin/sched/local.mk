@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The scheduler: its logic is a library without Slurm, so that unit tests drive it with a scripted host.
+noinst_LTLIBRARIES += libarena_sched_logic.la
+libarena_sched_logic_la_SOURCES = \
+	plugin/sched/host.h plugin/sched/classify.cc \
+	plugin/sched/wish.h plugin/sched/wish.cc \
+	plugin/sched/launch.h plugin/sched/launch.cc \
+	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
+	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
+	plugin/sched/scheduler.h plugin/sched/scheduler.cc plugin/sched/scheduler_report.cc \
+	plugin/sched/socket_server.h plugin/sched/socket_server.cc \
+	# end
+
+if HAVE_SLURM_SRC
+pkglib_LTLIBRARIES += sched_arena.la
+endif
+sched_arena_la_SOURCES = \
+	plugin/sched/sched_arena.cc \
+	plugin/sched/slurm_headers.h \
+	plugin/sched/slurm_util.h plugin/sched/slurm_util.cc \
+	plugin/sched/host_slurm.h plugin/sched/host_slurm_carrier.cc \
+	plugin/sched/host_slurm_read.h plugin/sched/host_slurm_read.cc \
+	plugin/sched/host_slurm_apply.h plugin/sched/host_slurm_apply.cc \
+	plugin/sched/host_slurm_survey.cc \
+	# end
+sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
+sched_arena_la_CXXFLAGS = $(AM_CXXFLAGS) -Wno-conversion
+sched_arena_la_LIBADD = libarena_sched_logic.la
+sched_arena_la_DEPENDENCIES = libarena_sched_logic.la libarena_slurm.la
+sched_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'
+
+# Heterogeneous jobs are refused unless SchedulerType is literally sched/backfill: for sites that have
+# them, the same plug-in under that name in a directory to be put in front of PluginDir (README).
+if HAVE_SLURM_SRC
+install-data-hook: install-as-backfill
+uninstall-hook: uninstall-as-backfill
+endif
+.PHONY: install-as-backfill uninstall-as-backfill
+install-as-backfill:
+	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)/as-backfill'
+	cd '$(DESTDIR)$(pkglibdir)/as-backfill' && rm -f sched_backfill.so && \
+	  $(LN_S) ../sched_arena.so sched_backfill.so
+uninstall-as-backfill:
+	rm -f '$(DESTDIR)$(pkglibdir)/as-backfill/sched_backfill.so'
+	-rmdir '$(DESTDIR)$(pkglibdir)/as-backfill'

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See offer_book.h. Runs outside slurmctld's locks; the planner may take milliseconds.
+#include "plugin/sched/offer_book.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+/// Bounds the memory of a long-lived slurmctld; a flush costs one planner run per kind of job.
+constexpr std::size_t max_cached = 2000;
+/// Large ones, asked for by people: who asks again and again must not make us plan again.
+constexpr std::size_t max_cached_grids = 16;
+
+bool wanted(const Request& request, const std::string& gpu_type) {
+    const auto& types = request.gpu_types;
+    return types.empty() || std::find(types.begin(), types.end(), gpu_type) != types.end();
+}
+
+}  // namespace
+
+OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, ProfileBook& profiles)
+    : config_(config), hardware_(std::move(hardware)), profiles_(profiles) {}
+
+const std::vector<SitePool>& OfferBook::pools(const ClusterView& view, std::uint32_t node_set) {
+    const auto [at, added] = pools_.try_emplace(node_set);
+    if (!added) return at->second;
+    std::map<std::string, SitePool> found;
+    for (NodeIndex index : view.snapshot.node_sets[node_set]) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type.empty() || node.total_gpus == 0) continue;
+        const auto mapping = std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                                          [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
+        if (mapping == config_.gpu_types.end()) continue;
+        const std::int64_t cpus = std::max<std::int64_t>(view.node_cpus[index] / node.total_gpus, 1);
+        const std::int64_t memory = view.memory_tracked ? view.node_memory_mb[index] / node.total_gpus : 0;
+        SitePool& pool = found[node.gpu_type];
+        const bool first = pool.max_gpus == 0;
+        pool.gpu_type = node.gpu_type;
+        pool.hardware = mapping->hardware;
+        pool.max_gpus += node.total_gpus;
+        pool.gpus_per_node = std::max(pool.gpus_per_node, node.total_gpus);
+        pool.cpus_per_gpu = first ? cpus : std::min(pool.cpus_per_gpu, cpus);
+        pool.memory_mb_per_gpu = first ? memory : std::min(pool.memory_mb_per_gpu, memory);
+    }
+    for (auto& [type, pool] : found) at->second.push_back(std::move(pool));
+    return at->second;
+}
+
+PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& pools) {
+    PlanQuery query;
+    query.model = request.model;
+    query.global_batch = request.global_batch;
+    query.min_gpus = request.min_gpus;
+    query.pin = request.pin;
+    for (const SitePool& pool : pools) {
+        if (!wanted(request, pool.gpu_type)) continue;
+        auto hardware = find_hardware(hardware_, pool.hardware);
+        if (!hardware) continue;
+        GpuPool entry;
+        entry.gpu_type = pool.gpu_type;
+        entry.hardware = std::move(hardware).value();
+        entry.gpus_per_node = pool.gpus_per_node;
+        entry.max_gpus = request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
+        entry.profile = profiles_.table(pool.gpu_type);
+        query.max_gpus = std::max(query.max_gpus, entry.max_gpus);
+        query.pools.push_back(std::move(entry));
+    }
+    return query;
+}
+
+std::string OfferBook::cache_key(const Request& request, const std::vector<SitePool>& pools) {
+    std::string key = fmt::format("{}|{}|{}-{}|{}", fingerprint(request.model), request.global_batch,
+                                  request.min_gpus, request.max_gpus, to_string(request.pin));
+    for (const SitePool& pool : pools)
+        if (wanted(request, pool.gpu_type))
+            key += fmt::format("|{}:{}:{}:{}", pool.gpu_type, pool.gpus_per_node, pool.max_gpus,
+                               profiles_.version(pool.gpu_type));
+    return key;
+}
+
+OfferList OfferBook::offers(const Request& request, const std::vector<SitePool>& pools) {
+    std::string key = cache_key(request, pools);
+    if (const auto at = cache_.find(key); at != cache_.end()) return at->second;
+    if (cache_.size() >= max_cached) cache_.clear();
+    auto list = std::make_shared<const std::vector<Offer>>(make_offers(query(request, pools)));
+    cache_.emplace(std::move(key), list);
+    return list;
+}
+
+const std::vector<GridResult>& OfferBook::grids(const Request& request,
+                                                const std::vector<SitePool>& pools) {
+    std::string key = cache_key(request, pools) + "|" + request.model.name;  // reasons name the model
+    if (const auto at = grids_.find(key); at != grids_.end()) return at->second;
+    if (grids_.size() >= max_cached_grids) grids_.clear();
+    return grids_.emplace(std::move(key), plan_grids(query(request, pools))).first->second;
+}
+
+}  // namespace arena

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// OfferBook: planner answers, remembered. Jobs with the same model, batch, range and GPU pools share
+// one list of offers; a new profile of a type makes a new list.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/request.h"
+#include "planner/planner.h"
+#include "plugin/sched/host.h"
+#include "plugin/sched/profile_book.h"
+
+namespace arena {
+
+/// GPUs of one type that a job's nodes have in all, free or not.
+struct SitePool {
+    std::string gpu_type, hardware;
+    std::int64_t gpus_per_node = 0, max_gpus = 0;
+    std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< even share of the poorest node
+};
+
+using OfferList = std::shared_ptr<const std::vector<Offer>>;
+
+class OfferBook {
+  public:
+    OfferBook(const Config& config, std::vector<GpuType> hardware, ProfileBook& profiles);
+
+    /// Mapped types on the nodes of a set; unmapped ones are left out.
+    const std::vector<SitePool>& pools(const ClusterView& view, std::uint32_t node_set);
+    /// Forget pools: call once a round, before anything else.
+    void new_round() { pools_.clear(); }
+    OfferList offers(const Request& request, const std::vector<SitePool>& pools);
+    /// The same query's grids with reasons, for explain; good until the next call.
+    const std::vector<GridResult>& grids(const Request& request, const std::vector<SitePool>& pools);
+
+  private:
+    PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
+    std::string cache_key(const Request& request, const std::vector<SitePool>& pools);
+
+    Config config_;
+    std::vector<GpuType> hardware_;
+    ProfileBook& profiles_;
+    std::map<std::uint32_t, std::vector<SitePool>> pools_;
+    std::map<std::string, OfferList> cache_;
+    std::map<std::string, std::vector<GridResult>> grids_;
+};
+
+}  // namespace arena

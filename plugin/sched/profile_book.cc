@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See profile_book.h. All file and database work happens here, outside slurmctld's locks.
+#include "plugin/sched/profile_book.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+std::string new_nonce() {
+    std::random_device device;
+    return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+/// How long a finished carrier's missing result is waited for.
+constexpr double result_grace_s = 3;
+/// The record of the carrier has room for about this many hashes of known operators.
+constexpr std::size_t max_known = 800;
+
+}  // namespace
+
+ProfileBook::ProfileBook(Host& host, const Config& config) : host_(host), config_(config) {
+    if (const passwd* user = ::getpwnam(config_.profile_user.c_str())) {
+        user_known_ = true;
+        user_id_ = user->pw_uid;
+        group_id_ = user->pw_gid;
+    }
+    if (config_.profile_enabled && !user_known_)
+        host_.log_error("profile.user '" + config_.profile_user +
+                        "' does not exist: nothing is profiled, estimates stay analytic; create "
+                        "the user on all nodes");
+    if (user_known_ && !host_.may_profile_as(user_id_)) {
+        user_known_ = false;
+        host_.log_error("profile.user '" + config_.profile_user +
+                        "' is root, nobody or SlurmUser: refused, nothing is profiled; name a "
+                        "service user of its own");
+    }
+    open_store();
+}
+
+void ProfileBook::open_store() {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(config_.profile_store).parent_path(), ignored);
+    std::string notice;
+    auto store = ProfileStore::open(config_.profile_store, &notice);
+    if (!notice.empty()) host_.log_error(notice);
+    if (store)
+        store_ = std::move(store).value();
+    else
+        host_.log_error("profile store: " + store.error().message() +
+                        "; estimates stay analytic until it can be opened");
+}
+
+bool ProfileBook::measured(const Key& key) {
+    if (measured_.contains(key)) return true;
+    if (!store_ || !store_->find(key.first, key.second)) return false;
+    measured_.insert(key);
+    return true;
+}
+
+void ProfileBook::count_failure(const Key& key, const std::string& node, const std::string& reason,
+                                double now_s) {
+    Attempts& attempts = attempts_[key];
+    ++attempts.count;
+    ++failed_;
+    attempts.last_s = now_s;
+    attempts.reason = reason;
+    if (!node.empty()) attempts.nodes.insert(node);
+    host_.log_error(fmt::format("profiling for {} failed on {}: {} (try {} of {})", key.second,
+                                node.empty() ? "?" : node, reason, attempts.count,
+                                config_.profile_retries));
+}
+
+/// On a shared file system the result may be seen a moment after the job's end.
+bool ProfileBook::result_may_come(const CarrierView& carrier, const ProfileRequest& request,
+                                  double now_s) {
+    std::error_code ignored;
+    const std::filesystem::path spool(config_.profile_spool);
+    if (std::filesystem::exists(spool / (request.nonce + ".json"), ignored)) return false;
+    return now_s < finished_since_.try_emplace(carrier.id, now_s).first->second + result_grace_s;
+}
+
+void ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
+    settled_.insert(carrier.id);
+    const Key key{fingerprint(request.model), request.gpu_type};
+    if (!store_ || store_->load(request.nonce)) return;  // imported before a restart of ours
+    auto profile = read_spool_profile(config_.profile_spool, request.nonce, user_id_);
+    if (!profile) {
+        count_failure(key, carrier.node, profile.error().message(), now_s);
+        return;
+    }
+    const bool fits = profile->gpu_type == request.gpu_type &&
+                      profile->model_fingerprint == key.first && profile->hardware == request.hardware;
+    if (!fits || profile->status == ProfileStatus::failed) {
+        if (fits) (void)store_->import(*profile, request.model.name);  // for `arena profile status`
+        count_failure(key, carrier.node, fits ? profile->reason : "the result is for another request", now_s);
+        return;
+    }
+    if (auto status = store_->import(*profile, request.model.name); !status) {
+        count_failure(key, carrier.node, status.error().message(), now_s);
+        return;
+    }
+    ++imported_;
+    measured_.insert(key);
+    attempts_.erase(key);
+    tables_.erase(request.gpu_type);
+    ++versions_[request.gpu_type];
+    host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s", carrier.id,
+                               request.model.name, request.gpu_type, profile->entries.size(),
+                               profile->device_seconds));
+}
+
+void ProfileBook::update(const ClusterView& view) {
+    running_.clear();
+    std::set<JobId> seen;
+    for (const CarrierView& carrier : view.carriers) {
+        seen.insert(carrier.id);
+        if (settled_.contains(carrier.id)) continue;
+        auto request = parse_profile_request(carrier.request);
+        if (!request) {
+            settled_.insert(carrier.id);
+            continue;
+        }
+        if (carrier.finished && !result_may_come(carrier, *request, view.snapshot.time_s))
+            settle(carrier, *request, view.snapshot.time_s);
+        else
+            running_[{fingerprint(request->model), request->gpu_type}] = carrier.id;
+    }
+    std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
+    std::erase_if(finished_since_, [&](const auto& entry) { return !seen.contains(entry.first); });
+}
+
+const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts& attempts,
+                                        const ClusterView& view) {
+    const NodeState* best = nullptr;
+    for (NodeIndex index : *need.nodes) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type != need.gpu_type || node.free_gpus < 1 || node.free_cpus < 1) continue;
+        const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
+        if (std::any_of(view.carriers.begin(), view.carriers.end(), busy)) continue;
+        if (!attempts.nodes.contains(node.name)) return &node;
+        // A node that failed once is tried again only when it is the only one.
+        if (!best) best = &node;
+    }
+    return best;
+}
+
+std::vector<std::string> ProfileBook::known_hashes(const std::string& gpu_type) {
+    std::vector<std::string> hashes;
+    for (const auto& [key, seconds] : table(gpu_type)) {
+        if (hashes.size() >= max_known) break;
+        hashes.push_back(hash_hex(key));
+    }
+    return hashes;
+}
+
+ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
+    const Attempts attempts = attempts_.contains(key) ? attempts_[key] : Attempts{};
+    const NodeState* node = pick_node(need, attempts, view);
+    if (!node) return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
+    CarrierSpec spec;
+    spec.request = {new_nonce(),   need.gpu_type,      need.hardware,           need.request->model,
+                    need.request->global_batch, need.max_gpus, need.gpus_per_node,
+                    config_.profile_budget_s,   known_hashes(need.gpu_type)};
+    spec.user_id = user_id_;
+    spec.group_id = group_id_;
+    spec.partition = config_.profile_partition.empty() ? need.partition : config_.profile_partition;
+    spec.partition = spec.partition.substr(0, spec.partition.find(','));
+    spec.node = node->name;
+    spec.cpus = std::clamp<std::int64_t>(node->free_cpus / std::max<std::int64_t>(node->free_gpus, 1), 1, 64);
+    spec.time_limit_minutes = static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
+    spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
+    auto id = host_.start_carrier(spec);
+    if (!id) {
+        count_failure(key, node->name, id.error().message(), view.snapshot.time_s);
+        return {ProfileState::stand_in, id.error().message()};
+    }
+    running_[key] = *id;
+    view.carriers.push_back({*id, to_json(spec.request), node->name, false, view.snapshot.time_s});
+    const auto index = static_cast<std::size_t>(node - view.snapshot.nodes.data());
+    view.snapshot.nodes[index].free_gpus -= 1;
+    view.snapshot.nodes[index].free_cpus -= spec.cpus;
+    return {ProfileState::running, fmt::format("profiling {} on {} (JobId={})",
+                                               need.request->model.name, need.gpu_type, *id)};
+}
+
+ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
+    const Key key{fingerprint(need.request->model), need.gpu_type};
+    if (const auto at = running_.find(key); at != running_.end())
+        return {ProfileState::running, fmt::format("profiling {} on {} (JobId={})",
+                                                   need.request->model.name, need.gpu_type, at->second)};
+    if (measured(key)) return {ProfileState::ready, {}};
+    if (!config_.profile_enabled || !user_known_ || !store_)
+        return {ProfileState::stand_in, "profiling is off"};
+    if (const auto at = attempts_.find(key); at != attempts_.end()) {
+        const bool again = view.snapshot.time_s - at->second.last_s >= config_.profile_backoff_s;
+        if (at->second.count >= config_.profile_retries && !again)
+            return {ProfileState::stand_in, "profiling failed: " + at->second.reason};
+        if (again) attempts_.erase(at);
+    }
+    return start(need, key, view);
+}
+
+const ProfileTable& ProfileBook::table(const std::string& gpu_type) {
+    const auto at = tables_.find(gpu_type);
+    if (at != tables_.end()) return at->second;
+    ProfileTable table;
+    if (store_)
+        if (auto loaded = store_->table(gpu_type)) table = std::move(loaded).value();
+    return tables_[gpu_type] = std::move(table);
+}
+
+std::uint64_t ProfileBook::version(const std::string& gpu_type) const {
+    const auto at = versions_.find(gpu_type);
+    return at == versions_.end() ? 0 : at->second;
+}
+
+}  // namespace arena

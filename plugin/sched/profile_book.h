@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// ProfileBook: which (model, GPU type) pairs are measured, being measured, or cannot be. Starts one
+// carrier per pair however many jobs wait, imports results from the spool, backs off after failures.
+// What it remembers is a cache: carriers in Slurm's job list and the store are the truth.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/config.h"
+#include "core/request.h"
+#include "plugin/sched/host.h"
+#include "store/store.h"
+
+namespace arena {
+
+enum class ProfileState {
+    ready,        ///< measured operators are in the store
+    running,      ///< a carrier measures now: worth waiting for
+    stand_in,     ///< no profile for now; the analytic estimate stands in
+};
+
+struct ProfileAnswer {
+    ProfileState state = ProfileState::stand_in;
+    std::string text;   ///< for people: "profiling gpt2 on a40 (JobId=12)", or why there is none
+};
+
+/// What a waiting job needs measured.
+struct ProfileNeed {
+    const Request* request = nullptr;
+    std::string gpu_type, hardware, partition;
+    std::int64_t max_gpus = 1, gpus_per_node = 1;
+    const std::vector<NodeIndex>* nodes = nullptr;  ///< where the job may run
+};
+
+class ProfileBook {
+  public:
+    ProfileBook(Host& host, const Config& config);
+
+    /// Looks at finished and running carriers; imports, counts failures. Call once a round.
+    void update(const ClusterView& view);
+    /// State of a pair; starts a carrier when one is due and a GPU of that type is free.
+    ProfileAnswer require(const ProfileNeed& need, ClusterView& view);
+    /// Measured operators of a GPU type; changes when version() does.
+    const ProfileTable& table(const std::string& gpu_type);
+    [[nodiscard]] std::uint64_t version(const std::string& gpu_type) const;
+    [[nodiscard]] std::size_t running() const { return running_.size(); }
+    [[nodiscard]] std::uint64_t imported() const { return imported_; }
+    [[nodiscard]] std::uint64_t failed() const { return failed_; }
+
+  private:
+    using Key = std::pair<std::string, std::string>;  // fingerprint, gpu_type
+    struct Attempts {
+        std::int64_t count = 0;
+        double last_s = 0;
+        std::string reason;
+        std::set<std::string> nodes;
+    };
+
+    void open_store();
+    bool result_may_come(const CarrierView& carrier, const ProfileRequest& request, double now_s);
+    void settle(const CarrierView& carrier, const ProfileRequest& request, double now_s);
+    void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
+    bool measured(const Key& key);
+    ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
+    const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
+    std::vector<std::string> known_hashes(const std::string& gpu_type);
+
+    Host& host_;
+    Config config_;
+    std::unique_ptr<ProfileStore> store_;
+    bool user_known_ = false;
+    std::uint32_t user_id_ = 0, group_id_ = 0;
+    std::map<Key, Attempts> attempts_;
+    std::map<Key, JobId> running_;
+    std::set<Key> measured_;
+    std::set<JobId> settled_;
+    std::map<JobId, double> finished_since_;  ///< carriers that ended without a result so far
+    std::map<std::string, ProfileTable> tables_;
+    std::map<std::string, std::uint64_t> versions_;
+    std::uint64_t imported_ = 0, failed_ = 0;
+};
+
+}  // namespace arena

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// sched/arena: Slurm's entry points and the one thread. init() only loads the stock backfill and
+// starts the thread: it is called with locks held, before jobs are recovered. fini() stops and joins.
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "core/config.h"
+#include "core/text.h"
+#include "planner/planner.h"
+#include "plugin/common/shared.h"
+#include "plugin/sched/host_slurm.h"
+#include "plugin/sched/scheduler.h"
+#include "plugin/sched/slurm_headers.h"
+#include "plugin/sched/socket_server.h"
+
+namespace arena {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Three faults in this time and Arena stays out of the way until the next reconfigure.
+constexpr auto fault_window = std::chrono::minutes(10);
+constexpr std::size_t max_faults = 3;
+/// Shortest pause between looks at Slurm's change stamps.
+constexpr double look_s = 0.25;
+
+class Plugin {
+  public:
+    void start();
+    void stop();
+    void reconfig();
+
+  private:
+    void run() noexcept;
+    bool controller_is_ready();
+    void load();
+    bool layout_is_sound();
+    void wait_for_event();
+    bool round_is_due();
+    void guarded_round() noexcept;
+    void note_fault(const char* what);
+    std::string answer(std::string_view line, std::uint32_t uid);
+
+    StockBackfill backfill_;
+    std::thread thread_;
+    std::atomic<bool> stopping_{false}, reload_{false};
+    int wake_fd_ = -1;
+
+    std::unique_ptr<Host> host_;
+    std::unique_ptr<Scheduler> scheduler_;
+    Config config_;
+    SocketServer socket_;
+    bool off_ = false, woken_ = false;
+    Clock::time_point last_round_{};
+    std::int64_t last_round_second_ = 0;
+    std::vector<Clock::time_point> faults_;
+};
+
+void Plugin::start() {
+    const std::string problem = backfill_.load();
+    if (!problem.empty())
+        error("arena: Slurm's own backfill could not be loaded: %s: ordinary jobs are scheduled by "
+              "the main loop only",
+              problem.c_str());
+    stopping_ = false;
+    wake_fd_ = open_round_fd();
+    thread_ = std::thread([this] { run(); });
+}
+
+void Plugin::stop() {
+    stopping_ = true;
+    request_round();
+    if (thread_.joinable()) thread_.join();
+    socket_.close();
+    scheduler_.reset();
+    host_.reset();
+    close_round_fd();
+    backfill_.unload();
+}
+
+void Plugin::reconfig() {
+    backfill_.reconfig();
+    reload_ = true;
+    request_round();
+}
+
+bool Plugin::controller_is_ready() {
+    return job_list && node_record_table_ptr && avail_node_bitmap && up_node_bitmap && idle_node_bitmap &&
+           share_node_bitmap && cg_node_bitmap && rs_node_bitmap && !slurmctld_config.scheduling_disabled;
+}
+
+/// Asked before each round: a controller that starts without jobs shows only later how its jobs lie.
+bool Plugin::layout_is_sound() {
+    std::string what;
+    if (host_->layout_is_sound(&what)) return true;
+    error("arena: %s does not look as in the headers that sched_arena.so was built with (Slurm "
+          "%s): scheduling by Arena is switched off; rebuild against the running release",
+          what.c_str(), built_for().c_str());
+    off_ = true;
+    return false;
+}
+
+/// Reads arena.yaml and the hardware; on failure the old ones stay.
+void Plugin::load() {
+    const std::string path = config_path();
+    const auto refuse = [&](const std::string& why) {
+        error("arena: %s: %s", why.c_str(),
+              scheduler_ ? "the configuration in force stays"
+                         : "Arena is off; mend it and run scontrol reconfigure");
+    };
+    auto config = load_config(path);
+    if (!config) return refuse(config.error().message());
+    auto hardware = load_hardware(config->hardware_file);
+    if (!hardware) return refuse(hardware.error().message());
+    if (!find_policy(config->policy))
+        return refuse(path + ": policy \"" + config->policy + "\" does not exist; see arena config check");
+    config_ = std::move(config).value();
+    scheduler_.reset();
+    host_ = make_slurm_host(config_.slice_ms);
+    if (!layout_is_sound()) return;
+    off_ = !config_.enabled;
+    faults_.clear();
+    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value());
+    if (auto status = socket_.open(config_.socket); !status)
+        error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
+    info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),
+         config_.gpu_types.size(), path.c_str(), off_ ? ": enabled is false" : "");
+}
+
+void Plugin::wait_for_event() {
+    pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {socket_.fd(), POLLIN, 0}};
+    const int timeout_ms = static_cast<int>(1000 * std::max(std::min(config_.min_gap_s, 1.0), look_s));
+    if (::poll(fds, socket_.fd() >= 0 ? 2 : 1, timeout_ms) <= 0) return;
+    if (fds[0].revents & POLLIN) {
+        std::uint64_t count = 0;
+        [[maybe_unused]] const auto got = ::read(wake_fd_, &count, sizeof count);
+        woken_ = true;
+    }
+    if (socket_.fd() >= 0 && (fds[1].revents & POLLIN))
+        socket_.serve([this](std::string_view line, std::uint32_t uid) { return answer(line, uid); });
+}
+
+bool Plugin::round_is_due() {
+    const double since_s = std::chrono::duration<double>(Clock::now() - last_round_).count();
+    if (since_s < config_.min_gap_s) return false;
+    // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
+    return woken_ || since_s >= config_.interval_s || host_->last_change() >= last_round_second_;
+}
+
+void Plugin::note_fault(const char* what) {
+    error("arena: internal fault: %s: stock order for this round", what);
+    if (scheduler_) scheduler_->count_fault();
+    const auto now = Clock::now();
+    faults_.push_back(now);
+    std::erase_if(faults_, [&](auto at) { return now - at > fault_window; });
+    if (faults_.size() < max_faults) return;
+    off_ = true;
+    error("arena: %zu faults in 10 minutes: Arena is off until scontrol reconfigure", faults_.size());
+}
+
+void Plugin::guarded_round() noexcept {
+    woken_ = false;
+    last_round_ = Clock::now();
+    last_round_second_ = static_cast<std::int64_t>(time(nullptr));
+    try {
+        if (layout_is_sound() && host_->has_work()) scheduler_->round();
+    } catch (const std::exception& fault) {
+        note_fault(fault.what());
+    } catch (...) {
+        note_fault("unknown");
+    }
+    // From the end of the round on: what the round itself changed is no reason for another.
+    last_round_ = Clock::now();
+}
+
+std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
+    const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
+    if (!scheduler_) return {};
+    if (line == "stats") return scheduler_->stats_json();
+    if (line == "snapshot") return privileged ? scheduler_->snapshot_json() : std::string();
+    constexpr std::string_view verb = "explain ";
+    if (!line.starts_with(verb)) return {};
+    const auto job = parse_integer(line.substr(verb.size()), 1, UINT32_MAX);
+    return job ? scheduler_->explain(static_cast<JobId>(*job), privileged, uid) : std::string();
+}
+
+void Plugin::run() noexcept {
+    bool loaded = false;
+    while (!stopping_) {
+        try {
+            wait_for_event();
+            if (stopping_) break;
+            if (!controller_is_ready()) continue;
+            if (!loaded || reload_.exchange(false)) {
+                loaded = true;
+                load();
+                woken_ = true;
+            }
+            if (scheduler_ && !off_ && round_is_due()) guarded_round();
+        } catch (const std::exception& fault) {
+            note_fault(fault.what());
+        } catch (...) {
+            note_fault("unknown");
+        }
+    }
+}
+
+/// Made in init(), gone in fini(): a controller that gives up and takes over again starts afresh.
+std::unique_ptr<Plugin> plugin;
+
+}  // namespace
+}  // namespace arena
+
+extern "C" {
+
+extern const char plugin_name[];
+extern const char plugin_type[];
+extern const std::uint32_t plugin_version;
+const char plugin_name[] = "Arena: scheduling with knowledge of adaptive parallelism";
+const char plugin_type[] = "sched/arena";
+const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+int init(void) noexcept {
+    if (slurmctld_config.scheduling_disabled) return SLURM_SUCCESS;
+    try {
+        arena::plugin = std::make_unique<arena::Plugin>();
+        arena::plugin->start();
+        info("arena: scheduler plug-in loaded, Slurm %s", arena::built_for().c_str());
+    } catch (const std::exception& fault) {
+        error("arena: cannot start: %s", fault.what());
+        return SLURM_ERROR;
+    }
+    return SLURM_SUCCESS;
+}
+
+int fini(void) noexcept {
+    if (!arena::plugin) return SLURM_SUCCESS;
+    try {
+        arena::plugin->stop();
+    } catch (const std::exception& fault) {
+        error("arena: while stopping: %s", fault.what());
+    }
+    arena::plugin.reset();
+    return SLURM_SUCCESS;
+}
+
+int sched_p_reconfig(void) noexcept {
+    if (arena::plugin) arena::plugin->reconfig();
+    return SLURM_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Scheduler: one round is survey -> collect -> profile -> plan -> decide -> apply -> say why. Plain
+// C++ on a Host; the plug-in's thread calls it, unit tests drive it with a scripted host.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "plugin/sched/host.h"
+#include "plugin/sched/offer_book.h"
+#include "plugin/sched/profile_book.h"
+#include "plugin/sched/launch.h"
+#include "plugin/sched/wish.h"
+#include "policy/policy.h"
+
+namespace arena {
+
+/// Counters of the life of this plug-in; `arena stats` prints them.
+struct SchedulerStats {
+    std::uint64_t rounds = 0, starts = 0, releases = 0, reholds = 0, checkpoints = 0, requeues = 0;
+    std::uint64_t opt_outs = 0, stale = 0, failed_starts = 0, faults = 0;
+    double last_ms = 0, max_ms = 0, total_ms = 0;
+    double survey_ms = 0, collect_ms = 0, plan_ms = 0, decide_ms = 0, apply_ms = 0;  ///< last round
+    std::size_t jobs_pending = 0, jobs_running = 0;
+};
+
+class Scheduler {
+  public:
+    Scheduler(Host& host, Config config, std::vector<GpuType> hardware);
+
+    /// One round. Not thread-safe; never called with locks held.
+    void round();
+
+    /// JSON documents for the socket: see `arena explain`, `arena stats`, `arena snapshot save`.
+    /// explain is empty when uid may not see the job, or there is none.
+    std::string explain(JobId job, bool privileged, std::uint32_t uid);
+    [[nodiscard]] std::string stats_json() const;
+    [[nodiscard]] std::string snapshot_json() const;
+    void count_fault() { ++stats_.faults; }
+
+  private:
+    struct Planned {           ///< a job that takes part in this round's decision
+        const JobView* view;
+        const Wish* wish;
+        const std::vector<SitePool>* pools;
+        OfferList offers;
+    };
+    struct Blocked {           ///< an offer that Slurm refused a moment ago
+        Grid grid;
+        double until_s;
+        std::string why;
+    };
+    struct Last {              ///< what explain tells
+        std::uint32_t uid = 0;
+        std::string state, reason;
+        OfferList offers;
+        Request request;
+        std::vector<SitePool> pools;
+        std::optional<Grid> chosen;
+    };
+
+    [[nodiscard]] const std::vector<SitePool>& pools_of(const JobView& job);
+    void note_settled();
+    [[nodiscard]] bool settled(const JobView& job) const;
+    void follow_running(const JobView& job, const Wish& wish);
+    void follow_unplannable(const JobView& job);
+    void consider(const JobView& job);
+    void opt_out(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    bool wait_for_profile(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    void add_job(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    [[nodiscard]] std::vector<Offer> unblocked(JobId job, const std::vector<Offer>& offers);
+    [[nodiscard]] Shape shape_for(const Planned& planned, const Offer& offer, std::string_view state) const;
+    void apply(const Decision& decision);
+    void apply_start(const Planned& planned, const Action& action);
+    void apply_release(const Planned& planned, const Action& action);
+    void take_back(const std::map<JobId, const Action*>& actions);
+    void keep_trying(const Planned& planned, const Offer& offer, const std::string& why);
+    void block(JobId job, const Grid& grid, const std::string& why);
+    void wait_reason(const JobView& job, const std::string& text);
+    void say_why(const Decision& decision);
+    void forget_gone();
+
+    Host& host_;
+    Config config_;
+    ProfileBook profiles_;
+    OfferBook offers_book_;
+    WishBook wishes_;
+    const Policy* policy_;
+    SchedulerStats stats_;
+
+    ClusterView view_;
+    Snapshot snapshot_;
+    Offers offers_;
+    std::map<JobId, Planned> planned_;
+    std::map<JobId, double> settled_since_;
+    std::map<JobId, std::vector<Blocked>> blocked_;
+    std::map<JobId, Blocked> busy_;      ///< offers whose nodes were not free after all
+    std::map<JobId, Last> last_;
+    std::vector<Host::Reason> reasons_;
+};
+
+}  // namespace arena

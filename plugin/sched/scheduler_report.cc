@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the scheduler says of itself as JSON, for the socket: explain, stats, snapshot.
+#include <nlohmann/json.hpp>
+
+#include "plugin/sched/scheduler.h"
+
+namespace arena {
+namespace {
+
+using Json = nlohmann::json;
+
+Json parsed(const std::string& text) { return Json::parse(text, nullptr, false); }
+
+std::string dump(const Json& json) {
+    // User text (names, comments) may hold bytes that are not UTF-8: replaced, never thrown about.
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
+    const auto at = last_.find(job);
+    if (at == last_.end() || (!privileged && at->second.uid != uid)) return {};
+    const Last& last = at->second;
+    Json json{{"schema_version", 1}, {"job", job},      {"state", last.state}, {"reason", last.reason},
+              {"chosen", -1},        {"offers", Json::array()}, {"infeasible", Json::array()}};
+    if (last.offers) {
+        for (std::size_t i = 0; i < last.offers->size(); ++i) {
+            const Offer& offer = (*last.offers)[i];
+            if (last.chosen == offer.grid) json["chosen"] = i;
+            json["offers"].push_back(parsed(to_json(offer)));
+        }
+    }
+    if (!last.pools.empty())
+        for (const GridResult& grid : offers_book_.grids(last.request, last.pools))
+            if (!grid.feasible)
+                json["infeasible"].push_back(
+                    {{"grid", parsed(to_json(grid.grid))}, {"reason", grid.reason}});
+    return dump(json);
+}
+
+std::string Scheduler::stats_json() const {
+    const double rounds = static_cast<double>(std::max<std::uint64_t>(stats_.rounds, 1));
+    const Json json{
+        {"schema_version", 1},
+        {"policy", policy_->name},
+        {"rounds", stats_.rounds},
+        {"round_ms", {{"last", stats_.last_ms}, {"mean", stats_.total_ms / rounds}, {"max", stats_.max_ms}}},
+        {"last_round_ms",
+         {{"survey", stats_.survey_ms}, {"collect", stats_.collect_ms}, {"plan", stats_.plan_ms},
+          {"decide", stats_.decide_ms}, {"apply", stats_.apply_ms}}},
+        {"lock_ms",
+         {{"read_max", host_.lock_times().read_max_ms}, {"write_max", host_.lock_times().write_max_ms}}},
+        {"jobs", {{"pending", stats_.jobs_pending}, {"running", stats_.jobs_running}}},
+        {"decisions",
+         {{"starts", stats_.starts}, {"releases", stats_.releases}, {"reholds", stats_.reholds},
+          {"checkpoints", stats_.checkpoints}, {"requeues", stats_.requeues},
+          {"opt_outs", stats_.opt_outs}}},
+        {"dropped", {{"stale", stats_.stale}, {"failed_starts", stats_.failed_starts}}},
+        {"profiles",
+         {{"running", profiles_.running()}, {"imported", profiles_.imported()},
+          {"failed", profiles_.failed()}}},
+        {"faults", stats_.faults}};
+    return dump(json);
+}
+
+std::string Scheduler::snapshot_json() const {
+    PolicyOptions options;
+    options.reserve_depth = config_.reserve_depth;
+    const Json json{{"schema_version", 1},
+                    {"snapshot", parsed(to_json(snapshot_))},
+                    {"offers", parsed(to_json(offers_))},
+                    {"options", {{"reserve_depth", options.reserve_depth}, {"seed", options.seed}}}};
+    return dump(json);
+}
+
+}  // namespace arena

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See slurm_util.h. Callers hold slurmctld's locks.
+#include "plugin/sched/slurm_util.h"
+
+#include "core/request.h"
+
+namespace arena {
+namespace {
+
+slurmctld_lock_t lock_set(SlurmLock::Kind kind) {
+    slurmctld_lock_t set{};
+    const lock_level_t level = kind == SlurmLock::Kind::write ? WRITE_LOCK : READ_LOCK;
+    set.conf = READ_LOCK;
+    set.job = level;
+    set.node = level;
+    set.part = READ_LOCK;
+    set.fed = READ_LOCK;
+    return set;
+}
+
+bool names(const char* entry, std::string_view name) {
+    const std::string_view text(entry);
+    return text.size() > name.size() && text[name.size()] == '=' && text.starts_with(name);
+}
+
+HostJobState state_of(const job_record_t* job) {
+    if (IS_JOB_COMPLETING(job)) return HostJobState::completing;
+    if (IS_JOB_PENDING(job)) return HostJobState::pending;
+    if (IS_JOB_RUNNING(job)) return HostJobState::running;
+    if (IS_JOB_SUSPENDED(job)) return HostJobState::suspended;
+    return HostJobState::finished;
+}
+
+constexpr job_state_reason deferrals[] = {WAIT_DEPENDENCY,  WAIT_TIME,    WAIT_RESERVATION,
+                                          WAIT_DEP_INVALID, FAIL_ACCOUNT, FAIL_QOS};
+
+}  // namespace
+
+bool is_deferral(job_state_reason reason) {
+    return std::find(std::begin(deferrals), std::end(deferrals), reason) != std::end(deferrals);
+}
+
+bool deferred(std::string_view reason_text) {
+    return std::any_of(std::begin(deferrals), std::end(deferrals), [&](job_state_reason reason) {
+        return reason_text == job_reason_string(reason);
+    });
+}
+
+SlurmLock::SlurmLock(Kind kind) : kind_(kind), lock_(lock_set(kind)) {
+    lock_slurmctld(lock_);
+    since_ = std::chrono::steady_clock::now();
+}
+
+SlurmLock::~SlurmLock() {
+    using Milliseconds = std::chrono::duration<double, std::milli>;
+    const double held_ms = Milliseconds(std::chrono::steady_clock::now() - since_).count();
+    unlock_slurmctld(lock_);
+    double& longest = kind_ == Kind::write ? lock_times().write_max_ms : lock_times().read_max_ms;
+    longest = std::max(longest, held_ms);
+}
+
+LockTimes& lock_times() {
+    static LockTimes times;
+    return times;
+}
+
+const char* find_variable(char* const* array, std::uint32_t count, std::string_view name) {
+    for (std::uint32_t i = 0; array && i < count; ++i)
+        if (array[i] && names(array[i], name)) return array[i] + name.size() + 1;
+    return nullptr;
+}
+
+void set_supplement(job_record_t* job, std::string_view name, std::string_view value) {
+    job_details* details = job->details;
+    const std::string entry = std::string(name) + "=" + std::string(value);
+    for (std::uint32_t i = 0; i < details->env_cnt; ++i) {
+        if (!names(details->env_sup[i], name)) continue;
+        assign_text(&details->env_sup[i], entry);
+        return;
+    }
+    xrecalloc(details->env_sup, details->env_cnt + 1u, sizeof(char*));
+    details->env_sup[details->env_cnt++] = xstrdup(entry.c_str());
+}
+
+void clear_supplements(job_record_t* job) {
+    job_details* details = job->details;
+    std::uint16_t kept = 0;
+    for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
+        if (std::string_view(details->env_sup[i]).starts_with("ARENA_"))
+            xfree(details->env_sup[i]);
+        else
+            details->env_sup[kept++] = details->env_sup[i];
+    }
+    details->env_cnt = kept;
+}
+
+const char* arena_record(const job_record_t* job) {
+    if (!job->batch_flag || !job->details || job->spank_job_env_size == 0) return nullptr;
+    return find_variable(job->spank_job_env, job->spank_job_env_size, record_variable);
+}
+
+const char* carrier_request(const job_record_t* job) {
+    if (job->spank_job_env_size == 0) return nullptr;
+    return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE");
+}
+
+std::optional<JobMark> read_mark(const job_record_t* job) {
+    const char* text = find_variable(job->details->env_sup, job->details->env_cnt, state_variable);
+    return text ? parse_mark(text) : std::nullopt;
+}
+
+void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
+    const JobMark mark{phase, job->restart_cnt, hold, static_cast<std::int64_t>(time(nullptr))};
+    set_supplement(job, state_variable, format_mark(mark));
+}
+
+JobFacts facts_of(const job_record_t* job) {
+    JobFacts facts;
+    facts.state = state_of(job);
+    facts.held = job->priority == 0;
+    facts.special_exit = (job->job_state & JOB_SPECIAL_EXIT) != 0;
+    facts.restart = job->restart_cnt;
+    facts.mark = read_mark(job);
+    return facts;
+}
+
+void hold_for_arena(job_record_t* job, const char* reason) {
+    job->direct_set_prio = 1;
+    job->priority = 0;
+    job->state_reason = WAIT_HELD;
+    job->job_state &= ~static_cast<std::uint32_t>(JOB_SPECIAL_EXIT);
+    assign_text(&job->state_desc, reason);
+    forget_requeue_delay(job);
+    write_mark(job, Phase::held);
+    note_job_change();
+}
+
+void forget_requeue_delay(job_record_t* job) {
+    if (job->restart_cnt == 0 || job->details->begin_time == 0) return;
+    int lifetime_s = 0;
+    (void)slurm_cred_ctx_get(slurmctld_config.cred_ctx, SLURM_CRED_OPT_EXPIRY_WINDOW, &lifetime_s);
+    // See job_mgr.c: submit_time is the time of the requeue then, or one second later.
+    const auto ahead_s = job->details->begin_time - job->details->submit_time;
+    if (ahead_s == lifetime_s || ahead_s == lifetime_s + 1) job->details->begin_time = 0;
+}
+
+bool assign_text(char** field, const std::string& text) {
+    if (*field && text == *field) return false;
+    xfree(*field);
+    *field = text.empty() ? nullptr : xstrdup(text.c_str());
+    return true;
+}
+
+void note_job_change() { last_job_update = time(nullptr); }
+
+time_t age_reference() {
+    struct Counted {
+        bool any = false;
+        time_t to = 0;
+    } counted;
+    if (slurm_conf.priority_weight_age == 0) return time(nullptr);
+    list_for_each(
+        job_list,
+        [](void* item, void* argument) {
+            const auto* job = static_cast<const job_record_t*>(item);
+            if (!IS_JOB_PENDING(job) || job->priority == 0 || !job->details || !job->prio_factors ||
+                job->details->accrue_time == 0 || arena_record(job))
+                return 0;
+            const double share = job->prio_factors->priority_age / slurm_conf.priority_weight_age;
+            const auto age = static_cast<time_t>(share * slurm_conf.priority_max_age + 0.5);
+            auto* c = static_cast<Counted*>(argument);
+            c->any = true;
+            if (age > 0) c->to = std::max(c->to, job->details->accrue_time + age);
+            return 0;
+        },
+        &counted);
+    return counted.any ? counted.to : time(nullptr);
+}
+
+std::uint32_t multifactor_priority(job_record_t* job, time_t reference) {
+    const time_t eligible = eligible_since(job);
+    const time_t age = std::max<time_t>(reference - eligible, 0);
+    job->details->accrue_time = time(nullptr) - age;
+    const std::uint32_t priority = priority_g_set(0, job);
+    job->details->accrue_time = eligible;
+    return priority;
+}
+
+time_t eligible_since(const job_record_t* job) {
+    return std::max(job->details->submit_time, job->details->begin_time);
+}
+
+bool basic_priority() {
+    return text_of(slurm_conf.priority_type) == "priority/basic";
+}
+
+BasicQueue::BasicQueue() {
+    list_for_each(
+        job_list,
+        [](void* item, void* argument) {
+            const auto* job = static_cast<const job_record_t*>(item);
+            // A negative nice lifts one job only; a positive one moves all that come after it, too.
+            const bool own_place = job->priority > 1 && !job->direct_set_prio && job->details &&
+                                   job->details->nice >= NICE_OFFSET && !arena_record(job);
+            if (own_place)
+                static_cast<BasicQueue*>(argument)->entries_.push_back({job->job_id, job->priority});
+            return 0;
+        },
+        this);
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return a.id < b.id; });
+}
+
+std::uint32_t BasicQueue::place_of(const job_record_t* job) const {
+    const auto after = std::lower_bound(entries_.begin(), entries_.end(), job->job_id,
+                                        [](const Entry& entry, std::uint32_t id) { return entry.id < id; });
+    constexpr std::int64_t highest = 0xffff0000 - 1;  // job_mgr.c: TOP_PRIORITY, counted down from
+    std::int64_t place = highest;
+    if (after != entries_.begin())
+        place = std::prev(after)->priority;
+    else if (after != entries_.end())
+        place = after->priority;
+    place -= static_cast<std::int64_t>(job->details->nice) - static_cast<std::int64_t>(NICE_OFFSET);
+    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(place, 1, NO_VAL - 1));
+}
+
+}  // namespace arena

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Small Slurm-facing helpers shared by the host_slurm_*.cc files: lock scopes, the supplemental
+// environment of a job, Arena's mark and record in it.
+#pragma once
+
+#include "plugin/common/job_mark.h"
+#include "plugin/sched/host.h"
+#include "plugin/sched/slurm_headers.h"
+
+namespace arena {
+
+/// Takes slurmctld's locks for its scope. `write` = what schedule() takes; else a snapshot's reads.
+/// Measures how long it held them: see lock_times().
+class SlurmLock {
+  public:
+    enum class Kind { read, write };
+    explicit SlurmLock(Kind kind);
+    ~SlurmLock();
+    SlurmLock(const SlurmLock&) = delete;
+    SlurmLock& operator=(const SlurmLock&) = delete;
+
+  private:
+    Kind kind_;
+    slurmctld_lock_t lock_;
+    std::chrono::steady_clock::time_point since_;
+};
+/// Of this life of the plug-in: make_slurm_host() sets it back. Used by the scheduler's thread alone.
+LockTimes& lock_times();
+
+inline std::string text_of(const char* text) { return text ? text : ""; }
+
+/// Value of NAME in a NAME=value array, or nullptr.
+const char* find_variable(char* const* array, std::uint32_t count, std::string_view name);
+/// Sets or replaces NAME=value in details->env_sup.
+void set_supplement(job_record_t* job, std::string_view name, std::string_view value);
+/// Removes every entry of env_sup whose name begins with "ARENA_".
+void clear_supplements(job_record_t* job);
+
+/// ARENA_RECORD of a batch job that Arena manages; nullptr for every other job.
+const char* arena_record(const job_record_t* job);
+/// ARENA_PROFILE of one of our carrier jobs; nullptr for every other job.
+const char* carrier_request(const job_record_t* job);
+
+std::optional<JobMark> read_mark(const job_record_t* job);
+void write_mark(job_record_t* job, Phase phase, OtherHold hold = OtherHold::none);
+JobFacts facts_of(const job_record_t* job);
+
+/// Priority 0, WAIT_HELD, mark `held`; keeps age (see eligible_since).
+void hold_for_arena(job_record_t* job, const char* reason);
+/// A requeue moves the begin time as far ahead as credentials live, about two minutes; nobody wished for
+/// it, and Arena keeps its own, shorter distance. A begin time that somebody set stays.
+void forget_requeue_delay(job_record_t* job);
+/// Sets *field to text unless equal; true if changed.
+bool assign_text(char** field, const std::string& text);
+/// Slurm's own reasons for which a job may not be planned yet, and whether a reason text is one of them.
+bool is_deferral(job_state_reason reason);
+bool deferred(std::string_view reason_text);
+void note_job_change();
+
+/// priority/multifactor: computes what Slurm would give the job were it not held, into prio_factors, and
+/// returns it. Its age counts from eligible_since() to `reference`.
+std::uint32_t multifactor_priority(job_record_t* job, time_t reference);
+/// The moment up to which Slurm has counted the age of the pending jobs: multifactor recalculates them
+/// every PriorityCalcPeriod only, so an Arena job counted up to now would overtake older ones. 0 when
+/// none was recalculated yet, now when there is none to overtake.
+time_t age_reference();
+/// Since when the job counts as waiting: its submission, or its begin time if later.
+time_t eligible_since(const job_record_t* job);
+bool basic_priority();
+
+/// priority/basic counts down from job to job: the queue as ids and priorities of ordinary jobs whose
+/// priority nobody set by hand, in order of ids. Built once, asked for many jobs.
+class BasicQueue {
+  public:
+    BasicQueue();
+    /// What Slurm would have given the job had it not been held at submission: that of the ordinary job
+    /// submitted just before it, else just after it (Slurm orders equal priorities by job id), less nice.
+    [[nodiscard]] std::uint32_t place_of(const job_record_t* job) const;
+
+  private:
+    struct Entry {
+        std::uint32_t id, priority;
+    };
+    std::vector<Entry> entries_;
+};
+
+}  // namespace arena

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// spank_arena.so: sbatch's --arena-* options. In sbatch, running as the user, it turns them into
+// one request record in the job's control environment. Everywhere else (salloc, srun, slurmd,
+// slurmstepd as root) its callbacks return 0 and open nothing. Only field copying and Slurm calls
+// live here.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/text.h"
+#include "plugin/spank/spank_options.h"
+
+extern "C" {
+#include <slurm/spank.h>
+
+// Constants of C++ are internal unless declared first.
+extern const char plugin_name[], plugin_type[];
+extern const unsigned int plugin_version, spank_plugin_version;
+SPANK_PLUGIN(arena, 1)
+}
+
+namespace {
+
+using arena::OptionSet;
+using arena::OptionSource;
+
+/// The memory of this process' arguments: a value that points into it came from the command line.
+struct ArgumentArea {
+    std::uintptr_t begin = 0, end = 0;
+    [[nodiscard]] bool holds(const char* text) const {
+        const auto at = reinterpret_cast<std::uintptr_t>(text);
+        return at >= begin && at < end;
+    }
+};
+
+/// arg_start and arg_end, fields 48 and 49 of /proc/self/stat; an empty area where unreadable, so
+/// that every option counts as given in one place.
+ArgumentArea find_argument_area() {
+    std::ifstream file("/proc/self/stat");
+    std::stringstream text;
+    text << file.rdbuf();
+    const std::string line = text.str();
+    const auto name_end = line.rfind(')');
+    if (name_end == std::string::npos) return {};
+    std::istringstream fields(line.substr(name_end + 1));
+    std::string skipped;
+    for (int field = 3; field < 48; ++field) fields >> skipped;
+    ArgumentArea area;
+    fields >> area.begin >> area.end;
+    return fields ? area : ArgumentArea{};
+}
+
+struct Context {
+    OptionSet options;
+    ArgumentArea arguments = find_argument_area();
+};
+std::unique_ptr<Context> context;  // between slurm_spank_init and slurm_spank_exit
+
+/// As Slurm forms it: prefix, plug-in, option, everything but letters and digits as '_'.
+std::string option_variable(const char* key) {
+    std::string name = "_SLURM_SPANK_OPTION_arena_arena_" + std::string(key);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+
+OptionSource source_of(const char* key, const char* value) {
+    if (context->arguments.holds(value)) return OptionSource::command_line;
+    const std::string inherited = "SLURM_SPANK_" + option_variable(key);
+    return value == std::getenv(inherited.c_str()) ? OptionSource::environment
+                                                   : OptionSource::script;
+}
+
+int on_option(int index, const char* value, int remote) noexcept {
+    if (remote != 0 || !context) return 0;
+    try {
+        const char* key = arena::option_texts().at(static_cast<std::size_t>(index)).key;
+        if (value == nullptr)
+            context->options.add(key, "yes", std::nullopt);  // a bare --arena-elastic
+        else
+            context->options.add(key, value, source_of(key, value));
+        return 0;
+    } catch (const std::exception& e) {
+        slurm_error("arena: option not read: %s", e.what());
+        return -1;
+    }
+}
+
+int register_options(spank_t spank) {
+    int index = 0;
+    for (const arena::OptionText& text : arena::option_texts()) {
+        std::string name = "arena-" + std::string(text.key);
+        std::string argument = text.argument, usage = text.usage;
+        spank_option option{};
+        option.name = name.data();
+        option.arginfo = argument.data();
+        option.usage = usage.data();
+        option.has_arg = text.optional_value ? 2 : 1;
+        option.val = index++;
+        option.cb = on_option;
+        // Slurm copies the strings.
+        if (spank_option_register(spank, &option) != ESPANK_SUCCESS) return -1;
+    }
+    return 0;
+}
+
+/// Our options must not reach jobs that are submitted from inside this one.
+void forget_options(spank_t spank) {
+    for (const arena::OptionText& text : arena::option_texts()) {
+        const std::string name = option_variable(text.key);
+        unsetenv(name.c_str());
+        spank_job_control_unsetenv(spank, name.c_str());
+    }
+}
+
+/// Slurm would add a second line and, for an optional plug-in, submit the job all the same.
+[[noreturn]] void refuse(const arena::Error& error) {
+    slurm_error("arena: %s", arena::printable(error.message(), 1000).c_str());
+    const char* wanted = std::getenv("SLURM_EXIT_ERROR");
+    const int code = wanted == nullptr ? 0 : std::atoi(wanted);
+    std::exit(code == 0 ? 1 : code);
+}
+
+void hand_on_record(spank_t spank) {
+    const arena::Result<std::string> record = arena::make_record(context->options, geteuid() == 0);
+    if (!record) refuse(record.error());
+    if (spank_job_control_setenv(spank, arena::record_variable.data(), record->c_str(), 1) !=
+        ESPANK_SUCCESS)
+        refuse(arena::environment_error("sbatch did not take the request record"));
+}
+
+void say_interactive() {
+    slurm_info(
+        "arena: --arena-* options are for sbatch; this interactive allocation is an ordinary one");
+}
+
+void process_options(spank_t spank, spank_context_t where) {
+    if (context->options.empty()) return;
+    forget_options(spank);
+    const bool is_sbatch =
+        where == S_CTX_ALLOCATOR && std::strcmp(program_invocation_short_name, "salloc") != 0;
+    if (is_sbatch)
+        hand_on_record(spank);
+    else if (std::getenv("SLURM_JOB_ID") == nullptr)
+        say_interactive();
+}
+
+}  // namespace
+
+extern "C" {
+
+int slurm_spank_init(spank_t spank, int, char**) noexcept {
+    const spank_context_t where = spank_context();
+    if (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL && where != S_CTX_REMOTE) return 0;
+    try {
+        if (where != S_CTX_REMOTE) context = std::make_unique<Context>();
+        return register_options(spank);
+    } catch (const std::exception& e) {
+        slurm_error("arena: options not registered: %s", e.what());
+        return 0;
+    }
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
+    const spank_context_t where = spank_context();
+    if (!context || (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL)) return 0;
+    try {
+        process_options(spank, where);
+        return 0;
+    } catch (const std::exception& e) {
+        slurm_error("arena: request not made: %s", e.what());
+        std::exit(1);
+    }
+}
+
+int slurm_spank_exit(spank_t, int, char**) noexcept {
+    context.reset();
+    return 0;
+}
+
+}  // extern "C"

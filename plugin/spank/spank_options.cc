@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See spank_options.h.
+#include "plugin/spank/spank_options.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "core/text.h"
+#include "planner/planner.h"
+
+namespace arena {
+namespace {
+
+std::string option_name(std::string_view key) { return "--arena-" + std::string(key); }
+
+bool is_regular_file(const std::string& path) {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/// Links resolved as the calling user; the path itself where that fails, so that opening it says
+/// why.
+std::string resolve(const std::string& path) {
+    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
+                                                           &std::free);
+    return real ? real.get() : path;
+}
+
+}  // namespace
+
+const std::vector<OptionText>& option_texts() {
+    static const std::vector<OptionText> texts = {
+        {"model", "NAME|FILE",
+         "[arena] model to train: a built-in name, a config.json or a YAML file", false},
+        {"batch", "N", "[arena] samples per iteration over all GPUs (global batch), 1 to 16777216",
+         false},
+        {"seq-length", "N", "[arena] tokens per sample, instead of the model's own", false},
+        {"precision", "NAME", "[arena] fp32, tf32, fp16, bf16 or fp8, instead of the model's own",
+         false},
+        {"gpus", "MIN-MAX", "[arena] how many GPUs the job may get (default: any number)", false},
+        {"types", "TYPE,...", "[arena] GPU types the job may get (default: any)", false},
+        {"plan", "PIN", "[arena] fix parts of the plan, for example pp2,dp2,tp1", false},
+        {"launcher", "NAME", "[arena] env, torchrun, megatron, deepspeed, nemo or torchtitan",
+         false},
+        {"elastic", "yes|no", "[arena] the job checkpoints and restarts when Arena resizes it",
+         true},
+        {"steps", "N", "[arena] iterations to do (default: as many as the time limit allows)",
+         false},
+    };
+    return texts;
+}
+
+void OptionSet::add(std::string_view key, std::string_view value,
+                    std::optional<OptionSource> source) {
+    const auto [it, added] =
+        values_.try_emplace(std::string(key), Value{std::string(value), source});
+    if (added) return;
+    Value& known = it->second;
+    const bool one_place = source && known.source && *source == *known.source;
+    if (one_place && known.text != value && !conflict_)
+        conflict_ = usage_error("given twice, as '" + printable(known.text, 40) + "' and as '" +
+                                    printable(value, 40) + "'; give it once",
+                                option_name(key));
+    known = {std::string(value), source};
+}
+
+const std::string* OptionSet::find(std::string_view key) const {
+    const auto it = values_.find(key);
+    return it == values_.end() ? nullptr : &it->second.text;
+}
+
+std::vector<Setting> OptionSet::settings() const {
+    std::vector<Setting> list;
+    for (const auto& [key, value] : values_) list.emplace_back(key, value.text);
+    return list;
+}
+
+Status OptionSet::status() const {
+    if (conflict_) return *conflict_;
+    return Done{};
+}
+
+bool names_model_file(const std::string& model) {
+    const auto ends = [&](std::string_view suffix) {
+        return std::string_view(model).ends_with(suffix);
+    };
+    if (model.find('/') != std::string::npos || ends(".json") || ends(".yaml") || ends(".yml"))
+        return true;
+    return !find_zoo_model(model).ok() && is_regular_file(model);
+}
+
+Result<std::string> read_model_file(const std::string& path, bool is_root) {
+    Result<std::string> text =
+        read_regular_file(is_root ? path : resolve(path), max_model_file_bytes);
+    if (text && text->empty()) return usage_error("the file is empty", printable(path, 200));
+    return text;
+}
+
+Result<std::string> make_record(const OptionSet& options, bool is_root) {
+    if (Status status = options.status(); !status) return status.error();
+    std::string text;
+    const std::string* model = options.find("model");
+    const bool is_file = model != nullptr && names_model_file(*model);
+    if (is_file) {
+        Result<std::string> content = read_model_file(*model, is_root);
+        if (!content) return usage_error(content.error().message(), option_name("model"));
+        text = std::move(*content);
+    }
+    const Result<Request> request = build_request(options.settings(), text, is_file ? *model : "");
+    if (!request) return request.error();
+    return format_record(*request);
+}
+
+}  // namespace arena
