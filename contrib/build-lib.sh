@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What contrib/check and contrib/quickstart share: bring a clone to a staged installation, quietly and
+# again in a second when nothing changed. Source it; set top (the source tree) before.
+: "${top:?}"
+build=${ARENA_BUILD-}
+
+say() { printf '%s\n' "== $*"; }
+die() { echo "${0##*/}: $*" >&2; exit 3; }
+
+# $top/build, unless we are root and other users (the service users of private clusters) cannot enter it.
+choose_build_dir() {
+    [[ $build ]] || build=$top/build
+    if ((EUID == 0)) && mkdir -p "$build" && ! runuser -u nobody -- test -x "$build"; then
+        [[ ! ${ARENA_BUILD-} ]] || die "$build: other users cannot enter it, and private clusters started by root need that"
+        build=/var/tmp/slurm-arena-build-$(cksum <<<"$top" | cut -d' ' -f1)
+    fi
+    mkdir -p "$build"
+    [[ -O $build ]] || die "$build belongs to somebody else; set ARENA_BUILD to a directory of your own"
+    chmod 755 "$build"
+    build=$(cd "$build" && pwd)
+    export ARENA_SRCDIR=$top ARENA_BUILDDIR=$build
+}
+
+# Runs a step with its output in a log; shows the end of the log when it fails.
+logged() {
+    local log=$build/$1.log
+    shift
+    "$@" >"$log" 2>&1 || { tail -n 40 "$log" >&2; die "failed: $* (log: $log)"; }
+}
+
+install_packages() {
+    local missing
+    command -v dpkg-query >/dev/null || { say "not Debian: no package is installed"; return; }
+    missing=$("$top/contrib/install-deps" --missing) || die "contrib/install-deps --missing failed"
+    missing=${missing//$'\n'/ }
+    if [[ ! $missing ]]; then return; fi
+    if [[ $1 == no ]]; then
+        say "not installed, by --no-install: $missing"
+    else
+        say "installing: $missing"
+        logged install "$top/contrib/install-deps"
+    fi
+}
+
+configure_tree() {
+    local cc=gcc cxx=g++
+    if [[ ! -x $top/configure || $top/configure.ac -nt $top/configure ]]; then
+        say "making configure"
+        (cd "$top" && logged autoreconf autoreconf -fi)
+    fi
+    if dpkg-query -W libslurm-dev >/dev/null 2>&1; then
+        logged headers "$top/contrib/get-slurm-headers" "$build/slurm-headers"
+    fi
+    if [[ -e $build/config.status && $build/config.status -nt $top/configure ]]; then return; fi
+    if command -v ccache >/dev/null; then cc="ccache $cc" cxx="ccache $cxx"; fi
+    say "configuring in $build"
+    (cd "$build" && logged configure "$top/configure" --prefix="$build/stage" CC="${CC-$cc}" CXX="${CXX-$cxx}")
+    sed -n '/^slurm-arena /,$p' "$build/configure.log"
+}
+
+compile() {
+    say "building with $jobs jobs"
+    logged make make -C "$build" -k -j"$jobs" all
+}
+
+# `make install` into $build/stage, once, and again only when something was rebuilt. Under a lock, so that
+# tests may run side by side.
+stage_build() {
+    (
+        exec 7>"$build/.stage.lock"
+        flock 7
+        unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+        cd "$build" || exit 1
+        if [[ -e stage/.staged && ! $(find . "$top/etc" "$top/plugin" -path ./stage -prune -o -newer stage/.staged \
+            -type f \( -name '*.so' -o -name 'arena*' -o -name '*.yaml' -o -name config.status \) -print -quit) ]]; then
+            exit 0
+        fi
+        make -s install DESTDIR= prefix="$build/stage" sysconfdir="$build/stage/etc" >stage.log 2>&1 && touch stage/.staged
+    )
+}
+
+jobs=$(nproc)

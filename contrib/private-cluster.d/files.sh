@@ -1,0 +1,254 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# private-cluster: free ports and the configuration files of a cluster. Sourced.
+# shellcheck disable=SC2154  # the variables of the options are private-cluster's
+# ---- ports --------------------------------------------------------------------------------------
+# Listening ports of the machine, decimal.
+busy_ports() {
+    local hex
+    while read -r hex; do echo $((16#$hex)); done < <(
+        cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, a, ":"); print a[n] }')
+}
+
+# A block of $1 ports below the ephemeral range that nobody listens on and no living cluster has claimed.
+pick_ports() {
+    local need=$1 try base file lo hi busy
+    [[ -d $registry ]] || mkdir -m 1777 "$registry" 2>/dev/null || true
+    exec 8<"$registry"
+    flock 8
+    busy=$(busy_ports)
+    for file in "$registry"/*-*; do
+        [[ -e $file ]] || continue
+        [[ -e $(<"$file")/$marker ]] || { rm -f "$file" 2>/dev/null || true; continue; }
+        IFS=- read -r lo hi <<<"${file##*/}"
+        busy+=$'\n'$(seq "$lo" "$hi")
+    done
+    for ((try = 0; try < 200; try++)); do
+        base=$((port == 0 ? 10000 + (SRANDOM % 2200) * 10 : port))
+        if ! awk -v lo=$base -v hi=$((base + need - 1)) '$1 >= lo && $1 <= hi { bad = 1 } END { exit !bad }' \
+            <<<"$busy"; then
+            port=$base
+            echo "$dir" >"$registry/$base-$((base + need - 1))"
+            flock -u 8
+            exec 8<&-
+            return
+        fi
+        ((port == 0)) || die "--port $port: some of the $need ports from $port on are taken"
+    done
+    die "no free block of $need ports found"
+}
+
+# ---- configuration files ------------------------------------------------------------------------
+stock_plugin_dir() {
+    local d
+    for d in ${SLURM_PLUGIN_DIR-} /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm /usr/lib64/slurm \
+        /usr/local/lib/slurm; do
+        [[ -e $d/sched_backfill.so ]] && { echo "$d"; return; }
+    done
+    die "Slurm's own plug-ins (sched_backfill.so) not found; set SLURM_PLUGIN_DIR"
+}
+
+choose_users() {
+    slurm_user=$me service_user=$me
+    ((EUID == 0)) || return 0
+    getent passwd slurm >/dev/null && slurm_user=slurm
+    [[ $arena == on ]] || return 0
+    service_user=arena
+    if ! getent passwd arena >/dev/null; then
+        useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin arena
+        echo "private-cluster: created the system user arena, which profile runs belong to"
+    fi
+}
+
+readable_by() { runuser -u "$1" -- test -r "$2"; }
+
+check_arena_files() {
+    [[ $arena == on ]] || return 0
+    [[ $prefix || $plugin_dir ]] || usage_error "--arena on needs --prefix DIR"
+    prefix=$(realpath -m "${prefix:-$plugin_dir/../..}")
+    plugin_dir=$(realpath -m "${plugin_dir:-$prefix/lib/slurm-arena}")
+    prolog=$prefix/libexec/slurm-arena/arena-prolog
+    local file user files=("$plugin_dir"/{sched_arena,job_submit_arena,spank_arena}.so)
+    [[ $profile == off ]] || files+=("$prolog" "${prolog%/*}/arena-profiler")
+    for file in "${files[@]}"; do
+        [[ -e $file ]] || die "$file is missing: make install to $prefix first (configure prints which parts are off)"
+        ((EUID == 0)) || continue
+        for user in "$slurm_user" "$service_user"; do
+            readable_by "$user" "$file" ||
+                die "$file: user $user cannot read it; build and stage below a directory that others may enter"
+        done
+    done
+}
+
+write_slurm_conf() {
+    local group first last type gpus n gres
+    cat <<END
+# Written by private-cluster; a private cluster on loopback with fake GPUs.
+ClusterName=arena$port
+SlurmctldHost=$(hostname -s)(127.0.0.1)
+SlurmctldPort=$port
+SlurmUser=$slurm_user
+SlurmdUser=$me
+AuthType=auth/munge
+AuthInfo=socket=$dir/run/munge.socket
+CredType=cred/munge
+CommunicationParameters=NoInAddrAny
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool/%n
+SlurmctldPidFile=$dir/run/slurmctld.pid
+SlurmdPidFile=$dir/run/slurmd.%n.pid
+SlurmctldLogFile=$dir/log/slurmctld.log
+SlurmdLogFile=$dir/log/slurmd.%n.log
+SlurmctldDebug=$debug
+SlurmdDebug=$debug
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SwitchType=switch/none
+PlugStackConfig=$dir/plugstack.conf
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+GresTypes=gpu
+PriorityType=priority/$priority
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,bf_interval=1,bf_resolution=1,batch_sched_delay=1,bf_continue
+ReturnToService=2
+KillWait=2
+MessageTimeout=30
+SlurmctldTimeout=30
+SlurmdTimeout=60
+InactiveLimit=0
+MinJobAge=3600
+MaxJobCount=20000
+PropagateResourceLimits=NONE
+END
+    if [[ $priority == multifactor ]]; then
+        printf '%s\n' PriorityWeightAge=1000 PriorityMaxAge=1-0 PriorityWeightJobSize=1000 PriorityWeightPartition=1000
+    fi
+    if [[ $arena == on ]]; then
+        cat <<END
+PluginDir=$plugin_dir:$(stock_plugin_dir)
+SchedulerType=sched/arena
+JobSubmitPlugins=arena
+PrologFlags=Alloc
+RequeueExitHold=99
+BatchStartTimeout=400
+PrologEpilogTimeout=360
+END
+        [[ $profile == off ]] || echo "Prolog=$dir/bin/prolog"
+    else
+        printf '%s\n' "PluginDir=$(stock_plugin_dir)" SchedulerType=sched/backfill
+    fi
+    for group in "${groups[@]}"; do
+        read -r first last type gpus <<<"$group"
+        gres='' n=$((gpus * 4 > 8 ? gpus * 4 : 8))
+        ((gpus)) && gres=" Gres=gpu:$type:$gpus"
+        echo "NodeName=$(bracket n "$first" "$last") NodeHostname=$(hostname -s) NodeAddr=127.0.0.1" \
+            "Port=$(bracket '' $((port + first)) $((port + last))) CPUs=${cpus:-$n}" \
+            "RealMemory=$memory$gres Feature=$type State=UNKNOWN"
+    done
+    if [[ $preempt == yes ]]; then
+        printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE
+        echo "PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP MaxTime=INFINITE"
+    fi
+    echo "PartitionName=main Nodes=ALL Default=YES PriorityTier=1 State=UP MaxTime=INFINITE DefaultTime=60"
+    for n in ${conf_extra[@]+"${conf_extra[@]}"}; do
+        if [[ -f $n ]]; then cat "$n"; else printf '%s\n' "$n"; fi
+    done
+}
+
+bracket() { if (($2 == $3)); then echo "$1$2"; else echo "$1[$2-$3]"; fi; }
+
+write_gres_conf() {
+    local n g
+    for ((n = 1; n <= node_count; n++)); do
+        ((node_gpus[n])) || continue
+        mkdir -p "$dir/dev/n$n"
+        for ((g = 0; g < node_gpus[n]; g++)); do ln -s /dev/null "$dir/dev/n$n/gpu$g"; done
+        echo "NodeName=n$n Name=gpu Type=${node_type[n]} File=$dir/dev/n$n/$(bracket gpu 0 $((node_gpus[n] - 1)))"
+    done
+}
+
+# Default arena.yaml, then --arena-set: group.key goes below its group, key to the top.
+write_arena_yaml() {
+    if [[ $arena_yaml ]]; then sed "s|@DIR@|$dir|g" "$arena_yaml"; return; fi
+    local -A value=([interval_s]=1 [min_gap_s]=0.2 [socket]=$dir/run/arena.sock [profile.user]=$service_user
+        [profile.budget_s]=8 [profile.time_limit_s]=120 [profile.spool]=$dir/profile-spool
+        [profile.store]=$dir/profile-store/profiles.db)
+    local pair key group type
+    [[ $profile == on ]] || value[profile.enabled]=false
+    for pair in ${arena_set[@]+"${arena_set[@]}"}; do value[${pair%%=*}]=${pair#*=}; done
+    for key in $(printf '%s\n' "${!value[@]}" | grep -v '\.' | sort); do echo "$key: ${value[$key]}"; done
+    for group in profile resize; do
+        printf '%s\n' "${!value[@]}" | grep -q "^$group\." || continue
+        echo "$group:"
+        for key in $(printf '%s\n' "${!value[@]}" | grep "^$group\." | sort); do
+            echo "  ${key#*.}: ${value[$key]}"
+        done
+    done
+    printf '%s\n' "${groups[@]}" | grep -qv ' 0$' || return 0
+    echo "gpu_types:   # fake GPUs: timings are this CPU's and are labelled so"
+    for type in $(printf '%s\n' "${groups[@]}" | awk '$4 > 0 { print $3 }' | sort -u); do
+        echo "  $type: $hardware"
+    done
+}
+
+# slurmd gives a Prolog no environment of ours, so that this one names the private files first.
+write_prolog() {
+    cat <<END
+#!/bin/sh
+ARENA_CONF=$dir/arena.yaml ARENA_DATA_DIR=$prefix/share/slurm-arena
+ARENA_LIBEXECDIR=$prefix/libexec/slurm-arena ARENA_PRIVATE_CLUSTER=$dir
+export ARENA_CONF ARENA_DATA_DIR ARENA_LIBEXECDIR ARENA_PRIVATE_CLUSTER
+exec $prolog "\$@"
+END
+}
+
+make_directories() {
+    mkdir -p "$dir" && touch "$dir/$marker"
+    chmod 755 "$dir"
+    install -d -m 755 "$dir"/{bin,dev,log,run,spool}
+    install -d -m 700 "$dir"/{state,profile-store,munge}
+    install -d -m 755 "$dir/profile-spool"
+    if ((EUID == 0)); then
+        chown "$slurm_user" "$dir"/{state,log,run,profile-store}
+        chown "$service_user" "$dir/profile-spool"
+        if [[ $service_user != "$me" ]]; then
+            chgrp "$(id -gn "$slurm_user")" "$dir/profile-spool" && chmod 2750 "$dir/profile-spool"
+        fi
+    fi
+    local name
+    for name in slurmctld slurmd munged; do
+        ln -s "$(readlink -f "$(command -v "$name")")" "$dir/bin/$name" ||
+            die "$name is not installed: run contrib/install-deps"
+    done
+}
+
+write_files() {
+    make_directories
+    dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 status=none
+    chmod 400 "$dir/munge/key"
+    write_slurm_conf >"$dir/slurm.conf"
+    write_gres_conf >"$dir/gres.conf"
+    # No control groups: a cluster may run in a container or as a normal user. slurmd loads one of its two
+    # plug-ins whatever the configuration says, and v2 insists on a mounted hierarchy; v1 then does nothing.
+    echo "CgroupPlugin=cgroup/v1" >"$dir/cgroup.conf"
+    write_arena_yaml >"$dir/arena.yaml"
+    {
+        echo "# SPANK plug-ins of this private cluster"
+        [[ $arena == off ]] || echo "optional $plugin_dir/spank_arena.so"
+    } >"$dir/plugstack.conf"
+    if [[ $arena == on ]]; then write_prolog >"$dir/bin/prolog"; chmod 755 "$dir/bin/prolog"; fi
+    cat >"$dir/settings" <<END
+arena=$arena
+prefix=$(printf %q "$prefix")
+node_count=$node_count
+port=$port
+service_user=$service_user
+slurm_user=$slurm_user
+END
+    chmod 644 "$dir"/{slurm,gres,cgroup,plugstack}.conf "$dir"/{arena.yaml,settings}
+}

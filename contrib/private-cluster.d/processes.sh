@@ -1,0 +1,118 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# private-cluster: starts daemons, waits for them, finds exactly what belongs to the cluster and stops it.
+# Sourced.
+# shellcheck disable=SC2154  # the variables of the options are private-cluster's
+# ---- processes ----------------------------------------------------------------------------------
+# Starts a daemon with the environment by which stop finds it again, and none of the caller's open files.
+launch() {
+    (
+        local fd
+        for fd in /proc/self/fd/*; do
+            fd=${fd##*/}
+            if ((fd > 2)) && [[ -e /proc/self/fd/$fd ]]; then eval "exec $fd>&-"; fi
+        done
+        cd "$dir/run" || exit
+        exec env -i PATH="$PATH" LANG=C.UTF-8 HOME="${HOME-/}" TMPDIR="${TMPDIR-/tmp}" \
+            ARENA_PRIVATE_CLUSTER="$dir" SLURM_CONF="$dir/slurm.conf" ARENA_CONF="$dir/arena.yaml" \
+            ${prefix:+ARENA_DATA_DIR="$prefix/share/slurm-arena"} "$@" </dev/null >>"$dir/log/${1##*/}.out" 2>&1
+    )
+}
+
+start_munged() {
+    launch "$dir/bin/munged" --key-file="$dir/munge/key" --socket="$dir/run/munge.socket" \
+        --pid-file="$dir/munge/munged.pid" --log-file="$dir/munge/munged.log" \
+        --seed-file="$dir/munge/munged.seed" --num-threads=4 --force ||
+        die "munged did not start: $(tail -n 3 "$dir/munge/munged.log" "$dir/log/munged.out" 2>/dev/null)"
+}
+
+start_slurmctld() { launch "$dir/bin/slurmctld"; }
+start_slurmd() { launch "$dir/bin/slurmd" -N "$1"; }
+
+# Polls the command in $2.. until it is true or $1 seconds have passed.
+wait_until() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS < end)) || return 1
+        sleep 0.05
+    done
+}
+
+# The pid of a daemon of this cluster by its command line (pid files come late and may be lost).
+daemon_pid() {
+    local file
+    while read -r file; do
+        file=${file%/environ}
+        [[ $(tr '\0' ' ' 2>/dev/null <"$file/cmdline") == "$dir/bin/$* " ]] && { echo "${file#/proc/}"; return; }
+    done < <(grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ)
+    return 1
+}
+ctld_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
+gone() { ! daemon_pid "$@" >/dev/null; }
+nodes_ready() {
+    local states
+    states=$(sinfo -h -N -o '%N %T' 2>/dev/null | sort -u) &&
+        [[ $(awk '$2 ~ /^(idle|mixed|allocated|completing|reserved)$/' <<<"$states" | wc -l) == "$node_count" ]]
+}
+node_is() { [[ $(sinfo -h -n "$1" -o %T | head -n 1) == "$2"* ]]; }
+
+# A node that was set DOWN comes back when it registers; RESUME helps one that registered before.
+node_registers() {
+    scontrol update NodeName="$1" State=RESUME >/dev/null 2>&1 || true
+    node_is "$1" idle || node_is "$1" mixed || node_is "$1" allocated
+}
+
+show_logs() {
+    local file
+    for file in "$dir"/log/{slurmctld.out,slurmctld.log,slurmd.out,slurmd.n1.log}; do
+        if [[ -s $file ]]; then echo "--- $file"; tail -n 15 "$file"; fi
+    done >&2
+}
+
+# What belongs to this cluster: daemons and job steps carry the mark in their environment; jobs carry
+# our SLURM_CONF and a job id (a user's shell with `env` loaded has no job id and is left alone);
+# processes below them that built their own environment are found through their parents.
+own_pids() {
+    local roots
+    roots=$(
+        set +e
+        grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ
+        grep -lszFx "SLURM_CONF=$dir/slurm.conf" /proc/[0-9]*/environ | xargs -r grep -lsz '^SLURM_JOB_ID='
+        grep -lsz "slurmstepd: \[" /proc/[0-9]*/cmdline | while read -r f; do
+            [[ $(readlink "${f%/cmdline}/cwd") != "$dir"/* ]] || echo "$f"
+        done
+        true
+    )
+    ps -e -o pid= -o ppid= | awk -v self=$$ -v roots="$(tr '\n' ' ' <<<"$roots")" '
+        BEGIN { n = split(roots, r, " "); for (i = 1; i <= n; i++) { split(r[i], part, "/"); own[part[3]] = 1 } }
+        { parent[$1] = $2 }
+        END {
+            for (p = self; p > 1; p = parent[p]) delete own[p]
+            do { more = 0
+                 for (p in parent) if (!(p in own) && (parent[p] in own) && p != self) { own[p] = 1; more = 1 }
+            } while (more)
+            for (p = self; p > 1; p = parent[p]) delete own[p]
+            for (p in own) if (p in parent) print p
+        }'
+}
+
+none_left() { [[ ! $(own_pids) ]]; }
+no_jobs() { [[ ! $(squeue -h -o %i -t all --states=R,CG,CF,S,ST 2>/dev/null) ]]; }
+
+stop_processes() {
+    local pids
+    if ctld_answers; then
+        scancel -Q --user="$me" 2>/dev/null || true
+        if ((EUID == 0)) || [[ $slurm_user == "$me" ]]; then
+            squeue -h -o %i 2>/dev/null | xargs -r scancel -Q 2>/dev/null || true
+        fi
+        wait_until 5 no_jobs || true
+    fi
+    mapfile -t pids < <(own_pids)
+    kill ${pids[@]+"${pids[@]}"} 2>/dev/null || true
+    wait_until 8 none_left && return
+    mapfile -t pids < <(own_pids)
+    kill -9 ${pids[@]+"${pids[@]}"} 2>/dev/null || true
+    wait_until 5 none_left || die "still running: $(own_pids | tr '\n' ' ')"
+}
