@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// libFuzzer target: any bytes may claim to be YAML; what is accepted stays within the limits.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/yaml.h"
+
+namespace {
+
+std::size_t depth_of(const arena::YamlNode& node) {
+    std::size_t deepest = 0;
+    for (const auto& item : node.items) deepest = std::max(deepest, depth_of(item));
+    for (const auto& [key, value] : node.members) deepest = std::max(deepest, depth_of(value));
+    return deepest + (node.kind == arena::YamlNode::Kind::scalar ? 0 : 1);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const auto root = arena::parse_yaml({reinterpret_cast<const char*>(data), size}, "fuzz");
+    if (!root && root.error().text.empty()) std::abort();
+    if (root && depth_of(*root) > arena::YamlLimits{}.depth) std::abort();
+    return 0;
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Every CUDA kernel and GEMM layout against the CPU back-end's kernels, which unit tests hold to
+// fp64. Inputs are rounded to the element type first, so that only arithmetic differs. Error = max
+// |got - want| / (1e-3 + max |want|); bounds: 2e-5 in fp32 (2e-3 for tf32 GEMMs), 2e-3 in
+// fp16, 1.6e-2 in bf16. Run by tests/gpu/run, which skips where there is no GPU. TAP on standard
+// output.
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "profiler/cpu_kernels.h"
+#include "profiler/cuda_gemm.h"
+#include "profiler/cuda_kernels.h"
+
+namespace {
+
+using namespace arena;
+using cuda::Index;
+using cuda::Stream;
+using cuda::Type;
+using Floats = std::vector<float>;
+
+int tests = 0, failures = 0;
+
+std::size_t size_of(Index n) { return static_cast<std::size_t>(n); }
+std::size_t width_of(Type t) { return t == Type::f32 ? 4 : 2; }
+float rounded(float x, Type t) {
+    if (t == Type::f16) return __half2float(__float2half(x));
+    if (t == Type::bf16) return __bfloat162float(__float2bfloat16(x));
+    return x;
+}
+
+Floats draw(Index n, unsigned seed, Type t, float width = 2) {
+    std::mt19937 engine(seed);
+    std::uniform_real_distribution<float> value(-width / 2, width / 2);
+    Floats v(size_of(n));
+    for (auto& x : v) x = rounded(value(engine), t);
+    return v;
+}
+
+/// Device memory of one array; host values converted to and from the element type.
+class Array {
+  public:
+    Array(Index n, Type t) : n_(n), type_(t) {
+        cuda::check(cudaMalloc(&p_, size_of(n) * width_of(t) + 16), "malloc");
+        cuda::check(cudaMemset(p_, 0xff, size_of(n) * width_of(t)),
+                    "memset");  // NaN: a forgotten element is seen
+    }
+    Array(const Floats& v, Type t) : Array(static_cast<Index>(v.size()), t) {
+        std::vector<unsigned char> raw(v.size() * width_of(t));
+        for (std::size_t i = 0; i < v.size(); ++i) {
+            if (t == Type::f32) reinterpret_cast<float*>(raw.data())[i] = v[i];
+            if (t == Type::f16) reinterpret_cast<__half*>(raw.data())[i] = __float2half(v[i]);
+            if (t == Type::bf16)
+                reinterpret_cast<__nv_bfloat16*>(raw.data())[i] = __float2bfloat16(v[i]);
+        }
+        cuda::check(cudaMemcpy(p_, raw.data(), raw.size(), cudaMemcpyHostToDevice), "copy");
+    }
+    explicit Array(const std::vector<std::int32_t>& v)
+        : Array(static_cast<Index>(v.size()), Type::f32) {
+        cuda::check(cudaMemcpy(p_, v.data(), v.size() * 4, cudaMemcpyHostToDevice), "copy");
+    }
+    ~Array() { cudaFree(p_); }
+    Array(const Array&) = delete;
+    Array& operator=(const Array&) = delete;
+    operator void*() const { return p_; }
+    [[nodiscard]] float* f32() const { return static_cast<float*>(p_); }
+    [[nodiscard]] std::int32_t* ids() const { return static_cast<std::int32_t*>(p_); }
+    [[nodiscard]] Floats host() const {
+        cuda::check(cudaDeviceSynchronize(), "synchronise");
+        std::vector<unsigned char> raw(size_of(n_) * width_of(type_));
+        cuda::check(cudaMemcpy(raw.data(), p_, raw.size(), cudaMemcpyDeviceToHost), "copy");
+        Floats v(size_of(n_));
+        for (std::size_t i = 0; i < v.size(); ++i) {
+            if (type_ == Type::f32) v[i] = reinterpret_cast<float*>(raw.data())[i];
+            if (type_ == Type::f16) v[i] = __half2float(reinterpret_cast<__half*>(raw.data())[i]);
+            if (type_ == Type::bf16)
+                v[i] = __bfloat162float(reinterpret_cast<__nv_bfloat16*>(raw.data())[i]);
+        }
+        return v;
+    }
+
+  private:
+    Index n_;
+    Type type_;
+    void* p_ = nullptr;
+};
+
+double bound_of(Type t) { return t == Type::f32 ? 2e-5 : t == Type::f16 ? 2e-3 : 1.6e-2; }
+
+void close(const Array& device, const Floats& want, double bound, const std::string& name) {
+    const Floats got = device.host();
+    double top = 0, worst = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+        top = std::max(top, std::abs(static_cast<double>(want[i])));
+        const double d = std::abs(static_cast<double>(got[i]) - want[i]);
+        worst = std::isnan(d) ? INFINITY : std::max(worst, d);
+    }
+    const double error = worst / (1e-3 + top);
+    const bool good = got.size() == want.size() && error <= bound;
+    failures += !good;
+    std::printf("%sok %d - %s: error %.2g, bound %.2g\n", good ? "" : "not ", ++tests, name.c_str(),
+                error, bound);
+}
+
+const char* name_of(Type t) {
+    return t == Type::f32 ? "fp32 " : t == Type::f16 ? "fp16 " : "bf16 ";
+}
+
+struct Blas {
+    cublasLtHandle_t handle = nullptr;
+    void* workspace = nullptr;
+    static constexpr std::size_t bytes = 32U << 20;
+    Blas() {
+        cuda::check(cublasLtCreate(&handle), "create");
+        cuda::check(cudaMalloc(&workspace, bytes), "workspace");
+    }
+};
+
+Precision precision_of(Type t) {
+    return t == Type::f32 ? Precision::fp32 : t == Type::f16 ? Precision::fp16 : Precision::bf16;
+}
+
+void gemms(const Blas& blas, Type t) {
+    const cuda::Layout device[] = {cuda::Layout::nt, cuda::Layout::nn, cuda::Layout::tn};
+    const cpu::Layout host[] = {cpu::Layout::nt, cpu::Layout::nn, cpu::Layout::tn};
+    for (int l = 0; l < 3; ++l)
+        for (const Index batch : {Index{1}, Index{3}}) {
+            const Index m = 72, n = 136, k = 200;
+            const auto a = draw(batch * m * k, 1, t), b = draw(batch * k * n, 2, t);
+            Floats c(size_of(batch * m * n));
+            cpu::batched_gemm({host[l], m, n, k}, batch, a.data(), b.data(), c.data(), 1);
+            const Array da(a, t), db(b, t), dc(batch * m * n, t);
+            const cuda::Gemm g(blas.handle, {device[l], m, n, k, batch, precision_of(t)},
+                               blas.workspace, Blas::bytes);
+            g.run(nullptr, da, db, dc);
+            close(dc, c, bound_of(t),
+                  std::string(name_of(t)) + "gemm layout " + std::to_string(l) + " batch " +
+                      std::to_string(batch));
+        }
+}
+
+void norms(Stream s) {
+    for (const bool rms : {false, true}) {
+        const cpu::Norm n{67, 300, rms};
+        const Index size = n.rows * n.cols;
+        const auto x = draw(size, 1, s.type), gamma = draw(n.cols, 2, s.type),
+                   beta = draw(n.cols, 3, s.type), dy = draw(size, 4, s.type);
+        Floats y(size_of(size)), saved(size_of(2 * n.rows)), dx(y), dg(size_of(n.cols)), db(dg),
+            part(size_of(2 * n.cols));
+        cpu::norm_forward(n, x.data(), gamma.data(), beta.data(), y.data(), saved.data(), 1);
+        cpu::norm_backward(n, x.data(), gamma.data(), saved.data(), dy.data(), dx.data(), dg.data(),
+                           db.data(), part.data(), 1);
+        const Array ax(x, s.type), ag(gamma, s.type), ab(beta, s.type), ady(dy, s.type),
+            ay(size, s.type), adx(size, s.type), as(2 * n.rows, Type::f32), adg(n.cols, Type::f32),
+            adb(n.cols, Type::f32);
+        cuda::norm_forward(s, n.rows, n.cols, rms, n.epsilon, ax, ag, ab, ay, as.f32());
+        cuda::norm_backward(s, n.rows, n.cols, rms, ax, ag, as.f32(), ady, adx, adg.f32(),
+                            adb.f32());
+        const std::string name = std::string(name_of(s.type)) + (rms ? "rms norm " : "layer norm ");
+        close(ay, y, bound_of(s.type), name + "forward");
+        close(adx, dx, bound_of(s.type), name + "dx");
+        close(adg, dg, 2e-5, name + "dgamma");
+        if (!rms) close(adb, db, 2e-5, name + "dbeta");
+    }
+}
+
+void elementwise(Stream s) {
+    const Index rows = 33, cols = 129, n = rows * cols;  // not a multiple of a pack
+    const auto a = draw(n, 1, s.type, 8), b = draw(n, 2, s.type), c = draw(n, 3, s.type),
+               bias = draw(cols, 4, s.type);
+    Floats y(size_of(n)), z(y), db(size_of(cols)), part(db);
+    const Array da(a, s.type), dB(b, s.type), dc(c, s.type), dbias(bias, s.type), dy(n, s.type),
+        dz(n, s.type), ddb(cols, Type::f32);
+    const std::string name = name_of(s.type);
+    const double bound = bound_of(s.type);
+    cpu::gelu_forward(n, a.data(), y.data(), 1);
+    cuda::gelu_forward(s, n, da, dy);
+    close(dy, y, bound, name + "gelu forward");
+    cpu::gelu_backward(n, a.data(), b.data(), y.data(), 1);
+    cuda::gelu_backward(s, n, da, dB, dy);
+    close(dy, y, bound, name + "gelu backward");
+    cpu::swiglu_forward(n, a.data(), b.data(), y.data(), 1);
+    cuda::swiglu_forward(s, n, da, dB, dy);
+    close(dy, y, bound, name + "swiglu forward");
+    cpu::swiglu_backward(n, a.data(), b.data(), c.data(), y.data(), z.data(), 1);
+    cuda::swiglu_backward(s, n, da, dB, dc, dy, dz);
+    close(dy, y, bound, name + "swiglu dgate");
+    close(dz, z, bound, name + "swiglu dup");
+    cpu::add(n, a.data(), b.data(), y.data(), 1);
+    cuda::add(s, n, da, dB, dy);
+    close(dy, y, bound, name + "add");
+    cpu::bias_residual_forward(rows, cols, a.data(), bias.data(), b.data(), y.data(), 1);
+    cuda::bias_residual_forward(s, rows, cols, da, dbias, dB, dy);
+    close(dy, y, bound, name + "bias_residual forward");
+    cpu::bias_residual_backward(rows, cols, b.data(), y.data(), db.data(), part.data(), 1);
+    cuda::bias_residual_backward(s, rows, cols, dB, dy, ddb.f32());
+    close(dy, y, 0, name + "bias_residual dx");
+    close(ddb, db, 2e-5, name + "bias_residual dbias");
+}
+
+/// Forward: softmax of causal scores, row by row. Backward: by the CPU's formula in double.
+void softmax(Stream s) {
+    const Index seq = 77, rows = 3 * seq;
+    const float scale = 0.25F;
+    for (const bool causal : {false, true}) {
+        const auto x = draw(rows * seq, 1, s.type, 20), g = draw(rows * seq, 2, s.type);
+        Floats p(x.size()), ds(x.size());
+        for (Index r = 0; r < rows; ++r) {
+            const Index end = causal ? r % seq + 1 : seq;
+            double sum = 0, dot = 0;
+            for (Index i = 0; i < end; ++i)
+                sum += std::exp(static_cast<double>(x[size_of(r * seq + i)]) * scale);
+            for (Index i = 0; i < end; ++i)
+                p[size_of(r * seq + i)] = static_cast<float>(
+                    std::exp(static_cast<double>(x[size_of(r * seq + i)]) * scale) / sum);
+            for (Index i = 0; i < end; ++i)
+                dot += static_cast<double>(p[size_of(r * seq + i)]) * g[size_of(r * seq + i)];
+            for (Index i = 0; i < end; ++i)
+                ds[size_of(r * seq + i)] = static_cast<float>(
+                    p[size_of(r * seq + i)] * (g[size_of(r * seq + i)] - dot) * scale);
+        }
+        const Array dx(x, s.type), dg(g, s.type);
+        cuda::softmax_forward(s, rows, seq, scale, causal, dx);
+        close(dx, p, bound_of(s.type), std::string(name_of(s.type)) + "softmax forward");
+        cuda::softmax_backward(s, rows, seq, scale, dx, dg);
+        close(dg, ds, bound_of(s.type), std::string(name_of(s.type)) + "softmax backward");
+    }
+}
+
+void rest(Stream s) {
+    const Index tokens = 41, hidden = 260, vocab = 50;
+    const std::string name = name_of(s.type);
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < tokens; ++i) ids.push_back(i * 7 % 30);
+    const Array dids(ids);
+    const auto table = draw(vocab * hidden, 1, s.type), d_out = draw(tokens * hidden, 2, s.type);
+    Floats out(size_of(tokens * hidden)), d_table(size_of(vocab * hidden), 0);
+    cpu::embedding_forward(tokens, hidden, ids.data(), table.data(), out.data(), 1);
+    cpu::embedding_backward(tokens, hidden, vocab, ids.data(), d_out.data(), d_table.data(), 1);
+    const Array dt(table, s.type), dd(d_out, s.type), dout(tokens * hidden, s.type),
+        ddt(Floats(d_table.size(), 0), Type::f32);
+    cuda::embedding_forward(s, tokens, hidden, dids.ids(), dt, dout);
+    close(dout, out, 0, name + "embedding forward");
+    cuda::embedding_backward(s, tokens, hidden, dids.ids(), dd, ddt.f32());
+    close(ddt, d_table, 2e-5, name + "embedding backward");
+
+    const auto x = draw(tokens * hidden, 3, s.type, 20);
+    Floats loss(size_of(tokens)), lse(loss), dx(x.size());
+    cpu::cross_entropy_forward(tokens, hidden, x.data(), ids.data(), loss.data(), lse.data(), 1);
+    cpu::cross_entropy_backward(tokens, hidden, x.data(), ids.data(), lse.data(), 0.25F, dx.data(),
+                                1);
+    const Array ax(x, s.type), al(tokens, Type::f32), as(tokens, Type::f32),
+        adx(tokens * hidden, s.type);
+    cuda::cross_entropy_forward(s, tokens, hidden, ax, dids.ids(), al.f32(), as.f32());
+    cuda::cross_entropy_backward(s, tokens, hidden, ax, dids.ids(), as.f32(), 0.25F, adx);
+    close(al, loss, 2e-5, name + "cross entropy forward");
+    close(adx, dx, bound_of(s.type), name + "cross entropy backward");
+
+    const Index n = 1003;
+    auto p = draw(n, 5, Type::f32), m = Floats(size_of(n), 0.01F), v = m;
+    const auto g = draw(n, 6, s.type);
+    const Array dp(p, Type::f32), dm(m, Type::f32), dv(v, Type::f32), dg(g, s.type),
+        copy(n, s.type);
+    cpu::AdamW a;
+    a.step = 3;
+    cpu::adamw(a, n, p.data(), g.data(), m.data(), v.data(), 1);
+    cuda::adamw(s, n, 3, dp.f32(), dg, dm.f32(), dv.f32(), copy);
+    close(dp, p, 2e-6, name + "adamw parameters");
+    close(dm, m, 2e-6, name + "adamw first moment");
+    close(dv, v, 2e-6, name + "adamw second moment");
+    close(copy, p, bound_of(s.type), name + "adamw copy");
+}
+
+}  // namespace
+
+int main() {
+    int count = 0;
+    const cudaError_t e = cudaGetDeviceCount(&count);
+    if (e != cudaSuccess || count == 0) {
+        std::printf("1..0 # SKIP no usable GPU: %s\n",
+                    e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
+        return 0;
+    }
+    const Blas blas;
+    for (const Type t : {Type::f32, Type::f16, Type::bf16}) {
+        gemms(blas, t);
+        norms({nullptr, t});
+        elementwise({nullptr, t});
+        softmax({nullptr, t});
+        rest({nullptr, t});
+    }
+    std::printf("1..%d\n", tests);
+    return failures == 0 ? 0 : 1;
+}

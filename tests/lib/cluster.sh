@@ -1,0 +1,158 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Black-box tests: stages this build once, starts a private cluster for the test, and waits for events
+# with limits. Source it after tap.sh. The cluster is stopped when the test ends, however it ends.
+#   need_slurm  need_arena          skip the whole test, with the reason, where Slurm or our plug-ins are missing
+#   start_cluster [OPTIONS...]      private-cluster start; --arena on brings the staged prefix by itself
+#   stop_cluster                    (also on exit)
+#   cluster WORDS...                private-cluster on this cluster: `cluster ctld kill`, `cluster node n1 down`
+#   submit [SBATCH OPTIONS...]      prints the job id, or fails with sbatch's message
+#   job_field JOB FIELD             one value of `scontrol -o show job` ("" when the job is unknown)
+#   job_state JOB   job_reason JOB
+#   wait_until 'COMMAND' [LIMIT]    polls each 50 ms, LIMIT seconds (default 20) of a machine that has nothing
+#                                   else to do: every limit counts $ARENA_TEST_PATIENCE times (default 3)
+#   wait_for_state JOB STATE[|STATE] [LIMIT]     wait_for_reason JOB REGEX [LIMIT]
+#   wait_saved [LIMIT]              until slurmctld has written the state of all jobs to disk
+#   script TEXT                     writes a batch script below $work, prints its path
+#   all_processes                   pids that belong to this cluster
+: "${ARENA_SRCDIR:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
+: "${ARENA_BUILDDIR:=$PWD}"
+ARENA_SRCDIR=$(realpath "$ARENA_SRCDIR") ARENA_BUILDDIR=$(realpath "$ARENA_BUILDDIR")
+PATH=$PATH:/usr/sbin:/sbin
+private_cluster=$ARENA_SRCDIR/contrib/private-cluster
+stage=$ARENA_BUILDDIR/stage
+# stage_build; its die() and say() are not for tests
+top=$ARENA_SRCDIR
+# shellcheck source=contrib/build-lib.sh
+. "$ARENA_SRCDIR/contrib/build-lib.sh"
+build=$ARENA_BUILDDIR
+patience=${ARENA_TEST_PATIENCE:-3}
+work=''          # scratch directory of this test
+cluster_dir=''   # directory of the running cluster
+
+need_slurm() {
+    local program
+    for program in slurmctld slurmd munged sbatch; do
+        command -v "$program" >/dev/null || skip_all "$program is not installed (contrib/install-deps)"
+    done
+}
+
+need_arena() {
+    need_slurm
+    grep -q '^S\["HAVE_SLURM_SRC_TRUE"\]=""$' "$ARENA_BUILDDIR/config.status" 2>/dev/null ||
+        skip_all "this build has no scheduler plug-in: configure found no Slurm headers (contrib/get-slurm-headers)"
+    stage_build || BAIL_OUT "make install into $stage failed, see $ARENA_BUILDDIR/stage.log"
+}
+
+make_work() {
+    [[ $work ]] && return
+    work=$(mktemp -d "${TMPDIR:-/tmp}/arena-test.XXXXXX")
+    chmod 755 "$work"
+    # Shared: tests that measure times take the machine for themselves.
+    exec 6>"$ARENA_BUILDDIR/.machine.lock" && flock -s 6
+    cd "$work" || exit 1   # where sbatch writes slurm-N.out
+    trap leave_test EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+leave_test() {
+    local rc=$?
+    trap - EXIT
+    cd / || true
+    [[ ! $cluster_dir ]] || "$private_cluster" stop --dir "$cluster_dir" >/dev/null
+    [[ ${ARENA_KEEP_WORK-} ]] || rm -rf "$work"
+    exit $rc
+}
+
+start_cluster() {
+    make_work
+    cluster_dir=$work/cluster
+    local out
+    if ! out=$("$private_cluster" start --dir "$cluster_dir" --limit $((60 * patience)) --prefix "$stage" "$@" 2>&1); then
+        diag "$out"
+        cluster_dir=''
+        BAIL_OUT "the private cluster did not start"
+    fi
+    note "$out"
+    eval "$("$private_cluster" env --dir "$cluster_dir")"
+}
+
+stop_cluster() {
+    "$private_cluster" stop --dir "$cluster_dir" "$@"
+    cluster_dir=''
+}
+
+cluster() { "$private_cluster" --dir "$cluster_dir" --limit $((60 * patience)) "$@"; }
+all_processes() { cluster pids; }
+
+# Ends of the daemons' logs, shown after each failed assertion.
+on_fail() {
+    [[ $cluster_dir && -d $cluster_dir/log ]] || return 0
+    diag "slurmctld.log ends:"$'\n'"$(tail -n "${ARENA_LOG_LINES:-25}" "$cluster_dir/log/slurmctld.log")"
+    [[ ! -s $cluster_dir/log/slurmctld.out ]] || diag "slurmctld printed:"$'\n'"$(tail -n 5 "$cluster_dir/log/slurmctld.out")"
+    diag "jobs:"$'\n'"$(timeout 5 squeue -a -o '%i %j %T %r %N' 2>&1)"
+}
+
+submit() {
+    local out
+    out=$(sbatch --parsable "$@" 2>&1) || { echo "$out"; return 1; }
+    tail -n 1 <<<"${out%%;*}"
+}
+
+# `scontrol -o show job` prints KEY=VALUE separated by blanks; a value may hold blanks and '='.
+job_field() {
+    scontrol -o show job "$1" 2>/dev/null | awk -v key="$2" '{
+        n = split($0, word, " ")
+        for (i = 1; i <= n; i++) {
+            if (word[i] ~ /^[A-Z][A-Za-z:\/]*=/) { if (found) break; found = index(word[i], key "=") == 1 }
+            if (found) out = out (out == "" ? "" : " ") word[i]
+        }
+        if (out != "") print substr(out, length(key) + 2) }'
+}
+job_state() { squeue -h -a -t all -j "$1" -o %T 2>/dev/null; }
+job_reason() { squeue -h -a -t all -j "$1" -o %r 2>/dev/null; }
+
+wait_until() {
+    local end=$((${EPOCHREALTIME/./} + ${2:-20} * patience * 1000000))
+    until eval "$1"; do
+        ((${EPOCHREALTIME/./} < end)) || return 1
+        sleep 0.05
+    done
+}
+
+wait_for_state() {
+    wait_until "[[ \$(job_state $1) =~ ^($2)\$ ]]" "${3:-20}" && return
+    echo "job $1 is $(job_state "$1") ($(job_reason "$1")) and not $2 after $((${3:-20} * patience)) s"
+    return 1
+}
+
+wait_for_reason() {
+    # shellcheck disable=SC2034  # read by the condition below
+    local pattern=$2
+    wait_until "[[ \$(job_reason $1) =~ \$pattern ]]" "${3:-20}" && return
+    echo "job $1 is $(job_state "$1") ($(job_reason "$1")), no reason like $2 after $((${3:-20} * patience)) s"
+    return 1
+}
+
+# Slurm writes its state up to 5 s after a change; a kill before that loses the change, stock or not. It
+# writes all jobs at once: when a job submitted and cancelled now is in a file written after that, all that
+# was before is in it too.
+wait_saved() {
+    local name="saved-$BASHPID-$RANDOM" marker_job file=$cluster_dir/state/job_state
+    marker_job=$(submit --hold -J "$name" --wrap true) || { echo "$marker_job"; return 1; }
+    scancel "$marker_job"
+    touch "$work/$name"
+    wait_until "[[ '$file' -nt '$work/$name' ]] && grep -qa '$name' '$file'" "${1:-30}" && return
+    echo "slurmctld has not saved its jobs after $((${1:-30} * patience)) s"
+    return 1
+}
+
+script() {
+    local file
+    file=$(mktemp "$work/script.XXXXXX")
+    { echo '#!/bin/bash'; printf '%s\n' "$1"; } >"$file"
+    chmod 755 "$file"
+    echo "$file"
+}

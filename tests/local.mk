@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+
+# ---- submission: record, directives, plug-in rules -------------------------------------------
+if HAVE_CHECK
+submit_unit_tests = tests/unit/test_request tests/unit/test_spank_options tests/unit/test_submit_rules
+check_PROGRAMS += $(submit_unit_tests)
+TESTS += $(submit_unit_tests)
+endif
+tests_unit_test_request_SOURCES = tests/unit/test_request.cc
+tests_unit_test_request_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_request_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/spank/spank_options.cc
+tests_unit_test_spank_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_spank_options_LDADD = libarena_planner.la $(CHECK_LIBS)
+tests_unit_test_submit_rules_SOURCES = tests/unit/test_submit_rules.cc \
+	plugin/job_submit/gpu_facts.cc plugin/job_submit/modify_rules.cc plugin/job_submit/submit_rules.cc
+tests_unit_test_submit_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_submit_rules_LDADD = libarena_planner.la $(CHECK_LIBS)
+
+# A client of Slurm's public API that sends what sbatch would not.
+if HAVE_SLURM
+check_PROGRAMS += tests/tools/forge_submit
+endif
+tests_tools_forge_submit_SOURCES = tests/tools/forge_submit.c
+tests_tools_forge_submit_LDADD = -lslurm
+
+# `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
+EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
+	tests/fuzz/parse_model.cc tests/fuzz/parse_config.cc \
+	tests/fuzz/seeds
+.PHONY: check-fuzz
+check-fuzz:
+	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
+
+# ---- planner ---------------------------------------------------------------------------------
+planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost \
+	tests/unit/test_planner_grids tests/unit/test_planner_measured
+if HAVE_CHECK
+check_PROGRAMS += $(planner_tests)
+TESTS += $(planner_tests)
+endif
+tests_unit_test_planner_models_SOURCES = tests/unit/test_planner_models.cc
+tests_unit_test_planner_models_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_models_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_cost_SOURCES = tests/unit/test_planner_cost.cc
+tests_unit_test_planner_cost_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_cost_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_grids_SOURCES = tests/unit/test_planner_grids.cc
+tests_unit_test_planner_grids_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_grids_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_measured_SOURCES = tests/unit/test_planner_measured.cc
+tests_unit_test_planner_measured_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_measured_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+if HAVE_RAPIDCHECK
+check_PROGRAMS += tests/unit/test_planner_properties
+TESTS += tests/unit/test_planner_properties
+endif
+tests_unit_test_planner_properties_SOURCES = tests/unit/test_planner_properties.cc
+tests_unit_test_planner_properties_LDADD = libarena_planner.la libarena_core.la -lrapidcheck
+EXTRA_DIST += tests/fuzz/parse_hardware.cc tests/fuzz/parse_op_key.cc
+
+# ---- black-box tests: TAP, each against its own private Slurm cluster (tests/lib) --------------
+TEST_EXTENSIONS = .t
+T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+black_box_tests = \
+	tests/t0200-lifecycle.t \
+	tests/t0210-races.t \
+	tests/t0220-restart.t \
+	tests/t0230-elastic.t \
+	tests/t0290-soak-short.t \
+	tests/t0050-command.t \
+	tests/t0060-explain.t \
+	tests/t0001-private-cluster.t \
+	tests/t0240-profiling.t \
+	tests/t0245-profiling-races.t \
+	tests/t0250-different-plans.t \
+	tests/t0100-bad-input.t \
+	tests/t0110-submit-channels.t \
+	tests/t0300-ordinary-jobs.t \
+	tests/t0310-queue-place.t \
+	tests/t0320-cluster-changes.t \
+	tests/t0330-installed.t \
+	# end
+TESTS += $(black_box_tests)
+EXTRA_DIST += $(black_box_tests) \
+	tests/lib/arena.sh \
+	tests/soak/kill9 \
+	tests/lib/cluster.sh \
+	tests/lib/tap.sh \
+	tests/bench/pending-jobs \
+	# end
+clean-local: clean-stage
+.PHONY: clean-stage
+clean-stage:
+	rm -rf stage stage.log .stage.lock .machine.lock
+
+# ---- core values, policies -------------------------------------------------------------------
+core_tests = tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
+	tests/unit/doctor_test
+if HAVE_CHECK
+check_PROGRAMS += $(core_tests)
+TESTS += $(core_tests)
+endif
+tests_unit_text_test_SOURCES = tests/unit/text_test.cc tests/unit/suite.h
+tests_unit_text_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_text_test_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_config_test_SOURCES = tests/unit/config_test.cc
+tests_unit_config_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_config_test_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_values_test_SOURCES = tests/unit/values_test.cc
+tests_unit_values_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_values_test_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
+tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_fifo_test_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/ask.cc \
+	src/cli/plan_input.cc src/cli/common.cc
+tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+
+if HAVE_RAPIDCHECK
+check_PROGRAMS += tests/unit/properties_test
+TESTS += tests/unit/properties_test
+endif
+tests_unit_properties_test_SOURCES = tests/unit/properties_test.cc
+tests_unit_properties_test_LDADD = libarena_core.la -lrapidcheck
+
+# ---- shape of the tree -----------------------------------------------------------------------
+TESTS += tests/layering.t
+dist_check_SCRIPTS += tests/layering.t
+
+# ---- scheduler plug-in, without Slurm ---------------------------------------------------------
+sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler
+if HAVE_CHECK
+check_PROGRAMS += $(sched_tests)
+TESTS += $(sched_tests)
+endif
+sched_test_libs = libarena_sched_logic.la libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_sched_rules_SOURCES = tests/unit/test_sched_rules.cc plugin/common/job_mark.cc
+tests_unit_test_sched_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_sched_rules_LDADD = $(sched_test_libs)
+tests_unit_test_scheduler_SOURCES = tests/unit/test_scheduler.cc plugin/common/job_mark.cc
+tests_unit_test_scheduler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_scheduler_LDADD = $(sched_test_libs)
+
+# ---- golden decisions ------------------------------------------------------------------------
+TESTS += tests/golden.t
+dist_check_SCRIPTS += tests/golden.t
+tests/golden.log: arena$(EXEEXT)
+EXTRA_DIST += tests/golden tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc

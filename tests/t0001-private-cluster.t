@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The private cluster itself, with stock Slurm: nodes, fake GPUs, jobs, slurmctld kill and node down,
+# two clusters side by side, and nothing left behind.
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+need_slurm
+
+start_cluster --nodes a40:2x4,a100:1x2
+is "$(sinfo -h -N -o '%N %T %G' | sort | tr '\n' ';')" "n1 idle gpu:a40:4;n2 idle gpu:a40:4;n3 idle gpu:a100:2;" \
+    "three nodes are idle with their typed GPUs"
+
+# shellcheck disable=SC2016
+job=$(submit -N2 --ntasks-per-node=1 --gres=gpu:a40:3 -o "$work/out" \
+    "$(script 'srun sh -c "echo gpus \$CUDA_VISIBLE_DEVICES on \$SLURMD_NODENAME"')")
+ok "a batch job on two nodes completes" wait_for_state "$job" COMPLETED
+is "$(sort "$work/out" | tr '\n' ';')" "gpus 0,1,2 on n1;gpus 0,1,2 on n2;" \
+    "each rank sees in CUDA_VISIBLE_DEVICES the three GPUs that its node gave"
+is "$(job_field "$job" TresPerNode)" gres:gpu:a40:3 "job_field reads TresPerNode of the job"
+is "$(job_field "$job" NumNodes)" 2 "job_field reads NumNodes of the job"
+is "$(job_field 999999 NumNodes)" "" "job_field of an unknown job is empty"
+not_ok "a GPU type that no node has is refused" submit --gres=gpu:h100:1 --wrap true
+
+sleeper=$(submit --gres=gpu:a100:2 --wrap 'sleep 1000')
+ok "a long job runs" wait_for_state "$sleeper" RUNNING
+waiter=$(submit --gres=gpu:a100:1 --wrap 'sleep 1000')
+ok "a job that finds no free GPU waits for resources" wait_for_reason "$waiter" '^(Resources|Priority)$'
+not_ok "wait_for_state gives up at its limit" wait_for_state "$waiter" RUNNING 1
+
+ok "slurmctld saves the jobs" wait_saved
+ok "slurmctld can be killed" cluster ctld kill
+not_ok "a killed slurmctld does not answer" timeout 5 env SLURM_CONF="$cluster_dir/slurm.conf" \
+    sh -c 'scontrol ping | grep "is UP"'
+ok "slurmctld starts again" cluster ctld start
+ok "every node answers again" cluster wait
+is "$(job_state "$sleeper")" RUNNING "the long job survived the kill of slurmctld"
+
+ok "a node can be taken down" cluster node n1 down
+like "$(sinfo -h -n n1 -o %T)" '^down' "the node is down"
+ok "the node comes up again" cluster node n1 up
+
+first=$work/cluster second=$work/second
+ok "a second cluster runs beside the first" "$private_cluster" start --dir "$second" --nodes a40:1x8
+is "$("$private_cluster" shell --dir "$second" sinfo -h -N -o '%N %G')" "n1 gpu:a40:8" "the second cluster has its own node"
+ok "the second cluster stops" "$private_cluster" stop --dir "$second"
+is "$(sinfo -h -N | wc -l)" 3 "the first cluster still answers"
+not_ok "a used directory is refused" "$private_cluster" start --dir "$first"
+not_ok "a directory of somebody else is refused" "$private_cluster" start --dir /usr
+not_ok "a malformed node list is refused" "$private_cluster" start --dir "$second" --nodes a40:2
+ok "the refused start leaves no directory" test ! -e "$second"
+
+isnt "$(all_processes)" "" "the cluster knows its own processes"
+pids=$(all_processes | tr '\n' ' ')
+# shellcheck disable=SC2317
+alive() {   # a zombie that nobody has reaped yet has no command line
+    local pid
+    for pid in $pids; do
+        [[ ! $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") ]] || return 0
+    done
+    return 1
+}
+ok "its processes run" alive
+ok "the cluster stops with a job still running" stop_cluster
+not_ok "no process of the cluster is left" alive
+ok "its directory is gone" test ! -e "$first"
+
+done_testing

@@ -1,0 +1,179 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The arena command without a cluster: exit codes, the JSON contracts, refusals, the profile store, and
+# what explain and doctor make of a Slurm that is absent or answers in a known way.
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
+arena=${ARENA_BUILDDIR:-.}/arena
+[ -x "$arena" ] || BAIL_OUT "$arena is not built"
+command -v jq >/dev/null || skip_all 'jq is not installed'
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONF=$work/arena.yaml
+mkdir store spool bin && chmod 700 store
+cat >arena.yaml <<END
+gpu_types: {a40: A40, fake: emulated-cpu}
+socket: $work/none.sock
+profile: {spool: $work/spool, store: $work/store/profiles.db, user: arena}
+END
+
+# exits CODE NAME COMMAND...; the output is kept in $work/out and $work/err
+exits() {
+    local want=$1 name=$2 rc=0
+    shift 2
+    "$@" >out 2>err </dev/null || rc=$?
+    if ((rc == want)); then pass "$name"; return; fi
+    fail "$name"
+    diag "exit $rc, not $want: $*"$'\n'"$(cat out err)"
+}
+# json NAME FILTER: the kept output is one JSON document with schema_version 1 that the filter accepts
+json() {
+    ok "$1" jq -e -s "length == 1 and (.[0] | .schema_version == 1 and ($2))" out
+}
+
+# ---- plan -------------------------------------------------------------------------------------
+plan=("$arena" plan --model gpt2-xl --global-batch 512 --gpu-type A40)
+exits 0 'plan ranks grids' "${plan[@]}" --gpus 8
+like "$(cat out)" 'Best: .*A40' 'the best grid is shown'
+exits 0 'plan answers in JSON' "${plan[@]}" --gpus 4 --gpus 8 --json
+json 'the plan document keeps its contract' '.model == "gpt2-xl" and .global_batch == 512 and
+    (.grids[.best] | .feasible and (.estimate.iteration_s > 0) and
+     (.proxy_plan.stage_layers | add) == 48 and .gpus == .nodes * .gpus_per_node) and
+    ([.grids[] | select(.feasible) | .estimate.iteration_s] | . == sort) and
+    ([.grids[].gpus] | unique == [4, 8])'
+exits 0 'top limits the list' "${plan[@]}" --gpus 8 --top 1 --json
+json 'one feasible grid is left' '[.grids[] | select(.feasible)] | length == 1'
+exits 0 'plan prices a fixed plan' "${plan[@]}" --gpus 4 --fixed pp=2,dp=2,tp=1,micro_batch=1 --json
+json 'the fixed plan is the one that was asked for' '(.grids | length) == 1 and
+    (.grids[0] | .stages == 2 and .gpus == 4) and
+    (.grids[0].proxy_plan | .pp == 2 and .dp == 2 and .tp == 1 and .micro_batch == 1 and
+     .num_micro_batches == 256)'
+exits 1 'a fixed plan that does not fit is a no' "$arena" plan --model gpt-22b --global-batch 8 \
+    --gpu-type A40 --fixed pp=1,dp=1,tp=1,micro_batch=1 --json
+json 'and still has its price and a reason' '.best == -1 and (.grids[0] | .feasible == false and
+    (.reason | test("memory")) and .estimate.iteration_s > 0)'
+exits 1 'a model that fits nowhere is a no' "$arena" plan --model gpt-22b --global-batch 8 \
+    --gpu-type A40 --gpus 1
+like "$(cat out)" 'memory' 'the reason is memory'
+exits 0 'a GRES type of arena.yaml names its hardware' "$arena" plan --model gpt2 --global-batch 8 \
+    --gpu-type fake --gpus 2 --json
+json 'and an emulated one says so' '.grids | all(.emulated)'
+ln -s "$ARENA_SRCDIR/etc/models/gpt2.json" link.json
+exits 0 'a model file may be a link' "$arena" plan --model ./link.json --global-batch 8 --gpu-type A40 --gpus 1
+# refused WHAT OPTIONS...: exit 2 and a message that matches WHAT
+refused() {
+    local what=$1
+    shift
+    exits 2 "plan $* is refused" "$arena" plan "$@"
+    like "$(cat err)" "$what" "and says $what"
+}
+gpt2=(--model gpt2 --global-batch 512)
+refused 'nearest: gpt2-xl' --model gpt2-xxl --global-batch 512 --gpu-type A40 --gpus 8
+refused "no hardware entry 'A400'" "${gpt2[@]}" --gpu-type A400 --gpus 8
+refused '--gpus: "0" is not accepted' "${gpt2[@]}" --gpu-type A40 --gpus 0
+refused '--gpus: "8-4" is not accepted' "${gpt2[@]}" --gpu-type A40 --gpus 8-4
+refused '--gpus: is needed' "${gpt2[@]}" --gpu-type A40
+refused '--global-batch' --model gpt2 --global-batch 0 --gpu-type A40 --gpus 8
+refused '--global-batch is required' --model gpt2 --gpu-type A40 --gpus 8
+refused '--top' "${gpt2[@]}" --gpu-type A40 --gpus 8 --top x
+refused 'dp, tp and micro_batch are needed' "${gpt2[@]}" --gpu-type A40 --fixed pp=2
+refused 'does not divide by dp . micro_batch = 6' "${gpt2[@]}" --gpu-type A40 --fixed pp=2,dp=2,tp=1,micro_batch=3
+refused '= 2 GPUs, but --gpus says 8' "${gpt2[@]}" --gpu-type A40 --gpus 8 --fixed pp=1,dp=2,tp=1,micro_batch=1
+refused 'one --gpu-type' "${gpt2[@]}" --gpu-type A40 --gpu-type T4 --fixed pp=1,dp=2,tp=1,micro_batch=1
+refused 'nonsense' "${gpt2[@]}" --gpu-type A40 --gpus 8 --nonsense
+exits 2 'a mistake is also told in JSON' "$arena" plan --model nope --global-batch 8 --gpu-type A40 --gpus 8 --json
+json 'with its text' '.error.text | test("nope")'
+exits 3 'a missing model file is the environment' "$arena" plan --model ./none.json --global-batch 8 \
+    --gpu-type A40 --gpus 1
+exits 2 'no sub-command is a usage error' "$arena"
+exits 0 'help is not an error' "$arena" plan --help
+for page in arena.1 arena.yaml.5 sched_arena.8 spank_arena.8 arena-profiler.8; do
+    is "$(man --warnings -l "$ARENA_SRCDIR/doc/man/$page" 2>&1 >/dev/null)" '' "$page formats without a warning"
+done
+exits 0 'the version is told' "$arena" --version
+
+# ---- config -----------------------------------------------------------------------------------
+exits 0 'a good arena.yaml is ok' "$arena" config check
+exits 0 'one key is read' "$arena" config get profile.user
+is "$(cat out)" arena 'its value is printed alone'
+exits 2 'an unknown key is refused' "$arena" config get profile.usr
+echo 'polcy: fifo' >bad.yaml
+exits 2 'a bad file is refused' "$arena" config check bad.yaml
+like "$(cat err)" 'bad.yaml:1:1: .*policy' 'with place and nearest key'
+echo 'policy: none' >bad.yaml
+exits 2 'an unknown policy is refused' "$arena" config check bad.yaml
+echo 'gpu_types: {a: B}' >bad.yaml
+exits 2 'an unknown hardware entry is refused' "$arena" config check bad.yaml
+exits 3 'a missing file is the environment' "$arena" --config none.yaml config get policy
+exits 0 'every key is listed' "$arena" config keys --json
+json 'the keys are many' '.keys | length > 15'
+missing=''
+for key in $("$arena" config keys | cut -d: -f1); do
+    grep -q "^\.BR $key " "$ARENA_SRCDIR/doc/man/arena.yaml.5" || missing+=" $key"
+done
+is "$missing" '' 'every key has its entry in arena.yaml(5)'
+exits 0 'the shipped arena.yaml is good' "$arena" config check "$ARENA_SRCDIR/etc/arena.yaml"
+
+# ---- profile ----------------------------------------------------------------------------------
+entry() { printf '{"op":"gemm","pass":"forward","precision":"bf16","shape":[%s],"variant":"","seconds":%s,"repeats":9,"spread":0.01}' "$1" "$2"; }
+profile() { # NONCE ENTRIES
+    printf '{"schema_version":1,"nonce":"%s","gpu_type":"a40","hardware":"A40","model_fingerprint":"0123456789abcdef","device":{"kind":"cuda","name":"A40","uuid":"u","driver":"1","library":"l","memory_bytes":1,"threads":0,"node":"n1"},"status":"complete","reason":"","device_seconds":2,"started_s":1700000000,"entries":[%s]}' "$1" "$2"
+}
+profile nonce00000000001 "$(entry 8,16,32,1 1e-5),$(entry 8,16,64,1 2e-5)" >p1.json
+exits 3 'an absent store is the environment' "$arena" profile list
+exits 0 'a profile is imported' "$arena" profile import p1.json --model-name gpt2
+exits 1 'the same nonce twice is a no' "$arena" profile import p1.json
+exits 0 'it is listed' "$arena" profile list --json
+json 'with its model' '.runs | length == 1 and .[0].model_name == "gpt2" and .[0].entries == 2'
+exits 0 'it is shown' "$arena" profile show nonce00000000001
+like "$(cat out)" 'gemm/forward/bf16/8x16x32x1' 'with its operators'
+exits 0 'the status counts it' "$arena" profile status --json
+json 'per GPU type' '.gpu_types == [{"gpu_type":"a40","operators":2,"complete":1,"partial":0,"failed":0,"last_failure":""}]'
+exits 0 'it is exported' "$arena" profile export nonce00000000001 copy.json
+ok 'the export is the import' diff <(jq -S . p1.json) <(jq -S . copy.json)
+exits 0 'the store verifies' "$arena" profile verify
+exits 1 'an unknown run is a no' "$arena" profile show nonce00000000009
+exits 0 'plan reads the store' "${plan[@]}" --gpus 1 --profiles store/profiles.db
+exits 0 'plan reads a profile file' "${plan[@]}" --gpus 1 --profiles p1.json
+exits 2 'a profile of another type is refused' "$arena" plan --model gpt2 --global-batch 8 \
+    --gpu-type T4 --gpus 1 --profiles p1.json
+sed 's/1e-5/-1/' p1.json >p2.json
+exits 2 'a profile with negative seconds is refused' "$arena" profile import p2.json
+exits 0 'old runs are pruned' "$arena" profile prune --older-than-days 1
+like "$(cat out)" '^1 runs removed' 'and counted'
+
+# ---- snapshot, explain, stats, doctor ------------------------------------------------------------
+first=$ARENA_SRCDIR/tests/golden/01-fastest-offer-that-fits.in
+exits 0 'a decision is repeated' "$arena" snapshot replay "$first"
+like "$(cat out)" '^JobId=1 start 8xa100 ' 'in words'
+exits 2 'an unknown policy is refused' "$arena" snapshot replay "$first" --policy lifo
+head -c 300 "$first" >broken.in
+exits 2 'a broken snapshot is refused' "$arena" snapshot replay broken.in
+exits 3 'stats needs the controller' "$arena" stats
+like "$(cat err)" 'on the controller' 'and says so'
+cat >bin/scontrol <<'END'
+#!/bin/sh
+[ "$*" = "show job 7" ] && echo "JobId=7 JobName=x
+   JobState=RUNNING Reason=None Dependency=(null)
+   AdminComment=arena:v1 state=running grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled
+   SystemComment=arena offers: 4xa40 pp2,dp2,tp1,mb4x16 10.4s profiled;" && exit 0
+[ "$*" = "show job 8" ] && echo "JobId=8 JobName=x
+   JobState=RUNNING Reason=None" && exit 0
+echo "slurm_load_jobs error: Invalid job id specified" >&2
+exit 1
+END
+chmod +x bin/scontrol
+PATH=$work/bin:$PATH
+exits 0 'explain reads the job fields where there is no socket' "$arena" explain 7
+like "$(cat out)" 'grid=4xa40.*Read from scontrol' 'and says so'
+exits 0 'also in JSON' "$arena" explain 7 --json
+json 'with the source' '.source | test("scontrol")'
+exits 1 'an ordinary job is a no' "$arena" explain 8
+exits 3 'an unknown job is what Slurm says' "$arena" explain 9
+like "$(cat err)" 'Invalid job id' 'in its words'
+exits 2 'a job id is a number' "$arena" explain x
+exits 1 'doctor finds what is bad' "$arena" doctor --json
+json 'and lists every check' '.ok == false and (.checks | length >= 5 and
+    all(.verdict == "ok" or .verdict == "bad" or .verdict == "skip")) and
+    ([.checks[] | select(.check == "arena.yaml")][0].verdict == "ok")'
+done_testing

@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What people and machines do to a job, to slurmctld and to the node while the job's model is profiled:
+# hold, release, time limit, requeue, kill -9 of slurmctld, failure of the carrier's node. The measuring
+# program is the real one, kept waiting at a gate.
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+need_arena
+
+start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=3 --arena-set profile.time_limit_s=120
+chmod 1777 "$work"
+cat >"$cluster_dir/arena-profiler" <<END
+#!/bin/bash
+touch "$work/waits.\$SLURMD_NODENAME"
+for ((i = 0; i < 900; i++)); do
+    [[ ! -e "$work/gate" ]] || exec "$stage/libexec/slurm-arena/arena-profiler" "\$@"
+    sleep 0.1
+done
+END
+chmod 755 "$cluster_dir/arena-profiler"
+quick=$(script 'true')
+
+# model SIZE: a small model of its own; prints its file
+model() {
+    printf '%s\n' "name: r$1" 'family: gpt' 'layers: 2' "hidden: $1" 'heads: 4' 'vocab: 1024' 'seq_length: 64' \
+        'precision: fp32' >"$work/r$1.yaml"
+    echo "$work/r$1.yaml"
+}
+carrier() { squeue -h -n arena-profile -t R,CF,CG -o %A | head -n 1; }
+# profiled SIZE TYPE: a job whose profiling has begun; its id in $job
+profiled() {
+    rm -f "$work"/waits.* "$work/gate"
+    job=$(submit --arena-model="$(model "$1")" --arena-batch=8 --arena-gpus=1 --arena-types="$2" -t 10 -o /dev/null "$quick")
+    ok "r$1: profiling begins" wait_until "compgen -G '$work/waits.*' >/dev/null" 30
+    ok "r$1: the job says so" wait_for_reason "$job" "profiling.r$1" 20
+}
+held_by() { wait_for_reason "$job" "^JobHeld$1\$" 10; }
+
+# ---- hold, time limit, release, while the carrier runs and after it ----------------------------------
+profiled 128 a40
+ok "a time limit can be changed" scontrol update JobId="$job" TimeLimit=20
+is "$(job_field "$job" TimeLimit)" 00:20:00 "and takes effect"
+ok "an administrator can hold the job" scontrol hold "$job"
+ok "and the hold shows" held_by Admin
+touch "$work/gate"
+ok "profiling ends" wait_until '[[ ! $(carrier) ]]' 60
+ok "the result is imported" wait_until "grep -q 'profiled r128 on a40' '$cluster_dir/log/slurmctld.log'" 20
+is "$(job_state "$job")" PENDING "the held job does not start"
+ok "and is still held by the administrator" held_by Admin
+ok "it can be released" scontrol release "$job"
+ok "and completes" wait_for_state "$job" COMPLETED 30
+
+# ---- hold and release before the result; requeue of a job that never ran ------------------------------
+profiled 132 a40
+ok "a hold in the middle" scontrol uhold "$job"
+ok "shows as the user's" held_by User
+ok "a release in the middle" scontrol release "$job"
+not_ok "a job that never ran cannot be requeued" scontrol requeue "$job"
+touch "$work/gate"
+ok "the job completes with its profile" wait_for_state "$job" COMPLETED 60
+like "$(job_field "$job" AdminComment)" 'source=profiled' "which it waited for"
+
+# ---- slurmctld is killed while the carrier runs ---------------------------------------------------------
+profiled 136 a40
+ok "slurmctld saves the jobs" wait_saved
+ok "slurmctld is killed" cluster ctld kill
+ok "and starts again" cluster ctld start
+ok "its nodes answer" cluster wait
+touch "$work/gate"
+ok "the job completes" wait_for_state "$job" COMPLETED 90
+is "$(grep -c 'arena: profile r136 on' "$cluster_dir/log/slurmctld.log")" 1 "after one profile run"
+
+# ---- the carrier's node fails -----------------------------------------------------------------------------
+profiled 140 a100
+node=$(squeue -h -j "$(carrier)" -o %N)
+ok "the carrier's node $node fails" scontrol update nodename="$node" state=down reason=test
+ok "its carrier ends" wait_until '[[ ! $(squeue -h -n arena-profile -w '"$node"' -t R,CF -o %A) ]]' 30
+touch "$work/gate"
+ok "the job completes, profiled or estimated" wait_for_state "$job" COMPLETED 90
+scontrol update nodename="$node" state=resume 2>/dev/null   # it may have returned to service by itself
+ok "the node comes back" wait_until "[[ \$(sinfo -h -n $node -o %T) == idle ]]" 60
+
+# ---- cancelled jobs stay cancelled ---------------------------------------------------------------------------
+profiled 144 a40
+scancel "$job"
+ok "a job is cancelled while it is profiled" wait_for_state "$job" CANCELLED
+touch "$work/gate"
+ok "its profile is imported all the same" wait_until "grep -q 'profiled r144 on a40' '$cluster_dir/log/slurmctld.log'" 60
+is "$(job_state "$job")" CANCELLED "and the job does not come back"
+is "$(sinfo -h -N -t drain,drained,draining,down -o %N)" "" "no node is drained or down"
+done_testing

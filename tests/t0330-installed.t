@@ -1,0 +1,101 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What `make install` brings and what it does not touch: only files of our own, plug-ins whose every symbol
+# the running Slurm has, nothing exported that Slurm did not ask for, and a scheduler plug-in that was
+# built for another layout of Slurm's records switches itself off and leaves slurmctld alive.
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+need_arena
+make_work
+
+# ---- files ----------------------------------------------------------------------------------------
+plugins=$stage/lib/slurm-arena
+foreign=$(cd "$stage" && find . \( -type f -o -type l \) ! -name .staged | sed 's|^\./||' | grep -vE \
+    '^(bin/arena$|lib/slurm-arena/|libexec/slurm-arena/|share/slurm-arena/|share/doc/slurm-arena/|share/man/man[1578]/[^/]*arena[^/]*$|share/bash-completion/completions/arena$|etc/slurm/(arena|plugstack\.conf\.d/arena))')
+is "$foreign" "" "every installed file lies in a directory of ours or carries our name"
+is "$(find "$plugins" -name '*.so' | sed "s|$plugins/||" | sort | tr '\n' ' ')" \
+    "as-backfill/sched_backfill.so job_submit_arena.so libarena_slurm.so sched_arena.so spank_arena.so " \
+    "the plug-in directory holds our three plug-ins, their library and the alias"
+ok "the alias is a link to the scheduler plug-in" test "$plugins/as-backfill/sched_backfill.so" -ef "$plugins/sched_arena.so"
+stock=''
+for file in "$plugins"/*.so; do
+    stock+=$(find /usr/lib/*/slurm-wlm /usr/lib/*/slurm -name "${file##*/}" 2>/dev/null)
+done
+is "$stock" "" "no plug-in of ours has the name of one of Slurm's"
+
+# ---- symbols --------------------------------------------------------------------------------------
+ctld=$(readlink -f "$(command -v slurmctld)")
+full=$(ldd "$ctld" | awk '/libslurmfull/ { print $3 }')
+defined() { nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $NF); print $NF }'; }
+# Symbols that FILE needs and that neither the programs nor libraries in $2.. nor its own libraries have.
+unresolved() {
+    local file=$1 library
+    shift
+    {
+        for library in "$@" $(ldd "$file" | grep -o '/[^ ]*'); do defined "$library"; done
+    } | sort -u >"$work/have"
+    nm -D --undefined-only "$file" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | sort -u | comm -23 - "$work/have"
+}
+for name in sched_arena job_submit_arena; do
+    is "$(unresolved "$plugins/$name.so" "$ctld" "$full" "$plugins/libarena_slurm.so")" "" \
+        "slurmctld and libslurmfull have every symbol that $name.so needs"
+done
+is "$(unresolved "$plugins/spank_arena.so" "$full" "$plugins/libarena_slurm.so" "$(command -v srun)")" "" \
+    "srun and libslurmfull have every symbol that spank_arena.so needs"
+# What Slurm looks up; C++ symbols (_Z...) of ours have names that nobody else uses.
+slurm_symbols() { nm -D --defined-only "$1" | awk '$2 ~ /^[TDRBV]$/ && $3 !~ /^_Z/ { print $3 }' | sort | tr '\n' ' '; }
+is "$(slurm_symbols "$plugins/sched_arena.so")" "fini init plugin_name plugin_type plugin_version sched_p_reconfig " \
+    "sched_arena.so exports what Slurm asks a scheduler for"
+is "$(slurm_symbols "$plugins/job_submit_arena.so")" \
+    "fini init job_modify job_submit plugin_name plugin_type plugin_version " \
+    "job_submit_arena.so exports what Slurm asks a submit plug-in for"
+is "$(nm -D --defined-only "$plugins"/*.so | awk '$2 == "u"' | wc -l)" 0 \
+    "no symbol is unique in the process: the plug-ins can be unloaded"
+
+# ---- layout canary --------------------------------------------------------------------------------
+# The same plug-in, its Slurm-facing files compiled against headers with one more field in job_record_t.
+headers=$(sed -n 's/^SLURM_SRC = //p' "$ARENA_BUILDDIR/Makefile")
+make_value() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ARENA_BUILDDIR" --no-print-directory --eval "print-value: ; \$(info $1)@:" print-value | tail -n 1; }
+build_shifted() {
+    mkdir -p "$work/shifted" && cp -r "$headers"/src "$work/shifted/" || return 1
+    sed -i 's/^\tchar[ \t]*\*alias_list;.*/&\n\tuint64_t field_of_another_release;/' \
+        "$work/shifted/src/slurmctld/slurmctld.h"
+    grep -q field_of_another_release "$work/shifted/src/slurmctld/slurmctld.h" || return 1
+    [[ ! -d $headers/slurm ]] || cp -r "$headers/slurm" "$work/shifted/"
+    local source objects=() flags compiler
+    flags=$(make_value '$(DEFS) $(DEFAULT_INCLUDES) $(sched_arena_la_CPPFLAGS) $(sched_arena_la_CXXFLAGS)')
+    flags=${flags//$headers/$work/shifted}
+    compiler=$(make_value '$(CXX)')
+    cd "$ARENA_BUILDDIR" || return 1
+    for source in $(make_value '$(sched_arena_la_SOURCES)'); do
+        [[ $source == *.cc ]] || continue
+        objects+=("$work/$(basename "$source" .cc).o")
+        eval "$compiler $flags -O0 -w -fPIC -c '$ARENA_SRCDIR/$source' -o '${objects[-1]}'" || return 1
+    done
+    cp -r "$plugins" "$work/plugins"
+    rm "$work/plugins/sched_arena.so"
+    # shellcheck disable=SC2046
+    $compiler -shared -o "$work/plugins/sched_arena.so" "${objects[@]}" .libs/libarena_sched_logic.a \
+        "$work/plugins/libarena_slurm.so" -Wl,-rpath,'$ORIGIN' $(make_value '$(LIBS)')
+}
+ok "a scheduler plug-in for another layout of job_record_t can be built" build_shifted
+start_cluster --nodes a40:1x2 --arena on --profile off --plugin-dir "$work/plugins"
+# The look at start, and at each reconfigure, finds no job yet and nothing wrong.
+loads() { grep -c ' arena: policy' "$cluster_dir/log/slurmctld.log"; }
+wait_until '(( $(loads) >= 2 ))' 3
+before=$(loads)
+scontrol reconfigure
+ok "without jobs there is nothing to see" wait_until "(( \$(loads) > $before ))"
+job=$(submit -o /dev/null --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap true)
+ok "when the first job shows the layout, Arena switches itself off with one error" wait_until \
+    'grep -q "error: arena: job_record_t does not look as in the headers.*switched off" "$cluster_dir/log/slurmctld.log"'
+is "$(job_state "$job")" PENDING "its job waits"
+plain=$(submit -o /dev/null -t 5 --wrap true)
+ok "ordinary jobs run" wait_for_state "$plain" COMPLETED 30
+ok "slurmctld stays alive through a reconfigure" scontrol reconfigure
+ok "and restarts with that job" cluster ctld restart
+ok "the nodes come back" cluster wait
+plain=$(submit -o /dev/null -t 5 --wrap true)
+ok "and runs ordinary jobs" wait_for_state "$plain" COMPLETED 30
+
+done_testing

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What `arena doctor` makes of Slurm's answers, and how --fixed and scontrol's fields are read.
+#include "cli/doctor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/ask.h"
+#include "cli/plan_input.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::cli;
+using arena::test::assert_refused;
+using arena::test::assert_text;
+
+namespace {
+
+const Finding& finding(const std::vector<Finding>& all, const std::string& check) {
+    const auto at = std::find_if(all.begin(), all.end(),
+                                 [&](const Finding& f) { return f.check == check; });
+    ck_assert_msg(at != all.end(), "no check \"%s\"", check.c_str());
+    return *at;
+}
+
+void assert_verdict(const std::vector<Finding>& all, const std::string& check, Verdict verdict,
+                    const std::string& needle) {
+    const Finding& f = finding(all, check);
+    ck_assert_msg(f.verdict == verdict, "%s: %s", check.c_str(), f.text.c_str());
+    ck_assert_msg(f.text.find(needle) != std::string::npos, "%s: \"%s\" does not say \"%s\"",
+                  check.c_str(), f.text.c_str(), needle.c_str());
+}
+
+std::map<std::string, std::string> good_slurm(const std::string& plugin_dir) {
+    return {{"PluginDir", plugin_dir},      {"SchedulerType", "sched/arena"},
+            {"JobSubmitPlugins", "lua,arena"}, {"PrologFlags", "Alloc,Contain"},
+            {"RequeueExitHold", "3,90-99"}, {"SlurmUser", "slurm(64030)"}};
+}
+
+Facts good_facts(const std::string& plugin_dir) {
+    Facts facts;
+    facts.config = Config{};
+    facts.slurm_version = std::string(ARENA_SLURM_VERSION);
+    facts.slurm_config = good_slurm(plugin_dir);
+    return facts;
+}
+
+class Directory {
+  public:
+    Directory() {
+        char name[] = "/tmp/arena-doctor-XXXXXX";
+        path_ = ::mkdtemp(name);
+        for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"}) {
+            std::ofstream(path_ + "/" + file) << "x";
+        }
+    }
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+    ~Directory() { std::filesystem::remove_all(path_); }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+}  // namespace
+
+START_TEST(slurms_words_are_read) {
+    assert_text(parse_slurm_version("slurm-wlm 22.05.8\n"), "22.05.8");
+    assert_text(parse_slurm_version("slurm 24.11.0"), "24.11.0");
+    const auto types = parse_gres_types(
+        "NodeName=n1 Arch=x86_64\n   Gres=gpu:a40:4(S:0-1),gpu:a100:2,shard:8\n"
+        "NodeName=n2\n   Gres=(null)\nNodeName=n3\n   Gres=gpu:a40:4\n");
+    ck_assert(types == (std::vector<std::string>{"a100", "a40"}));
+    ck_assert(parse_gres_types("  Gres=gpu:4\n") == std::vector<std::string>{""});
+    ck_assert(list_has_code("1,5-9,99", 99) && list_has_code("1,5-9,99", 7));
+    ck_assert(!list_has_code("1,5-9", 10) && !list_has_code("", 99) && !list_has_code("(null)", 0));
+}
+END_TEST
+
+START_TEST(scontrols_fields_are_read) {
+    const auto fields = parse_scontrol_fields(
+        "JobId=7 JobName=a b=c\n   JobState=PENDING Reason=Arena:_waits Dependency=(null)\n"
+        "   AdminComment=arena:v1 state=held grid=4xa40\n   TresPerNode=gres:gpu:a40:4\n");
+    assert_text(fields.at("JobState"), "PENDING");
+    assert_text(fields.at("Reason"), "Arena:_waits");
+    assert_text(fields.at("AdminComment"), "arena:v1 state=held grid=4xa40");
+    assert_text(fields.at("TresPerNode"), "gres:gpu:a40:4");
+    const auto config = parse_scontrol_config("PluginDir               = /a:/b\nx\nEmpty = \n");
+    assert_text(config.at("PluginDir"), "/a:/b");
+    assert_text(config.at("Empty"), "");
+}
+END_TEST
+
+START_TEST(a_good_installation_has_nothing_bad) {
+    const Directory dir;
+    for (const Finding& f : check_slurm(good_facts(dir.path()))) {
+        ck_assert_msg(f.verdict != Verdict::bad, "%s: %s", f.check.c_str(), f.text.c_str());
+    }
+}
+END_TEST
+
+START_TEST(each_mistake_is_bad_and_says_what_to_do) {
+    const Directory dir;
+    const auto with = [&](const char* key, const std::string& value) {
+        Facts facts = good_facts(dir.path());
+        facts.slurm_config.value()[key] = value;
+        return check_slurm(facts);
+    };
+    assert_verdict(with("PluginDir", dir.path() + ":/no/such"), "PluginDir", Verdict::bad, "/no/such");
+    assert_verdict(with("PluginDir", "/tmp"), "plug-in files", Verdict::bad, "sched_arena.so");
+    assert_verdict(with("SchedulerType", "sched/backfill"), "SchedulerType", Verdict::bad, "sched/arena");
+    assert_verdict(with("JobSubmitPlugins", "lua"), "JobSubmitPlugins", Verdict::bad, "add it");
+    assert_verdict(with("JobSubmitPlugins", "arena,lua"), "JobSubmitPlugins", Verdict::bad, "last");
+    assert_verdict(with("PrologFlags", "(null)"), "PrologFlags", Verdict::bad, "PrologFlags=Alloc");
+    assert_verdict(with("RequeueExitHold", "(null)"), "RequeueExitHold", Verdict::bad, "99");
+    Facts facts = good_facts(dir.path());
+    facts.slurm_version = std::string("1.2.3");
+    assert_verdict(check_slurm(facts), "Slurm version", Verdict::bad, "1.2.3");
+    facts.slurm_config = environment_error("no answer");
+    assert_verdict(check_slurm(facts), "slurm.conf", Verdict::skip, "no answer");
+}
+END_TEST
+
+START_TEST(every_gres_type_needs_a_hardware_entry) {
+    Facts facts;
+    facts.config = Config{};
+    facts.config->gpu_types = {{"a40", "A40"}, {"cpu", "emulated"}, {"x", "missing"}};
+    GpuType a40, emulated;
+    a40.name = "A40";
+    emulated.name = "emulated";
+    emulated.emulated = true;
+    facts.hardware = std::vector<GpuType>{a40, emulated};
+    facts.gres_types = std::vector<std::string>{"", "a40", "cpu", "h100", "x"};
+    const auto found = check_gres(facts);
+    assert_verdict(found, "gpu:a40", Verdict::ok, "A40");
+    assert_verdict(found, "gpu:cpu", Verdict::ok, "emulated by this CPU");
+    assert_verdict(found, "gpu:h100", Verdict::bad, "h100: ENTRY");
+    assert_verdict(found, "gpu:x", Verdict::bad, "missing");
+    assert_verdict(found, "gpu", Verdict::bad, "without a type");
+}
+END_TEST
+
+START_TEST(profile_files_are_checked_for_owner_and_mode) {
+    const Directory dir;
+    Facts facts;
+    facts.config = Config{};
+    facts.config->profile_user = "no-such-user-of-ours";
+    facts.config->profile_spool = dir.path() + "/spool";
+    facts.config->profile_store = dir.path() + "/store.db";
+    auto found = check_profile_files(facts);
+    assert_verdict(found, "service user", Verdict::bad, "useradd");
+    assert_verdict(found, "profile spool", Verdict::bad, "install -d");
+    assert_verdict(found, "profile store", Verdict::skip, "creates it");
+    std::filesystem::create_directory(facts.config->profile_spool);
+    std::ofstream(facts.config->profile_store) << "x";
+    std::filesystem::permissions(facts.config->profile_store, std::filesystem::perms(0644));
+    found = check_profile_files(facts);
+    assert_verdict(found, "profile spool", Verdict::bad, "chown");
+    assert_verdict(found, "profile store", Verdict::bad, "chmod 0600");
+    facts.config->profile_enabled = false;
+    assert_verdict(check_profile_files(facts), "profiling", Verdict::skip, "enabled");
+}
+END_TEST
+
+START_TEST(fixed_plans_are_read_to_the_letter) {
+    const auto fixed = parse_fixed("pp=2,dp=4,tp=1,micro_batch=2,recompute=full,zero=1,sp=1,vpp=1");
+    ck_assert(fixed.ok() && fixed->gpus() == 8 && fixed->zero == 1 && fixed->sequence_parallel);
+    ck_assert(fixed->recompute == Recompute::full);
+    Model model;
+    model.layers = 13;
+    const auto plan = make_plan(*fixed, model, 64);
+    ck_assert(plan.ok());
+    ck_assert(plan->stage_layers == (std::vector<std::int64_t>{7, 6}));
+    ck_assert_int_eq(plan->num_micro_batches, 8);
+    ck_assert_int_eq(plan->gpus(), 8);
+    assert_refused(make_plan(*fixed, model, 63), "does not divide");
+    model.layers = 1;
+    assert_refused(make_plan(*fixed, model, 64), "2 stages for 1 layers");
+    for (const char* bad : {"", "pp", "pp=0", "pp=2,pp=2", "pp=2,", "sp=2", "zero=4", "recompute=some",
+                            "pp=1,dp=1,tp=1,micro_batch=1,gpus=2"}) {
+        assert_refused(parse_fixed(bad), "not understood");
+    }
+    assert_refused(parse_fixed("pp=1,dp=1,tp=1"), "micro_batch are needed");
+    assert_refused(parse_fixed("pp=1,dp=1,tp=1,micro_batch=1,cp=2"), "not priced");
+}
+END_TEST
+
+START_TEST(programs_are_run_without_a_shell_and_with_their_status) {
+    const auto out = run_program({"printf", "%s", "a; echo $HOME"});
+    ck_assert(out.ok());
+    assert_text(out->out, "a; echo $HOME");
+    ck_assert_int_eq(run_program({"false"})->status, 1);
+    assert_refused(program_text({"ls", "/no/such/file"}), "ls /no/such/file");
+    assert_refused(run_program({"no-such-program-of-ours"}), "not in PATH");
+    assert_refused(ask_socket("/no/such/socket", "stats"), "does not answer");
+    assert_refused(ask_socket(std::string(200, 'x'), "stats"), "107 bytes");
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "doctor", {slurms_words_are_read, scontrols_fields_are_read,
+                   a_good_installation_has_nothing_bad, each_mistake_is_bad_and_says_what_to_do,
+                   every_gres_type_needs_a_hardware_entry,
+                   profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
+                   programs_are_run_without_a_shell_and_with_their_status});
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One main for a Check program: the list of its tests in, the exit status out.
+#pragma once
+
+#include <check.h>
+
+#include <initializer_list>
+#include <source_location>
+#include <string>
+
+namespace arena::test {
+
+inline int run_suite(const char* name, std::initializer_list<const TTest*> tests) {
+    Suite* suite = suite_create(name);
+    TCase* tcase = tcase_create(name);
+    for (const TTest* test : tests) tcase_add_test(tcase, test);
+    suite_add_tcase(suite, tcase);
+    SRunner* runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
+
+/// ck_assert_str_eq would keep a pointer into a temporary; this compares and prints values.
+inline void assert_text(const std::string& actual, const std::string& expected,
+                        const std::source_location& at = std::source_location::current()) {
+    ck_assert_msg(actual == expected, "line %u: \"%s\" is not \"%s\"", at.line(), actual.c_str(),
+                  expected.c_str());
+}
+
+/// The message of a refusal must contain what the user needs; `needle` is part of it.
+template <typename R>
+void assert_refused(const R& result, const std::string& needle) {
+    ck_assert_msg(!result.ok(), "was accepted, but should say \"%s\"", needle.c_str());
+    const std::string message = result.error().message();
+    ck_assert_msg(message.find(needle) != std::string::npos, "\"%s\" does not say \"%s\"",
+                  message.c_str(), needle.c_str());
+}
+
+}  // namespace arena::test

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The physics below the plans: operators against published FLOP formulas, memory against
+// Korthikanti et al., profile entries against the roofline, collectives, the 1F1B length against a
+// replay.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "planner/collectives.h"
+#include "planner/cost.h"
+#include "planner/memory.h"
+#include "planner/model.h"
+#include "planner/operators.h"
+#include "planner/planner.h"
+#include "planner/schedule.h"
+
+// clang-format off
+#include <check.h>  // after the C++ library: it defines fail()
+// clang-format on
+
+using namespace arena;
+
+namespace {
+
+Model zoo(const char* name) { return *find_zoo_model(name); }
+
+GpuType hardware(const char* name) {
+    const auto types = load_hardware("");
+    ck_assert_msg(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
+    return *find_hardware(*types, name);
+}
+
+double gemm_and_attention_flops(const std::vector<OpCount>& ops, bool gemms_only = false) {
+    double sum = 0;
+    for (const OpCount& op : ops) {
+        if (op.shape.kind == OpKind::gemm) sum += op.count * op_flops(op.shape);
+        // The formula counts the whole s x s matrix; a causal kernel computes half of it.
+        if (op.shape.kind == OpKind::attention && !gemms_only)
+            sum += op.count * op_flops(op.shape) * (op.shape.variant == "causal" ? 2 : 1);
+    }
+    return sum;
+}
+
+/// Length of 1F1B by replaying every task: stage i runs (stages - i) warm-up forwards, then one
+/// forward and one backward in turn.
+double replay_1f1b(const std::vector<double>& forward, const std::vector<double>& backward, int m) {
+    const int p = static_cast<int>(forward.size());
+    const auto cell = [&](int stage, int k) { return static_cast<std::size_t>(stage * m + k); };
+    std::vector<double> f(static_cast<std::size_t>(p * m), -1), b(f);
+    std::vector<double> free_at(forward.size(), 0);
+    std::vector<int> nf(forward.size(), 0), nb(forward.size(), 0);
+    for (int done = 0; done < 2 * p * m;) {
+        for (int i = 0; i < p; ++i) {
+            const auto s = static_cast<std::size_t>(i);
+            const bool backward_turn = nf[s] == m || nf[s] - nb[s] >= p - i;
+            if (backward_turn && nb[s] < m) {
+                const double ready = i + 1 == p ? f[cell(i, nb[s])] : b[cell(i + 1, nb[s])];
+                if (ready < 0) continue;
+                free_at[s] = b[cell(i, nb[s]++)] = std::max(free_at[s], ready) + backward[s];
+                ++done;
+            } else if (!backward_turn) {
+                const double ready = i == 0 ? 0 : f[cell(i - 1, nf[s])];
+                if (ready < 0) continue;
+                free_at[s] = f[cell(i, nf[s]++)] = std::max(free_at[s], ready) + forward[s];
+                ++done;
+            }
+        }
+    }
+    return *std::max_element(free_at.begin(), free_at.end());
+}
+
+/// Least maximum stage time over every way to deal the layers.
+double best_deal(const LayerDeal& deal, std::size_t stage, std::int64_t left) {
+    const std::size_t stages = deal.capacity.size();
+    const double extra = (stage == 0 ? deal.first_s : 0) + (stage + 1 == stages ? deal.last_s : 0);
+    if (stage + 1 == stages)
+        return left >= 1 && left <= deal.capacity[stage]
+                   ? static_cast<double>(left) * deal.layer_s + extra
+                   : 1e9;
+    double best = 1e9;
+    for (std::int64_t n = 1; n <= std::min(left, deal.capacity[stage]); ++n)
+        best = std::min(best, std::max(static_cast<double>(n) * deal.layer_s + extra,
+                                       best_deal(deal, stage + 1, left - n)));
+    return best;
+}
+
+double longest_stage(const LayerDeal& deal, const std::vector<std::int64_t>& layers) {
+    double longest = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+        longest = std::max(longest, static_cast<double>(layers[i]) * deal.layer_s +
+                                        (i == 0 ? deal.first_s : 0) +
+                                        (i + 1 == layers.size() ? deal.last_s : 0));
+    return longest;
+}
+
+}  // namespace
+
+START_TEST(operator_flops_sum_to_the_72_B_s_L_h2_formula) {
+    for (const char* name : {"gpt-1.7b", "gpt-22b", "gpt-145.6b"}) {
+        const Model m = zoo(name);
+        const ShardOperators ops = shard_operators(m, Precision::bf16, {1, 2, false});
+        const double L = static_cast<double>(m.layers), h = static_cast<double>(m.hidden),
+                     s = static_cast<double>(m.seq_length), V = static_cast<double>(m.vocab);
+        const double ours = L * (gemm_and_attention_flops(ops.layer_forward) +
+                                 gemm_and_attention_flops(ops.layer_backward)) +
+                            gemm_and_attention_flops(ops.head);
+        const double published = 72 * 2 * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h));
+        ck_assert_double_eq_tol(ours / published, 1, 1e-9);
+        ck_assert_double_eq_tol(2 * 3 * forward_flops(m) / published, 1, 1e-9);
+    }
+}
+END_TEST
+
+START_TEST(tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward) {
+    const Model m = zoo("llama-2-70b");
+    const double whole =
+        gemm_and_attention_flops(shard_operators(m, Precision::bf16, {1, 1, false}).layer_forward);
+    for (std::int64_t tp : {2, 4, 8}) {
+        const ShardOperators ops = shard_operators(m, Precision::bf16, {tp, 1, true});
+        const double forward = gemm_and_attention_flops(ops.layer_forward);
+        ck_assert_double_eq_tol(forward * static_cast<double>(tp) / whole, 1, 1e-9);
+        ck_assert_double_eq_tol(gemm_and_attention_flops(ops.layer_backward, true) /
+                                    gemm_and_attention_flops(ops.layer_forward, true),
+                                2, 1e-9);
+    }
+    ck_assert(tp_fits(m, 16) && !tp_fits(m, 3) && !tp_fits(zoo("gpt2"), 8));
+    ck_assert_int_eq(shard_vocab(zoo("gpt2"), 1), 50304);
+}
+END_TEST
+
+START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
+    const Model m = zoo("gpt-22b");
+    const GpuType a100 = hardware("a100");
+    const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
+    const MemoryModel plain(m, a100, Precision::bf16, {8, 4, false});
+    const MemoryModel split(m, a100, Precision::bf16, {8, 4, true});
+    ck_assert_double_eq_tol(
+        plain.activation_bytes(Recompute::none) / (s * b * h * (10 + 24 / t + 5 * a * s / (h * t))),
+        1, 1e-9);
+    ck_assert_double_eq_tol(
+        split.activation_bytes(Recompute::none) / (s * b * h / t * (34 + 5 * a * s / h)), 1, 1e-9);
+    ck_assert_double_eq_tol(split.activation_bytes(Recompute::selective) / (34 * s * b * h / t), 1,
+                            1e-9);
+    ck_assert_double_eq_tol(plain.activation_bytes(Recompute::full) / (2 * s * b * h), 1, 1e-9);
+}
+END_TEST
+
+START_TEST(sharded_optimizer_state_never_grows_with_replicas) {
+    ck_assert_double_eq(state_bytes_per_parameter(Precision::bf16, 0, 8), 18);
+    ck_assert_double_eq(state_bytes_per_parameter(Precision::fp16, 0, 8), 20);
+    ck_assert_double_eq(state_bytes_per_parameter(Precision::fp32, 0, 8), 16);
+    ck_assert_double_eq(state_bytes_per_parameter(Precision::bf16, 1, 4), 6 + 12.0 / 4);
+    const MemoryModel memory(zoo("gpt-1.3b"), hardware("a100"), Precision::bf16, {1, 1, false});
+    for (std::int64_t zero = 0; zero <= 3; ++zero)
+        for (std::int64_t dp = 2; dp < 64; dp *= 2) {
+            const double few = memory.stage({1, dp, 8, Recompute::none, zero}, 0).total(24);
+            const double many = memory.stage({1, 2 * dp, 8, Recompute::none, zero}, 0).total(24);
+            ck_assert(zero == 0 ? many == few : many < few);
+        }
+}
+END_TEST
+
+START_TEST(operator_keys_are_read_back_and_garbage_is_not) {
+    PlanQuery query{zoo("llama-3-8b"), 64, 1, 8, {}, {{"h100", hardware("h100"), 8, 8, {}}}};
+    const std::vector<OpShape> list = operator_list(query);
+    ck_assert_uint_gt(list.size(), 25);
+    for (const OpShape& shape : list) {
+        const auto read = parse_op_key(op_key(shape));
+        ck_assert_msg(read && *read == shape, "%s", op_key(shape).c_str());
+    }
+    for (const char* bad :
+         {"", "gemm", "gemm/forward/fp32/1x2x3", "gemm/forward/fp32/1x2x3x0",
+          "gemm/forward/fp32/1x2x3x4x5", "gemm/forward/fp32/01x2x3x4", "gemm/sideways/fp32/1x2x3x4",
+          "gemm/forward/fp99/1x2x3x4", "a/b/c/d/e/f"})
+        ck_assert_msg(!parse_op_key(bad), "%s", bad);
+}
+END_TEST
+
+START_TEST(measured_operators_override_the_roofline_and_scale_their_neighbours) {
+    const GpuType a100 = hardware("a100");
+    const OpShape measured{OpKind::gemm, Pass::forward, Precision::bf16, {4096, 4096, 4096, 1}, ""};
+    OpShape neighbour = measured, far = measured;
+    neighbour.dims = {8192, 4096, 4096, 1};
+    far.dims = {512, 128, 65536, 1};
+    const double slow = 3 * analytic_seconds(a100, measured);
+    const Pricer plain(a100, {}), pricer(a100, {{op_key(measured), slow}, {"garbage", 1.0}});
+    ck_assert(plain.price(measured).evidence == Evidence::analytic);
+    ck_assert_double_eq(pricer.price(measured).seconds, slow);
+    ck_assert(pricer.price(measured).evidence == Evidence::exact);
+    ck_assert(pricer.price(neighbour).evidence == Evidence::interpolated);
+    ck_assert(pricer.price(far).evidence == Evidence::scaled);
+    for (const OpShape& shape : {neighbour, far})
+        ck_assert_double_eq_tol(pricer.price(shape).seconds / plain.price(shape).seconds, 3, 1e-9);
+}
+END_TEST
+
+START_TEST(roofline_respects_peak_bandwidth_and_shape) {
+    const GpuType a100 = hardware("a100");
+    const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+        const OpShape shape{OpKind::gemm, Pass::forward, Precision::bf16, {m, n, k, 1}, ""};
+        return op_flops(shape) / analytic_seconds(a100, shape);
+    };
+    ck_assert_double_lt(gemm(8192, 8192, 8192), 312e12);
+    ck_assert_double_gt(gemm(8192, 8192, 8192), 0.6 * 312e12);
+    ck_assert_double_lt(gemm(64, 64, 64), 0.05 * 312e12);
+    ck_assert_double_lt(gemm(8192, 8191, 8192), 0.6 * gemm(8192, 8192, 8192));
+    const OpShape norm{OpKind::norm, Pass::forward, Precision::bf16, {1 << 20, 1024}, "layer"};
+    ck_assert_double_ge(analytic_seconds(a100, norm), op_bytes(norm) / a100.memory_bytes_per_s);
+}
+END_TEST
+
+START_TEST(collectives_slow_down_with_bytes_and_across_nodes) {
+    const GpuType a100 = hardware("a100");
+    const Topology t = make_topology(a100, {"a100", 4, 8, 1}, 8);
+    const double gib = 1 << 30;
+    ck_assert_double_eq(all_reduce_s(t, {1, 1}, gib), 0);
+    ck_assert_double_gt(all_reduce_s(t, {8, 8}, gib), 1.5 * gib / 300e9);
+    for (double bytes = 1e3; bytes < 1e10; bytes *= 10) {
+        ck_assert_double_lt(all_reduce_s(t, {8, 8}, bytes), all_reduce_s(t, {8, 4}, bytes));
+        ck_assert_double_lt(all_reduce_s(t, {8, 8}, bytes), all_reduce_s(t, {8, 8}, 10 * bytes));
+        ck_assert_double_lt(all_reduce_s(t, {16, 8}, bytes), all_reduce_s(t, {16, 1}, bytes));
+    }
+    ck_assert_double_lt(point_to_point_s(t, false, 1e8), point_to_point_s(t, true, 1e8));
+    ck_assert(dp_group(t, 8, 4).per_node == 2 && dp_group(t, 4, 1).per_node == 4);
+    ck_assert(!boundary_crosses(t, 0, 4) && boundary_crosses(t, 1, 4) && boundary_crosses(t, 0, 8));
+}
+END_TEST
+
+START_TEST(groups_share_the_network_of_their_node) {
+    // Eight GPUs share 75 GB/s: one rank per node gets an eighth, eight ranks per node all of it.
+    const Topology t = make_topology(hardware("a100"), {"a100", 2, 8, 1}, 8);
+    const double bytes = 8e9, nic = 75e9, nvlink = 225e9;
+    ck_assert_double_eq_tol(all_reduce_s(t, {2, 1}, bytes) / (bytes / (nic / 8)), 1, 0.01);
+    ck_assert_double_eq_tol(all_reduce_s(t, {16, 8}, bytes) / (bytes / nic + 1.75 * bytes / nvlink),
+                            1, 0.02);
+    ck_assert_double_eq_tol(point_to_point_s(t, true, bytes) / (bytes / (nic / 8)), 1, 0.01);
+}
+END_TEST
+
+START_TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
+    const GpuType a100 = hardware("a100");
+    const GpuPool pool{"a100", a100, 8, 8, {}};
+    Plan plan;
+    plan.stage_layers = {24}, plan.stage_dp = {8}, plan.stage_tp = {1}, plan.num_micro_batches = 8;
+    const Grid grid{"a100", 1, 8, 1};
+    const Model model = zoo("gpt-1.3b");
+    const double fixed_s = 10e-3,
+                 step_s = parameter_count(model) * 28 / (a100.memory_bytes_per_s * 0.85);
+    const Estimate whole = *price_plan(model, 64, grid, plan, pool);
+    ck_assert_double_eq_tol((whole.optimizer_s - fixed_s) / step_s, 1, 0.05);
+    plan.zero_stage = 1;
+    const Estimate sharded = *price_plan(model, 64, grid, plan, pool);
+    ck_assert_double_eq_tol((sharded.optimizer_s - fixed_s) / (whole.optimizer_s - fixed_s), 0.125,
+                            1e-6);
+    ck_assert_double_lt(sharded.memory_bytes_per_gpu, whole.memory_bytes_per_gpu);
+}
+END_TEST
+
+START_TEST(nvlink_all_reduce_has_the_measured_size) {
+    // NCCL on 8 A100 with NVSwitch: about 79 us start-up and 227 GB/s bus bandwidth.
+    const Topology t = make_topology(hardware("a100"), {"a100", 1, 8, 1}, 8);
+    const double bytes = 1e9;
+    ck_assert_double_eq_tol(all_reduce_s(t, {8, 8}, bytes) / (79e-6 + bytes * 1.75 / 227e9), 1,
+                            0.05);
+    ck_assert_double_eq_tol(all_reduce_s(t, {2, 2}, bytes) / (46e-6 + bytes * 1.0 / 193e9), 1, 0.2);
+}
+END_TEST
+
+START_TEST(pipeline_length_is_that_of_a_1f1b_replay) {
+    const std::vector<std::vector<double>> cases{{1, 1, 1, 1}, {1, 2, 1},    {3, 1, 1, 1},
+                                                 {2, 1},       {1, 1, 1, 3}, {1, 1.5, 1, 2}};
+    for (const std::vector<double>& forward : cases) {
+        std::vector<double> backward, both;
+        for (double f : forward) backward.push_back(2 * f), both.push_back(3 * f);
+        for (int m : {1, 4, 16, 64}) {
+            const double replay = replay_1f1b(forward, backward, m),
+                         ours = pipeline_seconds(both, m);
+            const double longest = *std::max_element(both.begin(), both.end());
+            const double pass = std::accumulate(both.begin(), both.end(), 0.0) - longest;
+            const double slack = both.back() == longest ? 1e-9 : pass;
+            ck_assert_msg(ours >= replay - 1e-9 && ours <= replay + slack, "m %d: %g, replay %g", m,
+                          ours, replay);
+        }
+    }
+}
+END_TEST
+
+START_TEST(more_micro_batches_shrink_the_bubble) {
+    const double stages[] = {1, 1.2, 1, 1.1};
+    double last = 1;
+    for (std::int64_t m = 1; m <= 1024; m *= 2) {
+        const double share = 1 - static_cast<double>(m) * 1.2 / pipeline_seconds(stages, m);
+        ck_assert_double_lt(share, last);
+        last = share;
+    }
+}
+END_TEST
+
+START_TEST(layers_are_dealt_as_well_as_exhaustive_search_does) {
+    const std::vector<std::vector<std::int64_t>> capacities{
+        {99, 99}, {99, 99, 99}, {2, 99, 99}, {4, 4, 4, 4}, {99, 99, 1, 99}};
+    for (const auto& capacity : capacities)
+        for (std::int64_t layers = 1; layers <= 16; ++layers)
+            for (double first : {0.0, 0.3, 2.5})
+                for (double last : {0.0, 0.9, 5.4, 40.0}) {
+                    const LayerDeal deal{layers, 1.0, first, last, capacity};
+                    std::vector<std::int64_t> dealt(capacity.size());
+                    const double best = best_deal(deal, 0, layers);
+                    ck_assert(deal_layers(deal, dealt) == (best < 1e8));
+                    if (best >= 1e8) continue;
+                    std::int64_t sum = 0;
+                    for (std::size_t i = 0; i < dealt.size(); ++i) {
+                        ck_assert(dealt[i] >= 1 && dealt[i] <= capacity[i]);
+                        sum += dealt[i];
+                    }
+                    ck_assert_int_eq(sum, layers);
+                    ck_assert_double_eq_tol(longest_stage(deal, dealt), best, 1e-9);
+                }
+}
+END_TEST
+
+int main() {
+    Suite* suite = suite_create("planner cost");
+    TCase* cases = tcase_create("cost");
+    tcase_add_test(cases, operator_flops_sum_to_the_72_B_s_L_h2_formula);
+    tcase_add_test(cases, tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward);
+    tcase_add_test(cases, activation_memory_is_that_of_korthikanti_table_2);
+    tcase_add_test(cases, sharded_optimizer_state_never_grows_with_replicas);
+    tcase_add_test(cases, operator_keys_are_read_back_and_garbage_is_not);
+    tcase_add_test(cases, measured_operators_override_the_roofline_and_scale_their_neighbours);
+    tcase_add_test(cases, roofline_respects_peak_bandwidth_and_shape);
+    tcase_add_test(cases, collectives_slow_down_with_bytes_and_across_nodes);
+    tcase_add_test(cases, groups_share_the_network_of_their_node);
+    tcase_add_test(cases, optimizer_step_moves_its_state_once_and_is_shared_by_zero);
+    tcase_add_test(cases, nvlink_all_reduce_has_the_measured_size);
+    tcase_add_test(cases, pipeline_length_is_that_of_a_1f1b_replay);
+    tcase_add_test(cases, more_micro_batches_shrink_the_bubble);
+    tcase_add_test(cases, layers_are_dealt_as_well_as_exhaustive_search_does);
+    suite_add_tcase(suite, cases);
+    SRunner* runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

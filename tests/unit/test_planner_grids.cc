@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What plan_grids(), make_offers(), price_plan() and operator_list() answer for known models.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "planner/cost.h"
+#include "planner/grids.h"
+#include "planner/planner.h"
+
+// clang-format off
+#include <check.h>  // after the C++ library: it defines fail()
+// clang-format on
+
+using namespace arena;
+
+namespace {
+
+const std::vector<GpuType>& all_hardware() {
+    static const auto types = load_hardware("");
+    ck_assert_msg(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
+    return *types;
+}
+
+GpuPool pool_of(const char* name, std::int64_t gpus) {
+    const GpuType type = *find_hardware(all_hardware(), name);
+    return {name, type, type.gpus_per_node, gpus, {}};
+}
+
+PlanQuery query_of(const char* model, std::int64_t batch, std::int64_t min, std::int64_t max,
+                   std::initializer_list<const char*> types) {
+    PlanQuery query{*find_zoo_model(model), batch, min, max, {}, {}};
+    for (const char* type : types) query.pools.push_back(pool_of(type, max));
+    return query;
+}
+
+const GridResult& best_of(const std::vector<GridResult>& grids) {
+    const GridResult* best = nullptr;
+    for (const GridResult& grid : grids)
+        if (grid.feasible &&
+            (best == nullptr || grid.estimate.iteration_s < best->estimate.iteration_s))
+            best = &grid;
+    ck_assert_msg(best != nullptr, "no feasible grid");
+    return *best;
+}
+
+/// A profile in which every operator of the list takes `factor` times its roofline.
+ProfileTable profile_of(const PlanQuery& query, const GpuType& type, double factor,
+                        std::size_t first = SIZE_MAX) {
+    ProfileTable table;
+    for (const OpShape& shape : operator_list(query)) {
+        if (table.size() >= first) break;
+        table[op_key(shape)] = factor * analytic_seconds(type, shape);
+    }
+    return table;
+}
+
+std::vector<std::int64_t> gpu_counts(const PlanQuery& query, const GpuPool& pool) {
+    std::vector<std::int64_t> counts;
+    for (const NodeShape& shape : node_shapes(query, pool)) counts.push_back(shape.gpus());
+    return counts;
+}
+
+}  // namespace
+
+START_TEST(gpu_counts_fill_equal_nodes) {
+    ck_assert(node_shape(4, 8) == (NodeShape{1, 4}));
+    ck_assert(node_shape(12, 8) == (NodeShape{2, 6}));
+    ck_assert(node_shape(13, 8) == (NodeShape{13, 1}));
+    ck_assert(node_shape(16, 6) == (NodeShape{4, 4}));
+    PlanQuery query = query_of("gpt2", 512, 1, 32, {"a100"});
+    ck_assert(gpu_counts(query, query.pools[0]) ==
+              (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32}));
+    query.min_gpus = query.max_gpus = 12;
+    ck_assert(gpu_counts(query, query.pools[0]) == std::vector<std::int64_t>{12});
+    query.min_gpus = 1, query.max_gpus = 20, query.pin = {3, 2, 0, 0};
+    ck_assert(gpu_counts(query, query.pools[0]) == (std::vector<std::int64_t>{6, 12, 18}));
+    query.pin = {}, query.max_gpus = 0;
+    ck_assert_int_eq(gpu_counts(query, query.pools[0]).back(), 32);
+    query.pools[0].max_gpus = 65536;
+    ck_assert_uint_lt(gpu_counts(query, query.pools[0]).size(), 250);
+}
+END_TEST
+
+START_TEST(models_get_different_best_plans) {
+    // Declared beforehand: gpt2 trains on replicas alone; gpt-22b needs its weights split over
+    // GPUs.
+    const auto small = plan_grids(query_of("gpt2", 512, 8, 8, {"a100"}));
+    const auto large = plan_grids(query_of("gpt-22b", 64, 8, 8, {"a100"}));
+    const Plan& few = best_of(small).plan;
+    const Plan& split = best_of(large).plan;
+    ck_assert(few.dp() == 8 && few.pp() == 1 && few.tp() == 1);
+    ck_assert(split.pp() * split.tp() > 1 && split.dp() < 8);
+}
+END_TEST
+
+START_TEST(faster_hardware_and_more_gpus_give_more_samples) {
+    const auto on = [](const char* type, std::int64_t gpus) {
+        const PlanQuery query = query_of("llama-2-7b", 512, gpus, gpus, {type});
+        return best_of(plan_grids(query)).estimate.samples_per_s;
+    };
+    ck_assert_double_gt(on("a100", 8), on("a40", 8));
+    ck_assert_double_gt(on("h100", 8), 1.5 * on("a100", 8));
+    ck_assert_double_gt(on("h100", 32), 2.5 * on("h100", 8));
+    ck_assert_double_lt(on("h100", 32), 4.01 * on("h100", 8));
+}
+END_TEST
+
+START_TEST(infeasible_grids_say_which_resource_is_short) {
+    const auto reason = [](const PlanQuery& query) {
+        const auto grids = plan_grids(query);
+        ck_assert_uint_ge(grids.size(), 1);
+        ck_assert(!grids.front().feasible);
+        return grids.front().reason;
+    };
+    const auto starts = [](const std::string& text, const char* word) {
+        ck_assert_msg(text.starts_with(word), "'%s' is not about %s", text.c_str(), word);
+    };
+    starts(reason(query_of("gpt-175b", 64, 1, 1, {"a40"})), "memory: ");
+    starts(reason(query_of("gpt2", 512, 7, 7, {"a100"})), "batch: ");
+    starts(reason(query_of("gpt2", 512, 8, 8, {"v100"})), "precision: ");
+    PlanQuery pinned = query_of("gpt2", 512, 8, 8, {"a100"});
+    pinned.pin = {13, 0, 0, 0};
+    pinned.min_gpus = pinned.max_gpus = pinned.pools[0].max_gpus = 13;
+    starts(reason(pinned), "layers: ");
+    pinned.pin = {0, 0, 5, 0};
+    pinned.min_gpus = pinned.max_gpus = 5;
+    starts(reason(pinned), "heads: ");
+    pinned.pin = {0, 3, 0, 0};
+    pinned.min_gpus = pinned.max_gpus = 8;
+    starts(reason(pinned), "plan: ");
+    PlanQuery scarce = query_of("gpt2", 512, 8, 8, {"a100"});
+    scarce.pools[0].max_gpus = 4;
+    starts(reason(scarce), "gpus: ");
+}
+END_TEST
+
+START_TEST(pins_are_obeyed_and_cost_no_less_than_freedom) {
+    PlanQuery query = query_of("gpt-1.3b", 512, 8, 8, {"a100"});
+    const double free_s = best_of(plan_grids(query)).estimate.iteration_s;
+    query.pin = {2, 2, 2, 4};
+    const auto grids = plan_grids(query);
+    ck_assert_uint_eq(grids.size(), 1);
+    ck_assert(grids[0].feasible && matches(query.pin, grids[0].plan));
+    ck_assert_double_ge(grids[0].estimate.iteration_s, free_s);
+}
+END_TEST
+
+START_TEST(offers_are_the_best_per_count_and_fit_memory) {
+    const PlanQuery query = query_of("gpt-1.3b", 256, 1, 16, {"a40", "a100", "t4"});
+    const std::vector<Offer> offers = make_offers(query);
+    ck_assert_uint_ge(offers.size(), 6);
+    std::set<std::pair<std::string, std::int64_t>> seen;
+    for (std::size_t i = 0; i < offers.size(); ++i) {
+        const Offer& o = offers[i];
+        ck_assert(seen.insert({o.grid.gpu_type, o.grid.gpus()}).second);
+        if (i > 0)
+            ck_assert_double_le(o.estimate.samples_per_s, offers[i - 1].estimate.samples_per_s);
+        const GpuType type = *find_hardware(all_hardware(), o.grid.gpu_type);
+        ck_assert_double_le(o.estimate.memory_bytes_per_gpu,
+                            static_cast<double>(type.memory_bytes));
+        ck_assert_str_ne(o.grid.gpu_type.c_str(), "t4");  // no bf16
+    }
+}
+END_TEST
+
+START_TEST(price_plan_agrees_with_the_search) {
+    const PlanQuery query = query_of("gpt-2.7b", 256, 16, 16, {"a100", "a40"});
+    for (const GridResult& grid : plan_grids(query)) {
+        if (!grid.feasible) continue;
+        const GpuPool& pool = query.pools[grid.grid.gpu_type == "a100" ? 0 : 1];
+        const auto priced = price_plan(query.model, 256, grid.grid, grid.plan, pool);
+        ck_assert_msg(priced.ok(), "%s", priced.ok() ? "" : priced.error().message().c_str());
+        ck_assert(*priced == grid.estimate);
+    }
+}
+END_TEST
+
+START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
+    const GpuPool pool = pool_of("a100", 8);
+    const Model model = *find_zoo_model("gpt2");
+    Plan good;
+    good.stage_layers = {6, 6}, good.stage_dp = {2, 2}, good.stage_tp = {2, 2};
+    good.micro_batch = 4, good.num_micro_batches = 8;
+    const Grid grid{"a100", 1, 8, 2};
+    ck_assert(price_plan(model, 64, grid, good, pool).ok());
+    const auto refused = [&](Plan plan, std::int64_t batch, const char* part) {
+        const auto result = price_plan(model, batch, grid, plan, pool);
+        ck_assert_msg(!result.ok(), "accepted; wanted %s", part);
+        ck_assert_msg(result.error().text.find(part) != std::string::npos, "%s",
+                      result.error().text.c_str());
+    };
+    refused(good, 65, "batch");
+    Plan bad = good;
+    bad.stage_layers = {6, 7}, refused(bad, 64, "12 layers");
+    bad = good, bad.stage_dp = {4, 2}, refused(bad, 64, "stage_dp");
+    bad = good, bad.stage_dp = {1, 1}, refused(bad, 64, "GPUs");
+    bad = good, bad.stage_tp = {8, 8}, bad.stage_dp = {1, 1}, refused(bad, 64, "GPUs");
+    bad = good, bad.zero_stage = 4, refused(bad, 64, "zero_stage");
+    ck_assert(!price_plan(model, 64, grid, Plan{}, pool).ok());
+}
+END_TEST
+
+START_TEST(profiles_decide_seconds_and_source) {
+    PlanQuery query = query_of("gpt2", 64, 1, 4, {"emulated-cpu"});
+    const GpuType type = query.pools[0].hardware;
+    const auto analytic = make_offers(query);
+    query.pools[0].profile = profile_of(query, type, 3);
+    const auto measured = make_offers(query);
+    query.pools[0].profile = profile_of(query, type, 3, 28);
+    const auto basis = make_offers(query);
+    ck_assert_uint_eq(measured.size(), analytic.size());
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+        ck_assert(analytic[i].estimate.source == Source::analytic);
+        ck_assert(measured[i].estimate.source == Source::profiled);
+        ck_assert_double_lt(measured[i].estimate.error_bound, analytic[i].estimate.error_bound);
+        ck_assert_double_eq_tol(measured[i].estimate.compute_s / analytic[i].estimate.compute_s, 3,
+                                1e-6);
+        // Measuring the first 28 operators alone must already carry the ratio to the rest.
+        ck_assert_double_eq_tol(basis[i].estimate.compute_s / analytic[i].estimate.compute_s, 3,
+                                0.01);
+    }
+}
+END_TEST
+
+START_TEST(operator_list_begins_with_a_basis_and_covers_the_search) {
+    const PlanQuery query = query_of("gpt2", 64, 1, 4, {"emulated-cpu"});
+    const std::vector<OpShape> list = operator_list(query);
+    std::set<std::string> keys;
+    std::set<OpKind> kinds;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        ck_assert(keys.insert(op_key(list[i])).second);
+        ck_assert(list[i].precision == Precision::fp32);
+        if (i < 25) kinds.insert(list[i].kind);
+        if (i < 21) ck_assert_int_le(list[i].dims[0], 7087872);
+    }
+    ck_assert(kinds.contains(OpKind::gemm) && kinds.contains(OpKind::attention) &&
+              kinds.contains(OpKind::norm) && kinds.contains(OpKind::elementwise) &&
+              kinds.contains(OpKind::optimizer));
+    ck_assert_uint_lt(list.size(), 1000);
+    ck_assert(operator_list(query_of("gpt2", 512, 1, 8, {"v100"})).empty());
+}
+END_TEST
+
+START_TEST(small_models_fit_a_few_emulated_gpus) {
+    const auto offers = make_offers(query_of("gpt2", 16, 1, 4, {"emulated-cpu"}));
+    ck_assert(!offers.empty());
+    std::ifstream in(std::string(std::getenv("ARENA_SRCDIR") ? std::getenv("ARENA_SRCDIR") : ".") +
+                     "/etc/models/llama-tiny.yaml");
+    std::stringstream text;
+    text << in.rdbuf();
+    PlanQuery query = query_of("gpt2", 16, 1, 4, {"emulated-cpu"});
+    query.model = *parse_model(text.str(), "llama-tiny.yaml");
+    ck_assert_uint_ge(make_offers(query).size(), 3);
+}
+END_TEST
+
+START_TEST(sixty_four_gpus_of_four_types_are_planned_in_milliseconds) {
+    const PlanQuery query = query_of("gpt-1.3b", 512, 1, 64, {"a40", "a100", "h100", "l4"});
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t grids = plan_grids(query).size();
+    const double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    std::printf("%zu grids in %.1f ms\n", grids, ms);
+    ck_assert_uint_gt(grids, 100);
+    ck_assert_double_lt(ms, 100);
+}
+END_TEST
+
+int main() {
+    Suite* suite = suite_create("planner grids");
+    TCase* cases = tcase_create("grids");
+    tcase_add_test(cases, gpu_counts_fill_equal_nodes);
+    tcase_add_test(cases, models_get_different_best_plans);
+    tcase_add_test(cases, faster_hardware_and_more_gpus_give_more_samples);
+    tcase_add_test(cases, infeasible_grids_say_which_resource_is_short);
+    tcase_add_test(cases, pins_are_obeyed_and_cost_no_less_than_freedom);
+    tcase_add_test(cases, offers_are_the_best_per_count_and_fit_memory);
+    tcase_add_test(cases, price_plan_agrees_with_the_search);
+    tcase_add_test(cases, price_plan_refuses_plans_that_do_not_add_up);
+    tcase_add_test(cases, profiles_decide_seconds_and_source);
+    tcase_add_test(cases, operator_list_begins_with_a_basis_and_covers_the_search);
+    tcase_add_test(cases, small_models_fit_a_few_emulated_gpus);
+    tcase_add_test(cases, sixty_four_gpus_of_four_types_are_planned_in_milliseconds);
+    suite_add_tcase(suite, cases);
+    SRunner* runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

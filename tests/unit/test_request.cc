@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The request record and the #ARENA lines: what goes in comes out again, and hostile text is
+// refused with a sentence that names the field.
+#include "core/request.h"
+
+#include <check.h>
+
+#include <string>
+#include <vector>
+
+using namespace arena;
+
+namespace {
+
+Request sample() {
+    Request r;
+    r.model.name = "tiny";
+    r.model.family = Family::llama;
+    r.model.layers = 24;
+    r.model.hidden = 2048;
+    r.model.heads = 16;
+    r.model.kv_heads = 8;
+    r.model.ffn_hidden = 5504;
+    r.model.vocab = 32000;
+    r.model.seq_length = 2048;
+    r.model.gated_mlp = true;
+    r.model.learned_positions = false;
+    r.global_batch = 512;
+    r.min_gpus = 2;
+    r.max_gpus = 16;
+    r.gpu_types = {"a40", "h100"};
+    r.pin = {2, 2, 1, 0};
+    r.launcher = "megatron";
+    r.elastic = true;
+    r.steps = 1000;
+    r.user_hold = true;
+    r.cpus_per_gpu = 4;
+    r.mem_per_gpu_mb = 8192;
+    return r;
+}
+
+std::string record(const Request& r) {
+    const Result<std::string> text = format_record(r);
+    ck_assert_msg(text.ok(), "format_record failed");
+    return *text;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+    const auto at = text.find(from);
+    ck_assert_msg(at != std::string::npos, "the record has no %s", from.c_str());
+    return text.replace(at, from.size(), to);
+}
+
+void refuses(const std::string& text, const std::string& word) {
+    const Result<Request> r = parse_record(text);
+    ck_assert_msg(!r.ok(), "accepted: %s", text.substr(0, 200).c_str());
+    ck_assert_msg(r.error().message().find(word) != std::string::npos, "'%s' does not name '%s'",
+                  r.error().message().c_str(), word.c_str());
+}
+
+void directives_refused(const std::string& script, const std::string& word) {
+    const auto r = parse_directives(script);
+    ck_assert_msg(!r.ok(), "accepted: %s", script.substr(0, 200).c_str());
+    ck_assert_msg(r.error().message().find(word) != std::string::npos, "'%s' does not name '%s'",
+                  r.error().message().c_str(), word.c_str());
+}
+
+}  // namespace
+
+START_TEST(a_record_reads_back_as_the_request_it_was_made_of) {
+    const Request r = sample();
+    const Result<Request> back = parse_record(record(r));
+    ck_assert_msg(back.ok(), "%s", back.ok() ? "" : back.error().message().c_str());
+    ck_assert(*back == r);
+    ck_assert(record(r).find('\n') == std::string::npos);
+}
+END_TEST
+
+START_TEST(a_minimal_request_keeps_its_defaults) {
+    Request r;
+    r.global_batch = 1;
+    const Result<Request> back = parse_record(record(r));
+    ck_assert(back.ok());
+    ck_assert(*back == r);
+}
+END_TEST
+
+START_TEST(equal_custom_layers_travel_as_one_with_a_count) {
+    Request r;
+    r.global_batch = 8;
+    r.model.family = Family::custom;
+    r.model.custom_layers.assign(1000, CustomLayer{"block", 1, 1e12, 1e6, 1e5});
+    r.model.custom_layers.push_back(CustomLayer{"head", 1, 1e11, 1e5, 1e4});
+    const std::string text = record(r);
+    ck_assert_uint_lt(text.size(), 1000);
+    const Result<Request> back = parse_record(text);
+    ck_assert(back.ok());
+    ck_assert_uint_eq(back->model.custom_layers.size(), 2);
+    ck_assert_int_eq(back->model.custom_layers[0].count, 1000);
+    ck_assert(back->model.custom_layers[1] == r.model.custom_layers.back());
+}
+END_TEST
+
+START_TEST(a_record_that_would_not_fit_is_refused_when_it_is_written) {
+    Request r;
+    r.global_batch = 8;
+    for (int i = 0; i < 1000; ++i)
+        r.model.custom_layers.push_back(
+            CustomLayer{"layer" + std::to_string(i), 1, 1e12, 1e6, 1e5});
+    const Result<std::string> text = format_record(r);
+    ck_assert(!text.ok());
+    ck_assert(text.error().text.find("32768") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_name_with_control_bytes_is_escaped) {
+    Request r;
+    r.global_batch = 1;
+    r.model.name = "a\nb\x1b[31m";
+    const Result<Request> back = parse_record(record(r));
+    ck_assert(back.ok());
+    ck_assert_str_eq(back->model.name.c_str(), "a\\x0ab\\x1b[31m");
+}
+END_TEST
+
+START_TEST(unknown_keys_are_ignored) {
+    const Request r = sample();
+    const std::string text = replaced(record(r), "{", "{\"later\":{\"a\":[1]},");
+    const Result<Request> back = parse_record(text);
+    ck_assert(back.ok());
+    ck_assert(*back == r);
+}
+END_TEST
+
+START_TEST(forged_records_are_refused) {
+    const std::string good = record(sample());
+    refuses("", "JSON");
+    refuses("{", "JSON");
+    refuses(good + "x", "JSON");
+    refuses(std::string("{\"v\":1,\"model\":\"\xff\xfe\"}"), "JSON");
+    refuses("[1]", "object");
+    refuses("{}", "v is not 1");
+    refuses(replaced(good, "\"v\":1", "\"v\":2"), "v");
+    refuses(replaced(good, "\"batch\":512", "\"batch\":0"), "batch");
+    refuses(replaced(good, "\"batch\":512", "\"batch\":-1"), "batch");
+    refuses(replaced(good, "\"batch\":512", "\"batch\":16777217"), "batch");
+    refuses(replaced(good, "\"batch\":512", "\"batch\":18446744073709551615"), "batch");
+    refuses(replaced(good, "\"batch\":512", "\"batch\":512.5"), "batch");
+    refuses(replaced(good, "\"batch\":512", "\"batch\":\"512\""), "batch");
+    refuses(replaced(good, "\"batch\":512,", ""), "batch is missing");
+    refuses(replaced(good, "\"max_gpus\":16", "\"max_gpus\":1"), "max_gpus");
+    refuses(replaced(good, "\"max_gpus\":16", "\"max_gpus\":1e400"), "JSON");
+    refuses(replaced(good, "\"a40\"", "\"a40;rm\""), "gpu_types");
+    refuses(replaced(good, "\"a40\"", "\"\""), "gpu_types");
+    refuses(replaced(good, "\"a40\"", "7"), "gpu_types");
+    refuses(replaced(good, "\"megatron\"", "\"bash -c\""), "launcher");
+    refuses(replaced(good, "\"llama\"", "\"lama\""), "family");
+    refuses(replaced(good, "\"hidden\":2048", "\"hidden\":-1"), "hidden");
+    refuses(replaced(good, "\"hidden\":2048", "\"hidden\":1e300"), "hidden");
+    refuses(replaced(good, "\"elastic\":true", "\"elastic\":1"), "elastic");
+    refuses(replaced(good, "\"pin\":\"", "\"pin\":\"zz9,"), "pin");
+    refuses(std::string(40000, ' ') + good, "32768");
+    refuses(std::string(10000, '['), "deep");
+    refuses(replaced(good, "\"model\":{", "\"x\":[[[[[[[[[]]]]]]]]],\"model\":{"), "deep");
+}
+END_TEST
+
+START_TEST(forged_custom_layers_are_refused) {
+    Request r;
+    r.global_batch = 8;
+    r.model.family = Family::custom;
+    r.model.custom_layers = {CustomLayer{"block", 3, 1e12, 1e6, 1e5}};
+    const std::string good = record(r);
+    refuses(replaced(good, "\"count\":3", "\"count\":0"), "count");
+    refuses(replaced(good, "\"count\":3", "\"count\":9999999999"), "count");
+    refuses(replaced(good, "1000000000000.0", "-1"), "flops");
+    refuses(replaced(good, "1000000000000.0", "1e300"), "flops");
+    refuses(replaced(good, "1000000000000.0", "null"), "flops");
+    refuses(replaced(good, "\"block\"", "\"a\\u0007b\""), "name");
+}
+END_TEST
+
+START_TEST(directives_are_read_up_to_the_first_command) {
+    const auto r = parse_directives(
+        "#!/bin/bash\n#SBATCH -N1\n#ARENA model=gpt2-xl\n\n  # words\n#ARENA batch=512 gpus=2-8\n"
+        "#ARENAX not=ours\n #ARENA indented=comment\n#ARENA\tkv_heads=8\nsrun ./a\n#ARENA "
+        "plan=pp2\n");
+    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
+    const std::vector<Setting> expected = {
+        {"model", "gpt2-xl"}, {"batch", "512"}, {"gpus", "2-8"}, {"kv-heads", "8"}};
+    ck_assert(*r == expected);
+}
+END_TEST
+
+START_TEST(scripts_without_directives_have_no_settings) {
+    for (const char* script :
+         {"", "#!/bin/sh\n", "#!/bin/sh\necho '#ARENA model=x'\n", "\n\n\n", "#ARENAmodel=x"}) {
+        const auto r = parse_directives(script);
+        ck_assert(r.ok());
+        ck_assert(r->empty());
+    }
+}
+END_TEST
+
+START_TEST(bad_directives_are_refused_with_their_line) {
+    directives_refused("#!/bin/sh\n#ARENA\n", "line 2");
+    directives_refused("#ARENA model\n", "key=value");
+    directives_refused("#ARENA =x\n", "key=value");
+    directives_refused("#ARENA model=\n", "no value");
+    directives_refused("#ARENA modle=x\n", "did you mean 'model'");
+    directives_refused("#ARENA frobnicate=1\n", "accepted: model");
+    directives_refused("#ARENA model=a\n#ARENA model=a\n", "twice");
+    directives_refused("#ARENA kv-heads=1 kv_heads=2\n", "twice");
+    directives_refused("#ARENA model=$(reboot)\n", "character");
+    directives_refused("#ARENA model=`x`\n", "character");
+    directives_refused("#ARENA model='a'\n", "character");
+    directives_refused("#ARENA model=../../etc/shadow\n", "--arena-model");
+    directives_refused("#ARENA model=a\r\n", "printable ASCII");
+    directives_refused(std::string("#ARENA model=a\0b\n", 17), "printable ASCII");
+    directives_refused("#ARENA model=\xff\n", "printable ASCII");
+    directives_refused("#ARENA model=" + std::string(300, 'a') + "\n", "longer than 256");
+}
+END_TEST
+
+START_TEST(the_number_of_directives_is_limited) {
+    std::string script;
+    for (int i = 0; i < 65; ++i) script += "#ARENA batch=" + std::to_string(i) + "\n";
+    directives_refused(script, "more than 64");
+    std::string bare;
+    for (int i = 0; i < 100000; ++i) bare += "#ARENA \n";
+    directives_refused(bare, "more than 64");
+}
+END_TEST
+
+START_TEST(only_the_first_64_kib_are_read) {
+    const std::string filler(64 * 1024 - 10, '#');
+    const auto past = parse_directives(filler + "#########\n\n#ARENA model=x\n");
+    ck_assert(past.ok());
+    ck_assert(past->empty());
+    directives_refused(filler + "\n#ARENA model=x\n", "64 KiB");
+    ck_assert(parse_directives(std::string(1 << 26, 'x')).ok());
+}
+END_TEST
+
+int main() {
+    Suite* suite = suite_create("request");
+    TCase* tc = tcase_create("request");
+    tcase_add_test(tc, a_record_reads_back_as_the_request_it_was_made_of);
+    tcase_add_test(tc, a_minimal_request_keeps_its_defaults);
+    tcase_add_test(tc, equal_custom_layers_travel_as_one_with_a_count);
+    tcase_add_test(tc, a_record_that_would_not_fit_is_refused_when_it_is_written);
+    tcase_add_test(tc, a_name_with_control_bytes_is_escaped);
+    tcase_add_test(tc, unknown_keys_are_ignored);
+    tcase_add_test(tc, forged_records_are_refused);
+    tcase_add_test(tc, forged_custom_layers_are_refused);
+    tcase_add_test(tc, directives_are_read_up_to_the_first_command);
+    tcase_add_test(tc, scripts_without_directives_have_no_settings);
+    tcase_add_test(tc, bad_directives_are_refused_with_their_line);
+    tcase_add_test(tc, the_number_of_directives_is_limited);
+    tcase_add_test(tc, only_the_first_64_kib_are_read);
+    suite_add_tcase(suite, tc);
+    SRunner* runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The scheduler plug-in's rules without Slurm: which holds are Arena's, what a comment changes, what a
+// job is launched with. Tables of cases; each row says what it stands for.
+#include <string>
+
+#include "core/values.h"
+#include "plugin/common/job_mark.h"
+#include "plugin/sched/host.h"
+#include "plugin/sched/launch.h"
+#include "plugin/sched/wish.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+JobFacts facts(HostJobState state, bool held, std::uint32_t restart, std::optional<JobMark> mark = {},
+               bool special_exit = false) {
+    JobFacts f;
+    f.state = state;
+    f.held = held;
+    f.restart = restart;
+    f.mark = mark;
+    f.special_exit = special_exit;
+    return f;
+}
+
+JobMark mark(Phase phase, std::uint32_t restart, OtherHold hold = OtherHold::none) {
+    return {phase, restart, hold, 0};
+}
+
+struct Row {
+    const char* what;
+    JobFacts facts;
+    Step step;
+    bool plannable;
+};
+
+constexpr auto P = HostJobState::pending;
+constexpr auto R = HostJobState::running;
+constexpr auto C = HostJobState::completing;
+
+const Row rows[] = {
+    {"new job, held by job_submit", facts(P, true, 0), Step::take, false},
+    {"held by Arena, to be planned", facts(P, true, 0, mark(Phase::held, 0)), Step::none, true},
+    {"user holds a held job", facts(P, true, 0, mark(Phase::held, 0, OtherHold::user)), Step::none, false},
+    {"admin holds a held job", facts(P, true, 0, mark(Phase::held, 0, OtherHold::admin)), Step::none, false},
+    {"waits with a reservation", facts(P, false, 0, mark(Phase::released, 0)), Step::none, true},
+    {"Slurm preempts for it", facts(P, false, 0, mark(Phase::starting, 0)), Step::none, false},
+    {"Slurm started the released job", facts(R, false, 0, mark(Phase::released, 0)), Step::mark_started, false},
+    {"runs under our plan", facts(R, false, 0, mark(Phase::started, 0)), Step::none, false},
+    {"requeued by its user", facts(P, false, 1, mark(Phase::started, 0)), Step::take, false},
+    {"requeued while it waited with a shape", facts(P, false, 1, mark(Phase::released, 0)), Step::take, false},
+    {"requeue is still completing", facts(C, false, 1, mark(Phase::started, 0)), Step::none, false},
+    {"requeuehold by a user or admin", facts(P, true, 1, mark(Phase::started, 0)), Step::none, false},
+    {"launch failed, held by Slurm", facts(P, true, 1, mark(Phase::starting, 0)), Step::none, false},
+    {"left with the requeue code unasked", facts(P, true, 1, mark(Phase::started, 0), true), Step::none, false},
+    {"left with the requeue code as asked", facts(P, true, 1, mark(Phase::checkpointing, 0), true), Step::take, false},
+    {"we requeued it at the deadline", facts(P, true, 1, mark(Phase::checkpointing, 1)), Step::take, false},
+    {"requeuehold by a user during a checkpoint", facts(P, true, 1, mark(Phase::checkpointing, 0)), Step::none, false},
+    {"requeue by a user during a checkpoint", facts(P, false, 1, mark(Phase::checkpointing, 0)), Step::take, false},
+    {"held, restarted, never marked", facts(P, true, 2), Step::none, false},
+    {"unheld without a mark", facts(P, false, 0), Step::take, false},
+    {"opted out", facts(P, false, 0, mark(Phase::off, 0)), Step::none, false},
+    {"opted out, requeued", facts(P, false, 1, mark(Phase::off, 0)), Step::none, false},
+    {"cancelled, completing", facts(C, true, 0, mark(Phase::started, 0)), Step::none, false},
+    {"finished", facts(HostJobState::finished, true, 0, mark(Phase::started, 0)), Step::none, false},
+};
+
+START_TEST(holds_belong_to_whoever_the_mark_names) {
+    for (const Row& row : rows) {
+        ck_assert_msg(classify(row.facts) == row.step, "%s: step", row.what);
+        ck_assert_msg(plannable(row.facts) == row.plannable, "%s: plannable", row.what);
+    }
+}
+END_TEST
+
+START_TEST(a_users_own_hold_is_kept) {
+    JobFacts f = facts(P, true, 0);
+    f.asked_to_hold = true;
+    ck_assert(classify(f) == Step::take_user_hold);
+}
+END_TEST
+
+START_TEST(marks_survive_their_text_form) {
+    for (Phase phase : {Phase::held, Phase::released, Phase::starting, Phase::started,
+                        Phase::checkpointing, Phase::off})
+        for (OtherHold hold : {OtherHold::none, OtherHold::user, OtherHold::admin}) {
+            const JobMark m{phase, 7, hold, 1700000000};
+            ck_assert(parse_mark(format_mark(m)) == m);
+        }
+    for (const char* bad : {"", "v=2;phase=held", "phase=held", "v=1;phase=nap", "v=1;restart=-1",
+                            "v=1;restart=99999999999", "v=1;;", "v=1;hold=me"})
+        ck_assert_msg(!parse_mark(bad), "accepted: %s", bad);
+    ck_assert(!parse_mark(std::string(300, 'v')));
+}
+END_TEST
+
+START_TEST(comments_change_only_what_they_name) {
+    Wish wish;
+    wish.request.min_gpus = 1;
+    wish.request.max_gpus = 8;
+    ck_assert(apply_comment("my favourite job", wish).ok());
+    ck_assert(!wish.overridden && !wish.off);
+    ck_assert(apply_comment("arena:plan=pp2,dp2,tp1", wish).ok());
+    ck_assert(wish.overridden && wish.request.pin.pp == 2 && wish.request.max_gpus == 4);
+    ck_assert(apply_comment("arena:gpus=2-6", wish).ok());
+    ck_assert_int_eq(wish.request.min_gpus, 2);
+    ck_assert_int_eq(wish.request.max_gpus, 6);
+    ck_assert(apply_comment("arena:off", wish).ok());
+    ck_assert(wish.off);
+    for (const char* bad : {"arena:", "arena:fast", "arena:gpus=8-2", "arena:gpus=0", "arena:gpus=-",
+                            "arena:plan=", "arena:plan=zz9", "arena:off=1", "arena:gpus=1-2;;",
+                            "arena:plan=pp65521,dp65519,tp65497"}) {
+        Wish other;
+        ck_assert_msg(!apply_comment(bad, other).ok(), "accepted: %s", bad);
+    }
+}
+END_TEST
+
+Offer example_offer() {
+    Offer offer;
+    offer.grid = {"a40", 2, 4, 2};
+    offer.plan.stage_layers = {6, 6};
+    offer.plan.stage_dp = {2, 2};
+    offer.plan.stage_tp = {2, 2};
+    offer.plan.micro_batch = 4;
+    offer.plan.num_micro_batches = 16;
+    offer.plan.recompute = Recompute::full;
+    offer.estimate.iteration_s = 10.42;
+    offer.estimate.source = Source::profiled;
+    return offer;
+}
+
+START_TEST(the_environment_and_comments_carry_the_plan) {
+    Request request;
+    request.global_batch = 128;
+    request.launcher = "megatron";
+    const Offer offer = example_offer();
+    const auto environment = launch_environment(request, offer);
+    const auto has = [&](const std::string& entry) {
+        for (const auto& e : environment)
+            if (e == entry) return true;
+        return false;
+    };
+    ck_assert(has("ARENA_PP=2") && has("ARENA_DP=2") && has("ARENA_TP=2"));
+    ck_assert(has("ARENA_MICRO_BATCH=4") && has("ARENA_NUM_MICRO_BATCHES=16"));
+    ck_assert(has("ARENA_GLOBAL_BATCH=128") && has("ARENA_STAGE_LAYERS=6,6"));
+    ck_assert(has("ARENA_PLAN=" + to_json(offer)));
+    ck_assert(has("ARENA_ARGS=--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
+                  "--micro-batch-size 4 --global-batch-size 128 --recompute-granularity full "
+                  "--recompute-method uniform --recompute-num-layers 1"));
+    const std::string comment = admin_comment("running", offer);
+    ck_assert_str_eq(comment.c_str(),
+                     "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16 est=10.4s source=profiled");
+    ck_assert(parse_offer_json(to_json(offer)).value() == offer);
+    ck_assert_int_eq(tasks_per_node("megatron", offer.grid), 4);
+    ck_assert_int_eq(tasks_per_node("torchrun", offer.grid), 1);
+    ck_assert(system_comment(std::vector<Offer>(200, offer)).size() <= 1024);
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite("sched_rules", {
+        holds_belong_to_whoever_the_mark_names,
+        a_users_own_hold_is_kept,
+        marks_survive_their_text_form,
+        comments_change_only_what_they_name,
+        the_environment_and_comments_carry_the_plan,
+    });
+}

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One scheduler on a scripted host: no Slurm, real planner, real policy, real store in a scratch
+// directory. Each test plays a few rounds and looks at the calls that the host received.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/request.h"
+#include "core/text.h"
+#include "planner/planner.h"
+#include "plugin/sched/launch.h"
+#include "plugin/sched/scheduler.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+class ScriptedHost : public Host {
+  public:
+    ClusterView view;
+    std::vector<std::string> calls;              ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
+    ApplyResult next_start;
+    bool carriers_refused = false;
+    std::vector<Reason> reasons;
+    std::vector<CarrierSpec> specs;
+    JobId next_id = 100;
+
+    bool layout_is_sound(std::string*) override { return true; }
+    bool has_work() override { return true; }
+    std::size_t survey(const std::function<bool(const std::string&)>&) override { return 0; }
+    ClusterView collect() override { return view; }
+    std::int64_t last_change() override { return 0; }
+    bool may_profile_as(std::uint32_t) override { return true; }
+    void set_reasons(const std::vector<Reason>& r) override { reasons = r; }
+    ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
+        calls.push_back("start " + std::to_string(shape.job) + " " + join(nodes, ","));
+        last_shape = shape;
+        return next_start;
+    }
+    ApplyResult release(const Shape& shape) override {
+        calls.push_back("release " + std::to_string(shape.job));
+        last_shape = shape;
+        return {};
+    }
+    ApplyResult hold_again(JobId id, std::uint32_t) override { return note("hold", id); }
+    ApplyResult opt_out(const Shape& shape) override {
+        last_shape = shape;
+        return note("opt_out " + short_form(shape.offer.grid), shape.job);
+    }
+    ApplyResult checkpoint(JobId id, std::uint32_t, int) override { return note("checkpoint", id); }
+    ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
+    Result<JobId> start_carrier(const CarrierSpec& spec) override {
+        if (carriers_refused) return no_error("refused by the partition");
+        specs.push_back(spec);
+        calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
+        return ++next_id;
+    }
+    void log_info(const std::string&) override {}
+    void log_error(const std::string&) override {}
+
+    Shape last_shape;
+
+  private:
+    ApplyResult note(const std::string& what, JobId id) {
+        calls.push_back(what + " " + std::to_string(id));
+        return {};
+    }
+};
+
+struct Scene {
+    std::filesystem::path directory;
+    ScriptedHost host;
+    Config config;
+
+    Scene() {
+        char name[] = "/tmp/arena-sched-XXXXXX";
+        directory = ::mkdtemp(name);
+        config.profile_store = directory / "profiles.db";
+        config.profile_spool = directory;
+        config.profile_user = "root";  // the scripted host allows it
+        config.profile_enabled = false;
+        config.gpu_types = {{"a40", "emulated-cpu"}, {"a100", "emulated-cpu"}};
+        host.view.snapshot.time_s = 1000;
+        host.view.snapshot.node_sets = {{}};
+    }
+    ~Scene() { std::filesystem::remove_all(directory); }
+    Scene(const Scene&) = delete;
+    Scene& operator=(const Scene&) = delete;
+
+    void node(const std::string& name, const std::string& type, std::int64_t gpus, std::int64_t free) {
+        auto& snapshot = host.view.snapshot;
+        snapshot.node_sets[0].push_back(static_cast<NodeIndex>(snapshot.nodes.size()));
+        snapshot.nodes.push_back({name, type, gpus, free, gpus * 4, 64000});
+        host.view.node_cpus.push_back(gpus * 4);
+        host.view.node_memory_mb.push_back(64000);
+    }
+    static Request request() {
+        Request r;
+        r.model = find_zoo_model("gpt2").value();
+        r.global_batch = 32;
+        r.max_gpus = 2;
+        return r;
+    }
+    JobView& job(JobId id, const Request& r = request()) {
+        JobView job;
+        job.id = id;
+        job.record = format_record(r).value();
+        job.facts.held = true;
+        job.facts.mark = JobMark{Phase::held, 0, OtherHold::none, 0};
+        job.priority = 1e6 - id;
+        host.view.jobs.push_back(job);
+        return host.view.jobs.back();
+    }
+    std::unique_ptr<Scheduler> scheduler() {
+        return std::make_unique<Scheduler>(host, config, load_hardware("").value());
+    }
+};
+
+bool called(const ScriptedHost& host, const std::string& call) {
+    return std::find(host.calls.begin(), host.calls.end(), call) != host.calls.end();
+}
+
+START_TEST(a_job_starts_on_free_gpus_with_its_plan) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+    const Shape& shape = scene.host.last_shape;
+    ck_assert_int_eq(shape.tasks_per_node, shape.offer.grid.gpus_per_node);
+    ck_assert_int_eq(shape.offer.plan.gpus(), shape.offer.grid.gpus());
+    ck_assert_int_le(shape.offer.grid.gpus(), 2);
+    ck_assert_int_eq(shape.cpus_per_task, 4);
+}
+END_TEST
+
+START_TEST(a_job_behind_ordinary_ones_waits_at_its_place) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1).ordinary_ahead = true;
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "release 1"));
+    ck_assert(!called(scene.host, "start 1 n1"));
+}
+END_TEST
+
+START_TEST(a_full_cluster_gives_one_reservation_and_reasons) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 0);
+    scene.job(1);
+    scene.job(2);
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "release 1"));
+    ck_assert(!called(scene.host, "release 2"));
+    ck_assert_uint_eq(scene.host.reasons.size(), 1);
+    ck_assert_int_eq(scene.host.reasons[0].job, 2);
+}
+END_TEST
+
+START_TEST(a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 0);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    JobView& job = scene.host.view.jobs[0];
+    job.facts.held = false;
+    job.facts.mark->phase = Phase::released;
+    job.offer_json = to_json(scene.host.last_shape.offer);
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scene.job(2).priority = 2e6;  // somebody more important takes the one reservation
+    scheduler->round();
+    ck_assert(called(scene.host, "hold 1"));
+    ck_assert(called(scene.host, "release 2"));
+}
+END_TEST
+
+START_TEST(a_refused_offer_is_left_out_for_a_while) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    scene.host.next_start = {ApplyOutcome::retry, "association limit"};
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Grid first = scene.host.last_shape.offer.grid;
+    scheduler->round();
+    ck_assert(!(scene.host.last_shape.offer.grid == first));
+    scheduler->round();
+    ck_assert(scene.host.reasons.back().text.find("association limit") != std::string::npos);
+    scene.host.view.snapshot.time_s += 60;
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(!scene.host.calls.empty());
+}
+END_TEST
+
+START_TEST(busy_nodes_cost_a_job_its_place_only_after_a_while) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    scene.host.next_start = {ApplyOutcome::busy, "nodes are busy"};
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Grid first = scene.host.last_shape.offer.grid;
+    scene.host.view.snapshot.time_s += 5;
+    scheduler->round();
+    ck_assert(!called(scene.host, "hold 1"));
+    ck_assert(scene.host.last_shape.offer.grid == first);
+    scene.host.view.snapshot.time_s += 6;
+    scheduler->round();
+    ck_assert(called(scene.host, "hold 1"));
+    scheduler->round();
+    ck_assert(!(scene.host.last_shape.offer.grid == first));
+}
+END_TEST
+
+START_TEST(requeued_jobs_wait_until_slurmd_accepts_them_again) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    JobView& job = scene.job(1);
+    job.facts.restart = 1;
+    job.facts.mark->restart = 1;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scene.host.view.snapshot.time_s += 2;
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+}
+END_TEST
+
+START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.node("n2", "a100", 4, 4);
+    scene.job(1);
+    scene.job(2);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 2);
+    ck_assert(called(scene.host, "carrier a40 n1") && called(scene.host, "carrier a100 n2"));
+    ck_assert_uint_eq(scene.host.reasons.size(), 2);
+    ck_assert(scene.host.reasons[0].text.find("profiling gpt2 on") != std::string::npos);
+}
+END_TEST
+
+Profile result_for(const ProfileRequest& request) {
+    Profile profile;
+    profile.nonce = request.nonce;
+    profile.gpu_type = request.gpu_type;
+    profile.hardware = request.hardware;
+    profile.model_fingerprint = fingerprint(request.model);
+    profile.device = {"cpu", "test", "", "1", "none", 1, 1, "n1"};
+    profile.device_seconds = 1;
+    profile.started_s = 1000;
+    profile.entries = {{{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}, ""}, 1e-3, 3, 0.01}};
+    return profile;
+}
+
+/// Makes the running carriers of the host finished ones.
+void finish_carriers(Scene& scene, bool with_result) {
+    scene.host.view.carriers.clear();
+    JobId id = 100;
+    for (const CarrierSpec& spec : scene.host.specs) {
+        if (with_result)
+            ck_assert(write_file_atomic(scene.directory / (spec.request.nonce + ".json"),
+                                        to_json(result_for(spec.request)), 0644).ok());
+        scene.host.view.carriers.push_back({++id, to_json(spec.request), spec.node, true, 1000});
+    }
+}
+
+START_TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(!called(scene.host, "start 1 n1"));
+    finish_carriers(scene, true);
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+    scene.job(2);
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(!called(scene.host, "carrier a40 n1"));
+    auto restarted = scene.scheduler();  // knows nothing: store and job list tell it
+    restarted->round();
+    ck_assert(!called(scene.host, "carrier a40 n1"));
+}
+END_TEST
+
+START_TEST(failed_profiling_is_tried_on_another_node_and_then_estimated) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.node("n2", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    finish_carriers(scene, false);
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);  // the result may still come
+    scene.host.view.snapshot.time_s += 4;
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 2);
+    ck_assert_str_eq(scene.host.specs[1].node.c_str(), "n2");
+    finish_carriers(scene, false);
+    scheduler->round();
+    scene.host.view.snapshot.time_s += 4;
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 2);
+    ck_assert(std::any_of(scene.host.calls.begin(), scene.host.calls.end(),
+                          [](const std::string& c) { return c.starts_with("start 1"); }));
+    ck_assert(scene.host.last_shape.offer.estimate.source == Source::analytic);
+}
+END_TEST
+
+START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.host.carriers_refused = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+}
+END_TEST
+
+START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 0);
+    Request request = Scene::request();
+    request.elastic = true;
+    JobView& job = scene.job(1, request);
+    Offer offer;
+    offer.grid = {"a40", 1, 2, 1};
+    offer.plan.stage_layers = {12};
+    offer.plan.stage_dp = {2};
+    offer.plan.stage_tp = {1};
+    job.facts.state = HostJobState::running;
+    job.facts.held = false;
+    job.facts.mark->phase = Phase::started;
+    job.offer_json = to_json(offer);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scene.host.view.jobs[0].comment = "arena:gpus=1-1";
+    scheduler->round();
+    ck_assert(called(scene.host, "checkpoint 1"));
+    scene.host.view.jobs[0].facts.mark = JobMark{Phase::checkpointing, 0, OtherHold::none, 1000};
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scene.host.view.snapshot.time_s = 1000 + scene.config.checkpoint_grace_s + 1;
+    scheduler->round();
+    ck_assert(called(scene.host, "requeue 1"));
+}
+END_TEST
+
+START_TEST(preemption_that_never_ends_is_given_up) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 0);
+    JobView& job = scene.job(1);
+    job.facts.held = false;
+    job.facts.mark = JobMark{Phase::starting, 0, OtherHold::none, 1000};
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scene.host.view.snapshot.time_s = 1000 + scene.host.view.preemption_wait_s + 1;
+    scheduler->round();
+    ck_assert(called(scene.host, "hold 1"));
+}
+END_TEST
+
+START_TEST(comments_opt_out_and_bad_comments_are_told) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1).comment = "arena:off";
+    scene.job(2).comment = "arena:faster";
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "opt_out 1x 1"));
+    ck_assert_uint_eq(scene.host.reasons.size(), 1);
+    ck_assert(scene.host.reasons[0].text.find("arena:gpus=MIN-MAX") != std::string::npos);
+}
+END_TEST
+
+START_TEST(an_opted_out_job_stays_within_its_types_and_count) {
+    Scene scene;
+    scene.host.view.memory_tracked = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.node("n2", "a100", 4, 4);
+    scene.node("n3", "a100", 4, 4);
+    Request r = Scene::request();
+    r.gpu_types = {"a100"};
+    r.min_gpus = 6;
+    r.max_gpus = 8;
+    scene.job(1, r).comment = "arena:off";
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "opt_out 2x3xa100 1"));
+    ck_assert_int_eq(scene.host.last_shape.memory_mb_per_node, 3 * 16000);
+}
+END_TEST
+
+START_TEST(a_released_job_with_a_bad_comment_is_held_to_say_so) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 0);
+    JobView& job = scene.job(1);
+    job.facts.held = false;
+    job.facts.mark = JobMark{Phase::released, 0, OtherHold::none, 0};
+    job.comment = "arena:faster";
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "hold 1"));
+    ck_assert_uint_eq(scene.host.reasons.size(), 1);
+}
+END_TEST
+
+START_TEST(a_richer_type_does_not_make_a_poorer_one_impossible) {
+    Scene scene;
+    scene.host.view.memory_tracked = true;
+    scene.node("n1", "a40", 2, 0);   // 32000 MB for each of its GPUs
+    scene.node("n2", "a100", 4, 4);  // 16000 MB
+    Request r = Scene::request();
+    r.pin.pp = r.pin.dp = 2;
+    r.pin.tp = 1;
+    r.min_gpus = r.max_gpus = 4;
+    scene.job(1, r);
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "start 1 n2"));
+    ck_assert_int_eq(scene.host.last_shape.memory_mb_per_node, 64000);
+}
+END_TEST
+
+START_TEST(explain_answers_its_owner_and_admins_only) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 0);
+    scene.job(1).user_id = 7;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scheduler->explain(1, false, 8).empty());
+    ck_assert(scheduler->explain(2, true, 0).empty());
+    const std::string own = scheduler->explain(1, false, 7);
+    ck_assert(own.find("\"chosen\":0") != std::string::npos);
+    ck_assert(own == scheduler->explain(1, true, 0));
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite("scheduler", {
+        a_job_starts_on_free_gpus_with_its_plan,
+        a_job_behind_ordinary_ones_waits_at_its_place,
+        a_full_cluster_gives_one_reservation_and_reasons,
+        a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over,
+        a_refused_offer_is_left_out_for_a_while,
+        busy_nodes_cost_a_job_its_place_only_after_a_while,
+        requeued_jobs_wait_until_slurmd_accepts_them_again,
+        two_jobs_of_one_model_cause_one_profile_run_per_type,
+        a_result_in_the_spool_is_imported_once_and_the_job_starts,
+        failed_profiling_is_tried_on_another_node_and_then_estimated,
+        a_refused_carrier_leaves_the_analytic_estimate,
+        a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
+        preemption_that_never_ends_is_given_up,
+        comments_opt_out_and_bad_comments_are_told,
+        an_opted_out_job_stays_within_its_types_and_count,
+        a_released_job_with_a_bad_comment_is_held_to_say_so,
+        a_richer_type_does_not_make_a_poorer_one_impossible,
+        explain_answers_its_owner_and_admins_only,
+    });
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// sbatch's --arena-* options: which value counts, what is a file, and what of hostile files is
+// read.
+#include <check.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "core/text.h"
+#include "plugin/spank/spank_options.h"
+
+using namespace arena;
+
+namespace {
+
+std::string directory;
+
+std::string in_directory(const std::string& name) { return directory + "/" + name; }
+
+std::string written(const std::string& name, const std::string& content) {
+    ck_assert(write_file_atomic(in_directory(name), content).ok());
+    return in_directory(name);
+}
+
+void make_directory() {
+    char name[] = "/tmp/arena-spank-XXXXXX";
+    ck_assert(mkdtemp(name) != nullptr);
+    directory = name;
+}
+
+void remove_directory() {
+    const std::string command = "rm -rf '" + directory + "'";
+    ck_assert_int_eq(std::system(command.c_str()), 0);
+}
+
+OptionSet options(const std::string& model) {
+    OptionSet set;
+    set.add("model", model, OptionSource::command_line);
+    set.add("batch", "8", OptionSource::command_line);
+    return set;
+}
+
+void refused(const std::string& model, const std::string& word, bool is_root = false) {
+    const auto r = make_record(options(model), is_root);
+    ck_assert_msg(!r.ok(), "%s was accepted", model.c_str());
+    const std::string message = r.error().message();
+    ck_assert_msg(message.find("--arena-model") != std::string::npos,
+                  "'%s' does not name the option", message.c_str());
+    ck_assert_msg(message.find(word) != std::string::npos, "'%s' does not name '%s'",
+                  message.c_str(), word.c_str());
+}
+
+const char* const tiny =
+    "family: gpt\nlayers: 2\nhidden: 64\nheads: 4\nvocab: 1000\nseq_length: 128\n";
+
+}  // namespace
+
+START_TEST(the_command_line_wins_over_environment_and_script) {
+    OptionSet set;
+    set.add("batch", "1", OptionSource::script);
+    set.add("batch", "2", OptionSource::environment);
+    set.add("batch", "3", OptionSource::command_line);
+    set.add("batch", "3", OptionSource::command_line);
+    ck_assert(set.status().ok());
+    ck_assert_str_eq(set.find("batch")->c_str(), "3");
+}
+END_TEST
+
+START_TEST(two_values_from_one_place_are_a_mistake) {
+    for (const OptionSource place : {OptionSource::script, OptionSource::command_line}) {
+        OptionSet set;
+        set.add("gpus", "1-2", place);
+        set.add("gpus", "1-4", place);
+        ck_assert(!set.status().ok());
+        ck_assert(set.status().error().message().find("--arena-gpus: given twice") == 0);
+        ck_assert(!make_record(set, false).ok());
+    }
+}
+END_TEST
+
+START_TEST(a_flag_without_a_place_never_conflicts) {
+    OptionSet set;
+    set.add("elastic", "no", OptionSource::script);
+    set.add("elastic", "yes", std::nullopt);
+    ck_assert_str_eq(set.find("elastic")->c_str(), "yes");
+    set.add("elastic", "no", OptionSource::command_line);
+    ck_assert_str_eq(set.find("elastic")->c_str(), "no");
+    ck_assert(set.status().ok());
+}
+END_TEST
+
+START_TEST(names_and_files_are_told_apart) {
+    ck_assert(!names_model_file("gpt2"));
+    ck_assert(!names_model_file("no-such-model"));
+    for (const char* file : {"./gpt2", "a/b", "/dev/zero", "config.json", "m.yaml", "m.yml"})
+        ck_assert_msg(names_model_file(file), "%s", file);
+    make_directory();
+    ck_assert_int_eq(chdir(directory.c_str()), 0);
+    written("mine", tiny);
+    written("gpt2", tiny);
+    ck_assert(names_model_file("mine"));
+    ck_assert(!names_model_file("gpt2"));
+    ck_assert_int_eq(chdir("/"), 0);
+    remove_directory();
+}
+END_TEST
+
+START_TEST(names_and_files_become_records) {
+    make_directory();
+    for (const std::string& model : {std::string("gpt2"), written("m.yaml", tiny)}) {
+        const auto r = make_record(options(model), false);
+        ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
+        ck_assert(parse_record(*r).ok());
+    }
+    remove_directory();
+}
+END_TEST
+
+START_TEST(hostile_files_are_refused) {
+    make_directory();
+    refused("no-such-model", "no-such-model");
+    refused(in_directory("absent.json"), "absent.json");
+    refused(directory + "/", directory);
+    refused("/dev/zero", "not a regular file");
+    refused(written("empty.json", ""), "empty");
+    refused(written("big.json", std::string(70000, ' ')), "big.json");
+    refused(written("bad.json", "{"), "bad.json");
+    refused(written("nan.yaml", std::string(tiny) + "ffn_hidden: .nan\n"), "ffn_hidden");
+    refused(written("negative.yaml",
+                    "family: gpt\nlayers: -2\nhidden: 64\nheads: 4\nvocab: 9\nseq_length: 8\n"),
+            "layers");
+    refused(written("huge.yaml",
+                    "family: gpt\nlayers: 99999999999999999999\nhidden: 64\nheads: 4\nvocab: "
+                    "9\nseq_length: 8\n"),
+            "layers");
+    refused(written("deep.json", std::string(5000, '[')), "deep.json");
+    refused(written("binary.json", std::string("\0\1\2\xff", 4)), "binary.json");
+    const std::string fifo = in_directory("fifo.json");
+    ck_assert_int_eq(mkfifo(fifo.c_str(), 0600), 0);
+    refused(fifo, "not a regular file");
+    remove_directory();
+}
+END_TEST
+
+START_TEST(a_user_may_name_a_link_and_root_may_not) {
+    make_directory();
+    const std::string link = in_directory("link.yaml");
+    ck_assert_int_eq(symlink(written("m.yaml", tiny).c_str(), link.c_str()), 0);
+    ck_assert(make_record(options(link), false).ok());
+    refused(link, "symbolic link", true);
+    remove_directory();
+}
+END_TEST
+
+int main() {
+    Suite* suite = suite_create("spank_options");
+    TCase* tc = tcase_create("spank_options");
+    tcase_add_test(tc, the_command_line_wins_over_environment_and_script);
+    tcase_add_test(tc, two_values_from_one_place_are_a_mistake);
+    tcase_add_test(tc, a_flag_without_a_place_never_conflicts);
+    tcase_add_test(tc, names_and_files_are_told_apart);
+    tcase_add_test(tc, names_and_files_become_records);
+    tcase_add_test(tc, hostile_files_are_refused);
+    tcase_add_test(tc, a_user_may_name_a_link_and_root_may_not);
+    suite_add_tcase(suite, tc);
+    SRunner* runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

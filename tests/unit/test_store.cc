@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The profile store: what goes in comes out, the newest measurement wins, and no state of the file
+// (corrupt, cut, locked, foreign, newer, linked) is silently accepted or stops the caller.
+#include <check.h>
+#undef fail  // check.h's macro; <ios> has a type of that name
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "core/text.h"
+#include "store/store.h"
+
+using namespace arena;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string directory;
+
+void make_directory() {
+    char name[] = "/tmp/arena-store-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(name));
+    directory = name;
+}
+void remove_directory() { fs::remove_all(directory); }
+std::string db_path() { return directory + "/profiles.db"; }
+
+Profile sample(const std::string& nonce, double seconds, const std::string& library = "OpenBLAS") {
+    Profile p;
+    p.nonce = nonce;
+    p.gpu_type = "a40";
+    p.hardware = "emulated-cpu";
+    p.model_fingerprint = "0123456789abcdef";
+    p.device = {"cpu", "AMD EPYC", "", "6.1", library, 1 << 30, 2, "n1"};
+    p.device_seconds = 1.5;
+    p.started_s = 1700000000.25;
+    OpShape g;
+    g.dims = {64, 32, 16, 1};
+    OpShape w = g;
+    w.pass = Pass::backward;
+    w.variant = "wgrad";
+    p.entries = {{w, seconds * 2, 7, 0.01}, {g, seconds, 5, 0.005}};
+    return p;
+}
+
+std::string nonce_of(int i) {
+    char text[32];
+    std::snprintf(text, sizeof text, "nonce%016d", i);
+    return text;
+}
+
+std::unique_ptr<ProfileStore> must_open(std::string* notice = nullptr) {
+    auto r = ProfileStore::open(db_path(), notice);
+    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
+    return std::move(r).value();
+}
+
+void must(const Status& s) {
+    ck_assert_msg(s.ok(), "%s", s.ok() ? "" : s.error().message().c_str());
+}
+
+void sql(const std::string& text) {
+    sqlite3* db = nullptr;
+    ck_assert_int_eq(sqlite3_open(db_path().c_str(), &db), SQLITE_OK);
+    char* message = nullptr;
+    const int r = sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message);
+    ck_assert_msg(r == SQLITE_OK, "%s", message);
+    sqlite3_close(db);
+}
+
+int count_named(const std::string& part) {
+    int n = 0;
+    for (const auto& e : fs::directory_iterator(directory))
+        n += e.path().filename().string().find(part) != std::string::npos;
+    return n;
+}
+
+}  // namespace
+
+START_TEST(profile_comes_back_as_it_was) {
+    auto store = must_open();
+    Profile p = sample(nonce_of(1), 0.001);
+    must(store->import(p, "gpt2"));
+    store.reset();
+    store = must_open();
+    auto back = store->load(p.nonce);
+    ck_assert(back.ok());
+    std::swap(p.entries[0], p.entries[1]);  // the store answers in order of op_key
+    if (op_key(p.entries[0].shape) > op_key(p.entries[1].shape))
+        std::swap(p.entries[0], p.entries[1]);
+    ck_assert(*back == p);
+    auto runs = store->runs();
+    ck_assert(runs.ok());
+    ck_assert_uint_eq(runs->size(), 1);
+    ck_assert_str_eq(runs->front().model_name.c_str(), "gpt2");
+    ck_assert_int_eq(runs->front().entries, 2);
+    ck_assert(runs->front().device_identity == p.device.identity());
+    auto found = store->find(p.model_fingerprint, "a40");
+    ck_assert(found.ok() && *found == runs->front());
+    ck_assert(store->verify().ok() && store->verify()->empty());
+}
+END_TEST
+
+START_TEST(file_has_mode_0600_even_if_it_was_wider) {
+    must_open().reset();
+    struct stat st {};
+    ck_assert_int_eq(stat(db_path().c_str(), &st), 0);
+    ck_assert_int_eq(st.st_mode & 07777, 0600);
+    chmod(db_path().c_str(), 0664);
+    auto store = must_open();
+    must(store->import(sample(nonce_of(1), 1), "m"));
+    for (const auto& e : fs::directory_iterator(directory)) {
+        ck_assert_int_eq(stat(e.path().c_str(), &st), 0);
+        ck_assert_msg((st.st_mode & 077) == 0, "%s is open to others", e.path().c_str());
+    }
+}
+END_TEST
+
+START_TEST(same_nonce_twice_is_refused_and_changes_nothing) {
+    auto store = must_open();
+    must(store->import(sample(nonce_of(1), 0.001), "m"));
+    const auto again = store->import(sample(nonce_of(1), 0.5), "m");
+    ck_assert(!again.ok());
+    ck_assert(again.error().code == ErrorCode::no);
+    ck_assert_uint_eq(store->runs()->size(), 1);
+    ck_assert_double_eq(store->table("a40")->begin()->second > 0.1, 0);
+}
+END_TEST
+
+START_TEST(same_operator_twice_in_one_profile_is_refused_whole) {
+    auto store = must_open();
+    Profile p = sample(nonce_of(1), 0.001);
+    p.entries.push_back(p.entries[0]);
+    ck_assert(!store->import(p, "m").ok());
+    ck_assert(store->runs()->empty());
+    p = sample(nonce_of(2), 0.001);
+    p.entries[1].seconds = 0;
+    ck_assert(!store->import(p, "m").ok());
+    ck_assert(store->runs()->empty());
+}
+END_TEST
+
+START_TEST(table_has_the_newest_seconds_of_the_newest_device) {
+    auto store = must_open();
+    ck_assert(store->table("a40").ok() && store->table("a40")->empty());
+    must(store->import(sample(nonce_of(1), 0.001), "m"));
+    Profile second = sample(nonce_of(2), 0.002);
+    second.entries.pop_back();
+    must(store->import(second, "m"));
+    auto table = store->table("a40");
+    ck_assert_uint_eq(table->size(), 2);
+    ck_assert_double_eq((*table)[op_key(second.entries[0].shape)], 0.004);
+    must(store->import(sample(nonce_of(3), 0.003, "other library"), "m"));
+    table = store->table("a40");
+    ck_assert_double_eq((*table)[op_key(second.entries[0].shape)], 0.006);
+    Profile failed = sample(nonce_of(4), 1, "third library");
+    failed.status = ProfileStatus::failed;
+    failed.entries.clear();
+    must(store->import(failed, "m"));
+    ck_assert_uint_eq(store->table("a40")->size(), 2);
+    Profile nothing_new = sample(nonce_of(5), 1, "fourth library");  // all operators were known
+    nothing_new.entries.clear();
+    must(store->import(nothing_new, "m"));
+    ck_assert_uint_eq(store->table("a40")->size(), 2);
+    ck_assert(store->table("h100")->empty());
+}
+END_TEST
+
+START_TEST(failed_run_is_listed_but_never_found) {
+    auto store = must_open();
+    Profile p = sample(nonce_of(1), 1);
+    p.status = ProfileStatus::failed;
+    p.reason = "timed out";
+    p.entries.clear();
+    must(store->import(p, "m"));
+    ck_assert(store->runs()->front().reason == "timed out");
+    const auto r = store->find(p.model_fingerprint, "a40");
+    ck_assert(!r.ok() && r.error().code == ErrorCode::no);
+    must(store->import(sample(nonce_of(2), 1), "m"));
+    ck_assert(store->find(p.model_fingerprint, "a40")->nonce == nonce_of(2));
+    ck_assert(!store->find(p.model_fingerprint, "h100").ok());
+    ck_assert(store->runs()->front().nonce == nonce_of(2));
+}
+END_TEST
+
+START_TEST(corrupt_file_is_set_aside_with_a_notice) {
+    must(must_open()->import(sample(nonce_of(1), 1), "m"));
+    std::ofstream(db_path(), std::ios::binary) << "this is no database at all, only words";
+    std::string notice;
+    auto store = must_open(&notice);
+    ck_assert_msg(notice.find(".corrupt-") != std::string::npos, "notice: %s", notice.c_str());
+    ck_assert(store->runs()->empty());
+    ck_assert_int_eq(count_named("profiles.db.corrupt-"), 1);
+    must(store->import(sample(nonce_of(2), 1), "m"));
+    std::string none;
+    store.reset();
+    ck_assert_uint_eq(must_open(&none)->runs()->size(), 1);
+    ck_assert_str_eq(none.c_str(), "");
+}
+END_TEST
+
+static void fill(int n) {
+    auto store = must_open();
+    for (int i = 0; i < n; ++i) {
+        Profile p = sample(nonce_of(i), 0.001);
+        for (int d = 1; d < 60; ++d) {
+            OpShape s;
+            s.dims = {d, i + 1, 7, 1};
+            p.entries.push_back({s, 0.001 * d, 3, 0.01});
+        }
+        must(store->import(p, "m"));
+    }
+}
+
+/// Cut or damaged at any place: never a crash, never an error, never rows that verify() would
+/// refuse.
+START_TEST(file_cut_at_any_place_opens_with_all_rows_or_a_notice) {
+    fill(20);
+    const auto size = fs::file_size(db_path());
+    ck_assert_uint_gt(size, 20000);
+    fs::copy_file(db_path(), directory + "/whole");
+    int set_aside = 0;
+    for (std::uintmax_t at = 1; at < size; at += 1013) {
+        fs::copy_file(directory + "/whole", db_path(), fs::copy_options::overwrite_existing);
+        fs::resize_file(db_path(), at);
+        std::string notice;
+        auto store = must_open(&notice);
+        const auto rows = store->runs()->size();
+        set_aside += !notice.empty();
+        ck_assert_msg(notice.empty() ? rows == 20 : rows == 0, "cut at %ju: %zu rows, notice '%s'",
+                      at, rows, notice.c_str());
+        ck_assert(store->verify()->empty());
+    }
+    ck_assert_int_gt(set_aside, 10);
+}
+END_TEST
+
+START_TEST(pages_of_garbage_are_noticed_on_open_or_by_verify) {
+    fill(20);
+    const auto size = fs::file_size(db_path());
+    fs::copy_file(db_path(), directory + "/whole");
+    for (std::uintmax_t at = 0; at + 4096 <= size; at += 4096) {
+        fs::copy_file(directory + "/whole", db_path(), fs::copy_options::overwrite_existing);
+        {
+            std::fstream f(db_path(), std::ios::in | std::ios::out | std::ios::binary);
+            f.seekp(static_cast<std::streamoff>(at));
+            f << std::string(4096, '\xa5');
+        }
+        std::string notice;
+        auto store = must_open(&notice);
+        ck_assert_msg(!notice.empty(), "page at %ju was garbage and nobody said so", at);
+        ck_assert(store->runs()->empty());
+    }
+}
+END_TEST
+
+START_TEST(verify_names_the_bad_rows) {
+    fill(1);
+    sql("UPDATE entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7;"
+        "UPDATE entries SET spread = 99 WHERE d0 = 6 AND d2 = 7;"
+        "PRAGMA foreign_keys = OFF; UPDATE entries SET run = 77 WHERE d0 = 8 AND d2 = 7");
+    const auto wrong = must_open()->verify();
+    ck_assert(wrong.ok());
+    ck_assert_uint_eq(wrong->size(), 3);
+}
+END_TEST
+
+START_TEST(locked_file_is_an_error_within_a_second_and_stays) {
+    must_open().reset();
+    sqlite3* db = nullptr;
+    ck_assert_int_eq(sqlite3_open(db_path().c_str(), &db), SQLITE_OK);
+    auto store = must_open();
+    ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto r = store->import(sample(nonce_of(1), 1), "m");
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    ck_assert(!r.ok() && r.error().code == ErrorCode::environment);
+    ck_assert_msg(r.error().text.find("another process") != std::string::npos, "%s",
+                  r.error().text.c_str());
+    ck_assert_double_lt(waited.count(), 1.0);
+    ck_assert(store->runs().ok());  // readers go on
+    sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr);
+    must(store->import(sample(nonce_of(1), 1), "m"));
+    store.reset();
+    ck_assert_int_eq(
+        sqlite3_exec(db,
+                     "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=DELETE; BEGIN EXCLUSIVE",
+                     nullptr, nullptr, nullptr),
+        SQLITE_OK);
+    const auto locked = ProfileStore::open(db_path());
+    ck_assert(!locked.ok() && locked.error().code == ErrorCode::environment);
+    ck_assert_int_eq(count_named("corrupt"), 0);
+    sqlite3_close(db);
+    ck_assert_uint_eq(must_open()->runs()->size(), 1);
+}
+END_TEST
+
+START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
+    must_open().reset();
+    sql("PRAGMA user_version = 2");
+    auto r = ProfileStore::open(db_path());
+    ck_assert(!r.ok());
+    ck_assert_msg(r.error().text.find("version 2") != std::string::npos, "%s",
+                  r.error().text.c_str());
+    ck_assert(!ProfileStore::open_read_only(db_path()).ok());
+    fs::remove(db_path());
+    sql("CREATE TABLE others(x)");
+    r = ProfileStore::open(db_path());
+    ck_assert(!r.ok());
+    ck_assert_msg(r.error().text.find("not a profile store") != std::string::npos, "%s",
+                  r.error().text.c_str());
+    ck_assert_int_eq(count_named("corrupt"), 0);
+}
+END_TEST
+
+START_TEST(read_only_sees_rows_and_cannot_write_nor_create) {
+    ck_assert(!ProfileStore::open_read_only(db_path()).ok());
+    ck_assert(!fs::exists(db_path()));
+    auto writer = must_open();
+    must(writer->import(sample(nonce_of(1), 1), "m"));
+    auto reader = ProfileStore::open_read_only(db_path());
+    ck_assert(reader.ok());
+    ck_assert_uint_eq(reader.value()->runs()->size(), 1);
+    const auto refused = reader.value()->import(sample(nonce_of(2), 1), "m");
+    ck_assert(!refused.ok() && refused.error().code == ErrorCode::environment);
+    std::ofstream(directory + "/words")
+        << "no database, just many words, more than a header has room for; "
+           "one hundred bytes are needed for that much";
+    ck_assert(!ProfileStore::open_read_only(directory + "/words").ok());
+    ck_assert_int_eq(count_named("corrupt"), 0);
+}
+END_TEST
+
+START_TEST(link_fifo_and_open_directory_are_refused) {
+    fs::create_symlink(directory + "/elsewhere", db_path());
+    ck_assert(!ProfileStore::open(db_path()).ok());
+    ck_assert(!fs::exists(directory + "/elsewhere"));
+    fs::remove(db_path());
+    ck_assert_int_eq(mkfifo(db_path().c_str(), 0600), 0);
+    ck_assert(!ProfileStore::open(db_path()).ok());
+    fs::remove(db_path());
+    chmod(directory.c_str(), 0777);
+    const auto r = ProfileStore::open(db_path());
+    ck_assert(!r.ok());
+    ck_assert_msg(r.error().text.find("chmod 0700") != std::string::npos, "%s",
+                  r.error().text.c_str());
+    ck_assert(!ProfileStore::open(directory + "/none/profiles.db").ok());
+}
+END_TEST
+
+static Suite* store_suite() {
+    Suite* suite = suite_create("store");
+    TCase* c = tcase_create("store");
+    tcase_add_checked_fixture(c, make_directory, remove_directory);
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, profile_comes_back_as_it_was);
+    tcase_add_test(c, file_has_mode_0600_even_if_it_was_wider);
+    tcase_add_test(c, same_nonce_twice_is_refused_and_changes_nothing);
+    tcase_add_test(c, same_operator_twice_in_one_profile_is_refused_whole);
+    tcase_add_test(c, table_has_the_newest_seconds_of_the_newest_device);
+    tcase_add_test(c, failed_run_is_listed_but_never_found);
+    tcase_add_test(c, corrupt_file_is_set_aside_with_a_notice);
+    tcase_add_test(c, file_cut_at_any_place_opens_with_all_rows_or_a_notice);
+    tcase_add_test(c, pages_of_garbage_are_noticed_on_open_or_by_verify);
+    tcase_add_test(c, verify_names_the_bad_rows);
+    tcase_add_test(c, locked_file_is_an_error_within_a_second_and_stays);
+    tcase_add_test(c, newer_schema_and_foreign_database_are_refused_untouched);
+    tcase_add_test(c, read_only_sees_rows_and_cannot_write_nor_create);
+    tcase_add_test(c, link_fifo_and_open_directory_are_refused);
+    suite_add_tcase(suite, c);
+    return suite;
+}
+
+int main() {
+    SRunner* runner = srunner_create(store_suite());
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

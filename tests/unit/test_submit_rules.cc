@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Who is let in as an Arena job, with which sentence the others are turned away, and what an update
+// of a held job may do.
+#include <check.h>
+
+#include <string>
+#include <vector>
+
+#include "plugin/job_submit/gpu_facts.h"
+#include "plugin/job_submit/modify_rules.h"
+#include "plugin/job_submit/submit_rules.h"
+
+using namespace arena;
+
+namespace {
+
+ClusterFacts cluster() {
+    ClusterFacts facts;
+    facts.place = "partition main";
+    facts.partition = {{"a40", 4}, {"a40", 4}, {"h100", 4}};
+    facts.cluster = facts.partition;
+    facts.cluster.push_back({"v100", 2});
+    facts.cluster.push_back({"l4", 2});
+    return facts;
+}
+
+Config config() {
+    Config c;
+    c.gpu_types = {{"a40", "A40"}, {"h100", "H100"}, {"v100", "V100"}};
+    return c;
+}
+
+Request request(const std::vector<Setting>& more = {}) {
+    std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
+    settings.insert(settings.end(), more.begin(), more.end());
+    const auto r = build_request(settings, {}, {});
+    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
+    return *r;
+}
+
+SubmitFacts batch_job(std::string_view script = "#!/bin/sh\ntrue\n") {
+    SubmitFacts f;
+    f.script = script;
+    return f;
+}
+
+void refused(const Request& r, const SubmitFacts& f, const std::string& word) {
+    const auto result = accept_request(r, f, cluster(), config());
+    ck_assert_msg(!result.ok(), "accepted, and '%s' was expected", word.c_str());
+    ck_assert_msg(result.error().message().find(word) != std::string::npos,
+                  "'%s' does not name '%s'", result.error().message().c_str(), word.c_str());
+}
+
+Acceptance accepted(const Request& r, const SubmitFacts& f) {
+    const auto result = accept_request(r, f, cluster(), config());
+    ck_assert_msg(result.ok(), "%s", result.ok() ? "" : result.error().message().c_str());
+    return *result;
+}
+
+void unreadable(const SubmitFacts& f, const std::string& word) {
+    const auto result = read_request(f);
+    ck_assert_msg(!result.ok(), "accepted, and '%s' was expected", word.c_str());
+    ck_assert_msg(result.error().message().find(word) != std::string::npos,
+                  "'%s' does not name '%s'", result.error().message().c_str(), word.c_str());
+}
+
+}  // namespace
+
+// ---- GPUs of nodes ---------------------------------------------------------------------------
+
+START_TEST(gres_texts_of_every_form_are_read) {
+    const auto one = [](std::string_view text) { return parse_gres_config(text); };
+    ck_assert(one("gpu:a40:4") == std::vector<NodeGpus>({{"a40", 4}}));
+    ck_assert(one("gpu:a40:4(S:0,1),nic:1") == std::vector<NodeGpus>({{"a40", 4}}));
+    ck_assert(one("nic:1,gpu:a40:2,gpu:h100:1") ==
+              std::vector<NodeGpus>({{"a40", 2}, {"h100", 1}}));
+    ck_assert(one("gpu:3") == std::vector<NodeGpus>({{"", 3}}));
+    ck_assert(one("gpu") == std::vector<NodeGpus>({{"", 1}}));
+    ck_assert(one("gpu:a40") == std::vector<NodeGpus>({{"a40", 1}}));
+    for (const char* none : {"", "gpu:0", "gpu:a40:0", "gpu:a40:-1", "gpu:a40:9999999", "gpus:2",
+                             "gpu:a:b:1", "(", ","})
+        ck_assert_msg(one(none).empty(), "%s", none);
+}
+END_TEST
+
+START_TEST(a_job_has_one_type_and_the_same_count_on_every_node) {
+    TypePool pool("a40");
+    for (const std::int64_t gpus : {4, 4, 2}) pool.add_node(gpus);
+    ck_assert_int_eq(pool.largest(), 8);
+    for (const std::int64_t n : {1, 2, 3, 4, 6, 8}) ck_assert_msg(pool.can_place(n), "%ld", n);
+    for (const std::int64_t n : {5, 7, 9, 10, 12}) ck_assert_msg(!pool.can_place(n), "%ld", n);
+    ck_assert(pool.can_place_any(5, 6, 1));
+    ck_assert(!pool.can_place_any(5, 5, 1));
+    ck_assert(pool.can_place_any(5, 65536, 8));
+    ck_assert(!pool.can_place_any(5, 65536, 5));
+    ck_assert_int_eq(TypePool("none").largest(), 0);
+}
+END_TEST
+
+// ---- submit ------------------------------------------------------------------------------------
+
+START_TEST(ordinary_and_interactive_jobs_have_no_request) {
+    const auto plain = read_request(batch_job());
+    ck_assert(plain.ok() && !plain->has_value());
+    SubmitFacts interactive;
+    interactive.records = {"{\"v\":1}"};
+    const auto without_script = read_request(interactive);
+    ck_assert(without_script.ok() && !without_script->has_value());
+    SubmitFacts array = batch_job();
+    array.array = array.het = true;
+    ck_assert(read_request(array).ok());
+}
+END_TEST
+
+START_TEST(both_channels_make_the_same_request) {
+    const Request wanted = request({{"gpus", "2-4"}});
+    SubmitFacts by_record = batch_job();
+    by_record.records = {*format_record(wanted)};
+    const auto record = read_request(by_record);
+    ck_assert(record.ok() && record->has_value());
+    const auto lines =
+        read_request(batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n#ARENA gpus=2-4\n"));
+    ck_assert(lines.ok() && lines->has_value());
+    ck_assert(**record == wanted);
+    ck_assert(**lines == wanted);
+}
+END_TEST
+
+START_TEST(channels_do_not_mix) {
+    SubmitFacts f = batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n");
+    f.records = {*format_record(request())};
+    unreadable(f, "use one of the two");
+    f = batch_job();
+    f.records = {*format_record(request()), *format_record(request())};
+    unreadable(f, "more than one");
+}
+END_TEST
+
+START_TEST(jobs_of_other_kinds_are_refused) {
+    SubmitFacts f = batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n");
+    f.het = true;
+    unreadable(f, "heterogeneous");
+    f.het = false, f.array = true;
+    unreadable(f, "array");
+    f.array = false, f.cron = true;
+    unreadable(f, "scrontab");
+}
+END_TEST
+
+START_TEST(forged_records_and_paths_in_directives_are_refused) {
+    SubmitFacts f = batch_job();
+    f.records = {"rubbish"};
+    unreadable(f, "record");
+    Request odd = request();
+    odd.model.heads = 7;
+    f.records = {*format_record(odd)};
+    unreadable(f, "heads");
+    odd.model.hidden = 0;
+    f.records = {*format_record(odd)};
+    unreadable(f, "record");
+    unreadable(batch_job("#!/bin/sh\n#ARENA model=config.json batch=8\n"), "--arena-model=FILE");
+}
+END_TEST
+
+START_TEST(an_accepted_job_carries_what_the_user_limited) {
+    SubmitFacts f = batch_job();
+    f.held = true;
+    f.cpus_per_tres = "gres:gpu:6";
+    f.mem_per_tres = "gres:gpu:8192";
+    f.cpus_per_task = 3;
+    Acceptance a = accepted(request(), f);
+    ck_assert(a.request.user_hold);
+    ck_assert_int_eq(a.request.cpus_per_gpu, 6);
+    ck_assert_int_eq(a.request.mem_per_gpu_mb, 8192);
+    ck_assert(*parse_record(a.record) == a.request);
+    ck_assert_str_eq(a.admin_comment.c_str(), "arena:v1 state=submitted model=gpt2");
+    ck_assert(a.note.empty());
+    f.cpus_per_tres.clear();
+    f.shape_given = true;
+    a = accepted(request(), f);
+    ck_assert_int_eq(a.request.cpus_per_gpu, 3);
+    ck_assert(a.note.find("nodes and tasks") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_forged_hold_in_the_record_counts_for_nothing) {
+    Request r = request();
+    r.user_hold = true;
+    r.cpus_per_gpu = 99;
+    const Acceptance a = accepted(r, batch_job());
+    ck_assert(!a.request.user_hold);
+    ck_assert_int_eq(a.request.cpus_per_gpu, 0);
+}
+END_TEST
+
+START_TEST(requests_that_the_cluster_cannot_serve_are_refused) {
+    const SubmitFacts f = batch_job();
+    refused(request({{"types", "a100"}}), f,
+            "this cluster has no GPU type 'a100'; it has a40, h100, l4, v100");
+    refused(request({{"types", "l4"}}), f, "arena.yaml");
+    refused(request({{"types", "v100"}}), f, "partition main has no node");
+    refused(request({{"gpus", "9-64"}}), f, "8 a40, 4 h100");
+    refused(request({{"types", "h100"}, {"gpus", "5-64"}}), f, "4 h100");
+    refused(request({{"gpus", "7"}}), f, "--arena-gpus");
+    refused(request({{"plan", "pp12,dp1,tp1"}}), f, "--arena-plan");
+    refused(request({{"plan", "dp16"}}), f, "a multiple of 16");
+    accepted(request({{"gpus", "2-64"}}), f);
+    accepted(request({{"plan", "pp2,dp2,tp1"}}), f);
+}
+END_TEST
+
+START_TEST(options_that_contradict_arena_are_refused) {
+    SubmitFacts f = batch_job();
+    f.gpu_option = "--gpus";
+    refused(request(), f, "--gpus cannot be combined");
+    f = batch_job();
+    f.node_list = true;
+    refused(request(), f, "--nodelist");
+    f = batch_job();
+    f.no_requeue = true;
+    refused(request({{"elastic", "yes"}}), f, "--no-requeue");
+    accepted(request(), f);
+}
+END_TEST
+
+START_TEST(a_switched_off_arena_refuses) {
+    Config off = config();
+    off.enabled = false;
+    const auto r = accept_request(request(), batch_job(), cluster(), off);
+    ck_assert(!r.ok());
+    ck_assert(r.error().text.find("switched off") != std::string::npos);
+}
+END_TEST
+
+START_TEST(control_and_stale_variables_are_told_apart) {
+    for (const char* e : {"ARENA_RECORD=x", "ARENA_PROFILE=1", "SPANK_ARENA_X=1", "ARENA_="})
+        ck_assert_msg(is_arena_control(e), "%s", e);
+    for (const char* e :
+         {"ARENAS=1", "PATH=x", "_SLURM_SPANK_OPTION_arena_arena_model=x", "X_ARENA_Y=1", ""})
+        ck_assert_msg(!is_arena_control(e), "%s", e);
+    for (const char* e : {"SLURM_NTASKS=4", "SLURM_GPUS=2", "SLURM_GPUS_PER_NODE=2",
+                          "SLURM_NTASKS_PER_NODE=1", "ARENA_PP=2", "SLURM_SPANK_ARENA_RECORD={}",
+                          "SLURM_SPANK__SLURM_SPANK_OPTION_arena_arena_model=x"})
+        ck_assert_msg(is_stale_variable(e), "%s", e);
+    for (const char* e : {"SLURM_SUBMIT_DIR=/", "PATH=/bin", "ARENA_CONF=/x",
+                          "SLURM_PRIO_PROCESS=0", "SLURM_NTASKSX=1"})
+        ck_assert_msg(!is_stale_variable(e), "%s", e);
+}
+END_TEST
+
+// ---- modify ------------------------------------------------------------------------------------
+
+static ModifyFacts waiting(Phase phase = Phase::held, OtherHold hold = OtherHold::none) {
+    ModifyFacts f;
+    f.pending = true;
+    f.held = phase == Phase::held;
+    f.now = 1000;
+    f.restart = 2;
+    f.mark = JobMark{phase, 2, hold, 500};
+    return f;
+}
+
+START_TEST(a_release_never_starts_an_unplanned_job) {
+    for (const OtherHold hold : {OtherHold::none, OtherHold::user}) {
+        ModifyFacts f = waiting(Phase::held, hold);
+        f.priority = PriorityChange::release;
+        const ModifyDecision d = decide_modify(f);
+        ck_assert(d.refusal == Refusal::none);
+        ck_assert(d.drop_priority);
+        ck_assert(d.mark == JobMark({Phase::held, 2, OtherHold::none, 1000}));
+        ck_assert(d.reason == ShownReason::arena);
+    }
+}
+END_TEST
+
+START_TEST(a_release_after_another_hold_is_planned_again) {
+    ModifyFacts f = waiting(Phase::started);
+    f.held = true;
+    f.mark->restart = 1;
+    f.priority = PriorityChange::release;
+    const ModifyDecision d = decide_modify(f);
+    ck_assert(d.drop_priority);
+    ck_assert(d.mark == JobMark({Phase::held, 2, OtherHold::none, 1000}));
+}
+END_TEST
+
+START_TEST(a_released_planned_job_stays_released) {
+    ModifyFacts f = waiting(Phase::released);
+    f.priority = PriorityChange::release;
+    ck_assert(decide_modify(f) == ModifyDecision{});
+}
+END_TEST
+
+START_TEST(only_operators_lift_an_administrators_hold) {
+    ModifyFacts f = waiting(Phase::held, OtherHold::admin);
+    f.priority = PriorityChange::release;
+    ck_assert(decide_modify(f).refusal == Refusal::not_permitted);
+    f.by_operator = true;
+    ck_assert(decide_modify(f).refusal == Refusal::none);
+}
+END_TEST
+
+START_TEST(a_hold_is_noted_with_its_owner) {
+    for (const Phase phase : {Phase::held, Phase::released}) {
+        ModifyFacts f = waiting(phase);
+        f.priority = PriorityChange::hold;
+        ck_assert(decide_modify(f).mark == JobMark({Phase::held, 2, OtherHold::user, 1000}));
+        ck_assert(decide_modify(f).reason == ShownReason::user_hold);
+        ck_assert(!decide_modify(f).drop_priority);
+        f.by_operator = true;
+        ck_assert(decide_modify(f).mark->hold == OtherHold::admin);
+        f.user_hold_asked = true;
+        ck_assert(decide_modify(f).mark->hold == OtherHold::user);
+    }
+}
+END_TEST
+
+START_TEST(a_user_cannot_weaken_an_administrators_hold) {
+    ModifyFacts f = waiting(Phase::held, OtherHold::admin);
+    f.priority = PriorityChange::hold;
+    ck_assert(decide_modify(f) == ModifyDecision{});
+}
+END_TEST
+
+START_TEST(a_hold_at_submit_counts_before_there_is_a_mark) {
+    ModifyFacts f = waiting();
+    f.mark.reset();
+    f.restart = 0;
+    f.asked_to_hold = true;
+    f.priority = PriorityChange::release;
+    ck_assert(decide_modify(f).mark == JobMark({Phase::held, 0, OtherHold::none, 1000}));
+}
+END_TEST
+
+START_TEST(a_hold_of_a_running_job_is_for_its_next_life) {
+    ModifyFacts f = waiting(Phase::started);
+    f.pending = f.held = false;
+    f.priority = PriorityChange::hold;
+    const ModifyDecision d = decide_modify(f);
+    ck_assert(d.mark == JobMark({Phase::started, 2, OtherHold::user, 500}));
+    ck_assert(d.reason == ShownReason::keep);
+    f.mark = d.mark;
+    f.priority = PriorityChange::release;
+    ck_assert(decide_modify(f).mark->hold == OtherHold::none);
+    f.mark.reset();
+    ck_assert(decide_modify(f) == ModifyDecision{});
+}
+END_TEST
+
+START_TEST(shapes_are_arenas_and_the_rest_is_the_users) {
+    ModifyFacts f = waiting();
+    f.shape_change = true;
+    ck_assert(decide_modify(f).refusal == Refusal::shape);
+    f.by_operator = true;
+    ck_assert(decide_modify(f).refusal == Refusal::shape);
+    f.mark->phase = Phase::off;
+    ck_assert(decide_modify(f) == ModifyDecision{});
+    f = waiting();
+    ck_assert(decide_modify(f) == ModifyDecision{});
+    f.priority = PriorityChange::value;
+    ck_assert(decide_modify(f) == ModifyDecision{});
+}
+END_TEST
+
+START_TEST(a_nice_value_never_starts_a_held_job) {
+    ModifyFacts f = waiting();
+    f.nice_change = true;
+    ck_assert(decide_modify(f).take_nice);
+    f.held = false;
+    ck_assert(!decide_modify(f).take_nice);
+    f.held = true;
+    f.mark->phase = Phase::off;
+    ck_assert(!decide_modify(f).take_nice);
+}
+END_TEST
+
+int main() {
+    Suite* suite = suite_create("submit_rules");
+    TCase* tc = tcase_create("submit_rules");
+    tcase_add_test(tc, gres_texts_of_every_form_are_read);
+    tcase_add_test(tc, a_job_has_one_type_and_the_same_count_on_every_node);
+    tcase_add_test(tc, ordinary_and_interactive_jobs_have_no_request);
+    tcase_add_test(tc, both_channels_make_the_same_request);
+    tcase_add_test(tc, channels_do_not_mix);
+    tcase_add_test(tc, jobs_of_other_kinds_are_refused);
+    tcase_add_test(tc, forged_records_and_paths_in_directives_are_refused);
+    tcase_add_test(tc, an_accepted_job_carries_what_the_user_limited);
+    tcase_add_test(tc, a_forged_hold_in_the_record_counts_for_nothing);
+    tcase_add_test(tc, requests_that_the_cluster_cannot_serve_are_refused);
+    tcase_add_test(tc, options_that_contradict_arena_are_refused);
+    tcase_add_test(tc, a_switched_off_arena_refuses);
+    tcase_add_test(tc, control_and_stale_variables_are_told_apart);
+    tcase_add_test(tc, a_release_never_starts_an_unplanned_job);
+    tcase_add_test(tc, a_release_after_another_hold_is_planned_again);
+    tcase_add_test(tc, a_released_planned_job_stays_released);
+    tcase_add_test(tc, only_operators_lift_an_administrators_hold);
+    tcase_add_test(tc, a_hold_is_noted_with_its_owner);
+    tcase_add_test(tc, a_user_cannot_weaken_an_administrators_hold);
+    tcase_add_test(tc, a_hold_at_submit_counts_before_there_is_a_mark);
+    tcase_add_test(tc, a_hold_of_a_running_job_is_for_its_next_life);
+    tcase_add_test(tc, shapes_are_arenas_and_the_rest_is_the_users);
+    tcase_add_test(tc, a_nice_value_never_starts_a_held_job);
+    suite_add_tcase(suite, tc);
+    SRunner* runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

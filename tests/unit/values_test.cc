@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Values: short forms, pins, fingerprints, operator keys and costs, and what JSON readers refuse.
+#include "core/values.h"
+
+#include "core/profile.h"
+#include "core/text.h"
+#include "policy/replay.h"
+#include "suite.h"
+
+using namespace arena;
+using arena::test::assert_refused;
+using arena::test::assert_text;
+
+namespace {
+
+Plan uniform_plan() {
+    Plan plan;
+    plan.stage_layers = {12, 12};
+    plan.stage_dp = {2, 2};
+    plan.stage_tp = {1, 1};
+    plan.micro_batch = 4;
+    plan.num_micro_batches = 16;
+    return plan;
+}
+
+OpShape gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
+    return {OpKind::gemm, Pass::forward, Precision::fp32, {m, n, k, 1}, ""};
+}
+
+Profile small_profile() {
+    Profile p;
+    p.nonce = "0123456789abcdef";
+    p.gpu_type = "a40";
+    p.hardware = "A40";
+    p.model_fingerprint = fingerprint(Model{});
+    p.device.kind = "cuda";
+    p.entries = {{gemm(8, 16, 32), 1e-5, 10, 0.01}};
+    return p;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+    const auto at = text.find(from);
+    ck_assert_msg(at != std::string::npos, "%s is not in the text", from.c_str());
+    return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+START_TEST(short_forms_are_the_words_of_admin_comment) {
+    assert_text(short_form(uniform_plan()), "pp2,dp2,tp1,mb4x16");
+    assert_text(short_form(Grid{"a40", 1, 4, 2}), "4xa40");
+    assert_text(short_form(Grid{"a40", 2, 4, 2}), "2x4xa40");
+    Plan plan = uniform_plan();
+    plan.stage_dp = {2, 1};
+    plan.stage_tp = {1, 2};
+    assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16");
+    ck_assert_int_eq(plan.gpus(), 4);
+}
+END_TEST
+
+START_TEST(pins_are_read_and_matched) {
+    const auto pin = parse_plan_pin("tp1,pp2,dp2");
+    ck_assert(pin.ok());
+    assert_text(to_string(*pin), "pp2,dp2,tp1");
+    ck_assert(matches(*pin, uniform_plan()));
+    ck_assert(matches(PlanPin{}, uniform_plan()));
+    ck_assert(!matches(*parse_plan_pin("mb2"), uniform_plan()));
+    Plan uneven = uniform_plan();
+    uneven.stage_dp = {2, 1};
+    ck_assert(!matches(*pin, uneven));
+    for (const char* bad : {"", "pp", "pp0", "pp2,", "pp2,pp2", "xx2", "pp2 ,dp2", "pp65537", "pp-1"}) {
+        assert_refused(parse_plan_pin(bad), "for example pp2,dp2,tp1");
+    }
+}
+END_TEST
+
+START_TEST(the_fingerprint_ignores_the_name_and_nothing_else) {
+    Model a;
+    a.layers = 48;
+    Model b = a;
+    b.name = "other";
+    assert_text(fingerprint(a), fingerprint(b));
+    ck_assert_uint_eq(fingerprint(a).size(), 16);
+    const auto differs = [&](auto change) {
+        Model c = a;
+        change(c);
+        ck_assert(fingerprint(a) != fingerprint(c));
+    };
+    differs([](Model& m) { m.layers = 49; });
+    differs([](Model& m) { m.precision = Precision::fp32; });
+    differs([](Model& m) { m.tied_embedding = false; });
+    differs([](Model& m) { m.gated_mlp = true; });
+    differs([](Model& m) { m.learned_positions = false; });
+    differs([](Model& m) { m.kv_heads = 8; });
+    differs([](Model& m) { m.image_size = 224; });
+    differs([](Model& m) { m.custom_layers.push_back({"x", 1, 1, 2, 3}); });
+}
+END_TEST
+
+START_TEST(operator_keys_are_printable_and_unique) {
+    assert_text(op_key(gemm(1024, 2304, 768)), "gemm/forward/fp32/1024x2304x768x1");
+    const OpShape norm{OpKind::norm, Pass::backward, Precision::bf16, {64, 768}, "layer"};
+    assert_text(op_key(norm), "norm/backward/bf16/64x768/layer");
+}
+END_TEST
+
+START_TEST(operator_costs_follow_the_formulas) {
+    ck_assert(op_flops(gemm(2, 3, 5)) == 60);
+    ck_assert(op_bytes(gemm(2, 3, 5)) == 4 * (2 * 5 + 5 * 3 + 2 * 3));
+    OpShape attention{OpKind::attention, Pass::forward, Precision::bf16, {8, 2, 128, 64}, "full"};
+    const double full = op_flops(attention);
+    ck_assert(full == 4.0 * 8 * 128 * 128 * 64);
+    attention.variant = "causal";
+    ck_assert(op_flops(attention) == full / 2);
+    attention.pass = Pass::backward;
+    ck_assert(op_flops(attention) == full);
+    const OpShape adamw{OpKind::optimizer, Pass::forward, Precision::bf16, {1000}, "adamw"};
+    ck_assert(op_bytes(adamw) == 28000);
+}
+END_TEST
+
+START_TEST(a_good_profile_reads_back_and_bad_ones_do_not) {
+    const Profile profile = small_profile();
+    const std::string text = to_json(profile);
+    ck_assert(parse_profile(text).value() == profile);
+    const auto refused = [&](const char* from, const char* to, const char* needle) {
+        assert_refused(parse_profile(replaced(text, from, to)), needle);
+    };
+    refused("0123456789abcdef", "short", "nonce");
+    refused("0123456789abcdef", "../../etc/passwd", "nonce");
+    refused("\"seconds\":1e-05", "\"seconds\":0", "seconds");
+    refused("\"seconds\":1e-05", "\"seconds\":-1", "seconds");
+    refused("\"seconds\":1e-05", "\"seconds\":1e999", "not valid JSON");
+    refused("\"seconds\":1e-05", "\"seconds\":\"1\"", "entries[0].seconds");
+    refused("\"repeats\":10", "\"repeats\":0", "repeats");
+    refused("\"repeats\":10", "\"x\":0", "entries[0].repeats: is missing");
+    refused("\"spread\":0.01", "\"spread\":11", "spread");
+    refused("[8,16,32,1]", "[8,16,32]", "a list of 4 integers");
+    refused("[8,16,32,1]", "[8,16,32,1,1]", "at most 4 items");
+    refused("[8,16,32,1]", "[0,16,32,1]", "entries[0].shape");
+    refused("\"gemm\"", "\"gem\"", "one of gemm");
+    refused("\"variant\":\"\"", "\"variant\":\"A\"", "variant");
+    refused("\"schema_version\":1", "\"schema_version\":2", "schema_version");
+    refused("\"cuda\"", "\"tpu\"", "one of cpu, cuda");
+    refused("\"a40\"", "\"a40\\n\"", "gpu_type");
+    assert_refused(parse_profile(std::string(9, '[') + std::string(9, ']')), "deeper than 8");
+    assert_refused(parse_profile(std::string(max_profile_bytes + 1, ' ')), "larger than");
+    Profile twice = profile;
+    twice.entries.push_back(twice.entries.front());
+    assert_refused(parse_profile(to_json(twice)), "each operator once");
+}
+END_TEST
+
+START_TEST(a_profile_request_reads_back) {
+    ProfileRequest request;
+    request.nonce = "AAAABBBBCCCCDDDD";
+    request.gpu_type = "a40";
+    request.hardware = "emulated-cpu";
+    request.model.name = "m";
+    request.model.layers = 2;
+    request.known = {hash_hex("gemm")};
+    ck_assert(parse_profile_request(to_json(request)).value() == request);
+    request.known = {"zz"};
+    assert_refused(parse_profile_request(to_json(request)), "known");
+}
+END_TEST
+
+START_TEST(inconsistent_snapshots_are_refused) {
+    Snapshot snapshot;
+    snapshot.nodes.resize(2);
+    snapshot.node_sets = {{0, 1}};
+    snapshot.jobs.resize(1);
+    snapshot.jobs[0].id = 7;
+    const std::string good = to_json(snapshot);
+    ck_assert(parse_snapshot(good).value() == snapshot);
+    const auto refused = [&](const char* from, const char* to, const char* needle) {
+        assert_refused(parse_snapshot(replaced(good, from, to)), needle);
+    };
+    refused("[[0,1]]", "[[1,0]]", "ascending");
+    refused("[[0,1]]", "[[0,0]]", "ascending");
+    refused("[[0,1]]", "[[0,2]]", "ascending");
+    refused("[[0,1]]", "[[-1]]", "ascending");
+    refused("\"node_set\":0", "\"node_set\":1", "node_set");
+    refused("\"min_gpus\":1", "\"min_gpus\":2", "min_gpus <= max_gpus");
+    refused("\"pending\"", "\"done\"", "one of pending, running");
+    snapshot.jobs.push_back(snapshot.jobs[0]);
+    assert_refused(parse_snapshot(to_json(snapshot)), "each job id once");
+}
+END_TEST
+
+START_TEST(hostile_json_is_refused_in_bounded_time) {
+    const std::string deep = std::string(1 << 20, '[');
+    assert_refused(parse_snapshot(deep), "deeper than 32");
+    assert_refused(parse_decision("{\"schema_version\":1"), "not valid JSON");
+    assert_refused(parse_decision("[]"), "an object is needed");
+    assert_refused(parse_offers("\xff"), "not valid JSON");
+    assert_refused(parse_plan_json(R"({"micro_batch":18446744073709551615})"), "micro_batch");
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "values",
+        {short_forms_are_the_words_of_admin_comment, pins_are_read_and_matched,
+         the_fingerprint_ignores_the_name_and_nothing_else, operator_keys_are_printable_and_unique,
+         operator_costs_follow_the_formulas, a_good_profile_reads_back_and_bad_ones_do_not,
+         a_profile_request_reads_back, inconsistent_snapshots_are_refused,
+         hostile_json_is_refused_in_bounded_time});
+}
