@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+dist_man_MANS += \
+	doc/man/arena.1 \
+	doc/man/arena.yaml.5 \
+	doc/man/sched_arena.8 \
+	doc/man/spank_arena.8 \
+	# end
+EXTRA_DIST += doc/benchmarks.md
