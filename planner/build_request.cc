@@ -119,7 +119,7 @@ Status read_precision(const Settings& settings, Model& model) {
 }
 
 Result<Model> read_inline_model(const Settings& settings) {
-    ModelFacts facts;
+    Model model;
     const std::string* family_text = settings.find("family");
     if (family_text == nullptr)
         return refuse("family", fmt::format("a model given by '{}' needs a family; accepted: {}",
@@ -128,13 +128,14 @@ Result<Model> read_inline_model(const Settings& settings) {
     if (!family)
         return refuse("family", fmt::format("'{}' is not one of {}", printable(*family_text, 40),
                                             supported_families()));
-    facts.model.family = *family;
+    model.family = *family;
+    set_family_flags(model);
     for (const char* key :
          {"layers", "hidden", "heads", "kv-heads", "ffn-hidden", "vocab", "seq-length"})
-        if (Status status = read_field(settings, key, facts.model); !status) return status.error();
-    if (Status status = read_precision(settings, facts.model); !status) return status.error();
-    facts.model.name = std::string(to_string(*family)) + "-inline";
-    return complete_model(facts, "the inline model", true);
+        if (Status status = read_field(settings, key, model); !status) return status.error();
+    if (Status status = read_precision(settings, model); !status) return status.error();
+    model.name = std::string(to_string(*family)) + "-inline";
+    return complete_model(std::move(model), "the inline model", true);
 }
 
 Result<Model> read_named_model(const Settings& settings, const std::string& name,

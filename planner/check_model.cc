@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "planner/model.h"
 #include "planner/planner.h"
@@ -14,28 +13,6 @@ namespace arena {
 namespace {
 
 constexpr double max_parameters = 1e14;
-constexpr std::size_t transformer_fields = 7;  ///< the first of `fields`
-
-constexpr std::array<IntegerField, 14> fields{{
-    {"layers", &Model::layers, 1, 10000},
-    {"hidden", &Model::hidden, 1, 262144},
-    {"heads", &Model::heads, 1, 4096},
-    {"kv_heads", &Model::kv_heads, 1, 4096},
-    {"ffn_hidden", &Model::ffn_hidden, 1, 4194304},
-    {"vocab", &Model::vocab, 2, 16777216},
-    {"seq_length", &Model::seq_length, 1, 4194304},
-    {"experts", &Model::experts, 1, 65536},
-    {"top_k", &Model::top_k, 1, 65536},
-    {"moe_ffn_hidden", &Model::moe_ffn_hidden, 1, 4194304},
-    {"depth", &Model::depth, 1, 10000},
-    {"width_factor", &Model::width_factor, 1, 1024},
-    {"base_channels", &Model::base_channels, 1, 65536},
-    {"image_size", &Model::image_size, 1, 65536},
-}};
-
-bool is_transformer(Family family) {
-    return family == Family::gpt || family == Family::llama || family == Family::bert;
-}
 
 std::string spelled(std::string_view key, bool is_inline) {
     std::string text(key);
@@ -55,9 +32,12 @@ std::string missing_fields(const Model& model, bool is_inline) {
 }
 
 Status check_ranges(const Model& model) {
-    for (const IntegerField& field : integer_fields().first(transformer_fields)) {
+    for (const IntegerField& field : integer_fields()) {
         const std::int64_t value = model.*field.member;
-        if (value < field.min || value > field.max)
+        const bool needed = field.group == FieldGroup::transformer;
+        if (!needed && value != 0)
+            return usage_error(fmt::format("{} cannot be planned by this version", field.key));
+        if ((needed || value != 0) && (value < field.min || value > field.max))
             return usage_error(fmt::format("{} must be an integer from {} to {}, not {}", field.key,
                                            field.min, field.max, value));
     }
@@ -80,14 +60,6 @@ Status check_divisibility(const Model& model) {
 
 }  // namespace
 
-std::span<const IntegerField> integer_fields() { return fields; }
-
-const IntegerField* find_integer_field(std::string_view key) {
-    for (const IntegerField& field : integer_fields())
-        if (field.key == key) return &field;
-    return nullptr;
-}
-
 std::string_view supported_families() { return "gpt, llama, bert"; }
 
 std::string clean_model_name(std::string_view name) {
@@ -102,7 +74,7 @@ std::string clean_model_name(std::string_view name) {
 }
 
 Status check_model(const Model& model) {
-    if (!is_transformer(model.family))
+    if (!is_transformer(model.family) || model.family == Family::moe)
         return usage_error(
             fmt::format("family '{}' cannot be planned by this version; accepted: {}",
                         to_string(model.family), supported_families()));
@@ -116,14 +88,10 @@ Status check_model(const Model& model) {
     return Done{};
 }
 
-Result<Model> complete_model(const ModelFacts& facts, std::string_view where, bool is_inline) {
-    Model model = facts.model;
-    const bool llama = model.family == Family::llama;
+Result<Model> complete_model(Model model, std::string_view where, bool is_inline) {
     if (model.kv_heads == 0) model.kv_heads = model.heads;
-    if (model.ffn_hidden == 0 && !llama) model.ffn_hidden = 4 * model.hidden;
-    model.tied_embedding = facts.tied_embedding.value_or(!llama);
-    model.gated_mlp = facts.gated_mlp.value_or(llama);
-    model.learned_positions = facts.learned_positions.value_or(!llama);
+    if (model.ffn_hidden == 0 && model.family != Family::llama) model.ffn_hidden = 4 * model.hidden;
+    if (model.head_dim * model.heads == model.hidden) model.head_dim = 0;
     if (is_transformer(model.family))
         if (const std::string missing = missing_fields(model, is_inline); !missing.empty())
             return usage_error("the model lacks " + missing, std::string(where));

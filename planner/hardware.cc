@@ -117,9 +117,8 @@ void read_flops(MapReader& entry, GpuType& type) {
     for (const auto& [key, node] : map->members) {
         const std::optional<Precision> precision = parse_precision(key);
         if (!precision)
-            return entry.keep(usage_error("tflops: '" + printable(key, 20) +
-                                              "' is not one of fp32, tf32, "
-                                              "fp16, bf16, fp8",
+            return entry.keep(usage_error(fmt::format("tflops: '{}' is not {}",
+                                                      printable(key, 20), one_of_precisions),
                                           node.where(entry.file())));
         const Result<double> value = yaml_number(node, entry.file(), key, 1e-4, 1e6);
         if (!value) return entry.keep(value.error());

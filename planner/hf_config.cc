@@ -232,10 +232,10 @@ std::string missing_keys(const TypeRow& row, const Model& model) {
     return list;
 }
 
-ModelFacts read_facts(Reader& reader, const TypeRow& row) {
-    ModelFacts facts;
-    Model& model = facts.model;
+Model read_facts(Reader& reader, const TypeRow& row) {
+    Model model;
     model.family = row.family;
+    set_family_flags(model);
     model.layers = reader.integer(row.keys.layers, "layers");
     model.hidden = reader.integer(row.keys.hidden, "hidden");
     model.heads = reader.integer(row.keys.heads, "heads");
@@ -244,10 +244,10 @@ ModelFacts read_facts(Reader& reader, const TypeRow& row) {
     model.seq_length = reader.integer(row.keys.positions, "seq_length");
     if (row.family == Family::llama)
         model.kv_heads = reader.integer({"num_key_value_heads"}, "kv_heads");
-    facts.tied_embedding = reader.boolean("tie_word_embeddings").value_or(row.tied);
+    model.tied_embedding = reader.boolean("tie_word_embeddings").value_or(row.tied);
     read_precision(reader, model);
     refuse_unpriced(reader, model);
-    return facts;
+    return model;
 }
 
 /// "gpt2-xl" of "openai-community/gpt2-xl", else the file's stem, else its directory.
@@ -276,14 +276,14 @@ Result<Model> parse_hf_config(std::string_view text, std::string_view name) {
         return usage_error(fmt::format("model_type is {}; accepted: {}", given, accepted_types()),
                            std::string(name));
     }
-    ModelFacts facts = read_facts(reader, *row);
-    facts.model.name = model_name(reader, name);
+    Model model = read_facts(reader, *row);
+    model.name = model_name(reader, name);
     if (reader.error()) return *reader.error();
-    if (const std::string missing = missing_keys(*row, facts.model); !missing.empty())
+    if (const std::string missing = missing_keys(*row, model); !missing.empty())
         return usage_error(
             fmt::format("the config of model_type {} lacks {}", row->model_type, missing),
             std::string(name));
-    return complete_model(facts, name);
+    return complete_model(std::move(model), name);
 }
 
 }  // namespace arena

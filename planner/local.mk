@@ -4,6 +4,7 @@ libarena_planner_la_SOURCES = \
 	planner/planner.h \
 	planner/model.h planner/model.cc planner/check_model.cc \
 	planner/hf_config.h planner/hf_config.cc planner/yaml_model.cc \
+	planner/layers.h planner/layers.cc \
 	planner/zoo.cc \
 	planner/build_request.cc \
 	planner/hardware.h planner/hardware.cc \

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Parameters and FLOPs of a transformer from its dimensions; sources: planner.md sections 1 and 2.
+// Parameters and FLOPs of a whole model: its layers (layers.h) and what stands before and after
+// them.
 #include "planner/model.h"
+
+#include "planner/layers.h"
 
 namespace arena {
 
@@ -8,52 +11,80 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// gpt and bert add a bias to every matrix and to their layer norms; llama has RMS norms, no bias.
-bool has_biases(const Model& model) { return model.family != Family::llama; }
-
-double norm_parameters(const Model& model) {
-    return (has_biases(model) ? 2 : 1) * real(model.hidden);
+/// 7x7 convolution and its batch norm; classifier with bias.
+double resnet_ends(const Model& model) {
+    const double stem = real(model.base_channels), classes = real(model.classes);
+    return 49 * 3 * stem + 2 * stem + real(final_channels(model)) * classes + classes;
 }
 
-double mlp_matrices(const Model& model) { return is_gated(model) ? 3 : 2; }
+double resnet_end_flops(const Model& model) {
+    const double edge = real((model.image_size + 1) / 2);
+    return 2 * (edge * edge * 49 * 3 * real(model.base_channels) +
+                real(final_channels(model)) * real(model.classes));
+}
 
-/// Outside the blocks and the token table: final norm; bert: token types, embedding norm, and the
-/// language-model transform (dense, norm, output bias).
-double extra_parameters(const Model& model) {
-    const double h = real(model.hidden);
-    if (model.family == Family::bert) return 2 * h + 2 * h + h * h + h + 2 * h + real(model.vocab);
-    return norm_parameters(model);
+/// Token tables, positions, final norm; bert: token types, embedding norm, and the language-model
+/// transform (dense, norm, output bias).
+double transformer_ends(const Model& model) {
+    const double h = real(model.hidden), vocab = real(model.vocab);
+    const double tables = h * vocab * (model.tied_embedding ? 1 : 2);
+    const double positions = model.learned_positions ? h * real(model.seq_length) : 0;
+    const double rest = model.family == Family::bert ? 2 * h + 2 * h + h * h + h + 2 * h + vocab
+                                                     : (model.rms_norm ? 1 : 2) * h;
+    return tables + positions + rest;
+}
+
+double end_parameters(const Model& model) {
+    if (model.family == Family::custom) return 0;
+    return model.family == Family::wide_resnet ? resnet_ends(model) : transformer_ends(model);
+}
+
+double end_flops(const Model& model) {
+    if (model.family == Family::custom) return 0;
+    if (model.family == Family::wide_resnet) return resnet_end_flops(model);
+    const double s = real(model.seq_length), h = real(model.hidden);
+    const double transform = model.family == Family::bert ? 2 * s * h * h : 0;
+    return 2 * s * h * real(model.vocab) + transform;
+}
+
+/// Sum over all layers of value(kind), which is asked once per kind.
+template <typename Value>
+double sum_over_layers(const Model& model, Value value) {
+    const LayerList list = layer_list(model);
+    double sum = 0;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k)
+        sum += real(list.count_of(k)) * value(list.kinds[k]);
+    return sum;
 }
 
 }  // namespace
 
 bool is_gated(const Model& model) { return model.gated_mlp; }
 
-double qkv_width(const Model& model) {
-    return real(model.hidden) * (1 + 2 * real(model.kv_heads) / real(model.heads));
+bool is_transformer(Family family) {
+    return family != Family::wide_resnet && family != Family::custom;
 }
 
-double layer_parameters(const Model& model) {
-    const double h = real(model.hidden), f = real(model.ffn_hidden), qkv = qkv_width(model);
-    const double matrices = h * qkv + h * h + mlp_matrices(model) * h * f;
-    const double biases = has_biases(model) ? qkv + h + (mlp_matrices(model) - 1) * f + h : 0;
-    return matrices + biases + 2 * norm_parameters(model);
+double qkv_width(const Model& model) {
+    return real(head_dim(model)) * real(model.heads + 2 * model.kv_heads);
 }
 
 double parameter_count(const Model& model) {
-    const double h = real(model.hidden), table = h * real(model.vocab);
-    const double positions = model.learned_positions ? h * real(model.seq_length) : 0;
-    return real(model.layers) * layer_parameters(model) + table * (model.tied_embedding ? 1 : 2) +
-           positions + extra_parameters(model);
+    return end_parameters(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+               return layer_parameters(model, kind).total();
+           });
+}
+
+double active_parameter_count(const Model& model) {
+    return end_parameters(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+               return layer_parameters(model, kind).active;
+           });
 }
 
 double forward_flops(const Model& model) {
-    const double h = real(model.hidden), s = real(model.seq_length);
-    const double matrices =
-        h * qkv_width(model) + h * h + mlp_matrices(model) * h * real(model.ffn_hidden);
-    const double transform = model.family == Family::bert ? 2 * s * h * h : 0;
-    return real(model.layers) * (2 * s * matrices + 4 * s * s * h) + 2 * s * h * real(model.vocab) +
-           transform;
+    return end_flops(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+               return layer_forward_flops(model, kind);
+           });
 }
 
 }  // namespace arena

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "planner/layers.h"
 #include "planner/model.h"
 
 namespace arena {
@@ -20,8 +21,8 @@ class Builder {
           tp_(shape.tp),
           micro_batch_(shape.micro_batch),
           tokens_(model.seq_length * shape.micro_batch),
-          norm_rows_(shape.sequence_parallel ? std::max<std::int64_t>(1, tokens_ / tp_) : tokens_),
-          llama_(model.family == Family::llama) {}
+          norm_rows_(shape.sequence_parallel ? std::max<std::int64_t>(1, tokens_ / tp_) : tokens_) {
+    }
 
     void layer(std::vector<OpCount>& forward, std::vector<OpCount>& backward) const {
         const std::int64_t h = model_.hidden, f = model_.ffn_hidden / tp_;
@@ -34,7 +35,7 @@ class Builder {
              is_gated(model_) ? "swiglu" : "gelu", 1);
         gemm(forward, backward, h, f);
         pair(forward, backward, OpKind::elementwise, {norm_rows_, h},
-             llama_ ? "add" : "bias_residual", 2);
+             model_.linear_bias ? "bias_residual" : "add", 2);
     }
 
     void embedding(std::vector<OpCount>& ops) const {
@@ -94,12 +95,11 @@ class Builder {
     const char* attention_variant() const {
         return model_.family == Family::bert ? "full" : "causal";
     }
-    const char* norm_variant() const { return llama_ ? "rms" : "layer"; }
+    const char* norm_variant() const { return model_.rms_norm ? "rms" : "layer"; }
 
     const Model& model_;
     Precision precision_;
     std::int64_t tp_, micro_batch_, tokens_, norm_rows_;
-    bool llama_;
 };
 
 }  // namespace
@@ -113,7 +113,7 @@ double layer_shard_parameters(const Model& model, std::int64_t tp) {
     const double h = real(model.hidden);
     const double mlp = (is_gated(model) ? 3 : 2) * h * real(model.ffn_hidden);
     const double matrices = h * qkv_width(model) + h * h + mlp;
-    return matrices / real(tp) + (layer_parameters(model) - matrices);
+    return matrices / real(tp) + (layer_parameters(model, {}).total() - matrices);
 }
 
 double embedding_shard_parameters(const Model& model, std::int64_t tp) {

@@ -15,8 +15,8 @@ namespace arena {
 namespace {
 
 std::vector<std::string_view> known_keys() {
-    std::vector<std::string_view> keys{"name",           "family",    "precision",
-                                       "tied_embedding", "gated_mlp", "learned_positions"};
+    std::vector<std::string_view> keys{"name", "family", "precision"};
+    for (const FlagField& field : flag_fields()) keys.push_back(field.key);
     for (const IntegerField& field : integer_fields()) keys.push_back(field.key);
     return keys;
 }
@@ -63,17 +63,14 @@ Status read_integers(const YamlNode& root, std::string_view file, Model& model) 
     return Done{};
 }
 
-Status read_flags(const YamlNode& root, std::string_view file, ModelFacts& facts) {
-    const std::pair<const char*, std::optional<bool>*> flags[] = {
-        {"tied_embedding", &facts.tied_embedding},
-        {"gated_mlp", &facts.gated_mlp},
-        {"learned_positions", &facts.learned_positions}};
-    for (const auto& [key, target] : flags) {
-        const YamlNode* node = root.find(key);
+Status read_flags(const YamlNode& root, std::string_view file, Model& model) {
+    set_family_flags(model);
+    for (const FlagField& field : flag_fields()) {
+        const YamlNode* node = root.find(field.key);
         if (node == nullptr) continue;
-        const Result<bool> value = yaml_bool(*node, file, key);
+        const Result<bool> value = yaml_bool(*node, file, field.key);
         if (!value) return value.error();
-        *target = *value;
+        model.*field.member = *value;
     }
     return Done{};
 }
@@ -104,14 +101,14 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name) {
             "a model file is a Hugging Face config.json or a flat YAML map with family, "
             "layers, hidden, heads, vocab, seq_length",
             std::string(name));
-    ModelFacts facts;
-    if (Status s = read_family(*root, name, facts.model); !s) return s.error();
+    Model model;
+    if (Status s = read_family(*root, name, model); !s) return s.error();
     if (Status s = yaml_check_keys(*root, name, known_keys()); !s) return s.error();
-    if (Status s = read_name(*root, name, facts.model); !s) return s.error();
-    if (Status s = read_integers(*root, name, facts.model); !s) return s.error();
-    if (Status s = read_precision(*root, name, facts.model); !s) return s.error();
-    if (Status s = read_flags(*root, name, facts); !s) return s.error();
-    return complete_model(facts, name);
+    if (Status s = read_name(*root, name, model); !s) return s.error();
+    if (Status s = read_integers(*root, name, model); !s) return s.error();
+    if (Status s = read_precision(*root, name, model); !s) return s.error();
+    if (Status s = read_flags(*root, name, model); !s) return s.error();
+    return complete_model(std::move(model), name);
 }
 
 Result<Model> parse_model(std::string_view text, std::string_view name) {

@@ -92,9 +92,9 @@ Model to_model(const ZooRow& row) {
     model.ffn_hidden = row.ffn_hidden;
     model.vocab = row.vocab;
     model.seq_length = row.seq_length;
+    set_family_flags(model);
     model.tied_embedding = row.tied;
-    model.gated_mlp = row.family == llama;
-    model.learned_positions = row.family != llama;
+    model.qkv_bias = row.name.starts_with("qwen2-");
     return model;
 }
 

@@ -131,6 +131,8 @@ cuda::Type element_type(Precision p) {
             return cuda::Type::f16;
         case Precision::bf16:
         case Precision::fp8:
+        case Precision::mxfp8:
+        case Precision::nvfp4:
             return cuda::Type::bf16;
     }
     return cuda::Type::f32;
@@ -375,6 +377,8 @@ Status check_shape(const OpShape& s, int capability) {
             return no_error("every size must be between 1 and 2147483647", op_key(s));
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
+    if (s.precision == Precision::mxfp8 || s.precision == Precision::nvfp4)
+        return no_error("this build measures no block-scaled precision", op_key(s));
     if (s.precision == Precision::fp8 && capability < 89)
         return no_error("this GPU has no fp8 (compute capability below 8.9)", op_key(s));
     const std::vector<std::string_view> variants =

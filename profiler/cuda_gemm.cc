@@ -18,6 +18,8 @@ cudaDataType_t data_type(Precision p) {
         case Precision::bf16:
             return CUDA_R_16BF;
         case Precision::fp8:
+        case Precision::mxfp8:
+        case Precision::nvfp4:  // refused by the back-end
             return CUDA_R_8F_E4M3;
     }
     return CUDA_R_32F;

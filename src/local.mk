@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += libarena_core.la
 libarena_core_la_SOURCES = \
 	src/core/result.h \
 	src/core/values.h src/core/values.cc src/core/values_json.cc src/core/snapshot_json.cc \
+	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/json.h src/core/json.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \

@@ -113,7 +113,9 @@ double element_bytes(Precision precision) {
         case Precision::tf32: return 4;
         case Precision::fp16:
         case Precision::bf16: return 2;
-        case Precision::fp8: return 1;
+        case Precision::fp8:
+        case Precision::mxfp8: return 1;
+        case Precision::nvfp4: return 0.5;
     }
     return 4;
 }

@@ -24,7 +24,7 @@ std::optional<OpKind> parse_op_kind(std::string_view);
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
-/// Bytes of one element: 4, 2 or 1.
+/// Bytes of one element without its share of block scales: 4, 2, 1 or 0.5.
 double element_bytes(Precision);
 
 /// dims by kind:

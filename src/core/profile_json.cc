@@ -78,7 +78,7 @@ void read_shape(const JsonFields& fields, OpShape& out) {
     fields.word("op", out.kind, &parse_op_kind,
                 "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer");
     fields.word("pass", out.pass, &parse_pass, "one of forward, backward");
-    fields.word("precision", out.precision, &parse_precision, "one of fp32, tf32, fp16, bf16, fp8");
+    fields.word("precision", out.precision, &parse_precision, one_of_precisions);
     fields.text("variant", out.variant, 16);
     std::vector<std::int64_t> dims;
     fields.integers("shape", dims, 1, max_dim, out.dims.size());

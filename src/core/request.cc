@@ -10,6 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/model_fields.h"
 #include "core/text.h"
 
 namespace arena {
@@ -114,7 +115,8 @@ class Reader {
 
 bool same_cost(const CustomLayer& a, const CustomLayer& b) {
     return a.name == b.name && a.forward_flops == b.forward_flops &&
-           a.parameter_bytes == b.parameter_bytes && a.activation_bytes == b.activation_bytes;
+           a.parameter_bytes == b.parameter_bytes && a.activation_bytes == b.activation_bytes &&
+           a.output_bytes == b.output_bytes;
 }
 
 Json format_layers(const std::vector<CustomLayer>& layers) {
@@ -131,7 +133,8 @@ Json format_layers(const std::vector<CustomLayer>& layers) {
                        {"count", r.count},
                        {"flops", r.forward_flops},
                        {"parameter_bytes", r.parameter_bytes},
-                       {"activation_bytes", r.activation_bytes}});
+                       {"activation_bytes", r.activation_bytes},
+                       {"output_bytes", r.output_bytes}});
     return out;
 }
 
@@ -146,44 +149,35 @@ Status parse_layers(const Json& list, std::vector<CustomLayer>& out) {
         reader.number("flops", max_layer_cost, layer.forward_flops);
         reader.number("parameter_bytes", max_layer_cost, layer.parameter_bytes);
         reader.number("activation_bytes", max_layer_cost, layer.activation_bytes);
+        reader.number("output_bytes", max_layer_cost, layer.output_bytes);
         if (Status s = reader.status(); !s) return s;
         out.push_back(std::move(layer));
     }
     return Done{};
 }
 
-// ---- model -----------------------------------------------------------------------------------
+Status parse_blocks(const Json& list, std::vector<std::int64_t>& out) {
+    if (!list.is_array() || list.size() > max_resnet_stages)
+        return record_error("model: blocks is not a list of at most 16 integers");
+    for (const Json& item : list) {
+        const bool fits = item.is_number_unsigned() && item.get<std::uint64_t>() <= std::uint64_t{max_resnet_blocks};
+        if (!fits) return record_error("model: blocks holds something that is not an integer in 0..10000");
+        out.push_back(item.get<std::int64_t>());
+    }
+    return Done{};
+}
 
-struct ModelField {
-    const char* key;
-    std::int64_t Model::*member;
-};
-constexpr std::array model_numbers = {
-    ModelField{"layers", &Model::layers},
-    ModelField{"hidden", &Model::hidden},
-    ModelField{"heads", &Model::heads},
-    ModelField{"kv_heads", &Model::kv_heads},
-    ModelField{"ffn_hidden", &Model::ffn_hidden},
-    ModelField{"vocab", &Model::vocab},
-    ModelField{"seq_length", &Model::seq_length},
-    ModelField{"experts", &Model::experts},
-    ModelField{"top_k", &Model::top_k},
-    ModelField{"moe_ffn_hidden", &Model::moe_ffn_hidden},
-    ModelField{"depth", &Model::depth},
-    ModelField{"width_factor", &Model::width_factor},
-    ModelField{"base_channels", &Model::base_channels},
-    ModelField{"image_size", &Model::image_size},
-};
+// ---- model -----------------------------------------------------------------------------------
 
 Json format_model(const Model& m) {
     Json out = {{"name", printable(m.name, max_name_bytes)},
                 {"family", std::string(to_string(m.family))},
-                {"precision", std::string(to_string(m.precision))},
-                {"tied_embedding", m.tied_embedding},
-                {"gated_mlp", m.gated_mlp},
-                {"learned_positions", m.learned_positions}};
-    for (const ModelField& f : model_numbers)
+                {"precision", std::string(to_string(m.precision))}};
+    for (const FlagField& f : flag_fields()) out[f.key] = m.*f.member;
+    for (const IntegerField& f : integer_fields())
         if (m.*f.member != 0) out[f.key] = m.*f.member;
+    if (m.capacity_factor != 0) out["capacity_factor"] = m.capacity_factor;
+    if (!m.blocks.empty()) out["blocks"] = m.blocks;
     if (!m.custom_layers.empty()) out["custom_layers"] = format_layers(m.custom_layers);
     return out;
 }
@@ -193,11 +187,12 @@ Status parse_model_object(const Json& object, Model& m) {
     reader.text("name", m.name);
     reader.word("family", parse_family, m.family);
     reader.word("precision", parse_precision, m.precision);
-    reader.boolean("tied_embedding", m.tied_embedding);
-    reader.boolean("gated_mlp", m.gated_mlp);
-    reader.boolean("learned_positions", m.learned_positions);
-    for (const ModelField& f : model_numbers)
+    set_family_flags(m);
+    for (const FlagField& f : flag_fields()) reader.boolean(f.key, m.*f.member);
+    for (const IntegerField& f : integer_fields())
         reader.integer(f.key, 0, max_model_number, m.*f.member);
+    reader.number("capacity_factor", max_capacity_factor, m.capacity_factor);
+    if (const Json* blocks = reader.find("blocks")) reader.adopt(parse_blocks(*blocks, m.blocks));
     if (reader.find("family") == nullptr) reader.fail("family is missing");
     if (const Json* layers = reader.find("custom_layers"))
         reader.adopt(parse_layers(*layers, m.custom_layers));

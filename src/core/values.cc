@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Names of the enumerations, the fingerprint of a model, and the short forms that people read.
+// Names of the enumerations and the short forms that people read.
 // JSON lives in values_json.cc.
 #include "core/values.h"
 
@@ -26,11 +26,13 @@ constexpr std::array<Name<Family>, 6> family_names{{{Family::gpt, "gpt"},
                                                     {Family::moe, "moe"},
                                                     {Family::wide_resnet, "wide_resnet"},
                                                     {Family::custom, "custom"}}};
-constexpr std::array<Name<Precision>, 5> precision_names{{{Precision::fp32, "fp32"},
+constexpr std::array<Name<Precision>, 7> precision_names{{{Precision::fp32, "fp32"},
                                                           {Precision::tf32, "tf32"},
                                                           {Precision::fp16, "fp16"},
                                                           {Precision::bf16, "bf16"},
-                                                          {Precision::fp8, "fp8"}}};
+                                                          {Precision::fp8, "fp8"},
+                                                          {Precision::mxfp8, "mxfp8"},
+                                                          {Precision::nvfp4, "nvfp4"}}};
 constexpr std::array<Name<Recompute>, 3> recompute_names{{{Recompute::none, "none"},
                                                           {Recompute::selective, "selective"},
                                                           {Recompute::full, "full"}}};
@@ -91,19 +93,6 @@ std::optional<Recompute> parse_recompute(std::string_view s) {
 }
 std::optional<Source> parse_source(std::string_view s) { return value_of(source_names, s); }
 std::optional<ActionKind> parse_action_kind(std::string_view s) { return value_of(action_names, s); }
-
-std::string fingerprint(const Model& m) {
-    std::string facts = fmt::format(
-        "1|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}{}{}|{}|{}|{}|{}|{}|{}|{}", to_string(m.family), m.layers,
-        m.hidden, m.heads, m.kv_heads, m.ffn_hidden, m.vocab, m.seq_length, to_string(m.precision),
-        int{m.tied_embedding}, int{m.gated_mlp}, int{m.learned_positions}, m.experts, m.top_k,
-        m.moe_ffn_hidden, m.depth, m.width_factor, m.base_channels, m.image_size);
-    for (const CustomLayer& layer : m.custom_layers) {
-        facts += fmt::format("|{}x{:a},{:a},{:a}", layer.count, layer.forward_flops,
-                             layer.parameter_bytes, layer.activation_bytes);
-    }
-    return hash_hex(facts);
-}
 
 std::int64_t Plan::gpus() const {
     std::int64_t sum = 0;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/json.h"
+#include "core/model_fields.h"
 
 namespace arena {
 namespace {
@@ -18,7 +19,8 @@ Json json_of(const CustomLayer& layer) {
             {"count", layer.count},
             {"forward_flops", layer.forward_flops},
             {"parameter_bytes", layer.parameter_bytes},
-            {"activation_bytes", layer.activation_bytes}};
+            {"activation_bytes", layer.activation_bytes},
+            {"output_bytes", layer.output_bytes}};
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error,
@@ -29,6 +31,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("forward_flops", out.forward_flops, 0, huge);
     fields.number("parameter_bytes", out.parameter_bytes, 0, huge);
     fields.number("activation_bytes", out.activation_bytes, 0, huge);
+    fields.number("output_bytes", out.output_bytes, 0, huge);
 }
 
 Json json_of(const Link& link) {
@@ -41,24 +44,6 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("bytes_per_s", out.bytes_per_s, 0, huge);
     fields.number("alpha_s", out.alpha_s, 0, 3600);
 }
-
-/// The integer fields of a model, named once for both directions.
-constexpr std::pair<const char*, std::int64_t Model::*> model_integers[] = {
-    {"layers", &Model::layers},
-    {"hidden", &Model::hidden},
-    {"heads", &Model::heads},
-    {"kv_heads", &Model::kv_heads},
-    {"ffn_hidden", &Model::ffn_hidden},
-    {"vocab", &Model::vocab},
-    {"seq_length", &Model::seq_length},
-    {"experts", &Model::experts},
-    {"top_k", &Model::top_k},
-    {"moe_ffn_hidden", &Model::moe_ffn_hidden},
-    {"depth", &Model::depth},
-    {"width_factor", &Model::width_factor},
-    {"base_channels", &Model::base_channels},
-    {"image_size", &Model::image_size},
-};
 
 constexpr std::pair<const char*, double Estimate::*> estimate_numbers[] = {
     {"iteration_s", &Estimate::iteration_s},
@@ -80,10 +65,10 @@ Json json_of(const Model& model) {
     Json json{{"name", model.name},
               {"family", to_string(model.family)},
               {"precision", to_string(model.precision)},
-              {"tied_embedding", model.tied_embedding},
-              {"gated_mlp", model.gated_mlp},
-              {"learned_positions", model.learned_positions}};
-    for (const auto& [key, field] : model_integers) json[key] = model.*field;
+              {"capacity_factor", model.capacity_factor},
+              {"blocks", model.blocks}};
+    for (const FlagField& field : flag_fields()) json[field.key] = model.*field.member;
+    for (const IntegerField& field : integer_fields()) json[field.key] = model.*field.member;
     Json& layers = json["custom_layers"] = Json::array();
     for (const CustomLayer& layer : model.custom_layers) layers.push_back(json_of(layer));
     return json;
@@ -92,13 +77,13 @@ Json json_of(const Model& model) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Model& out) {
     const JsonFields fields(json, where, error);
     fields.text("name", out.name);
-    fields.word("family", out.family, &parse_family,
-                "one of gpt, llama, bert, moe, wide_resnet, custom");
-    fields.word("precision", out.precision, &parse_precision, "one of fp32, tf32, fp16, bf16, fp8");
-    fields.boolean("tied_embedding", out.tied_embedding);
-    fields.boolean("gated_mlp", out.gated_mlp);
-    fields.boolean("learned_positions", out.learned_positions);
-    for (const auto& [key, field] : model_integers) fields.integer(key, out.*field, 0, big);
+    fields.word("family", out.family, &parse_family, one_of_families);
+    fields.word("precision", out.precision, &parse_precision, one_of_precisions);
+    fields.number("capacity_factor", out.capacity_factor, 0, huge);
+    fields.integers("blocks", out.blocks, 0, big, max_stages);
+    for (const FlagField& field : flag_fields()) fields.boolean(field.key, out.*field.member);
+    for (const IntegerField& field : integer_fields())
+        fields.integer(field.key, out.*field.member, 0, big);
     const Json* layers = fields.list("custom_layers", max_custom_layers);
     if (layers == nullptr) return;
     out.custom_layers.clear();
@@ -143,7 +128,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     const JsonFields rates(*flops, fields.path("flops"), error);
     for (const auto& [name, value] : flops->items()) {
         const auto precision = parse_precision(name);
-        if (!precision) return fields.refuse("flops", "a map of fp32, tf32, fp16, bf16, fp8");
+        if (!precision) return fields.refuse("flops", fmt::format("a map of {}", accepted_precisions));
         rates.number(name.c_str(), out.flops[*precision], 0, huge);
     }
 }

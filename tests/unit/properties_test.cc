@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "core/model_fields.h"
 #include "core/profile.h"
 #include "policy/fifo.h"
 #include "policy/replay.h"
@@ -281,13 +282,15 @@ Model any_model() {
     m.name = *rc::gen::container<std::string>(rc::gen::inRange(' ', '~'));
     m.name.resize(std::min<std::size_t>(m.name.size(), 256));
     m.family = *rc::gen::element(Family::gpt, Family::llama, Family::moe, Family::custom);
-    m.precision = *rc::gen::element(Precision::fp32, Precision::bf16, Precision::fp8);
-    m.layers = pick(0, 200);
-    m.hidden = pick(0, 20000);
-    m.vocab = pick(0, 300000);
-    m.gated_mlp = *rc::gen::arbitrary<bool>();
+    m.precision =
+        *rc::gen::element(Precision::fp32, Precision::bf16, Precision::mxfp8, Precision::nvfp4);
+    for (const IntegerField& field : integer_fields()) m.*field.member = pick(0, 300000);
+    for (const FlagField& field : flag_fields()) m.*field.member = *rc::gen::arbitrary<bool>();
+    m.capacity_factor = *rc::gen::element(0.0, 1.0, 1.25);
+    for (std::int64_t n = pick(0, 4); n > 0; --n) m.blocks.push_back(pick(0, 36));
     for (std::int64_t n = pick(0, 3); n > 0; --n) {
-        m.custom_layers.push_back({"block", n, pick_number(), pick_number(), pick_number()});
+        m.custom_layers.push_back(
+            {"block", n, pick_number(), pick_number(), pick_number(), pick_number()});
     }
     return m;
 }

@@ -71,9 +71,9 @@ Result<Model> row_model(const Row& row) {
     const std::optional<Family> family = parse_family(row.at("family"));
     const std::optional<Precision> precision = parse_precision(row.at("precision"));
     if (!family || !precision) return usage_error("family or precision");
-    ModelFacts facts;
-    Model& model = facts.model;
+    Model model;
     model.family = *family;
+    set_family_flags(model);
     model.precision = *precision;
     model.layers = integer(row, "layers", 0);
     model.hidden = integer(row, "hidden", 0);
@@ -82,7 +82,7 @@ Result<Model> row_model(const Row& row) {
     model.ffn_hidden = integer(row, "ffn_hidden", 0);
     model.vocab = integer(row, "vocab", 0);
     model.seq_length = integer(row, "seq", 0);
-    return complete_model(facts, "row");
+    return complete_model(std::move(model), "row");
 }
 
 struct Priced {

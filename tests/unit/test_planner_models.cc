@@ -193,7 +193,7 @@ START_TEST(yaml_models_are_read_and_refused) {
     ck_assert(model.precision == Precision::fp16 && !model.tied_embedding &&
               model.learned_positions);
     refused(gpt_yaml + "hiden: 3\n", "hidden");
-    refused(gpt_yaml + "precision: int8\n", "fp32, tf32, fp16, bf16, fp8");
+    refused(gpt_yaml + "precision: int8\n", "fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4");
     refused(gpt_yaml + "kv_heads: 3\n", "kv_heads");
     refused(gpt_yaml + "ffn_hidden: -4\n", "ffn_hidden");
     refused(gpt_yaml + "ffn_hidden: .nan\n", "ffn_hidden");
@@ -201,7 +201,7 @@ START_TEST(yaml_models_are_read_and_refused) {
     refused(gpt_yaml + "gated_mlp: 7\n", "gated_mlp");
     refused("family: llama\nlayers: 2\nhidden: 64\nheads: 4\nvocab: 100\nseq_length: 32\n",
             "ffn_hidden");
-    refused("family: moe\nlayers: 2\n", "gpt, llama, bert");
+    refused("family: moe\nlayers: 2\n", "hidden, heads");
     refused("family: gtp\n", "gpt, llama, bert");
     refused("layers: 2\n", "family");
     refused("family: gpt\n", "layers, hidden, heads");

@@ -22,9 +22,9 @@ namespace {
 std::int64_t pick(std::int64_t min, std::int64_t max) { return *rc::gen::inRange(min, max + 1); }
 
 Model any_model() {
-    ModelFacts facts;
-    Model& m = facts.model;
+    Model m;
     m.family = *rc::gen::element(Family::gpt, Family::llama, Family::bert);
+    set_family_flags(m);
     m.layers = pick(1, 40);
     m.heads = *rc::gen::element<std::int64_t>(1, 2, 3, 8, 12, 16, 25, 32, 64);
     m.kv_heads =
@@ -34,7 +34,7 @@ Model any_model() {
     m.vocab = pick(2, 150000);
     m.seq_length = pick(1, 4096);
     m.precision = *rc::gen::element(Precision::fp32, Precision::fp16, Precision::bf16);
-    const Result<Model> model = complete_model(facts, "generated");
+    const Result<Model> model = complete_model(m, "generated");
     RC_ASSERT(model.ok());
     return *model;
 }

@@ -2,6 +2,9 @@
 // Values: short forms, pins, fingerprints, operator keys and costs, and what JSON readers refuse.
 #include "core/values.h"
 
+#include <set>
+
+#include "core/model_fields.h"
 #include "core/profile.h"
 #include "core/text.h"
 #include "policy/replay.h"
@@ -86,14 +89,33 @@ START_TEST(the_fingerprint_ignores_the_name_and_nothing_else) {
         change(c);
         ck_assert(fingerprint(a) != fingerprint(c));
     };
-    differs([](Model& m) { m.layers = 49; });
-    differs([](Model& m) { m.precision = Precision::fp32; });
-    differs([](Model& m) { m.tied_embedding = false; });
-    differs([](Model& m) { m.gated_mlp = true; });
-    differs([](Model& m) { m.learned_positions = false; });
-    differs([](Model& m) { m.kv_heads = 8; });
-    differs([](Model& m) { m.image_size = 224; });
+    for (const IntegerField& field : integer_fields())
+        differs([&](Model& m) { m.*field.member += 1; });
+    for (const FlagField& field : flag_fields())
+        differs([&](Model& m) { m.*field.member = !(m.*field.member); });
+    differs([](Model& m) { m.family = Family::llama; });
+    differs([](Model& m) { m.precision = Precision::mxfp8; });
+    differs([](Model& m) { m.capacity_factor = 1.25; });
+    differs([](Model& m) { m.blocks = {3, 4, 6, 3}; });
     differs([](Model& m) { m.custom_layers.push_back({"x", 1, 1, 2, 3}); });
+    const auto hash = [](Model m, CustomLayer layer) {
+        m.custom_layers = {std::move(layer)};
+        return fingerprint(m);
+    };
+    assert_text(hash(a, {"x", 1, 1, 2, 3, 4}), hash(a, {"y", 1, 1, 2, 3, 4}));
+    ck_assert(hash(a, {"x", 1, 1, 2, 3, 4}) != hash(a, {"x", 1, 1, 2, 3, 5}));
+}
+END_TEST
+
+START_TEST(no_two_facts_of_a_model_share_a_name) {
+    std::set<std::string> seen{"name", "family", "precision", "capacity_factor", "blocks"};
+    for (const IntegerField& field : integer_fields()) {
+        ck_assert_msg(seen.insert(field.key).second, "%s", field.key);
+        ck_assert(find_integer_field(field.key) == &field && field.min < field.max);
+    }
+    for (const FlagField& field : flag_fields())
+        ck_assert_msg(seen.insert(field.key).second, "%s", field.key);
+    ck_assert(find_integer_field("no_such_key") == nullptr);
 }
 END_TEST
 
@@ -202,7 +224,8 @@ int main() {
     return arena::test::run_suite(
         "values",
         {short_forms_are_the_words_of_admin_comment, pins_are_read_and_matched,
-         the_fingerprint_ignores_the_name_and_nothing_else, operator_keys_are_printable_and_unique,
+         the_fingerprint_ignores_the_name_and_nothing_else, no_two_facts_of_a_model_share_a_name,
+         operator_keys_are_printable_and_unique,
          operator_costs_follow_the_formulas, a_good_profile_reads_back_and_bad_ones_do_not,
          a_profile_request_reads_back, inconsistent_snapshots_are_refused,
          hostile_json_is_refused_in_bounded_time});

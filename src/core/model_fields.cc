@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/model_fields.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+constexpr std::int64_t max_width = 4194304, max_tokens = 4194304;
+
+using enum FieldGroup;
+constexpr std::array<IntegerField, 27> integers{{
+    {"layers", &Model::layers, 1, 10000, transformer},
+    {"hidden", &Model::hidden, 1, 262144, transformer},
+    {"heads", &Model::heads, 1, 4096, transformer},
+    {"kv_heads", &Model::kv_heads, 1, 4096, transformer},
+    {"ffn_hidden", &Model::ffn_hidden, 1, max_width, transformer},
+    {"vocab", &Model::vocab, 2, 16777216, transformer},
+    {"seq_length", &Model::seq_length, 1, max_tokens, transformer},
+    {"head_dim", &Model::head_dim, 1, 65536, attention},
+    {"window", &Model::window, 0, max_tokens, attention},
+    {"full_attention_every", &Model::full_attention_every, 0, 10000, attention},
+    {"experts", &Model::experts, 1, 65536, moe},
+    {"top_k", &Model::top_k, 1, 65536, moe},
+    {"moe_ffn_hidden", &Model::moe_ffn_hidden, 1, max_width, moe},
+    {"shared_ffn_hidden", &Model::shared_ffn_hidden, 0, max_width, moe},
+    {"dense_layers", &Model::dense_layers, 0, 10000, moe},
+    {"moe_every", &Model::moe_every, 0, 10000, moe},
+    {"moe_group_size", &Model::moe_group_size, 0, max_tokens, moe},
+    {"kv_lora_rank", &Model::kv_lora_rank, 0, 262144, latent},
+    {"q_lora_rank", &Model::q_lora_rank, 0, 262144, latent},
+    {"qk_nope_head_dim", &Model::qk_nope_head_dim, 0, 65536, latent},
+    {"qk_rope_head_dim", &Model::qk_rope_head_dim, 0, 65536, latent},
+    {"v_head_dim", &Model::v_head_dim, 0, 65536, latent},
+    {"depth", &Model::depth, 1, 10000, resnet},
+    {"width_factor", &Model::width_factor, 1, 1024, resnet},
+    {"base_channels", &Model::base_channels, 1, 65536, resnet},
+    {"image_size", &Model::image_size, 1, 65536, resnet},
+    {"classes", &Model::classes, 2, 16777216, resnet},
+}};
+
+constexpr std::array<FlagField, 8> flags{{
+    {"tied_embedding", &Model::tied_embedding, transformer},
+    {"gated_mlp", &Model::gated_mlp, transformer},
+    {"learned_positions", &Model::learned_positions, transformer},
+    {"linear_bias", &Model::linear_bias, transformer},
+    {"qkv_bias", &Model::qkv_bias, transformer},
+    {"rms_norm", &Model::rms_norm, transformer},
+    {"qk_norm", &Model::qk_norm, transformer},
+    {"widen_first", &Model::widen_first, resnet},
+}};
+
+}  // namespace
+
+std::span<const IntegerField> integer_fields() { return integers; }
+std::span<const FlagField> flag_fields() { return flags; }
+
+const IntegerField* find_integer_field(std::string_view key) {
+    for (const IntegerField& field : integers)
+        if (field.key == key) return &field;
+    return nullptr;
+}
+
+void set_family_flags(Model& model) {
+    const bool modern = model.family == Family::llama || model.family == Family::moe;
+    model.tied_embedding = model.learned_positions = model.linear_bias = !modern;
+    model.gated_mlp = model.rms_norm = modern;
+    model.qkv_bias = model.qk_norm = false;
+    model.widen_first = true;
+}
+
+std::string fingerprint(const Model& m) {
+    std::string facts = fmt::format("2|{}|{}", to_string(m.family), to_string(m.precision));
+    for (const FlagField& field : flags) facts += m.*field.member ? "|1" : "|0";
+    for (const IntegerField& field : integers)
+        if (m.*field.member != 0) facts += fmt::format("|{}={}", field.key, m.*field.member);
+    if (m.capacity_factor != 0) facts += fmt::format("|capacity={:a}", m.capacity_factor);
+    if (!m.blocks.empty()) facts += fmt::format("|blocks={}", fmt::join(m.blocks, ","));
+    for (const CustomLayer& layer : m.custom_layers)
+        facts += fmt::format("|{}x{:a},{:a},{:a},{:a}", layer.count, layer.forward_flops,
+                             layer.parameter_bytes, layer.activation_bytes, layer.output_bytes);
+    return hash_hex(facts);
+}
+
+}  // namespace arena

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Every field of Model by the name that people and JSON use, with its range: the one list behind
+// the readers (YAML, inline keys), the writers (JSON, request record), the checks and the
+// fingerprint. A field added here is read, written, ranged and hashed everywhere.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/values.h"
+
+namespace arena {
+
+/// Which models a field speaks of; check_model() refuses it in others.
+enum class FieldGroup { transformer, attention, moe, latent, resnet };
+
+/// An integer field of Model as people write it in YAML (inline keys use '-' for '_'). 0 = not
+/// given.
+struct IntegerField {
+    const char* key;
+    std::int64_t Model::*member;
+    std::int64_t min, max;
+    FieldGroup group;
+};
+/// Those of FieldGroup::transformer first.
+std::span<const IntegerField> integer_fields();
+const IntegerField* find_integer_field(std::string_view key);
+
+struct FlagField {
+    const char* key;
+    bool Model::*member;
+    FieldGroup group;
+};
+std::span<const FlagField> flag_fields();
+
+/// Gives the flags the values that are usual in the model's family: gpt and bert have learned
+/// positions, biases, layer norms and a tied embedding; llama and moe RMS norms, gated MLPs and a
+/// head of their own.
+void set_family_flags(Model&);
+
+inline constexpr double max_capacity_factor = 1024;
+inline constexpr std::size_t max_resnet_stages = 16;
+inline constexpr std::int64_t max_resnet_blocks = 10000;  ///< of one stage
+
+}  // namespace arena
