@@ -53,18 +53,27 @@ double norm_parameters(const Model& model) {
     return 2 * (model.rms_norm ? 1 : 2) * real(model.hidden);
 }
 
+/// Compressions of latent attention: whole on every tensor-parallel rank.
+double unsplit_matrices(const Model& model) {
+    if (!is_latent(model)) return 0;
+    return real(model.hidden) *
+           real(model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim);
+}
+
 LayerParameters transformer_parameters(const Model& model, const LayerKind& kind) {
+    const bool moe = kind.body == Body::moe;
+    const std::int64_t width = moe ? model.shared_ffn_hidden : model.ffn_hidden;
     LayerParameters p;
-    p.dense = attention_matrices(model) + attention_vectors(model) + norm_parameters(model);
-    if (kind.body == Body::dense) {
-        p.dense += mlp_matrices(model, model.ffn_hidden) + mlp_biases(model, model.ffn_hidden);
+    p.split = attention_matrices(model) - unsplit_matrices(model) + mlp_matrices(model, width);
+    p.dense = p.split + unsplit_matrices(model) + attention_vectors(model) + norm_parameters(model);
+    if (!moe) {
+        p.dense += mlp_biases(model, width);
         p.active = p.dense;
         return p;
     }
     const double expert =
         mlp_matrices(model, model.moe_ffn_hidden) + mlp_biases(model, model.moe_ffn_hidden);
-    p.dense += real(model.experts) * (real(model.hidden) + (model.linear_bias ? 1 : 0)) +
-               mlp_matrices(model, model.shared_ffn_hidden);
+    p.dense += real(model.experts) * (real(model.hidden) + (model.linear_bias ? 1 : 0));
     p.expert = real(model.experts) * expert;
     p.active = p.dense + real(model.top_k) * expert;
     return p;
@@ -85,7 +94,7 @@ double bottleneck_flops(const Bottleneck& b, bool projects) {
            2 * after * (9 * first * inner + inner * out + (projects ? in * out : 0));
 }
 
-/// A block is first of its stage when the pattern says so; runs of equal kinds are merged.
+/// Equal neighbours become one run.
 void append(LayerList& list, const LayerKind& kind, std::int64_t count) {
     if (count <= 0) return;
     auto it = std::find(list.kinds.begin(), list.kinds.end(), kind);
@@ -152,12 +161,12 @@ LayerList layer_list(const Model& model) {
 LayerParameters layer_parameters(const Model& model, const LayerKind& kind) {
     if (kind.body == Body::bottleneck) {
         const double p = bottleneck_parameters(bottleneck(model, kind), kind.is_first);
-        return {p, 0, p};
+        return {p, 0, 0, p};
     }
     if (kind.body == Body::custom) {
         const double p =
             model.custom_layers[kind.index].parameter_bytes / element_bytes(model.precision);
-        return {p, 0, p};
+        return {p, 0, 0, p};
     }
     return transformer_parameters(model, kind);
 }
@@ -210,9 +219,10 @@ double window_share(std::int64_t seq_length, std::int64_t window) {
     return 1 - unseen * unseen;
 }
 
-std::int64_t stem_edge(const Model& model) {
-    const std::int64_t after_conv = (model.image_size + 1) / 2;
-    return (after_conv + 1) / 2;
+std::int64_t stage_edge(const Model& model, std::size_t stage) {
+    std::int64_t edge = model.image_size;
+    for (std::size_t halved = 0; halved < stage + 2; ++halved) edge = (edge + 1) / 2;
+    return edge;
 }
 
 std::int64_t final_channels(const Model& model) {
@@ -227,13 +237,8 @@ Bottleneck bottleneck(const Model& model, const LayerKind& kind) {
     b.first = model.widen_first ? b.inner : filters;
     b.in = !kind.is_first ? b.out : kind.index == 0 ? model.base_channels : 2 * filters;
     b.stride = kind.is_first && kind.index > 0 ? 2 : 1;
-    b.edge_out = stem_edge(model);
-    for (std::size_t i = 0; i < kind.index; ++i) b.edge_out = (b.edge_out + 1) / 2;
-    b.edge_in = b.edge_out;
-    if (b.stride == 2) {
-        b.edge_in = stem_edge(model);
-        for (std::size_t i = 0; i + 1 < kind.index; ++i) b.edge_in = (b.edge_in + 1) / 2;
-    }
+    b.edge_out = stage_edge(model, kind.index);
+    b.edge_in = b.stride == 2 ? stage_edge(model, kind.index - 1) : b.edge_out;
     return b;
 }
 

@@ -43,10 +43,11 @@ struct LayerList {
 /// The layers of a model that check_model() accepts; O(layers) at worst.
 LayerList layer_list(const Model&);
 
-/// Trainable parameters of one layer. `expert` of them are in experts (each expert parallel rank
-/// holds a share); `active` are used by one token (all, but top_k of the experts).
+/// Trainable parameters of one layer. `dense`: outside experts, of which `split` are in matrices
+/// that tensor parallelism divides. `expert`: in routed experts. `active`: used by one token (all,
+/// but top_k of the experts).
 struct LayerParameters {
-    double dense = 0, expert = 0, active = 0;
+    double dense = 0, split = 0, expert = 0, active = 0;
     [[nodiscard]] double total() const { return dense + expert; }
 };
 LayerParameters layer_parameters(const Model&, const LayerKind&);
@@ -74,8 +75,9 @@ struct Bottleneck {
     std::int64_t stride;
 };
 Bottleneck bottleneck(const Model&, const LayerKind&);
-/// Edge of the image after the stem (7x7 stride 2, 3x3 pool stride 2).
-std::int64_t stem_edge(const Model&);
+/// Edge of the image after a stage; the stem (7x7 stride 2, 3x3 pool stride 2) halves it twice,
+/// each stage after the first once, all rounded up.
+std::int64_t stage_edge(const Model&, std::size_t stage);
 /// Channels that reach the classifier.
 std::int64_t final_channels(const Model&);
 

@@ -8,7 +8,8 @@ libarena_planner_la_SOURCES = \
 	planner/zoo.cc \
 	planner/build_request.cc \
 	planner/hardware.h planner/hardware.cc \
-	planner/operators.h planner/operators.cc \
+	planner/operators.h planner/operators.cc planner/op_builder.h \
+	planner/transformer_ops.cc planner/resnet_ops.cc \
 	planner/cost.h planner/cost.cc planner/roofline.cc \
 	planner/collectives.h planner/collectives.cc \
 	planner/memory.h planner/memory.cc \

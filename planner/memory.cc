@@ -16,23 +16,31 @@ constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// Tensors that backward needs from one layer, per token, bytes on one rank; without the s x s
-/// matrices. GPT with f = 4h in 16 bit: 10h + 24h/t, under sequence parallelism 34h/t (Korthikanti
-/// et al.).
-double token_bytes(const Model& model, double width, const ShardShape& shape) {
-    const double h = real(model.hidden), f = real(model.ffn_hidden), t = real(shape.tp);
-    const bool dropout = model.family != Family::llama;
-    const double replicated = h * (4 * width + (dropout ? 2 : 0));  // norm and GEMM inputs, masks
-    const double split = width * (qkv_width(model) + h + (is_gated(model) ? 3 : 2) * f);
-    return (shape.sequence_parallel ? replicated / t : replicated) + split / t;
+/// Mean over the model's layers.
+KeptElements mean_kept(const Model& model, const ShardShape& shape) {
+    const LayerList list = layer_list(model);
+    KeptElements mean;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k) {
+        const double share = real(list.count_of(k)) / real(model.layers);
+        const KeptElements kept = kept_elements(model, list.kinds[k], shape);
+        mean.replicated += share * kept.replicated;
+        mean.split += share * kept.split;
+        mean.scores += share * kept.scores;
+        mean.dropout += share * kept.dropout;
+    }
+    return mean;
+}
+
+/// Tensors that backward needs from one layer, without the s x s matrices.
+double kept_bytes(const KeptElements& kept, double width, const ShardShape& shape) {
+    const double replicated = width * kept.replicated + kept.dropout;
+    return (shape.sequence_parallel ? replicated / real(shape.tp) : replicated) +
+           width * kept.split;
 }
 
 /// Softmax output, and with dropout its mask and output; what selective recompute does not keep.
-double score_bytes(const Model& model, double width, const ShardShape& shape) {
-    const bool dropout = model.family != Family::llama;
-    const double s = real(model.seq_length);
-    return real(shape.micro_batch) * real(model.heads) / real(shape.tp) * s * s *
-           (dropout ? 2 * width + 1 : width);
+double score_bytes(const KeptElements& kept, double width) {
+    return kept.scores * (kept.dropout > 0 ? 2 * width + 1 : width);
 }
 
 }  // namespace
@@ -54,15 +62,16 @@ MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision prec
                          const ShardShape& shape)
     : precision_(precision),
       tied_(model.tied_embedding),
-      layer_parameters_(layer_shard_parameters(model, shape.tp)),
+      layer_parameters_(layer_shard_parameters(model, shape)),
       embedding_parameters_(embedding_shard_parameters(model, shape.tp)),
       head_parameters_(head_shard_parameters(model, shape.tp)) {
     const double width = element_bytes(precision);
     const double tokens = real(model.seq_length) * real(shape.micro_batch);
     const double split = shape.sequence_parallel ? real(shape.tp) : 1;
-    const double kept = tokens * token_bytes(model, width, shape);
+    const KeptElements elements = mean_kept(model, shape);
+    const double kept = kept_bytes(elements, width, shape);
     const double input = tokens * real(model.hidden) * width / split;
-    activations_ = {kept + score_bytes(model, width, shape), kept, input};
+    activations_ = {kept + score_bytes(elements, width), kept, input};
     logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) * (width + 8) +
                               2 * width * real(model.hidden) / split);
     boundary_bytes_ = 4 * tokens * real(model.hidden) * width / split;

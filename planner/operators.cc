@@ -1,149 +1,188 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Operators and sizes of a shard for every kind of layer; the kinds themselves are written down in
+// transformer_ops.cc and resnet_ops.cc.
 #include "planner/operators.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "planner/layers.h"
 #include "planner/model.h"
+#include "planner/op_builder.h"
 
 namespace arena {
 
 namespace {
 
+using Body = LayerKind::Body;
+
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// Builds shapes of one shard; every operator appears with its forward and backward form.
-class Builder {
-  public:
-    Builder(const Model& model, Precision precision, const ShardShape& shape)
-        : model_(model),
-          precision_(precision),
-          tp_(shape.tp),
-          micro_batch_(shape.micro_batch),
-          tokens_(model.seq_length * shape.micro_batch),
-          norm_rows_(shape.sequence_parallel ? std::max<std::int64_t>(1, tokens_ / tp_) : tokens_) {
-    }
+bool is_transformer_layer(const LayerKind& kind) {
+    return kind.body == Body::dense || kind.body == Body::moe;
+}
 
-    void layer(std::vector<OpCount>& forward, std::vector<OpCount>& backward) const {
-        const std::int64_t h = model_.hidden, f = model_.ffn_hidden / tp_;
-        pair(forward, backward, OpKind::norm, {norm_rows_, h}, norm_variant(), 2);
-        gemm(forward, backward, qkv_columns(), h);
-        pair(forward, backward, OpKind::attention, attention_dims(), attention_variant(), 1);
-        gemm(forward, backward, h, h / tp_);
-        gemm(forward, backward, is_gated(model_) ? 2 * f : f, h);
-        pair(forward, backward, OpKind::elementwise, {tokens_, f},
-             is_gated(model_) ? "swiglu" : "gelu", 1);
-        gemm(forward, backward, h, f);
-        pair(forward, backward, OpKind::elementwise, {norm_rows_, h},
-             model_.linear_bias ? "bias_residual" : "add", 2);
-    }
+/// A list entry of a custom model as an operator: FLOPs in millions, bytes in thousands, at least
+/// one of each. Forward reads the parameters, writes what backward needs and reads it once.
+void custom_layer(const Model& model, Precision precision, const ShardShape& shape,
+                  const LayerKind& kind, OpBuilder& ops) {
+    const CustomLayer& layer = model.custom_layers[kind.index];
+    const double samples = real(shape.micro_batch);
+    const double bytes = layer.parameter_bytes + 2 * samples * layer.activation_bytes;
+    const auto whole = [](double value) {
+        return static_cast<std::int64_t>(std::clamp(std::ceil(value), 1.0, 0x1p49));
+    };
+    ops.pair(OpKind::custom, precision,
+             {whole(samples * layer.forward_flops / 1e6), whole(bytes / 1e3)}, "");
+}
 
-    void embedding(std::vector<OpCount>& ops) const {
-        pair(ops, ops, OpKind::embedding, {tokens_, model_.hidden, shard_vocab(model_, tp_)}, "",
-             1);
-    }
+void layer(const Model& model, Precision precision, const ShardShape& shape, const LayerKind& kind,
+           OpBuilder& ops) {
+    if (kind.body == Body::custom) return custom_layer(model, precision, shape, kind, ops);
+    if (kind.body == Body::bottleneck) return bottleneck_layer(model, precision, shape, kind, ops);
+    transformer_layer(model, precision, shape, kind, ops);
+}
 
-    void head(std::vector<OpCount>& ops) const {
-        const std::int64_t h = model_.hidden, vocab = shard_vocab(model_, tp_);
-        if (model_.family == Family::bert) {
-            gemm(ops, ops, h, h);
-            pair(ops, ops, OpKind::elementwise, {tokens_, h}, "gelu", 1);
-        }
-        pair(ops, ops, OpKind::norm, {norm_rows_, h}, norm_variant(), 1);
-        gemm(ops, ops, vocab, h);
-        pair(ops, ops, OpKind::cross_entropy, {tokens_, vocab}, "", 1);
+void ends(const Model& model, Precision precision, const ShardShape& shape, ShardOperators& ops) {
+    if (model.family == Family::custom) return;
+    OpBuilder first(ops.embedding, ops.embedding), last(ops.head, ops.head);
+    if (model.family == Family::wide_resnet) {
+        resnet_stem(model, precision, shape, first);
+        return resnet_head(model, precision, shape, last);
     }
+    transformer_embedding(model, precision, shape, first);
+    transformer_head(model, precision, shape, last);
+}
 
-    OpShape attention() const {
-        return {OpKind::attention, Pass::forward, precision_, attention_dims(),
-                attention_variant()};
-    }
+/// Attention part of kept_elements(), per token: {replicated, split}.
+std::pair<double, double> attention_elements(const Model& model, double tp) {
+    if (!is_latent(model))
+        return {0, (qkv_width(model) + real(model.heads * head_dim(model))) / tp};
+    const double heads = real(model.heads);
+    const double per_head = 2 * real(head_dim(model)) + 2 * real(model.v_head_dim);
+    const double ranks =
+        real(2 * model.q_lora_rank + 2 * model.kv_lora_rank + model.qk_rope_head_dim);
+    return {ranks, heads * per_head / tp};
+}
 
-    OpShape optimizer() const {
-        const auto parameters = static_cast<std::int64_t>(layer_shard_parameters(model_, tp_));
-        return {OpKind::optimizer, Pass::forward, precision_, {parameters}, "adamw"};
-    }
+double expert_elements(const Model& model, const ShardShape& shape) {
+    const double width = real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : real(shape.tp));
+    const double row = 2 * real(model.hidden) + (is_gated(model) ? 3 : 2) * width;
+    double elements = routed_rows(model, shape) * row;
+    if (model.moe_group_size > 0)  // the one-hot tensor and its gate values
+        elements += 2 * routed_rows(model, shape) *
+                    real(std::min(model.moe_group_size, model.seq_length * shape.micro_batch));
+    return elements;
+}
 
-  private:
-    using Dims = std::array<std::int64_t, 4>;
-
-    void pair(std::vector<OpCount>& forward, std::vector<OpCount>& backward, OpKind kind, Dims dims,
-              const char* variant, double count) const {
-        forward.push_back({{kind, Pass::forward, precision_, dims, variant}, count});
-        backward.push_back({{kind, Pass::backward, precision_, dims, variant}, count});
-    }
-
-    /// Y[tokens,n] = X[tokens,k] W^T; dX = dY W; dW[n,k] = dY^T X (core/profile.h fixes the
-    /// layouts).
-    void gemm(std::vector<OpCount>& forward, std::vector<OpCount>& backward, std::int64_t n,
-              std::int64_t k) const {
-        const auto shape = [&](Pass pass, Dims dims, const char* variant) {
-            return OpCount{{OpKind::gemm, pass, precision_, dims, variant}, 1};
-        };
-        forward.push_back(shape(Pass::forward, {tokens_, n, k, 1}, ""));
-        backward.push_back(shape(Pass::backward, {tokens_, k, n, 1}, "dgrad"));
-        backward.push_back(shape(Pass::backward, {n, k, tokens_, 1}, "wgrad"));
-    }
-
-    std::int64_t head_dim() const { return model_.hidden / model_.heads; }
-    std::int64_t kv_heads() const { return std::max<std::int64_t>(1, model_.kv_heads / tp_); }
-    std::int64_t qkv_columns() const { return head_dim() * (model_.heads / tp_ + 2 * kv_heads()); }
-    Dims attention_dims() const {
-        return {micro_batch_ * model_.heads / tp_, micro_batch_ * kv_heads(), model_.seq_length,
-                head_dim()};
-    }
-    const char* attention_variant() const {
-        return model_.family == Family::bert ? "full" : "causal";
-    }
-    const char* norm_variant() const { return model_.rms_norm ? "rms" : "layer"; }
-
-    const Model& model_;
-    Precision precision_;
-    std::int64_t tp_, micro_batch_, tokens_, norm_rows_;
-};
+KeptElements transformer_elements(const Model& model, const LayerKind& kind,
+                                  const ShardShape& shape) {
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double h = real(model.hidden), t = real(shape.tp), mlp = is_gated(model) ? 3 : 2;
+    const auto [whole, split] = attention_elements(model, t);
+    const bool moe = kind.body == Body::moe;
+    const double width = real(moe ? model.shared_ffn_hidden : model.ffn_hidden);
+    KeptElements kept;
+    kept.replicated = tokens * (4 * h + whole);
+    kept.split = tokens * (split + mlp * width / t);
+    if (moe) kept.split += expert_elements(model, shape);
+    kept.scores = real(shape.micro_batch) * real(model.heads) / t * real(model.seq_length) *
+                  real(model.seq_length) / real(shape.cp);
+    if (!model.rms_norm) kept.dropout = tokens * 2 * h;
+    return kept;
+}
 
 }  // namespace
 
-std::int64_t shard_vocab(const Model& model, std::int64_t tp) {
-    const std::int64_t unit = 128 * tp;
-    return (model.vocab + unit - 1) / unit * 128;
+ShardOperators shard_operators(const Model& model, Precision precision, const ShardShape& shape,
+                               const LayerKind& kind) {
+    ShardOperators ops;
+    OpBuilder builder(ops.layer_forward, ops.layer_backward);
+    layer(model, precision, shape, kind, builder);
+    ends(model, precision, shape, ops);
+    if (is_transformer_layer(kind))
+        ops.attention.push_back(
+            {attention_shape(model, precision, shape, kind), 1 / real(shape.cp)});
+    const double parameters = shard_parameters(model, kind, shape).total();
+    ops.optimizer = {OpKind::optimizer,
+                     Pass::forward,
+                     plain_precision(precision),
+                     {std::max<std::int64_t>(1, static_cast<std::int64_t>(parameters))},
+                     "adamw"};
+    return ops;
 }
 
-double layer_shard_parameters(const Model& model, std::int64_t tp) {
-    const double h = real(model.hidden);
-    const double mlp = (is_gated(model) ? 3 : 2) * h * real(model.ffn_hidden);
-    const double matrices = h * qkv_width(model) + h * h + mlp;
-    return matrices / real(tp) + (layer_parameters(model, {}).total() - matrices);
+ShardOperators shard_operators(const Model& model, Precision precision, const ShardShape& shape) {
+    return shard_operators(model, precision, shape, layer_list(model).kinds.front());
+}
+
+LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
+                                 const ShardShape& shape) {
+    LayerParameters p = layer_parameters(model, kind);
+    const double t = real(shape.tp);
+    p.dense = p.split / t + (p.dense - p.split);
+    p.split /= t;
+    p.expert /= shape.ep > 1 ? real(shape.ep) : t;
+    p.active =
+        p.dense + (model.experts > 0 ? p.expert * real(model.top_k) / real(model.experts) : 0);
+    return p;
+}
+
+double layer_shard_parameters(const Model& model, const ShardShape& shape) {
+    const LayerList list = layer_list(model);
+    double sum = 0;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k)
+        sum += real(list.count_of(k)) / real(model.layers) *
+               shard_parameters(model, list.kinds[k], shape).total();
+    return sum;
+}
+
+std::int64_t shard_vocab(const Model& model, std::int64_t tp) {
+    return ceil_div(model.vocab, 128 * tp) * 128;
 }
 
 double embedding_shard_parameters(const Model& model, std::int64_t tp) {
+    if (model.family == Family::custom) return 0;
+    if (model.family == Family::wide_resnet) return (49 * 3 + 2) * real(model.base_channels);
     const double positions = model.learned_positions ? real(model.seq_length) : 0;
     return real(model.hidden) * (real(shard_vocab(model, tp)) + positions);
 }
 
 double head_shard_parameters(const Model& model, std::int64_t tp) {
+    if (model.family == Family::custom) return 0;
+    if (model.family == Family::wide_resnet)
+        return real(final_channels(model) + 1) * real(model.classes);
     const double h = real(model.hidden);
     return h * real(shard_vocab(model, tp)) + 2 * h + (model.family == Family::bert ? h * h : 0);
 }
 
+KeptElements kept_elements(const Model& model, const LayerKind& kind, const ShardShape& shape) {
+    if (is_transformer_layer(kind)) return transformer_elements(model, kind, shape);
+    const double samples = real(shape.micro_batch);
+    KeptElements kept;
+    kept.split = samples * (kind.body == Body::bottleneck
+                                ? bottleneck_kept_elements(model, kind)
+                                : model.custom_layers[kind.index].activation_bytes /
+                                      element_bytes(model.precision));
+    return kept;
+}
+
 bool tp_fits(const Model& model, std::int64_t tp) {
-    const bool kv = model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
-    return model.heads % tp == 0 && kv && model.ffn_hidden % tp == 0;
+    if (!is_transformer(model.family)) return tp == 1;
+    const bool kv = is_latent(model) || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+    return model.heads % tp == 0 && kv && model.ffn_hidden % tp == 0 &&
+           model.moe_ffn_hidden % tp == 0 && model.shared_ffn_hidden % tp == 0;
+}
+
+bool ep_fits(const Model& model, std::int64_t ep) {
+    return ep == 1 || (model.experts > 0 && model.experts % ep == 0);
+}
+
+bool cp_fits(const Model& model, std::int64_t cp) {
+    return cp == 1 || (is_transformer(model.family) && model.seq_length % (2 * cp) == 0);
 }
 
 bool default_sequence_parallel(const Model& model, std::int64_t tp) {
     return tp > 1 && model.seq_length % tp == 0;
-}
-
-ShardOperators shard_operators(const Model& model, Precision precision, const ShardShape& shape) {
-    const Builder builder(model, precision, shape);
-    ShardOperators ops;
-    builder.layer(ops.layer_forward, ops.layer_backward);
-    builder.embedding(ops.embedding);
-    builder.head(ops.head);
-    ops.attention = builder.attention();
-    ops.optimizer = builder.optimizer();
-    return ops;
 }
 
 }  // namespace arena

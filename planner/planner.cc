@@ -65,20 +65,29 @@ bool measured_before(const ShardShape& a, const ShardShape& b) {
 
 using Weighted = std::vector<std::pair<double, OpShape>>;
 
-/// One layer's operators by their seconds in the whole model, then those of embedding and head.
+/// The layers' operators by their seconds in the mean layer, then those of embedding and head. What
+/// cannot be measured is left out.
 Weighted weighted_operators(const Model& model, const Pricer& pricer, Precision precision,
                             const ShardShape& shape) {
-    const ShardOperators ops = shard_operators(model, precision, shape);
     std::map<OpShape, double> layer, ends;
-    const auto add = [&](std::map<OpShape, double>& seconds, const std::vector<OpCount>& list) {
+    const auto add = [&](std::map<OpShape, double>& seconds, const std::vector<OpCount>& list,
+                         double weight) {
         for (const OpCount& op : list)
-            seconds[op.shape] += op.count * pricer.price(op.shape).seconds;
+            if (op.shape.kind != OpKind::custom)
+                seconds[op.shape] += weight * op.count * pricer.price(op.shape).seconds;
     };
-    add(layer, ops.layer_forward);
-    add(layer, ops.layer_backward);
-    add(layer, {{ops.optimizer, 1}});
-    add(ends, ops.embedding);
-    add(ends, ops.head);
+    const LayerList layers = layer_list(model);
+    for (std::size_t k = 0; k < layers.kinds.size(); ++k) {
+        const ShardOperators ops = shard_operators(model, precision, shape, layers.kinds[k]);
+        const double share =
+            static_cast<double>(layers.count_of(k)) / static_cast<double>(model.layers);
+        add(layer, ops.layer_forward, share);
+        add(layer, ops.layer_backward, share);
+        add(layer, {{ops.optimizer, 1}}, share);
+        if (k > 0) continue;
+        add(ends, ops.embedding, 1);
+        add(ends, ops.head, 1);
+    }
     Weighted list;
     for (const auto* group : {&layer, &ends}) {
         const auto begin = static_cast<std::ptrdiff_t>(list.size());

@@ -56,8 +56,23 @@ double gemm_seconds(const GpuType& type, const OpShape& shape) {
     return best * (type.emulated ? 1 : alignment_penalty(shape));
 }
 
+/// The implicit GEMM of a convolution: pixels of the output x out channels x (kernel x in
+/// channels); the gradients permute the three.
+OpShape conv_gemm(const OpShape& shape) {
+    const ConvVariant v = parse_conv_variant(shape.variant).value_or(ConvVariant{1, 1});
+    const std::int64_t pixels = shape.dims[0] * shape.dims[3] * shape.dims[3];
+    const std::int64_t taps = shape.dims[1] * v.kernel * v.kernel, out = shape.dims[2];
+    OpShape gemm{OpKind::gemm, shape.pass, shape.precision, {pixels, out, taps, 1}, ""};
+    if (v.is_data_gradient) gemm.dims = {pixels, taps, out, 1};
+    if (v.is_weight_gradient) gemm.dims = {out, taps, pixels, 1};
+    return gemm;
+}
+
 double compute_seconds(const GpuType& type, const OpShape& shape) {
     if (shape.kind == OpKind::gemm) return gemm_seconds(type, shape);
+    if (shape.kind == OpKind::conv) return gemm_seconds(type, conv_gemm(shape));
+    if (shape.kind == OpKind::custom)
+        return op_flops(shape) / (peak_flops(type, shape.precision) * gemm_efficiency);
     if (shape.kind != OpKind::attention) return 0;
     const double share =
         shape.pass == Pass::forward ? attention_forward_efficiency : attention_backward_efficiency;

@@ -5,7 +5,6 @@
 #include "planner/shard.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace arena {
 
@@ -16,13 +15,14 @@ constexpr double host_forward_s = 0.95e-3, host_backward_s = 1.27e-3, host_colle
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-double sum_seconds(const Pricer& pricer, const std::vector<OpCount>& ops,
-                   EvidenceSeconds& evidence) {
+/// Seconds of the operators, `weight` times.
+double sum_seconds(const Pricer& pricer, const std::vector<OpCount>& ops, EvidenceSeconds& evidence,
+                   double weight = 1) {
     double sum = 0;
     for (const OpCount& op : ops) {
         const OpTime time = pricer.price(op.shape);
-        sum += op.count * time.seconds;
-        evidence[static_cast<std::size_t>(time.evidence)] += op.count * time.seconds;
+        sum += weight * op.count * time.seconds;
+        evidence[static_cast<std::size_t>(time.evidence)] += weight * op.count * time.seconds;
     }
     return sum;
 }
@@ -67,13 +67,24 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute) {
 Shard::Shard(const PoolContext& context, const Topology& topology, const ShardShape& wanted)
     : shape(wanted), memory(context.model, context.pool.hardware, context.precision, wanted) {
     const Model& model = context.model;
-    const ShardOperators ops = shard_operators(model, context.precision, shape);
     const double tokens = real(model.seq_length) * real(shape.micro_batch);
     const double bytes = tokens * real(model.hidden) * element_bytes(context.precision);
     LayerParts parts{};
-    parts.forward_s = sum_seconds(context.pricer, ops.layer_forward, layer_evidence);
-    parts.backward_s = sum_seconds(context.pricer, ops.layer_backward, layer_evidence);
-    parts.attention_s = context.pricer.price(ops.attention).seconds;
+    const LayerList list = layer_list(model);
+    double step_s = 0, stepped = 0, boundary = 0;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k) {  // the mean over all layers
+        const LayerKind& kind = list.kinds[k];
+        const double share = real(list.count_of(k)) / real(model.layers);
+        const ShardOperators ops = shard_operators(model, context.precision, shape, kind);
+        EvidenceSeconds unused{};
+        parts.forward_s += sum_seconds(context.pricer, ops.layer_forward, layer_evidence, share);
+        parts.backward_s += sum_seconds(context.pricer, ops.layer_backward, layer_evidence, share);
+        parts.attention_s += sum_seconds(context.pricer, ops.attention, unused, share);
+        step_s += share * context.pricer.price(ops.optimizer).seconds;
+        stepped += share * real(ops.optimizer.dims[0]);
+        boundary += share * layer_output_elements(model, kind);
+    }
+    const ShardOperators ops = shard_operators(model, context.precision, shape);
     parts.collective_s = all_reduce_s(topology, tp_group(topology, shape.tp), bytes);
     parts.tp = shape.tp;
     parts.emulated = context.pool.hardware.emulated;
@@ -82,12 +93,12 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
     embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
     head_s = sum_seconds(context.pricer, ops.head, ends_evidence);
     embedding_comm_s = head_comm_s = parts.collective_s;
-    layer_parameters = layer_shard_parameters(model, shape.tp);
-    optimizer_parameter_s =
-        context.pricer.price(ops.optimizer).seconds / std::floor(layer_parameters);
+    layer_parameters = layer_shard_parameters(model, shape);
+    optimizer_parameter_s = step_s / stepped;
     embedding_parameters = embedding_shard_parameters(model, shape.tp);
     head_parameters = head_shard_parameters(model, shape.tp);
-    boundary_bytes = bytes / (shape.sequence_parallel ? real(shape.tp) : 1);
+    boundary_bytes = boundary * real(shape.micro_batch) * element_bytes(context.precision) /
+                     (shape.sequence_parallel ? real(shape.tp) : 1);
 }
 
 const LayerSeconds& layer_seconds(const Shard& shard, Recompute recompute) {

@@ -228,6 +228,9 @@ Recipe recipe_for(const OpShape& s, int threads) {
             return cross_entropy_recipe(s, threads);
         case OpKind::optimizer:
             return optimizer_recipe(s, threads);
+        case OpKind::conv:
+        case OpKind::custom:
+            break;  // refused by check_shape()
     }
     return {};
 }
@@ -239,6 +242,8 @@ Status check_shape(const OpShape& s) {
             return no_error("every size must be between 1 and 2147483647", op_key(s));
     if (s.precision != Precision::fp32)
         return no_error("a CPU measures fp32 only; ask with an emulated hardware entry", op_key(s));
+    if (s.kind == OpKind::conv || s.kind == OpKind::custom)
+        return no_error("the CPU back-end has no such operator", op_key(s));
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
     const std::vector<std::string_view> variants =

@@ -161,6 +161,9 @@ class Recipes {
                 return cross_entropy();
             case OpKind::optimizer:
                 return optimizer();
+            case OpKind::conv:
+            case OpKind::custom:
+                break;  // refused by check_shape()
         }
         return {};
     }
@@ -375,6 +378,8 @@ Status check_shape(const OpShape& s, int capability) {
     for (std::size_t i = 0; i < dim_count(s.kind); ++i)
         if (s.dims[i] < 1 || s.dims[i] > (std::int64_t{1} << 31) - 1)
             return no_error("every size must be between 1 and 2147483647", op_key(s));
+    if (s.kind == OpKind::conv || s.kind == OpKind::custom)
+        return no_error("the CUDA back-end has no such operator", op_key(s));
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
     if (s.precision == Precision::mxfp8 || s.precision == Precision::nvfp4)

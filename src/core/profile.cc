@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "core/text.h"
+
 namespace arena {
 namespace {
 
@@ -19,26 +21,74 @@ double elementwise_flops(std::string_view variant) {
     if (variant == "gelu") return 10;   // tanh form
     if (variant == "swiglu") return 6;  // sigmoid, two products
     if (variant == "bias_residual") return 2;
-    return 1;
+    return 1;  // add, relu
 }
 
 /// Elements read and written per output element.
 double elementwise_moves(std::string_view variant, bool backward) {
-    if (variant == "gelu") return backward ? 3 : 2;     // x, dy -> dx
+    if (variant == "gelu" || variant == "relu") return backward ? 3 : 2;  // x, dy -> dx
     if (variant == "swiglu") return backward ? 5 : 3;   // gate, up, dy -> dgate, dup
     if (variant == "bias_residual") return backward ? 2 : 3;
     return 3;
 }
 
+AttentionVariant attention_of(const OpShape& shape) {
+    return parse_attention_variant(shape.variant).value_or(AttentionVariant{});
+}
+
+double value_dim(const OpShape& shape) {
+    const AttentionVariant variant = attention_of(shape);
+    return variant.value_dim > 0 ? static_cast<double>(variant.value_dim) : at(shape, 3);
+}
+
+/// Share of the seq x seq scores that are computed: a window of w < s leaves a band.
+double attention_share(const OpShape& shape) {
+    const AttentionVariant variant = attention_of(shape);
+    const double seen = static_cast<double>(variant.window) / at(shape, 2);
+    const double unseen = variant.window > 0 && seen < 1 ? 1 - seen : 0;
+    if (variant.is_causal) return 0.5 * (1 - unseen * unseen);
+    return variant.window > 0 ? std::min(1.0, seen) : 1;
+}
+
 double attention_flops(const OpShape& shape) {
-    const double full = 4 * at(shape, 0) * at(shape, 2) * at(shape, 2) * at(shape, 3);
-    return (shape.variant == "causal" ? 0.5 : 1.0) * (is_backward(shape) ? 2 : 1) * full;
+    const double full =
+        2 * at(shape, 0) * at(shape, 2) * at(shape, 2) * (at(shape, 3) + value_dim(shape));
+    return attention_share(shape) * (is_backward(shape) ? 2 : 1) * full;
 }
 
 double attention_bytes(const OpShape& shape) {
-    const double tensors = is_backward(shape) ? 4 : 2;  // q, o (, dq, do) and k, v (, dk, dv)
-    return tensors * (at(shape, 0) + at(shape, 1)) * at(shape, 2) * at(shape, 3) *
+    const double passes = is_backward(shape) ? 2 : 1;  // q, o (, dq, do) and k, v (, dk, dv)
+    return passes * (at(shape, 0) + at(shape, 1)) * at(shape, 2) *
+           (at(shape, 3) + value_dim(shape)) * element_bytes(shape.precision);
+}
+
+double conv_flops(const OpShape& shape) {
+    const double kernel =
+        static_cast<double>(parse_conv_variant(shape.variant).value_or(ConvVariant{}).kernel);
+    return 2 * at(shape, 0) * at(shape, 1) * at(shape, 2) * at(shape, 3) * at(shape, 3) * kernel *
+           kernel;
+}
+
+/// Input, filters and output, once each.
+double conv_bytes(const OpShape& shape) {
+    const ConvVariant variant = parse_conv_variant(shape.variant).value_or(ConvVariant{});
+    const double kernel = static_cast<double>(variant.kernel);
+    const double edge_in = at(shape, 3) * static_cast<double>(variant.stride);
+    const double in = at(shape, 0) * at(shape, 1) * edge_in * edge_in;
+    const double out = at(shape, 0) * at(shape, 2) * at(shape, 3) * at(shape, 3);
+    return (in + out + at(shape, 1) * at(shape, 2) * kernel * kernel) *
            element_bytes(shape.precision);
+}
+
+/// The number behind `letter` at the start of text, which is then removed; 0 when it is not there.
+std::int64_t take_number(std::string_view& text, std::string_view letter) {
+    if (!text.starts_with(letter)) return 0;
+    std::size_t end = letter.size();
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    const auto value =
+        parse_integer(text.substr(letter.size(), end - letter.size()), 1, std::int64_t{1} << 40);
+    if (value) text.remove_prefix(end);
+    return value.value_or(0);
 }
 
 double gemm_bytes(const OpShape& shape) {
@@ -57,6 +107,8 @@ std::string_view to_string(OpKind kind) {
         case OpKind::embedding: return "embedding";
         case OpKind::cross_entropy: return "cross_entropy";
         case OpKind::optimizer: return "optimizer";
+        case OpKind::conv: return "conv";
+        case OpKind::custom: return "custom";
     }
     return "?";
 }
@@ -74,7 +126,8 @@ std::string_view to_string(ProfileStatus status) {
 
 std::optional<OpKind> parse_op_kind(std::string_view text) {
     for (const OpKind kind : {OpKind::gemm, OpKind::attention, OpKind::norm, OpKind::elementwise,
-                              OpKind::embedding, OpKind::cross_entropy, OpKind::optimizer}) {
+                              OpKind::embedding, OpKind::cross_entropy, OpKind::optimizer,
+                              OpKind::conv, OpKind::custom}) {
         if (text == to_string(kind)) return kind;
     }
     return std::nullopt;
@@ -97,11 +150,13 @@ std::optional<ProfileStatus> parse_profile_status(std::string_view text) {
 std::size_t dim_count(OpKind kind) {
     switch (kind) {
         case OpKind::gemm:
-        case OpKind::attention: return 4;
+        case OpKind::attention:
+        case OpKind::conv: return 4;
         case OpKind::embedding: return 3;
         case OpKind::norm:
         case OpKind::elementwise:
-        case OpKind::cross_entropy: return 2;
+        case OpKind::cross_entropy:
+        case OpKind::custom: return 2;
         case OpKind::optimizer: return 1;
     }
     return 4;
@@ -118,6 +173,28 @@ double element_bytes(Precision precision) {
         case Precision::nvfp4: return 0.5;
     }
     return 4;
+}
+
+std::optional<AttentionVariant> parse_attention_variant(std::string_view text) {
+    AttentionVariant variant;
+    variant.is_causal = text.starts_with("causal");
+    if (!variant.is_causal && !text.starts_with("full")) return std::nullopt;
+    text.remove_prefix(variant.is_causal ? 6 : 4);
+    variant.value_dim = take_number(text, "_v");
+    variant.window = take_number(text, "_w");
+    if (!text.empty()) return std::nullopt;
+    return variant;
+}
+
+std::optional<ConvVariant> parse_conv_variant(std::string_view text) {
+    ConvVariant variant;
+    variant.kernel = take_number(text, "r");
+    variant.stride = take_number(text, "s");
+    variant.is_data_gradient = text == "_dgrad";
+    variant.is_weight_gradient = text == "_wgrad";
+    const bool complete = text.empty() || variant.is_data_gradient || variant.is_weight_gradient;
+    if (variant.kernel == 0 || variant.stride == 0 || !complete) return std::nullopt;
+    return variant;
 }
 
 bool is_nonce(std::string_view text) {
@@ -147,6 +224,8 @@ double op_flops(const OpShape& shape) {
         case OpKind::embedding: return is_backward(shape) ? elements : 0;
         case OpKind::cross_entropy: return (is_backward(shape) ? 2 : 5) * elements;
         case OpKind::optimizer: return 14 * at(shape, 0);
+        case OpKind::conv: return conv_flops(shape);
+        case OpKind::custom: return twice * 1e6 * at(shape, 0);
     }
     return 0;
 }
@@ -158,12 +237,16 @@ double op_bytes(const OpShape& shape) {
     switch (shape.kind) {
         case OpKind::gemm: return gemm_bytes(shape);
         case OpKind::attention: return attention_bytes(shape);
-        case OpKind::norm: return (backward ? 3 : 2) * elements * width;
+        case OpKind::norm:  // along a column nothing stays in registers: one more pass
+            return ((backward ? 3 : 2) + (shape.variant == "batch" ? (backward ? 2 : 1) : 0)) *
+                   elements * width;
         case OpKind::elementwise:
             return elementwise_moves(shape.variant, backward) * elements * width;
         case OpKind::embedding: return (backward ? 3 : 2) * elements * width + 8 * at(shape, 0);
         case OpKind::cross_entropy: return elements * (width + (backward ? 4 : 8));  // fp32 inside
         case OpKind::optimizer: return 28 * at(shape, 0);  // p, g, two moments read; three written
+        case OpKind::conv: return conv_bytes(shape);
+        case OpKind::custom: return (backward ? 2 : 1) * 1e3 * at(shape, 1);
     }
     return 0;
 }

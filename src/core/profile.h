@@ -16,11 +16,24 @@
 
 namespace arena {
 
-enum class OpKind { gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer };
+enum class OpKind {
+    gemm,
+    attention,
+    norm,
+    elementwise,
+    embedding,
+    cross_entropy,
+    optimizer,
+    conv,
+    custom,
+};
 enum class Pass { forward, backward };
 std::string_view to_string(OpKind);
 std::string_view to_string(Pass);
 std::optional<OpKind> parse_op_kind(std::string_view);
+/// For messages of readers.
+inline constexpr std::string_view one_of_op_kinds =
+    "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer, conv, custom";
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
@@ -30,13 +43,21 @@ double element_bytes(Precision);
 /// dims by kind:
 ///   gemm          m, n, k, batch      C[m,n] = A[m,k] B[k,n]; backward GEMMs are listed as gemms of their own;
 ///                                     pass says which layout: forward = A B^T (weights n x k), backward
-///                                     with `variant` "dgrad" = A B, "wgrad" = A^T B
-///   attention     batch*heads, kv batch*heads, seq, head_dim; variant "causal" or "full"
-///   norm          rows, cols; variant "layer" or "rms"
-///   elementwise   rows, cols of the output; variant "gelu", "swiglu" (two inputs), "bias_residual", "add"
-///   embedding     tokens, hidden, vocab (rows of the table on this rank)
+///                                     with `variant` "dgrad" = A B, "wgrad" = A^T B. The experts on a
+///                                     rank are a batch
+///   attention     batch*heads, kv batch*heads, seq, head_dim; variant "causal" or "full", then "_vN" when
+///                 values have N instead of head_dim elements, then "_wN" when a query sees N keys at most
+///   norm          rows, cols; variant "layer", "rms" (along a row), or "batch" (along a column)
+///   elementwise   rows, cols of the output; variant "gelu", "swiglu" (two inputs), "relu", "bias_residual",
+///                 "add"
+///   embedding     tokens, hidden, vocab (rows of the table on this rank): a gather of rows forward, a
+///                 sum into rows backward; also how tokens go to experts (the table holds the tokens)
 ///   cross_entropy rows, cols (vocabulary on this rank)
 ///   optimizer     parameters; variant "adamw" (fp32 moments; bf16/fp16 keep an fp32 master copy)
+///   conv          images, in channels, out channels, edge (height = width) of the output; variant "rKsS"
+///                 (K x K kernel, stride S, as much padding as keeps the edge), backward with "_dgrad" or
+///                 "_wgrad"
+///   custom        10^6 FLOP, 10^3 bytes, as a user stated them; never measured
 struct OpShape {
     OpKind kind = OpKind::gemm;
     Pass pass = Pass::forward;
@@ -45,6 +66,20 @@ struct OpShape {
     std::string variant;
     auto operator<=>(const OpShape&) const = default;
 };
+
+/// What an attention variant says; nothing for anything else.
+struct AttentionVariant {
+    bool is_causal = false;
+    std::int64_t value_dim = 0;  ///< 0 = that of the queries
+    std::int64_t window = 0;     ///< 0 = no window
+};
+std::optional<AttentionVariant> parse_attention_variant(std::string_view);
+/// What a conv variant says; nothing for anything else.
+struct ConvVariant {
+    std::int64_t kernel = 0, stride = 0;
+    bool is_data_gradient = false, is_weight_gradient = false;
+};
+std::optional<ConvVariant> parse_conv_variant(std::string_view);
 
 /// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the store's key.
 std::string op_key(const OpShape&);

@@ -75,8 +75,7 @@ Json json_of(const ProfileEntry& entry) {
 }
 
 void read_shape(const JsonFields& fields, OpShape& out) {
-    fields.word("op", out.kind, &parse_op_kind,
-                "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer");
+    fields.word("op", out.kind, &parse_op_kind, one_of_op_kinds);
     fields.word("pass", out.pass, &parse_pass, "one of forward, backward");
     fields.word("precision", out.precision, &parse_precision, one_of_precisions);
     fields.text("variant", out.variant, 16);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Convolutional networks of bottleneck blocks: He et al. 2015 with the stride in the 3x3 (the
+// "v1.5" that frameworks train), widened as in Zagoruyko and Komodakis 2016. Batch norms and ReLUs
+// are separate passes over memory: no framework trains them fused into the convolution.
+#include "planner/op_builder.h"
+
+namespace arena {
+
+namespace {
+
+constexpr std::int64_t image_channels = 3;
+
+double square(std::int64_t edge) { return static_cast<double>(edge) * static_cast<double>(edge); }
+
+/// The operators around one convolution.
+class ConvWriter {
+  public:
+    ConvWriter(Precision precision, const ShardShape& shape, OpBuilder& ops)
+        : precision_(precision), images_(shape.micro_batch), ops_(ops) {}
+
+    void conv(std::int64_t in, std::int64_t out, std::int64_t edge, std::int64_t kernel,
+              std::int64_t stride, bool is_first_of_network = false) const {
+        ops_.convolution(precision_, {images_, in, out, edge}, kernel, stride,
+                         !is_first_of_network);
+    }
+    void norm(std::int64_t channels, std::int64_t edge) const {
+        ops_.pair(OpKind::norm, precision_, {images_ * edge * edge, channels}, "batch");
+    }
+    void pass(const char* variant, std::int64_t channels, std::int64_t edge) const {
+        ops_.pair(OpKind::elementwise, precision_, {images_ * edge * edge, channels}, variant);
+    }
+
+  private:
+    Precision precision_;
+    std::int64_t images_;
+    OpBuilder& ops_;
+};
+
+}  // namespace
+
+void bottleneck_layer(const Model& model, Precision precision, const ShardShape& shape,
+                      const LayerKind& kind, OpBuilder& ops) {
+    const Bottleneck b = bottleneck(model, kind);
+    const ConvWriter write(precision, shape, ops);
+    write.conv(b.in, b.first, b.edge_in, 1, 1);
+    write.norm(b.first, b.edge_in);
+    write.pass("relu", b.first, b.edge_in);
+    write.conv(b.first, b.inner, b.edge_out, 3, b.stride);
+    write.norm(b.inner, b.edge_out);
+    write.pass("relu", b.inner, b.edge_out);
+    write.conv(b.inner, b.out, b.edge_out, 1, 1);
+    write.norm(b.out, b.edge_out);
+    if (kind.is_first) {
+        write.conv(b.in, b.out, b.edge_out, 1, b.stride);
+        write.norm(b.out, b.edge_out);
+    }
+    write.pass("add", b.out, b.edge_out);
+    write.pass("relu", b.out, b.edge_out);
+}
+
+double bottleneck_kept_elements(const Model& model, const LayerKind& kind) {
+    const Bottleneck b = bottleneck(model, kind);
+    const double before = square(b.edge_in) * static_cast<double>(b.in + 2 * b.first);
+    const double after =
+        square(b.edge_out) * static_cast<double>(2 * b.inner + (kind.is_first ? 2 : 1) * b.out);
+    return before + after;
+}
+
+/// 7x7 convolution, norm, ReLU, 3x3 max pool (a pass over its input).
+void resnet_stem(const Model& model, Precision precision, const ShardShape& shape, OpBuilder& ops) {
+    const std::int64_t edge = (model.image_size + 1) / 2, channels = model.base_channels;
+    const ConvWriter write(precision, shape, ops);
+    write.conv(image_channels, channels, edge, 7, 2, true);
+    write.norm(channels, edge);
+    write.pass("relu", channels, edge);
+    write.pass("relu", channels, edge);
+}
+
+/// Mean over the image (a pass over its input), classifier, loss.
+void resnet_head(const Model& model, Precision precision, const ShardShape& shape, OpBuilder& ops) {
+    const std::int64_t channels = final_channels(model);
+    const std::int64_t edge = stage_edge(model, model.blocks.size() - 1);
+    ConvWriter(precision, shape, ops).pass("relu", channels, edge);
+    ops.gemm(precision, shape.micro_batch, model.classes, channels);
+    ops.pair(OpKind::cross_entropy, precision, {shape.micro_batch, model.classes}, "");
+}
+
+}  // namespace arena
