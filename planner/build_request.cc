@@ -264,11 +264,10 @@ Status check_pin_model(const PlanPin& pin, const Request& request) {
 
 /// The pin against the GPU range: some count in it must be a multiple of what is pinned.
 Status check_pin_gpus(const PlanPin& pin, Request& request, bool gpus_given) {
-    const std::int64_t parts = or_one(pin.pp) * or_one(pin.dp);
-    if (parts > max_request_gpus || parts * or_one(pin.tp) > max_request_gpus)
-        return refuse("plan", fmt::format("pp*dp*tp exceeds {} GPUs", max_request_gpus));
-    const std::int64_t product = parts * or_one(pin.tp);
-    const bool complete = pin.pp != 0 && pin.dp != 0 && pin.tp != 0;
+    const std::int64_t product = pin.gpus();
+    if (product > max_request_gpus)
+        return refuse("plan", fmt::format("pp*dp*tp*cp exceeds {} GPUs", max_request_gpus));
+    const bool complete = pin.fixes_gpus();
     if (!gpus_given) {
         request.min_gpus = product;
         request.max_gpus = complete ? product : 0;

@@ -16,8 +16,6 @@ constexpr std::int64_t pinned_counts = 64;  ///< multiples of a pin that are off
 
 bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
 
-std::int64_t or_one(std::int64_t pinned) { return pinned == 0 ? 1 : pinned; }
-
 /// Thins large counts to multiples of a sixteenth of their power of two.
 bool offers_nodes(std::int64_t nodes) {
     if (nodes <= dense_nodes) return true;
@@ -49,7 +47,7 @@ std::vector<NodeShape> node_shapes(const PlanQuery& query, const GpuPool& pool) 
     const std::int64_t most =
         query.max_gpus > 0 ? std::min(query.max_gpus, pool.max_gpus) : pool.max_gpus;
     const Range range{std::max<std::int64_t>(1, query.min_gpus), most,
-                      or_one(pin.pp) * or_one(pin.dp) * or_one(pin.tp)};
+                      pin.gpus()};
     std::vector<NodeShape> shapes;
     if (range.min > range.max) return shapes;
     for (std::int64_t n = range.min; n <= std::min(site, range.max); ++n)
@@ -97,9 +95,12 @@ std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
     return sizes;
 }
 
+bool is_priced(const PlanPin& pin) { return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1; }
+
 Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t stages,
                  std::int64_t tp, std::int64_t micro_batch) {
     const std::int64_t gpus = shape.gpus();
+    if (!is_priced(query.pin)) return {};
     if (stages > query.model.layers || gpus % (stages * tp) != 0 || shape.gpus_per_node % tp != 0)
         return {};
     const std::int64_t dp = gpus / (stages * tp);

@@ -34,6 +34,9 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
 /// Powers of two up to 128 that divide the batch, or the pin.
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
 
+/// Whether the search can keep this pin: it does not vary vpp, cp and ep yet.
+bool is_priced(const PlanPin&);
+
 /// Whether (grid, tp, micro_batch) is a plan at all; sets dp and the number of micro-batches.
 struct Split {
     std::int64_t dp = 0, micro_batches = 0;  ///< 0 = not a plan

@@ -18,6 +18,7 @@ struct PlanChoice {
     std::int64_t stages = 1, dp = 1, micro_batches = 1;
     Recompute recompute = Recompute::none;
     std::int64_t zero_stage = 0;
+    std::int64_t vpp = 1, cp = 1, ep = 1;  ///< see Plan
 };
 
 struct StageMemory {

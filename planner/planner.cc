@@ -141,6 +141,9 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
             fmt::format("dp * micro_batch * num_micro_batches = {} must be the batch {}",
                         plan.dp() * plan.micro_batch * plan.num_micro_batches, global_batch));
     if (plan.zero_stage < 0 || plan.zero_stage > 3) return usage_error("zero_stage must be 0 to 3");
+    if (plan.vpp != 1 || plan.cp != 1 || plan.ep != 1)
+        return usage_error(
+            fmt::format("{}: vpp, cp and ep other than 1 are not priced yet", short_form(plan)));
     return Done{};
 }
 
@@ -185,8 +188,8 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
                               Pricer(pool.hardware, pool.profile)};
     const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
     const Shard shard(context, topology, {plan.tp(), plan.micro_batch, plan.sequence_parallel});
-    const PlanChoice choice{plan.pp(), plan.dp(), plan.num_micro_batches, plan.recompute,
-                            plan.zero_stage};
+    const PlanChoice choice{plan.pp(),       plan.dp(), plan.num_micro_batches, plan.recompute,
+                            plan.zero_stage, plan.vpp,  plan.cp,                plan.ep};
     std::vector<double> scratch(plan.stage_layers.size());
     return price_stages(context, topology, shard, choice, plan.stage_layers, scratch);
 }

@@ -28,6 +28,9 @@ Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
     plan.recompute = choice.recompute;
     plan.zero_stage = choice.zero_stage;
     plan.sequence_parallel = shape.sequence_parallel;
+    plan.vpp = choice.vpp;
+    plan.cp = choice.cp;
+    plan.ep = choice.ep;
     return plan;
 }
 
@@ -145,6 +148,9 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            human_bytes(best.least_bytes), short_by, human_bytes(limit),
                            pool_.hardware.name);
     }
+    if (!is_priced(query_.pin))
+        return fmt::format("plan: {}: vpp, cp and ep other than 1 are not priced yet",
+                           to_string(query_.pin));
     if (stages > query_.model.layers)
         return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
                            query_.model.layers);

@@ -165,9 +165,8 @@ Status check_pin(const Request& request, const std::vector<TypePool>& pools,
                  const std::string& place) {
     const PlanPin& pin = request.pin;
     if (pin == PlanPin{}) return Done{};
-    const auto one_if_free = [](std::int64_t n) { return std::max<std::int64_t>(n, 1); };
-    const std::int64_t product = one_if_free(pin.pp) * one_if_free(pin.dp) * one_if_free(pin.tp);
-    const bool complete = pin.pp != 0 && pin.dp != 0 && pin.tp != 0;
+    const std::int64_t product = pin.gpus();
+    const bool complete = pin.fixes_gpus();
     std::int64_t max = request.max_gpus == 0 ? unlimited_gpus : request.max_gpus;
     if (complete) max = std::min(max, product);
     for (const TypePool& p : pools)

@@ -156,7 +156,7 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
         return usage_error("prices one plan: give one --gpu-type and at most one --gpus", "--fixed");
     }
     if (!ranges.empty() && (fixed->gpus() < ranges[0].min || fixed->gpus() > ranges[0].max)) {
-        return usage_error(fmt::format("pp * dp * tp = {} GPUs, but --gpus says {}", fixed->gpus(),
+        return usage_error(fmt::format("pp * dp * tp * cp = {} GPUs, but --gpus says {}", fixed->gpus(),
                                        options.gpus[0]),
                            "--fixed");
     }

@@ -29,6 +29,9 @@ std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
     if (key == "dp") return &plan.dp;
     if (key == "tp") return &plan.tp;
     if (key == "micro_batch") return &plan.micro_batch;
+    if (key == "vpp") return &plan.vpp;
+    if (key == "cp") return &plan.cp;
+    if (key == "ep") return &plan.ep;
     return nullptr;
 }
 
@@ -49,7 +52,7 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     if (!number) return false;
     if (is_zero) plan.zero = *number;
     if (is_switch) plan.sequence_parallel = *number == 1;
-    return is_zero || is_switch || key == "vpp" || key == "cp" || key == "ep";
+    return is_zero || is_switch;
 }
 
 std::int64_t layers_of(const Model& model) {
@@ -118,13 +121,8 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
         if (equal == std::string_view::npos) return fixed_error(part);
         const std::string_view key = part.substr(0, equal), value = part.substr(equal + 1);
         if (!seen.insert(key).second || !read_fixed(plan, key, value)) return fixed_error(part);
-        if ((key == "vpp" || key == "cp" || key == "ep") && value != "1") {
-            return usage_error(fmt::format("{} is not priced by this version; leave it out or give {}=1",
-                                           printable(part), key),
-                               "--fixed");
-        }
     }
-    if (plan.gpus() == 0 || plan.micro_batch == 0) {
+    if (plan.pp == 0 || plan.dp == 0 || plan.tp == 0 || plan.micro_batch == 0) {
         return usage_error("pp, dp, tp and micro_batch are needed, for example "
                            "pp=2,dp=2,tp=1,micro_batch=4",
                            "--fixed");
@@ -154,6 +152,9 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
     plan.recompute = fixed.recompute;
     plan.zero_stage = fixed.zero;
     plan.sequence_parallel = fixed.sequence_parallel;
+    plan.vpp = fixed.vpp;
+    plan.cp = fixed.cp;
+    plan.ep = fixed.ep;
     return plan;
 }
 

@@ -30,9 +30,10 @@ struct GpuRange {
 /// What --fixed says. Grammar: key=value joined by commas; pp, dp, tp and micro_batch are required.
 struct FixedPlan {
     std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, zero = 0;
+    std::int64_t vpp = 1, cp = 1, ep = 1;  ///< each number at most 65536
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
-    [[nodiscard]] std::int64_t gpus() const { return pp * dp * tp; }
+    [[nodiscard]] std::int64_t gpus() const { return PlanPin{pp, dp, tp, micro_batch, vpp, cp, ep}.gpus(); }
 };
 Result<FixedPlan> parse_fixed(std::string_view text);
 /// Layers spread evenly, the first stages take the rest; the batch must divide by dp * micro_batch.

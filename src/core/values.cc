@@ -61,6 +61,18 @@ std::optional<E> value_of(const std::array<Name<E>, N>& names, std::string_view 
     return std::nullopt;
 }
 
+struct PinKey {
+    std::string_view name;
+    std::int64_t PlanPin::*field;
+};
+constexpr std::array<PinKey, 7> pin_keys{{{"pp", &PlanPin::pp},
+                                          {"dp", &PlanPin::dp},
+                                          {"tp", &PlanPin::tp},
+                                          {"mb", &PlanPin::micro_batch},
+                                          {"vpp", &PlanPin::vpp},
+                                          {"cp", &PlanPin::cp},
+                                          {"ep", &PlanPin::ep}}};
+
 /// "2" when every stage has 2, else "2+1+1".
 std::string per_stage(const std::vector<std::int64_t>& values) {
     if (values.empty()) return "1";
@@ -99,12 +111,16 @@ std::int64_t Plan::gpus() const {
     for (std::size_t i = 0; i < stage_dp.size() && i < stage_tp.size(); ++i) {
         sum += stage_dp[i] * stage_tp[i];
     }
-    return sum;
+    return cp * sum;
 }
 
 std::string short_form(const Plan& plan) {
-    return fmt::format("pp{},dp{},tp{},mb{}x{}", plan.pp(), per_stage(plan.stage_dp),
-                       per_stage(plan.stage_tp), plan.micro_batch, plan.num_micro_batches);
+    std::string text = fmt::format("pp{},dp{},tp{},mb{}x{}", plan.pp(), per_stage(plan.stage_dp),
+                                   per_stage(plan.stage_tp), plan.micro_batch, plan.num_micro_batches);
+    for (const auto& [key, value] : {std::pair{"vpp", plan.vpp}, {"cp", plan.cp}, {"ep", plan.ep}}) {
+        if (value != 1) text += fmt::format(",{}{}", key, value);
+    }
+    return text;
 }
 
 std::string short_form(const Grid& grid) {
@@ -112,41 +128,48 @@ std::string short_form(const Grid& grid) {
     return fmt::format("{}x{}x{}", grid.nodes, grid.gpus_per_node, grid.gpu_type);
 }
 
+std::int64_t PlanPin::gpus() const {
+    std::int64_t product = 1;
+    for (const std::int64_t degree : {pp, dp, tp, cp})
+        product = std::min(product * std::max<std::int64_t>(1, degree), std::int64_t{1} << 40);
+    return product;
+}
+
 Result<PlanPin> parse_plan_pin(std::string_view text) {
     constexpr std::string_view accepted =
-        "accepted are pp, dp, tp and mb, each once with a number of 1 to 65536, for example "
+        "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, for example "
         "pp2,dp2,tp1";
     PlanPin pin;
     for (const std::string_view part : split(text, ',')) {
-        const std::string_view key = part.substr(0, 2);
-        std::int64_t* field = key == "pp"   ? &pin.pp
-                              : key == "dp" ? &pin.dp
-                              : key == "tp" ? &pin.tp
-                              : key == "mb" ? &pin.micro_batch
-                                            : nullptr;
-        const auto number = part.size() > 2 ? parse_integer(part.substr(2), 1, 65536) : std::nullopt;
-        if (field == nullptr || !number || *field != 0) {
+        const std::size_t digits = std::min(part.find_first_of("0123456789"), part.size());
+        const auto key = std::find_if(pin_keys.begin(), pin_keys.end(), [&](const PinKey& k) {
+            return k.name == part.substr(0, digits);
+        });
+        const auto number = parse_integer(part.substr(digits), 1, 65536);
+        if (key == pin_keys.end() || !number || pin.*key->field != 0) {
             return usage_error(
                 fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
         }
-        *field = *number;
+        pin.*key->field = *number;
     }
     return pin;
 }
 
 std::string to_string(const PlanPin& pin) {
     std::vector<std::string> parts;
-    for (const auto& [key, value] :
-         {std::pair{"pp", pin.pp}, {"dp", pin.dp}, {"tp", pin.tp}, {"mb", pin.micro_batch}}) {
-        if (value != 0) parts.push_back(fmt::format("{}{}", key, value));
+    for (const PinKey& key : pin_keys) {
+        if (pin.*key.field != 0) parts.push_back(fmt::format("{}{}", key.name, pin.*key.field));
     }
     return join(parts, ",");
 }
 
 bool matches(const PlanPin& pin, const Plan& plan) {
-    return (pin.pp == 0 || pin.pp == plan.pp()) && all_equal_to(pin.dp, plan.stage_dp) &&
-           all_equal_to(pin.tp, plan.stage_tp) &&
-           (pin.micro_batch == 0 || pin.micro_batch == plan.micro_batch);
+    const auto agrees = [](std::int64_t pinned, std::int64_t value) {
+        return pinned == 0 || pinned == value;
+    };
+    return agrees(pin.pp, plan.pp()) && all_equal_to(pin.dp, plan.stage_dp) &&
+           all_equal_to(pin.tp, plan.stage_tp) && agrees(pin.micro_batch, plan.micro_batch) &&
+           agrees(pin.vpp, plan.vpp) && agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep);
 }
 
 }  // namespace arena

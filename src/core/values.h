@@ -147,7 +147,7 @@ struct Grid {
 };
 
 /// A point in a grid. stage_* have one entry per pipeline stage; sum(stage_layers) = model layers,
-/// sum(stage_dp[i] * stage_tp[i]) = GPUs. Uniform plans have equal dp and tp on every stage.
+/// cp * sum(stage_dp[i] * stage_tp[i]) = GPUs. Uniform plans have equal dp and tp on every stage.
 struct Plan {
     std::vector<std::int64_t> stage_layers;
     std::vector<std::int64_t> stage_dp;
@@ -157,6 +157,9 @@ struct Plan {
     Recompute recompute = Recompute::none;
     std::int64_t zero_stage = 0;         ///< optimizer sharding, 0..3
     bool sequence_parallel = false;
+    std::int64_t vpp = 1;  ///< chunks of layers per stage; > 1 = interleaved 1F1B
+    std::int64_t cp = 1;   ///< context parallel: ranks that share the tokens of one sample
+    std::int64_t ep = 1;   ///< expert parallel: ranks, of a stage's dp * cp * tp, that share the experts
 
     [[nodiscard]] std::int64_t pp() const { return static_cast<std::int64_t>(stage_layers.size()); }
     [[nodiscard]] std::int64_t dp() const { return stage_dp.empty() ? 1 : stage_dp.front(); }
@@ -165,15 +168,21 @@ struct Plan {
     auto operator<=>(const Plan&) const = default;
 };
 
-/// Short form "pp2,dp2,tp1,mb4x16": micro-batch 4, 16 of them. The word used in AdminComment.
+/// Short form "pp2,dp2,tp1,mb4x16": micro-batch 4, 16 of them; vpp, cp and ep follow where they are not
+/// 1. The word used in AdminComment.
 std::string short_form(const Plan&);
 /// "4xa40" for one node, "2x4xa40" for two nodes of four.
 std::string short_form(const Grid&);
 
 /// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 = free.
-/// Grammar: key number pairs joined by commas, keys pp dp tp mb, e.g. "pp2,dp2,tp1". 1..65536 each.
+/// Grammar: key number pairs joined by commas, keys pp dp tp mb vpp cp ep, e.g. "pp2,dp2,tp1". 1..65536
+/// each.
 struct PlanPin {
-    std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0;
+    std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, vpp = 0, cp = 0, ep = 0;
+    /// GPUs that a plan takes a multiple of: the product of the pinned pp, dp, tp and cp; at most 2^40.
+    [[nodiscard]] std::int64_t gpus() const;
+    /// Whether that product is the number of GPUs: pp, dp and tp are pinned (cp is 1 unless pinned).
+    [[nodiscard]] bool fixes_gpus() const { return pp != 0 && dp != 0 && tp != 0; }
     auto operator<=>(const PlanPin&) const = default;
 };
 Result<PlanPin> parse_plan_pin(std::string_view text);

@@ -158,6 +158,9 @@ Json json_of(const Plan& plan) {
             {"recompute", to_string(plan.recompute)},
             {"zero_stage", plan.zero_stage},
             {"sequence_parallel", plan.sequence_parallel},
+            {"vpp", plan.vpp},
+            {"cp", plan.cp},
+            {"ep", plan.ep},
             {"stage_layers", plan.stage_layers},
             {"stage_dp", plan.stage_dp},
             {"stage_tp", plan.stage_tp}};
@@ -170,6 +173,9 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.word("recompute", out.recompute, &parse_recompute, "one of none, selective, full");
     fields.integer("zero_stage", out.zero_stage, 0, 3);
     fields.boolean("sequence_parallel", out.sequence_parallel);
+    for (const auto& [key, field] : {std::pair{"vpp", &Plan::vpp}, {"cp", &Plan::cp}, {"ep", &Plan::ep}}) {
+        if (fields.has(key)) fields.integer(key, out.*field, 1, 65536);
+    }
     fields.integers("stage_layers", out.stage_layers, 0, 65536, max_stages);
     fields.integers("stage_dp", out.stage_dp, 1, 65536, max_stages);
     fields.integers("stage_tp", out.stage_tp, 1, 65536, max_stages);

@@ -186,7 +186,11 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
         assert_refused(parse_fixed(bad), "not understood");
     }
     assert_refused(parse_fixed("pp=1,dp=1,tp=1"), "micro_batch are needed");
-    assert_refused(parse_fixed("pp=1,dp=1,tp=1,micro_batch=1,cp=2"), "not priced");
+    const auto wide = parse_fixed("pp=2,dp=4,tp=1,micro_batch=2,vpp=3,cp=2,ep=4");
+    ck_assert_int_eq(wide->gpus(), 16);
+    model.layers = 13;
+    const auto interleaved = make_plan(*wide, model, 64);
+    ck_assert(interleaved->vpp == 3 && interleaved->cp == 2 && interleaved->ep == 4);
 }
 END_TEST
 

@@ -135,6 +135,9 @@ START_TEST(infeasible_grids_say_which_resource_is_short) {
     pinned.pin = {0, 3, 0, 0};
     pinned.min_gpus = pinned.max_gpus = 8;
     starts(reason(pinned), "plan: ");
+    pinned.pin = {};
+    pinned.pin.cp = 2;
+    starts(reason(pinned), "plan: cp2");
     PlanQuery scarce = query_of("gpt2", 512, 8, 8, {"a100"});
     scarce.pools[0].max_gpus = 4;
     starts(reason(scarce), "gpus: ");
@@ -203,6 +206,7 @@ START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
     bad = good, bad.stage_dp = {1, 1}, refused(bad, 64, "GPUs");
     bad = good, bad.stage_tp = {8, 8}, bad.stage_dp = {1, 1}, refused(bad, 64, "GPUs");
     bad = good, bad.zero_stage = 4, refused(bad, 64, "zero_stage");
+    bad = good, bad.vpp = 2, refused(bad, 64, "not priced yet");
     ck_assert(!price_plan(model, 64, grid, Plan{}, pool).ok());
 }
 END_TEST

@@ -58,6 +58,18 @@ START_TEST(short_forms_are_the_words_of_admin_comment) {
     plan.stage_tp = {1, 2};
     assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16");
     ck_assert_int_eq(plan.gpus(), 4);
+    plan.vpp = 3, plan.cp = 2, plan.ep = 4;
+    assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16,vpp3,cp2,ep4");
+    ck_assert_int_eq(plan.gpus(), 8);  // experts are shared out over ranks that are there anyway
+    ck_assert(parse_plan_json(to_json(plan)).value() == plan);
+}
+END_TEST
+
+START_TEST(plans_written_before_vpp_cp_and_ep_read_as_ones) {
+    std::string text = to_json(uniform_plan());
+    for (const char* key : {"\"vpp\":1,", "\"cp\":1,", "\"ep\":1,"}) text = replaced(text, key, "");
+    ck_assert(parse_plan_json(text).value() == uniform_plan());
+    assert_refused(parse_plan_json(replaced(to_json(uniform_plan()), "\"vpp\":1", "\"vpp\":0")), "vpp");
 }
 END_TEST
 
@@ -71,7 +83,15 @@ START_TEST(pins_are_read_and_matched) {
     Plan uneven = uniform_plan();
     uneven.stage_dp = {2, 1};
     ck_assert(!matches(*pin, uneven));
-    for (const char* bad : {"", "pp", "pp0", "pp2,", "pp2,pp2", "xx2", "pp2 ,dp2", "pp65537", "pp-1"}) {
+    ck_assert_int_eq(pin->gpus(), 4);
+    ck_assert(pin->fixes_gpus());
+    const auto wide = parse_plan_pin("vpp2,cp4,ep8,tp1");
+    assert_text(to_string(*wide), "tp1,vpp2,cp4,ep8");
+    ck_assert_int_eq(wide->gpus(), 4);
+    ck_assert(!wide->fixes_gpus());
+    ck_assert(!matches(*wide, uniform_plan()));
+    ck_assert(parse_plan_pin("pp65536,dp65536,tp65536,cp65536")->gpus() == std::int64_t{1} << 40);
+    for (const char* bad : {"", "2", "ppp2", "vpp", "vp2", "cp0", "pp", "pp0", "pp2,", "pp2,pp2", "xx2", "pp2 ,dp2", "pp65537", "pp-1"}) {
         assert_refused(parse_plan_pin(bad), "for example pp2,dp2,tp1");
     }
 }
@@ -223,7 +243,8 @@ END_TEST
 int main() {
     return arena::test::run_suite(
         "values",
-        {short_forms_are_the_words_of_admin_comment, pins_are_read_and_matched,
+        {short_forms_are_the_words_of_admin_comment, plans_written_before_vpp_cp_and_ep_read_as_ones,
+         pins_are_read_and_matched,
          the_fingerprint_ignores_the_name_and_nothing_else, no_two_facts_of_a_model_share_a_name,
          operator_keys_are_printable_and_unique,
          operator_costs_follow_the_formulas, a_good_profile_reads_back_and_bad_ones_do_not,
