@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	contrib/build-lib.sh \
 	contrib/check \
+	contrib/fit-calibration \
 	contrib/get-slurm-headers \
 	contrib/install-deps \
 	contrib/private-cluster \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 
 # ---- planner: hardware entries and example models --------------------------------------------
-dist_pkgdata_DATA += etc/hardware.yaml
+dist_pkgdata_DATA += etc/hardware.yaml etc/calibration.yaml
 modelsdir = $(pkgdatadir)/models
 dist_models_DATA = \
 	etc/models/gpt2.json \

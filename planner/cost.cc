@@ -73,11 +73,12 @@ std::optional<OpShape> parse_op_key(std::string_view key) {
     return shape;
 }
 
-Pricer::Pricer(const GpuType& type, const ProfileTable& profile) : type_(type) {
+Pricer::Pricer(const GpuType& type, const CostConstants& constants, const ProfileTable& profile)
+    : type_(type), constants_(constants) {
     for (const auto& [key, seconds] : profile) {
         const std::optional<OpShape> shape = parse_op_key(key);
         if (!shape || !(seconds > 0) || !std::isfinite(seconds)) continue;
-        const double ratio = std::log(seconds / analytic_seconds(type, *shape));
+        const double ratio = std::log(seconds / analytic_seconds(type, constants, *shape));
         points_.push_back({*shape, octaves_of(*shape), seconds, ratio});
     }
     std::sort(points_.begin(), points_.end(),
@@ -114,7 +115,7 @@ double Pricer::wide_scale(OpKind kind) const {
 }
 
 OpTime Pricer::price(const OpShape& shape) const {
-    if (points_.empty()) return {analytic_seconds(type_, shape), Evidence::analytic};
+    if (points_.empty()) return {analytic_seconds(type_, constants_, shape), Evidence::analytic};
     const auto it = std::lower_bound(points_.begin(), points_.end(), shape,
                                      [](const Point& p, const OpShape& s) { return p.shape < s; });
     if (it != points_.end() && it->shape == shape) return {it->seconds, Evidence::exact};
@@ -122,7 +123,7 @@ OpTime Pricer::price(const OpShape& shape) const {
     const bool known = std::isfinite(scale.distance);
     const double ratio = std::exp(known ? scale.log_ratio : wide_scale(shape.kind));
     const bool near = known && scale.distance <= near_octaves;
-    return {analytic_seconds(type_, shape) * ratio,
+    return {analytic_seconds(type_, constants_, shape) * ratio,
             near ? Evidence::interpolated : Evidence::scaled};
 }
 

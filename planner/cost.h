@@ -13,6 +13,7 @@
 
 #include "core/profile.h"
 #include "core/values.h"
+#include "planner/calibration.h"
 
 namespace arena {
 
@@ -38,6 +39,8 @@ struct OpTime {
 /// FLOPs at a fixed share of peak; the rest: bytes over bandwidth. Never below bytes over bandwidth
 /// plus launch. The shape's precision must be one the type has (effective_precision()); others use
 /// the fp32 rate.
+double analytic_seconds(const GpuType&, const CostConstants&, const OpShape&);
+/// With the built-in constants of the type and the default framework.
 double analytic_seconds(const GpuType&, const OpShape&);
 
 /// Inverse of op_key(); nothing for anything else.
@@ -47,7 +50,9 @@ std::optional<OpShape> parse_op_key(std::string_view key);
 /// roofline per profile entry; price() is O(entries of the shape's class).
 class Pricer {
   public:
-    Pricer(const GpuType&, const ProfileTable&);
+    Pricer(const GpuType&, const CostConstants&, const ProfileTable&);
+    Pricer(const GpuType& type, const ProfileTable& profile)
+        : Pricer(type, builtin_calibration().constants(type.name, "default"), profile) {}
     [[nodiscard]] OpTime price(const OpShape&) const;
     [[nodiscard]] bool has_profile() const { return !points_.empty(); }
 
@@ -66,6 +71,7 @@ class Pricer {
     [[nodiscard]] double wide_scale(OpKind) const;
 
     const GpuType& type_;
+    CostConstants constants_;
     std::vector<Point> points_;  ///< sorted by shape
 };
 

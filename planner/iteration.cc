@@ -14,9 +14,7 @@ namespace arena {
 
 namespace {
 
-constexpr double overlap_slowdown = 1.2;     ///< computing and communicating at once slows both
-constexpr double optimizer_fixed_s = 10e-3;  ///< launches, norm, scaler; on GPUs
-constexpr double profiled_share = 0.9;       ///< of compute time, from exact or near shapes
+constexpr double profiled_share = 0.9;  ///< of compute time, from exact or near shapes
 constexpr double communication_error = 0.3;
 /// Relative error to expect by evidence; planner.md sections 8 and 11.
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
@@ -31,7 +29,8 @@ class Iteration {
           topology_(topology),
           shard_(shard),
           choice_(choice),
-          layers_(stage_layers) {}
+          layers_(stage_layers),
+          framework_(context.constants.framework) {}
 
     Estimate price(std::span<double> stage_s) const {
         for (std::size_t i = 0; i < layers_.size(); ++i) stage_s[i] = stage_total_s(i);
@@ -52,11 +51,13 @@ class Iteration {
     }
 
   private:
+    bool is_emulated() const { return context_.pool.hardware.emulated; }
     bool is_last(std::size_t i) const { return i + 1 == layers_.size(); }
 
     double stage_compute_s(std::size_t i) const {
         return real(layers_[i]) * layer_seconds(shard_, choice_.recompute).compute_s +
-               (i == 0 ? shard_.embedding_s : 0) + (is_last(i) ? shard_.head_s : 0);
+               (i == 0 ? shard_.embedding_s : 0) + (is_last(i) ? shard_.head_s : 0) +
+               (is_emulated() ? 0 : framework_.micro_batch_s);
     }
 
     double stage_comm_s(std::size_t i) const {
@@ -69,7 +70,8 @@ class Iteration {
         if (is_last(i)) return 0;
         const bool crosses =
             boundary_crosses(topology_, static_cast<std::int64_t>(i), choice_.dp * shard_.shape.tp);
-        return 2 * point_to_point_s(topology_, crosses, shard_.boundary_bytes);
+        return 2 * (1 - framework_.overlap_boundary) *
+               point_to_point_s(topology_, crosses, shard_.boundary_bytes);
     }
 
     double stage_total_s(std::size_t i) const {
@@ -85,23 +87,59 @@ class Iteration {
                (is_last(i) ? shard_.head_parameters : 0);
     }
 
+    double exchanged_bytes(double parameters) const {
+        const double width = framework_.gradient_bytes > 0 ? framework_.gradient_bytes
+                                                           : gradient_bytes(context_.precision);
+        return parameters * width;
+    }
+
+    /// What remains of `comm` behind `work` that hides up to `share` of itself: all that does not
+    /// fit, and a part of what does, since both slow each other down.
+    double exposed_s(double comm, double work, double share) const {
+        const double hidden = std::min(comm, work * share);
+        return comm - hidden + framework_.overlap_slowdown * hidden;
+    }
+
     /// Gradients hide behind the backward of the stage's last micro-batch, but for the last bucket.
     double exchange_s(std::size_t i) const {
         const Group group = dp_group(topology_, choice_.dp, shard_.shape.tp);
         const double parameters = stage_parameters(i);
-        const double gradients = parameters * gradient_bytes(context_.precision);
-        const double weights = parameters * element_bytes(context_.precision);
+        const double gradients = exchanged_bytes(parameters);
+        const double weights = parameters * weight_bytes();
         const double backward =
             real(layers_[i]) * layer_seconds(shard_, choice_.recompute).backward_s;
-        double comm = choice_.zero_stage == 0 ? all_reduce_s(topology_, group, gradients)
-                                              : reduce_scatter_s(topology_, group, gradients) +
-                                                    all_gather_s(topology_, group, weights);
-        double hidden = backward / overlap_slowdown;
-        if (choice_.zero_stage >= 3) {  // weights come back for every forward and backward
-            comm += real(2 * choice_.micro_batches - 1) * all_gather_s(topology_, group, weights);
-            hidden = real(choice_.micro_batches) * stage_compute_s(i) / overlap_slowdown;
-        }
-        return std::max(comm - hidden, comm / real(layers_[i] + 1));
+        if (choice_.zero_stage >= 3) return zero3_exposed_s(i, group);
+        const double comm = choice_.zero_stage == 0
+                                ? all_reduce_s(topology_, group, gradients)
+                                : reduce_scatter_s(topology_, group, gradients) +
+                                      all_gather_s(topology_, group, weights);
+        return std::max(exposed_s(comm, backward, framework_.overlap_gradients),
+                        comm / real(layers_[i] + 1));
+    }
+
+    double weight_bytes() const {
+        return context_.precision == Precision::fp32 || context_.precision == Precision::tf32 ? 4
+                                                                                              : 2;
+    }
+
+    /// ZeRO-3: each layer's weights come for its forward and again for its backward, its gradients
+    /// leave after it; each hides behind the layer before. The first gather has nothing to hide
+    /// behind.
+    double zero3_exposed_s(std::size_t i, const Group& group) const {
+        const LayerSeconds& layer = layer_seconds(shard_, choice_.recompute);
+        const double gather =
+            all_gather_s(topology_, group, shard_.layer_parameters * weight_bytes());
+        const double reduce =
+            reduce_scatter_s(topology_, group, exchanged_bytes(shard_.layer_parameters));
+        const double share = framework_.overlap_weights;
+        const double ends = (stage_parameters(i) - real(layers_[i]) * shard_.layer_parameters) /
+                            shard_.layer_parameters * (2 * gather + reduce);
+        const double micro_batch =
+            real(layers_[i]) * (exposed_s(gather, layer.forward_s, share) +
+                                exposed_s(framework_.regather_weights * gather + reduce,
+                                          layer.backward_s, share)) +
+            ends;
+        return real(choice_.micro_batches) * micro_batch + gather;
     }
 
     double longest_exchange_s() const {
@@ -118,16 +156,16 @@ class Iteration {
         const bool crosses = stages * choice_.dp * shard_.shape.tp > topology_.gpus_per_node;
         const double table =
             real(shard_vocab(context_.model, shard_.shape.tp)) * real(context_.model.hidden);
-        return all_reduce_s(topology_, {2, crosses ? 1 : 2},
-                            table * gradient_bytes(context_.precision));
+        return all_reduce_s(topology_, {2, crosses ? 1 : 2}, exchanged_bytes(table));
     }
 
     double optimizer_s() const {
         double most = 0;
         for (std::size_t i = 0; i < layers_.size(); ++i) most = std::max(most, stage_parameters(i));
         const double sharded = choice_.zero_stage >= 1 ? most / real(choice_.dp) : most;
-        return sharded * shard_.optimizer_parameter_s +
-               (context_.pool.hardware.emulated ? 0 : optimizer_fixed_s);
+        const std::int64_t layers = *std::max_element(layers_.begin(), layers_.end());
+        const double host = framework_.iteration_s + real(layers) * framework_.iteration_layer_s;
+        return sharded * shard_.optimizer_parameter_s + (is_emulated() ? 0 : host);
     }
 
     double memory_bytes() const {
@@ -169,6 +207,7 @@ class Iteration {
     const Shard& shard_;
     const PlanChoice& choice_;
     std::span<const std::int64_t> layers_;
+    const FrameworkConstants& framework_;
 };
 
 }  // namespace

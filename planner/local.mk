@@ -10,6 +10,9 @@ libarena_planner_la_SOURCES = \
 	planner/hardware.h planner/hardware.cc \
 	planner/operators.h planner/operators.cc planner/op_builder.h \
 	planner/transformer_ops.cc planner/resnet_ops.cc \
+	planner/calibration.h planner/calibration.cc \
+	planner/measured.h planner/measured.cc \
+	planner/evaluate.h planner/evaluate.cc \
 	planner/cost.h planner/cost.cc planner/roofline.cc \
 	planner/collectives.h planner/collectives.cc \
 	planner/memory.h planner/memory.cc \
@@ -20,3 +23,10 @@ libarena_planner_la_SOURCES = \
 	planner/planner.cc \
 	# end
 libarena_planner_la_LIBADD = libarena_core.la
+
+# The table is part of the program: estimates need no file at run time.
+planner/calibration_table.inc: etc/calibration.yaml
+	$(AM_V_GEN)$(MKDIR_P) planner && \
+	{ printf 'R"arena('; cat '$(srcdir)/etc/calibration.yaml'; printf ')arena"\n'; } >$@
+planner/calibration.lo: planner/calibration_table.inc
+CLEANFILES += planner/calibration_table.inc

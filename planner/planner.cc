@@ -184,8 +184,7 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
     if (!precision)
         return no_error(fmt::format("{} does not compute in {}; it has {}", pool.hardware.name,
                                     to_string(model.precision), precisions_of(pool.hardware)));
-    const PoolContext context{model, pool, global_batch, *precision,
-                              Pricer(pool.hardware, pool.profile)};
+    const PoolContext context = make_context(model, pool, global_batch, *precision);
     const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
     const Shard shard(context, topology, {plan.tp(), plan.micro_batch, plan.sequence_parallel});
     const PlanChoice choice{plan.pp(),       plan.dp(), plan.num_micro_batches, plan.recompute,
@@ -201,7 +200,7 @@ std::vector<OpShape> operator_list(const PlanQuery& query) {
         if (!precision) continue;
         std::vector<ShardShape> shapes = PoolSearch(query, pool, *precision).fitting_shapes();
         std::stable_sort(shapes.begin(), shapes.end(), measured_before);
-        const Pricer analytic(pool.hardware, {});
+        const Pricer analytic(pool.hardware, make_context(query.model, pool, 1, *precision).constants, {});
         for (const ShardShape& shape : shapes)
             set.add(weighted_operators(query.model, analytic, *precision, shape));
     }

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/profile.h"
 #include "core/result.h"
 #include "core/values.h"
+#include "planner/calibration.h"
 
 namespace arena {
 
@@ -21,6 +23,8 @@ struct GpuPool {
     std::int64_t gpus_per_node = 8;  ///< of the site's nodes
     std::int64_t max_gpus = 8;       ///< in the cluster (or asked)
     ProfileTable profile;            ///< measured operators of this type; empty = analytic
+    std::string framework = {};      ///< of the calibration table; unknown = its default
+    std::optional<CostConstants> constants = {};  ///< instead of the built-in table's
 };
 
 struct PlanQuery {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The roofline: what a device should need for an operator nobody measured. Constants are for
-// tensor-core GPUs (planner.md section 1: fitted on A100); a profile corrects them per class of
+// The roofline: what a device should need for an operator nobody measured. GEMMs by tiles, waves,
+// alignment and K; attention fused or with its scores in memory; the rest by bytes (planner.md
+// section 1). The constants are the calibration table's; a profile corrects them per class of
 // operators.
 #include <algorithm>
 #include <cmath>
@@ -12,78 +13,169 @@ namespace arena {
 
 namespace {
 
-constexpr double gemm_efficiency = 0.85;  ///< of peak inside a full wave
-constexpr double gemm_ramp = 261;         ///< elements of k that fill and drain a tile's pipeline
-constexpr double bandwidth_efficiency = 0.85;
-constexpr double attention_forward_efficiency = 0.50, attention_backward_efficiency = 0.40;
-constexpr double launch_s = 4e-6;
-constexpr double misaligned_8 = 2.2, misaligned_64 = 1.12;
-
 struct Tile {
-    double m, n, efficiency;
+    double m, n, share;
 };
 constexpr Tile tiles[] = {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.80}, {64, 64, 0.62}};
+constexpr double splits[] = {1, 2, 4, 8};  ///< of K, where a GEMM has fewer tiles than a device SMs
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-double peak_flops(const GpuType& type, Precision precision) {
+double rate_of(const GpuType& type, Precision precision) {
     const auto it = type.flops.find(precision);
     if (it != type.flops.end()) return it->second;
     const auto plain = type.flops.find(Precision::fp32);
     return plain != type.flops.end() ? plain->second : type.flops.begin()->second;
 }
 
-double alignment_penalty(const OpShape& shape) {
-    const auto multiple = [&](std::int64_t unit) {
-        return shape.dims[0] % unit == 0 && shape.dims[1] % unit == 0 && shape.dims[2] % unit == 0;
-    };
-    if (!multiple(8)) return misaligned_8;
-    return multiple(64) ? 1 : misaligned_64;
+bool is_8bit(Precision p) { return p == Precision::fp8 || p == Precision::mxfp8; }
+bool is_4bit(Precision p) { return p == Precision::nvfp4; }
+
+/// Everything but GEMMs of 8- and 4-bit training runs in bf16.
+Precision outside_gemms(Precision p) { return is_8bit(p) || is_4bit(p) ? Precision::bf16 : p; }
+
+double gemm_share(const DeviceConstants& device, Precision precision) {
+    return is_8bit(precision)   ? device.gemm_share_8bit
+           : is_4bit(precision) ? device.gemm_share_4bit
+                                : device.gemm_share;
 }
 
-/// Tiles run in waves over the multiprocessors; a partly filled last wave costs a whole one.
-double gemm_seconds(const GpuType& type, const OpShape& shape) {
-    const double m = real(shape.dims[0]), n = real(shape.dims[1]), k = real(shape.dims[2]);
+/// Slowdown of a GEMM whose rows do not start on 16-byte borders, or do not fill 128 bytes.
+double misalignment(const DeviceConstants& device, double m, double n, double k) {
+    const auto multiple = [&](double unit) {
+        return std::fmod(m, unit) == 0 && std::fmod(n, unit) == 0 && std::fmod(k, unit) == 0;
+    };
+    if (!multiple(8)) return device.gemm_align_8;
+    return multiple(64) ? 1 : device.gemm_align_64;
+}
+
+struct Gemm {
+    double m, n, k, batch;
+};
+
+/// Tiles run in waves over the multiprocessors; a partly filled last wave costs a whole one. A GEMM
+/// with few tiles splits K over idle multiprocessors.
+double gemm_compute_s(const GpuType& type, const CostConstants& c, Precision precision,
+                      const Gemm& g) {
     const double sms = real(type.sm_count);
-    const double rate = peak_flops(type, shape.precision) / sms * gemm_efficiency;
+    const double rate = rate_of(type, precision) / sms * gemm_share(c.device, precision);
     double best = std::numeric_limits<double>::infinity();
     for (const Tile& tile : tiles) {
-        const double blocks = std::ceil(m / tile.m) * std::ceil(n / tile.n) * real(shape.dims[3]);
-        const double waves = std::ceil(blocks / sms);
-        best = std::min(best,
-                        waves * 2 * tile.m * tile.n * (k + gemm_ramp) / (rate * tile.efficiency));
+        const double blocks = std::ceil(g.m / tile.m) * std::ceil(g.n / tile.n) * g.batch;
+        for (double split : splits) {
+            if (split > 1 && blocks * split > sms) break;
+            const double waves = std::ceil(blocks * split / sms);
+            best = std::min(best, waves * 2 * tile.m * tile.n * (g.k / split + c.device.gemm_ramp) /
+                                      (rate * tile.share));
+        }
     }
-    return best * (type.emulated ? 1 : alignment_penalty(shape));
+    return best * (type.emulated ? 1 : misalignment(c.device, g.m, g.n, g.k));
+}
+
+double bytes_s(const GpuType& type, const CostConstants& c, double bytes) {
+    return bytes / (type.memory_bytes_per_s * c.device.memory_share);
+}
+
+/// 8- and 4-bit GEMMs first cast their inputs: each is read in 16 bit and written twice in the
+/// small type, by rows for this GEMM and by columns for the backward one.
+double cast_bytes(const CostConstants& c, const OpShape& shape) {
+    if (!is_8bit(shape.precision) && !is_4bit(shape.precision)) return 0;
+    if (shape.pass == Pass::backward && shape.variant == "wgrad") return 0;  // cast for dgrad
+    const double width = 2 + 2 * element_bytes(shape.precision);
+    return c.framework.cast_passes * width * real(shape.dims[0]) * real(shape.dims[2]) *
+           real(shape.dims[3]);
+}
+
+double gemm_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    const Gemm g{real(shape.dims[0]), real(shape.dims[1]), real(shape.dims[2]),
+                 real(shape.dims[3])};
+    const double compute = gemm_compute_s(type, c, shape.precision, g);
+    return std::max(compute, bytes_s(type, c, op_bytes(shape))) +
+           bytes_s(type, c, cast_bytes(c, shape));
 }
 
 /// The implicit GEMM of a convolution: pixels of the output x out channels x (kernel x in
 /// channels); the gradients permute the three.
-OpShape conv_gemm(const OpShape& shape) {
+Gemm conv_gemm(const OpShape& shape) {
     const ConvVariant v = parse_conv_variant(shape.variant).value_or(ConvVariant{1, 1});
-    const std::int64_t pixels = shape.dims[0] * shape.dims[3] * shape.dims[3];
-    const std::int64_t taps = shape.dims[1] * v.kernel * v.kernel, out = shape.dims[2];
-    OpShape gemm{OpKind::gemm, shape.pass, shape.precision, {pixels, out, taps, 1}, ""};
-    if (v.is_data_gradient) gemm.dims = {pixels, taps, out, 1};
-    if (v.is_weight_gradient) gemm.dims = {out, taps, pixels, 1};
-    return gemm;
+    const double pixels = real(shape.dims[0]) * real(shape.dims[3]) * real(shape.dims[3]);
+    const double taps = real(shape.dims[1]) * real(v.kernel) * real(v.kernel);
+    const double out = real(shape.dims[2]);
+    if (v.is_data_gradient) return {pixels, taps, out, 1};
+    if (v.is_weight_gradient) return {out, taps, pixels, 1};
+    return {pixels, out, taps, 1};
 }
 
-double compute_seconds(const GpuType& type, const OpShape& shape) {
-    if (shape.kind == OpKind::gemm) return gemm_seconds(type, shape);
-    if (shape.kind == OpKind::conv) return gemm_seconds(type, conv_gemm(shape));
-    if (shape.kind == OpKind::custom)
-        return op_flops(shape) / (peak_flops(type, shape.precision) * gemm_efficiency);
-    if (shape.kind != OpKind::attention) return 0;
-    const double share =
-        shape.pass == Pass::forward ? attention_forward_efficiency : attention_backward_efficiency;
-    return op_flops(shape) / (peak_flops(type, shape.precision) * share);
+double conv_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    return std::max(gemm_compute_s(type, c, shape.precision, conv_gemm(shape)),
+                    bytes_s(type, c, op_bytes(shape)));
+}
+
+/// Work that a user stated as FLOPs and bytes.
+double custom_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    return std::max(op_flops(shape) / (rate_of(type, shape.precision) * c.device.gemm_share),
+                    bytes_s(type, c, op_bytes(shape)));
+}
+
+double fused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    const bool forward = shape.pass == Pass::forward;
+    const double share = forward ? c.device.attention_forward : c.device.attention_backward;
+    const double rate = rate_of(type, shape.precision) * share;
+    const double edges = 1 + c.device.attention_ramp / real(shape.dims[2]);
+    return std::max(op_flops(shape) * edges / rate, bytes_s(type, c, op_bytes(shape)));
+}
+
+/// Two batched GEMMs forward, four backward, and passes over the whole matrix of scores, masked or
+/// not.
+double unfused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    const double batch = real(shape.dims[0]), s = real(shape.dims[2]), d = real(shape.dims[3]);
+    const bool forward = shape.pass == Pass::forward;
+    const double scores = gemm_compute_s(type, c, shape.precision, {s, s, d, batch});
+    const double context = gemm_compute_s(type, c, shape.precision, {s, d, s, batch});
+    const bool fallback =
+        c.framework.softmax_multiple > 1 && std::fmod(batch, c.framework.softmax_multiple) != 0;
+    const double passes =
+        forward ? c.framework.attention_passes : c.framework.attention_passes_backward;
+    const double moved =
+        batch * s * s * element_bytes(shape.precision) * passes * (fallback ? 2 : 1);
+    return (forward ? 1 : 2) * (scores + context) + bytes_s(type, c, moved);
+}
+
+double attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    const bool fused = type.emulated || c.framework.fused_attention >= 0.5;
+    return fused ? fused_attention_s(type, c, shape) : unfused_attention_s(type, c, shape);
+}
+
+double moved_bytes(const CostConstants& c, const OpShape& shape, bool emulated) {
+    const double elements = real(shape.dims[0]) * real(shape.dims[1]);
+    switch (shape.kind) {
+        case OpKind::norm:
+        case OpKind::elementwise:
+            return op_bytes(shape) * (emulated ? 1 : c.framework.elementwise_passes);
+        case OpKind::cross_entropy:
+            return emulated ? op_bytes(shape) : elements * c.framework.loss_bytes / 2;
+        case OpKind::optimizer:
+            return emulated ? op_bytes(shape) : real(shape.dims[0]) * c.framework.optimizer_bytes;
+        default:
+            return op_bytes(shape);
+    }
 }
 
 }  // namespace
 
+double analytic_seconds(const GpuType& type, const CostConstants& constants, const OpShape& shape) {
+    const double tail = constants.device.kernel_s;
+    if (shape.kind == OpKind::gemm) return gemm_s(type, constants, shape) + tail;
+    if (shape.kind == OpKind::conv) return conv_s(type, constants, shape) + tail;
+    if (shape.kind == OpKind::custom) return custom_s(type, constants, shape) + tail;
+    OpShape wide = shape;
+    wide.precision = outside_gemms(shape.precision);
+    if (shape.kind == OpKind::attention) return attention_s(type, constants, wide) + tail;
+    return bytes_s(type, constants, moved_bytes(constants, wide, type.emulated)) + tail;
+}
+
 double analytic_seconds(const GpuType& type, const OpShape& shape) {
-    const double bytes = op_bytes(shape) / (type.memory_bytes_per_s * bandwidth_efficiency);
-    return std::max(compute_seconds(type, shape), bytes) + launch_s;
+    return analytic_seconds(type, builtin_calibration().constants(type.name, "default"), shape);
 }
 
 }  // namespace arena

@@ -39,8 +39,7 @@ Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
 PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective)
     : query_(query),
       pool_(pool),
-      context_{query.model, pool, query.global_batch, effective,
-               Pricer(pool.hardware, pool.profile)},
+      context_(make_context(query.model, pool, query.global_batch, effective)),
       tp_degrees_(tp_degrees(query, pool)),
       micro_batches_(micro_batch_sizes(query)),
       shards_(tp_degrees_.size() * micro_batches_.size()) {}

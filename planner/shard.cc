@@ -5,13 +5,11 @@
 #include "planner/shard.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace arena {
 
 namespace {
-
-// Fitted on PyTorch 1.x, Megatron-DeepSpeed, A100 hosts; calibrate per cluster from one run.
-constexpr double host_forward_s = 0.95e-3, host_backward_s = 1.27e-3, host_collective_s = 24e-6;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -27,37 +25,61 @@ double sum_seconds(const Pricer& pricer, const std::vector<OpCount>& ops, Eviden
     return sum;
 }
 
-/// Host seconds to issue one layer's kernels and n collectives; contention grows with tp.
-double host_floor_s(double kernels_s, std::int64_t tp, double collectives) {
-    if (tp <= 1) return kernels_s;
-    const double slowed = 1 + 0.19 * real(tp - 1) * real(tp - 1);
-    return kernels_s + collectives * host_collective_s * slowed;
+/// Host and device work side by side: the p-norm of both, close to the longer one.
+double side_by_side_s(double device_s, double host_s, double p) {
+    if (host_s <= 0 || device_s <= 0) return device_s + host_s;
+    const double longer = std::max(device_s, host_s), shorter = std::min(device_s, host_s);
+    return longer * std::pow(1 + std::pow(shorter / longer, p), 1 / p);
+}
+
+/// What a framework that does not pad the vocabulary loses in the logits' GEMMs when the rows on a
+/// rank are no multiple of 8.
+double unpadded_head_s(const PoolContext& context, const std::vector<OpCount>& head,
+                       const ShardShape& shape) {
+    const CostConstants& c = context.constants;
+    const bool aligned = context.model.vocab % (8 * shape.tp) == 0;
+    if (context.pool.hardware.emulated || c.framework.pads_vocab > 0.5 || aligned) return 0;
+    const std::int64_t vocab = shard_vocab(context.model, shape.tp);
+    double extra = 0;
+    for (const OpCount& op : head) {
+        const auto& d = op.shape.dims;
+        const bool logits = d[0] == vocab || d[1] == vocab || d[2] == vocab;
+        if (op.shape.kind == OpKind::gemm && logits)
+            extra +=
+                op.count * context.pricer.price(op.shape).seconds * (c.device.gemm_align_8 - 1);
+    }
+    return extra;
 }
 
 struct LayerParts {
     double forward_s, backward_s, attention_s, collective_s;
+    double fallback_host_s;  ///< extra host time of one forward when softmax is not fused
     std::int64_t tp;
     bool emulated;
 };
 
 /// Two all-reduces forward and two backward; full recompute repeats the forward ones.
-LayerSeconds compose(const LayerParts& parts, Recompute recompute) {
-    const double repeated = recompute == Recompute::full        ? parts.forward_s
+LayerSeconds compose(const LayerParts& parts, Recompute recompute, const FrameworkConstants& c) {
+    const bool full = recompute == Recompute::full;
+    const double repeated = full                                ? parts.forward_s
                             : recompute == Recompute::selective ? parts.attention_s
                                                                 : 0;
-    const double back_collectives = recompute == Recompute::full ? 4 : 2;
-    const double forward = parts.forward_s + 2 * parts.collective_s;
-    const double backward = parts.backward_s + repeated + back_collectives * parts.collective_s;
+    const double back_collectives = full ? 4 : 2, exposed = 1 - c.overlap_tensor;
+    const double forward = parts.forward_s + 2 * exposed * parts.collective_s;
+    const double backward =
+        parts.backward_s + repeated + back_collectives * exposed * parts.collective_s;
     double forward_total = forward, backward_total = backward;
     if (!parts.emulated) {
-        const double again = recompute == Recompute::full ? host_forward_s : 0;
-        forward_total = std::max(forward, host_floor_s(host_forward_s, parts.tp, 2));
-        backward_total =
-            std::max(backward, host_floor_s(host_backward_s + again, parts.tp, back_collectives));
+        const double issue = parts.tp > 1 ? c.host_collective_s : 0;
+        const double host = c.host_forward_s + parts.fallback_host_s + 2 * issue;
+        const double host_back = c.host_backward_s + parts.fallback_host_s + 2 * issue;
+        forward_total = side_by_side_s(forward, host, c.host_sharpness);
+        backward_total = side_by_side_s(backward, host_back + (full ? host : 0), c.host_sharpness);
     }
     LayerSeconds seconds;
-    seconds.comm_s = (2 + back_collectives) * parts.collective_s;
+    seconds.comm_s = (2 + back_collectives) * exposed * parts.collective_s;
     seconds.compute_s = forward_total + backward_total - seconds.comm_s;
+    seconds.forward_s = forward_total;
     seconds.backward_s = backward_total;
     return seconds;
 }
@@ -85,13 +107,22 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         boundary += share * layer_output_elements(model, kind);
     }
     const ShardOperators ops = shard_operators(model, context.precision, shape);
-    parts.collective_s = all_reduce_s(topology, tp_group(topology, shape.tp), bytes);
+    parts.collective_s = all_reduce_s(topology, tp_group(topology, shape.tp), bytes) +
+                         context.constants.framework.collective_skew_s * std::log2(real(shape.tp));
     parts.tp = shape.tp;
     parts.emulated = context.pool.hardware.emulated;
+    const FrameworkConstants& framework = context.constants.framework;
+    const double attention_batch =
+        ops.attention.empty() ? 0 : real(ops.attention.front().shape.dims[0]);
+    if (framework.fused_attention < 0.5 &&
+        std::fmod(attention_batch, framework.softmax_multiple) != 0)
+        parts.fallback_host_s = framework.softmax_fallback_s;
     for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
-        layer[static_cast<std::size_t>(recompute)] = compose(parts, recompute);
+        layer[static_cast<std::size_t>(recompute)] =
+            compose(parts, recompute, context.constants.framework);
     embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
-    head_s = sum_seconds(context.pricer, ops.head, ends_evidence);
+    head_s = sum_seconds(context.pricer, ops.head, ends_evidence) +
+             unpadded_head_s(context, ops.head, shape);
     embedding_comm_s = head_comm_s = parts.collective_s;
     layer_parameters = layer_shard_parameters(model, shape);
     optimizer_parameter_s = step_s / stepped;
@@ -99,6 +130,15 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
     head_parameters = head_shard_parameters(model, shape.tp);
     boundary_bytes = boundary * real(shape.micro_batch) * element_bytes(context.precision) /
                      (shape.sequence_parallel ? real(shape.tp) : 1);
+}
+
+PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t global_batch,
+                         Precision precision) {
+    const CostConstants constants =
+        pool.constants ? *pool.constants
+                       : builtin_calibration().constants(pool.hardware.name, pool.framework);
+    return {model,     pool,      global_batch,
+            precision, constants, Pricer(pool.hardware, constants, pool.profile)};
 }
 
 const LayerSeconds& layer_seconds(const Shard& shard, Recompute recompute) {

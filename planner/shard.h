@@ -21,8 +21,8 @@ using EvidenceSeconds = std::array<double, evidence_count>;
 
 /// Seconds of one layer and one micro-batch, forward + backward + what recompute repeats.
 struct LayerSeconds {
-    double compute_s = 0, comm_s = 0,
-           backward_s = 0;  ///< backward_s: part of both, hides gradients
+    double compute_s = 0, comm_s = 0;
+    double forward_s = 0, backward_s = 0;  ///< the same, by direction
     [[nodiscard]] double total() const { return compute_s + comm_s; }
 };
 
@@ -32,8 +32,10 @@ struct PoolContext {
     const GpuPool& pool;
     std::int64_t global_batch;
     Precision precision;  ///< effective
+    CostConstants constants;
     Pricer pricer;
 };
+PoolContext make_context(const Model&, const GpuPool&, std::int64_t global_batch, Precision);
 
 struct Shard {
     Shard(const PoolContext&, const Topology&, const ShardShape&);

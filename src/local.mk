@@ -23,6 +23,7 @@ arena_SOURCES = \
 	src/cli/ask.h src/cli/ask.cc \
 	src/cli/config_command.cc \
 	src/cli/doctor.h src/cli/doctor.cc src/cli/doctor_command.cc \
+	src/cli/evaluate_command.cc \
 	src/cli/explain_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_command.cc \
 	src/cli/profile_command.cc \

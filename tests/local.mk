@@ -88,6 +88,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/cluster.sh \
 	tests/lib/tap.sh \
 	tests/bench/pending-jobs \
+	tests/bench/planner-accuracy \
 	# end
 clean-local: clean-stage
 .PHONY: clean-stage

@@ -57,5 +57,6 @@ void add_explain(CLI::App&, Globals&);
 void add_stats(CLI::App&, Globals&);
 void add_doctor(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
+void add_evaluate(CLI::App&, Globals&);
 
 }  // namespace arena::cli

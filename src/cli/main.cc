@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.fallthrough();
     add_plan(app, globals);
+    add_evaluate(app, globals);
     add_explain(app, globals);
     add_stats(app, globals);
     add_profile(app, globals);

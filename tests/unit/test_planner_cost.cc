@@ -247,8 +247,10 @@ START_TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
     plan.stage_layers = {24}, plan.stage_dp = {8}, plan.stage_tp = {1}, plan.num_micro_batches = 8;
     const Grid grid{"a100", 1, 8, 1};
     const Model model = zoo("gpt-1.3b");
-    const double fixed_s = 10e-3,
-                 step_s = parameter_count(model) * 28 / (a100.memory_bytes_per_s * 0.85);
+    const CostConstants c = builtin_calibration().constants(a100.name, "default");
+    const double fixed_s = c.framework.iteration_s + 24 * c.framework.iteration_layer_s;
+    const double step_s = parameter_count(model) * c.framework.optimizer_bytes /
+                          (a100.memory_bytes_per_s * c.device.memory_share);
     const Estimate whole = *price_plan(model, 64, grid, plan, pool);
     ck_assert_double_eq_tol((whole.optimizer_s - fixed_s) / step_s, 1, 0.05);
     plan.zero_stage = 1;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The calibrated constants of the cost model, one table (etc/calibration.yaml): what a device, a
+// training framework and a network reach of what data sheets promise. Every share is in (0, 1];
+// the table says what each constant means and how it was fitted. The formulas are in roofline.cc,
+// shard.cc, iteration.cc and memory.cc. A profile replaces the device constants where it has the
+// operator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace arena {
+
+/// By GPU type. Shares are of the dense peak of the precision, or of the peak bandwidth.
+struct DeviceConstants {
+    double gemm_share = 0.85;       ///< inside a full wave of the best tile, 16 bit and wider
+    double gemm_share_8bit = 0.75;  ///< fp8, mxfp8
+    double gemm_share_4bit = 0.60;  ///< nvfp4
+    double gemm_ramp = 261;         ///< elements of k that fill and drain a tile's pipeline
+    double gemm_align_8 = 2.2;      ///< slowdown when a dimension is no multiple of 8
+    double gemm_align_64 = 1.12;    ///< ... of 8 but not of 64
+    double attention_forward = 0.50, attention_backward = 0.40;  ///< fused kernels, 16-bit peak
+    double attention_ramp = 300;  ///< positions of the sequence lost at the edges of a block
+    double memory_share = 0.85;
+    double kernel_s = 4e-6;  ///< tail and gap of one kernel
+};
+
+/// By framework: what the host costs, what is fused, what overlaps with what.
+struct FrameworkConstants {
+    double host_forward_s = 0.6e-3, host_backward_s = 0.8e-3;  ///< to issue one layer's kernels
+    double host_collective_s = 24e-6;  ///< to issue one tensor-parallel collective
+    double collective_skew_s = 0;   ///< waiting for the latest of 2 ranks; times log2 of the group
+    double host_sharpness = 8;      ///< p of the p-norm that joins host and device time
+    double micro_batch_s = 0;       ///< once per micro-batch and stage
+    double iteration_s = 10e-3;     ///< once per iteration: launches, norm, scaler, logging
+    double iteration_layer_s = 0;   ///< per layer of a stage, once per iteration
+    double fused_attention = 1;     ///< 1: flash kernels; 0: scores in memory
+    double attention_passes = 6.5;  ///< over the score matrix, forward, when not fused
+    double attention_passes_backward = 8;
+    double softmax_multiple = 1;    ///< fused softmax needs heads * micro-batch a multiple of it
+    double softmax_fallback_s = 0;  ///< host time of the fallback, forward, per layer
+    double elementwise_passes = 1;  ///< bytes of element-wise operators over the fused minimum
+    double loss_bytes = 12;         ///< per logit, forward + backward
+    double head_tokens = 1;         ///< share of tokens that reach the output head
+    double pads_vocab = 1;          ///< 1: to a multiple of 128 * tp
+    double cast_passes = 1;         ///< of a GEMM's inputs for 8- and 4-bit types
+    double gradient_bytes = 0;      ///< exchanged per parameter; 0: by precision
+    double optimizer_bytes = 28;    ///< moved per parameter of the step
+    double overlap_gradients = 1;   ///< share of the last backward that hides their exchange
+    double overlap_weights = 1;     ///< ZeRO-3: share of compute that hides gathers
+    double overlap_slowdown = 0.2;  ///< share of the hidden time that overlap costs anyway
+    double overlap_boundary = 0;    ///< share of stage-to-stage transfers that is hidden
+    double overlap_tensor = 0;      ///< share of tensor-parallel collectives that is hidden
+    double overlap_expert = 0;      ///< share of expert all-to-all that is hidden
+    double regather_weights = 1;    ///< ZeRO-3: backward gathers again
+    double recompute = 0;           ///< when a row does not say: 0 none, 1 selective, 2 full
+    double reserved_gib = 0;        ///< beyond the hardware's reserved_gib
+};
+
+/// By link class and adapters of a node.
+struct NetworkConstants {
+    double share = 0.75;     ///< of the adapters' rate
+    double alpha_s = 25e-6;  ///< of one message
+};
+
+struct CostConstants {
+    DeviceConstants device;
+    FrameworkConstants framework;
+};
+
+/// The table. Lookups fall back to the entry named "default", which every table has.
+class Calibration {
+  public:
+    struct Network {
+        std::string intra_link;
+        double inter_gbps = 0;  ///< 0: any
+        NetworkConstants constants;
+    };
+    struct Device {
+        std::string name;
+        DeviceConstants constants;
+    };
+    struct Framework {
+        std::string name;
+        std::vector<std::string> aliases;
+        FrameworkConstants constants;
+    };
+    std::vector<Device> devices;
+    std::vector<Framework> frameworks;
+    std::vector<Network> networks;
+
+    /// By the name of a hardware entry.
+    [[nodiscard]] const DeviceConstants& device(std::string_view hardware_name) const;
+    /// By name or alias, ignoring case; `known` (may be null) says whether it was in the table.
+    [[nodiscard]] const FrameworkConstants& framework(std::string_view name,
+                                                      bool* known = nullptr) const;
+    [[nodiscard]] const NetworkConstants& network(std::string_view intra_link,
+                                                  double inter_gbps) const;
+    [[nodiscard]] CostConstants constants(std::string_view hardware_name,
+                                          std::string_view framework_name) const;
+};
+
+/// The table in the program: etc/calibration.yaml as it was when this was built.
+const Calibration& builtin_calibration();
+/// Reads a table on top of `base`: entries with the same name change only the keys they give.
+Result<Calibration> parse_calibration(std::string_view text, std::string_view name,
+                                      const Calibration& base);
+
+}  // namespace arena

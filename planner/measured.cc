@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/measured.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/text.h"
+
+namespace arena {
+
+namespace {
+
+constexpr std::size_t max_columns = 256;
+constexpr std::int64_t max_count = std::int64_t{1} << 40;
+constexpr std::array<std::string_view, 12> needed{"gpu",    "gpus", "family", "layers",
+                                                  "hidden", "seq",  "tp",     "pp",
+                                                  "dp",     "mbs",  "gbs",    "iter_time_s"};
+
+/// Fields of one record (RFC 4180: quotes double inside quotes); advances past its line end.
+std::vector<std::string> next_record(std::string_view text, std::size_t& at, std::size_t& line) {
+    std::vector<std::string> fields(1);
+    bool quoted = false;
+    for (; at < text.size(); ++at) {
+        const char c = text[at];
+        if (c == '\n') ++line;
+        if (quoted && c == '"' && at + 1 < text.size() && text[at + 1] == '"') {
+            fields.back() += text[++at];
+        } else if (c == '"') {
+            quoted = !quoted;
+        } else if (!quoted && c == '\n') {
+            ++at;
+            break;
+        } else if (!quoted && c == ',') {
+            if (fields.size() < max_columns) fields.emplace_back();
+        } else if (c != '\r') {
+            fields.back() += c;
+        }
+    }
+    return fields;
+}
+
+struct IntegerColumn {
+    std::string_view name;
+    std::int64_t MeasuredRow::*member;
+};
+constexpr IntegerColumn integer_columns[] = {
+    {"id", &MeasuredRow::id},
+    {"layers", &MeasuredRow::layers},
+    {"hidden", &MeasuredRow::hidden},
+    {"heads", &MeasuredRow::heads},
+    {"kv_heads", &MeasuredRow::kv_heads},
+    {"ffn_hidden", &MeasuredRow::ffn_hidden},
+    {"seq", &MeasuredRow::seq},
+    {"vocab", &MeasuredRow::vocab},
+    {"experts", &MeasuredRow::experts},
+    {"topk", &MeasuredRow::top_k},
+    {"moe_ffn", &MeasuredRow::moe_ffn},
+    {"gpus", &MeasuredRow::gpus},
+    {"gpus_per_node", &MeasuredRow::gpus_per_node},
+    {"tp", &MeasuredRow::tp},
+    {"pp", &MeasuredRow::pp},
+    {"dp", &MeasuredRow::dp},
+    {"vpp", &MeasuredRow::vpp},
+    {"cp", &MeasuredRow::cp},
+    {"ep", &MeasuredRow::ep},
+    {"mbs", &MeasuredRow::micro_batch},
+    {"gbs", &MeasuredRow::global_batch},
+};
+
+struct TextColumn {
+    std::string_view name;
+    std::string MeasuredRow::*member;
+};
+constexpr TextColumn text_columns[] = {
+    {"source", &MeasuredRow::source},
+    {"framework", &MeasuredRow::framework},
+    {"family", &MeasuredRow::family},
+    {"model", &MeasuredRow::model},
+    {"gpu", &MeasuredRow::gpu},
+    {"intra_link", &MeasuredRow::intra_link},
+    {"recompute", &MeasuredRow::recompute},
+    {"precision", &MeasuredRow::precision},
+    {"sharding", &MeasuredRow::sharding},
+    {"attn", &MeasuredRow::attention},
+    {"status", &MeasuredRow::status},
+    {"confidence", &MeasuredRow::confidence},
+    {"mem_kind", &MeasuredRow::mem_kind},
+    {"notes", &MeasuredRow::notes},
+};
+
+struct NumberColumn {
+    std::string_view name;
+    std::optional<double> MeasuredRow::*member;
+};
+constexpr NumberColumn number_columns[] = {
+    {"inter_gbps_per_node", &MeasuredRow::inter_gbps},
+    {"iter_time_s", &MeasuredRow::iteration_s},
+    {"mem_gb", &MeasuredRow::memory_gb},
+};
+
+/// A record with names.
+class Record {
+  public:
+    Record(const std::map<std::string, std::size_t, std::less<>>& columns,
+           const std::vector<std::string>& fields)
+        : columns_(columns), fields_(fields) {}
+    [[nodiscard]] std::string_view at(std::string_view name) const {
+        const auto it = columns_.find(name);
+        return it == columns_.end() || it->second >= fields_.size() ? std::string_view()
+                                                                    : fields_[it->second];
+    }
+
+  private:
+    const std::map<std::string, std::size_t, std::less<>>& columns_;
+    const std::vector<std::string>& fields_;
+};
+
+/// Words in an integer column ("224x224", "MLA") leave it 0: the row then says what it lacks.
+void read_integers(const Record& record, MeasuredRow& row) {
+    for (const IntegerColumn& column : integer_columns)
+        row.*column.member = parse_integer(record.at(column.name), 0, max_count).value_or(0);
+    row.mla = record.at("kv_heads") == "MLA";
+    row.sequence_parallel = record.at("seq_parallel") == "1";
+}
+
+Status read_numbers(const Record& record, std::string_view where, MeasuredRow& row) {
+    for (const NumberColumn& column : number_columns) {
+        const std::string_view text = record.at(column.name);
+        if (text.empty()) continue;
+        row.*column.member = parse_number(text, 0, 1e12);
+        if (!(row.*column.member))
+            return usage_error(fmt::format("{} is '{}': a number from 0 to 1e12 is wanted",
+                                           column.name, printable(text, 20)),
+                               std::string(where));
+    }
+    return Done{};
+}
+
+Result<std::map<std::string, std::size_t, std::less<>>> read_header(
+    const std::vector<std::string>& names, std::string_view file) {
+    std::map<std::string, std::size_t, std::less<>> columns;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        if (!columns.emplace(std::string(trim(names[i])), i).second)
+            return usage_error(
+                fmt::format("the column '{}' is there twice", printable(names[i], 40)),
+                fmt::format("{}:1", file));
+    std::vector<std::string> missing;
+    for (std::string_view name : needed)
+        if (!columns.contains(name)) missing.emplace_back(name);
+    if (!missing.empty())
+        return usage_error("the header lacks the columns " + join(missing, ", "),
+                           fmt::format("{}:1", file));
+    return columns;
+}
+
+}  // namespace
+
+Result<std::vector<MeasuredRow>> parse_measured(std::string_view text, std::string_view name) {
+    if (text.size() > max_measured_bytes)
+        return usage_error(fmt::format("larger than {} MiB", max_measured_bytes >> 20),
+                           std::string(name));
+    std::size_t at = 0, line = 1;
+    const auto columns = read_header(next_record(text, at, line), name);
+    if (!columns) return columns.error();
+    std::vector<MeasuredRow> rows;
+    while (at < text.size()) {
+        const std::size_t first_line = line;
+        const std::vector<std::string> fields = next_record(text, at, line);
+        if (fields.size() == 1 && trim(fields[0]).empty()) continue;
+        if (rows.size() == max_measured_rows)
+            return usage_error(fmt::format("more than {} rows", max_measured_rows),
+                               std::string(name));
+        const Record record(*columns, fields);
+        MeasuredRow row;
+        row.line = first_line;
+        read_integers(record, row);
+        for (const TextColumn& column : text_columns)
+            row.*column.member = std::string(trim(record.at(column.name)));
+        if (Status s = read_numbers(record, fmt::format("{}:{}", name, first_line), row); !s)
+            return s.error();
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+}  // namespace arena

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena evaluate`: prices every row of a table of measured runs and says how far off the planner was.
+// The JSON is a contract (DESIGN.md "The command").
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/cli.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "planner/evaluate.h"
+
+namespace arena::cli {
+namespace {
+
+struct EvaluateArguments {
+    std::string table, hardware, calibration, out, by = "source", ids = "all", confidence = "AB";
+};
+
+Result<Calibration> read_calibration(const std::string& path) {
+    if (path.empty()) return builtin_calibration();
+    const auto text = read_user_file(path, 256 * 1024);
+    if (!text) return text.error();
+    return parse_calibration(*text, path, builtin_calibration());
+}
+
+bool is_wanted(const MeasuredRow& row, const EvaluateArguments& a) {
+    if (a.ids == "even" && row.id % 2 != 0) return false;
+    if (a.ids == "odd" && row.id % 2 == 0) return false;
+    return row.confidence.empty() || a.confidence.find(row.confidence) != std::string::npos;
+}
+
+std::string key_of(const MeasuredRow& row, const std::string& by) {
+    if (by == "framework") return row.framework;
+    if (by == "gpu") return row.gpu;
+    return row.source;
+}
+
+std::string csv_field(std::string_view text) {
+    std::string field = "\"";
+    for (char c : text) {
+        if (c == '"') field += '"';
+        field += c;
+    }
+    return field + '"';
+}
+
+std::string csv_of(const std::vector<EvaluatedRow>& rows) {
+    std::string csv =
+        "id,source,framework,gpu,gpus,tp,pp,dp,mbs,gbs,status,measured_s,estimated_s,error,compute_s,"
+        "tp_comm_s,pp_comm_s,dp_comm_s,bubble_s,optimizer_s,measured_gb,estimated_gb,fits,reason\n";
+    for (const EvaluatedRow& r : rows) {
+        const MeasuredRow& m = *r.row;
+        const Estimate& e = r.estimate;
+        csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},", m.id, csv_field(m.source),
+                           csv_field(m.framework), csv_field(m.gpu), m.gpus, m.tp, m.pp, m.dp,
+                           m.micro_batch, m.global_batch, csv_field(m.status));
+        csv += fmt::format("{},{:.6g},{},{:.5g},{:.5g},{:.5g},{:.5g},{:.5g},{:.5g},",
+                           m.iteration_s ? fmt::format("{:.6g}", *m.iteration_s) : "",
+                           e.iteration_s, r.timed() ? fmt::format("{:.5f}", r.error()) : "",
+                           e.compute_s, e.tp_comm_s, e.pp_comm_s, e.dp_comm_s, e.bubble_s,
+                           e.optimizer_s);
+        csv += fmt::format("{},{:.5g},{},{}\n", m.memory_gb ? fmt::format("{}", *m.memory_gb) : "",
+                           e.memory_bytes_per_gpu / 1e9, r.fits ? 1 : 0, csv_field(r.reason));
+    }
+    return csv;
+}
+
+Json json_of(const ErrorSummary& s) {
+    return {{"n", s.n},
+            {"skipped", s.skipped},
+            {"mean_abs", s.mean_abs},
+            {"median_abs", s.median_abs},
+            {"p90_abs", s.p90_abs},
+            {"bias", s.bias}};
+}
+
+struct Report {
+    std::map<std::string, ErrorSummary> sources;
+    ErrorSummary all;
+    ChoiceSummary choice;
+    MemorySummary memory;
+    std::map<std::string, std::size_t> reasons;
+    std::map<std::string, std::size_t> unknown_frameworks;
+};
+
+Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by) {
+    Report report;
+    report.sources = summarise_by(rows, [&](const MeasuredRow& row) { return key_of(row, by); });
+    std::vector<const EvaluatedRow*> all;
+    for (const EvaluatedRow& row : rows) {
+        all.push_back(&row);
+        if (!row.priced()) ++report.reasons[row.reason];
+        if (row.priced() && !row.known_framework) ++report.unknown_frameworks[row.row->framework];
+    }
+    report.all = summarise(all);
+    report.choice = summarise_choice(rows);
+    report.memory = summarise_memory(rows);
+    return report;
+}
+
+void print_json(const Report& report, const std::string& by) {
+    Json sources = Json::array();
+    for (const auto& [name, summary] : report.sources) {
+        sources.push_back(json_of(summary));
+        sources.back()[by] = name;
+    }
+    Json skipped = Json::array();
+    for (const auto& [reason, n] : report.reasons) skipped.push_back({{"reason", reason}, {"n", n}});
+    const ChoiceSummary& c = report.choice;
+    const MemorySummary& m = report.memory;
+    fmt::print("{}\n", dump_json({{"schema_version", 1},
+                                  {"sources", sources},
+                                  {"all", json_of(report.all)},
+                                  {"choice",
+                                   {{"groups", c.groups},
+                                    {"pairs", c.pairs},
+                                    {"regret_mean", c.regret_mean},
+                                    {"regret_max", c.regret_max},
+                                    {"pair_order", c.pair_order},
+                                    {"kendall_tau", c.kendall_tau}}},
+                                  {"memory",
+                                   {{"ok", m.ok},
+                                    {"ok_fits", m.ok_fits},
+                                    {"oom", m.oom},
+                                    {"oom_refused", m.oom_refused},
+                                    {"bytes", json_of(m.bytes)}}},
+                                  {"skipped", skipped}}));
+}
+
+void print_text(const Report& report, const std::string& by) {
+    Table table({{by}, {"rows", true}, {"skipped", true}, {"mean |error|", true}, {"median", true},
+                 {"p90", true}, {"bias", true}});
+    const auto add = [&](const std::string& name, const ErrorSummary& s) {
+        const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+        table.add({name, fmt::format("{}", s.n), fmt::format("{}", s.skipped), percent(s.mean_abs),
+                   percent(s.median_abs), percent(s.p90_abs), fmt::format("{:+.1f} %", 100 * s.bias)});
+    };
+    for (const auto& [name, summary] : report.sources) add(name, summary);
+    add("all", report.all);
+    add("memory", report.memory.bytes);
+    fmt::print("{}", table.text());
+    const ChoiceSummary& c = report.choice;
+    fmt::print("\nchoice of plan: {} groups, regret mean {:.1f} % max {:.1f} %, {:.1f} % of {} pairs "
+               "ranked right, Kendall tau {:.2f}\n",
+               c.groups, 100 * c.regret_mean, 100 * c.regret_max, 100 * c.pair_order, c.pairs,
+               c.kendall_tau);
+    fmt::print("memory: {} of {} runs that ran fit, {} of {} that did not are refused\n",
+               report.memory.ok_fits, report.memory.ok, report.memory.oom_refused, report.memory.oom);
+    for (const auto& [name, n] : report.unknown_frameworks)
+        fmt::print("framework '{}' ({} rows) is not in the table: the default's constants\n",
+                   printable(name, 60), n);
+    for (const auto& [reason, n] : report.reasons)
+        fmt::print("skipped {} rows: {}\n", n, reason);
+}
+
+int evaluate(const Globals& globals, const EvaluateArguments& arguments) {
+    const auto text = read_user_file(arguments.table, max_measured_bytes);
+    if (!text) return fail(globals, text.error());
+    auto rows = parse_measured(*text, arguments.table);
+    if (!rows) return fail(globals, rows.error());
+    const auto hardware = load_hardware(arguments.hardware);
+    if (!hardware) return fail(globals, hardware.error());
+    const auto calibration = read_calibration(arguments.calibration);
+    if (!calibration) return fail(globals, calibration.error());
+    std::erase_if(*rows, [&](const MeasuredRow& row) { return !is_wanted(row, arguments); });
+    const auto evaluated = evaluate_rows(*rows, {*hardware, *calibration});
+    if (!arguments.out.empty()) {
+        if (Status s = write_file_atomic(arguments.out, csv_of(evaluated)); !s)
+            return fail(globals, s.error());
+    }
+    const Report report = make_report(evaluated, arguments.by);
+    if (globals.json) {
+        print_json(report, arguments.by);
+    } else {
+        print_text(report, arguments.by);
+    }
+    if (report.all.n > 0) return exit_yes;
+    return fail(globals, no_error("no row could be priced", arguments.table));
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app, Globals& globals) {
+    CLI::App* command =
+        app.add_subcommand("evaluate", "price a table of measured runs and show the errors");
+    const auto a = std::make_shared<EvaluateArguments>();
+    command->add_option("table", a->table, "CSV of measured runs (arena(1) lists the columns)")
+        ->required();
+    command->add_option("--hardware", a->hardware, "more hardware entries (YAML)");
+    command->add_option("--calibration", a->calibration, "constants over the built-in ones (YAML)");
+    command->add_option("--out", a->out, "write every row with its estimate and breakdown (CSV)");
+    command->add_option("--by", a->by, "source, framework or gpu [source]")
+        ->check(CLI::IsMember({"source", "framework", "gpu"}));
+    command->add_option("--ids", a->ids, "all, even or odd [all]")
+        ->check(CLI::IsMember({"all", "even", "odd"}));
+    command->add_option("--confidence", a->confidence, "grades to use, of A, B, C [AB]");
+    command->callback([&globals, a] { globals.status = evaluate(globals, *a); });
+}
+
+}  // namespace arena::cli
