@@ -24,20 +24,22 @@ scheduled() {
     local poke log=$cluster_dir/log/slurmctld.log main backfill main0 backfill0 n
     poke=$(submit --hold --wrap true)
     read -r main0 backfill0 <<<"$(sdiag | awk '/Total cycles:/ { printf "%s ", $3 }')"
-    for ((n = 0; n < 200; n++)); do
+    for ((n = 0; n < 200 * patience; n++)); do
         scontrol update JobId="$poke" Comment="pass $n"
         sleep 0.1
         read -r main backfill <<<"$(sdiag | awk '/Total cycles:/ { printf "%s ", $3 }')"
         ((main < main0 + 3 || backfill < backfill0 + 3)) || break
     done
     scancel "$poke"
-    ((n < 200))
+    ((n < 200 * patience))
 }
 
 in_turn() {
     local blocker before arena after
     blocker=$(ordinary "${all[@]}" -t 30)
     ok "$kind: the cluster is full" wait_for_state "$blocker" RUNNING
+    # Arena looks at the three a moment later, in another second: which is not to count as age.
+    wait_until '[[ ${EPOCHREALTIME#*.} > 850000 ]]'
     before=$(ordinary "${all[@]}" -t 20) arena=$(arena 8 -t 20) after=$(ordinary "${all[@]}" -t 20)
     ok "$kind: an Arena job between two ordinary ones waits with its shape" released "$arena"
     is "$(squeue -h -t PD --sort=-p,i -o %i | tr '\n' ' ')" "$before $arena $after " \
@@ -105,7 +107,7 @@ reserve_depth() {
     ok "$kind: of three waiting Arena jobs the first is released" released "$a"
     ok "$kind: the second is held" held "$b"
     ok "$kind: the third is held" held "$c"
-    like "$(job_reason "$b")" '^Arena: waits for 2x4xa40: ' "$kind: and says what it waits for"
+    ok "$kind: and says what it waits for" wait_for_reason "$b" '^Arena: waits for 2x4xa40: '
     ok "$kind: reserve_depth becomes 2" set_arena reserve_depth 2
     ok "$kind: now the second is released too" released "$b"
     ok "$kind: the third is still held" held "$c"

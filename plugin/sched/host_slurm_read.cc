@@ -3,6 +3,8 @@
 // own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
 #include "plugin/sched/host_slurm_read.h"
 
+#include <cmath>
+
 #include "plugin/sched/slurm_util.h"
 
 namespace arena {
@@ -190,13 +192,16 @@ class NodeSets {
     std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
 };
 
+/// A whole number, as Slurm's own: compared with a fraction an equal job would stand behind.
 double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
     if (queue) return queue->place_of(job);
     if (!job->prio_factors) return 0;
     const priority_factors_object_t* f = job->prio_factors;
-    return f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js + f->priority_part +
-           f->priority_qos - (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
-           (static_cast<double>(f->priority_site) - static_cast<double>(NICE_OFFSET));
+    const double sum =
+        f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js + f->priority_part +
+        f->priority_qos - (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
+        (static_cast<double>(f->priority_site) - static_cast<double>(NICE_OFFSET));
+    return std::floor(std::max(sum, 1.0));
 }
 
 JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const BasicQueue* queue) {

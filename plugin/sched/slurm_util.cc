@@ -153,28 +153,35 @@ bool assign_text(char** field, const std::string& text) {
 
 void note_job_change() { last_job_update = time(nullptr); }
 
+namespace {
+
+/// Second in which Slurm last counted the age of a waiting ordinary job; 0 when that says nothing.
+time_t age_counted_at(const job_record_t* job) {
+    const bool counts = IS_JOB_PENDING(job) && job->priority != 0 && !job->direct_set_prio && job->details &&
+                        job->details->begin_time != 0 && job->prio_factors && !arena_record(job);
+    if (!counts) return 0;
+    const double share = job->prio_factors->priority_age / slurm_conf.priority_weight_age;
+    if (share >= 1) return 0;  // as old as counts, since when nobody knows
+    const auto age = static_cast<time_t>(share * slurm_conf.priority_max_age + 0.5);
+    // No age: it has its first priority, of its submission, before which Slurm starts no accrual.
+    return age == 0 ? eligible_since(job) : job->details->accrue_time + age;
+}
+
+}  // namespace
+
 time_t age_reference() {
-    struct Counted {
-        bool any = false;
-        time_t to = 0;
-    } counted;
-    if (slurm_conf.priority_weight_age == 0) return time(nullptr);
+    time_t reference = time(nullptr);
+    if (slurm_conf.priority_weight_age == 0) return reference;
     list_for_each(
         job_list,
         [](void* item, void* argument) {
-            const auto* job = static_cast<const job_record_t*>(item);
-            if (!IS_JOB_PENDING(job) || job->priority == 0 || !job->details || !job->prio_factors ||
-                job->details->accrue_time == 0 || arena_record(job))
-                return 0;
-            const double share = job->prio_factors->priority_age / slurm_conf.priority_weight_age;
-            const auto age = static_cast<time_t>(share * slurm_conf.priority_max_age + 0.5);
-            auto* c = static_cast<Counted*>(argument);
-            c->any = true;
-            if (age > 0) c->to = std::max(c->to, job->details->accrue_time + age);
+            auto* earliest = static_cast<time_t*>(argument);
+            const time_t counted = age_counted_at(static_cast<const job_record_t*>(item));
+            if (counted > 0) *earliest = std::min(*earliest, counted);
             return 0;
         },
-        &counted);
-    return counted.any ? counted.to : time(nullptr);
+        &reference);
+    return reference;
 }
 
 std::uint32_t multifactor_priority(job_record_t* job, time_t reference) {

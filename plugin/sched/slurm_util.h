@@ -61,8 +61,8 @@ void note_job_change();
 /// returns it. Its age counts from eligible_since() to `reference`.
 std::uint32_t multifactor_priority(job_record_t* job, time_t reference);
 /// The moment up to which Slurm has counted the age of the pending jobs: multifactor recalculates them
-/// every PriorityCalcPeriod only, so an Arena job counted up to now would overtake older ones. 0 when
-/// none was recalculated yet, now when there is none to overtake.
+/// every PriorityCalcPeriod only, so an Arena job counted up to now would overtake older ones. The
+/// earliest of them all, so that it overtakes none of them; now when there is none to overtake.
 time_t age_reference();
 /// Since when the job counts as waiting: its submission, or its begin time if later.
 time_t eligible_since(const job_record_t* job);
