@@ -6,7 +6,7 @@
 #   not_ok NAME COMMAND...   passes when COMMAND fails
 #   is GOT WANTED NAME       isnt GOT UNWANTED NAME
 #   like GOT REGEX NAME      unlike GOT REGEX NAME      (extended regular expressions)
-#   pass NAME  fail NAME  diag TEXT  note TEXT
+#   pass NAME  fail NAME [WHY]  diag TEXT  note TEXT
 #   plan N   skip_all REASON (before any assertion)   skip N REASON   BAIL_OUT REASON   done_testing
 tap_count=0 tap_failed=0 tap_plan=''
 
@@ -21,7 +21,7 @@ pass() { tap_count=$((tap_count + 1)); echo "ok $tap_count - $1"; }
 fail() {
     tap_count=$((tap_count + 1)) tap_failed=$((tap_failed + 1))
     echo "not ok $tap_count - $1"
-    diag "failed: $1 (${0##*/} line ${BASH_LINENO[$((${#BASH_LINENO[@]} - 2))]})"
+    diag "failed: $1 (${0##*/} line ${BASH_LINENO[$((${#BASH_LINENO[@]} - 2))]})${2+$'\n'$2}"
     [[ $(type -t on_fail) != function ]] || on_fail
     return 1
 }
@@ -36,25 +36,19 @@ ok() {
     shift
     out=$("$@" 2>&1) || rc=$?
     if ((rc == 0)); then pass "$name"; return; fi
-    fail "$name"
-    diag "exit $rc: $*"$'\n'"$out"
-    return 1
+    fail "$name" "exit $rc: $*"$'\n'"$out"
 }
 
 not_ok() {
     local name=$1 out
     shift
     if ! out=$("$@" 2>&1); then pass "$name"; return; fi
-    fail "$name"
-    diag "succeeded, and should not have: $*"$'\n'"$out"
-    return 1
+    fail "$name" "succeeded, and should not have: $*"$'\n'"$out"
 }
 
 tap_compare() {
     if [[ $1 == 0 ]]; then pass "$5"; return; fi
-    fail "$5"
-    diag "     got: $2"$'\n'"$3: $4"
-    return 1
+    fail "$5" "     got: $2"$'\n'"$3: $4"
 }
 
 is() { [[ $1 == "$2" ]]; tap_compare $? "$1" "  wanted" "$2" "$3"; }
