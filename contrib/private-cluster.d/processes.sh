@@ -84,8 +84,13 @@ own_pids() {
         done
         true
     )
-    ps -e -o pid= -o ppid= | awk -v self=$$ -v roots="$(tr '\n' ' ' <<<"$roots")" '
-        BEGIN { n = split(roots, r, " "); for (i = 1; i <= n; i++) { split(r[i], part, "/"); own[part[3]] = 1 } }
+    with_descendants "$(sed -n 's|^/proc/\([0-9]*\)/.*|\1|p' <<<"$roots")"
+}
+
+# These processes and all below them, this one and those above it left out.
+with_descendants() {
+    ps -e -o pid= -o ppid= | awk -v self=$$ -v roots="${1//$'\n'/ }" '
+        BEGIN { n = split(roots, r, " "); for (i = 1; i <= n; i++) own[r[i]] = 1 }
         { parent[$1] = $2 }
         END {
             for (p = self; p > 1; p = parent[p]) delete own[p]
@@ -95,6 +100,15 @@ own_pids() {
             for (p = self; p > 1; p = parent[p]) delete own[p]
             for (p in own) if (p in parent) print p
         }'
+}
+
+# All that runs on one node: its slurmd and its steps, which write to the same log, and all below them.
+node_pids() {
+    local pid roots=''
+    while read -r pid; do
+        if grep -qFx "$dir/log/slurmd.$1.log" <<<"$(readlink "/proc/$pid/fd/"* 2>/dev/null)"; then roots+=" $pid"; fi
+    done < <(own_pids)
+    with_descendants "$roots"
 }
 
 none_left() { [[ ! $(own_pids) ]]; }
