@@ -13,7 +13,9 @@ need_arena
 #             runs; checkpointing: signalled; completing: ended, its Epilog runs; requeued: the same
 #             after a requeue
 # action      rq = scontrol requeue, rqhold = scontrol requeuehold, uhold = scontrol uhold, ahold =
-#             scontrol hold by an administrator, limit = scontrol update TimeLimit
+#             scontrol hold by an administrator, limit = scontrol update TimeLimit; one after the other:
+#             uholdrq, aholdrq = hold and requeue, uholdcan, aholdcan = hold and cancel. A hold of a run
+#             that goes on (completed) is released too, by the right person
 # comes of it cancelled | completed | user = held until released | admin = the same, and its user cannot
 # starts      how often the script starts in all
 read -r -d '' table <<'END'
@@ -23,21 +25,32 @@ held          uhold   user      1
 held          ahold   admin     1
 held          release completed 1
 held          limit   completed 1
+held          aholdcan cancelled 0
 waiting       cancel  cancelled 0
 waiting       rq      completed 1
 waiting       uhold   user      1
 waiting       ahold   admin     1
 waiting       release completed 1
 waiting       limit   completed 1
+waiting       uholdcan cancelled 0
 starting      cancel  cancelled 0
 starting      rq      completed 1
 starting      rqhold  user      1
+starting      uhold   completed 1
+starting      ahold   completed 1
+starting      uholdrq user      1
+starting      aholdrq admin     1
+starting      aholdcan cancelled 0
 starting      release completed 1
 starting      limit   completed 1
 running       cancel  cancelled 1
 running       rq      completed 2
 running       rqhold  user      2
 running       uhold   completed 1
+running       ahold   completed 1
+running       uholdrq user      2
+running       aholdrq admin     2
+running       uholdcan cancelled 1
 running       release completed 1
 running       limit   completed 1
 checkpointing cancel  cancelled 1
@@ -50,6 +63,8 @@ checkpointing limit   completed 2
 completing    cancel  completed 1
 completing    rq      completed 2
 completing    rqhold  user      2
+completing    uhold   completed 1
+completing    ahold   completed 1
 completing    release completed 1
 completing    limit   completed 1
 requeued      cancel  cancelled 1
@@ -58,6 +73,7 @@ requeued      uhold   user      2
 requeued      ahold   admin     2
 requeued      release completed 2
 requeued      limit   completed 2
+requeued      aholdcan cancelled 1
 END
 mapfile -t rows <<<"$table"
 
@@ -81,7 +97,7 @@ start_arena --nodes "$nodes,probe:1x1" --arena-set resize.checkpoint_grace_s=600
     "${hook_options[@]}"
 
 # ---- to the stage --------------------------------------------------------------------------------
-submitter() { if [[ ${outcome[$1]} == admin ]] && can_be_user; then as_user "${@:2}"; else "${@:2}"; fi; }
+submitter() { if [[ ${action[$1]} == ahold* ]] && can_be_user; then as_user "${@:2}"; else "${@:2}"; fi; }
 as_owner() { submitter "$@"; }
 sbatch_as() {   # sbatch_as ROW OPTIONS...: an Arena job for the row's type, by its owner
     local i=$1
@@ -127,6 +143,10 @@ for i in $(each all); do ok "${at[i]}, ${action[i]}: the job gets to this stage"
 act() {
     local id=${job[$1]}
     case ${action[$1]} in
+        uholdrq) scontrol uhold "$id" && scontrol requeue "$id" ;;
+        aholdrq) scontrol hold "$id" && scontrol requeue "$id" ;;
+        uholdcan) scontrol uhold "$id" && scancel "$id" ;;
+        aholdcan) scontrol hold "$id" && scancel "$id" ;;
         cancel) scancel "$id" ;;
         rq) scontrol requeue "$id" ;;
         rqhold) scontrol requeuehold "$id" ;;
@@ -138,6 +158,22 @@ act() {
 }
 for i in $(each all); do note "${at[i]} ${action[i]} JobId=${job[i]}: $(act "$i")"; done
 ok "rounds go on" wait_rounds probe
+
+# A run that is held goes on; the hold is for the job's next life. A job that is over takes neither.
+release_run() {
+    local name="${at[$1]}, ${action[$1]}"
+    if [[ ${at[$1]} == completing ]]; then
+        not_ok "$name: nobody can release a job that is over" scontrol release "${job[$1]}"
+        return
+    fi
+    if [[ ${action[$1]} == ahold ]] && can_be_user; then
+        not_ok "$name: its user cannot release it" as_owner "$1" scontrol release "${job[$1]}"
+    fi
+    ok "$name: the right person releases it" scontrol release "${job[$1]}"
+}
+for i in $(each all); do
+    [[ ${action[i]} != [ua]hold || ${outcome[i]} != completed ]] || release_run "$i"
+done
 for i in $(each held) $(each waiting); do
     is "$(starts "${job[i]}")" 0 "${at[i]}, ${action[i]}: nothing starts while the GPUs are taken"
 done
@@ -194,5 +230,15 @@ for i in $(each all); do
 done
 ok "no node is left drained" clean_nodes
 is "$(squeue -h -a -o %i | wc -l)" 0 "no job is left"
+
+# ---- cancelled for good --------------------------------------------------------------------------
+restart() { wait_saved && cluster ctld kill && cluster ctld start && cluster wait; }
+ok "slurmctld is killed and starts again" restart
+ok "rounds go on" wait_rounds probe
+for i in $(each all); do
+    [[ ${outcome[i]} == cancelled ]] || continue
+    is "$(job_state "${job[i]}") $(starts "${job[i]}")" "CANCELLED ${wanted[i]}" \
+        "${at[i]}, ${action[i]}: it is cancelled for good"
+done
 
 done_testing
