@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <tuple>
 
+#include "core/launchers.h"
 #include "core/request.h"
 #include "core/text.h"
 #include "planner/model.h"
@@ -27,8 +29,6 @@ constexpr std::array<std::string_view, 10> option_keys{"model", "batch",    "seq
 /// Keys that describe the model in place of its name.
 constexpr std::array<std::string_view, 7> inline_keys{"family",   "layers",     "hidden", "heads",
                                                       "kv-heads", "ffn-hidden", "vocab"};
-constexpr std::array<std::string_view, 6> launchers{"env",       "torchrun", "megatron",
-                                                    "deepspeed", "nemo",     "torchtitan"};
 
 template <std::size_t N>
 bool contains(const std::array<std::string_view, N>& list, std::string_view word) {
@@ -221,9 +221,9 @@ Status read_types(const Settings& settings, Request& request) {
 
 Status read_words(const Settings& settings, Request& request) {
     if (const std::string* text = settings.find("launcher")) {
-        if (!contains(launchers, *text))
+        if (find_launcher(*text) == nullptr)
             return refuse("launcher", fmt::format("'{}' is not one of {}", printable(*text, 40),
-                                                  fmt::join(launchers, ", ")));
+                                                  launcher_names()));
         request.launcher = *text;
     }
     if (const std::string* text = settings.find("elastic")) {
@@ -262,6 +262,18 @@ Status check_pin_model(const PlanPin& pin, const Request& request) {
     return Done{};
 }
 
+/// The pin against what the job's launcher can be told.
+Status check_pin_launcher(const PlanPin& pin, const Request& request) {
+    const Capabilities& can = find_launcher(request.launcher)->can;
+    for (const auto& [key, degree, value] :
+         {std::tuple{"vpp", can.vpp, pin.vpp}, {"cp", can.cp, pin.cp}, {"ep", can.ep, pin.ep}})
+        if (value > 1 && degree == Degree::no)
+            return refuse("plan", fmt::format("the launcher {} cannot be told {}{}; accepted: {}1, or "
+                                              "another launcher",
+                                              request.launcher, key, value, key));
+    return Done{};
+}
+
 /// The pin against the GPU range: some count in it must be a multiple of what is pinned.
 Status check_pin_gpus(const PlanPin& pin, Request& request, bool gpus_given) {
     const std::int64_t product = pin.gpus();
@@ -291,6 +303,7 @@ Status read_pin(const Settings& settings, Request& request) {
     if (!pin) return refuse("plan", pin.error().text);
     request.pin = *pin;
     if (Status status = check_pin_model(*pin, request); !status) return status;
+    if (Status status = check_pin_launcher(*pin, request); !status) return status;
     return check_pin_gpus(*pin, request, settings.find("gpus") != nullptr);
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t dense_nodes = 32;  ///< below this every whole-node count is offered
 constexpr std::int64_t max_micro_batch = 128;
+constexpr std::int64_t max_degree = 64;     ///< of context and expert parallelism, unless pinned
+constexpr bool prices_cp_and_ep = false;
 constexpr std::int64_t pinned_counts = 64;  ///< multiples of a pin that are offered
 
 bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
@@ -21,6 +23,17 @@ bool offers_nodes(std::int64_t nodes) {
     if (nodes <= dense_nodes) return true;
     const auto floor = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(nodes)));
     return nodes % (floor / 16) == 0;
+}
+
+/// The pinned degree, else 1, else from 1 on every power of two that fits.
+template <typename Fits>
+std::vector<std::int64_t> degrees(Degree can, std::int64_t pinned, Fits fits) {
+    if (pinned > 1) return fits(pinned) ? std::vector{pinned} : std::vector<std::int64_t>{};
+    std::vector<std::int64_t> list{1};
+    if (pinned == 1 || can != Degree::free || !prices_cp_and_ep) return list;
+    for (std::int64_t degree = 2; degree <= max_degree; degree *= 2)
+        if (fits(degree)) list.push_back(degree);
+    return list;
 }
 
 struct Range {
@@ -66,11 +79,17 @@ std::vector<NodeShape> node_shapes(const PlanQuery& query, const GpuPool& pool) 
     return shapes;
 }
 
+bool can_share_layers(const PlanQuery& query, std::int64_t stages) {
+    return stages <= query.model.layers &&
+           (query.can.layers != LayerSplit::even || query.model.layers % stages == 0);
+}
+
 std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus) {
     if (query.pin.pp != 0) return {query.pin.pp};
     std::vector<std::int64_t> counts;
     for (std::int64_t pp = 1; pp <= std::min(gpus, query.model.layers); ++pp)
-        if (gpus % pp == 0 && (query.model.layers % pp == 0 || is_power_of_two(pp)))
+        if (gpus % pp == 0 && can_share_layers(query, pp) &&
+            (query.model.layers % pp == 0 || is_power_of_two(pp)))
             counts.push_back(pp);
     return counts;
 }
@@ -95,18 +114,67 @@ std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
     return sizes;
 }
 
-bool is_priced(const PlanPin& pin) { return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1; }
+std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool) {
+    const std::vector<std::int64_t> cps = degrees(query.can.cp, query.pin.cp, [&](std::int64_t cp) {
+        return cp_fits(query.model, cp);
+    });
+    const std::vector<std::int64_t> eps = degrees(query.can.ep, query.pin.ep, [&](std::int64_t ep) {
+        return query.model.experts > 0 && ep_fits(query.model, ep);
+    });
+    std::vector<ShardShape> shapes;
+    for (std::int64_t tp : tp_degrees(query, pool)) {
+        const bool sequence = query.can.sequence_parallel && default_sequence_parallel(query.model, tp);
+        for (std::int64_t micro_batch : micro_batch_sizes(query))
+            for (std::int64_t cp : cps)
+                for (std::int64_t ep : eps) shapes.push_back({tp, micro_batch, sequence, cp, ep});
+    }
+    return shapes;
+}
+
+std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages,
+                                     std::int64_t micro_batches) {
+    const bool can_interleave = stages > 1 && query.model.layers % stages == 0 &&
+                                micro_batches % stages == 0 && query.can.vpp != Degree::no;
+    const std::int64_t each = query.model.layers / stages, pinned = query.pin.vpp;
+    if (pinned > 1)
+        return can_interleave && each % pinned == 0 ? std::vector{pinned}
+                                                    : std::vector<std::int64_t>{};
+    std::vector<std::int64_t> counts{1};
+    for (std::int64_t vpp = 2; can_interleave && pinned == 0 && query.can.vpp == Degree::free &&
+                               vpp <= each;
+         ++vpp)
+        if (each % vpp == 0) counts.push_back(vpp);
+    return counts;
+}
+
+std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
+    std::vector<Recompute> kinds{Recompute::none};
+    if (query.can.selective) kinds.push_back(Recompute::selective);
+    if (query.can.full) kinds.push_back(Recompute::full);
+    return kinds;
+}
+
+std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stages,
+                                      std::int64_t dp) {
+    std::vector<std::int64_t> list;
+    for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero)
+        if (query.can.has_zero(zero, stages)) list.push_back(zero);
+    return list;
+}
+
+bool is_priced(const PlanPin& pin) { return prices_cp_and_ep || (pin.cp <= 1 && pin.ep <= 1); }
 
 Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t stages,
-                 std::int64_t tp, std::int64_t micro_batch) {
-    const std::int64_t gpus = shape.gpus();
+                 const ShardShape& shard) {
+    const std::int64_t gpus = shape.gpus(), each = stages * shard.tp * shard.cp;
     if (!is_priced(query.pin)) return {};
-    if (stages > query.model.layers || gpus % (stages * tp) != 0 || shape.gpus_per_node % tp != 0)
+    if (!can_share_layers(query, stages) || gpus % each != 0 || shape.gpus_per_node % shard.tp != 0)
         return {};
-    const std::int64_t dp = gpus / (stages * tp);
+    const std::int64_t dp = gpus / each;
     if (query.pin.dp != 0 && query.pin.dp != dp) return {};
-    if (query.global_batch % (dp * micro_batch) != 0) return {};
-    return {dp, query.global_batch / (dp * micro_batch)};
+    if (dp * shard.cp * shard.tp % shard.ep != 0) return {};
+    if (query.global_batch % (dp * shard.micro_batch) != 0) return {};
+    return {dp, query.global_batch / (dp * shard.micro_batch)};
 }
 
 }  // namespace arena

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/operators.h"
 #include "planner/planner.h"
 
 namespace arena {
@@ -26,23 +27,36 @@ NodeShape node_shape(std::int64_t gpus, std::int64_t site_gpus_per_node);
 /// multiples and adds the first 64 of them. query.max_gpus <= 0: as many as the pool has.
 std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
 
-/// Stages for `gpus`: divisors of the layer count and powers of two up to it that divide gpus, or
-/// the pin.
+/// Whether the launcher can be told some deal of the layers to so many stages.
+bool can_share_layers(const PlanQuery&, std::int64_t stages);
+/// Stages for `gpus`: divisors of the layer count, and powers of two up to it where stages may be
+/// uneven, that divide gpus; or the pin.
 std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
 /// Powers of two up to a node that tp_fits(), or the pin.
 std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
 /// Powers of two up to 128 that divide the batch, or the pin.
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
+/// All tp x micro-batch x cp x ep, tp outermost: cp and ep are the pin, else 1; where the launcher
+/// leaves them free, powers of two that the sequence and the experts divide by, at most 64.
+/// Sequence parallel wherever it can be.
+std::vector<ShardShape> shard_shapes(const PlanQuery&, const GpuPool&);
+/// Chunks per stage, 1 first: the pin, else 1; where the launcher leaves them free, all divisors of
+/// a stage's layers. More than 1 takes even stages and micro-batches that are a multiple of them.
+std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
+                                     std::int64_t micro_batches);
+/// What the launcher can be told: none, then selective, then full.
+std::vector<Recompute> recompute_kinds(const PlanQuery&);
+/// Of 0..3, those that the launcher can be told; 0 alone without replicas.
+std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t dp);
 
-/// Whether the search can keep this pin: it does not vary vpp, cp and ep yet.
+/// Whether the search can keep this pin: cp and ep are not priced yet.
 bool is_priced(const PlanPin&);
 
-/// Whether (grid, tp, micro_batch) is a plan at all; sets dp and the number of micro-batches.
+/// Whether (grid, shard) is a plan at all; sets dp and the number of micro-batches.
 struct Split {
     std::int64_t dp = 0, micro_batches = 0;  ///< 0 = not a plan
     [[nodiscard]] explicit operator bool() const { return micro_batches > 0; }
 };
-Split split_grid(const PlanQuery&, const NodeShape&, std::int64_t stages, std::int64_t tp,
-                 std::int64_t micro_batch);
+Split split_grid(const PlanQuery&, const NodeShape&, std::int64_t stages, const ShardShape&);
 
 }  // namespace arena

@@ -41,13 +41,26 @@ class Iteration {
         e.compute_s = m * stage_compute_s(slowest);
         e.tp_comm_s = m * stage_comm_s(slowest);
         e.pp_comm_s = m * boundary_s(slowest);
-        e.bubble_s = std::accumulate(stage_s.begin(), stage_s.end(), 0.0) - stage_s[slowest];
+        const double pipeline_s = pipeline_seconds(stage_s, choice_.micro_batches, choice_.vpp);
+        e.bubble_s = pipeline_s - m * stage_s[slowest];
         e.dp_comm_s = longest_exchange_s() + tied_exchange_s();
         e.optimizer_s = optimizer_s();
-        e.iteration_s =
-            pipeline_seconds(stage_s, choice_.micro_batches) + e.dp_comm_s + e.optimizer_s;
+        e.iteration_s = pipeline_s + e.dp_comm_s + e.optimizer_s;
         finish(e);
         return e;
+    }
+
+    StagePart part(std::size_t i) const {
+        const double layers = real(layers_[i]);
+        const auto index = static_cast<std::int64_t>(i);
+        return {stage_total_s(i), choice_.dp > 1 ? exchange_s(i) : 0,
+                stepped_share() * stage_parameters(i) * shard_.optimizer_parameter_s,
+                is_emulated() ? 0 : layers * framework_.iteration_layer_s,
+                shard_.memory.stage(choice_, index).total(layers_[i])};
+    }
+
+    double fixed_s() const {
+        return tied_exchange_s() + (is_emulated() ? 0 : framework_.iteration_s);
     }
 
   private:
@@ -65,12 +78,16 @@ class Iteration {
                (i == 0 ? shard_.embedding_comm_s : 0) + (is_last(i) ? shard_.head_comm_s : 0);
     }
 
-    /// Activations to the next stage and their gradients back.
+    /// Activations to the next stage and their gradients back, once per chunk; the last stage
+    /// returns all chunks but the last to the first stage.
     double boundary_s(std::size_t i) const {
-        if (is_last(i)) return 0;
+        const std::int64_t transfers = is_last(i) ? choice_.vpp - 1 : choice_.vpp;
+        if (transfers == 0) return 0;
+        const std::int64_t stage_gpus = choice_.dp * shard_.shape.tp;
         const bool crosses =
-            boundary_crosses(topology_, static_cast<std::int64_t>(i), choice_.dp * shard_.shape.tp);
-        return 2 * (1 - framework_.overlap_boundary) *
+            is_last(i) ? choice_.stages * stage_gpus > topology_.gpus_per_node
+                       : boundary_crosses(topology_, static_cast<std::int64_t>(i), stage_gpus);
+        return real(2 * transfers) * (1 - framework_.overlap_boundary) *
                point_to_point_s(topology_, crosses, shard_.boundary_bytes);
     }
 
@@ -159,13 +176,14 @@ class Iteration {
         return all_reduce_s(topology_, {2, crosses ? 1 : 2}, exchanged_bytes(table));
     }
 
+    double stepped_share() const { return choice_.zero_stage >= 1 ? 1 / real(choice_.dp) : 1; }
+
     double optimizer_s() const {
         double most = 0;
         for (std::size_t i = 0; i < layers_.size(); ++i) most = std::max(most, stage_parameters(i));
-        const double sharded = choice_.zero_stage >= 1 ? most / real(choice_.dp) : most;
         const std::int64_t layers = *std::max_element(layers_.begin(), layers_.end());
         const double host = framework_.iteration_s + real(layers) * framework_.iteration_layer_s;
-        return sharded * shard_.optimizer_parameter_s + (is_emulated() ? 0 : host);
+        return stepped_share() * most * shard_.optimizer_parameter_s + (is_emulated() ? 0 : host);
     }
 
     double memory_bytes() const {
@@ -211,6 +229,17 @@ class Iteration {
 };
 
 }  // namespace
+
+StagePart stage_part(const PoolContext& context, const Topology& topology, const Shard& shard,
+                     const PlanChoice& choice, std::span<const std::int64_t> stage_layers,
+                     std::size_t index) {
+    return Iteration(context, topology, shard, choice, stage_layers).part(index);
+}
+
+double fixed_seconds(const PoolContext& context, const Topology& topology, const Shard& shard,
+                     const PlanChoice& choice) {
+    return Iteration(context, topology, shard, choice, {}).fixed_s();
+}
 
 Estimate price_stages(const PoolContext& context, const Topology& topology, const Shard& shard,
                       const PlanChoice& choice, std::span<const std::int64_t> stage_layers,

@@ -58,6 +58,13 @@ double state_bytes_per_parameter(Precision precision, std::int64_t zero_stage, s
     return whole + (total - whole) / real(dp);
 }
 
+/// 1F1B: one per stage that follows, and its own. Interleaved: Megatron's warm-up in chunks.
+double micro_batches_in_flight(const PlanChoice& choice, std::int64_t index) {
+    const std::int64_t v = choice.vpp, after = choice.stages - index - 1;
+    const std::int64_t chunks = v == 1 ? after + 1 : 2 * after + (v - 1) * choice.stages + 1;
+    return real(std::min(choice.micro_batches * v, chunks)) / real(v);
+}
+
 MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision precision,
                          const ShardShape& shape)
     : precision_(precision),
@@ -87,7 +94,7 @@ double MemoryModel::held_parameters(const PlanChoice& choice, std::int64_t index
 
 StageMemory MemoryModel::stage(const PlanChoice& choice, std::int64_t index) const {
     const double state = state_bytes_per_parameter(precision_, choice.zero_stage, choice.dp);
-    const double in_flight = real(std::min(choice.micro_batches, choice.stages - index));
+    const double in_flight = micro_batches_in_flight(choice, index);
     StageMemory memory;
     memory.fixed_bytes = reserved_bytes_ + held_parameters(choice, index) * state;
     memory.layer_bytes = layer_parameters_ * state +

@@ -28,6 +28,8 @@ struct StageMemory {
     }
 };
 
+/// Micro-batches whose activations a stage holds at once; a fraction when interleaved.
+double micro_batches_in_flight(const PlanChoice&, std::int64_t index);
 /// Bytes of weights, gradients and Adam state per parameter (Megatron's table: bf16 18, fp16 20,
 /// fp32 16 bytes unsharded), the sharded part divided by dp.
 double state_bytes_per_parameter(Precision, std::int64_t zero_stage, std::int64_t dp);

@@ -38,7 +38,10 @@ std::string no_count_reason(const PlanQuery& query, const GpuPool& pool) {
                        to_string(query.pin));
 }
 
-void plan_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridResult>& results) {
+/// Calls visit(search, shape, stages) for every grid of the pool, or says why there is none.
+template <typename Visit>
+void visit_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridResult>& results,
+                Visit visit) {
     const std::optional<Precision> precision =
         effective_precision(pool.hardware, query.model.precision);
     if (!precision) {
@@ -54,7 +57,7 @@ void plan_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridResu
         results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
     for (const NodeShape& shape : shapes)
         for (std::int64_t stages : stage_counts(query, shape.gpus()))
-            results.push_back(search.search(shape, stages));
+            visit(search, shape, stages);
 }
 
 /// Pairs that give the profiler a basis early: small shards first, tp before micro-batch.
@@ -141,9 +144,18 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
             fmt::format("dp * micro_batch * num_micro_batches = {} must be the batch {}",
                         plan.dp() * plan.micro_batch * plan.num_micro_batches, global_batch));
     if (plan.zero_stage < 0 || plan.zero_stage > 3) return usage_error("zero_stage must be 0 to 3");
-    if (plan.vpp != 1 || plan.cp != 1 || plan.ep != 1)
+    if (plan.cp != 1 || plan.ep != 1)
         return usage_error(
-            fmt::format("{}: vpp, cp and ep other than 1 are not priced yet", short_form(plan)));
+            fmt::format("{}: cp and ep other than 1 are not priced yet", short_form(plan)));
+    if (plan.vpp < 1 || (plan.vpp > 1 && plan.pp() == 1))
+        return usage_error("vpp needs at least 2 pipeline stages; accepted: 1");
+    if (plan.vpp > *std::min_element(plan.stage_layers.begin(), plan.stage_layers.end()))
+        return usage_error(fmt::format("vpp{} needs at least {} layers on every stage", plan.vpp,
+                                       plan.vpp));
+    if (plan.vpp > 1 && plan.num_micro_batches % plan.pp() != 0)
+        return usage_error(
+            fmt::format("vpp{} needs the {} micro-batches to be a multiple of the {} stages",
+                        plan.vpp, plan.num_micro_batches, plan.pp()));
     return Done{};
 }
 
@@ -151,7 +163,32 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
 
 std::vector<GridResult> plan_grids(const PlanQuery& query) {
     std::vector<GridResult> results;
-    for (const GpuPool& pool : query.pools) plan_pool(query, pool, results);
+    for (const GpuPool& pool : query.pools)
+        visit_pool(query, pool, results,
+                   [&](PoolSearch& search, const NodeShape& shape, std::int64_t stages) {
+                       results.push_back(search.search(shape, stages));
+                   });
+    return results;
+}
+
+std::vector<GridResult> plan_pareto(const PlanQuery& query) {
+    std::vector<GridResult> infeasible_grids;
+    std::map<std::pair<std::string, std::int64_t>, std::vector<GridResult>> sets;
+    for (const GpuPool& pool : query.pools)
+        visit_pool(query, pool, infeasible_grids,
+                   [&](PoolSearch& search, const NodeShape& shape, std::int64_t stages) {
+                       for (GridResult& plan : search.pareto(shape, stages)) {
+                           auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
+                                                      : infeasible_grids;
+                           list.push_back(std::move(plan));
+                       }
+                   });
+    std::vector<GridResult> results;
+    for (auto& [key, list] : sets) {
+        keep_pareto(list);
+        results.insert(results.end(), list.begin(), list.end());
+    }
+    results.insert(results.end(), infeasible_grids.begin(), infeasible_grids.end());
     return results;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/launchers.h"
 #include "core/profile.h"
 #include "core/result.h"
 #include "core/values.h"
@@ -34,6 +35,7 @@ struct PlanQuery {
     std::int64_t max_gpus = 1;  ///< <= 0: as many as each pool has
     PlanPin pin;                ///< zero fields are free
     std::vector<GpuPool> pools;
+    Capabilities can = {};  ///< of the job's launcher: which plans may stand for a grid
 };
 
 struct GridResult {
@@ -51,6 +53,10 @@ struct GridResult {
 /// iteration time among plans that fit memory. Same number of GPUs on every node. Deterministic
 /// order.
 std::vector<GridResult> plan_grids(const PlanQuery&);
+
+/// For each (GPU type, GPU count) the plans that no other beats in both seconds and bytes per GPU,
+/// fastest first; after them the grids that are not feasible.
+std::vector<GridResult> plan_pareto(const PlanQuery&);
 
 /// The best feasible grid per (GPU type, GPU count), best samples/s first.
 std::vector<Offer> make_offers(const PlanQuery&);

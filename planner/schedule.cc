@@ -58,9 +58,15 @@ bool deal_layers(const LayerDeal& deal, std::span<std::int64_t> out) {
 }
 
 double pipeline_seconds(std::span<const double> stage_s, std::int64_t micro_batches) {
+    return pipeline_seconds(stage_s, micro_batches, 1);
+}
+
+double pipeline_seconds(std::span<const double> stage_s, std::int64_t micro_batches,
+                        std::int64_t vpp) {
     const double sum = std::accumulate(stage_s.begin(), stage_s.end(), 0.0);
     const double longest = *std::max_element(stage_s.begin(), stage_s.end());
-    return sum + static_cast<double>(micro_batches - 1) * longest;
+    return static_cast<double>(micro_batches) * longest +
+           (sum - longest) / static_cast<double>(vpp);
 }
 
 }  // namespace arena

@@ -25,5 +25,10 @@ bool deal_layers(const LayerDeal&, std::span<std::int64_t> stage_layers);
 /// warm-up forwards of an earlier slowest stage undercut by less than one pass through the
 /// pipeline.
 double pipeline_seconds(std::span<const double> stage_s, std::int64_t micro_batches);
+/// Interleaved 1F1B, each stage in vpp chunks: what the other stages add shrinks to 1 / vpp. Needs
+/// micro_batches to be a multiple of the stages (Narayanan et al. 2021, section 2.2). vpp = 1: as
+/// above.
+double pipeline_seconds(std::span<const double> stage_s, std::int64_t micro_batches,
+                        std::int64_t vpp);
 
 }  // namespace arena

@@ -13,8 +13,6 @@ namespace arena {
 
 namespace {
 
-constexpr Recompute recomputes[] = {Recompute::none, Recompute::selective, Recompute::full};
-
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
@@ -34,32 +32,109 @@ Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
     return plan;
 }
 
+/// The stages of a candidate; only the number of layers matters while layers are of one kind.
+class ShardParts final : public StageParts {
+  public:
+    ShardParts(const PoolContext& context, const Topology& topology, const Shard& shard,
+               const PlanChoice& choice, std::span<std::int64_t> scratch)
+        : context_(context),
+          topology_(topology),
+          shard_(shard),
+          choice_(choice),
+          scratch_(scratch) {}
+
+    StagePart part(std::int64_t stage, std::int64_t begin, std::int64_t end) const override {
+        const auto index = static_cast<std::size_t>(stage);
+        scratch_[index] = end - begin;
+        return stage_part(context_, topology_, shard_, choice_, scratch_, index);
+    }
+
+    double rest_s(std::int64_t begin) const override {
+        return real(context_.model.layers - begin) * layer_s() + shard_.head_s +
+               shard_.head_comm_s;
+    }
+
+    PartitionProblem problem(LayerSplit split) const {
+        return {.layers = context_.model.layers,
+                .stages = choice_.stages,
+                .pass_weight = real(choice_.micro_batches - 1),
+                .fixed_s = fixed_seconds(context_, topology_, shard_, choice_),
+                .bytes = real(context_.pool.hardware.memory_bytes),
+                .split = split};
+    }
+
+    LayerDeal balance(std::span<const std::int64_t> capacity) const {
+        return {context_.model.layers, layer_s(), shard_.embedding_s + shard_.embedding_comm_s,
+                shard_.head_s + shard_.head_comm_s, capacity};
+    }
+
+  private:
+    double layer_s() const { return layer_seconds(shard_, choice_.recompute).total(); }
+
+    const PoolContext& context_;
+    const Topology& topology_;
+    const Shard& shard_;
+    const PlanChoice& choice_;
+    std::span<std::int64_t> scratch_;
+};
+
 }  // namespace
 
 PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective)
     : query_(query),
       pool_(pool),
       context_(make_context(query.model, pool, query.global_batch, effective)),
-      tp_degrees_(tp_degrees(query, pool)),
-      micro_batches_(micro_batch_sizes(query)),
-      shards_(tp_degrees_.size() * micro_batches_.size()) {}
+      shapes_(shard_shapes(query, pool)),
+      recomputes_(recompute_kinds(query)),
+      shards_(shapes_.size()) {}
 
 /// Tensor-parallel groups stay inside a node, so a shard is the same in every grid.
-Shard& PoolSearch::shard(std::size_t tp_index, std::size_t mb_index) {
-    std::unique_ptr<Shard>& slot = shards_[tp_index * micro_batches_.size() + mb_index];
+Shard& PoolSearch::shard(std::size_t index) {
+    std::unique_ptr<Shard>& slot = shards_[index];
     if (!slot) {
-        const std::int64_t tp = tp_degrees_[tp_index];
-        const Topology node =
-            make_topology(pool_.hardware, {pool_.gpu_type, 1, tp, 1}, pool_.gpus_per_node);
-        slot = std::make_unique<Shard>(
-            context_, node,
-            ShardShape{tp, micro_batches_[mb_index], default_sequence_parallel(query_.model, tp)});
+        const Topology node = make_topology(
+            pool_.hardware, {pool_.gpu_type, 1, shapes_[index].tp, 1}, pool_.gpus_per_node);
+        slot = std::make_unique<Shard>(context_, node, shapes_[index]);
     }
     return *slot;
 }
 
-bool PoolSearch::fill_capacity(const MemoryModel& memory, const PlanChoice& choice,
-                               double& wanted_bytes) {
+void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
+    open_.clear();
+    for (std::size_t s = 0; s < shapes_.size(); ++s) {
+        const ShardShape& shape = shapes_[s];
+        const Split split = split_grid(query_, nodes, stages, shape);
+        if (!split) continue;
+        const std::vector<std::int64_t> zeros = zero_stages(query_, stages, split.dp);
+        for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
+            for (Recompute recompute : recomputes_)
+                for (std::int64_t zero : zeros) {
+                    const PlanChoice choice{stages, split.dp, split.micro_batches, recompute,
+                                            zero,   vpp,      shape.cp,            shape.ep};
+                    open_.push_back({lower_bound_s(shard(s), choice),
+                                     static_cast<std::uint32_t>(s), choice});
+                }
+    }
+    candidates_seen_ += static_cast<std::int64_t>(open_.size());
+}
+
+/// The pipeline were its stages as even as whole layers allow, and one stage's optimizer step.
+/// Nothing that a deal of layers can change is counted in full; rounding is given away.
+double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) const {
+    const double layer = layer_seconds(shard, choice.recompute).total();
+    const std::int64_t most = (query_.model.layers + choice.stages - 1) / choice.stages;
+    const double work = real(query_.model.layers) * layer + shard.embedding_s +
+                        shard.embedding_comm_s + shard.head_s + shard.head_comm_s;
+    const double longest = std::max(work / real(choice.stages), real(most) * layer);
+    const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp) : 1;
+    const double step = share * real(most) * shard.layer_parameters * shard.optimizer_parameter_s;
+    const double chunks = real(choice.vpp);
+    return (1 - 1e-12) *
+           (real(choice.micro_batches) * longest + (work - longest) / chunks + step);
+}
+
+bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
+                          double& wanted_bytes) {
     const double limit = real(pool_.hardware.memory_bytes);
     const std::int64_t even = (query_.model.layers + choice.stages - 1) / choice.stages;
     std::int64_t room = 0;
@@ -78,56 +153,114 @@ bool PoolSearch::fill_capacity(const MemoryModel& memory, const PlanChoice& choi
     return fits && room >= query_.model.layers;
 }
 
-/// Pipeline time were the stages perfectly balanced; what follows the pipeline only adds.
-double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) const {
-    const double work = real(query_.model.layers) * layer_seconds(shard, choice.recompute).total() +
-                        shard.embedding_s + shard.head_s;
-    return work * (1 + real(choice.micro_batches - 1) / real(choice.stages));
+/// The fastest layers_ below limit_s.
+bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanChoice& choice,
+                      double limit_s) {
+    const ShardParts parts(context_, topology, shard, choice, scratch_);
+    PartitionProblem problem = parts.problem(query_.can.layers);
+    if (choice.vpp > 1) {  // one deal: bytes are what is asked
+        problem.split = LayerSplit::even;
+        return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
+    }
+    layers_.resize(static_cast<std::size_t>(choice.stages));
+    if (problem.split != LayerSplit::any) return solver_.solve(problem, parts, limit_s, layers_);
+    // The deal with the least slowest stage is nearly always the best: a tight limit for the exact
+    // one.
+    if (!deal_layers(parts.balance(capacity_), layers_)) return false;
+    const double balanced_s = iteration_seconds(problem, parts, layers_);
+    return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
+           balanced_s < limit_s;
 }
 
-void PoolSearch::try_plan(const Topology& topology, const Shard& shard, const PlanChoice& choice,
-                          Best& best) {
-    best.any_split = true;
-    if (lower_bound_s(shard, choice) >= best.iteration_s) return;
+bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candidate,
+                               double limit_s, Best& best) {
+    const PlanChoice& choice = candidate.choice;
+    const Shard& priced = shard(candidate.shard);
     double wanted = 0;
-    if (!fill_capacity(shard.memory, choice, wanted)) {
+    if (!has_room(priced.memory, choice, wanted)) {
         best.least_bytes = std::min(best.least_bytes, wanted);
-        return;
+        return false;
     }
-    const LayerDeal deal{query_.model.layers, layer_seconds(shard, choice.recompute).total(),
-                         shard.embedding_s + shard.embedding_comm_s,
-                         shard.head_s + shard.head_comm_s, capacity_};
-    if (!deal_layers(deal, layers_)) return;
-    const Estimate estimate = price_stages(context_, topology, shard, choice, layers_, stage_s_);
-    if (estimate.iteration_s >= best.iteration_s) return;
+    if (!deal(topology, priced, choice, limit_s)) {
+        best.least_bytes = std::min(best.least_bytes, wanted);
+        return false;
+    }
+    const Estimate estimate =
+        price_stages(context_, topology, priced, choice, layers_, stage_s_);
+    if (estimate.iteration_s >= limit_s) return false;
     best.iteration_s = estimate.iteration_s;
     best.estimate = estimate;
     best.choice = choice;
-    best.shape = shard.shape;
+    best.shape = priced.shape;
     best.stage_layers.assign(layers_.begin(), layers_.end());
+    return true;
 }
 
 GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
+    prepare(stages);
+    list_candidates(nodes, stages);
+    if (candidates_seen_ > max_candidates) return left_out(nodes, stages);
+    std::stable_sort(
+        open_.begin(), open_.end(),
+        [](const Candidate& a, const Candidate& b) { return a.bound_s < b.bound_s; });
+    const Topology topology = topology_of(nodes, stages);
+    Best best;
+    for (const Candidate& candidate : open_) {
+        if (candidate.bound_s >= best.iteration_s) break;
+        try_candidate(topology, candidate, best.iteration_s, best);
+    }
+    return result(nodes, stages, best);
+}
+
+std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t stages) {
+    prepare(stages);
+    list_candidates(nodes, stages);
+    if (candidates_seen_ > max_candidates) return {left_out(nodes, stages)};
+    const Topology topology = topology_of(nodes, stages);
+    std::vector<GridResult> results;
+    Best least;
+    for (const Candidate& candidate : open_) {
+        Best best;
+        if (try_candidate(topology, candidate, std::numeric_limits<double>::infinity(), best))
+            results.push_back(result(nodes, stages, best));
+        else
+            least.least_bytes = std::min(least.least_bytes, best.least_bytes);
+    }
+    if (results.empty()) return {result(nodes, stages, least)};
+    keep_pareto(results);
+    return results;
+}
+
+void keep_pareto(std::vector<GridResult>& results) {
+    std::stable_sort(results.begin(), results.end(), [](const GridResult& a, const GridResult& b) {
+        const Estimate &x = a.estimate, &y = b.estimate;
+        return std::pair(x.iteration_s, x.memory_bytes_per_gpu) <
+               std::pair(y.iteration_s, y.memory_bytes_per_gpu);
+    });
+    double least = std::numeric_limits<double>::infinity();
+    std::erase_if(results, [&](const GridResult& r) {
+        const bool beaten = !r.feasible || r.estimate.memory_bytes_per_gpu >= least;
+        if (!beaten) least = r.estimate.memory_bytes_per_gpu;
+        return beaten;
+    });
+}
+
+void PoolSearch::prepare(std::int64_t stages) {
+    for (std::vector<std::int64_t>* list : {&capacity_, &scratch_})
+        list->resize(static_cast<std::size_t>(stages));
+    stage_s_.resize(static_cast<std::size_t>(stages));
+}
+
+Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) const {
+    return make_topology(pool_.hardware,
+                         {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
+                         pool_.gpus_per_node);
+}
+
+GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages,
+                              const Best& best) const {
     GridResult result;
     result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
-    const Topology topology = make_topology(pool_.hardware, result.grid, pool_.gpus_per_node);
-    capacity_.resize(static_cast<std::size_t>(stages));
-    layers_.resize(capacity_.size());
-    stage_s_.resize(capacity_.size());
-    Best best;
-    best.stage_layers.reserve(capacity_.size());
-    for (std::size_t t = 0; t < tp_degrees_.size(); ++t) {
-        for (std::size_t b = 0; b < micro_batches_.size(); ++b) {
-            const Split split =
-                split_grid(query_, nodes, stages, tp_degrees_[t], micro_batches_[b]);
-            if (!split) continue;
-            const Shard& priced = shard(t, b);
-            for (Recompute recompute : recomputes)
-                for (std::int64_t zero = 0; zero <= (split.dp > 1 ? 1 : 0); ++zero)
-                    try_plan(topology, priced,
-                             {stages, split.dp, split.micro_batches, recompute, zero}, best);
-        }
-    }
     result.feasible = std::isfinite(best.iteration_s);
     if (!result.feasible) {
         result.reason = reason(nodes, stages, best);
@@ -138,22 +271,44 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     return result;
 }
 
+GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) const {
+    GridResult result;
+    result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
+    result.reason = fmt::format(
+        "search: left out after {} candidates of {}; ask for fewer GPUs or types, or pin the plan",
+        max_candidates, pool_.gpu_type);
+    return result;
+}
+
 std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                                const Best& best) const {
-    if (best.any_split) {
+    const std::int64_t layers = query_.model.layers;
+    if (!open_.empty()) {
         const double limit = real(pool_.hardware.memory_bytes);
+        if (best.least_bytes <= limit)
+            return fmt::format("memory: {} layers fit {} stages, but not in shares that the launcher "
+                               "can be told",
+                               layers, stages);
         const std::string short_by = human_bytes(std::max(0.0, best.least_bytes - limit));
         return fmt::format("memory: the smallest plan needs {} per GPU, {} more than the {} of {}",
                            human_bytes(best.least_bytes), short_by, human_bytes(limit),
                            pool_.hardware.name);
     }
     if (!is_priced(query_.pin))
-        return fmt::format("plan: {}: vpp, cp and ep other than 1 are not priced yet",
+        return fmt::format("plan: {}: cp and ep other than 1 are not priced yet",
                            to_string(query_.pin));
-    if (stages > query_.model.layers)
+    if (stages > layers)
         return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
-                           query_.model.layers);
-    if (tp_degrees_.empty())
+                           layers);
+    if (!can_share_layers(query_, stages))
+        return fmt::format("layers: the launcher wants the same number on every stage, and {} does "
+                           "not divide the {} of {}",
+                           stages, layers, query_.model.name);
+    if (query_.pin.vpp > 1)
+        return fmt::format("plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
+                           "of {}, and micro-batches that are a multiple of the {} stages",
+                           query_.pin.vpp, query_.pin.vpp, stages);
+    if (shapes_.empty())
         return fmt::format("heads: tp{} does not divide the {} heads", query_.pin.tp,
                            query_.model.heads);
     if (nodes.gpus_per_node % std::max<std::int64_t>(1, query_.pin.tp) != 0)
@@ -167,19 +322,20 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
         query_.global_batch, nodes.gpus() / stages, query_.model.heads, nodes.gpus_per_node);
 }
 
-bool PoolSearch::fits_anywhere(const MemoryModel& memory, std::int64_t tp,
-                               std::int64_t micro_batch) {
+bool PoolSearch::fits_anywhere(const ShardShape& shape) {
+    const MemoryModel memory(query_.model, pool_.hardware, context_.precision, shape);
     for (const NodeShape& nodes : node_shapes(query_, pool_)) {
         for (std::int64_t stages : stage_counts(query_, nodes.gpus())) {
-            const Split split = split_grid(query_, nodes, stages, tp, micro_batch);
+            const Split split = split_grid(query_, nodes, stages, shape);
             if (!split) continue;
-            capacity_.resize(static_cast<std::size_t>(stages));
-            for (Recompute recompute : recomputes)
-                for (std::int64_t zero = 0; zero <= (split.dp > 1 ? 1 : 0); ++zero) {
+            prepare(stages);
+            for (Recompute recompute : recomputes_)
+                for (std::int64_t zero : zero_stages(query_, stages, split.dp)) {
                     double wanted = 0;
-                    if (fill_capacity(memory,
-                                      {stages, split.dp, split.micro_batches, recompute, zero},
-                                      wanted))
+                    if (has_room(memory,
+                                 {stages, split.dp, split.micro_batches, recompute, zero, 1,
+                                  shape.cp, shape.ep},
+                                 wanted))
                         return true;
                 }
         }
@@ -189,13 +345,8 @@ bool PoolSearch::fits_anywhere(const MemoryModel& memory, std::int64_t tp,
 
 std::vector<ShardShape> PoolSearch::fitting_shapes() {
     std::vector<ShardShape> shapes;
-    for (std::int64_t tp : tp_degrees_) {
-        for (std::int64_t micro_batch : micro_batches_) {
-            const ShardShape shape{tp, micro_batch, default_sequence_parallel(query_.model, tp)};
-            const MemoryModel memory(query_.model, pool_.hardware, context_.precision, shape);
-            if (fits_anywhere(memory, tp, micro_batch)) shapes.push_back(shape);
-        }
-    }
+    for (const ShardShape& shape : shapes_)
+        if (fits_anywhere(shape)) shapes.push_back(shape);
     return shapes;
 }
 

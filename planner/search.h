@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The plans of one grid, exhaustively: every tensor-parallel degree, micro-batch, recompute choice
-// and optimizer sharding, layers dealt under each stage's memory. No allocation per plan; a plan
-// that cannot beat the best found, even with perfectly balanced stages, is not priced.
+// The plans of one grid, exhaustively: every tensor-parallel degree, micro-batch, context and expert
+// degree, interleaving, recompute choice and optimizer sharding that the job's launcher can be told,
+// layers dealt exactly under each stage's memory. Candidates are taken by their lower bound, so that
+// what cannot beat the best found, even with perfectly balanced stages, is not dealt and not priced.
 #pragma once
 
 #include <cstdint>
@@ -11,48 +12,75 @@
 #include <vector>
 
 #include "planner/grids.h"
+#include "planner/partition.h"
 #include "planner/planner.h"
 #include "planner/shard.h"
 
 namespace arena {
 
-/// One pool's search: shards are made once per (tp, micro_batch) and reused by every grid of the
-/// pool.
+/// Candidates that one PoolSearch looks at; beyond it search() says that it did not. Two seconds.
+inline constexpr std::int64_t max_candidates = 4'000'000;
+
+/// One pool's search: shards are made once per shape and reused by every grid of the pool.
 class PoolSearch {
   public:
     PoolSearch(const PlanQuery&, const GpuPool&, Precision effective);
     /// Best plan of the grid, or feasible = false with the reason.
     GridResult search(const NodeShape&, std::int64_t stages);
-    /// (tp, micro_batch) pairs that fit memory in some grid of the query: what search() would
-    /// price.
+    /// The plans of the grid that no other plan of it beats in both seconds and bytes, fastest
+    /// first; each candidate with its fastest deal of layers.
+    std::vector<GridResult> pareto(const NodeShape&, std::int64_t stages);
+    /// Shards that fit memory in some grid of the query: what search() would price.
     std::vector<ShardShape> fitting_shapes();
+    /// Candidates looked at so far.
+    [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }
 
   private:
+    /// A plan but for its layers.
+    struct Candidate {
+        double bound_s;
+        std::uint32_t shard;
+        PlanChoice choice;
+    };
     struct Best {
         double iteration_s = std::numeric_limits<double>::infinity();
         Estimate estimate;
         PlanChoice choice;
         ShardShape shape;
         std::vector<std::int64_t> stage_layers;
-        bool any_split = false;
         double least_bytes = std::numeric_limits<double>::infinity();  ///< of plans that do not fit
     };
 
-    Shard& shard(std::size_t tp_index, std::size_t mb_index);
-    void try_plan(const Topology&, const Shard&, const PlanChoice&, Best&);
-    /// Most layers per stage into capacity_; false and the bytes wanted when they do not add up.
-    bool fill_capacity(const MemoryModel&, const PlanChoice&, double& wanted_bytes);
-    double lower_bound_s(const Shard&, const PlanChoice&) const;
-    bool fits_anywhere(const MemoryModel&, std::int64_t tp, std::int64_t micro_batch);
+    Shard& shard(std::size_t index);
+    /// Fills open_; bounds are for search(), which takes the least first.
+    void list_candidates(const NodeShape&, std::int64_t stages);
+    /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
+    bool try_candidate(const Topology&, const Candidate&, double limit_s, Best&);
+    bool deal(const Topology&, const Shard&, const PlanChoice&, double limit_s);
+    /// Whether the layers fit at all; the bytes that even stages want.
+    bool has_room(const MemoryModel&, const PlanChoice&, double& wanted_bytes);
+    [[nodiscard]] double lower_bound_s(const Shard&, const PlanChoice&) const;
+    bool fits_anywhere(const ShardShape&);
+    void prepare(std::int64_t stages);
+    [[nodiscard]] Topology topology_of(const NodeShape&, std::int64_t stages) const;
+    [[nodiscard]] GridResult left_out(const NodeShape&, std::int64_t stages) const;
+    [[nodiscard]] GridResult result(const NodeShape&, std::int64_t stages, const Best&) const;
     [[nodiscard]] std::string reason(const NodeShape&, std::int64_t stages, const Best&) const;
 
     const PlanQuery& query_;
     const GpuPool& pool_;
     PoolContext context_;
-    std::vector<std::int64_t> tp_degrees_, micro_batches_;
+    std::vector<ShardShape> shapes_;
+    std::vector<Recompute> recomputes_;
     std::vector<std::unique_ptr<Shard>> shards_;
-    std::vector<std::int64_t> capacity_, layers_;
+    std::vector<Candidate> open_;
+    PartitionSolver solver_;
+    std::vector<std::int64_t> layers_, capacity_, scratch_;
     std::vector<double> stage_s_;
+    std::int64_t candidates_seen_ = 0;
 };
+
+/// Keeps the feasible results that none beats in both seconds and bytes, fastest first.
+void keep_pareto(std::vector<GridResult>&);
 
 }  // namespace arena

@@ -13,6 +13,7 @@
 #include "planner/cost.h"
 #include "planner/memory.h"
 #include "planner/operators.h"
+#include "planner/partition.h"
 #include "planner/planner.h"
 
 namespace arena {
@@ -53,6 +54,11 @@ struct Shard {
 
 /// The seconds that deal_layers() balances.
 const LayerSeconds& layer_seconds(const Shard&, Recompute);
+/// What stage `index` contributes, of stage_layers reads only that entry; and what the tied table and
+/// the iteration itself add. price_stages() of 1F1B is iteration_seconds() of these parts.
+StagePart stage_part(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
+                     std::span<const std::int64_t> stage_layers, std::size_t index);
+double fixed_seconds(const PoolContext&, const Topology&, const Shard&, const PlanChoice&);
 /// Prices stage_layers under the choice; scratch has one element per stage. No allocation.
 Estimate price_stages(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
                       std::span<const std::int64_t> stage_layers, std::span<double> scratch);

@@ -6,6 +6,7 @@ libarena_core_la_SOURCES = \
 	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/json.h src/core/json.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
+	src/core/launchers.h src/core/launchers.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
 	src/core/text.h src/core/text.cc src/core/files.cc \
 	src/core/yaml.h src/core/yaml.cc \

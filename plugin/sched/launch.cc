@@ -1,56 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See launch.h. Launcher flags are a table: a new launcher is one row and a golden test.
+// See launch.h. The words of each launcher are in core/launchers.cc.
 #include "plugin/sched/launch.h"
 
 #include <fmt/format.h>
 
+#include "core/launchers.h"
 #include "core/text.h"
 
 namespace arena {
 namespace {
-
-enum class Spawn { per_gpu, per_node };
-
-/// Templates take {pp} {dp} {tp} {mb} {nmb} {batch}; sp and zero flags follow when the plan has them.
-struct Launcher {
-    std::string_view name;
-    Spawn spawn;
-    std::string_view flags;
-    std::string_view sequence_parallel;
-    std::string_view optimizer_sharding;
-    std::string_view full_recompute, selective_recompute;
-};
-
-constexpr std::string_view megatron_flags =
-    "--tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} --micro-batch-size {mb} "
-    "--global-batch-size {batch}";
-
-constexpr Launcher launchers[] = {
-    {"env", Spawn::per_gpu, "", "", "", "", ""},
-    {"torchrun", Spawn::per_node, "", "", "", "", ""},
-    // Megatron-LM core 0.5 and newer
-    {"megatron", Spawn::per_gpu, megatron_flags, "--sequence-parallel", "--use-distributed-optimizer",
-     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-     "--recompute-granularity selective"},
-    // Megatron-DeepSpeed; ZeRO comes from --zero-stage
-    {"deepspeed", Spawn::per_gpu, megatron_flags, "", "--zero-stage 1",
-     "--deepspeed-activation-checkpointing --checkpoint-activations", ""},
-    // NeMo 2 launcher overrides
-    {"nemo", Spawn::per_gpu,
-     "strategy.tensor_model_parallel_size={tp} strategy.pipeline_model_parallel_size={pp} "
-     "data.micro_batch_size={mb} data.global_batch_size={batch}",
-     "strategy.sequence_parallel=true", "", "", ""},
-    {"torchtitan", Spawn::per_node,
-     "--parallelism.tensor_parallel_degree {tp} --parallelism.pipeline_parallel_degree {pp} "
-     "--parallelism.data_parallel_replicate_degree {dp}",
-     "", "", "", ""},
-};
-
-const Launcher& find_launcher(std::string_view name) {
-    for (const Launcher& launcher : launchers)
-        if (launcher.name == name) return launcher;
-    return launchers[0];
-}
 
 std::string stage_layers(const Plan& plan) {
     std::vector<std::string> parts;
@@ -72,21 +30,30 @@ void append(std::string& text, std::string_view part) {
 }  // namespace
 
 std::string launcher_arguments(const std::string& name, const Request& request, const Plan& plan) {
-    const Launcher& launcher = find_launcher(name);
-    if (launcher.flags.empty()) return {};
-    std::string text = fmt::format(
-        fmt::runtime(launcher.flags), fmt::arg("pp", plan.pp()), fmt::arg("dp", plan.dp()),
+    const Launcher* launcher = find_launcher(name);
+    if (launcher == nullptr || launcher->flags.empty()) return {};
+    std::string words;
+    append(words, launcher->flags);
+    if (plan.sequence_parallel) append(words, launcher->sequence_parallel);
+    append(words, plan.zero_stage > 0 ? launcher->zero : launcher->unsharded);
+    if (plan.recompute == Recompute::full) append(words, launcher->full);
+    if (plan.recompute == Recompute::selective) append(words, launcher->selective);
+    if (plan.vpp > 1) append(words, launcher->vpp);
+    if (plan.cp > 1) append(words, launcher->cp);
+    if (plan.ep > 1) append(words, launcher->ep);
+    if (!expresses(LayerSplit::even, plan.stage_layers)) append(words, launcher->ends);
+    return fmt::format(
+        fmt::runtime(words), fmt::arg("pp", plan.pp()), fmt::arg("dp", plan.dp()),
         fmt::arg("tp", plan.tp()), fmt::arg("mb", plan.micro_batch),
-        fmt::arg("nmb", plan.num_micro_batches), fmt::arg("batch", request.global_batch));
-    if (plan.sequence_parallel) append(text, launcher.sequence_parallel);
-    if (plan.zero_stage > 0) append(text, launcher.optimizer_sharding);
-    if (plan.recompute == Recompute::full) append(text, launcher.full_recompute);
-    if (plan.recompute == Recompute::selective) append(text, launcher.selective_recompute);
-    return text;
+        fmt::arg("nmb", plan.num_micro_batches), fmt::arg("batch", request.global_batch),
+        fmt::arg("vpp", plan.vpp), fmt::arg("chunk", plan.stage_layers.front() / plan.vpp),
+        fmt::arg("cp", plan.cp), fmt::arg("ep", plan.ep), fmt::arg("zero", plan.zero_stage),
+        fmt::arg("first", plan.stage_layers.front()), fmt::arg("last", plan.stage_layers.back()));
 }
 
 std::int64_t tasks_per_node(const std::string& name, const Grid& grid) {
-    return find_launcher(name).spawn == Spawn::per_node ? 1 : grid.gpus_per_node;
+    const Launcher* launcher = find_launcher(name);
+    return launcher != nullptr && launcher->one_task_per_node ? 1 : grid.gpus_per_node;
 }
 
 std::vector<std::string> launch_environment(const Request& request, const Offer& offer) {
@@ -100,6 +67,11 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
         fmt::format("ARENA_GLOBAL_BATCH={}", request.global_batch),
         fmt::format("ARENA_STAGE_LAYERS={}", stage_layers(plan)),
         fmt::format("ARENA_RECOMPUTE={}", to_string(plan.recompute)),
+        fmt::format("ARENA_ZERO_STAGE={}", plan.zero_stage),
+        fmt::format("ARENA_SEQUENCE_PARALLEL={}", plan.sequence_parallel ? 1 : 0),
+        fmt::format("ARENA_VPP={}", plan.vpp),
+        fmt::format("ARENA_CP={}", plan.cp),
+        fmt::format("ARENA_EP={}", plan.ep),
         fmt::format("ARENA_GPU_TYPE={}", offer.grid.gpu_type),
         fmt::format("ARENA_PLAN={}", to_json(offer)),
     };

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/launchers.h"
 #include "core/text.h"
 
 namespace arena {
@@ -57,6 +58,7 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
     query.global_batch = request.global_batch;
     query.min_gpus = request.min_gpus;
     query.pin = request.pin;
+    if (const Launcher* launcher = find_launcher(request.launcher)) query.can = launcher->can;
     for (const SitePool& pool : pools) {
         if (!wanted(request, pool.gpu_type)) continue;
         auto hardware = find_hardware(hardware_, pool.hardware);
@@ -74,8 +76,9 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
 }
 
 std::string OfferBook::cache_key(const Request& request, const std::vector<SitePool>& pools) {
-    std::string key = fmt::format("{}|{}|{}-{}|{}", fingerprint(request.model), request.global_batch,
-                                  request.min_gpus, request.max_gpus, to_string(request.pin));
+    std::string key =
+        fmt::format("{}|{}|{}-{}|{}|{}", fingerprint(request.model), request.global_batch,
+                    request.min_gpus, request.max_gpus, to_string(request.pin), request.launcher);
     for (const SitePool& pool : pools)
         if (wanted(request, pool.gpu_type))
             key += fmt::format("|{}:{}:{}:{}", pool.gpu_type, pool.gpus_per_node, pool.max_gpus,

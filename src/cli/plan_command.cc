@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/plan_input.h"
 #include "core/json.h"
+#include "core/launchers.h"
 #include "core/text.h"
 
 namespace arena::cli {
@@ -125,12 +126,14 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
 }
 
 std::vector<GridResult> search(const Model& model, std::int64_t global_batch,
-                               const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools) {
+                               const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools,
+                               const Capabilities& can, bool pareto) {
     std::vector<GridResult> all;
     for (const GpuRange& range : ranges) {
         for (GpuPool& pool : pools) pool.max_gpus = range.max;
-        PlanQuery query{model, global_batch, range.min, range.max, {}, pools};
-        for (GridResult& result : plan_grids(query)) all.push_back(std::move(result));
+        PlanQuery query{model, global_batch, range.min, range.max, {}, pools, can};
+        for (GridResult& result : pareto ? plan_pareto(query) : plan_grids(query))
+            all.push_back(std::move(result));
     }
     return all;
 }
@@ -193,7 +196,12 @@ int plan(const Globals& globals, const PlanOptions& options) {
     }
     const auto pools = read_pools(globals, options);
     if (!pools) return fail(globals, pools.error());
-    auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools)
+    const auto can = read_launcher(options);
+    if (!can) return fail(globals, can.error());
+    if (options.pareto && !options.fixed.empty())
+        return fail(globals, usage_error("has one plan only; leave out --pareto", "--fixed"));
+    auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools, *can,
+                                                  options.pareto)
                                          : price(options, *model, *ranges, *pools);
     if (!results) return fail(globals, results.error());
     rank(*results, options.top);
@@ -219,6 +227,9 @@ void add_plan(CLI::App& app, Globals& globals) {
     command->add_option("--hardware", o->hardware, "more hardware entries (YAML)");
     command->add_option("--profiles", o->profiles, "profile JSON, or a profile store (.db)");
     command->add_option("--fixed", o->fixed, "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
+    command->add_option("--launcher", o->launcher,
+                        "only plans that it can be told: any, " + launcher_names() + " [env]");
+    command->add_flag("--pareto", o->pareto, "all plans that no other beats in both time and memory");
     command->add_option("--top", o->top, "show only the K best [all]")->check(CLI::Range(1, 1 << 20));
     command->callback([&globals, o] { globals.status = plan(globals, *o); });
 }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/launchers.h"
 #include "core/text.h"
 #include "store/store.h"
 
@@ -171,6 +172,14 @@ Result<Model> read_model(const PlanOptions& options) {
     model->seq_length = options.seq_length;
     if (const Status status = check_model(*model); !status) return status.error();
     return model;
+}
+
+Result<Capabilities> read_launcher(const PlanOptions& options) {
+    if (options.launcher == "any") return all_capabilities();
+    if (const Launcher* launcher = find_launcher(options.launcher)) return launcher->can;
+    return usage_error(fmt::format("\"{}\" is not one of any, {}", printable(options.launcher, 40),
+                                   launcher_names()),
+                       "--launcher");
 }
 
 Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/model_fields.h"
+#include "core/launchers.h"
 #include "core/text.h"
 
 namespace arena {
@@ -24,8 +25,6 @@ constexpr double max_layer_cost = 1e21;
 constexpr std::size_t max_types = 64;
 constexpr std::size_t max_name_bytes = 256;
 constexpr std::size_t max_custom_layers = 4096;
-constexpr std::array<std::string_view, 6> launchers = {"env",       "torchrun", "megatron",
-                                                       "deepspeed", "nemo",     "torchtitan"};
 
 Error record_error(std::string text) { return usage_error(std::move(text), "request record"); }
 
@@ -252,7 +251,7 @@ Json format_object(const Request& r) {
 
 void check_relations(Reader& reader, const Request& r) {
     if (r.max_gpus != 0 && r.max_gpus < r.min_gpus) reader.fail("max_gpus is less than min_gpus");
-    if (std::find(launchers.begin(), launchers.end(), r.launcher) == launchers.end())
+    if (find_launcher(r.launcher) == nullptr)
         reader.fail("launcher has the unknown value '" + printable(r.launcher, 40) + "'");
 }
 

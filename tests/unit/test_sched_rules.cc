@@ -3,6 +3,7 @@
 // job is launched with. Tables of cases; each row says what it stands for.
 #include <string>
 
+#include "core/launchers.h"
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/sched/host.h"
@@ -156,7 +157,75 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert(parse_offer_json(to_json(offer)).value() == offer);
     ck_assert_int_eq(tasks_per_node("megatron", offer.grid), 4);
     ck_assert_int_eq(tasks_per_node("torchrun", offer.grid), 1);
+    ck_assert(has("ARENA_VPP=1") && has("ARENA_CP=1") && has("ARENA_EP=1") && has("ARENA_ZERO_STAGE=0"));
     ck_assert(system_comment(std::vector<Offer>(200, offer)).size() <= 1024);
+}
+END_TEST
+
+/// Golden lines: what each framework is told of one plan with every feature that it has.
+START_TEST(each_launcher_is_told_the_plan_in_its_own_words) {
+    Request request;
+    request.global_batch = 128;
+    Plan plan = example_offer().plan;
+    plan.recompute = Recompute::none;
+    const auto told = [&](const char* launcher, const char* wanted) {
+        const std::string arguments = launcher_arguments(launcher, request, plan);
+        ck_assert_str_eq(arguments.c_str(), wanted);
+    };
+    told("env", "");
+    told("torchrun", "");
+    told("deepspeed", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
+                      "--global-batch-size 128 --zero-stage 0");
+    told("torchtitan", "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
+                       "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1");
+    plan.zero_stage = 1, plan.sequence_parallel = true, plan.vpp = 3, plan.cp = 2, plan.ep = 4;
+    told("megatron", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
+                     "--global-batch-size 128 --sequence-parallel --use-distributed-optimizer "
+                     "--num-layers-per-virtual-pipeline-stage 2 --context-parallel-size 2 "
+                     "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1");
+    told("nemo", "trainer.strategy.tensor_model_parallel_size=2 trainer.strategy.pipeline_model_parallel_size=2 "
+                 "data.micro_batch_size=4 data.global_batch_size=128 trainer.strategy.sequence_parallel=true "
+                 "optim.config.use_distributed_optimizer=true "
+                 "trainer.strategy.virtual_pipeline_model_parallel_size=3 "
+                 "trainer.strategy.context_parallel_size=2 trainer.strategy.expert_model_parallel_size=4 "
+                 "trainer.strategy.expert_tensor_parallel_size=1");
+    plan = example_offer().plan;
+    plan.stage_layers = {3, 4, 5}, plan.stage_dp = {2, 2, 2}, plan.stage_tp = {1, 1, 1};
+    plan.recompute = Recompute::selective;
+    told("megatron", "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 --micro-batch-size 4 "
+                     "--global-batch-size 128 --recompute-granularity selective "
+                     "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 5");
+}
+END_TEST
+
+START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
+    Plan plan = example_offer().plan;
+    const auto can = [&](const char* launcher) { return expresses(find_launcher(launcher)->can, plan); };
+    for (const Launcher& launcher : launchers()) {
+        plan = example_offer().plan;
+        ck_assert_msg(expresses(launcher.can, plan), "%s", std::string(launcher.name).c_str());
+        plan.stage_dp = {4, 2}, plan.stage_tp = {1, 2};
+        ck_assert(!expresses(launcher.can, plan));
+        ck_assert(expresses(all_capabilities(), plan));
+    }
+    plan = example_offer().plan;
+    plan.stage_layers = {5, 7};
+    ck_assert(can("env") && can("megatron") && !can("nemo") && !can("deepspeed"));
+    plan.vpp = 2;
+    ck_assert(!can("env"));  // interleaved stages are even
+    plan.stage_layers = {6, 6};
+    ck_assert(can("env") && can("megatron") && !can("torchtitan") && !can("deepspeed"));
+    plan = example_offer().plan;
+    plan.recompute = Recompute::selective;
+    ck_assert(can("megatron") && !can("deepspeed") && !can("torchtitan"));
+    plan = example_offer().plan;
+    plan.zero_stage = 3;
+    ck_assert(!can("deepspeed") && !can("torchtitan") && !can("megatron"));
+    plan.stage_layers = {12}, plan.stage_dp = {8}, plan.stage_tp = {1};
+    ck_assert(can("deepspeed") && can("torchtitan") && !can("megatron") && !can("env"));
+    ck_assert(expresses(LayerSplit::ends, std::vector<std::int64_t>{3, 4, 4, 5}));
+    ck_assert(!expresses(LayerSplit::ends, std::vector<std::int64_t>{3, 4, 5, 5}));
+    ck_assert_ptr_null(find_launcher("mpirun"));
 }
 END_TEST
 
@@ -169,5 +238,7 @@ int main() {
         marks_survive_their_text_form,
         comments_change_only_what_they_name,
         the_environment_and_comments_carry_the_plan,
+        each_launcher_is_told_the_plan_in_its_own_words,
+        capabilities_say_which_plans_a_launcher_can_run,
     });
 }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/launchers.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+// A script of the user's own reads ARENA_* variables. It can be asked for any pinned degree; left
+// alone, it gets no plan that a script which knows pp, dp, tp and micro-batches would run wrongly.
+constexpr Capabilities variables{};
+
+constexpr Capabilities megatron_can{.layers = LayerSplit::ends,
+                                    .vpp = Degree::free,
+                                    .cp = Degree::pinned,
+                                    .ep = Degree::free};
+// Its pipeline engine refuses ZeRO 2 and 3, and has neither interleaving nor selective recompute.
+constexpr Capabilities deepspeed_can{.layers = LayerSplit::even,
+                                     .vpp = Degree::no,
+                                     .cp = Degree::no,
+                                     .ep = Degree::no,
+                                     .selective = false,
+                                     .zero = 0b1111,
+                                     .sequence_parallel = false};
+constexpr Capabilities nemo_can{.layers = LayerSplit::even,
+                                .vpp = Degree::free,
+                                .cp = Degree::pinned,
+                                .ep = Degree::free};
+// Replicas (ZeRO 0) or FSDP; sequence parallelism comes with tensor parallelism. Its selective
+// recompute is another one than ours.
+constexpr Capabilities torchtitan_can{.layers = LayerSplit::even,
+                                      .vpp = Degree::no,
+                                      .cp = Degree::pinned,
+                                      .ep = Degree::free,
+                                      .selective = false,
+                                      .zero = 0b1001,
+                                      .zero_pipeline = 0b0001};
+
+constexpr std::string_view megatron_flags =
+    "--tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} --micro-batch-size {mb} "
+    "--global-batch-size {batch}";
+
+constexpr Launcher table[] = {
+    {"env", false, variables, "", "", "", "", "", "", "", "", "", ""},
+    {"torchrun", true, variables, "", "", "", "", "", "", "", "", "", ""},
+    // Megatron-LM core 0.9 and newer; experts whole on their rank, as the planner prices them
+    {"megatron", false, megatron_can, megatron_flags, "--sequence-parallel", "",
+     "--use-distributed-optimizer",
+     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+     "--recompute-granularity selective", "--num-layers-per-virtual-pipeline-stage {chunk}",
+     "--context-parallel-size {cp}", "--expert-model-parallel-size {ep} --expert-tensor-parallel-size 1",
+     "--decoder-first-pipeline-num-layers {first} --decoder-last-pipeline-num-layers {last}"},
+    // Megatron-DeepSpeed
+    {"deepspeed", false, deepspeed_can, megatron_flags, "", "--zero-stage 0", "--zero-stage {zero}",
+     "--deepspeed-activation-checkpointing --checkpoint-activations", "", "", "", "", ""},
+    // NeMo 2: overrides of a recipe
+    {"nemo", false, nemo_can,
+     "trainer.strategy.tensor_model_parallel_size={tp} "
+     "trainer.strategy.pipeline_model_parallel_size={pp} "
+     "data.micro_batch_size={mb} data.global_batch_size={batch}",
+     "trainer.strategy.sequence_parallel=true", "", "optim.config.use_distributed_optimizer=true",
+     "model.config.recompute_granularity=full model.config.recompute_method=uniform "
+     "model.config.recompute_num_layers=1",
+     "model.config.recompute_granularity=selective",
+     "trainer.strategy.virtual_pipeline_model_parallel_size={vpp}",
+     "trainer.strategy.context_parallel_size={cp}",
+     "trainer.strategy.expert_model_parallel_size={ep} "
+     "trainer.strategy.expert_tensor_parallel_size=1",
+     ""},
+    // torchtitan 0.2; `zero` turns the replicas into FSDP shards
+    {"torchtitan", true, torchtitan_can,
+     "--parallelism.tensor_parallel_degree {tp} --parallelism.pipeline_parallel_degree {pp}", "",
+     "--parallelism.data_parallel_replicate_degree {dp} --parallelism.data_parallel_shard_degree 1",
+     "--parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree {dp}",
+     "--activation_checkpoint.mode full", "", "", "--parallelism.context_parallel_degree {cp}",
+     "--parallelism.expert_parallel_degree {ep}", ""},
+};
+
+bool allows(Degree degree, std::int64_t value) { return value == 1 || degree != Degree::no; }
+
+bool all_equal(std::span<const std::int64_t> values) {
+    return std::all_of(values.begin(), values.end(), [&](std::int64_t v) { return v == values.front(); });
+}
+
+}  // namespace
+
+Capabilities all_capabilities() {
+    return {.layers = LayerSplit::any,
+            .mixed_stages = true,
+            .vpp = Degree::free,
+            .cp = Degree::free,
+            .ep = Degree::free,
+            .selective = true,
+            .full = true,
+            .zero = 0b1111,
+            .zero_pipeline = 0b0011,
+            .sequence_parallel = true};
+}
+
+bool expresses(LayerSplit split, std::span<const std::int64_t> layers) {
+    if (split == LayerSplit::any || layers.size() <= 1) return true;
+    if (split == LayerSplit::even) return all_equal(layers);
+    return all_equal(layers.size() > 2 ? layers.subspan(1, layers.size() - 2) : layers.first(1));
+}
+
+bool expresses(const Capabilities& can, const Plan& plan) {
+    const bool recompute = plan.recompute == Recompute::none ||
+                           (plan.recompute == Recompute::full ? can.full : can.selective);
+    const bool stages = can.mixed_stages || (all_equal(plan.stage_dp) && all_equal(plan.stage_tp));
+    return expresses(plan.vpp > 1 ? LayerSplit::even : can.layers, plan.stage_layers) && stages && recompute &&
+           allows(can.vpp, plan.vpp) && allows(can.cp, plan.cp) && allows(can.ep, plan.ep) &&
+           can.has_zero(plan.zero_stage, plan.pp()) && (can.sequence_parallel || !plan.sequence_parallel);
+}
+
+std::span<const Launcher> launchers() { return table; }
+
+const Launcher* find_launcher(std::string_view name) {
+    const auto at = std::find_if(std::begin(table), std::end(table),
+                                 [&](const Launcher& launcher) { return launcher.name == name; });
+    return at == std::end(table) ? nullptr : at;
+}
+
+std::string launcher_names() {
+    std::vector<std::string> names;
+    for (const Launcher& launcher : table) names.emplace_back(launcher.name);
+    return join(names, ", ");
+}
+
+}  // namespace arena
