@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t dense_nodes = 32;  ///< below this every whole-node count is offered
 constexpr std::int64_t max_micro_batch = 128;
-constexpr std::int64_t max_degree = 64;     ///< of context and expert parallelism, unless pinned
+constexpr std::int64_t max_degree = 64;  ///< of context and expert parallelism, unless pinned
 constexpr bool prices_cp_and_ep = false;
 constexpr std::int64_t pinned_counts = 64;  ///< multiples of a pin that are offered
 
@@ -59,8 +59,7 @@ std::vector<NodeShape> node_shapes(const PlanQuery& query, const GpuPool& pool) 
     const std::int64_t site = std::max<std::int64_t>(1, pool.gpus_per_node);
     const std::int64_t most =
         query.max_gpus > 0 ? std::min(query.max_gpus, pool.max_gpus) : pool.max_gpus;
-    const Range range{std::max<std::int64_t>(1, query.min_gpus), most,
-                      pin.gpus()};
+    const Range range{std::max<std::int64_t>(1, query.min_gpus), most, pin.gpus()};
     std::vector<NodeShape> shapes;
     if (range.min > range.max) return shapes;
     for (std::int64_t n = range.min; n <= std::min(site, range.max); ++n)
@@ -115,15 +114,15 @@ std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
 }
 
 std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool) {
-    const std::vector<std::int64_t> cps = degrees(query.can.cp, query.pin.cp, [&](std::int64_t cp) {
-        return cp_fits(query.model, cp);
-    });
+    const std::vector<std::int64_t> cps = degrees(
+        query.can.cp, query.pin.cp, [&](std::int64_t cp) { return cp_fits(query.model, cp); });
     const std::vector<std::int64_t> eps = degrees(query.can.ep, query.pin.ep, [&](std::int64_t ep) {
         return query.model.experts > 0 && ep_fits(query.model, ep);
     });
     std::vector<ShardShape> shapes;
     for (std::int64_t tp : tp_degrees(query, pool)) {
-        const bool sequence = query.can.sequence_parallel && default_sequence_parallel(query.model, tp);
+        const bool sequence =
+            query.can.sequence_parallel && default_sequence_parallel(query.model, tp);
         for (std::int64_t micro_batch : micro_batch_sizes(query))
             for (std::int64_t cp : cps)
                 for (std::int64_t ep : eps) shapes.push_back({tp, micro_batch, sequence, cp, ep});
@@ -140,9 +139,8 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages
         return can_interleave && each % pinned == 0 ? std::vector{pinned}
                                                     : std::vector<std::int64_t>{};
     std::vector<std::int64_t> counts{1};
-    for (std::int64_t vpp = 2; can_interleave && pinned == 0 && query.can.vpp == Degree::free &&
-                               vpp <= each;
-         ++vpp)
+    for (std::int64_t vpp = 2;
+         can_interleave && pinned == 0 && query.can.vpp == Degree::free && vpp <= each; ++vpp)
         if (each % vpp == 0) counts.push_back(vpp);
     return counts;
 }

@@ -111,10 +111,10 @@ void PartitionSolver::keep_best(std::size_t begin) {
     std::size_t kept = begin, group = begin;
     for (std::size_t i = begin; i < labels_.size(); ++i) {
         if (kept > group && labels_[group].used != labels_[i].used) group = kept;
-        const bool beaten = std::any_of(
-            labels_.begin() + static_cast<std::ptrdiff_t>(group),
-            labels_.begin() + static_cast<std::ptrdiff_t>(kept),
-            [&](const Label& other) { return dominates(other, labels_[i]); });
+        const bool beaten =
+            std::any_of(labels_.begin() + static_cast<std::ptrdiff_t>(group),
+                        labels_.begin() + static_cast<std::ptrdiff_t>(kept),
+                        [&](const Label& other) { return dominates(other, labels_[i]); });
         if (!beaten) labels_[kept++] = labels_[i];
     }
     labels_.resize(kept);

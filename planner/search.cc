@@ -50,8 +50,7 @@ class ShardParts final : public StageParts {
     }
 
     double rest_s(std::int64_t begin) const override {
-        return real(context_.model.layers - begin) * layer_s() + shard_.head_s +
-               shard_.head_comm_s;
+        return real(context_.model.layers - begin) * layer_s() + shard_.head_s + shard_.head_comm_s;
     }
 
     PartitionProblem problem(LayerSplit split) const {
@@ -109,10 +108,11 @@ void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
         for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
             for (Recompute recompute : recomputes_)
                 for (std::int64_t zero : zeros) {
-                    const PlanChoice choice{stages, split.dp, split.micro_batches, recompute,
-                                            zero,   vpp,      shape.cp,            shape.ep};
-                    open_.push_back({lower_bound_s(shard(s), choice),
-                                     static_cast<std::uint32_t>(s), choice});
+                    const PlanChoice choice{stages,    split.dp, split.micro_batches,
+                                            recompute, zero,     vpp,
+                                            shape.cp,  shape.ep};
+                    open_.push_back(
+                        {lower_bound_s(shard(s), choice), static_cast<std::uint32_t>(s), choice});
                 }
     }
     candidates_seen_ += static_cast<std::int64_t>(open_.size());
@@ -129,8 +129,7 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp) : 1;
     const double step = share * real(most) * shard.layer_parameters * shard.optimizer_parameter_s;
     const double chunks = real(choice.vpp);
-    return (1 - 1e-12) *
-           (real(choice.micro_batches) * longest + (work - longest) / chunks + step);
+    return (1 - 1e-12) * (real(choice.micro_batches) * longest + (work - longest) / chunks + step);
 }
 
 bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
@@ -172,8 +171,8 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
            balanced_s < limit_s;
 }
 
-bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candidate,
-                               double limit_s, Best& best) {
+bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candidate, double limit_s,
+                               Best& best) {
     const PlanChoice& choice = candidate.choice;
     const Shard& priced = shard(candidate.shard);
     double wanted = 0;
@@ -185,8 +184,7 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
         best.least_bytes = std::min(best.least_bytes, wanted);
         return false;
     }
-    const Estimate estimate =
-        price_stages(context_, topology, priced, choice, layers_, stage_s_);
+    const Estimate estimate = price_stages(context_, topology, priced, choice, layers_, stage_s_);
     if (estimate.iteration_s >= limit_s) return false;
     best.iteration_s = estimate.iteration_s;
     best.estimate = estimate;
@@ -200,9 +198,8 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     prepare(stages);
     list_candidates(nodes, stages);
     if (candidates_seen_ > max_candidates) return left_out(nodes, stages);
-    std::stable_sort(
-        open_.begin(), open_.end(),
-        [](const Candidate& a, const Candidate& b) { return a.bound_s < b.bound_s; });
+    std::stable_sort(open_.begin(), open_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.bound_s < b.bound_s; });
     const Topology topology = topology_of(nodes, stages);
     Best best;
     for (const Candidate& candidate : open_) {
@@ -252,13 +249,11 @@ void PoolSearch::prepare(std::int64_t stages) {
 }
 
 Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) const {
-    return make_topology(pool_.hardware,
-                         {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
+    return make_topology(pool_.hardware, {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
                          pool_.gpus_per_node);
 }
 
-GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages,
-                              const Best& best) const {
+GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const Best& best) const {
     GridResult result;
     result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
     result.feasible = std::isfinite(best.iteration_s);
@@ -286,9 +281,10 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
     if (!open_.empty()) {
         const double limit = real(pool_.hardware.memory_bytes);
         if (best.least_bytes <= limit)
-            return fmt::format("memory: {} layers fit {} stages, but not in shares that the launcher "
-                               "can be told",
-                               layers, stages);
+            return fmt::format(
+                "memory: {} layers fit {} stages, but not in shares that the launcher "
+                "can be told",
+                layers, stages);
         const std::string short_by = human_bytes(std::max(0.0, best.least_bytes - limit));
         return fmt::format("memory: the smallest plan needs {} per GPU, {} more than the {} of {}",
                            human_bytes(best.least_bytes), short_by, human_bytes(limit),
@@ -301,13 +297,15 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
         return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
                            layers);
     if (!can_share_layers(query_, stages))
-        return fmt::format("layers: the launcher wants the same number on every stage, and {} does "
-                           "not divide the {} of {}",
-                           stages, layers, query_.model.name);
+        return fmt::format(
+            "layers: the launcher wants the same number on every stage, and {} does "
+            "not divide the {} of {}",
+            stages, layers, query_.model.name);
     if (query_.pin.vpp > 1)
-        return fmt::format("plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
-                           "of {}, and micro-batches that are a multiple of the {} stages",
-                           query_.pin.vpp, query_.pin.vpp, stages);
+        return fmt::format(
+            "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
+            "of {}, and micro-batches that are a multiple of the {} stages",
+            query_.pin.vpp, query_.pin.vpp, stages);
     if (shapes_.empty())
         return fmt::format("heads: tp{} does not divide the {} heads", query_.pin.tp,
                            query_.model.heads);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The plans of one grid, exhaustively: every tensor-parallel degree, micro-batch, context and expert
-// degree, interleaving, recompute choice and optimizer sharding that the job's launcher can be told,
-// layers dealt exactly under each stage's memory. Candidates are taken by their lower bound, so that
-// what cannot beat the best found, even with perfectly balanced stages, is not dealt and not priced.
+// The plans of one grid, exhaustively: every tensor-parallel degree, micro-batch, context and
+// expert degree, interleaving, recompute choice and optimizer sharding that the job's launcher can
+// be told, layers dealt exactly under each stage's memory. Candidates are taken by their lower
+// bound, so that what cannot beat the best found, even with perfectly balanced stages, is not dealt
+// and not priced.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,8 @@ check-fuzz:
 
 # ---- planner ---------------------------------------------------------------------------------
 planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost \
-	tests/unit/test_planner_grids tests/unit/test_planner_measured
+	tests/unit/test_planner_grids tests/unit/test_planner_search \
+	tests/unit/test_planner_measured
 if HAVE_CHECK
 check_PROGRAMS += $(planner_tests)
 TESTS += $(planner_tests)
@@ -48,6 +49,9 @@ tests_unit_test_planner_cost_LDADD = libarena_planner.la libarena_core.la $(CHEC
 tests_unit_test_planner_grids_SOURCES = tests/unit/test_planner_grids.cc
 tests_unit_test_planner_grids_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_grids_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_search_SOURCES = tests/unit/test_planner_search.cc
+tests_unit_test_planner_search_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_search_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_planner_measured_SOURCES = tests/unit/test_planner_measured.cc
 tests_unit_test_planner_measured_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_measured_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
