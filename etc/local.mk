@@ -10,6 +10,9 @@ dist_models_DATA = \
 	etc/models/llama-2-7b.json \
 	etc/models/llama-tiny.yaml \
 	etc/models/gpt-22b.yaml \
+	etc/models/mixtral-8x7b.json etc/models/deepseek-v3.json \
+	etc/models/wide-resnet-1b.yaml etc/models/moe-2.4b.yaml etc/models/custom.yaml \
+	etc/models/llama-3-8b.args \
 	# end
 
 # ---- examples and the SPANK snippet, with the paths of this installation ---------------------------

@@ -11,7 +11,9 @@
 #include "core/launchers.h"
 #include "core/request.h"
 #include "core/text.h"
+#include "planner/megatron_args.h"
 #include "planner/model.h"
+#include "planner/operators.h"
 #include "planner/planner.h"
 
 namespace arena {
@@ -26,9 +28,6 @@ constexpr std::size_t max_types = 32;
 constexpr std::array<std::string_view, 10> option_keys{"model", "batch",    "seq-length", "gpus",
                                                        "types", "plan",     "launcher",   "elastic",
                                                        "steps", "precision"};
-/// Keys that describe the model in place of its name.
-constexpr std::array<std::string_view, 7> inline_keys{"family",   "layers",     "hidden", "heads",
-                                                      "kv-heads", "ffn-hidden", "vocab"};
 
 template <std::size_t N>
 bool contains(const std::array<std::string_view, N>& list, std::string_view word) {
@@ -57,15 +56,14 @@ class Settings {
 
     /// The first inline key that is there, or "".
     std::string_view inline_key() const {
-        for (std::string_view key : inline_keys)
-            if (find(key) != nullptr) return key;
+        for (std::string_view key : inline_model_keys())
+            if (!contains(option_keys, key) && key != "name" && find(key) != nullptr) return key;
         return {};
     }
 
     Status check_keys() const {
         std::vector<std::string_view> known(option_keys.begin(), option_keys.end());
-        known.insert(known.end(), inline_keys.begin(), inline_keys.end());
-        known.push_back("name");
+        known.insert(known.end(), inline_model_keys().begin(), inline_model_keys().end());
         for (std::size_t i = 0; i < settings_.size(); ++i)
             if (Status status = check_key(i, known); !status) return status;
         return Done{};
@@ -107,6 +105,28 @@ Status read_field(const Settings& settings, std::string_view key, Model& model) 
     return read_integer(settings, key, field.min, field.max, model.*field.member);
 }
 
+Status read_flag(const Settings& settings, const FlagField& field, Model& model) {
+    const std::string key = inline_spelling(field.key);
+    const std::string* text = settings.find(key);
+    if (text == nullptr) return Done{};
+    if (Status status = check_applies(field.group, key, model); !status) return status;
+    if (*text != "yes" && *text != "no")
+        return refuse(key, fmt::format("'{}' is not yes or no", printable(*text, 40)));
+    model.*field.member = *text == "yes";
+    return Done{};
+}
+
+Status read_capacity(const Settings& settings, Model& model) {
+    const std::string* text = settings.find("capacity-factor");
+    if (text == nullptr) return Done{};
+    const auto factor = parse_number(*text, 0, max_capacity_factor);
+    if (!factor)
+        return refuse("capacity-factor", fmt::format("'{}' is not a number from 0 to {}",
+                                                     printable(*text, 40), max_capacity_factor));
+    model.capacity_factor = *factor;
+    return Done{};
+}
+
 Status read_precision(const Settings& settings, Model& model) {
     const std::string* text = settings.find("precision");
     if (text == nullptr) return Done{};
@@ -123,16 +143,19 @@ Result<Model> read_inline_model(const Settings& settings) {
     const std::string* family_text = settings.find("family");
     if (family_text == nullptr)
         return refuse("family", fmt::format("a model given by '{}' needs a family; accepted: {}",
-                                            settings.inline_key(), supported_families()));
+                                            settings.inline_key(), accepted_families));
     const std::optional<Family> family = parse_family(*family_text);
     if (!family)
         return refuse("family", fmt::format("'{}' is not one of {}", printable(*family_text, 40),
-                                            supported_families()));
+                                            accepted_families));
     model.family = *family;
     set_family_flags(model);
-    for (const char* key :
-         {"layers", "hidden", "heads", "kv-heads", "ffn-hidden", "vocab", "seq-length"})
-        if (Status status = read_field(settings, key, model); !status) return status.error();
+    for (const IntegerField& field : integer_fields())
+        if (Status status = read_field(settings, inline_spelling(field.key), model); !status)
+            return status.error();
+    for (const FlagField& field : flag_fields())
+        if (Status status = read_flag(settings, field, model); !status) return status.error();
+    if (Status status = read_capacity(settings, model); !status) return status.error();
     if (Status status = read_precision(settings, model); !status) return status.error();
     model.name = std::string(to_string(*family)) + "-inline";
     return complete_model(std::move(model), "the inline model", true);
@@ -140,8 +163,9 @@ Result<Model> read_inline_model(const Settings& settings) {
 
 Result<Model> read_named_model(const Settings& settings, const std::string& name,
                                std::string_view model_text, std::string_view model_file_name) {
-    Result<Model> model =
-        model_text.empty() ? find_zoo_model(name) : parse_model(model_text, model_file_name);
+    Result<Model> model = !model_text.empty()         ? parse_model(model_text, model_file_name)
+                          : looks_like_megatron(name) ? parse_megatron_args(name, "--num-layers")
+                                                      : find_zoo_model(name);
     if (!model && model_text.empty()) return refuse("model", model.error().text);
     if (!model) return refuse("model", model.error().message());
     if (Status status = read_field(settings, "seq-length", *model); !status) return status.error();
@@ -242,16 +266,8 @@ Status check_pin_model(const PlanPin& pin, const Request& request) {
     if (pin.pp > model.layers)
         return refuse("plan", fmt::format("pp{} needs at least {} layers; {} has {}", pin.pp,
                                           pin.pp, model.name, model.layers));
-    if (model.heads % or_one(pin.tp) != 0)
-        return refuse("plan", fmt::format("tp{} does not divide the {} heads of {}", pin.tp,
-                                          model.heads, model.name));
-    if (model.kv_heads % or_one(pin.tp) != 0 && pin.tp % model.kv_heads != 0)
-        return refuse("plan", fmt::format("tp{} and the {} key-value heads of {} do not divide one "
-                                          "another",
-                                          pin.tp, model.kv_heads, model.name));
-    if (model.ffn_hidden % or_one(pin.tp) != 0)
-        return refuse("plan", fmt::format("tp{} does not divide ffn_hidden {} of {}", pin.tp,
-                                          model.ffn_hidden, model.name));
+    if (std::string obstacle = tp_obstacle(model, or_one(pin.tp)); !obstacle.empty())
+        return refuse("plan", std::move(obstacle));
     const std::int64_t share = or_one(pin.dp) * or_one(pin.micro_batch);
     if (request.global_batch % or_one(pin.dp) != 0)
         return refuse(

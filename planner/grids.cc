@@ -99,7 +99,8 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
                                                   : std::vector<std::int64_t>{};
     std::vector<std::int64_t> degrees;
     const std::int64_t most =
-        std::min(std::max<std::int64_t>(1, pool.gpus_per_node), query.model.heads);
+        std::min(std::max<std::int64_t>(1, pool.gpus_per_node),
+                 std::max<std::int64_t>(1, query.model.heads));
     for (std::int64_t tp = 1; tp <= most; tp *= 2)
         if (tp_fits(query.model, tp)) degrees.push_back(tp);
     return degrees;

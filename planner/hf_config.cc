@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Hugging Face config.json -> Model. One row per model_type says which keys hold which fact; a
+// Hugging Face config.json -> Model. One row per model_type says which keys hold which fact, which
+// have a default in the library that is not ours (those are demanded), and what is special; a
 // config that the row does not explain fully is refused, never guessed. seq_length is the longest
-// position the model was made for; the seq-length setting overrides it.
+// position the model was made for; the seq-length setting overrides it. Left out:
+// multi-token-prediction layers (num_nextn_predict_layers), rotary scaling, quantised weights
+// (training precision is torch_dtype's).
 #include "planner/hf_config.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 
 #include "core/text.h"
+#include "planner/hf_reader.h"
 #include "planner/model.h"
 
 namespace arena {
 
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr std::size_t max_depth = 16;
-
-/// Key names of one fact, preferred spelling first ("" = no such spelling).
-using Names = std::array<std::string_view, 3>;
+using Names = HfReader::Names;
 
 struct FactKeys {
     Names layers, hidden, heads, ffn, positions;
@@ -40,20 +37,177 @@ constexpr FactKeys usual_keys{{"num_hidden_layers"},
                               {"intermediate_size"},
                               {"max_position_embeddings"}};
 
+// ---- what is special --------------------------------------------------------------------------
+
+void no_more(HfReader&, Model&) {}
+
+void must_be(HfReader& reader, std::string_view key, bool wanted, std::string_view why) {
+    if (reader.boolean(key).value_or(wanted) != wanted)
+        reader.fail(key, fmt::format("{} is not supported: {}", !wanted, why));
+}
+
+void gpt_neox(HfReader& reader, Model& model) {
+    model.learned_positions = false;
+    must_be(reader, "attention_bias", true, "the biases of gpt_neox stand in all matrices");
+}
+
+/// llama and its kin: biases in the projections, in everything, or nowhere.
+void optional_biases(HfReader& reader, Model& model) {
+    const bool attention = reader.boolean("attention_bias").value_or(false);
+    const bool mlp = reader.boolean("mlp_bias").value_or(false);
+    if (mlp && !attention)
+        reader.fail("mlp_bias", "true without attention_bias is not supported: accepted are both");
+    model.linear_bias = attention && mlp;
+    model.qkv_bias = model.qkv_bias || (attention && !mlp);
+}
+
+/// layer_types when it is there (each n-th layer full), else the window on all layers.
+void read_window(HfReader& reader, Model& model, std::int64_t window) {
+    const std::vector<std::string> types = reader.texts("layer_types");
+    model.window = window;
+    if (types.empty() || window == 0) return;
+    const auto is_full = [&](std::size_t i) { return types[i] == "full_attention"; };
+    for (const std::string& type : types)
+        if (type != "full_attention" && type != "sliding_attention")
+            return reader.fail("layer_types", fmt::format("'{}' is not one of full_attention, "
+                                                          "sliding_attention",
+                                                          printable(type, 40)));
+    std::size_t every = 0;  // the first full layer, counted from 1; 0 = none
+    while (every < types.size() && !is_full(every)) ++every;
+    every = every == types.size() ? 0 : every + 1;
+    for (std::size_t i = 0; i < types.size(); ++i)
+        if (is_full(i) != (every > 0 && (i + 1) % every == 0))
+            return reader.fail("layer_types",
+                               "accepted are patterns in which each n-th layer is "
+                               "full_attention");
+    if (every == 1) model.window = 0;
+    model.full_attention_every = every == 1 ? 0 : static_cast<std::int64_t>(every);
+}
+
+void mistral(HfReader& reader, Model& model) {
+    constexpr std::int64_t library_default = 4096;  // of a config that does not mention the key
+    const bool is_default = !reader.mentions("sliding_window");
+    read_window(reader, model,
+                is_default ? library_default : reader.integer({"sliding_window"}, "window"));
+    optional_biases(reader, model);
+}
+
+/// use_sliding_window turns the window on for layers from max_window_layers on.
+void read_switched_window(HfReader& reader, Model& model) {
+    if (!reader.boolean("use_sliding_window").value_or(false)) return;
+    const std::int64_t window = reader.integer({"sliding_window"}, "window");
+    if (!reader.texts("layer_types").empty()) return read_window(reader, model, window);
+    const std::int64_t first = reader.integer({"max_window_layers"}, "dense_layers");
+    if (first != 0 && first < model.layers)
+        return reader.fail("max_window_layers",
+                           fmt::format("{} is not supported: accepted are 0 and the {} layers",
+                                       first, model.layers));
+    model.window = first == 0 ? window : 0;
+}
+
+void qwen2(HfReader& reader, Model& model) {
+    model.qkv_bias = true;
+    read_switched_window(reader, model);
+}
+
+void qwen3(HfReader& reader, Model& model) {
+    model.qk_norm = true;
+    optional_biases(reader, model);
+    read_switched_window(reader, model);
+}
+
+void mixtral(HfReader& reader, Model& model) {
+    model.experts = reader.integer({"num_local_experts"}, "experts");
+    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
+    model.moe_ffn_hidden = reader.integer({"intermediate_size"}, "moe_ffn_hidden");
+    read_window(reader, model, reader.integer({"sliding_window"}, "window"));
+}
+
+/// Layers that keep a dense MLP must be the first ones.
+void read_dense_layers(HfReader& reader, Model& model) {
+    const HfReader::Json* list = reader.find("mlp_only_layers");
+    if (list == nullptr) return;
+    std::int64_t next = 0;
+    const bool is_prefix =
+        list->is_array() && std::all_of(list->begin(), list->end(), [&](const HfReader::Json& v) {
+            return v.is_number_integer() && v == next++;
+        });
+    if (!is_prefix || (next > 0 && model.moe_every > 1))
+        return reader.fail("mlp_only_layers",
+                           "accepted are [] and, with decoder_sparse_step 1, [0, 1, ...]: the "
+                           "first layers");
+    model.dense_layers = next;
+}
+
+void qwen3_moe(HfReader& reader, Model& model) {
+    qwen3(reader, model);
+    model.experts = reader.integer({"num_experts", "num_local_experts"}, "experts");
+    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
+    model.moe_ffn_hidden = reader.integer({"moe_intermediate_size"}, "moe_ffn_hidden");
+    model.moe_every = reader.integer({"decoder_sparse_step"}, "moe_every");
+    read_dense_layers(reader, model);
+}
+
+void gpt_oss(HfReader& reader, Model& model) {
+    must_be(reader, "attention_bias", true, "gpt_oss has biases in all matrices");
+    model.linear_bias = true;
+    model.experts = reader.integer({"num_local_experts", "num_experts"}, "experts");
+    model.top_k = reader.integer({"num_experts_per_tok", "experts_per_token"}, "top_k");
+    model.moe_ffn_hidden = reader.integer({"intermediate_size"}, "moe_ffn_hidden");
+    model.full_attention_every = 2;  // the library's own pattern
+    read_window(reader, model, reader.integer({"sliding_window"}, "window"));
+    if (model.window == 0) model.full_attention_every = 0;
+}
+
+void deepseek_v3(HfReader& reader, Model& model) {
+    must_be(reader, "attention_bias", false, "latent attention has no biases");
+    model.experts = reader.integer({"n_routed_experts"}, "experts");
+    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
+    model.moe_ffn_hidden = reader.integer({"moe_intermediate_size"}, "moe_ffn_hidden");
+    model.dense_layers = reader.integer({"first_k_dense_replace"}, "dense_layers");
+    const std::int64_t shared = reader.integer({"n_shared_experts"}, "dense_layers");
+    model.shared_ffn_hidden = shared * model.moe_ffn_hidden;
+    if (const std::int64_t every = reader.integer({"moe_layer_freq"}, "moe_every"); every > 1)
+        reader.fail("moe_layer_freq", fmt::format("{} is not supported: accepted is 1", every));
+    model.q_lora_rank = reader.integer({"q_lora_rank"}, "q_lora_rank");
+    model.kv_lora_rank = reader.integer({"kv_lora_rank"}, "kv_lora_rank");
+    model.qk_nope_head_dim = reader.integer({"qk_nope_head_dim"}, "qk_nope_head_dim");
+    model.qk_rope_head_dim = reader.integer({"qk_rope_head_dim"}, "qk_rope_head_dim");
+    model.v_head_dim = reader.integer({"v_head_dim"}, "v_head_dim");
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+
 struct TypeRow {
     std::string_view model_type;
     Family family;
     FactKeys keys;
-    bool tied;      ///< the library's default of tie_word_embeddings
-    bool needs_kv;  ///< num_key_value_heads has a default of its own there: demand it
+    bool tied;  ///< the library's default of tie_word_embeddings
+    void (*special)(HfReader&, Model&);
+    /// Keys whose default in the library is a number of one certain model: a config must have them.
+    std::string_view demanded;
 };
 
-constexpr std::array<TypeRow, 5> rows{{
-    {"gpt2", Family::gpt, gpt2_keys, true, false},
-    {"llama", Family::llama, usual_keys, false, false},
-    {"mistral", Family::llama, usual_keys, false, true},
-    {"qwen2", Family::llama, usual_keys, false, true},
-    {"bert", Family::bert, usual_keys, true, false},
+constexpr std::array<TypeRow, 11> rows{{
+    {"gpt2", Family::gpt, gpt2_keys, true, no_more, ""},
+    {"gpt_neox", Family::gpt, usual_keys, false, gpt_neox, "intermediate_size"},
+    {"llama", Family::llama, usual_keys, false, optional_biases, "intermediate_size"},
+    {"mistral", Family::llama, usual_keys, false, mistral, "intermediate_size,num_key_value_heads"},
+    {"qwen2", Family::llama, usual_keys, false, qwen2, "intermediate_size,num_key_value_heads"},
+    {"qwen3", Family::llama, usual_keys, false, qwen3,
+     "intermediate_size,num_key_value_heads,head_dim"},
+    {"bert", Family::bert, usual_keys, true, no_more, "intermediate_size"},
+    {"mixtral", Family::moe, usual_keys, false, mixtral,
+     "intermediate_size,num_key_value_heads,num_local_experts,num_experts_per_tok"},
+    {"qwen3_moe", Family::moe, usual_keys, false, qwen3_moe,
+     "num_key_value_heads,head_dim,num_experts,num_experts_per_tok,moe_intermediate_size"},
+    {"gpt_oss", Family::moe, usual_keys, false, gpt_oss,
+     "intermediate_size,num_key_value_heads,head_dim,num_local_experts,num_experts_per_tok,"
+     "sliding_window"},
+    {"deepseek_v3", Family::moe, usual_keys, false, deepseek_v3,
+     "intermediate_size,n_routed_experts,n_shared_experts,num_experts_per_tok,"
+     "moe_intermediate_size,first_k_dense_replace,kv_lora_rank,q_lora_rank,qk_nope_head_dim,"
+     "qk_rope_head_dim,v_head_dim"},
 }};
 
 const TypeRow* find_row(std::string_view model_type) {
@@ -69,119 +223,19 @@ std::string accepted_types() {
     return list;
 }
 
-/// Reads one config; keeps the first error, so that callers can read all fields and ask once.
-class Reader {
-  public:
-    Reader(const Json& json, std::string_view name) : json_(json), name_(name) {}
-
-    /// The key's value, or nullptr when absent or null.
-    const Json* find(std::string_view key) const {
-        const auto it = json_.find(key);
-        return it == json_.end() || it->is_null() ? nullptr : &*it;
-    }
-
-    /// 0 when no spelling is there. Two spellings that disagree are an error.
-    std::int64_t integer(const Names& names, std::string_view field_key) {
-        std::int64_t found = 0;
-        for (std::string_view key : names) {
-            const Json* value = key.empty() ? nullptr : find(key);
-            if (value == nullptr) continue;
-            const std::int64_t number = checked(*value, key, *find_integer_field(field_key));
-            if (found != 0 && number != 0 && number != found)
-                fail(key, fmt::format("{} contradicts {} = {}", number, names[0], found));
-            found = found == 0 ? number : found;
-        }
-        return found;
-    }
-
-    std::optional<bool> boolean(std::string_view key) {
-        const Json* value = find(key);
-        if (value == nullptr) return std::nullopt;
-        if (!value->is_boolean()) fail(key, "must be true or false, not " + shown(*value));
-        return value->is_boolean() && value->get<bool>();
-    }
-
-    std::optional<std::string> text(std::string_view key) {
-        const Json* value = find(key);
-        if (value == nullptr) return std::nullopt;
-        if (!value->is_string()) fail(key, "must be text, not " + shown(*value));
-        return value->is_string() ? value->get<std::string>() : std::string();
-    }
-
-    void fail(std::string_view key, std::string_view sentence) {
-        if (!error_) error_ = usage_error(fmt::format("{}: {}", key, sentence), std::string(name_));
-    }
-    const std::optional<Error>& error() const { return error_; }
-
-  private:
-    static std::string shown(const Json& value) {
-        return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace), 40);
-    }
-
-    std::int64_t checked(const Json& value, std::string_view key, const IntegerField& field) {
-        const bool unsigned_big =
-            value.is_number_unsigned() && value.get<std::uint64_t>() >> 63 != 0;
-        if (value.is_number_integer() && !unsigned_big) {
-            const auto number = value.get<std::int64_t>();
-            if (number >= field.min && number <= field.max) return number;
-        }
-        fail(key, fmt::format("must be an integer from {} to {}, not {}", field.min, field.max,
-                              shown(value)));
-        return 0;
-    }
-
-    const Json& json_;
-    std::string_view name_;
-    std::optional<Error> error_;
-};
-
-/// Deepest nesting of brackets outside strings: checked before the parser recurses over the tree.
-std::size_t nesting(std::string_view text) {
-    std::size_t depth = 0, deepest = 0;
-    bool in_string = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                ++i;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            deepest = std::max(deepest, ++depth);
-        } else if ((c == '}' || c == ']') && depth > 0) {
-            --depth;
-        }
-    }
-    return deepest;
+Error unknown_type(const std::optional<std::string>& type, std::string_view name) {
+    const std::string given = type ? "'" + printable(*type, 40) + "'" : "missing";
+    return usage_error(
+        fmt::format("model_type is {}; accepted: {}; any other model as YAML of family custom: a "
+                    "list of layers with forward_flops, parameter_bytes and activation_bytes",
+                    given, accepted_types()),
+        std::string(name));
 }
 
-Result<Json> parse_object(std::string_view text, std::string_view name) {
-    const std::string where(name);
-    if (text.size() > max_model_bytes)
-        return usage_error(fmt::format("the model file has {} bytes; at most {} are accepted",
-                                       text.size(), max_model_bytes),
-                           where);
-    if (nesting(text) > max_depth)
-        return usage_error(fmt::format("the JSON nests deeper than {} levels", max_depth), where);
-    std::set<std::string, std::less<>> keys;
-    std::string repeated;
-    const auto note_key = [&](int depth, Json::parse_event_t event, Json& value) {
-        if (event == Json::parse_event_t::key && depth == 1)
-            if (!keys.insert(value.get<std::string>()).second) repeated = value.get<std::string>();
-        return true;
-    };
-    Json json = Json::parse(text, note_key, false);
-    if (json.is_discarded() || !json.is_object())
-        return usage_error("this is not a JSON object: expected a Hugging Face config.json", where);
-    if (!repeated.empty())
-        return usage_error(fmt::format("{}: the key is there twice", printable(repeated, 40)),
-                           where);
-    return json;
-}
+// ---- facts that all types have
+// --------------------------------------------------------------------
 
-void read_precision(Reader& reader, Model& model) {
+void read_precision(HfReader& reader, Model& model) {
     static constexpr std::array<std::pair<std::string_view, Precision>, 6> names{
         {{"float32", Precision::fp32},
          {"float", Precision::fp32},
@@ -204,35 +258,28 @@ void read_precision(Reader& reader, Model& model) {
 }
 
 /// Switches that change the architecture in a way that Model has no field for.
-void refuse_unpriced(Reader& reader, const Model& model) {
+void refuse_unpriced(HfReader& reader) {
     for (const char* key : {"add_cross_attention", "is_encoder_decoder"})
-        if (reader.boolean(key).value_or(false))
-            reader.fail(
-                key, "true is not supported: only encoders and decoders of one stack are priced");
-    const std::int64_t head_dim = reader.integer({"head_dim"}, "hidden");
-    if (head_dim != 0 && model.heads != 0 && head_dim * model.heads != model.hidden)
-        reader.fail("head_dim",
-                    fmt::format("{} times {} heads is not the hidden size {}; only equal "
-                                "shares are priced",
-                                head_dim, model.heads, model.hidden));
+        must_be(reader, key, false, "only encoders and decoders of one stack are priced");
 }
 
-std::string missing_keys(const TypeRow& row, const Model& model) {
+std::string missing_keys(const HfReader& reader, const TypeRow& row, const Model& model) {
     std::string list;
-    const auto demand = [&](std::int64_t value, std::string_view key) {
-        if (value == 0) list += (list.empty() ? "" : ", ") + std::string(key);
+    const auto demand = [&](bool is_there, std::string_view key) {
+        if (!is_there) list += (list.empty() ? "" : ", ") + std::string(key);
     };
-    demand(model.layers, row.keys.layers[0]);
-    demand(model.hidden, row.keys.hidden[0]);
-    demand(model.heads, row.keys.heads[0]);
-    if (row.family != Family::gpt) demand(model.ffn_hidden, row.keys.ffn[0]);
-    if (row.needs_kv) demand(model.kv_heads, "num_key_value_heads");
-    demand(model.vocab, "vocab_size");
-    demand(model.seq_length, row.keys.positions[0]);
+    demand(model.layers != 0, row.keys.layers[0]);
+    demand(model.hidden != 0, row.keys.hidden[0]);
+    demand(model.heads != 0, row.keys.heads[0]);
+    if (!row.demanded.empty())
+        for (const std::string_view key : split(row.demanded, ','))
+            demand(reader.mentions(key), key);
+    demand(model.vocab != 0, "vocab_size");
+    demand(model.seq_length != 0, row.keys.positions[0]);
     return list;
 }
 
-Model read_facts(Reader& reader, const TypeRow& row) {
+Model read_facts(HfReader& reader, const TypeRow& row) {
     Model model;
     model.family = row.family;
     set_family_flags(model);
@@ -242,17 +289,20 @@ Model read_facts(Reader& reader, const TypeRow& row) {
     model.ffn_hidden = reader.integer(row.keys.ffn, "ffn_hidden");
     model.vocab = reader.integer({"vocab_size"}, "vocab");
     model.seq_length = reader.integer(row.keys.positions, "seq_length");
-    if (row.family == Family::llama)
-        model.kv_heads = reader.integer({"num_key_value_heads"}, "kv_heads");
     model.tied_embedding = reader.boolean("tie_word_embeddings").value_or(row.tied);
+    if (row.special != no_more && row.special != gpt_neox)
+        model.kv_heads = reader.integer({"num_key_value_heads"}, "kv_heads");
+    if (row.special != deepseek_v3)  // there it is the rotary part, written by the library
+        model.head_dim = reader.integer({"head_dim"}, "head_dim");
+    row.special(reader, model);
     read_precision(reader, model);
-    refuse_unpriced(reader, model);
+    refuse_unpriced(reader);
     return model;
 }
 
 /// "gpt2-xl" of "openai-community/gpt2-xl", else the file's stem, else its directory.
-std::string model_name(Reader& reader, std::string_view file) {
-    std::string path(file);
+std::string model_name(HfReader& reader) {
+    std::string path(reader.name());
     if (const auto given = reader.text("_name_or_path"); given && !given->empty()) path = *given;
     while (!path.empty() && path.back() == '/') path.pop_back();
     std::vector<std::string_view> parts = split(path, '/');
@@ -265,21 +315,17 @@ std::string model_name(Reader& reader, std::string_view file) {
 }  // namespace
 
 Result<Model> parse_hf_config(std::string_view text, std::string_view name) {
-    const Result<Json> json = parse_object(text, name);
+    const Result<HfReader::Json> json = parse_hf_object(text, name);
     if (!json) return json.error();
-    Reader reader(*json, name);
+    HfReader reader(*json, name);
     const std::optional<std::string> type = reader.text("model_type");
     if (reader.error()) return *reader.error();
     const TypeRow* row = find_row(type.value_or(""));
-    if (row == nullptr) {
-        const std::string given = type ? "'" + printable(*type, 40) + "'" : "missing";
-        return usage_error(fmt::format("model_type is {}; accepted: {}", given, accepted_types()),
-                           std::string(name));
-    }
+    if (row == nullptr) return unknown_type(type, name);
     Model model = read_facts(reader, *row);
-    model.name = model_name(reader, name);
+    model.name = model_name(reader);
     if (reader.error()) return *reader.error();
-    if (const std::string missing = missing_keys(*row, model); !missing.empty())
+    if (const std::string missing = missing_keys(reader, *row, model); !missing.empty())
         return usage_error(
             fmt::format("the config of model_type {} lacks {}", row->model_type, missing),
             std::string(name));

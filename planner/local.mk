@@ -3,7 +3,8 @@ noinst_LTLIBRARIES += libarena_planner.la
 libarena_planner_la_SOURCES = \
 	planner/planner.h \
 	planner/model.h planner/model.cc planner/check_model.cc \
-	planner/hf_config.h planner/hf_config.cc planner/yaml_model.cc \
+	planner/hf_config.h planner/hf_config.cc planner/hf_reader.h planner/hf_reader.cc \
+	planner/yaml_model.cc planner/megatron_args.h planner/megatron_args.cc \
 	planner/layers.h planner/layers.cc \
 	planner/zoo.cc \
 	planner/build_request.cc \

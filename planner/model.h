@@ -15,13 +15,17 @@
 namespace arena {
 
 /// What every reader ends in: fills what the text left out (kv_heads = heads; gpt and bert:
-/// ffn_hidden = 4 hidden), names every missing field, then check_model(). Flags are the reader's:
-/// set_family_flags() first, then what the text says. `where` is the place of messages; inline =
-/// spell keys with '-'.
+/// ffn_hidden = 4 hidden; wide_resnet: blocks of the depth, width_factor 1, 1000 classes; layers of
+/// wide_resnet and custom), names every missing field, then check_model(). One model has one form:
+/// what says nothing (a head_dim of hidden / heads, a depth beside its blocks) becomes 0. Flags are
+/// the reader's: set_family_flags() first, then what the text says. `where` is the place of
+/// messages; inline = spell keys with '-'.
 Result<Model> complete_model(Model, std::string_view where, bool is_inline = false);
 
-/// Families that this version prices, for messages: "gpt, llama, bert".
-std::string_view supported_families();
+/// An error when facts of this group say nothing about the model's family. For readers of flags:
+/// what is false may still have been given.
+Status check_applies(FieldGroup, std::string_view key, const Model&);
+
 /// A name that logs, squeue and file names can carry: [A-Za-z0-9._+/-], at most 64 bytes, other
 /// bytes replaced by '-'.
 std::string clean_model_name(std::string_view);

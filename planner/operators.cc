@@ -3,6 +3,8 @@
 // transformer_ops.cc and resnet_ops.cc.
 #include "planner/operators.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -171,6 +173,22 @@ bool tp_fits(const Model& model, std::int64_t tp) {
     const bool kv = is_latent(model) || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
     return model.heads % tp == 0 && kv && model.ffn_hidden % tp == 0 &&
            model.moe_ffn_hidden % tp == 0 && model.shared_ffn_hidden % tp == 0;
+}
+
+std::string tp_obstacle(const Model& model, std::int64_t tp) {
+    if (tp_fits(model, tp)) return "";
+    if (!is_transformer(model.family))
+        return fmt::format("tp{}: {} is of family {}, which is not split: give tp1", tp, model.name,
+                           to_string(model.family));
+    if (model.heads % tp != 0)
+        return fmt::format("tp{} does not divide the {} heads of {}", tp, model.heads, model.name);
+    if (!is_latent(model) && model.kv_heads % tp != 0 && tp % model.kv_heads != 0)
+        return fmt::format("tp{} and the {} key-value heads of {} do not divide one another", tp,
+                           model.kv_heads, model.name);
+    for (const char* key : {"ffn_hidden", "moe_ffn_hidden", "shared_ffn_hidden"})
+        if (const std::int64_t width = model.*(find_integer_field(key)->member); width % tp != 0)
+            return fmt::format("tp{} does not divide {} {} of {}", tp, key, width, model.name);
+    return "";
 }
 
 bool ep_fits(const Model& model, std::int64_t ep) {

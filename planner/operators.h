@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/profile.h"
@@ -75,6 +76,8 @@ double routed_rows(const Model&, const ShardShape&);
 /// Whether tp divides heads, key-value heads (or replicates them evenly) and the MLPs. wide_resnet
 /// and custom models are never split: tp 1.
 bool tp_fits(const Model&, std::int64_t tp);
+/// Why it does not, for messages; empty when it does.
+std::string tp_obstacle(const Model&, std::int64_t tp);
 /// Whether ep divides the experts (1 always does).
 bool ep_fits(const Model&, std::int64_t ep);
 /// Whether cp splits the sequence into 2 cp equal pieces (the balanced causal split); 1 always

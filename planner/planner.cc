@@ -133,11 +133,8 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
     if (plan.gpus() != grid.gpus())
         return usage_error(fmt::format("the plan {} takes {} GPUs, the grid has {}",
                                        short_form(plan), plan.gpus(), grid.gpus()));
-    if (!tp_fits(model, plan.tp()))
-        return usage_error(
-            fmt::format("tp{} does not divide the {} heads, {} key-value heads or "
-                        "ffn_hidden {} of {}",
-                        plan.tp(), model.heads, model.kv_heads, model.ffn_hidden, model.name));
+    if (std::string obstacle = tp_obstacle(model, plan.tp()); !obstacle.empty())
+        return usage_error(std::move(obstacle));
     if (plan.micro_batch < 1 || plan.num_micro_batches < 1 ||
         plan.dp() * plan.micro_batch * plan.num_micro_batches != global_batch)
         return usage_error(

@@ -34,6 +34,7 @@ check-fuzz:
 
 # ---- planner ---------------------------------------------------------------------------------
 planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost \
+	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
 	tests/unit/test_planner_measured
 if HAVE_CHECK
@@ -43,6 +44,12 @@ endif
 tests_unit_test_planner_models_SOURCES = tests/unit/test_planner_models.cc
 tests_unit_test_planner_models_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_models_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_models_readers_SOURCES = tests/unit/test_planner_models_readers.cc tests/unit/suite.h
+tests_unit_test_planner_models_readers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_models_readers_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_models_layers_SOURCES = tests/unit/test_planner_models_layers.cc tests/unit/suite.h
+tests_unit_test_planner_models_layers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_models_layers_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_planner_cost_SOURCES = tests/unit/test_planner_cost.cc
 tests_unit_test_planner_cost_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_cost_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)

@@ -111,8 +111,11 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
                                       {"best", any ? 0 : -1}}));
         return any ? exit_yes : exit_no;
     }
-    fmt::print("{}, global batch {}, sequence length {}, {}\n", model.name, options.global_batch,
-               model.seq_length, to_string(model.precision));
+    const std::string sample = model.seq_length > 0
+                                   ? fmt::format(", sequence length {}", model.seq_length)
+                                   : std::string();
+    fmt::print("{}, global batch {}{}, {}\n", model.name, options.global_batch, sample,
+               to_string(model.precision));
     for (const GpuPool& pool : pools) {
         if (!pool.hardware.emulated) continue;
         fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type, pool.hardware.name);

@@ -3,13 +3,13 @@
 #include "cli/plan_input.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "core/launchers.h"
 #include "core/text.h"
+#include "planner/megatron_args.h"
 #include "store/store.h"
 
 namespace arena::cli {
@@ -54,12 +54,6 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     if (is_zero) plan.zero = *number;
     if (is_switch) plan.sequence_parallel = *number == 1;
     return is_zero || is_switch;
-}
-
-std::int64_t layers_of(const Model& model) {
-    if (model.family != Family::custom) return model.layers;
-    return std::accumulate(model.custom_layers.begin(), model.custom_layers.end(), std::int64_t{0},
-                           [](std::int64_t sum, const CustomLayer& l) { return sum + l.count; });
 }
 
 bool names_a_file(std::string_view word) {
@@ -138,7 +132,7 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
                                        global_batch, per_step),
                            "--fixed");
     }
-    const std::int64_t layers = layers_of(model);
+    const std::int64_t layers = model.layers;
     if (fixed.pp > layers) {
         return usage_error(fmt::format("{} stages for {} layers", fixed.pp, layers), "--fixed");
     }
@@ -161,10 +155,12 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
 
 Result<Model> read_model(const PlanOptions& options) {
     Result<Model> model = usage_error("no model");
-    if (names_a_file(options.model)) {
+    if (!looks_like_megatron(options.model) && names_a_file(options.model)) {
         const auto text = read_user_file(options.model, max_model_bytes);
         if (!text) return text.error();
         model = parse_model(*text, options.model);
+    } else if (looks_like_megatron(options.model)) {
+        model = parse_megatron_args(options.model, "--model");
     } else {
         model = find_zoo_model(options.model);
     }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/model_fields.h"
 #include "core/request.h"
 #include "core/text.h"
 
@@ -18,11 +19,14 @@ constexpr std::size_t max_script_bytes = 64 * 1024;
 constexpr std::size_t max_value_bytes = 256;
 constexpr std::string_view magic = "#ARENA";
 constexpr std::string_view value_punctuation = "_.,:=x+-";
-constexpr std::array<std::string_view, 18> known_keys = {
-    "model",  "batch",    "seq-length", "precision", "gpus",       "types",
-    "plan",   "launcher", "elastic",    "steps",     "name",       "family",
-    "layers", "hidden",   "heads",      "kv-heads",  "ffn-hidden", "vocab",
-};
+constexpr std::array<std::string_view, 8> request_keys = {
+    "model", "batch", "gpus", "types", "plan", "launcher", "elastic", "steps"};
+
+std::vector<std::string_view> known_keys() {
+    std::vector<std::string_view> keys(request_keys.begin(), request_keys.end());
+    keys.insert(keys.end(), inline_model_keys().begin(), inline_model_keys().end());
+    return keys;
+}
 
 bool is_value_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -51,16 +55,17 @@ bool is_command(std::string_view line) {
 }
 
 std::string accepted_keys() {
-    return join(std::vector<std::string>(known_keys.begin(), known_keys.end()), ", ");
+    const std::vector<std::string_view> keys = known_keys();
+    return join(std::vector<std::string>(keys.begin(), keys.end()), ", ");
 }
 
 bool is_known(std::string_view key) {
-    return std::find(known_keys.begin(), known_keys.end(), key) != known_keys.end();
+    const std::vector<std::string_view> keys = known_keys();
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 Error unknown_key(std::string_view key, std::size_t line) {
-    const std::string near =
-        nearest(key, std::vector<std::string_view>(known_keys.begin(), known_keys.end()));
+    const std::string near = nearest(key, known_keys());
     std::string text = "unknown key '" + printable(key, 40) + "'";
     if (!near.empty()) text += " (did you mean '" + near + "'?)";
     return usage_error(text + "; accepted: " + accepted_keys(), place(line));

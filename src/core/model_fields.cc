@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/text.h"
@@ -63,6 +64,23 @@ const IntegerField* find_integer_field(std::string_view key) {
     for (const IntegerField& field : integers)
         if (field.key == key) return &field;
     return nullptr;
+}
+
+std::string inline_spelling(std::string_view key) {
+    std::string text(key);
+    std::replace(text.begin(), text.end(), '_', '-');
+    return text;
+}
+
+const std::vector<std::string_view>& inline_model_keys() {
+    static const std::vector<std::string> spelled = [] {
+        std::vector<std::string> keys{"family", "name", "precision", "capacity-factor"};
+        for (const IntegerField& field : integers) keys.push_back(inline_spelling(field.key));
+        for (const FlagField& field : flags) keys.push_back(inline_spelling(field.key));
+        return keys;
+    }();
+    static const std::vector<std::string_view> keys(spelled.begin(), spelled.end());
+    return keys;
 }
 
 void set_family_flags(Model& model) {

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/values.h"
 
@@ -33,6 +35,11 @@ struct FlagField {
     FieldGroup group;
 };
 std::span<const FlagField> flag_fields();
+
+/// Keys that describe a model on `#ARENA` lines in place of its name: family, name, precision, every
+/// field above with '-' for '_', capacity-factor. What is a list (blocks, custom layers) needs a file.
+const std::vector<std::string_view>& inline_model_keys();
+std::string inline_spelling(std::string_view key);
 
 /// Gives the flags the values that are usual in the model's family: gpt and bert have learned
 /// positions, biases, layer norms and a tied embedding; llama and moe RMS norms, gated MLPs and a

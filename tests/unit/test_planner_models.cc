@@ -134,6 +134,14 @@ START_TEST(shipped_model_files_equal_the_zoo) {
         ck_assert_msg(model == *find_zoo_model(name), "%s", name);
     }
     ck_assert(good_model(read_source("etc/models/gpt-22b.yaml")) == *find_zoo_model("gpt-22b"));
+    for (const char* file : {"mixtral-8x7b.json", "deepseek-v3.json", "wide-resnet-1b.yaml",
+                             "moe-2.4b.yaml", "llama-3-8b.args"}) {
+        const std::string name(file, std::string_view(file).rfind('.'));
+        Model model = good_model(read_source(std::string("etc/models/") + file), file);
+        model.seq_length = find_zoo_model(name)->seq_length;  // configs give the longest
+        ck_assert_msg(model == *find_zoo_model(name), "%s", file);
+    }
+    ck_assert_int_eq(good_model(read_source("etc/models/custom.yaml")).layers, 26);
     const Model tiny = good_model(read_source("etc/models/llama-tiny.yaml"));
     ck_assert(tiny.gated_mlp && !tiny.tied_embedding && !tiny.learned_positions);
 }
@@ -168,11 +176,11 @@ START_TEST(bad_hugging_face_configs_are_refused_with_the_key) {
     refused(gpt2_json(R"(,"torch_dtype":"int3")"), "torch_dtype");
     refused(gpt2_json(R"(,"tie_word_embeddings":"yes")"), "tie_word_embeddings");
     refused(gpt2_json(R"(,"add_cross_attention":true)"), "add_cross_attention");
-    refused(llama_json(R"(,"head_dim":96)"), "head_dim");
+    refused(llama_json(R"(,"head_dim":0)"), "head_dim");
     refused(llama_json(R"(,"num_key_value_heads":5)"), "kv_heads");
     refused(llama_json(R"(,"num_key_value_heads":0)"), "num_key_value_heads");
     refused(R"({"model_type":"llama","hidden_size":4096})", "num_hidden_layers");
-    refused(R"({"model_type":"mamba"})", "accepted: gpt2, llama");
+    refused(R"({"model_type":"mamba"})", "accepted: gpt2, gpt_neox, llama");
     refused(R"({"n_embd":768})", "model_type is missing");
     refused(R"({"model_type":["gpt2"]})", "model_type");
     refused("{", "JSON");

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Private to the reader of Hugging Face configs: typed members of one JSON object. The first
+// mistake is kept, so that a reader is a plain list of facts followed by one question.
+#pragma once
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/model_fields.h"
+#include "core/result.h"
+
+namespace arena {
+
+class HfReader {
+  public:
+    using Json = nlohmann::json;
+    /// Spellings of one key, preferred first ("" = no such spelling).
+    using Names = std::array<std::string_view, 3>;
+
+    /// Both must outlive the reader; json is an object.
+    HfReader(const Json& json, std::string_view name) : json_(json), name_(name) {}
+
+    /// The key's value, or nullptr when absent or null.
+    [[nodiscard]] const Json* find(std::string_view key) const;
+    /// Present, be it null.
+    [[nodiscard]] bool mentions(std::string_view key) const { return json_.contains(key); }
+    /// 0 when no spelling is there. Two spellings that disagree are an error. The field gives the
+    /// range.
+    std::int64_t integer(const Names&, std::string_view field_key);
+    std::optional<bool> boolean(std::string_view key);
+    std::optional<std::string> text(std::string_view key);
+    /// At most 10000 words; empty when absent.
+    std::vector<std::string> texts(std::string_view key);
+
+    void fail(std::string_view key, std::string_view sentence);
+    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+    [[nodiscard]] std::string_view name() const { return name_; }
+
+  private:
+    std::int64_t checked(const Json& value, std::string_view key, const IntegerField&);
+
+    const Json& json_;
+    std::string_view name_;
+    std::optional<Error> error_;
+};
+
+/// One JSON object of at most max_model_bytes and 16 levels, no key twice at the top.
+Result<nlohmann::json> parse_hf_object(std::string_view text, std::string_view name);
+
+}  // namespace arena

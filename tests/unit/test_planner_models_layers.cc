@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Layer kinds and their operators: for each family the FLOPs of the operators are those of the
+// closed formula, backward is twice forward, and shards share the work and the parameters without
+// loss.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "planner/cost.h"
+#include "planner/model.h"
+#include "planner/operators.h"
+#include "planner/planner.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+Model zoo(const std::string& name) {
+    Result<Model> model = find_zoo_model(name);
+    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
+    return *model;
+}
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// FLOPs of GEMMs, convolutions and attention, the latter without the causal half.
+double work(const std::vector<OpCount>& ops, bool with_attention = true) {
+    double sum = 0;
+    for (const OpCount& op : ops) {
+        const OpKind kind = op.shape.kind;
+        if (kind == OpKind::gemm || kind == OpKind::conv || kind == OpKind::custom)
+            sum += op.count * op_flops(op.shape);
+        if (kind == OpKind::attention && with_attention)
+            sum += op.count * op_flops(op.shape) * (op.shape.variant.starts_with("causal") ? 2 : 1);
+    }
+    return sum;
+}
+
+double count_of(const std::vector<OpCount>& ops, OpKind kind, const std::string& variant = "*") {
+    double sum = 0;
+    for (const OpCount& op : ops)
+        if (op.shape.kind == kind && (variant == "*" || op.shape.variant == variant))
+            sum += op.count;
+    return sum;
+}
+
+constexpr const char* some_of_each[] = {
+    "gpt2-xl",       "bert-large",  "qwen2-7b",    "gpt-neox-20b",     "mixtral-8x7b",
+    "qwen3-30b-a3b", "deepseek-v3", "gpt-oss-20b", "wide-resnet-50-2", "resnet-101"};
+
+}  // namespace
+
+START_TEST(operators_do_the_flops_of_the_formula) {
+    for (const char* name : some_of_each) {
+        const Model m = zoo(name);
+        for (const LayerKind& kind : layer_list(m).kinds) {
+            const ShardOperators ops = shard_operators(m, Precision::bf16, {1, 2, false}, kind);
+            const double forward = work(ops.layer_forward);
+            ck_assert_msg(std::fabs(forward / (2 * layer_forward_flops(m, kind)) - 1) < 1e-3,
+                          "%s: %.6g, formula %.6g", name, forward,
+                          2 * layer_forward_flops(m, kind));
+            ck_assert_msg(
+                std::fabs(work(ops.layer_backward, false) / work(ops.layer_forward, false) - 2) <
+                    1e-3,
+                "%s", name);
+        }
+    }
+}
+END_TEST
+
+START_TEST(shards_share_work_and_parameters) {
+    for (const char* name : {"gpt2-medium", "llama-3-8b", "mixtral-8x7b", "deepseek-v3"}) {
+        const Model m = zoo(name);
+        for (const LayerKind& kind : layer_list(m).kinds) {
+            const double whole =
+                work(shard_operators(m, Precision::bf16, {1, 4, false}, kind).layer_forward);
+            for (const std::int64_t tp : {2, 4, 8}) {
+                const ShardOperators ops = shard_operators(m, Precision::bf16, {tp, 4, true}, kind);
+                ck_assert_msg(std::fabs(real(tp) * work(ops.layer_forward) / whole - 1) < 1e-6,
+                              "%s tp%d", name, static_cast<int>(tp));
+                const LayerParameters one = layer_parameters(m, kind);
+                const LayerParameters part = shard_parameters(m, kind, {tp, 4, true});
+                ck_assert_double_eq_tol(part.split * real(tp) / one.split, 1, 1e-12);
+                ck_assert_double_eq_tol(part.dense - part.split, one.dense - one.split, 1);
+                ck_assert_double_eq(part.expert * real(tp), one.expert);
+            }
+            for (const std::int64_t cp : {2, 4})
+                ck_assert_double_eq_tol(
+                    real(cp) *
+                        work(shard_operators(m, Precision::bf16, {1, 4, false, cp, 1}, kind)
+                                 .layer_forward) /
+                        whole,
+                    1, 1e-6);
+        }
+    }
+}
+END_TEST
+
+START_TEST(expert_parallel_ranks_hold_a_share_of_the_experts_and_do_equal_work) {
+    const Model m = zoo("deepseek-v3");
+    const LayerKind moe = layer_list(m).kinds.back();
+    const double whole =
+        work(shard_operators(m, Precision::bf16, {1, 1, false}, moe).layer_forward);
+    for (const std::int64_t ep : {2, 8, 64}) {
+        const ShardShape shape{1, 1, false, 1, ep};
+        const ShardOperators ops = shard_operators(m, Precision::bf16, shape, moe);
+        ck_assert_double_eq_tol(work(ops.layer_forward) / whole, 1, 1e-6);
+        ck_assert_double_eq(shard_parameters(m, moe, shape).expert * real(ep),
+                            layer_parameters(m, moe).expert);
+        bool has_batch = false;
+        for (const OpCount& op : ops.layer_forward)
+            has_batch =
+                has_batch || (op.shape.kind == OpKind::gemm && op.shape.dims[3] == m.experts / ep);
+        ck_assert(has_batch);
+        ck_assert(ep_fits(m, ep));
+    }
+    ck_assert(!ep_fits(m, 3) && !ep_fits(zoo("gpt2"), 2) && ep_fits(zoo("gpt2"), 1));
+    ck_assert_double_eq(routed_rows(m, {1, 2, false}), 2.0 * 4096 * 8);
+    ck_assert_double_eq(routed_rows(m, {4, 2, true, 1, 8}), 2.0 * 4096 * 8 / 4);
+}
+END_TEST
+
+START_TEST(gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not) {
+    Model gshard = zoo("moe-2.4b"), dropless = gshard;
+    dropless.capacity_factor = 0;
+    dropless.moe_group_size = 0;
+    const LayerKind moe{LayerKind::Body::moe, 0, 0, false};
+    const ShardShape shape{1, 4, false};
+    const double tokens = 4 * 1024, h = real(gshard.hidden);
+    const double padded = work(shard_operators(gshard, Precision::fp16, shape, moe).layer_forward);
+    const double plain = work(shard_operators(dropless, Precision::fp16, shape, moe).layer_forward);
+    // Dispatch and combine: 2 * (2 * tokens * experts * capacity * h), experts * capacity = 2 *
+    // group.
+    ck_assert_double_eq_tol((padded - plain) / (2 * 2 * tokens * 2 * 2048 * h), 1, 1e-9);
+    ck_assert_double_gt(
+        count_of(shard_operators(dropless, Precision::fp16, shape, moe).layer_forward,
+                 OpKind::embedding),
+        0);
+    Model tight = dropless;
+    tight.capacity_factor = 1.5;
+    ck_assert_double_eq(routed_rows(tight, shape), 1.5 * routed_rows(dropless, shape));
+}
+END_TEST
+
+START_TEST(windows_and_value_sizes_are_said_to_the_profiler) {
+    const Model oss = zoo("gpt-oss-20b");
+    const LayerList list = layer_list(oss);
+    ck_assert_uint_eq(list.kinds.size(), 2);
+    ck_assert_int_eq(list.count_of(0) + list.count_of(1), 24);
+    const ShardOperators window =
+        shard_operators(oss, Precision::bf16, {1, 1, false}, list.kinds[0]);
+    const ShardOperators full = shard_operators(oss, Precision::bf16, {1, 1, false}, list.kinds[1]);
+    ck_assert_double_eq(count_of(window.layer_forward, OpKind::attention, "causal_w128"), 1);
+    ck_assert_double_eq(count_of(full.layer_forward, OpKind::attention, "causal"), 1);
+    const double share = op_flops(window.attention[0].shape) / op_flops(full.attention[0].shape);
+    ck_assert_double_eq_tol(share, window_share(4096, 128), 1e-12);
+    // Exactly: query i sees min(i + 1, 128) keys.
+    double seen = 0, all = 0;
+    for (int i = 0; i < 4096; ++i) seen += std::min(i + 1, 128), all += i + 1;
+    ck_assert_double_eq_tol(share / (seen / all), 1, 0.01);
+    const ShardOperators latent = shard_operators(zoo("deepseek-v3"), Precision::fp8, {2, 1, true});
+    ck_assert_double_eq(count_of(latent.layer_forward, OpKind::attention, "causal_v128"), 1);
+    ck_assert(latent.attention[0].shape.precision == Precision::bf16);
+    ck_assert(parse_attention_variant("causal_v128_w64")->window == 64);
+    for (const char* bad :
+         {"", "causa", "causal_", "causal_w", "causal_w0", "full_x3", "causal_w1_v2"})
+        ck_assert_msg(!parse_attention_variant(bad), "%s", bad);
+    ck_assert(parse_conv_variant("r3s2_dgrad")->is_data_gradient);
+    for (const char* bad : {"", "r3", "s2", "r0s1", "r3s2_", "r3s2_grad", "r3s2_dgrad_wgrad"})
+        ck_assert_msg(!parse_conv_variant(bad), "%s", bad);
+}
+END_TEST
+
+START_TEST(narrow_precisions_are_those_of_block_gemms_only) {
+    for (const Precision narrow : {Precision::fp8, Precision::mxfp8, Precision::nvfp4}) {
+        const ShardOperators ops = shard_operators(zoo("mixtral-8x7b"), narrow, {1, 1, false});
+        int narrow_gemms = 0, plain_gemms = 0;
+        for (const OpCount& op : ops.layer_forward) {
+            if (op.shape.kind != OpKind::gemm) {
+                ck_assert(op.shape.precision == Precision::bf16);
+            } else {
+                (op.shape.precision == narrow ? narrow_gemms : plain_gemms) += 1;
+            }
+        }
+        ck_assert_int_eq(narrow_gemms, 4);
+        ck_assert_int_eq(plain_gemms, 1);  // the router
+        for (const OpCount& op : ops.head) ck_assert(op.shape.precision == Precision::bf16);
+        ck_assert(ops.optimizer.precision == Precision::bf16);
+    }
+}
+END_TEST
+
+START_TEST(residual_networks_have_the_shapes_of_the_paper) {
+    const Model m = zoo("resnet-50");
+    const LayerList list = layer_list(m);
+    ck_assert_uint_eq(list.kinds.size(), 8);
+    ck_assert_int_eq(list.runs[1].count, 2);
+    ck_assert_int_eq(list.runs[5].count, 5);
+    const Bottleneck third = bottleneck(m, list.kinds[4]);
+    ck_assert(third.in == 512 && third.first == 256 && third.inner == 256 && third.out == 1024);
+    ck_assert(third.edge_in == 28 && third.edge_out == 14 && third.stride == 2);
+    ck_assert_double_eq(layer_output_elements(m, list.kinds.back()), 2048 * 7 * 7);
+    const ShardOperators ops = shard_operators(m, Precision::fp32, {1, 8, false}, list.kinds[4]);
+    ck_assert_double_eq(count_of(ops.layer_forward, OpKind::conv), 4);
+    ck_assert_double_eq(count_of(ops.layer_backward, OpKind::conv), 8);
+    ck_assert_double_eq(count_of(ops.layer_forward, OpKind::norm, "batch"), 4);
+    ck_assert_double_eq(count_of(ops.layer_forward, OpKind::conv, "r3s2"), 1);
+    ck_assert_double_eq(count_of(ops.embedding, OpKind::conv), 2);  // no gradient of the image
+    ck_assert_double_eq(count_of(ops.head, OpKind::gemm), 3);
+    ck_assert(tp_fits(m, 1) && !tp_fits(m, 2));
+    ck_assert(tp_obstacle(m, 2).find("family wide_resnet") != std::string::npos);
+    ck_assert(ops.attention.empty());
+}
+END_TEST
+
+START_TEST(custom_layers_cost_what_their_owner_says) {
+    Model m;
+    m.family = Family::custom;
+    m.custom_layers = {{"a", 3, 2e12, 4e6, 1e6, 0}, {"b", 1, 0, 0, 5e8, 1e3}};
+    m = *complete_model(m, "custom");
+    const LayerList list = layer_list(m);
+    ck_assert(list.runs == (std::vector<LayerRun>{{0, 3}, {1, 1}}));
+    const ShardOperators a = shard_operators(m, Precision::bf16, {1, 2, false}, list.kinds[0]);
+    ck_assert_double_eq(work(a.layer_forward), 4e12);
+    ck_assert_double_eq(work(a.layer_backward), 8e12);
+    ck_assert_double_eq(op_bytes(a.layer_forward[0].shape), 4e6 + 4e6);
+    ck_assert(a.embedding.empty() && a.head.empty());
+    ck_assert_double_eq(kept_elements(m, list.kinds[1], {1, 2, false}).split, 2 * 5e8 / 2);
+    const ShardOperators b = shard_operators(m, Precision::bf16, {1, 1, false}, list.kinds[1]);
+    ck_assert_int_eq(b.optimizer.dims[0], 1);
+}
+END_TEST
+
+START_TEST(every_operator_has_a_key_that_reads_back_and_a_positive_time) {
+    const auto types = load_hardware("");
+    ck_assert(types.ok());
+    const GpuType h100 = *find_hardware(*types, "h100");
+    for (const std::string& name : zoo_names()) {
+        const Model m = zoo(name);
+        for (const LayerKind& kind : layer_list(m).kinds) {
+            const ShardOperators ops =
+                shard_operators(m, Precision::bf16, {1, 2, false, 1, 1}, kind);
+            for (const auto* list : {&ops.layer_forward, &ops.layer_backward, &ops.embedding,
+                                     &ops.head, &ops.attention})
+                for (const OpCount& op : *list) {
+                    const auto back = parse_op_key(op_key(op.shape));
+                    ck_assert_msg(back && *back == op.shape, "%s: %s", name.c_str(),
+                                  op_key(op.shape).c_str());
+                    const double seconds = analytic_seconds(h100, op.shape);
+                    ck_assert_msg(seconds > 0 && std::isfinite(seconds), "%s",
+                                  op_key(op.shape).c_str());
+                }
+        }
+    }
+}
+END_TEST
+
+START_TEST(layers_sum_to_the_model) {
+    for (const std::string& name : zoo_names()) {
+        const Model m = zoo(name);
+        std::int64_t layers = 0;
+        for (const LayerRun& run : layer_list(m).runs) {
+            ck_assert_int_ge(run.count, 1);
+            layers += run.count;
+        }
+        ck_assert_int_eq(layers, m.layers);
+        const double mean = layer_shard_parameters(m, {1, 1, false});
+        const double ends = m.family == Family::wide_resnet
+                                ? embedding_shard_parameters(m, 1) + head_shard_parameters(m, 1)
+                                : parameter_count(m) - real(m.layers) * mean;
+        ck_assert_double_eq_tol((real(m.layers) * mean + ends) / parameter_count(m), 1, 1e-9);
+        ck_assert_double_gt(ends, 0);
+    }
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "planner model layers",
+        {operators_do_the_flops_of_the_formula, shards_share_work_and_parameters,
+         expert_parallel_ranks_hold_a_share_of_the_experts_and_do_equal_work,
+         gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not,
+         windows_and_value_sizes_are_said_to_the_profiler,
+         narrow_precisions_are_those_of_block_gemms_only,
+         residual_networks_have_the_shapes_of_the_paper, custom_layers_cost_what_their_owner_says,
+         every_operator_has_a_key_that_reads_back_and_a_positive_time, layers_sum_to_the_model});
+}
