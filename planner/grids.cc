@@ -109,7 +109,7 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
     if (query.pin.micro_batch != 0) return {query.pin.micro_batch};
     std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size <= std::min(max_micro_batch, query.global_batch); size *= 2)
+    for (std::int64_t size = 1; size <= std::min(max_micro_batch, query.global_batch); ++size)
         if (query.global_batch % size == 0) sizes.push_back(size);
     return sizes;
 }

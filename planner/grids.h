@@ -34,7 +34,7 @@ bool can_share_layers(const PlanQuery&, std::int64_t stages);
 std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
 /// Powers of two up to a node that tp_fits(), or the pin.
 std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
-/// Powers of two up to 128 that divide the batch, or the pin.
+/// Divisors of the batch up to 128, or the pin.
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
 /// All tp x micro-batch x cp x ep, tp outermost: cp and ep are the pin, else 1; where the launcher
 /// leaves them free, powers of two that the sequence and the experts divide by, at most 64.

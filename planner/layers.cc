@@ -118,8 +118,21 @@ std::int64_t window_of(const Model& model, std::int64_t layer) {
     return every > 0 && (layer + 1) % every == 0 ? 0 : model.window;
 }
 
+/// Every nth layer differs from its neighbours.
+bool alternates(const Model& model) {
+    return (model.family == Family::moe && model.moe_every > 1) ||
+           (model.window != 0 && model.full_attention_every > 0);
+}
+
 LayerList transformer_layers(const Model& model) {
     LayerList list;
+    if (!alternates(model)) {  // two runs at most; this is on the path of every price
+        const std::int64_t dense =
+            model.family == Family::moe ? std::min(model.dense_layers, model.layers) : model.layers;
+        append(list, {Body::dense, window_of(model, 0), 0, false}, dense);
+        append(list, {Body::moe, window_of(model, 0), 0, false}, model.layers - dense);
+        return list;
+    }
     for (std::int64_t i = 0; i < model.layers; ++i)
         append(list,
                {is_moe_layer(model, i) ? Body::moe : Body::dense, window_of(model, i), 0, false},

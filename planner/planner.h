@@ -44,6 +44,7 @@ struct GridResult {
     std::string reason;  ///< why infeasible: memory, batch, layers, heads
     Plan plan;           ///< proxy plan when feasible
     Estimate estimate;
+    std::int64_t candidates = 0;  ///< plans of the grid, counted before their layers are dealt
 };
 
 // Estimates are `profiled` when at least 90 % of the compute time comes from measured shapes or

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/text.h"
@@ -256,6 +257,7 @@ Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) co
 GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const Best& best) const {
     GridResult result;
     result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
+    result.candidates = static_cast<std::int64_t>(open_.size());
     result.feasible = std::isfinite(best.iteration_s);
     if (!result.feasible) {
         result.reason = reason(nodes, stages, best);
@@ -344,7 +346,9 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
 std::vector<ShardShape> PoolSearch::fitting_shapes() {
     std::vector<ShardShape> shapes;
     for (const ShardShape& shape : shapes_)
-        if (fits_anywhere(shape)) shapes.push_back(shape);
+        if (std::has_single_bit(static_cast<std::uint64_t>(shape.micro_batch)) ||
+            query_.pin.micro_batch != 0)
+            if (fits_anywhere(shape)) shapes.push_back(shape);
     return shapes;
 }
 

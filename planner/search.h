@@ -31,7 +31,8 @@ class PoolSearch {
     /// The plans of the grid that no other plan of it beats in both seconds and bytes, fastest
     /// first; each candidate with its fastest deal of layers.
     std::vector<GridResult> pareto(const NodeShape&, std::int64_t stages);
-    /// Shards that fit memory in some grid of the query: what search() would price.
+    /// Shards that fit memory in some grid of the query, micro-batches that are powers of two: what
+    /// is worth measuring; those between are interpolated.
     std::vector<ShardShape> fitting_shapes();
     /// Candidates looked at so far.
     [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }

@@ -68,6 +68,10 @@ TESTS += tests/unit/test_planner_properties
 endif
 tests_unit_test_planner_properties_SOURCES = tests/unit/test_planner_properties.cc
 tests_unit_test_planner_properties_LDADD = libarena_planner.la libarena_core.la -lrapidcheck
+# Built by `make check`, run by tests/bench/planner.
+check_PROGRAMS += tests/bench/planner-speed
+tests_bench_planner_speed_SOURCES = tests/bench/planner_speed.cc
+tests_bench_planner_speed_LDADD = libarena_planner.la libarena_core.la
 EXTRA_DIST += tests/fuzz/parse_hardware.cc tests/fuzz/parse_op_key.cc
 
 # ---- black-box tests: TAP, each against its own private Slurm cluster (tests/lib) --------------
@@ -100,6 +104,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/tap.sh \
 	tests/bench/pending-jobs \
 	tests/bench/planner-accuracy \
+	tests/bench/planner \
 	# end
 clean-local: clean-stage
 .PHONY: clean-stage

@@ -228,7 +228,7 @@ class Enumeration {
         for (std::int64_t tp = 1; tp <= grid_.gpus_per_node; ++tp)
             for (std::int64_t mb = 1; mb <= query.global_batch; ++mb) {
                 const bool pinned = query.pin.micro_batch != 0;
-                if (pinned ? mb != query.pin.micro_batch : !is_power_of_two(mb)) continue;
+                if (pinned && mb != query.pin.micro_batch) continue;
                 if (!is_power_of_two(tp) || !tp_fits(query.model, tp)) continue;
                 if (grid_.gpus() % (grid_.stages * tp) != 0 || grid_.gpus_per_node % tp != 0)
                     continue;

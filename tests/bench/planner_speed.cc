@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How long the planner thinks, in CPU time of one core, and what its answers weigh. Each line: what,
+// number of repetitions, mean, median, 90th percentile, goal. Exit 1 when a median misses its goal.
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "planner/planner.h"
+
+using namespace arena;
+
+namespace {
+
+double cpu_s() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+bool all_met = true;
+
+void line(const char* what, std::vector<double> values, const char* unit, double scale, double goal) {
+    std::sort(values.begin(), values.end());
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    const double median = values[values.size() / 2], p90 = values[values.size() * 9 / 10];
+    const bool met = median * scale <= goal;
+    all_met = all_met && met;
+    std::printf("%-74s %5zu %9.2f %9.2f %9.2f %8.0f %-3s %s\n", what, values.size(), mean * scale,
+                median * scale, p90 * scale, goal, unit, met ? "ok" : "MISSED");
+}
+
+/// Each value is the mean of `inner` calls.
+std::vector<double> timed(int outer, int inner, const std::function<void()>& call) {
+    call();
+    std::vector<double> seconds;
+    for (int i = 0; i < outer; ++i) {
+        const double start = cpu_s();
+        for (int j = 0; j < inner; ++j) call();
+        seconds.push_back((cpu_s() - start) / inner);
+    }
+    return seconds;
+}
+
+template <typename T>
+T must(Result<T> result) {
+    if (result) return std::move(result).value();
+    std::fprintf(stderr, "planner-speed: %s\n", result.error().message().c_str());
+    std::exit(3);
+}
+
+struct Bench {
+    std::vector<GpuType> hardware = must(load_hardware(""));
+
+    GpuPool pool(const char* name, std::int64_t gpus) const {
+        GpuType type = must(find_hardware(hardware, name));
+        const std::int64_t per_node = type.gpus_per_node;
+        return {name, std::move(type), per_node, gpus, {}, {}, {}};
+    }
+
+    PlanQuery query(const char* model, std::int64_t batch, std::int64_t min, std::int64_t max,
+                    const std::vector<const char*>& types) const {
+        PlanQuery q{must(find_zoo_model(model)), batch, min, max, {}, {}, all_capabilities()};
+        for (const char* type : types) q.pools.push_back(pool(type, max));
+        return q;
+    }
+};
+
+void fixed_plan(const Bench& bench) {
+    const Model model = must(find_zoo_model("gpt-175b"));
+    const GpuPool pool = bench.pool("A100-SXM-80GB", 1024);
+    Plan plan;
+    plan.stage_layers.assign(16, 6), plan.stage_dp.assign(16, 8), plan.stage_tp.assign(16, 8);
+    plan.num_micro_batches = 192;
+    plan.recompute = Recompute::full;
+    plan.sequence_parallel = true;
+    const Grid grid{"A100-SXM-80GB", 128, 8, 16};
+    const auto price = [&] { return must(price_plan(model, 1536, grid, plan, pool)); };
+    const Estimate estimate = price();
+    line("price one plan, GPT-3 175B on 1,024 A100 (tp8 pp16 dp8, full recompute)",
+         timed(50, 1000, price), "us", 1e6, 5);
+    std::printf("    predicted iteration %.1f s\n", estimate.iteration_s);
+}
+
+void uniform_search(const Bench& bench) {
+    const PlanQuery query = bench.query("gpt-175b", 1536, 1024, 1024, {"A100-SXM-80GB"});
+    std::int64_t plans = 0;
+    for (const GridResult& grid : plan_grids(query)) plans += grid.candidates;
+    const std::string what = "all uniform plans, GPT-3 175B on 1,024 A100 (" + std::to_string(plans) + ")";
+    line(what.c_str(), timed(30, 1, [&] { plan_grids(query); }), "ms", 1e3, 50);
+}
+
+void all_grids(const Bench& bench) {
+    const PlanQuery query =
+        bench.query("gpt2-xl", 512, 1, 64, {"A100-SXM-80GB", "H100-SXM", "A40", "L40S"});
+    const std::vector<GridResult> grids = plan_grids(query);
+    std::int64_t plans = 0;
+    for (const GridResult& grid : grids) plans += grid.candidates;
+    const std::string what = "all grids, 48 layers, 4 GPU types, up to 64 GPUs (" +
+                             std::to_string(grids.size()) + " grids, " + std::to_string(plans) + " plans)";
+    line(what.c_str(), timed(30, 1, [&] { plan_grids(query); }), "ms", 1e3, 100);
+}
+
+void cached_offers(const Bench& bench) {
+    PlanQuery query = bench.query("gpt2-xl", 512, 1, 64, {"A100-SXM-80GB", "H100-SXM", "A40", "L40S"});
+    query.can = {};
+    const std::size_t before = mallinfo2().uordblks;
+    std::vector<std::vector<Offer>> book;
+    std::size_t offers = 0;
+    while (offers < 10000) {
+        book.push_back(make_offers(query));
+        offers += book.back().size();
+    }
+    const auto bytes = static_cast<double>(mallinfo2().uordblks - before);
+    line("10,000 offers in memory", {bytes * 10000 / static_cast<double>(offers)}, "MiB",
+         1.0 / (1 << 20), 50);
+}
+
+}  // namespace
+
+/// Arguments choose lines (fixed, uniform, grids, offers); none: all.
+int main(int argc, char** argv) {
+    const Bench bench;
+    const auto wanted = [&](const char* name) {
+        return argc < 2 || std::find(argv + 1, argv + argc, std::string(name)) != argv + argc;
+    };
+    std::printf("%-74s %5s %9s %9s %9s %8s\n", "CPU time of one core", "n", "mean", "median", "p90", "goal");
+    if (wanted("fixed")) fixed_plan(bench);
+    if (wanted("uniform")) uniform_search(bench);
+    if (wanted("grids")) all_grids(bench);
+    if (wanted("offers")) cached_offers(bench);
+    return all_met ? 0 : 1;
+}
