@@ -208,18 +208,23 @@ class Arguments {
         return it == values_.end() ? "" : it->second;
     }
 
-    /// Training options are Megatron's business, but a slip in one of ours must not pass.
+    /// Training options are Megatron's business, but a slip in one of ours must not pass. Linear in
+    /// the option: a pasted script has hundreds.
     Status check_spelling(std::string_view option) const {
-        std::vector<std::string_view> ours(switches.begin(), switches.end());
-        ours.insert(ours.end(), word_options.begin(), word_options.end());
-        for (const IntegerOption& known : integer_options) ours.push_back(known.name);
-        const std::string near = nearest(option, ours);
-        if (near.empty() || !is_slip(option, near)) return Done{};
+        std::string_view near;
+        const auto look = [&](std::string_view ours) {
+            if (near.empty() && is_slip(option, ours)) near = ours;
+        };
+        for (const std::string_view ours : switches) look(ours);
+        for (const std::string_view ours : word_options) look(ours);
+        for (const IntegerOption& ours : integer_options) look(ours.name);
+        if (near.empty()) return Done{};
         return refuse(printable(option, 60), fmt::format("unknown, did you mean '{}'?", near));
     }
 
     /// One letter more, less or other, or '_' for '-'.
     static bool is_slip(std::string_view a, std::string_view b) {
+        if (a.size() > b.size() + 1 || b.size() > a.size() + 1) return false;
         const std::size_t prefix = static_cast<std::size_t>(
             std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
         a.remove_prefix(prefix), b.remove_prefix(prefix);

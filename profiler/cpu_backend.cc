@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <new>
 #include <vector>
@@ -120,6 +121,64 @@ Recipe norm_recipe(const OpShape& s, int threads) {
         }};
 }
 
+Recipe batch_norm_recipe(const OpShape& s, int threads) {
+    const Index rows = s.dims[0], cols = s.dims[1], size = rows * cols, sums = 2 * threads * cols;
+    if (s.pass == Pass::forward)
+        return {{{size, cols, cols}, {size, 2 * cols, sums}}, [=](const Buffers& b) {
+                    return [=] {
+                        cpu::batch_norm_forward(rows, cols, b.in[0], b.in[1], b.in[2], b.out[0],
+                                                b.out[1], b.out[2], threads);
+                    };
+                }};
+    return {{{size, cols, size, cols}, {size, 2 * cols, cols, cols, sums}}, [=](const Buffers& b) {
+                cpu::batch_norm_forward(rows, cols, b.in[0], b.in[1], b.in[3], b.out[0], b.out[1],
+                                        b.out[4], threads);
+                return [=] {
+                    cpu::batch_norm_backward(rows, cols, b.in[0], b.in[1], b.out[1], b.in[2],
+                                             b.out[0], b.out[2], b.out[3], b.out[4], threads);
+                };
+            }};
+}
+
+Recipe relu_recipe(const OpShape& s, int threads) {
+    const Index size = s.dims[0] * s.dims[1];
+    if (s.pass == Pass::forward)
+        return {{{size}, {size}}, [=](const Buffers& b) {
+                    return [=] { cpu::relu_forward(size, b.in[0], b.out[0], threads); };
+                }};
+    return {{{size, size}, {size}}, [=](const Buffers& b) {
+                return [=] { cpu::relu_backward(size, b.in[0], b.in[1], b.out[0], threads); };
+            }};
+}
+
+Recipe conv_recipe(const OpShape& s, int threads) {
+    using Direction = cpu::Conv::Direction;
+    const ConvVariant v = parse_conv_variant(s.variant).value_or(ConvVariant{1, 1});
+    const Direction direction = v.is_data_gradient     ? Direction::data
+                                : v.is_weight_gradient ? Direction::weights
+                                                       : Direction::forward;
+    const cpu::Convolution conv({direction, s.dims[0], s.dims[1], s.dims[2], s.dims[3], v.kernel,
+                                 v.stride},
+                                threads);
+    const Index source = conv.source_size(), filter = conv.filter_size(),
+                result = conv.result_size();
+    switch (direction) {
+        case Direction::forward:
+            return {{{source, filter}, {result}}, [=](const Buffers& b) {
+                        return [=] { conv.run(b.in[0], b.in[1], b.out[0]); };
+                    }};
+        case Direction::data:
+            return {{{result, filter}, {source}}, [=](const Buffers& b) {
+                        return [=] { conv.run(b.out[0], b.in[1], b.in[0]); };
+                    }};
+        case Direction::weights:
+            break;
+    }
+    return {{{source, result}, {filter}}, [=](const Buffers& b) {
+                return [=] { conv.run(b.in[0], b.out[0], b.in[1]); };
+            }};
+}
+
 Recipe activation_recipe(const OpShape& s, int threads) {
     const Index size = s.dims[0] * s.dims[1];
     const bool forward = s.pass == Pass::forward;
@@ -218,8 +277,9 @@ Recipe recipe_for(const OpShape& s, int threads) {
         case OpKind::attention:
             return attention_recipe(s, threads);
         case OpKind::norm:
-            return norm_recipe(s, threads);
+            return s.variant == "batch" ? batch_norm_recipe(s, threads) : norm_recipe(s, threads);
         case OpKind::elementwise:
+            if (s.variant == "relu") return relu_recipe(s, threads);
             return s.variant == "gelu" || s.variant == "swiglu" ? activation_recipe(s, threads)
                                                                 : sum_recipe(s, threads);
         case OpKind::embedding:
@@ -229,10 +289,30 @@ Recipe recipe_for(const OpShape& s, int threads) {
         case OpKind::optimizer:
             return optimizer_recipe(s, threads);
         case OpKind::conv:
+            return conv_recipe(s, threads);
         case OpKind::custom:
             break;  // refused by check_shape()
     }
     return {};
+}
+
+/// Kernels and strides that networks use; anything larger is a slip.
+constexpr std::int64_t max_kernel = 64;
+
+Status check_convolution(const OpShape& s) {
+    const auto variant = parse_conv_variant(s.variant);
+    if (!cpu::have_convolution())
+        return no_error("this build has no oneDNN: it cannot measure convolutions", op_key(s));
+    if (!variant || variant->kernel > max_kernel || variant->stride > max_kernel ||
+        (s.pass == Pass::forward) == (variant->is_data_gradient || variant->is_weight_gradient))
+        return no_error("the CPU back-end has no such variant", op_key(s));
+    return Done{};
+}
+
+/// Variants that only this back-end has.
+bool measures_also(const OpShape& s) {
+    return (s.kind == OpKind::norm && s.variant == "batch") ||
+           (s.kind == OpKind::elementwise && s.variant == "relu");
 }
 
 Status check_shape(const OpShape& s) {
@@ -242,10 +322,13 @@ Status check_shape(const OpShape& s) {
             return no_error("every size must be between 1 and 2147483647", op_key(s));
     if (s.precision != Precision::fp32)
         return no_error("a CPU measures fp32 only; ask with an emulated hardware entry", op_key(s));
-    if (s.kind == OpKind::conv || s.kind == OpKind::custom)
-        return no_error("the CPU back-end has no such operator", op_key(s));
+    if (s.kind == OpKind::custom)
+        return no_error("the operators of a custom layer are not known: nothing to measure",
+                        op_key(s));
+    if (s.kind == OpKind::conv) return check_convolution(s);
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
+    if (measures_also(s)) return Done{};
     const std::vector<std::string_view> variants =
         s.kind == OpKind::norm        ? std::vector<std::string_view>{"layer", "rms"}
         : s.kind == OpKind::attention ? std::vector<std::string_view>{"causal", "full"}
@@ -289,7 +372,12 @@ Result<std::unique_ptr<Operator>> CpuBackend::prepare(const OpShape& shape) {
     };
     // op_bytes is a double: it comes before element counts that could overflow
     if (op_bytes(shape) > budget) return too_large(op_bytes(shape));
-    const Recipe recipe = recipe_for(shape, threads_);
+    Recipe recipe;
+    try {
+        recipe = recipe_for(shape, threads_);
+    } catch (const std::exception& error) {  // the library has no such primitive
+        return no_error(error.what(), op_key(shape));
+    }
     const double in = bytes_of(recipe.needs.inputs), out = bytes_of(recipe.needs.outputs);
     if (in + out > budget) return too_large(in + out);
     const double wanted = 2 * static_cast<double>(facts_.cache_bytes);

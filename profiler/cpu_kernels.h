@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The operators of a transformer layer on a CPU in fp32: GEMMs by OpenBLAS (or oneDNN), the rest by
+// The operators of a training step on a CPU in fp32: GEMMs by OpenBLAS (or oneDNN), convolutions by
+// oneDNN, the rest by
 // vectorised loops over rows, fused as training frameworks fuse them. Each is checked against an
 // fp64 reference. All matrices are row-major and dense; sizes are element counts; pointers never
 // overlap unless said. `threads` is the number of threads to use, at least 1.
@@ -7,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace arena::cpu {
@@ -95,6 +97,46 @@ void cross_entropy_forward(Index rows, Index cols, const float* x, const std::in
 /// dx = (softmax(x) - onehot(label)) * scale.
 void cross_entropy_backward(Index rows, Index cols, const float* x, const std::int32_t* label,
                             const float* lse, float scale, float* dx, int threads);
+
+/// saved: [2, cols] mean and reciprocal deviation of each column. partial: scratch [threads, 2, cols].
+void batch_norm_forward(Index rows, Index cols, const float* x, const float* gamma,
+                        const float* beta, float* y, float* saved, float* partial, int threads);
+void batch_norm_backward(Index rows, Index cols, const float* x, const float* gamma,
+                         const float* saved, const float* dy, float* dx, float* d_gamma,
+                         float* d_beta, float* partial, int threads);
+void relu_forward(Index n, const float* x, float* y, int threads);
+void relu_backward(Index n, const float* x, const float* dy, float* dx, int threads);
+
+/// A square convolution: the input has edge * stride rows and columns.
+struct Conv {
+    enum class Direction {
+        forward,  ///< result = source * filter
+        data,     ///< source gradient from result gradient and filter
+        weights,  ///< filter gradient from source and result gradient
+    } direction = Direction::forward;
+    Index images = 0, in = 0, out = 0;  ///< channels
+    Index edge = 0;                     ///< of the result
+    Index kernel = 1, stride = 1;
+};
+/// False when the build has no oneDNN.
+bool have_convolution();
+/// A convolution prepared for one direction. Images are channels-last; filters are packed.
+class Convolution {
+  public:
+    Convolution(const Conv&, int threads);
+    [[nodiscard]] Index source_size() const;
+    [[nodiscard]] Index filter_size() const;  ///< packed
+    [[nodiscard]] Index result_size() const;
+    /// Filters [out, in, kernel, kernel] to and from the packed layout.
+    void pack(const float* oihw, float* packed) const;
+    void unpack(const float* packed, float* oihw) const;
+    /// The direction says which of the three is written.
+    void run(const float* source, const float* filter, const float* result) const;
+
+  private:
+    struct State;
+    std::shared_ptr<const State> state_;
+};
 
 struct AdamW {
     float rate = 1e-4F, beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, decay = 0.1F;

@@ -16,6 +16,7 @@ libarena_profiler_cpu_la_SOURCES = \
 	profiler/cpu_backend.cc \
 	profiler/cpu_kernels.h profiler/cpu_math.h \
 	profiler/cpu_gemm.cc profiler/cpu_attention.cc profiler/cpu_rows.cc \
+	profiler/cpu_conv.cc profiler/cpu_images.cc \
 	profiler/cpu_memory.h profiler/cpu_memory.cc \
 	profiler/cpu_device.h profiler/cpu_device.cc \
 	# end
@@ -24,10 +25,8 @@ libarena_profiler_cpu_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 # The kernels are what is measured: always at -O3, whatever CXXFLAGS says of the rest.
 ARENA_KERNEL_CXXFLAGS = -O3 -fno-math-errno -fno-trapping-math -fopenmp
 ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
-if !HAVE_OPENBLAS
 if HAVE_ONEDNN
 ARENA_BLAS_LIBS += -ldnnl
-endif
 endif
 ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
 arena_profiler_SOURCES = profiler/main.cc
@@ -80,12 +79,15 @@ tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
 
 # ---- tests of the profiler ---------------------------------------------------------------------
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler
-TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler
+check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images tests/unit/test_profiler
+TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images tests/unit/test_profiler
 endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_kernels_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_profiler_images_SOURCES = tests/unit/test_profiler_images.cc tests/unit/suite.h
+tests_unit_test_profiler_images_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profiler_images_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc
 tests_unit_test_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)

@@ -130,6 +130,20 @@ model_file "an unknown key" "$(changed key.yaml 's/heads/haeds/')" haeds
 model_file "a key given twice" "$(changed twice.yaml '$a layers: 3')" layers
 model_file "an unknown family" "$(changed family.yaml 's/gpt/gtp/')" family
 model_file "a hidden size that the heads do not divide" "$(changed heads.yaml 's/heads: 4/heads: 5/')" heads
+text_file() { printf '%b\n' "$2" >"$work/$1"; echo "$work/$1"; }
+moe='"model_type":"mixtral","hidden_size":64,"intermediate_size":64,"num_attention_heads":4,"num_key_value_heads":4,"num_hidden_layers":2,"max_position_embeddings":64,"vocab_size":100,"num_local_experts":4'
+model_file "an unknown architecture" "$(text_file type.json '{"model_type":"jamba"}')" "model_type is 'jamba'; accepted: gpt2"
+model_file "a config that lacks a fact" "$(text_file lacks.json "{$moe}")" 'lacks num_experts_per_tok'
+model_file "more experts per token than there are" "$(text_file topk.json "{$moe,\"num_experts_per_tok\":5}")" 'top_k 5'
+model_file "a string for a number" "$(text_file word.json "{$moe,\"num_experts_per_tok\":\"2\"}")" num_experts_per_tok
+model_file "a billion layers" "$(changed layers.yaml 's/layers: 2/layers: 1000000000/')" 'layers.*1 to 10000'
+model_file "zero layers" "$(changed none.yaml 's/layers: 2/layers: 0/')" 'layers.*1 to 10000'
+model_file "more key-value heads than heads" "$(changed kv.yaml 's/heads: 4/heads: 4\nkv_heads: 8/')" 'kv_heads 8'
+model_file "a fact of another family" "$(changed foreign.yaml 's/heads: 4/heads: 4\nexperts: 8/')" 'experts is no fact of family gpt'
+model_file "a residual network without blocks" "$(text_file net.yaml 'family: wide_resnet\nbase_channels: 64\nimage_size: 224')" 'depth or blocks'
+model_file "a custom layer without FLOPs" "$(text_file own.yaml 'family: custom\nlayers:\n  - {parameter_bytes: 1, activation_bytes: 1}')" 'lacks forward_flops'
+model_file "Megatron arguments without a vocabulary" "$(text_file a.yaml '--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64')" 'vocab-size'
+model_file "a misspelt Megatron argument" "$(text_file b.yaml '--num-layers 2 --hidden-size 64 --num-attention-head 4 --seq-length 64 --vocab-size 99')" "did you mean '--num-attention-heads'"
 mkfifo "$work/fifo.json"
 model_file "a fifo" "$work/fifo.json" 'not a regular file'
 model_file "/dev/zero" /dev/zero 'not a regular file'
@@ -166,6 +180,10 @@ lines "an #ARENA line beyond 64 KiB is refused" "64 KiB" "#$(head -c 65506 /dev/
 lines "an #ARENA request without a batch is refused" "#ARENA batch.*missing" '#ARENA model=gpt2'
 lines "an #ARENA model with bad heads is refused" "heads" \
     '#ARENA family=gpt layers=2 hidden=64 heads=5 vocab=100 seq-length=64 batch=8'
+lines "an #ARENA model with a fact of another family is refused" "experts is no fact" \
+    '#ARENA family=gpt layers=2 hidden=64 heads=4 vocab=100 seq-length=64 experts=4 batch=8'
+lines "an #ARENA flag that is neither yes nor no is refused" "yes or no" \
+    '#ARENA family=gpt layers=2 hidden=64 heads=4 vocab=100 seq-length=64 qk-norm=1 batch=8'
 lines "an #ARENA request beyond the cluster is refused" "at most 8 a40" "$start gpus=64"
 
 # ---- forged records -----------------------------------------------------------------------------------

@@ -1,23 +1,73 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a model file; an accepted model passes its own check and travels
-// in a record.
+// libFuzzer target: any bytes may be a model file (config.json, YAML, Megatron's arguments). A refusal is
+// one line of bounded length; an accepted model passes its own check, travels in a record, has layers that
+// add up, and operators of positive sizes for every kind of layer.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "core/request.h"
+#include "planner/model.h"
+#include "planner/operators.h"
 #include "planner/planner.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const auto model =
-        arena::parse_model(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
-    if (!model) return 0;
-    if (!arena::check_model(*model)) std::abort();
-    arena::Request request;
-    request.model = *model;
+namespace {
+
+using namespace arena;
+
+void demand(bool holds) {
+    if (!holds) std::abort();
+}
+
+void check_operators(const std::vector<OpCount>& ops) {
+    for (const OpCount& op : ops) {
+        demand(op.count > 0 && op_flops(op.shape) >= 0 && op_bytes(op.shape) > 0);
+        for (std::size_t i = 0; i < dim_count(op.shape.kind); ++i) demand(op.shape.dims[i] > 0);
+    }
+}
+
+void check_layers(const Model& model) {
+    const LayerList list = layer_list(model);
+    std::int64_t layers = 0;
+    for (const LayerRun& run : list.runs) layers += run.count;
+    demand(layers == model.layers && std::isfinite(forward_flops(model)));
+    demand(active_parameter_count(model) <= parameter_count(model) * (1 + 1e-12));
+    for (std::size_t k = 0; k < list.kinds.size() && k < 8; ++k) {
+        const ShardOperators ops =
+            shard_operators(model, model.precision, {1, 1, false}, list.kinds[k]);
+        check_operators(ops.layer_forward);
+        check_operators(ops.layer_backward);
+        check_operators(ops.embedding);
+        check_operators(ops.head);
+    }
+}
+
+void check_record(const Model& model) {
+    Request request;
+    request.model = model;
     request.global_batch = 1;
-    const auto record = arena::format_record(request);
-    if (!record || !arena::parse_record(*record)) std::abort();
+    const Result<std::string> record = format_record(request);
+    if (!record) return demand(model.custom_layers.size() > 32);  // too many different layers
+    const Result<Request> back = parse_record(*record);
+    demand(back.ok() && check_model(back->model).ok());
+    demand(fingerprint(back->model) == fingerprint(model) || !model.custom_layers.empty());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const Result<Model> model =
+        parse_model(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
+    if (!model) {
+        const std::string message = model.error().message();
+        demand(!message.empty() && message.size() < 2000 &&
+               message.find('\n') == std::string::npos);
+        return 0;
+    }
+    demand(check_model(*model).ok());
+    check_layers(*model);
+    check_record(*model);
     return 0;
 }

@@ -299,7 +299,8 @@ START_TEST(cpu_back_end_times_every_kind_and_refuses_what_it_cannot) {
         times(OpKind::attention, pass, {4, 4, 70, 16}, "full");
         times(OpKind::norm, pass, {9, 33, 0, 0}, "layer");
         times(OpKind::norm, pass, {9, 33, 0, 0}, "rms");
-        for (const char* v : {"gelu", "swiglu", "bias_residual", "add"})
+        times(OpKind::norm, pass, {9, 33, 0, 0}, "batch");
+        for (const char* v : {"gelu", "swiglu", "relu", "bias_residual", "add"})
             times(OpKind::elementwise, pass, {9, 33, 0, 0}, v);
         times(OpKind::embedding, pass, {12, 16, 100, 0}, "");
         times(OpKind::cross_entropy, pass, {5, 100, 0, 0}, "");
@@ -318,7 +319,7 @@ START_TEST(cpu_back_end_times_every_kind_and_refuses_what_it_cannot) {
              .ok());
     ck_assert(!(*backend)->prepare(gemm(0)).ok());
     ck_assert(!(*backend)
-                   ->prepare({OpKind::norm, Pass::forward, Precision::fp32, {2, 2, 0, 0}, "batch"})
+                   ->prepare({OpKind::norm, Pass::forward, Precision::fp32, {2, 2, 0, 0}, "group"})
                    .ok());
 }
 END_TEST
