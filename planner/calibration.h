@@ -33,32 +33,37 @@ struct DeviceConstants {
 struct FrameworkConstants {
     double host_forward_s = 0.6e-3, host_backward_s = 0.8e-3;  ///< to issue one layer's kernels
     double host_collective_s = 24e-6;  ///< to issue one tensor-parallel collective
+    double host_expert_s = 0.4e-3;     ///< more for a layer of experts, forward
     double collective_skew_s = 0;   ///< waiting for the latest of 2 ranks; times log2 of the group
     double host_sharpness = 8;      ///< p of the p-norm that joins host and device time
     double micro_batch_s = 0;       ///< once per micro-batch and stage
     double iteration_s = 10e-3;     ///< once per iteration: launches, norm, scaler, logging
     double iteration_layer_s = 0;   ///< per layer of a stage, once per iteration
     double fused_attention = 1;     ///< 1: flash kernels; 0: scores in memory
+    double attention_share = 1;     ///< fused kernels over the device's best
     double attention_passes = 6.5;  ///< over the score matrix, forward, when not fused
     double attention_passes_backward = 8;
-    double softmax_multiple = 1;    ///< fused softmax needs heads * micro-batch a multiple of it
-    double softmax_fallback_s = 0;  ///< host time of the fallback, forward, per layer
-    double elementwise_passes = 1;  ///< bytes of element-wise operators over the fused minimum
-    double loss_bytes = 12;         ///< per logit, forward + backward
-    double head_tokens = 1;         ///< share of tokens that reach the output head
-    double pads_vocab = 1;          ///< 1: to a multiple of 128 * tp
-    double cast_passes = 1;         ///< of a GEMM's inputs for 8- and 4-bit types
-    double gradient_bytes = 0;      ///< exchanged per parameter; 0: by precision
-    double optimizer_bytes = 28;    ///< moved per parameter of the step
-    double overlap_gradients = 1;   ///< share of the last backward that hides their exchange
-    double overlap_weights = 1;     ///< ZeRO-3: share of compute that hides gathers
-    double overlap_slowdown = 0.2;  ///< share of the hidden time that overlap costs anyway
-    double overlap_boundary = 0;    ///< share of stage-to-stage transfers that is hidden
-    double overlap_tensor = 0;      ///< share of tensor-parallel collectives that is hidden
-    double overlap_expert = 0;      ///< share of expert all-to-all that is hidden
-    double regather_weights = 1;    ///< ZeRO-3: backward gathers again
-    double recompute = 0;           ///< when a row does not say: 0 none, 1 selective, 2 full
-    double reserved_gib = 0;        ///< beyond the hardware's reserved_gib
+    double softmax_multiple = 1;     ///< fused softmax needs heads * micro-batch a multiple of it
+    double softmax_fallback_s = 0;   ///< host time of the fallback, forward, per layer
+    double elementwise_passes = 1;   ///< bytes of element-wise operators over the fused minimum
+    double loss_bytes = 12;          ///< per logit, forward + backward
+    double head_tokens = 1;          ///< share of tokens that reach the output head
+    double unpadded_tokens = 0;      ///< bert: mean tokens of a sample where padding is dropped
+    double pads_vocab = 1;           ///< 1: to a multiple of 128 * tp
+    double cast_passes = 1;          ///< of a GEMM's inputs for 8- and 4-bit types
+    double gradient_bytes = 0;       ///< exchanged per parameter; 0: by precision
+    double optimizer_bytes = 28;     ///< moved per parameter of the step
+    double overlap_gradients = 1;    ///< share of the last backward that hides their exchange
+    double overlap_weights = 1;      ///< ZeRO-3: share of compute that hides gathers
+    double overlap_slowdown = 0.2;   ///< share of the hidden time that overlap costs anyway
+    double overlap_boundary = 0;     ///< share of stage-to-stage transfers that is hidden
+    double overlap_tensor = 0;       ///< share of tensor-parallel collectives that is hidden
+    double overlap_expert = 0;       ///< share of expert all-to-all that is hidden
+    double regather_weights = 1;     ///< ZeRO-3: backward gathers again
+    double recompute = 0;            ///< when a row does not say: 0 none, 1 selective, 2 full
+    double bf16_state_bytes = 0;     ///< per parameter, beyond Megatron's 18, never sharded
+    double activation_slack = 1.06;  ///< allocator: kept bytes over tensors' bytes
+    double reserved_gib = 0;         ///< beyond the hardware's reserved_gib
 };
 
 /// By link class and adapters of a node.

@@ -55,15 +55,27 @@ double pass_s(const Topology& t, const Group& group, double bytes) {
 
 }  // namespace
 
+/// Ranks that `intra` joins: a node's GPUs, or of a larger domain the power of two that jobs use of
+/// it (64 of 72), so that groups do not straddle two domains.
 Topology make_topology(const GpuType& type, const Grid& grid, std::int64_t site_gpus_per_node) {
-    return {type.intra, type.inter, grid.gpus_per_node,
-            std::max(grid.gpus_per_node, site_gpus_per_node)};
+    const std::int64_t node = std::max(grid.gpus_per_node, site_gpus_per_node);
+    if (type.domain_gpus <= node || grid.nodes == 1)
+        return {type.intra, type.inter, grid.gpus_per_node, node};
+    std::int64_t nodes = 1;
+    while (2 * nodes * node <= type.domain_gpus && nodes < grid.nodes) nodes *= 2;
+    Link inter = type.inter;
+    inter.bytes_per_s *= real(nodes);
+    return {type.intra, inter, nodes * grid.gpus_per_node, nodes * node};
 }
 
 Group tp_group(const Topology& t, std::int64_t tp) { return {tp, std::min(tp, t.gpus_per_node)}; }
 
-Group dp_group(const Topology& t, std::int64_t dp, std::int64_t tp) {
-    return {dp, std::clamp<std::int64_t>(t.gpus_per_node / tp, 1, dp)};
+Group dp_group(const Topology& t, std::int64_t dp, std::int64_t stride) {
+    return strided_group(t, dp, stride);
+}
+
+Group strided_group(const Topology& t, std::int64_t size, std::int64_t stride) {
+    return {size, std::clamp<std::int64_t>(t.gpus_per_node / stride, 1, size)};
 }
 
 double all_reduce_s(const Topology& t, const Group& group, double bytes) {
@@ -74,6 +86,16 @@ double reduce_scatter_s(const Topology& t, const Group& group, double bytes) {
 }
 double all_gather_s(const Topology& t, const Group& group, double bytes) {
     return pass_s(t, group, bytes);
+}
+
+double all_to_all_s(const Topology& t, const Group& group, double bytes) {
+    if (group.size <= 1) return 0;
+    const double part = bytes / real(group.size);
+    const double inside = part * real(group.per_node - 1) / t.intra.bytes_per_s;
+    const double alpha = start_up_s(t.intra.alpha_s, group.per_node) / 2;
+    if (group.nodes() <= 1) return alpha + inside;
+    const double outside = part * real(group.size - group.per_node) / rank_share_of_network(t);
+    return alpha + inter_alpha_s(t, group.nodes()) + std::max(inside, outside);
 }
 
 double point_to_point_s(const Topology& t, bool crosses_nodes, double bytes) {

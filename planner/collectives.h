@@ -24,12 +24,17 @@ struct Group {
     [[nodiscard]] std::int64_t nodes() const { return (size + per_node - 1) / per_node; }
 };
 Group tp_group(const Topology&, std::int64_t tp);
-Group dp_group(const Topology&, std::int64_t dp, std::int64_t tp);
+/// Ranks `stride` apart: data parallel over groups of tp (and cp) ranks.
+Group dp_group(const Topology&, std::int64_t dp, std::int64_t stride);
+/// Neighbours in rank order: context parallel (stride tp), expert parallel (stride 1).
+Group strided_group(const Topology&, std::int64_t size, std::int64_t stride);
 
 /// Seconds; `bytes` is the size of the whole buffer on each rank. 0 for a group of one.
 double all_reduce_s(const Topology&, const Group&, double bytes);
 double reduce_scatter_s(const Topology&, const Group&, double bytes);
 double all_gather_s(const Topology&, const Group&, double bytes);  ///< bytes of the gathered buffer
+/// Each rank sends an equal part of `bytes` to every rank of the group, itself included.
+double all_to_all_s(const Topology&, const Group&, double bytes);
 double point_to_point_s(const Topology&, bool crosses_nodes, double bytes);
 
 /// Whether any rank pair of stages i and i+1 (stage_gpus ranks each) sits on two nodes.

@@ -31,25 +31,58 @@ std::optional<Precision> row_precision(std::string_view word) {
     return parse_precision(word);
 }
 
-Result<Model> row_model(const MeasuredRow& row) {
+/// Samples of text as long as `limit` on average: what is left of longer ones is padding.
+std::int64_t tokens_of(const MeasuredRow& row, Family family, const FrameworkConstants& f) {
+    const auto limit = static_cast<std::int64_t>(f.unpadded_tokens);
+    return family == Family::bert && limit > 0 ? std::min(row.seq, limit) : row.seq;
+}
+
+bool same_shape(const Model& model, const MeasuredRow& row) {
+    return model.layers == row.layers && model.hidden == row.hidden && model.heads == row.heads &&
+           model.experts == row.experts && model.top_k == row.top_k &&
+           model.moe_ffn_hidden == row.moe_ffn && model.vocab == row.vocab;
+}
+
+/// What the table has no columns for (head size, latent ranks, shared experts, dense first layers,
+/// windows) from the built-in model of the same shape; else the family's defaults.
+Model known_shape(const MeasuredRow& row) {
+    static const std::vector<Model> zoo = [] {
+        std::vector<Model> models;
+        for (const std::string& name : zoo_names())
+            if (const Result<Model> model = find_zoo_model(name); model && model->experts > 0)
+                models.push_back(*model);
+        return models;
+    }();
+    if (row.experts > 0)
+        for (const Model& model : zoo)
+            if (same_shape(model, row)) return model;
+    Model model;
+    if (const auto family = parse_family(row.family)) {
+        model.family = *family;
+        set_family_flags(model);
+    }
+    return model;
+}
+
+Result<Model> row_model(const MeasuredRow& row, const FrameworkConstants& framework) {
     const std::optional<Family> family = parse_family(row.family);
     if (!family) return usage_error("family '" + printable(row.family, 20) + "' is not priced");
     const std::optional<Precision> precision = row_precision(row.precision);
     if (!precision) return usage_error("precision '" + printable(row.precision, 20) + "'");
     if (row.heads == 0) return usage_error("heads is blank");
-    if (row.mla) return usage_error("multi-head latent attention is not priced");
-    Model model;
+    Model model = known_shape(row);
+    if (row.mla && model.kv_lora_rank == 0)
+        return usage_error("latent attention of a model whose ranks the table does not give");
     model.name = clean_model_name(row.model);
     model.family = *family;
-    set_family_flags(model);
     model.precision = *precision;
     model.layers = row.layers;
     model.hidden = row.hidden;
     model.heads = row.heads;
-    model.kv_heads = row.kv_heads;
-    model.ffn_hidden = row.ffn_hidden;
+    if (row.kv_heads > 0) model.kv_heads = row.kv_heads;
+    if (row.ffn_hidden > 0) model.ffn_hidden = row.ffn_hidden;
     model.vocab = row.vocab;
-    model.seq_length = row.seq;
+    model.seq_length = tokens_of(row, *family, framework);
     model.experts = row.experts;
     model.top_k = row.top_k;
     model.moe_ffn_hidden = row.moe_ffn;
@@ -113,10 +146,10 @@ struct Query {
 };
 
 Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) {
-    Result<Model> model = row_model(row);
-    if (!model) return model.error();
     Result<GpuPool> pool = row_pool(row, options);
     if (!pool) return pool.error();
+    Result<Model> model = row_model(row, pool->constants->framework);
+    if (!model) return model.error();
     const std::int64_t tp = or_one(row.tp), pp = or_one(row.pp), dp = or_one(row.dp),
                        cp = or_one(row.cp), gpus = or_one(row.gpus);
     if (tp * pp * dp * cp != gpus)
@@ -128,8 +161,6 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const auto recompute = row_recompute(row, pool->constants->framework);
     if (!recompute) return usage_error("recompute '" + printable(row.recompute, 20) + "'");
     if (pp > model->layers) return usage_error("more stages than layers");
-    if (or_one(row.vpp) != 1 || cp != 1 || or_one(row.ep) != 1)
-        return usage_error("vpp, cp and ep are not priced");
     Query query{std::move(*model), std::move(*pool), {}, {}, 1};
     query.grid = {row.gpu, gpus / per_node, per_node, pp};
     Plan& plan = query.plan;
@@ -139,6 +170,9 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     plan.recompute = *recompute;
     plan.zero_stage = row_zero(row);
     plan.sequence_parallel = row.sequence_parallel;
+    plan.vpp = or_one(row.vpp);
+    plan.cp = cp;
+    plan.ep = or_one(row.ep);
     plan.micro_batch = std::min(row.micro_batch, std::max<std::int64_t>(1, row.global_batch / dp));
     query.micro_batches =
         std::max(1.0, real(row.global_batch) / (real(dp) * real(plan.micro_batch)));
@@ -160,6 +194,16 @@ Result<Estimate> price_query(Query& query) {
     if (!above) return above;
     estimate->iteration_s += part * (above->iteration_s - estimate->iteration_s);
     return estimate;
+}
+
+/// A run whose recompute is not known recomputes what it must to fit.
+bool fits(const MeasuredRow& row, Query query, const Estimate& estimate) {
+    const double limit = real(query.pool.hardware.memory_bytes);
+    if (estimate.memory_bytes_per_gpu <= limit) return true;
+    if (!row.recompute.empty()) return false;
+    query.plan.recompute = Recompute::full;
+    const Result<Estimate> least = price_query(query);
+    return least && least->memory_bytes_per_gpu <= limit;
 }
 
 /// Text of everything but the plan.
@@ -251,7 +295,7 @@ EvaluatedRow evaluate_row(const MeasuredRow& row, const EvaluateOptions& options
     }
     out.plan = query->plan;
     out.estimate = *estimate;
-    out.fits = estimate->memory_bytes_per_gpu <= real(query->pool.hardware.memory_bytes);
+    out.fits = fits(row, *query, *estimate);
     return out;
 }
 

@@ -117,9 +117,9 @@ void read_flops(MapReader& entry, GpuType& type) {
     for (const auto& [key, node] : map->members) {
         const std::optional<Precision> precision = parse_precision(key);
         if (!precision)
-            return entry.keep(usage_error(fmt::format("tflops: '{}' is not {}",
-                                                      printable(key, 20), one_of_precisions),
-                                          node.where(entry.file())));
+            return entry.keep(usage_error(
+                fmt::format("tflops: '{}' is not {}", printable(key, 20), one_of_precisions),
+                node.where(entry.file())));
         const Result<double> value = yaml_number(node, entry.file(), key, 1e-4, 1e6);
         if (!value) return entry.keep(value.error());
         type.flops[*precision] = *value * 1e12;
@@ -145,7 +145,7 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     if (Status s = yaml_check_keys(
             node, file,
             {"name", "aliases", "memory_gib", "tflops", "memory_gb_per_s", "sm_count",
-             "gpus_per_node", "intra", "inter", "reserved_gib", "emulated"});
+             "gpus_per_node", "domain_gpus", "intra", "inter", "reserved_gib", "emulated"});
         !s)
         return s.error();
     MapReader entry(node, file);
@@ -157,6 +157,8 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     type.memory_bytes_per_s = entry.number("memory_gb_per_s", 0.1, 1e6) * 1e9;
     type.sm_count = entry.integer("sm_count", 1, 10000);
     type.gpus_per_node = entry.integer("gpus_per_node", 1, 1024);
+    if (node.find("domain_gpus") != nullptr)
+        type.domain_gpus = entry.integer("domain_gpus", 1, 65536);
     type.intra = read_link(entry, "intra");
     type.inter = read_link(entry, "inter");
     type.reserved_bytes = entry.number("reserved_gib", 0, 1024, 2.5) * gib;

@@ -53,7 +53,7 @@ class Iteration {
     StagePart part(std::size_t i) const {
         const double layers = real(layers_[i]);
         const auto index = static_cast<std::int64_t>(i);
-        return {stage_total_s(i), choice_.dp > 1 ? exchange_s(i) : 0,
+        return {stage_total_s(i), choice_.dp * choice_.cp > 1 ? exchange_s(i) : 0,
                 stepped_share() * stage_parameters(i) * shard_.optimizer_parameter_s,
                 is_emulated() ? 0 : layers * framework_.iteration_layer_s,
                 shard_.memory.stage(choice_, index).total(layers_[i])};
@@ -83,7 +83,7 @@ class Iteration {
     double boundary_s(std::size_t i) const {
         const std::int64_t transfers = is_last(i) ? choice_.vpp - 1 : choice_.vpp;
         if (transfers == 0) return 0;
-        const std::int64_t stage_gpus = choice_.dp * shard_.shape.tp;
+        const std::int64_t stage_gpus = choice_.dp * choice_.cp * shard_.shape.tp;
         const bool crosses =
             is_last(i) ? choice_.stages * stage_gpus > topology_.gpus_per_node
                        : boundary_crosses(topology_, static_cast<std::int64_t>(i), stage_gpus);
@@ -117,19 +117,35 @@ class Iteration {
         return comm - hidden + framework_.overlap_slowdown * hidden;
     }
 
+    /// Ranks that hold the same dense parameters.
+    Group replicas() const { return dp_group(topology_, choice_.dp * choice_.cp, shard_.shape.tp); }
+
+    /// Ranks that hold the same experts.
+    std::int64_t expert_replicas() const {
+        const std::int64_t ranks = choice_.dp * choice_.cp;
+        return shard_.shape.ep == 1
+                   ? ranks
+                   : std::max<std::int64_t>(1, ranks * shard_.shape.tp / shard_.shape.ep);
+    }
+
+    /// All-reduce, or reduce-scatter and gather of the weights, of these parameters.
+    double replicate_s(const Group& group, double parameters) const {
+        const double gradients = exchanged_bytes(parameters);
+        return choice_.zero_stage == 0
+                   ? all_reduce_s(topology_, group, gradients)
+                   : reduce_scatter_s(topology_, group, gradients) +
+                         all_gather_s(topology_, group, parameters * weight_bytes());
+    }
+
     /// Gradients hide behind the backward of the stage's last micro-batch, but for the last bucket.
     double exchange_s(std::size_t i) const {
-        const Group group = dp_group(topology_, choice_.dp, shard_.shape.tp);
-        const double parameters = stage_parameters(i);
-        const double gradients = exchanged_bytes(parameters);
-        const double weights = parameters * weight_bytes();
+        if (choice_.zero_stage >= 3) return zero3_exposed_s(i, replicas());
+        const double experts = real(layers_[i]) * shard_.expert_parameters;
         const double backward =
             real(layers_[i]) * layer_seconds(shard_, choice_.recompute).backward_s;
-        if (choice_.zero_stage >= 3) return zero3_exposed_s(i, group);
-        const double comm = choice_.zero_stage == 0
-                                ? all_reduce_s(topology_, group, gradients)
-                                : reduce_scatter_s(topology_, group, gradients) +
-                                      all_gather_s(topology_, group, weights);
+        const double comm =
+            replicate_s(replicas(), stage_parameters(i) - experts) +
+            replicate_s(strided_group(topology_, expert_replicas(), shard_.shape.ep), experts);
         return std::max(exposed_s(comm, backward, framework_.overlap_gradients),
                         comm / real(layers_[i] + 1));
     }
@@ -160,7 +176,7 @@ class Iteration {
     }
 
     double longest_exchange_s() const {
-        if (choice_.dp <= 1) return 0;
+        if (choice_.dp * choice_.cp <= 1) return 0;
         double longest = 0;
         for (std::size_t i = 0; i < layers_.size(); ++i) longest = std::max(longest, exchange_s(i));
         return longest;
@@ -170,13 +186,16 @@ class Iteration {
     double tied_exchange_s() const {
         const std::int64_t stages = choice_.stages;
         if (stages == 1 || !context_.model.tied_embedding) return 0;
-        const bool crosses = stages * choice_.dp * shard_.shape.tp > topology_.gpus_per_node;
+        const bool crosses =
+            stages * choice_.dp * choice_.cp * shard_.shape.tp > topology_.gpus_per_node;
         const double table =
             real(shard_vocab(context_.model, shard_.shape.tp)) * real(context_.model.hidden);
         return all_reduce_s(topology_, {2, crosses ? 1 : 2}, exchanged_bytes(table));
     }
 
-    double stepped_share() const { return choice_.zero_stage >= 1 ? 1 / real(choice_.dp) : 1; }
+    double stepped_share() const {
+        return choice_.zero_stage >= 1 ? 1 / real(choice_.dp * choice_.cp) : 1;
+    }
 
     double optimizer_s() const {
         double most = 0;
@@ -212,7 +231,8 @@ class Iteration {
     }
 
     void finish(Estimate& e) const {
-        const double gpus = real(choice_.stages) * real(choice_.dp) * real(shard_.shape.tp);
+        const double gpus =
+            real(choice_.stages) * real(choice_.dp) * real(choice_.cp) * real(shard_.shape.tp);
         const double batch = real(context_.global_batch);
         e.samples_per_s = batch / e.iteration_s;
         e.tflops_per_gpu = 3 * forward_flops(context_.model) * e.samples_per_s / gpus / 1e12;

@@ -5,12 +5,12 @@
 
 #include "core/profile.h"
 #include "planner/model.h"
+#include "planner/op_builder.h"
 
 namespace arena {
 
 namespace {
 
-constexpr double allocator_slack = 1.06;  ///< caching allocator, fragmentation
 constexpr double workspace_bytes = 256.0 * 1024 * 1024;
 constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
 
@@ -67,22 +67,49 @@ double micro_batches_in_flight(const PlanChoice& choice, std::int64_t index) {
 
 MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision precision,
                          const ShardShape& shape)
+    : MemoryModel(model, type, builtin_calibration().framework("default"), precision, shape) {}
+
+MemoryModel::MemoryModel(const Model& model, const GpuType& type,
+                         const FrameworkConstants& framework, Precision precision,
+                         const ShardShape& shape)
     : precision_(precision),
+      slack_(type.emulated ? 1.06 : framework.activation_slack),
+      extra_state_bytes_(precision == Precision::bf16 ? framework.bf16_state_bytes : 0),
+      shape_(shape),
       tied_(model.tied_embedding),
       layer_parameters_(layer_shard_parameters(model, shape)),
       embedding_parameters_(embedding_shard_parameters(model, shape.tp)),
       head_parameters_(head_shard_parameters(model, shape.tp)) {
-    const double width = element_bytes(precision);
-    const double tokens = real(model.seq_length) * real(shape.micro_batch);
+    const double width = element_bytes(plain_precision(precision));
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
     const double split = shape.sequence_parallel ? real(shape.tp) : 1;
     const KeptElements elements = mean_kept(model, shape);
     const double kept = kept_bytes(elements, width, shape);
     const double input = tokens * real(model.hidden) * width / split;
-    activations_ = {kept + score_bytes(elements, width), kept, input};
+    const bool fused = !type.emulated && framework.fused_attention >= 0.5;
+    activations_ = {kept + (fused ? 0 : score_bytes(elements, width)), kept, input};
     logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) * (width + 8) +
                               2 * width * real(model.hidden) / split);
     boundary_bytes_ = 4 * tokens * real(model.hidden) * width / split;
-    reserved_bytes_ = type.reserved_bytes + (type.emulated ? 0 : workspace_bytes);
+    const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
+    reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
+    const LayerList list = layer_list(model);
+    for (std::size_t k = 0; k < list.kinds.size(); ++k)
+        expert_parameters_ += real(list.count_of(k)) / real(model.layers) *
+                              shard_parameters(model, list.kinds[k], shape).expert;
+}
+
+double MemoryModel::state_bytes(std::int64_t zero_stage, std::int64_t ranks) const {
+    return state_bytes_per_parameter(precision_, zero_stage, ranks) + extra_state_bytes_;
+}
+
+/// Weights, gradients, optimizer state of a layer; experts are sharded over their own replicas.
+double MemoryModel::layer_state_bytes(const PlanChoice& choice) const {
+    const std::int64_t ranks = choice.dp * choice.cp;
+    const std::int64_t experts =
+        shape_.ep == 1 ? ranks : std::max<std::int64_t>(1, ranks * shape_.tp / shape_.ep);
+    return (layer_parameters_ - expert_parameters_) * state_bytes(choice.zero_stage, ranks) +
+           expert_parameters_ * state_bytes(choice.zero_stage, experts);
 }
 
 /// Parameters outside the layers. One stage holds a tied table once; two stages hold a copy each.
@@ -93,19 +120,19 @@ double MemoryModel::held_parameters(const PlanChoice& choice, std::int64_t index
 }
 
 StageMemory MemoryModel::stage(const PlanChoice& choice, std::int64_t index) const {
-    const double state = state_bytes_per_parameter(precision_, choice.zero_stage, choice.dp);
+    const double state = state_bytes(choice.zero_stage, choice.dp * choice.cp);
     const double in_flight = micro_batches_in_flight(choice, index);
     StageMemory memory;
     memory.fixed_bytes = reserved_bytes_ + held_parameters(choice, index) * state;
-    memory.layer_bytes = layer_parameters_ * state +
-                         allocator_slack * in_flight * activation_bytes(choice.recompute);
+    memory.layer_bytes =
+        layer_state_bytes(choice) + slack_ * in_flight * activation_bytes(choice.recompute);
     // Recompute brings one layer back in full while its backward runs.
     if (choice.recompute != Recompute::none)
-        memory.fixed_bytes += allocator_slack * (activation_bytes(Recompute::none) -
-                                                 activation_bytes(choice.recompute));
+        memory.fixed_bytes +=
+            slack_ * (activation_bytes(Recompute::none) - activation_bytes(choice.recompute));
     if (choice.zero_stage >= 3)
-        memory.fixed_bytes += 2 * layer_parameters_ * element_bytes(precision_);
-    if (index == choice.stages - 1) memory.fixed_bytes += allocator_slack * logits_bytes_;
+        memory.fixed_bytes += 2 * layer_parameters_ * element_bytes(plain_precision(precision_));
+    if (index == choice.stages - 1) memory.fixed_bytes += slack_ * logits_bytes_;
     if (choice.stages > 1) memory.fixed_bytes += boundary_bytes_;
     if (choice.dp > 1)
         memory.fixed_bytes +=

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/values.h"
+#include "planner/calibration.h"
 #include "planner/operators.h"
 
 namespace arena {
@@ -38,6 +39,9 @@ double gradient_bytes(Precision);
 
 class MemoryModel {
   public:
+    MemoryModel(const Model&, const GpuType&, const FrameworkConstants&, Precision,
+                const ShardShape&);
+    /// With the built-in default framework.
     MemoryModel(const Model&, const GpuType&, Precision, const ShardShape&);
     [[nodiscard]] StageMemory stage(const PlanChoice&, std::int64_t index) const;
     /// Kept activations of one layer and one micro-batch; without allocator slack.
@@ -48,8 +52,15 @@ class MemoryModel {
   private:
     [[nodiscard]] double held_parameters(const PlanChoice&, std::int64_t index) const;
 
+    [[nodiscard]] double layer_state_bytes(const PlanChoice&) const;
+
+    [[nodiscard]] double state_bytes(std::int64_t zero_stage, std::int64_t ranks) const;
+
     Precision precision_;
+    double slack_, extra_state_bytes_;
+    ShardShape shape_;
     bool tied_;
+    double expert_parameters_ = 0;  ///< of layer_parameters_, mean over the layers
     double layer_parameters_, embedding_parameters_, head_parameters_;
     std::array<double, 3> activations_;  ///< by Recompute
     double logits_bytes_, boundary_bytes_, reserved_bytes_;

@@ -56,8 +56,7 @@ void visit_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridRes
     if (shapes.empty())
         results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
     for (const NodeShape& shape : shapes)
-        for (std::int64_t stages : stage_counts(query, shape.gpus()))
-            visit(search, shape, stages);
+        for (std::int64_t stages : stage_counts(query, shape.gpus())) visit(search, shape, stages);
 }
 
 /// Pairs that give the profiler a basis early: small shards first, tp before micro-batch.
@@ -141,18 +140,28 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
             fmt::format("dp * micro_batch * num_micro_batches = {} must be the batch {}",
                         plan.dp() * plan.micro_batch * plan.num_micro_batches, global_batch));
     if (plan.zero_stage < 0 || plan.zero_stage > 3) return usage_error("zero_stage must be 0 to 3");
-    if (plan.cp != 1 || plan.ep != 1)
-        return usage_error(
-            fmt::format("{}: cp and ep other than 1 are not priced yet", short_form(plan)));
     if (plan.vpp < 1 || (plan.vpp > 1 && plan.pp() == 1))
         return usage_error("vpp needs at least 2 pipeline stages; accepted: 1");
-    if (plan.vpp > *std::min_element(plan.stage_layers.begin(), plan.stage_layers.end()))
-        return usage_error(fmt::format("vpp{} needs at least {} layers on every stage", plan.vpp,
-                                       plan.vpp));
+    const std::int64_t fewest =
+        *std::min_element(plan.stage_layers.begin(), plan.stage_layers.end());
+    // Embedding and head may fill the place of a layer each (Megatron's accounting for them).
+    const bool ends_fill = model.layers + 2 == plan.vpp * plan.pp() && plan.vpp == fewest + 1;
+    if (plan.vpp > fewest && !ends_fill)
+        return usage_error(
+            fmt::format("vpp{} needs at least {} layers on every stage", plan.vpp, plan.vpp));
     if (plan.vpp > 1 && plan.num_micro_batches % plan.pp() != 0)
         return usage_error(
             fmt::format("vpp{} needs the {} micro-batches to be a multiple of the {} stages",
                         plan.vpp, plan.num_micro_batches, plan.pp()));
+    if (plan.cp < 1 || !cp_fits(model, plan.cp))
+        return usage_error(fmt::format("cp{} does not split {} tokens into {} equal pieces",
+                                       plan.cp, model.seq_length, 2 * plan.cp));
+    if (plan.ep < 1 || !ep_fits(model, plan.ep))
+        return usage_error(fmt::format("ep{} does not divide the {} experts of {}", plan.ep,
+                                       model.experts, model.name));
+    if (plan.dp() * plan.cp * plan.tp() % plan.ep != 0)
+        return usage_error(fmt::format("ep{} does not divide the {} GPUs of a stage", plan.ep,
+                                       plan.dp() * plan.cp * plan.tp()));
     return Done{};
 }
 
@@ -220,9 +229,11 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
                                     to_string(model.precision), precisions_of(pool.hardware)));
     const PoolContext context = make_context(model, pool, global_batch, *precision);
     const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
-    const Shard shard(context, topology, {plan.tp(), plan.micro_batch, plan.sequence_parallel});
-    const PlanChoice choice{plan.pp(),       plan.dp(), plan.num_micro_batches, plan.recompute,
-                            plan.zero_stage, plan.vpp,  plan.cp,                plan.ep};
+    const Shard shard(context, topology,
+                      {plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep});
+    const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,
+                            plan.recompute, plan.zero_stage, plan.vpp,
+                            plan.cp,        plan.ep};
     std::vector<double> scratch(plan.stage_layers.size());
     return price_stages(context, topology, shard, choice, plan.stage_layers, scratch);
 }
@@ -234,7 +245,8 @@ std::vector<OpShape> operator_list(const PlanQuery& query) {
         if (!precision) continue;
         std::vector<ShardShape> shapes = PoolSearch(query, pool, *precision).fitting_shapes();
         std::stable_sort(shapes.begin(), shapes.end(), measured_before);
-        const Pricer analytic(pool.hardware, make_context(query.model, pool, 1, *precision).constants, {});
+        const Pricer analytic(pool.hardware,
+                              make_context(query.model, pool, 1, *precision).constants, {});
         for (const ShardShape& shape : shapes)
             set.add(weighted_operators(query.model, analytic, *precision, shape));
     }

@@ -120,7 +120,7 @@ double custom_s(const GpuType& type, const CostConstants& c, const OpShape& shap
 double fused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     const bool forward = shape.pass == Pass::forward;
     const double share = forward ? c.device.attention_forward : c.device.attention_backward;
-    const double rate = rate_of(type, shape.precision) * share;
+    const double rate = rate_of(type, shape.precision) * share * c.framework.attention_share;
     const double edges = 1 + c.device.attention_ramp / real(shape.dims[2]);
     return std::max(op_flops(shape) * edges / rate, bytes_s(type, c, op_bytes(shape)));
 }

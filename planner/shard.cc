@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/op_builder.h"
+
 namespace arena {
 
 namespace {
@@ -51,9 +53,38 @@ double unpadded_head_s(const PoolContext& context, const std::vector<OpCount>& h
     return extra;
 }
 
+/// Tokens to the experts' ranks and back, once each; what the framework hides is left out.
+double exchange_with_experts_s(const PoolContext& context, const Topology& topology,
+                               const ShardShape& shape) {
+    if (shape.ep <= 1) return 0;
+    const double bytes = routed_rows(context.model, shape) * real(context.model.hidden) *
+                         element_bytes(plain_precision(context.precision));
+    const Group group = strided_group(topology, shape.ep, 1);
+    return 2 * (1 - context.constants.framework.overlap_expert) *
+           all_to_all_s(topology, group, bytes);
+}
+
+/// Ring attention: every rank passes its keys and values on cp - 1 times while it computes; what
+/// does not hide behind the attention of one micro-batch is left.
+double context_ring_s(const PoolContext& context, const Topology& topology, const ShardShape& shape,
+                      double attention_s) {
+    if (shape.cp <= 1) return 0;
+    const Model& model = context.model;
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double heads = std::max(1.0, real(model.kv_heads) / real(shape.tp));
+    const double bytes = tokens * heads * real(head_dim(model) + value_head_dim(model)) *
+                         element_bytes(plain_precision(context.precision));
+    const Group group = strided_group(topology, shape.cp, shape.tp);
+    const double step = point_to_point_s(topology, group.nodes() > 1, bytes);
+    return std::max(real(shape.cp - 1) * step - attention_s,
+                    context.constants.framework.overlap_slowdown * real(shape.cp - 1) * step);
+}
+
 struct LayerParts {
     double forward_s, backward_s, attention_s, collective_s;
-    double fallback_host_s;  ///< extra host time of one forward when softmax is not fused
+    double extra_host_s;  ///< of one forward: softmax that is not fused, experts
+    double experts_s;     ///< all-to-all to experts and back, exposed part
+    double ring_s;        ///< keys and values around the context-parallel group, exposed part
     std::int64_t tp;
     bool emulated;
 };
@@ -65,19 +96,21 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
                             : recompute == Recompute::selective ? parts.attention_s
                                                                 : 0;
     const double back_collectives = full ? 4 : 2, exposed = 1 - c.overlap_tensor;
-    const double forward = parts.forward_s + 2 * exposed * parts.collective_s;
-    const double backward =
-        parts.backward_s + repeated + back_collectives * exposed * parts.collective_s;
+    const double forward_comm = 2 * exposed * parts.collective_s + parts.experts_s + parts.ring_s;
+    const double backward_comm = back_collectives * exposed * parts.collective_s +
+                                 (full ? 2 : 1) * parts.experts_s + (full ? 3 : 2) * parts.ring_s;
+    const double forward = parts.forward_s + forward_comm;
+    const double backward = parts.backward_s + repeated + backward_comm;
     double forward_total = forward, backward_total = backward;
     if (!parts.emulated) {
         const double issue = parts.tp > 1 ? c.host_collective_s : 0;
-        const double host = c.host_forward_s + parts.fallback_host_s + 2 * issue;
-        const double host_back = c.host_backward_s + parts.fallback_host_s + 2 * issue;
+        const double host = c.host_forward_s + parts.extra_host_s + 2 * issue;
+        const double host_back = c.host_backward_s + parts.extra_host_s + 2 * issue;
         forward_total = side_by_side_s(forward, host, c.host_sharpness);
         backward_total = side_by_side_s(backward, host_back + (full ? host : 0), c.host_sharpness);
     }
     LayerSeconds seconds;
-    seconds.comm_s = (2 + back_collectives) * exposed * parts.collective_s;
+    seconds.comm_s = forward_comm + backward_comm;
     seconds.compute_s = forward_total + backward_total - seconds.comm_s;
     seconds.forward_s = forward_total;
     seconds.backward_s = backward_total;
@@ -87,13 +120,16 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
 }  // namespace
 
 Shard::Shard(const PoolContext& context, const Topology& topology, const ShardShape& wanted)
-    : shape(wanted), memory(context.model, context.pool.hardware, context.precision, wanted) {
+    : shape(wanted),
+      memory(context.model, context.pool.hardware, context.constants.framework, context.precision,
+             wanted) {
     const Model& model = context.model;
-    const double tokens = real(model.seq_length) * real(shape.micro_batch);
-    const double bytes = tokens * real(model.hidden) * element_bytes(context.precision);
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double width = element_bytes(plain_precision(context.precision));
+    const double bytes = tokens * real(model.hidden) * width;
     LayerParts parts{};
     const LayerList list = layer_list(model);
-    double step_s = 0, stepped = 0, boundary = 0;
+    double step_s = 0, stepped = 0, boundary = 0, expert_share = 0;
     for (std::size_t k = 0; k < list.kinds.size(); ++k) {  // the mean over all layers
         const LayerKind& kind = list.kinds[k];
         const double share = real(list.count_of(k)) / real(model.layers);
@@ -105,6 +141,8 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         step_s += share * context.pricer.price(ops.optimizer).seconds;
         stepped += share * real(ops.optimizer.dims[0]);
         boundary += share * layer_output_elements(model, kind);
+        expert_share += kind.body == LayerKind::Body::moe ? share : 0;
+        expert_parameters += share * shard_parameters(model, kind, shape).expert;
     }
     const ShardOperators ops = shard_operators(model, context.precision, shape);
     parts.collective_s = all_reduce_s(topology, tp_group(topology, shape.tp), bytes) +
@@ -116,20 +154,24 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         ops.attention.empty() ? 0 : real(ops.attention.front().shape.dims[0]);
     if (framework.fused_attention < 0.5 &&
         std::fmod(attention_batch, framework.softmax_multiple) != 0)
-        parts.fallback_host_s = framework.softmax_fallback_s;
+        parts.extra_host_s += framework.softmax_fallback_s;
+    parts.extra_host_s += expert_share * framework.host_expert_s;
+    parts.experts_s = expert_share * exchange_with_experts_s(context, topology, shape);
+    parts.ring_s = context_ring_s(context, topology, shape, parts.attention_s);
     for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
         layer[static_cast<std::size_t>(recompute)] =
             compose(parts, recompute, context.constants.framework);
     embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
-    head_s = sum_seconds(context.pricer, ops.head, ends_evidence) +
-             unpadded_head_s(context, ops.head, shape);
+    head_s = context.constants.framework.head_tokens *
+             (sum_seconds(context.pricer, ops.head, ends_evidence) +
+              unpadded_head_s(context, ops.head, shape));
     embedding_comm_s = head_comm_s = parts.collective_s;
     layer_parameters = layer_shard_parameters(model, shape);
     optimizer_parameter_s = step_s / stepped;
     embedding_parameters = embedding_shard_parameters(model, shape.tp);
     head_parameters = head_shard_parameters(model, shape.tp);
-    boundary_bytes = boundary * real(shape.micro_batch) * element_bytes(context.precision) /
-                     (shape.sequence_parallel ? real(shape.tp) : 1);
+    boundary_bytes = boundary * real(shape.micro_batch) * width /
+                     (real(shape.cp) * (shape.sequence_parallel ? real(shape.tp) : 1));
 }
 
 PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t global_batch,

@@ -47,6 +47,7 @@ struct Shard {
     double embedding_s = 0, head_s = 0;  ///< compute, forward + backward
     double embedding_comm_s = 0, head_comm_s = 0;
     double optimizer_parameter_s = 0;  ///< per parameter of the step
+    double expert_parameters = 0;      ///< of layer_parameters, those in routed experts
     double layer_parameters = 0, embedding_parameters = 0, head_parameters = 0;
     double boundary_bytes = 0;  ///< between stages, one direction, per rank
     EvidenceSeconds layer_evidence{}, ends_evidence{};
@@ -54,8 +55,8 @@ struct Shard {
 
 /// The seconds that deal_layers() balances.
 const LayerSeconds& layer_seconds(const Shard&, Recompute);
-/// What stage `index` contributes, of stage_layers reads only that entry; and what the tied table and
-/// the iteration itself add. price_stages() of 1F1B is iteration_seconds() of these parts.
+/// What stage `index` contributes, of stage_layers reads only that entry; and what the tied table
+/// and the iteration itself add. price_stages() of 1F1B is iteration_seconds() of these parts.
 StagePart stage_part(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
                      std::span<const std::int64_t> stage_layers, std::size_t index);
 double fixed_seconds(const PoolContext&, const Topology&, const Shard&, const PlanChoice&);

@@ -126,6 +126,7 @@ struct GpuType {
     double memory_bytes_per_s = 0;         ///< HBM/GDDR bandwidth
     std::int64_t sm_count = 0;
     std::int64_t gpus_per_node = 0;        ///< default when the site does not say
+    std::int64_t domain_gpus = 0;          ///< GPUs that `intra` joins, over nodes too (NVL72); 0 = a node's
     Link intra;                            ///< between GPUs of one node, per GPU
     Link inter;                            ///< between nodes, per node
     double reserved_bytes = 0;             ///< framework + context per GPU

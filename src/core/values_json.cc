@@ -103,6 +103,7 @@ Json json_of(const GpuType& type) {
             {"memory_bytes_per_s", type.memory_bytes_per_s},
             {"sm_count", type.sm_count},
             {"gpus_per_node", type.gpus_per_node},
+            {"domain_gpus", type.domain_gpus},
             {"intra", json_of(type.intra)},
             {"inter", json_of(type.inter)},
             {"reserved_bytes", type.reserved_bytes},
@@ -117,6 +118,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("memory_bytes_per_s", out.memory_bytes_per_s, 0, huge);
     fields.integer("sm_count", out.sm_count, 0, 65536);
     fields.integer("gpus_per_node", out.gpus_per_node, 0, 65536);
+    if (fields.any("domain_gpus") != nullptr)
+        fields.integer("domain_gpus", out.domain_gpus, 0, 65536);
     fields.number("reserved_bytes", out.reserved_bytes, 0, huge);
     fields.boolean("emulated", out.emulated);
     fields.texts("aliases", out.aliases, 64, 64);

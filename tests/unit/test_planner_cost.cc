@@ -135,8 +135,10 @@ START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
     const Model m = zoo("gpt-22b");
     const GpuType a100 = hardware("a100");
     const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
-    const MemoryModel plain(m, a100, Precision::bf16, {8, 4, false});
-    const MemoryModel split(m, a100, Precision::bf16, {8, 4, true});
+    FrameworkConstants unfused = builtin_calibration().framework("default");
+    unfused.fused_attention = 0;
+    const MemoryModel plain(m, a100, unfused, Precision::bf16, {8, 4, false});
+    const MemoryModel split(m, a100, unfused, Precision::bf16, {8, 4, true});
     ck_assert_double_eq_tol(
         plain.activation_bytes(Recompute::none) / (s * b * h * (10 + 24 / t + 5 * a * s / (h * t))),
         1, 1e-9);
@@ -145,6 +147,9 @@ START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
     ck_assert_double_eq_tol(split.activation_bytes(Recompute::selective) / (34 * s * b * h / t), 1,
                             1e-9);
     ck_assert_double_eq_tol(plain.activation_bytes(Recompute::full) / (2 * s * b * h), 1, 1e-9);
+    const MemoryModel fused(m, a100, Precision::bf16, {8, 4, true});  // flash kernels keep no scores
+    ck_assert_double_eq(fused.activation_bytes(Recompute::none),
+                        split.activation_bytes(Recompute::selective));
 }
 END_TEST
 

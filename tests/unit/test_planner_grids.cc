@@ -209,7 +209,7 @@ START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
     bad = good, bad.cp = 2, bad.stage_dp = {1, 1}, refused(bad, 64, "batch");
     bad = good, bad.vpp = 2;
     ck_assert(price_plan(model, 64, grid, bad, pool).ok());
-    bad.vpp = 7, refused(bad, 64, "vpp7 needs at least 7 layers");
+    bad.vpp = 8, refused(bad, 64, "vpp8 needs at least 8 layers");
     bad.vpp = 2, bad.micro_batch = 32, bad.num_micro_batches = 1;
     refused(bad, 64, "a multiple of the 2 stages");
     ck_assert(!price_plan(model, 64, grid, Plan{}, pool).ok());
