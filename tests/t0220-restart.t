@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # slurmctld is killed, restarted and reconfigured with Arena jobs in every state: none is lost, run
-# twice or stuck, and mark and plan are as before. Then nodes fail under running jobs.
+# twice or stuck, and mark and plan are as before. Then nodes fail under running jobs, one by an orderly
+# end, one by command, and two really: kill -9 of all that runs there, found out by slurmctld itself.
 # shellcheck disable=SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -15,7 +16,7 @@ node_of() { local i; for i in "${!cases[@]}"; do [[ ${cases[i]} != "$1" ]] || ec
 
 make_work
 gate_hooks
-start_arena --nodes "${nodes}probe:1x1,fail:2x2,down:2x2" --arena-set resize.checkpoint_grace_s=600 \
+start_arena --nodes "${nodes}probe:1x1,fail:2x2,down:2x2,head:3x2,tail:3x2" --arena-set resize.checkpoint_grace_s=600 \
     "${hook_options[@]}"
 
 # ---- a job in every state -------------------------------------------------------------------------
@@ -131,6 +132,27 @@ for case in fail down; do
     let_go "${job[$case]}"
     ok "$case: the job completes" wait_for_state "${job[$case]}" COMPLETED
     is "$(starts "${job[$case]}")" 2 "$case: after two starts"
+done
+ok "no node is left drained" clean_nodes
+
+# ---- nodes die ------------------------------------------------------------------------------------
+# Each job runs on two of three nodes; one loses the node of its script, the other the other one.
+declare -A dead
+sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$cluster_dir/slurm.conf" && scontrol reconfigure
+for case in head tail; do job[$case]=$(train "$case" --arena-gpus=4); done
+for case in head tail; do ok "$case: a job runs on two of three nodes" wait_started "${job[$case]}"; done
+dead[head]=$(host head)
+dead[tail]=$(scontrol show hostnames "$(job_field "${job[tail]}" NodeList)" | grep -vx "$(host tail)")
+for case in head tail; do ok "$case: $case node ${dead[$case]} dies" cluster node "${dead[$case]}" kill; done
+for case in head tail; do
+    ok "$case: the job is requeued, taken back and started again" wait_started "${job[$case]}" 2 60
+    is "$(last_start "${job[$case]}")" "1 4 2 2" "$case: with a plan for two nodes"
+    unlike " $(scontrol show hostnames "$(job_field "${job[$case]}" NodeList)" | tr '\n' ' ')" " ${dead[$case]} " \
+        "$case: not on the dead one"
+    ok "$case: the node comes back" cluster node "${dead[$case]}" up
+    let_go "${job[$case]}"
+    ok "$case: the job completes" wait_for_state "${job[$case]}" COMPLETED
+    is "$(starts "${job[$case]}") $(job_field "${job[$case]}" Restarts)" "2 1" "$case: after two starts"
 done
 ok "no node is left drained" clean_nodes
 
