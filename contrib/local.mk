@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	contrib/get-slurm-headers \
 	contrib/install-deps \
 	contrib/private-cluster \
+	contrib/private-cluster.d/accounting.sh \
 	contrib/private-cluster.d/files.sh \
 	contrib/private-cluster.d/processes.sh \
 	contrib/quickstart \

@@ -95,6 +95,7 @@ black_box_tests = \
 	tests/t0310-queue-place.t \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t \
+	tests/t0340-accounting.t \
 	# end
 TESTS += $(black_box_tests)
 EXTRA_DIST += $(black_box_tests) \

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What people and machines do to a job, to slurmctld and to the node while the job's model is profiled:
-# hold, release, time limit, requeue, kill -9 of slurmctld, failure of the carrier's node. The measuring
+# hold, release, time limit, requeue, kill -9 of slurmctld, failure and death of the carrier's node. The measuring
 # program is the real one, kept waiting at a gate.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 
-start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=3 --arena-set profile.time_limit_s=120
+start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=20 --arena-set profile.time_limit_s=120
 chmod 1777 "$work"
 cat >"$cluster_dir/arena-profiler" <<END
 #!/bin/bash
@@ -79,6 +79,21 @@ touch "$work/gate"
 ok "the job completes, profiled or estimated" wait_for_state "$job" COMPLETED 90
 scontrol update nodename="$node" state=resume 2>/dev/null   # it may have returned to service by itself
 ok "the node comes back" wait_until "[[ \$(sinfo -h -n $node -o %T) == idle ]]" 60
+
+# ---- and dies: all that runs there is killed, and slurmctld finds out by itself ---------------------------
+sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$cluster_dir/slurm.conf" && scontrol reconfigure
+profiled 148 a100
+dying=$(carrier)
+node=$(squeue -h -j "$dying" -o %N)
+rm -f "$work"/waits.*
+ok "the carrier's node $node dies" cluster node "$node" kill
+ok "its carrier ends" wait_for_state "$dying" NODE_FAIL 60
+ok "another begins on the other node" wait_until "compgen -G '$work/waits.*' >/dev/null" 40
+touch "$work/gate"
+ok "the job completes" wait_for_state "$job" COMPLETED 90
+like "$(job_field "$job" AdminComment)" 'source=profiled' "with its profile"
+is "$(job_field "$job" Restarts)" 0 "and was never started before"
+ok "the node comes back" cluster node "$node" up
 
 # ---- cancelled jobs stay cancelled ---------------------------------------------------------------------------
 profiled 144 a40

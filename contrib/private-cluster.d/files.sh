@@ -104,7 +104,7 @@ SlurmdDebug=$debug
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+$(write_accounting_lines)
 MpiDefault=none
 SwitchType=switch/none
 PlugStackConfig=$dir/plugstack.conf
@@ -221,7 +221,8 @@ make_directories() {
         fi
     fi
     local name
-    for name in slurmctld slurmd munged; do
+    # shellcheck disable=SC2086  # words
+    for name in slurmctld slurmd munged ${accounting:+slurmdbd mariadbd}; do
         ln -s "$(readlink -f "$(command -v "$name")")" "$dir/bin/$name" ||
             die "$name is not installed: run contrib/install-deps"
     done
@@ -232,6 +233,7 @@ write_files() {
     dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 status=none
     chmod 400 "$dir/munge/key"
     write_slurm_conf >"$dir/slurm.conf"
+    [[ ! $accounting ]] || write_accounting_files
     write_gres_conf >"$dir/gres.conf"
     # No control groups: a cluster may run in a container or as a normal user. slurmd loads one of its two
     # plug-ins whatever the configuration says, and v2 insists on a mounted hierarchy; v1 then does nothing.

@@ -89,6 +89,7 @@ struct Shape {
 enum class ApplyOutcome {
     done,
     retry,                   ///< refused; the job is held again
+    limited,                 ///< the same, by a limit: no fault, and it may be lifted when a job ends
     stale,                   ///< not the job or the nodes that were planned any more; nothing was changed
     waiting_for_preemption,  ///< keeps shape and priority: Slurm is preempting for it
     busy,                    ///< keeps shape and priority: the nodes are not free (yet)

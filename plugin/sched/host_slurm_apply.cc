@@ -61,7 +61,9 @@ void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres, st
     desc.priority = INFINITE;
 }
 
-void restore_place(job_record_t* job) {
+/// `eligible`: before the release, which makes Slurm forget a begin time that has passed.
+void restore_place(job_record_t* job, time_t eligible) {
+    start_accrual(job, eligible);
     if (basic_priority()) {
         job->priority = BasicQueue().place_of(job);
     } else {
@@ -69,9 +71,31 @@ void restore_place(job_record_t* job) {
     }
 }
 
+/// Slurm frees from the limits of its user, account and QOS whatever an operator asked for; but Arena
+/// asks in the user's place. Keeps what was set before.
+class LimitsStay {
+  public:
+    explicit LimitsStay(job_record_t* job) : job_(job), time_(job->limit_set.time), qos_(job->limit_set.qos) {
+        if (job->limit_set.tres) tres_.assign(job->limit_set.tres, job->limit_set.tres + slurmctld_tres_cnt);
+    }
+    ~LimitsStay() {
+        job_->limit_set.time = time_;
+        job_->limit_set.qos = qos_;
+        if (job_->limit_set.tres) std::copy(tres_.begin(), tres_.end(), job_->limit_set.tres);
+    }
+    LimitsStay(const LimitsStay&) = delete;
+    LimitsStay& operator=(const LimitsStay&) = delete;
+
+  private:
+    job_record_t* job_;
+    std::uint16_t time_, qos_;
+    std::vector<std::uint16_t> tres_;
+};
+
 /// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error code.
 int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     hold_for_arena(job, "Arena: being reshaped");
+    const time_t eligible = eligible_since(job);
     drop_request(job);
     job_desc_msg_t desc;
     std::string gres = gres_request(shape.offer.grid), comment = shape.admin_comment;
@@ -82,6 +106,7 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     int rc;
     {
         OwnCall own;
+        LimitsStay limits(job);
         rc = update_job(&message, slurm_conf.slurm_user_id, false);
     }
     xfree(desc.tres_per_node);
@@ -98,14 +123,15 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     }
     assign_text(&job->system_comment, shape.system_comment);
     write_mark(job, phase);
-    restore_place(job);
+    restore_place(job, eligible);
     return SLURM_SUCCESS;
 }
 
-ApplyResult hold_because(job_record_t* job, const std::string& why) {
+ApplyResult hold_because(job_record_t* job, const std::string& why,
+                         ApplyOutcome outcome = ApplyOutcome::retry) {
     hold_for_arena(job, ("Arena: " + why).c_str());
     schedule_job_save();
-    return failed(ApplyOutcome::retry, why);
+    return failed(outcome, why);
 }
 
 ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
@@ -162,8 +188,12 @@ bool choose_partition(job_record_t* job, bitstr_t* chosen) {
 
 /// Slurm's name of the partition, QOS or association limit that this shape breaks; "" = none.
 std::string limit_in_the_way(job_record_t*& job) {
-    const auto reason = static_cast<job_state_reason>(job_limits_check(&job, false));
-    return reason == WAIT_NO_REASON ? std::string() : text_of(job_reason_string(reason));
+    auto reason = static_cast<job_state_reason>(job_limits_check(&job, false));
+    if (reason != WAIT_NO_REASON) return text_of(job_reason_string(reason));
+    if (acct_policy_job_runnable_pre_select(job, false) &&
+        acct_policy_job_runnable_post_select(job, job->tres_req_cnt, false))
+        return {};
+    return text_of(job_reason_string(static_cast<job_state_reason>(job->state_reason)));
 }
 
 /// Slurm's code when no node could ever hold this shape: it would hold the job for good (BadConstraints).
@@ -180,7 +210,7 @@ std::string precheck(job_record_t*& job) {
     if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
     if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
         return slurm_strerror(ESLURM_INVALID_LICENSES);
-    return limit_in_the_way(job);
+    return {};
 }
 
 int select_on(job_record_t* job, bitstr_t* chosen) {
@@ -227,10 +257,16 @@ ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes)
     if (const int rc = reshape(job, shape, Phase::starting)) return hold_after(job, rc, "rewriting");
     if (const std::string why = precheck(job); !why.empty())
         return hold_because(job, "not startable: " + why);
+    if (const std::string why = limit_in_the_way(job); !why.empty())
+        return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
     const int rc = select_on(job, chosen);
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);
+    if (rc == ESLURM_ACCOUNTING_POLICY) {
+        const auto reason = static_cast<job_state_reason>(job->state_reason);
+        return hold_because(job, "not allowed: " + text_of(job_reason_string(reason)), ApplyOutcome::limited);
+    }
     if (rc != SLURM_SUCCESS) return hold_after(job, rc, "starting");
     launched(job);
     return {};
@@ -243,7 +279,7 @@ ApplyResult release_job(const Shape& shape) {
     if (const int rc = reshape(job, shape, Phase::released)) return hold_after(job, rc, "rewriting");
     // With a shape that a limit forbids it would wait for ever, and with it all that is kept for it.
     if (const std::string why = limit_in_the_way(job); !why.empty())
-        return hold_because(job, "not allowed: " + why);
+        return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
     if (const int rc = could_never_run(job)) return hold_after(job, rc, "not startable");
     info("arena: JobId=%u released: waits with %s", job->job_id, job->admin_comment);
     schedule_job_save();

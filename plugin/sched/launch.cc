@@ -86,16 +86,19 @@ std::string admin_comment(std::string_view state, const Offer& offer) {
                        seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
 }
 
-std::string system_comment(const std::vector<Offer>& offers) {
+std::string system_comment(const std::vector<Offer>& offers, std::string_view unmeasured) {
+    constexpr std::size_t longest = 1024, longest_note = 400;
+    std::string note;
+    if (!unmeasured.empty()) note = fmt::format(" not measured: {}", unmeasured.substr(0, longest_note));
     std::string text = "arena offers:";
     for (const Offer& offer : offers) {
         const std::string part =
             fmt::format(" {} {} {} {};", short_form(offer.grid), short_form(offer.plan),
                         seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
-        if (text.size() + part.size() > 1024) break;
+        if (text.size() + part.size() + note.size() > longest) break;
         text += part;
     }
-    return text;
+    return text + note;
 }
 
 }  // namespace arena

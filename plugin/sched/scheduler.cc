@@ -131,6 +131,7 @@ void Scheduler::round() {
     offers_.clear();
     offers_book_.new_round();
     note_settled();
+    note_returned();
     profiles_.update(view_);
     snapshot_ = {};
     stats_.jobs_pending = stats_.jobs_running = 0;
@@ -163,6 +164,16 @@ void Scheduler::note_settled() {
         else
             settled_since_.try_emplace(job.id, view_.snapshot.time_s);
     }
+}
+
+/// Where something ended since the last round, a limit on what may run at once may be met again.
+void Scheduler::note_returned() {
+    std::int64_t free = 0;
+    for (const NodeState& node : view_.snapshot.nodes) free += node.free_cpus + node.free_gpus;
+    if (free > free_before_)
+        for (auto& [job, blocked] : blocked_)
+            std::erase_if(blocked, [](const Blocked& offer) { return offer.limited; });
+    free_before_ = free;
 }
 
 bool Scheduler::settled(const JobView& job) const {
@@ -212,6 +223,8 @@ void Scheduler::wait_reason(const JobView& job, const std::string& text) {
 bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
                                  const std::vector<SitePool>& pools) {
     std::string waiting;
+    std::string& unmeasured = last_[job.id].unmeasured;
+    unmeasured.clear();
     for (const SitePool& pool : pools) {
         if (!allows(wish.request.gpu_types, pool.gpu_type)) continue;
         ProfileNeed need;
@@ -225,6 +238,8 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         need.nodes = &view_.snapshot.node_sets[job.node_set];
         const ProfileAnswer answer = profiles_.require(need, view_);
         if (answer.state == ProfileState::running && waiting.empty()) waiting = answer.text;
+        if (answer.state == ProfileState::stand_in && config_.profile_enabled)
+            unmeasured += fmt::format("{}{}: {}", unmeasured.empty() ? "" : "; ", pool.gpu_type, answer.text);
     }
     if (waiting.empty()) return false;
     wait_reason(job, waiting);
@@ -341,12 +356,12 @@ Shape Scheduler::shape_for(const Planned& planned, const Offer& offer, std::stri
     shape.memory_mb_per_node = job->memory_mb_per_gpu * grid.gpus_per_node;
     shape.environment = launch_environment(request, offer);
     shape.admin_comment = admin_comment(state, offer);
-    shape.system_comment = system_comment(*planned.offers);
+    shape.system_comment = system_comment(*planned.offers, last_.at(shape.job).unmeasured);
     return shape;
 }
 
-void Scheduler::block(JobId job, const Grid& grid, const std::string& why) {
-    blocked_[job].push_back({grid, view_.snapshot.time_s + blocked_s, why});
+void Scheduler::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
+    blocked_[job].push_back({grid, view_.snapshot.time_s + blocked_s, why, limited});
 }
 
 /// The job waits released, at its place, with this shape; only when Slurm keeps refusing is it replanned.
@@ -387,6 +402,9 @@ void Scheduler::apply_start(const Planned& planned, const Action& action) {
         case ApplyOutcome::busy:
             ++stats_.failed_starts;
             return keep_trying(planned, action.offer, result.text);
+        case ApplyOutcome::limited:
+            block(id, action.offer.grid, result.text, true);
+            return wait_reason(*planned.view, result.text);
         case ApplyOutcome::retry:
             ++stats_.failed_starts;
             block(id, action.offer.grid, result.text);
@@ -410,7 +428,7 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
     } else if (result.outcome == ApplyOutcome::stale) {
         ++stats_.stale;
     } else {
-        block(id, action.offer.grid, result.text);
+        block(id, action.offer.grid, result.text, result.outcome == ApplyOutcome::limited);
         wait_reason(*planned.view, result.text);
     }
 }
@@ -449,7 +467,8 @@ void Scheduler::say_why(const Decision& decision) {
         last.state = "waiting";
         last.reason = why;
         last.chosen.reset();
-        reasons_.push_back({id, "Arena: " + why, "arena:v1 state=held", system_comment(*at->second.offers)});
+        reasons_.push_back({id, "Arena: " + why, "arena:v1 state=held",
+                            system_comment(*at->second.offers, last.unmeasured)});
     }
     host_.set_reasons(reasons_);
 }

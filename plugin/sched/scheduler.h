@@ -53,10 +53,12 @@ class Scheduler {
         Grid grid;
         double until_s;
         std::string why;
+        bool limited = false;  ///< by a limit, which may be lifted as soon as a job ends
     };
     struct Last {              ///< what explain tells
         std::uint32_t uid = 0;
         std::string state, reason;
+        std::string unmeasured;  ///< which GPU types have no profile, and why; "" = all have or are off
         OfferList offers;
         Request request;
         std::vector<SitePool> pools;
@@ -79,7 +81,8 @@ class Scheduler {
     void apply_release(const Planned& planned, const Action& action);
     void take_back(const std::map<JobId, const Action*>& actions);
     void keep_trying(const Planned& planned, const Offer& offer, const std::string& why);
-    void block(JobId job, const Grid& grid, const std::string& why);
+    void block(JobId job, const Grid& grid, const std::string& why, bool limited = false);
+    void note_returned();
     void wait_reason(const JobView& job, const std::string& text);
     void say_why(const Decision& decision);
     void forget_gone();
@@ -98,6 +101,7 @@ class Scheduler {
     std::map<JobId, Planned> planned_;
     std::map<JobId, double> settled_since_;
     std::map<JobId, std::vector<Blocked>> blocked_;
+    std::int64_t free_before_ = 0;       ///< CPUs and GPUs free in the last round
     std::map<JobId, Blocked> busy_;      ///< offers whose nodes were not free after all
     std::map<JobId, Last> last_;
     std::vector<Host::Reason> reasons_;

@@ -22,8 +22,10 @@ std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
     const auto at = last_.find(job);
     if (at == last_.end() || (!privileged && at->second.uid != uid)) return {};
     const Last& last = at->second;
-    Json json{{"schema_version", 1}, {"job", job},      {"state", last.state}, {"reason", last.reason},
-              {"chosen", -1},        {"offers", Json::array()}, {"infeasible", Json::array()}};
+    Json json{{"schema_version", 1},           {"job", job},
+              {"state", last.state},           {"reason", last.reason},
+              {"unmeasured", last.unmeasured}, {"chosen", -1},
+              {"offers", Json::array()},       {"infeasible", Json::array()}};
     if (last.offers) {
         for (std::size_t i = 0; i < last.offers->size(); ++i) {
             const Offer& offer = (*last.offers)[i];

@@ -125,6 +125,7 @@ JobFacts facts_of(const job_record_t* job) {
 }
 
 void hold_for_arena(job_record_t* job, const char* reason) {
+    acct_policy_remove_accrue_time(job, false);  // only where limits are enforced, and counted so far
     job->direct_set_prio = 1;
     job->priority = 0;
     job->state_reason = WAIT_HELD;
@@ -185,12 +186,20 @@ time_t age_reference() {
 }
 
 std::uint32_t multifactor_priority(job_record_t* job, time_t reference) {
-    const time_t eligible = eligible_since(job);
-    const time_t age = std::max<time_t>(reference - eligible, 0);
+    const time_t age = std::max<time_t>(reference - eligible_since(job), 0);
+    const time_t accrues = job->details->accrue_time;
     job->details->accrue_time = time(nullptr) - age;
     const std::uint32_t priority = priority_g_set(0, job);
-    job->details->accrue_time = eligible;
+    job->details->accrue_time = accrues;
     return priority;
+}
+
+void start_accrual(job_record_t* job, time_t eligible) {
+    job->details->begin_time = eligible;
+    if (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS)
+        acct_policy_add_accrue_time(job, false);
+    else
+        job->details->accrue_time = eligible;
 }
 
 time_t eligible_since(const job_record_t* job) {

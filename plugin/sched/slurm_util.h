@@ -60,6 +60,9 @@ void note_job_change();
 /// priority/multifactor: computes what Slurm would give the job were it not held, into prio_factors, and
 /// returns it. Its age counts from eligible_since() to `reference`.
 std::uint32_t multifactor_priority(job_record_t* job, time_t reference);
+/// A released job gains age from then on as an ordinary one: since `eligible`, and where limits are
+/// enforced within the limits of accruing jobs, which Slurm counts.
+void start_accrual(job_record_t* job, time_t eligible);
 /// The moment up to which Slurm has counted the age of the pending jobs: multifactor recalculates them
 /// every PriorityCalcPeriod only, so an Arena job counted up to now would overtake older ones. The
 /// earliest of them all, so that it overtakes none of them; now when there is none to overtake.

@@ -199,6 +199,25 @@ START_TEST(a_refused_offer_is_left_out_for_a_while) {
 }
 END_TEST
 
+START_TEST(an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 3);
+    Request one = Scene::request();
+    one.min_gpus = one.max_gpus = 1;
+    scene.job(1, one);
+    scene.host.next_start = {ApplyOutcome::limited, "not allowed: AssocGrpGRES"};
+    auto scheduler = scene.scheduler();
+    for (int i = 0; i < 20; ++i) scheduler->round();  // every offer was refused
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    ck_assert(scene.host.reasons.back().text == "Arena: not allowed: AssocGrpGRES");
+    scene.host.view.snapshot.nodes[0].free_gpus = 4;
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+}
+END_TEST
+
 START_TEST(busy_nodes_cost_a_job_its_place_only_after_a_while) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
@@ -328,8 +347,11 @@ START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
     scene.host.carriers_refused = true;
     scene.node("n1", "a40", 4, 4);
     scene.job(1);
-    scene.scheduler()->round();
+    auto scheduler = scene.scheduler();
+    scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
+    ck_assert(scene.host.last_shape.system_comment.ends_with(" not measured: a40: refused by the partition"));
+    ck_assert(scheduler->explain(1, true, 0).find("a40: refused by the partition") != std::string::npos);
 }
 END_TEST
 
@@ -460,6 +482,7 @@ int main() {
         a_full_cluster_gives_one_reservation_and_reasons,
         a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over,
         a_refused_offer_is_left_out_for_a_while,
+        an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends,
         busy_nodes_cost_a_job_its_place_only_after_a_while,
         requeued_jobs_wait_until_slurmd_accepts_them_again,
         two_jobs_of_one_model_cause_one_profile_run_per_type,

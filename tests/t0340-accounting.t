@@ -1,0 +1,101 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Accounting enforced by a real slurmdbd: a service user without an association (no profile run, an
+# estimate that says why), and limits of an account that an Arena job's shape would break. Arena writes
+# the shape in the user's place and may give the job nothing that the user could not have had. Needs root:
+# the users of the test are not the operator that runs it.
+# shellcheck disable=SC2317  # functions are called by ok
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+need_arena
+can_be_user || skip_all "needs root and a user $arena_user: operators have no limits"
+for program in mariadbd slurmdbd sacctmgr; do
+    command -v "$program" >/dev/null || skip_all "$program is not installed (contrib/install-deps)"
+done
+
+start_arena --nodes a40:2x4 --profile on --accounting associations,limits,qos --priority multifactor \
+    --arena-set profile.budget_s=20 --arena-set profile.retries=1 --arena-set profile.backoff_s=600
+log=$cluster_dir/log/slurmctld.log
+in_log() { grep -q "$1" "$log"; }
+# account NAME=VALUE...: limits of the account; -1 takes one away. slurmdbd tells slurmctld by itself.
+account() { sacctmgr -i modify account main set "$@"; }
+known() { wait_until "scontrol show assoc_mgr flags=assoc accounts=main | grep -q '$1'"; }
+# as the user, in the account main
+ask() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-batch=64 --arena-gpus="$1" "${@:2}" "$work/trainer"; }
+hold_gpus() { as_user sbatch --parsable --time=60 -o /dev/null --chdir=/ --gres="gpu:a40:$1" -n1 "${@:2}" --wrap 'sleep 3000'; }
+asked() { job_field "$1" TresPerNode; }
+over() { let_go "$1"; wait_for_state "$1" COMPLETED; }
+
+# ---- associations ---------------------------------------------------------------------------------
+like "$(ask 1 2>&1)" 'Invalid account' "a user without an association is refused by Slurm itself"
+ok "the user gets an association" sacctmgr -i add user "$arena_user" account=main
+ok "and slurmctld knows" wait_until '[[ $(as_user sbatch --test-only --wrap true 2>&1) != *Invalid* ]]'
+job=$(ask 1-2)
+ok "a job of an unknown model starts although its profile run is refused" wait_started "$job"
+like "$(arena_word "$job" source)" '^analytic$' "on the analytic estimate"
+like "$(job_field "$job" SystemComment)" 'not measured: a40: .*Invalid account' "and says why in SystemComment"
+like "$(arena explain "$job")" 'Not measured, .*a40: .*Invalid account' "and in arena explain"
+is "$(squeue -h -n arena-profile -t all -o %i | wc -l)" 0 "no carrier was left behind"
+ok "it completes" over "$job"
+ok "the service user gets an association" sacctmgr -i add user arena account=main
+ok "a reconfigure forgets failed profile runs" scontrol reconfigure
+job=$(ask 1-2)
+ok "now the next job waits for its profile" wait_for_reason "$job" 'profiling.gpt2'
+ok "and starts" wait_started "$job" 1 60
+ok "with it" in_log 'profiled gpt2 on a40'
+unlike "$(job_field "$job" SystemComment)" 'not measured' "and nothing to explain"
+ok "it completes" over "$job"
+
+# ---- limits of one job -----------------------------------------------------------------------------
+ok "a job may have 8 CPUs" account MaxTRESPerJob=cpu=8
+ok "and slurmctld knows" known 'MaxTRESPJ=cpu=8'
+job=$(ask 1-8)
+ok "a job of 1 to 8 GPUs, of 4 CPUs each, starts" wait_started "$job" 1 40
+is "$(asked "$job") $(job_field "$job" NumCPUs)" "gres:gpu:a40:2 8" "with the two GPUs whose CPUs it may have"
+ok "it completes" over "$job"
+job=$(ask 4)
+ok "one of 4 GPUs does not, and the limit is its reason" wait_for_reason "$job" '^Arena: not allowed: AssocMaxCpuPerJobLimit$'
+is "$(starts "$job")" 0 "it has not started"
+ok "the limit is lifted" account MaxTRESPerJob=cpu=-1
+ok "and it starts" wait_started "$job" 1 60
+ok "it completes" over "$job"
+is "$(grep -c 'error: arena: JobId=.*not allowed' "$log")" 0 "a limit is no error in the log"
+
+# ---- limits of all together, and waiting -----------------------------------------------------------
+ok "the account may have 4 GPUs at once" account GrpTRES=gres/gpu=4
+ok "and slurmctld knows" known 'GrpTRES=.*,gres/gpu=4('
+first=$(hold_gpus 3)
+ok "an ordinary job has three" wait_for_state "$first" RUNNING
+job=$(ask 1-4)
+ok "an Arena job of 1 to 4 takes what is left of the limit" wait_started "$job" 1 40
+is "$(asked "$job")" gres:gpu:a40:1 "one GPU, though five are free"
+more=$(ask 2)
+ok "one of two waits for the limit" wait_for_reason "$more" '^Arena: not allowed: AssocGrpGRES$'
+scancel "$first"
+ok "and starts as soon as the ordinary job has ended" wait_started "$more"
+ok "the first completes" over "$job"
+ok "the other completes" over "$more"
+ok "the limit is lifted" account GrpTRES=gres/gpu=-1 MaxTRESPerJob=cpu=16
+ok "and slurmctld knows" known 'MaxTRESPJ=cpu=16'
+
+full=$(submit -N2 --exclusive -A root -t 30 -o /dev/null --wrap 'sleep 3000')
+ok "the cluster is full" wait_for_state "$full" RUNNING
+job=$(ask 2-8)
+ok "a job that waits is released with a shape that its limit allows" \
+    wait_until "[[ \$(job_field $job Priority) != 0 && \$(asked $job) == gres:gpu:a40:4 ]]" 40
+like "$(job_field "$job" NumNodes)" '^1(-1)?$' "on one node"
+scancel "$full"
+ok "and starts with it" wait_started "$job"
+is "$(job_field "$job" NumCPUs)" 16 "within its limit"
+ok "it completes" over "$job"
+is "$(grep 'underflow' "$log")" "" "slurmctld's own accounts of usage and age come out even"
+ok "no node is left drained" clean_nodes
+
+# ---- nothing is lost when slurmdbd is ------------------------------------------------------------------
+ok "slurmdbd is killed" cluster dbd kill
+job=$(ask 1)
+ok "a job starts without it" wait_started "$job"
+ok "slurmdbd starts again" cluster dbd start
+ok "the job completes" over "$job"
+done_testing
