@@ -102,8 +102,10 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh \
 	tests/soak/kill9 \
 	tests/lib/cluster.sh \
+	tests/lib/start_order.sh \
 	tests/lib/tap.sh \
 	tests/bench/pending-jobs \
+	tests/bench/start-order \
 	tests/bench/planner-accuracy \
 	tests/bench/planner \
 	# end
