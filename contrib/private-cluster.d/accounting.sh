@@ -4,7 +4,7 @@
 # the cluster, an account `main` and the caller in it. Whom else it knows is the caller's business, by
 # sacctmgr. Sourced.
 # shellcheck disable=SC2154  # the variables of the options are private-cluster's
-accounting_user() { if ((EUID == 0)); then echo mysql; else echo "$me"; fi; }
+as_slurm_user() { if ((EUID == 0)); then runuser -u "$slurm_user" -- "$@"; else "$@"; fi; }
 
 write_accounting_lines() {
     if [[ ! $accounting ]]; then echo "AccountingStorageType=accounting_storage/none"; return; fi
@@ -17,8 +17,8 @@ write_accounting_lines() {
 write_accounting_files() {
     local password
     password=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
-    install -d -m 700 -o "$(accounting_user)" "$dir/mariadb"
-    install -m 600 -o "$(accounting_user)" /dev/stdin "$dir/mariadb/init.sql" <<END
+    install -d -m 700 -o "$slurm_user" "$dir/mariadb"
+    install -m 600 -o "$slurm_user" /dev/stdin "$dir/mariadb/init.sql" <<END
 CREATE USER IF NOT EXISTS slurm@'127.0.0.1' IDENTIFIED BY '$password';
 GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1';
 END
@@ -43,14 +43,13 @@ END
 }
 
 start_mariadb() {
-    local user
-    user=$(accounting_user)
-    mariadb-install-db --no-defaults --datadir="$dir/mariadb/data" --user="$user" --skip-test-db \
+    # As that user from the start: given --user it would change owners of MariaDB's own installation.
+    as_slurm_user mariadb-install-db --no-defaults --datadir="$dir/mariadb/data" --skip-test-db \
         --auth-root-authentication-method=normal >"$dir/log/mariadb-install.log" 2>&1 ||
         die "mariadb-install-db failed: $(tail -n 3 "$dir/log/mariadb-install.log")"
     # It does not go into the background by itself.
     # shellcheck disable=SC2016
-    launch sh -c 'exec >>"$0" 2>&1; "$@" &' "$dir/log/mariadbd.out" "$dir/bin/mariadbd" --no-defaults --user="$user" --datadir="$dir/mariadb/data" \
+    launch sh -c 'exec >>"$0" 2>&1; "$@" &' "$dir/log/mariadbd.out" "$dir/bin/mariadbd" --no-defaults --user="$slurm_user" --datadir="$dir/mariadb/data" \
         --socket="$dir/mariadb/socket" --pid-file="$dir/mariadb/pid" --init-file="$dir/mariadb/init.sql" \
         --bind-address=127.0.0.1 --port=$((port + node_count + 2)) --skip-name-resolve \
         --innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=0 --skip-log-bin
