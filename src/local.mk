@@ -13,9 +13,24 @@ libarena_core_la_SOURCES = \
 	src/core/config.h src/core/config.cc \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
 	src/policy/fifo.h src/policy/fifo.cc \
+	src/policy/problem.h src/policy/problem.cc src/policy/packing.h src/policy/packing.cc \
+	src/policy/fcfs.h src/policy/fcfs.cc \
+	src/policy/backfill.h src/policy/backfill.cc \
 	src/store/store.h src/store/sql.h src/store/store.cc src/store/spool.cc \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)
+
+# ---- the simulator: policies on traces ----------------------------------------------------------
+noinst_LTLIBRARIES += libarena_sim.la
+libarena_sim_la_SOURCES = \
+	src/sim/csv.h src/sim/csv.cc \
+	src/sim/inputs.h src/sim/inputs.cc \
+	src/sim/workload.h src/sim/workload.cc \
+	src/sim/random.h src/sim/generate.h src/sim/generate.cc \
+	src/sim/metrics.h src/sim/metrics.cc \
+	src/sim/simulator.h src/sim/simulator.cc \
+	# end
+libarena_sim_la_LIBADD = libarena_core.la
 
 # ---- the arena command -----------------------------------------------------------------------
 bin_PROGRAMS += arena
@@ -28,8 +43,10 @@ arena_SOURCES = \
 	src/cli/explain_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_command.cc \
 	src/cli/profile_command.cc \
+	src/cli/simulate_input.h src/cli/simulate_input.cc src/cli/simulate_command.cc \
+	src/cli/trace_command.cc \
 	src/cli/snapshot_command.cc \
 	# end
-arena_LDADD = libarena_planner.la libarena_core.la
+arena_LDADD = libarena_sim.la libarena_planner.la libarena_core.la
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena

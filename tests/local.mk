@@ -85,6 +85,7 @@ black_box_tests = \
 	tests/t0290-soak-short.t \
 	tests/t0050-command.t \
 	tests/t0060-explain.t \
+	tests/t0070-simulate.t \
 	tests/t0001-private-cluster.t \
 	tests/t0240-profiling.t \
 	tests/t0245-profiling-races.t \
@@ -168,3 +169,12 @@ TESTS += tests/golden.t
 dist_check_SCRIPTS += tests/golden.t
 tests/golden.log: arena$(EXEEXT)
 EXTRA_DIST += tests/golden tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
+
+# ---- simulator --------------------------------------------------------------------------------
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_simulator
+TESTS += tests/unit/test_simulator
+endif
+tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/suite.h
+tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_simulator_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)

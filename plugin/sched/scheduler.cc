@@ -454,7 +454,8 @@ void Scheduler::apply(const Decision& decision) {
         const bool start = action.kind == ActionKind::start && !at->second.view->ordinary_ahead;
         if (start)
             apply_start(at->second, action);
-        else if (action.kind != ActionKind::profile && action.kind != ActionKind::resize)
+        else if (action.kind != ActionKind::profile && action.kind != ActionKind::resize &&
+                 action.kind != ActionKind::preempt)
             apply_release(at->second, action);
     }
 }

@@ -58,5 +58,7 @@ void add_stats(CLI::App&, Globals&);
 void add_doctor(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
 void add_evaluate(CLI::App&, Globals&);
+void add_simulate(CLI::App&, Globals&);
+void add_trace(CLI::App&, Globals&);
 
 }  // namespace arena::cli

@@ -26,6 +26,8 @@ int main(int argc, char** argv) {
     add_profile(app, globals);
     add_config(app, globals);
     add_snapshot(app, globals);
+    add_simulate(app, globals);
+    add_trace(app, globals);
     add_doctor(app, globals);
     try {
         app.parse(argc, argv);

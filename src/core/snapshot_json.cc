@@ -97,6 +97,16 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("free_memory_mb", out.free_memory_mb, 0, big);
 }
 
+void put_history(const JobState& job, Json& json) {
+    if (!job.nodes.empty()) json["nodes"] = job.nodes;
+    if (job.start_s != 0) json["start_s"] = job.start_s;
+    if (job.done_iterations != 0) json["done_iterations"] = job.done_iterations;
+    if (job.attained_gpu_s != 0) json["attained_gpu_s"] = job.attained_gpu_s;
+    if (!job.requested_type.empty()) json["requested_type"] = job.requested_type;
+    if (job.requested_gpus != 0) json["requested_gpus"] = job.requested_gpus;
+    if (!job.account.empty()) json["account"] = job.account;
+}
+
 Json json_of(const JobState& job) {
     Json json{{"job", job.id},
               {"phase", job.phase == JobPhase::running ? "running" : "pending"},
@@ -114,7 +124,23 @@ Json json_of(const JobState& job) {
               {"elastic", job.elastic},
               {"restarts", job.restarts}};
     if (job.current) json["current"] = json_of(*job.current);
+    put_history(job, json);
     return json;
+}
+
+/// Members that older documents lack: absent means zero or empty.
+void read_history(const JsonFields& fields, JobState& out) {
+    if (fields.has("nodes")) read_indices(fields, "nodes", out.nodes);
+    if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
+    if (fields.has("done_iterations")) {
+        fields.number("done_iterations", out.done_iterations, 0, huge);
+    }
+    if (fields.has("attained_gpu_s")) fields.number("attained_gpu_s", out.attained_gpu_s, 0, huge);
+    if (fields.has("requested_type")) fields.text("requested_type", out.requested_type, 64);
+    if (fields.has("requested_gpus")) {
+        fields.integer("requested_gpus", out.requested_gpus, 0, 65536);
+    }
+    if (fields.has("account")) fields.text("account", out.account, 64);
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, JobState& out) {
@@ -141,6 +167,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("time_limit_s", out.time_limit_s, 0, huge);
     fields.boolean("elastic", out.elastic);
     fields.integer("restarts", out.restarts, 0, big);
+    read_history(fields, out);
     if (!fields.has("current")) return;
     if (const Json* current = fields.any("current")) {
         read(*current, fields.path("current"), error, out.current.emplace());
@@ -165,6 +192,10 @@ void check(const Snapshot& snapshot, const JsonFields& fields) {
             return fields.refuse("jobs", "a node_set that is an index into node_sets");
         }
         if (job.min_gpus > job.max_gpus) return fields.refuse("jobs", "min_gpus <= max_gpus");
+        const auto is_outside = [&](NodeIndex node) { return node >= snapshot.nodes.size(); };
+        if (std::any_of(job.nodes.begin(), job.nodes.end(), is_outside)) {
+            return fields.refuse("jobs", "nodes that are indices into nodes");
+        }
         if (!ids.insert(job.id).second) return fields.refuse("jobs", "each job id once");
     }
 }
@@ -198,7 +229,7 @@ Json json_of(const Action& action) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Action& out) {
     const JsonFields fields(json, where, error);
     fields.word("kind", out.kind, &parse_action_kind,
-                "one of start, reshape_and_wait, resize, profile");
+                "one of start, reshape_and_wait, resize, profile, preempt");
     read_job_id(fields, out.job);
     read_indices(fields, "nodes", out.nodes);
     fields.text("gpu_type", out.gpu_type);

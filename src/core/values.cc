@@ -39,11 +39,12 @@ constexpr std::array<Name<Recompute>, 3> recompute_names{{{Recompute::none, "non
 constexpr std::array<Name<Source>, 3> source_names{{{Source::analytic, "analytic"},
                                                     {Source::profiled, "profiled"},
                                                     {Source::observed, "observed"}}};
-constexpr std::array<Name<ActionKind>, 4> action_names{
+constexpr std::array<Name<ActionKind>, 5> action_names{
     {{ActionKind::start, "start"},
      {ActionKind::reshape_and_wait, "reshape_and_wait"},
      {ActionKind::resize, "resize"},
-     {ActionKind::profile, "profile"}}};
+     {ActionKind::profile, "profile"},
+     {ActionKind::preempt, "preempt"}}};
 
 template <typename E, std::size_t N>
 std::string_view name_of(const std::array<Name<E>, N>& names, E value) {

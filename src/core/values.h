@@ -243,8 +243,15 @@ struct JobState {
     double remaining_iterations = 0;     ///< 0 = unknown: the time limit stands for it
     double time_limit_s = 0;       ///< 0 = unlimited
     bool elastic = false;
-    std::int64_t restarts = 0;
+    std::int64_t restarts = 0;           ///< starts and changes of the GPU set so far
     std::optional<Offer> current;  ///< shape it runs with, or waits with
+    std::vector<NodeIndex> nodes;  ///< running: the nodes it holds, current->grid.gpus_per_node GPUs on each
+    double start_s = 0;            ///< running: when it got these GPUs
+    double done_iterations = 0;    ///< of all its runs
+    double attained_gpu_s = 0;     ///< GPU-seconds held so far
+    std::string requested_type;    ///< what the user would ask of Slurm without Arena; "" = nothing
+    std::int64_t requested_gpus = 0;
+    std::string account;           ///< whose share it counts against
     bool operator==(const JobState&) const = default;
 };
 
@@ -263,7 +270,7 @@ using Offers = std::map<JobId, std::vector<Offer>>;
 
 // ---- what a policy answers ------------------------------------------------------------------
 
-enum class ActionKind { start, reshape_and_wait, resize, profile };
+enum class ActionKind { start, reshape_and_wait, resize, profile, preempt };
 std::string_view to_string(ActionKind);
 std::optional<ActionKind> parse_action_kind(std::string_view);
 
@@ -271,7 +278,8 @@ struct Action {
     ActionKind kind = ActionKind::start;
     JobId job = 0;
     Offer offer;                       ///< start, reshape_and_wait, resize
-    std::vector<NodeIndex> nodes;      ///< start: exactly offer.grid.nodes entries
+    std::vector<NodeIndex> nodes;      ///< start, resize: exactly offer.grid.nodes entries; GPUs that the
+                                       ///< decision's own resizes and preemptions free count as free
     std::string gpu_type;              ///< profile: GRES type to measure on
     std::string reason;                ///< for people: why this, in a few words
     bool operator==(const Action&) const = default;

@@ -3,7 +3,10 @@
 #include "policy/policy.h"
 
 #include <array>
+#include <utility>
 
+#include "policy/backfill.h"
+#include "policy/fcfs.h"
 #include "policy/fifo.h"
 
 namespace arena {
@@ -11,8 +14,13 @@ namespace {
 
 constexpr std::array registry{
     Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now", &decide_fifo},
+    Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs},
+    Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill},
     // end
 };
+
+constexpr std::array<std::pair<Objective, std::string_view>, 3> objectives{
+    {{Objective::jct, "jct"}, {Objective::throughput, "throughput"}, {Objective::fairness, "fairness"}}};
 
 }  // namespace
 
@@ -23,6 +31,20 @@ const Policy* find_policy(std::string_view name) {
         if (policy.name == name) return &policy;
     }
     return nullptr;
+}
+
+std::string_view to_string(Objective objective) {
+    for (const auto& [value, name] : objectives) {
+        if (value == objective) return name;
+    }
+    return "?";
+}
+
+std::optional<Objective> parse_objective(std::string_view text) {
+    for (const auto& [value, name] : objectives) {
+        if (name == text) return value;
+    }
+    return std::nullopt;
 }
 
 }  // namespace arena

@@ -3,6 +3,8 @@
 // The Slurm adapter, the simulator and `arena explain` drive the same function.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,14 +12,37 @@
 
 namespace arena {
 
+/// Seconds without progress after a change of a job's GPU set, the first start included.
+struct RestartCost {
+    double checkpoint_s = 30;  ///< write and read the checkpoint, >= 0
+    double per_gpu_s = 10;     ///< launch, >= 0
+    double launch_cap_s = 40;  ///< longest launch, >= 0
+    [[nodiscard]] double seconds(std::int64_t gpus) const {
+        return checkpoint_s + std::min(per_gpu_s * static_cast<double>(gpus), launch_cap_s);
+    }
+    bool operator==(const RestartCost&) const = default;
+};
+
+/// What `arena` makes small or large: mean completion time, work per time, or the worst slow-down.
+enum class Objective { jct, throughput, fairness };
+std::string_view to_string(Objective);
+std::optional<Objective> parse_objective(std::string_view);
+
 struct PolicyOptions {
     std::int64_t reserve_depth = 1;  ///< waiting jobs that are released with a shape, >= 0
     std::uint64_t seed = 0;
+    RestartCost restart = {};
+    Objective objective = Objective::jct;
+    std::int64_t search_steps = 200000;  ///< budget of a decision in candidates looked at, >= 1
+    bool any_layout = false;  ///< an offer holds for every equal split of its GPUs over nodes
+    bool explain = true;      ///< fill Decision::waiting
     bool operator==(const PolicyOptions&) const = default;
 };
 
-/// Pure: same arguments, same decision. Each job gets at most one action; starts never use more than
-/// the free GPUs, CPUs and memory of the snapshot's nodes, nor nodes outside the job's node set.
+/// Pure: same arguments, same decision. Each job gets at most one action. Starts and resizes never use
+/// more than the GPUs, CPUs and memory that are free or that the decision's own resizes and preemptions
+/// free, nor nodes outside the job's node set. Only running jobs that are elastic and whose nodes the
+/// snapshot names are resized or preempted.
 using PolicyFunction = Decision (*)(const Snapshot&, const Offers&, const PolicyOptions&);
 
 struct Policy {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Policy `fcfs`: see fcfs.h.
+#include "policy/fcfs.h"
+
+#include <tuple>
+
+namespace arena {
+
+std::vector<std::size_t> waiting_in_order(const Problem& problem) {
+    std::vector<std::size_t> queue;
+    const auto& tasks = problem.tasks();
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (!tasks[i].runs()) queue.push_back(i);
+    }
+    const auto key = [&](std::size_t i) {
+        const JobState& job = *tasks[i].job;
+        return std::make_tuple(-job.priority, job.submit_s, job.id);
+    };
+    std::sort(queue.begin(), queue.end(),
+              [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+    return queue;
+}
+
+Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options) {
+    const Problem problem(snapshot, offers, options);
+    Packing packing(problem);
+    Decision decision;
+    std::vector<bool> blocked(problem.types(), false);
+    Placement placement;
+    for (const std::size_t i : waiting_in_order(problem)) {
+        const Task& task = problem.tasks()[i];
+        const std::int32_t asked = problem.requested(task);
+        if (asked < 0) {
+            if (options.explain) decision.waiting.emplace(task.job->id, "asked for nothing on offer");
+            continue;
+        }
+        const Choice& choice = problem.choice(asked);
+        const auto type = static_cast<std::size_t>(choice.type);
+        if (!blocked[type] && packing.place(task, choice, placement)) {
+            decision.actions.push_back(action_for(task, placement, "first in line and fits"));
+            continue;
+        }
+        if (options.explain) {
+            decision.waiting.emplace(task.job->id, blocked[type] ? "a job ahead waits for this GPU type"
+                                                                 : "not enough GPUs free now");
+        }
+        blocked[type] = true;
+    }
+    return decision;
+}
+
+}  // namespace arena

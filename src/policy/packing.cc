@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Choices on nodes: see packing.h.
+#include "policy/packing.h"
+
+#include <algorithm>
+
+namespace arena {
+
+Packing::Packing(const Problem& problem)
+    : problem_(problem), buckets_(problem.types()), free_of_type_(problem.types(), 0) {
+    const Snapshot& snapshot = problem.snapshot();
+    free_.reserve(snapshot.nodes.size());
+    for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
+        const NodeState& node = snapshot.nodes[i];
+        free_.push_back({node.free_gpus, node.free_cpus, node.free_memory_mb,
+                         problem.type_of_node(i), 0});
+        if (free_.back().type < 0) continue;
+        auto& by_free = buckets_[static_cast<std::size_t>(free_.back().type)];
+        const auto most = static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus));
+        if (by_free.size() <= most) by_free.resize(most + 1);
+        free_of_type_[static_cast<std::size_t>(free_.back().type)] += node.free_gpus;
+        enter(i);
+    }
+    for (const auto& set : snapshot.node_sets) {
+        auto& in = in_set_.emplace_back();
+        if (set.size() == snapshot.nodes.size()) continue;
+        in.resize(snapshot.nodes.size());
+        for (const NodeIndex i : set) in[i] = true;
+    }
+}
+
+void Packing::enter(NodeIndex index) {
+    Free& node = free_[index];
+    auto& list = bucket(node);
+    node.slot = static_cast<std::uint32_t>(list.size());
+    list.push_back(index);
+}
+
+void Packing::leave(NodeIndex index) {
+    auto& list = bucket(free_[index]);
+    const std::uint32_t slot = free_[index].slot;
+    list[slot] = list.back();
+    free_[list[slot]].slot = slot;
+    list.pop_back();
+}
+
+/// Adds GPUs, and the CPUs and memory that go with them, to the node; negative takes.
+void Packing::change(const JobState& job, NodeIndex index, std::int64_t gpus) {
+    Free& node = free_[index];
+    leave(index);
+    node.gpus += gpus;
+    node.cpus += gpus * job.cpus_per_gpu;
+    node.memory_mb += gpus * job.memory_mb_per_gpu;
+    auto& by_free = buckets_[static_cast<std::size_t>(node.type)];
+    if (by_free.size() <= static_cast<std::size_t>(node.gpus)) {
+        by_free.resize(static_cast<std::size_t>(node.gpus) + 1);
+    }
+    free_of_type_[static_cast<std::size_t>(node.type)] += gpus;
+    enter(index);
+}
+
+bool Packing::has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
+    const Free& node = free_[index];
+    const JobState& job = *task.job;
+    if (node.cpus < per_node * job.cpus_per_gpu) return false;
+    if (node.memory_mb < per_node * job.memory_mb_per_gpu) return false;
+    if (job.node_set >= in_set_.size()) return false;
+    const auto& set = in_set_[job.node_set];
+    return set.empty() || set[index];
+}
+
+bool Packing::take(const Task& task, const Choice& choice, std::int64_t per_node, Placement& out) {
+    const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
+    const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
+    out.nodes.clear();
+    for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
+        for (const NodeIndex index : by_free[left]) {
+            if (!has_room(task, index, per_node)) continue;
+            out.nodes.push_back(index);
+            if (out.nodes.size() == wanted) break;
+        }
+        if (out.nodes.size() == wanted) break;
+    }
+    if (out.nodes.size() < wanted) return false;
+    for (const NodeIndex index : out.nodes) change(*task.job, index, -per_node);
+    std::sort(out.nodes.begin(), out.nodes.end());
+    out.gpus_per_node = per_node;
+    return true;
+}
+
+bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
+    if (!could_fit(choice)) return false;
+    const auto offers = problem_.offers(choice);
+    for (const Offer* offer : offers) {
+        out.offer = offer;
+        if (take(task, choice, offer->grid.gpus_per_node, out)) return true;
+    }
+    if (!problem_.options().any_layout) return false;
+    out.offer = offers.front();
+    const auto widest = static_cast<std::int64_t>(
+        buckets_[static_cast<std::size_t>(choice.type)].size()) - 1;
+    for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest); g >= 1; --g) {
+        if (choice.gpus % g == 0 && take(task, choice, g, out)) return true;
+    }
+    return false;
+}
+
+void Packing::remove(const Task& task, const Placement& placement) {
+    for (const NodeIndex index : placement.nodes) {
+        change(*task.job, index, placement.gpus_per_node);
+    }
+}
+
+void Packing::release_current(const Task& task) {
+    const std::int64_t per_node = task.job->current->grid.gpus_per_node;
+    for (const NodeIndex index : task.job->nodes) change(*task.job, index, per_node);
+}
+
+void Packing::take_current(const Task& task) {
+    const std::int64_t per_node = task.job->current->grid.gpus_per_node;
+    for (const NodeIndex index : task.job->nodes) change(*task.job, index, -per_node);
+}
+
+Action action_for(const Task& task, const Placement& placement, std::string reason) {
+    Action action;
+    action.kind = task.runs() ? ActionKind::resize : ActionKind::start;
+    action.job = task.job->id;
+    action.offer = *placement.offer;
+    action.offer.grid.nodes = static_cast<std::int64_t>(placement.nodes.size());
+    action.offer.grid.gpus_per_node = placement.gpus_per_node;
+    action.nodes = placement.nodes;
+    action.reason = std::move(reason);
+    return action;
+}
+
+}  // namespace arena

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Puts choices on nodes: the same number of GPUs on each node of a job, fullest nodes first, so that
+// idle nodes stay whole. Keeps the nodes of a type in buckets by free GPUs, so that a placement costs
+// time in the nodes it takes, not in the nodes there are.
+#pragma once
+
+#include <vector>
+
+#include "policy/problem.h"
+
+namespace arena {
+
+/// Where a choice stands: `offer` is the layout taken, with its grid's nodes and GPUs per node.
+struct Placement {
+    const Offer* offer = nullptr;
+    std::int64_t gpus_per_node = 0;
+    std::vector<NodeIndex> nodes;  ///< ascending
+};
+
+class Packing {
+  public:
+    explicit Packing(const Problem&);
+    /// Finds nodes for the choice and takes their GPUs; false (and nothing taken) when there are none.
+    [[nodiscard]] bool place(const Task&, const Choice&, Placement&);
+    /// Gives back what a placement took.
+    void remove(const Task&, const Placement&);
+    /// Frees the nodes of a running task; take_current() is its undoing and needs them still free.
+    void release_current(const Task&);
+    void take_current(const Task&);
+    [[nodiscard]] std::int64_t free_gpus(std::int32_t type) const {
+        return free_of_type_[static_cast<std::size_t>(type)];
+    }
+    /// Whether all GPUs of the type could be given to the choice by count alone.
+    [[nodiscard]] bool could_fit(const Choice& c) const { return free_gpus(c.type) >= c.gpus; }
+
+  private:
+    struct Free {
+        std::int64_t gpus, cpus, memory_mb;
+        std::int32_t type;
+        std::uint32_t slot;  ///< position in its bucket
+    };
+    [[nodiscard]] bool take(const Task&, const Choice&, std::int64_t per_node, Placement&);
+    [[nodiscard]] bool has_room(const Task&, NodeIndex, std::int64_t per_node) const;
+    void change(const JobState&, NodeIndex, std::int64_t gpus);
+    [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {
+        return buckets_[static_cast<std::size_t>(node.type)][static_cast<std::size_t>(node.gpus)];
+    }
+    void enter(NodeIndex);
+    void leave(NodeIndex);
+
+    const Problem& problem_;
+    std::vector<Free> free_;
+    std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]
+    std::vector<std::int64_t> free_of_type_;
+    std::vector<std::vector<bool>> in_set_;  ///< [node set][node]; empty when the set has every node
+};
+
+/// The action that gives the task its placement: start when it waits, else resize.
+Action action_for(const Task&, const Placement&, std::string reason);
+
+}  // namespace arena

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A snapshot in numbers: see problem.h.
+#include "policy/problem.h"
+
+#include <tuple>
+
+namespace arena {
+namespace {
+
+constexpr double layout_tolerance = 1.05;
+/// Work that a job without a stated amount or limit counts as: a day.
+constexpr double unknown_work_s = 86400;
+/// A job that outlives what its user said is taken to need this share of what it did, once more.
+constexpr double overrun_share = 0.1;
+
+bool is_allowed(const JobState& job, std::string_view type) {
+    if (job.gpu_types.empty()) return true;
+    return std::find(job.gpu_types.begin(), job.gpu_types.end(), type) != job.gpu_types.end();
+}
+
+}  // namespace
+
+Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
+    : snapshot_(snapshot), options_(options) {
+    count_nodes();
+    tasks_.reserve(snapshot.jobs.size());
+    auto at = offers.begin();
+    for (const JobState& job : snapshot.jobs) {
+        if (at == offers.end() || at->first != job.id) at = offers.find(job.id);
+        if (at == offers.end()) continue;
+        add_task(job, at->second);
+        ++at;  // both are usually in the order of ids
+    }
+}
+
+void Problem::count_nodes() {
+    node_types_.reserve(snapshot_.nodes.size());
+    for (const NodeState& node : snapshot_.nodes) {
+        std::int32_t type = -1;
+        if (!node.gpu_type.empty()) {
+            type = type_of(node.gpu_type);
+            if (type < 0) {
+                type = static_cast<std::int32_t>(types_.size());
+                types_.push_back(node.gpu_type);
+                capacity_.push_back(0);
+                total_.push_back(0);
+            }
+            capacity_[static_cast<std::size_t>(type)] += node.free_gpus;
+            total_[static_cast<std::size_t>(type)] += node.total_gpus;
+        }
+        node_types_.push_back(type);
+    }
+}
+
+std::int32_t Problem::type_of(std::string_view name) const {
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+        if (types_[i] == name) return static_cast<std::int32_t>(i);
+    }
+    return -1;
+}
+
+/// Offers outside the job's types or GPU range, or that no set of nodes could hold, are left out.
+void Problem::add_choices(const JobState& job, const std::vector<Offer>& offers) {
+    scratch_.clear();
+    for (const Offer& offer : offers) {
+        const std::int64_t gpus = offer.grid.gpus();
+        const std::int32_t type = type_of(offer.grid.gpu_type);
+        if (type < 0 || gpus < job.min_gpus || gpus > job.max_gpus) continue;
+        if (gpus > total_[static_cast<std::size_t>(type)]) continue;
+        if (!is_allowed(job, offer.grid.gpu_type) || !(offer.estimate.iteration_s > 0)) continue;
+        scratch_.push_back(
+            {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});
+    }
+    std::sort(scratch_.begin(), scratch_.end(), [](const Sortable& a, const Sortable& b) {
+        const auto key = [](const Sortable& s) { return std::tie(s.type, s.gpus, s.iteration_s); };
+        if (key(a) != key(b)) return key(a) < key(b);
+        return std::tie(a.offer->grid, a.offer->plan) < std::tie(b.offer->grid, b.offer->plan);
+    });
+    const std::size_t first = choices_.size();
+    for (const Sortable& s : scratch_) {
+        const bool same = choices_.size() > first && choices_.back().type == s.type &&
+                          choices_.back().gpus == s.gpus;
+        if (same && s.iteration_s > layout_tolerance * choices_.back().iteration_s) continue;
+        if (!same) {
+            choices_.push_back({s.type, s.gpus, s.iteration_s,
+                                static_cast<std::uint32_t>(offers_.size()), 0});
+        }
+        offers_.push_back(s.offer);
+        ++choices_.back().offer_count;
+    }
+}
+
+void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
+    const bool runs = job.phase == JobPhase::running;
+    if (runs && (!job.elastic || job.nodes.empty() || !job.current)) return;
+    Task task;
+    task.job = &job;
+    task.first_choice = static_cast<std::uint32_t>(choices_.size());
+    add_choices(job, offers);
+    task.choice_count = static_cast<std::uint32_t>(choices_.size()) - task.first_choice;
+    if (task.choice_count == 0) return;
+    if (runs) {
+        const Grid& grid = job.current->grid;
+        const std::int32_t type = type_of(grid.gpu_type);
+        task.current = type < 0 ? -1 : find_choice(task, type, grid.gpus());
+        if (task.current < 0) {  // runs with what it is no longer offered: let it run
+            choices_.resize(task.first_choice);
+            return;
+        }
+        capacity_[static_cast<std::size_t>(type)] += grid.gpus();
+    }
+    task.remaining = job.remaining_iterations;
+    if (!(task.remaining > 0)) {
+        const double work_s = job.time_limit_s > 0 ? job.time_limit_s : unknown_work_s;
+        const std::int32_t asked = requested(task);
+        task.remaining = work_s / choice(asked < 0 ? static_cast<std::int32_t>(task.first_choice)
+                                                   : asked).iteration_s;
+    }
+    if (job.remaining_iterations <= 1) {
+        task.remaining = std::max(task.remaining, overrun_share * job.done_iterations);
+    }
+    tasks_.push_back(task);
+}
+
+std::int32_t Problem::find_choice(const Task& task, std::int32_t type, std::int64_t gpus) const {
+    for (std::uint32_t i = 0; i < task.choice_count; ++i) {
+        const Choice& c = choices_[task.first_choice + i];
+        if (c.type == type && c.gpus == gpus) return static_cast<std::int32_t>(task.first_choice + i);
+    }
+    return -1;
+}
+
+std::int32_t Problem::requested(const Task& task) const {
+    const std::int32_t type = type_of(task.job->requested_type);
+    return type < 0 ? -1 : find_choice(task, type, task.job->requested_gpus);
+}
+
+double Problem::restart_left_s(const Task& task) const {
+    if (!task.runs()) return 0;
+    const double until = task.job->start_s + options_.restart.seconds(choice(task.current).gpus);
+    return std::max(0.0, until - snapshot_.time_s);
+}
+
+}  // namespace arena

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A snapshot and its offers in numbers: GPU types as small integers, each job's offers as choices of
+// (type, GPU count), what may be given out. Policies decide on it; packing.h turns choices into nodes.
+// Leaves out on purpose: stages and plans (an offer keeps them) and all text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "policy/policy.h"
+
+namespace arena {
+
+/// A GPU type and count that a job could take. `offers` are its layouts, fastest first; layouts more
+/// than a twentieth slower than the fastest are left out.
+struct Choice {
+    std::int32_t type = 0;
+    std::int32_t gpus = 0;
+    double iteration_s = 0;  ///< of the fastest layout
+    std::uint32_t first_offer = 0, offer_count = 0;  ///< into Problem::offers()
+};
+
+struct Task {
+    const JobState* job = nullptr;
+    std::uint32_t first_choice = 0, choice_count = 0;  ///< by type, then GPUs ascending
+    std::int32_t current = -1;    ///< running and may be moved: index of its choice
+    double remaining = 0;         ///< iterations; never zero
+    [[nodiscard]] bool runs() const { return current >= 0; }
+};
+
+/// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
+/// elastic, or whose nodes or offer are unknown, are left out together with the GPUs they hold.
+class Problem {
+  public:
+    /// Keeps references to the arguments. O(nodes + jobs + offers).
+    Problem(const Snapshot&, const Offers&, const PolicyOptions&);
+
+    [[nodiscard]] const Snapshot& snapshot() const { return snapshot_; }
+    [[nodiscard]] const PolicyOptions& options() const { return options_; }
+    [[nodiscard]] std::size_t types() const { return types_.size(); }
+    /// -1 when no node has it.
+    [[nodiscard]] std::int32_t type_of(std::string_view name) const;
+    [[nodiscard]] std::int32_t type_of_node(NodeIndex n) const { return node_types_[n]; }
+    /// GPUs of the type that are free or held by a task.
+    [[nodiscard]] std::int64_t capacity(std::size_t type) const { return capacity_[type]; }
+    [[nodiscard]] const std::vector<Task>& tasks() const { return tasks_; }
+    [[nodiscard]] std::span<const Choice> choices(const Task& task) const {
+        return std::span(choices_).subspan(task.first_choice, task.choice_count);
+    }
+    [[nodiscard]] const Choice& choice(std::int32_t index) const {
+        return choices_[static_cast<std::size_t>(index)];
+    }
+    [[nodiscard]] std::span<const Offer* const> offers(const Choice& c) const {
+        return std::span(offers_).subspan(c.first_offer, c.offer_count);
+    }
+    /// Index of the choice (type, gpus) of the task, -1 when there is none.
+    [[nodiscard]] std::int32_t find_choice(const Task&, std::int32_t type, std::int64_t gpus) const;
+    /// Index of the choice that the user would have asked Slurm for, -1 when none was.
+    [[nodiscard]] std::int32_t requested(const Task&) const;
+    /// Seconds that the work left takes with the choice, without a restart.
+    [[nodiscard]] static double time_left_s(const Task& task, const Choice& choice) {
+        return task.remaining * choice.iteration_s;
+    }
+    /// Seconds without progress that remain of the task's last start.
+    [[nodiscard]] double restart_left_s(const Task&) const;
+
+  private:
+    void count_nodes();
+    void add_task(const JobState&, const std::vector<Offer>&);
+    void add_choices(const JobState&, const std::vector<Offer>&);
+
+    const Snapshot& snapshot_;
+    const PolicyOptions& options_;
+    std::vector<std::string_view> types_;
+    std::vector<std::int32_t> node_types_;
+    std::vector<std::int64_t> capacity_, total_;
+    std::vector<Task> tasks_;
+    std::vector<Choice> choices_;
+    std::vector<const Offer*> offers_;
+    struct Sortable {
+        std::int32_t type, gpus;
+        double iteration_s;
+        const Offer* offer;
+    };
+    std::vector<Sortable> scratch_;
+};
+
+}  // namespace arena

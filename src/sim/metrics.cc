@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Numbers of a simulation: see metrics.h.
+#include "sim/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/json.h"
+
+namespace arena::sim {
+namespace {
+
+Json json_of(const Spread& s) {
+    return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
+}
+
+}  // namespace
+
+double percentile(std::vector<double>& values, double share) {
+    if (values.empty()) return 0;
+    std::sort(values.begin(), values.end());
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+    return values[std::min(values.size(), std::max<std::size_t>(rank, 1)) - 1];
+}
+
+Spread spread_of(std::vector<double> values) {
+    Spread out;
+    if (values.empty()) return out;
+    for (const double v : values) out.mean += v;
+    out.mean /= static_cast<double>(values.size());
+    out.p50 = percentile(values, 0.5);
+    out.p90 = percentile(values, 0.9);
+    out.p99 = percentile(values, 0.99);
+    out.max = values.back();
+    return out;
+}
+
+std::string metrics_json(const Metrics& m) {
+    return dump_json({{"policy", m.policy},
+                      {"jobs", m.jobs},
+                      {"finished", m.finished},
+                      {"dropped", m.dropped},
+                      {"jct_s", json_of(m.jct_s)},
+                      {"queuing_s", json_of(m.queuing_s)},
+                      {"makespan_s", m.makespan_s},
+                      {"throughput", {{"mean", m.throughput_mean}, {"peak", m.throughput_peak}}},
+                      {"normalized_throughput_mean", m.normalized_throughput_mean},
+                      {"gpu_utilization", m.gpu_utilization},
+                      {"restarts", m.restarts},
+                      {"decisions", m.decisions},
+                      {"decision_ms",
+                       {{"p50", m.decision_ms_p50}, {"p95", m.decision_ms_p95},
+                        {"max", m.decision_ms_max}}},
+                      {"wall_s", m.wall_s}});
+}
+
+}  // namespace arena::sim

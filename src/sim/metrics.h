@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a simulation answers: the numbers of the contract of `arena simulate`, and on request what each
+// job did, for pictures and tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace arena::sim {
+
+/// Percentiles by nearest rank: the least value that at least that share of the values does not exceed.
+struct Spread {
+    double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
+};
+Spread spread_of(std::vector<double> values);
+/// Nearest rank, share in (0, 1]; 0 of nothing. Sorts `values`.
+double percentile(std::vector<double>& values, double share);
+
+/// A job's stay on one GPU set.
+struct Stay {
+    std::uint32_t job = 0;       ///< index into Workload::jobs
+    std::uint32_t offer = 0;     ///< of its profile
+    double from_s = 0, progress_s = 0, to_s = 0;  ///< got the GPUs; first progress; gave them back
+    std::vector<std::uint32_t> nodes;
+};
+
+struct JobOutcome {
+    double jct_s = 0;        ///< until its end, or the end of the simulation
+    double queuing_s = 0;    ///< without GPUs
+    bool finished = false;
+    std::int64_t restarts = 0;
+};
+
+struct Metrics {
+    std::string policy;
+    std::int64_t jobs = 0;      ///< submitted until the end of the simulation
+    std::int64_t finished = 0;
+    std::int64_t dropped = 0;   ///< of the trace: no usable row
+    Spread jct_s, queuing_s;    ///< over all submitted jobs, censored at the end
+    double makespan_s = 0;      ///< last event
+    double throughput_mean = 0, throughput_peak = 0;  ///< samples/s
+    double normalized_throughput_mean = 0;  ///< mean over time of the sum of speed / speed as requested
+    double gpu_utilization = 0;  ///< held GPU-seconds / (GPUs x makespan)
+    std::int64_t restarts = 0;   ///< starts and changes of GPU sets of all jobs
+    std::int64_t decisions = 0;
+    double decision_ms_p50 = 0, decision_ms_p95 = 0, decision_ms_max = 0;
+    double wall_s = 0;
+    std::vector<JobOutcome> outcomes;  ///< by job
+    std::vector<Stay> stays;           ///< by end; only when asked for
+};
+
+/// One JSON object of the contract, without schema_version.
+std::string metrics_json(const Metrics&);
+
+}  // namespace arena::sim

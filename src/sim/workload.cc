@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Trace, cluster and table become jobs with offers: see workload.h.
+#include "sim/workload.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "sim/random.h"
+
+namespace arena::sim {
+namespace {
+
+/// Standard normal number that depends on the key alone.
+double normal(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
+    return Random(mix_bits(mix_bits(seed) ^ a) ^ b).normal();
+}
+
+std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
+    constexpr std::int64_t plenty = std::int64_t{1} << 40;
+    std::vector<NodeState> nodes;
+    std::map<std::string, std::int64_t> named;
+    for (const NodeGroup& group : cluster.groups) {
+        for (std::int64_t i = 0; i < group.count; ++i) {
+            const std::string name = fmt::format("{}{}", group.prefix, ++named[group.prefix]);
+            nodes.push_back({name, group.gpu_type, group.gpus_per_node, group.gpus_per_node, plenty,
+                             plenty});
+        }
+    }
+    if (rule == PlacementRule::nodes) return nodes;
+    std::vector<NodeState> pools;
+    for (const std::string& type : cluster.gpu_types()) {
+        NodeState& pool = pools.emplace_back(NodeState{type, type, 0, 0, plenty, plenty});
+        for (const NodeState& node : nodes) {
+            if (node.gpu_type == type) pool.total_gpus += node.total_gpus;
+        }
+        pool.free_gpus = pool.total_gpus;
+    }
+    return pools;
+}
+
+/// The nodes of one type: GPUs per node -> nodes that have at least so many.
+using Widths = std::map<std::int64_t, std::int64_t>;
+using TypeWidths = std::map<std::string, Widths>;
+
+TypeWidths count_widths(const std::vector<NodeState>& nodes) {
+    TypeWidths widths;
+    for (const NodeState& node : nodes) {
+        Widths& of_type = widths[node.gpu_type];
+        for (std::int64_t g = 1; g <= node.total_gpus; ++g) ++of_type[g];
+    }
+    return widths;
+}
+
+/// The equal split of the GPUs over the fewest nodes that the empty cluster holds.
+std::optional<Grid> widest_grid(const std::string& type, std::int64_t gpus, const Widths& widths) {
+    for (auto at = widths.rbegin(); at != widths.rend(); ++at) {
+        const auto& [per_node, nodes] = *at;
+        if (gpus % per_node == 0 && gpus / per_node <= nodes) {
+            return Grid{type, gpus / per_node, per_node, 1};
+        }
+    }
+    return std::nullopt;
+}
+
+Profile make_profile(const std::string& model, std::int64_t batch, const std::vector<Row>& rows,
+                     const TypeWidths& widths) {
+    std::map<std::pair<std::string, std::int64_t>, const Row*> best;
+    for (const Row& row : rows) {
+        if (!widths.contains(row.gpu_type)) continue;
+        const Row*& at = best[{row.gpu_type, row.gpus()}];
+        if (at == nullptr || row.iteration_s < at->iteration_s) at = &row;
+    }
+    Profile profile{model, batch, {}};
+    for (const auto& [key, row] : best) {
+        const auto grid = widest_grid(row->gpu_type, row->gpus(), widths.at(row->gpu_type));
+        if (!grid) continue;
+        Offer offer;
+        offer.grid = *grid;
+        offer.estimate.iteration_s = row->iteration_s;
+        offer.estimate.samples_per_s = static_cast<double>(batch) / row->iteration_s;
+        offer.estimate.source = Source::profiled;
+        profile.offers.push_back(std::move(offer));
+    }
+    std::sort(profile.offers.begin(), profile.offers.end(), [](const Offer& a, const Offer& b) {
+        return std::tie(a.estimate.iteration_s, a.grid) < std::tie(b.estimate.iteration_s, b.grid);
+    });
+    return profile;
+}
+
+/// Offer of the type with the least count >= gpus, else with the largest; -1 when the type has none.
+int nearest_count(const Profile& profile, std::string_view type, std::int64_t gpus) {
+    int larger = -1, largest = -1;
+    const auto count = [&](int i) { return profile.offers[static_cast<std::size_t>(i)].grid.gpus(); };
+    for (int i = 0; i < static_cast<int>(profile.offers.size()); ++i) {
+        if (profile.offers[static_cast<std::size_t>(i)].grid.gpu_type != type) continue;
+        if (largest < 0 || count(i) > count(largest)) largest = i;
+        if (count(i) >= gpus && (larger < 0 || count(i) < count(larger))) larger = i;
+    }
+    return larger >= 0 ? larger : largest;
+}
+
+class Binder {
+  public:
+    Binder(const Cluster& cluster, const Throughputs& table, const WorkloadOptions& options)
+        : table_(table), options_(options) {
+        out_.nodes = make_nodes(cluster, options.placement);
+        out_.gpu_types = cluster.gpu_types();
+        out_.shares = cluster.shares;
+        out_.accounts = {""};
+        widths_ = count_widths(out_.nodes);
+    }
+    Result<Workload> bind(const std::vector<TraceJob>& trace);
+
+  private:
+    Result<std::uint32_t> profile_of(const TraceJob&);
+    Status check_type(const TraceJob&) const;
+    [[nodiscard]] int request_of(const TraceJob&, const Profile&) const;
+    std::uint32_t account_of(const std::string&);
+    void add(const TraceJob&, std::uint32_t profile, int asked);
+    [[nodiscard]] std::string where(const TraceJob& job) const {
+        return fmt::format("{}:{}", options_.trace_name, job.line);
+    }
+
+    const Throughputs& table_;
+    const WorkloadOptions& options_;
+    TypeWidths widths_;
+    std::map<std::pair<std::string, std::int64_t>, std::uint32_t> profiles_;
+    std::map<std::string, std::uint32_t> account_index_;
+    double zero_s_ = 0;
+    Workload out_;
+};
+
+Status Binder::check_type(const TraceJob& job) const {
+    if (widths_.contains(job.gpu_type)) return Done{};
+    for (const auto& [key, rows] : table_.rows) {
+        for (const Row& row : rows) {
+            if (row.gpu_type == job.gpu_type) return Done{};
+        }
+    }
+    return usage_error(fmt::format("gpu_type: \"{}\" is in neither the cluster nor the throughput "
+                                   "table; the cluster has {}",
+                                   printable(job.gpu_type), join(out_.gpu_types, ", ")),
+                       where(job));
+}
+
+Result<std::uint32_t> Binder::profile_of(const TraceJob& job) {
+    const std::pair<std::string, std::int64_t> key{job.model, job.batch};
+    if (const auto at = profiles_.find(key); at != profiles_.end()) return at->second;
+    const auto rows = table_.rows.find(key);
+    if (rows == table_.rows.end() && !table_.knows_model(job.model)) {
+        return usage_error(fmt::format("model_name: the throughput table has no row of \"{}\"",
+                                       printable(job.model)),
+                           where(job));
+    }
+    const auto index = static_cast<std::uint32_t>(out_.profiles.size());
+    static const std::vector<Row> none;
+    out_.profiles.push_back(make_profile(job.model, job.batch,
+                                         rows == table_.rows.end() ? none : rows->second, widths_));
+    profiles_[key] = index;
+    return index;
+}
+
+int Binder::request_of(const TraceJob& job, const Profile& profile) const {
+    int asked = nearest_count(profile, job.gpu_type, job.gpus);
+    for (const std::string& type : out_.gpu_types) {
+        if (asked >= 0) break;
+        asked = nearest_count(profile, type, job.gpus);
+    }
+    return asked;
+}
+
+std::uint32_t Binder::account_of(const std::string& name) {
+    if (name.empty()) return 0;
+    const auto [at, is_new] =
+        account_index_.emplace(name, static_cast<std::uint32_t>(out_.accounts.size()));
+    if (is_new) out_.accounts.push_back(name);
+    return at->second;
+}
+
+void Binder::add(const TraceJob& job, std::uint32_t profile, int asked) {
+    if (out_.jobs.empty()) zero_s_ = job.submit_s;
+    SimJob out;
+    out.name = job.id;
+    out.submit_s = job.submit_s - zero_s_;
+    out.iterations =
+        static_cast<double>(std::max<std::int64_t>(1, job.num_iteration / options_.iteration_divisor));
+    out.profile = profile;
+    out.asked = static_cast<std::uint32_t>(asked);
+    out.account = account_of(job.account);
+    out.priority = job.priority;
+    const Offer& offer = out_.profiles[profile].offers[out.asked];
+    out.time_limit_s = job.time_limit_s > 0
+                           ? job.time_limit_s
+                           : out.iterations * offer.estimate.iteration_s + options_.limit_slack_s;
+    out_.jobs.push_back(std::move(out));
+}
+
+Result<Workload> Binder::bind(const std::vector<TraceJob>& trace) {
+    for (const TraceJob& job : trace) {
+        if (const Status status = check_type(job); !status) return status.error();
+        const Result<std::uint32_t> profile = profile_of(job);
+        if (!profile) return profile.error();
+        const int asked = request_of(job, out_.profiles[*profile]);
+        if (asked < 0) {
+            ++out_.dropped;
+        } else {
+            add(job, *profile, asked);
+        }
+    }
+    if (out_.jobs.empty()) {
+        return usage_error("no job of the trace has a usable row on this cluster's GPU types",
+                           where(trace.front()));
+    }
+    return std::move(out_);
+}
+
+}  // namespace
+
+std::int64_t Workload::gpus() const {
+    std::int64_t sum = 0;
+    for (const NodeState& node : nodes) sum += node.total_gpus;
+    return sum;
+}
+
+double Workload::work_factor(const Errors& errors, std::uint32_t job) {
+    if (errors.work_sigma == 0) return 1;
+    return std::exp(errors.work_sigma * normal(errors.seed, job, 0));
+}
+
+double Workload::time_factor(const Errors& errors, std::uint32_t job, std::size_t offer) {
+    if (errors.estimate_sigma == 0) return 1;
+    return std::exp(errors.estimate_sigma * normal(errors.seed, job, offer + 1));
+}
+
+Result<Workload> bind_workload(const Cluster& cluster, const std::vector<TraceJob>& trace,
+                               const Throughputs& table, const WorkloadOptions& options) {
+    return Binder(cluster, table, options).bind(trace);
+}
+
+}  // namespace arena::sim

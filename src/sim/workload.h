@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A trace bound to a cluster and a throughput table: every job with its offers, its request and the
+// truth that only the simulator knows. The same feasibility for every policy: an offer exists only for
+// a (type, count) with a usable row.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/values.h"
+#include "policy/policy.h"
+#include "sim/inputs.h"
+
+namespace arena::sim {
+
+/// How jobs stand on nodes: real packing, or one pool per GPU type (a single large node).
+enum class PlacementRule { nodes, pools };
+
+struct Errors {
+    double estimate_sigma = 0;  ///< one factor exp(N(0, sigma)) per job and offer
+    double work_sigma = 0;      ///< one per job, on its iterations
+    std::uint64_t seed = 0;
+};
+
+/// What all jobs of one model and batch share. Offers: one per (type, count) with the time of the
+/// fastest layout in the table, on the fewest nodes of this cluster that hold it, fastest first.
+struct Profile {
+    std::string model;
+    std::int64_t batch = 0;
+    std::vector<Offer> offers;
+};
+
+struct SimJob {
+    std::string name;
+    double submit_s = 0;        ///< from time zero = the first kept job
+    double iterations = 0;      ///< as the user said
+    std::uint32_t profile = 0;  ///< into Workload::profiles
+    std::uint32_t asked = 0;    ///< offer of the profile that stands for the request
+    std::uint32_t account = 0;  ///< into Workload::accounts
+    double priority = 0;
+    double time_limit_s = 0;    ///< user's limit for a run with the request
+};
+
+struct Workload {
+    std::vector<NodeState> nodes;
+    std::vector<std::string> gpu_types;
+    std::vector<Profile> profiles;
+    std::vector<SimJob> jobs;          ///< by submission
+    std::vector<std::string> accounts; ///< "" is the first
+    std::map<std::string, double> shares;
+    std::int64_t dropped = 0;          ///< jobs without any row on this cluster's types
+    [[nodiscard]] std::int64_t gpus() const;
+    /// Factors of the truth, fixed by the seed: 1 when the sigma is 0.
+    [[nodiscard]] static double work_factor(const Errors&, std::uint32_t job);
+    [[nodiscard]] static double time_factor(const Errors&, std::uint32_t job, std::size_t offer);
+};
+
+struct WorkloadOptions {
+    PlacementRule placement = PlacementRule::nodes;
+    std::int64_t iteration_divisor = 5;  ///< iterations = max(1, num_iteration / divisor)
+    double limit_slack_s = 70;           ///< user's limit = exact run time + this where none is given
+    std::string trace_name;              ///< for messages
+};
+
+/// A request without a row becomes the nearest larger count of its type with one, else the largest; a
+/// type without any row becomes the first type of the cluster that has one, by the same rule. Counts
+/// beyond the cluster's GPUs of a type are no offers. Errors: models or GPU types that neither the
+/// table nor the cluster know, by the trace's file:line.
+Result<Workload> bind_workload(const Cluster&, const std::vector<TraceJob>&, const Throughputs&,
+                               const WorkloadOptions&);
+
+}  // namespace arena::sim

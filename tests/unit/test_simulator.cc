@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The simulator's rules on cases small enough to work out by hand, its readers' refusals, and the
+// published yardstick (fcfs and EASY on the Philly trace) where the reference data is at hand.
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "policy/backfill.h"
+#include "policy/fcfs.h"
+#include "sim/generate.h"
+#include "sim/simulator.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::sim;
+using arena::test::assert_refused;
+using arena::test::assert_text;
+
+namespace {
+
+const std::string header =
+    "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,gpu_type\n";
+const std::string table_header =
+    "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,iter_time_s\n";
+const std::string small_table = table_header +
+                                "bert,1B,8,a40,1,1,8\n"
+                                "bert,1B,8,a40,1,2,5\n"
+                                "bert,1B,8,a40,2,1,4\n"
+                                "bert,1B,8,a40,2,2,2.5\n"
+                                "bert,1B,8,v100,1,4,3\n"
+                                "bert,2B,8,v100,1,4,6\n";
+
+Cluster cluster_of(const std::string& nodes) {
+    const Result<Cluster> cluster = parse_cluster("nodes:\n" + nodes, "c.yaml");
+    ck_assert_msg(cluster.ok(), "%s", cluster.ok() ? "" : cluster.error().message().c_str());
+    return *cluster;
+}
+
+Workload workload_of(const std::string& nodes, const std::string& jobs,
+                     const std::string& table = small_table, WorkloadOptions options = {}) {
+    const auto trace = parse_trace(header + jobs, "t.csv");
+    ck_assert_msg(trace.ok(), "%s", trace.ok() ? "" : trace.error().message().c_str());
+    const auto throughputs = parse_throughputs(table, "p.csv");
+    ck_assert(throughputs.ok());
+    options.trace_name = "t.csv";
+    const auto workload = bind_workload(cluster_of(nodes), *trace, *throughputs, options);
+    ck_assert_msg(workload.ok(), "%s", workload.ok() ? "" : workload.error().message().c_str());
+    return *workload;
+}
+
+Metrics run(const Workload& workload, PolicyFunction policy, SimulationOptions options = {}) {
+    Result<Metrics> metrics = simulate(workload, "test", policy, options);
+    ck_assert_msg(metrics.ok(), "%s", metrics.ok() ? "" : metrics.error().message().c_str());
+    return std::move(*metrics);
+}
+
+void assert_near(double got, double wanted, double relative = 1e-9) {
+    ck_assert_msg(std::abs(got - wanted) <= relative * std::abs(wanted), "%.9g is not %.9g", got,
+                  wanted);
+}
+
+const std::string two_a40 = "  - {gpu_type: a40, count: 2, gpus_per_node: 2}\n";
+
+}  // namespace
+
+START_TEST(a_job_pays_its_restart_and_then_runs_exactly) {
+    // 51 / 5 = 10 iterations; 2 GPUs take the faster layout (4 s): 30 + 20 s restart + 40 s work.
+    const Metrics m = run(workload_of(two_a40, "x,1000,51,bert__1B,,8,2,a40\n"), decide_fcfs);
+    ck_assert(m.jobs == 1 && m.finished == 1 && m.restarts == 1);
+    assert_near(m.jct_s.mean, 90);
+    assert_near(m.makespan_s, 90);
+    assert_near(m.throughput_mean, 80.0 / 90);
+    assert_near(m.throughput_peak, 2);
+    assert_near(m.gpu_utilization, 0.5);
+    assert_near(m.normalized_throughput_mean, 40.0 / 90);
+    ck_assert(m.queuing_s.max == 0);
+}
+END_TEST
+
+START_TEST(launch_cost_grows_with_gpus_up_to_a_cap) {
+    const RestartCost cost;
+    assert_near(cost.seconds(1), 40);
+    assert_near(cost.seconds(4), 70);
+    assert_near(cost.seconds(64), 70);
+}
+END_TEST
+
+START_TEST(fcfs_blocks_its_type_and_backfill_fills_behind) {
+    // a holds 3 of 4 GPUs for 40+800 s; b wants 4 and waits; c wants 1 for 40+80 s and may pass.
+    const std::string jobs =
+        "a0,0,500,bert__1B,,8,2,a40\na,0,500,bert__1B,,8,1,a40\nb,1,500,bert__1B,,8,4,a40\n"
+        "c,2,50,bert__1B,,8,1,a40\nd,3,5,bert__1B,,8,4,v100\n";
+    const std::string nodes = two_a40 + "  - {gpu_type: v100, count: 1, gpus_per_node: 4}\n";
+    const Workload w = workload_of(nodes, jobs);
+    const Metrics strict = run(w, decide_fcfs), easy = run(w, decide_backfill);
+    assert_near(strict.outcomes[1].jct_s, 840);
+    assert_near(strict.outcomes[2].jct_s, 840 - 1 + 70 + 250);   // b starts when a ends
+    assert_near(strict.outcomes[3].jct_s, 1160 - 2 + 40 + 80);   // c waits for b
+    assert_near(easy.outcomes[3].jct_s, 40 + 80);
+    assert_near(easy.outcomes[2].jct_s, strict.outcomes[2].jct_s);
+    assert_near(strict.outcomes[4].jct_s, 70 + 3);               // another type is not blocked
+}
+END_TEST
+
+START_TEST(unfinished_jobs_count_until_the_end_of_the_simulation) {
+    SimulationOptions options;
+    options.max_time_s = 60;
+    const std::string jobs = "x,0,5000,bert__1B,,8,2,a40\ny,10,5,bert__1B,,8,1,a40\n"
+                             "late,60,5,bert__1B,,8,1,a40\n";
+    const Metrics m = run(workload_of(two_a40, jobs), decide_fcfs, options);
+    ck_assert(m.jobs == 2 && m.finished == 1);
+    assert_near(m.outcomes[0].jct_s, 60);
+    assert_near(m.outcomes[1].jct_s, 40 + 8);
+    assert_near(m.makespan_s, 60);
+}
+END_TEST
+
+START_TEST(requests_without_a_row_take_the_nearest_larger_count_then_another_type) {
+    const std::string nodes = two_a40 + "  - {gpu_type: v100, count: 1, gpus_per_node: 4}\n";
+    const Workload w = workload_of(nodes,
+                                   "three,0,5,bert__1B,,8,3,a40\nnine,0,5,bert__1B,,8,9,a40\n"
+                                   "other,0,5,bert__2B,,8,1,a40\nnone,0,5,bert__1B,,16,1,a40\n");
+    ck_assert(w.jobs.size() == 3 && w.dropped == 1);
+    const auto asked = [&](std::size_t i) {
+        return short_form(w.profiles[w.jobs[i].profile].offers[w.jobs[i].asked].grid);
+    };
+    assert_text(asked(0), "2x2xa40");
+    assert_text(asked(1), "2x2xa40");
+    assert_text(asked(2), "4xv100");
+}
+END_TEST
+
+START_TEST(only_measured_rows_are_offers) {
+    const auto view = parse_throughputs(
+        "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,num_gpus,feasible,"
+        "throughput_samples_per_s,derivation\n"
+        "bert,1B,8,a40,1,1,1,1,4,direct\nbert,1B,8,a40,1,2,2,1,9,larger_model_x1.8^1\n"
+        "bert,1B,8,a40,2,2,4,0,,none\n", "v.csv");
+    ck_assert(view.ok());
+    ck_assert(view->rows.at({"bert__1B", 8}).size() == 1);
+    assert_near(view->rows.at({"bert__1B", 8})[0].iteration_s, 2);
+    const auto slow = parse_throughputs(table_header + "bert,1B,8,a40,1,1,301\n", "v.csv");
+    ck_assert(slow.ok() && slow->rows.at({"bert__1B", 8}).empty());
+}
+END_TEST
+
+START_TEST(malformed_files_are_refused_with_their_line) {
+    const std::string good = "x,0,5,bert__1B,,8,2,a40\n";
+    const auto refuse = [&](const std::string& rows, const char* why) {
+        assert_refused(parse_trace(header + rows, "t.csv"), why);
+    };
+    refuse(good + "x,1,5,bert__1B,,8,2,a40\n", "t.csv:3: job_id x is given twice");
+    refuse(good + "y,9,5,bert__1B,,8,2,a40\nz,4,5,bert__1B,,8,2,a40\n", "t.csv:4: submission_time 4");
+    refuse("x,-1,5,bert__1B,,8,2,a40\n", "t.csv:2: submission_time: \"-1\"");
+    refuse("x,nan,5,bert__1B,,8,2,a40\n", "t.csv:2: submission_time: \"nan\"");
+    refuse("x,0,0,bert__1B,,8,2,a40\n", "t.csv:2: num_iteration: \"0\"");
+    refuse("x,0,5,bert__1B,,8,0,a40\n", "t.csv:2: num_gpu: \"0\"");
+    refuse("x,0,5,bert__1B,,8,a40\n", "t.csv:2: 7 cells");
+    refuse("", "t.csv:1: the trace has no jobs");
+    assert_refused(parse_trace("job_id\n", "t.csv"), "t.csv:1: the header line has no column");
+    assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,0\n", "p.csv"), "p.csv:2");
+    assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,\n", "p.csv"), "p.csv:2");
+    assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,nan\n", "p.csv"), "p.csv:2");
+    assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,2\nbert,1B,8,a40,1,1,2\n",
+                                     "p.csv"), "p.csv:3: this model, batch and layout");
+    assert_refused(parse_cluster("nodes: []\n", "c.yaml"), "c.yaml:1");
+    assert_refused(parse_cluster("nodes:\n  - {gpu_type: a, count: 0, gpus_per_node: 1}\n", "c.yaml"),
+                   "c.yaml:2");
+    assert_refused(parse_cluster("nodes:\n  - {gpu_type: a, count: 1}\n", "c.yaml"),
+                   "gpus_per_node is missing");
+}
+END_TEST
+
+START_TEST(unknown_models_and_types_are_refused_where_they_stand) {
+    const auto table = parse_throughputs(small_table, "p.csv");
+    WorkloadOptions options;
+    options.trace_name = "t.csv";
+    const auto bind = [&](const std::string& row) {
+        const auto trace = parse_trace(header + row, "t.csv");
+        ck_assert(trace.ok());
+        return bind_workload(cluster_of(two_a40), *trace, *table, options);
+    };
+    assert_refused(bind("x,0,5,bert__9B,,8,2,a40\n"), "t.csv:2: model_name: the throughput table");
+    assert_refused(bind("x,0,5,bert__1B,,8,2,h900\n"), "t.csv:2: gpu_type: \"h900\"");
+    assert_refused(bind("x,0,5,bert__2B,,8,2,a40\n"), "no job of the trace has a usable row");
+}
+END_TEST
+
+START_TEST(errors_are_hidden_from_the_policy_and_fixed_by_the_seed) {
+    const Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
+    SimulationOptions options;
+    options.errors = {0.3, 0.5, 7};
+    options.watch = [&](const Snapshot& s, const Offers& o, const PolicyOptions&, const Decision&) {
+        const JobState& job = s.jobs[0];
+        ck_assert(job.remaining_iterations == std::max(1.0, 1000 - job.done_iterations));
+        ck_assert(o.at(1)[0].estimate.iteration_s == 2.5);
+    };
+    const Metrics a = run(w, decide_fcfs, options), b = run(w, decide_fcfs, options);
+    ck_assert(a.jct_s.mean == b.jct_s.mean);
+    ck_assert(std::abs(a.jct_s.mean - 4050) > 1);
+    const double work = 1000 * Workload::work_factor(options.errors, 0);
+    const double iteration_s = 4 * Workload::time_factor(options.errors, 0, 1);
+    assert_near(a.jct_s.mean, 50 + work * iteration_s);
+    options.errors.seed = 8;
+    ck_assert(run(w, decide_fcfs, options).jct_s.mean != a.jct_s.mean);
+}
+END_TEST
+
+START_TEST(a_policy_that_breaks_its_contract_is_an_error) {
+    const PolicyFunction greedy = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
+        Decision d;
+        for (const JobState& job : s.jobs) {
+            if (job.phase == JobPhase::running) continue;
+            d.actions.push_back({ActionKind::start, job.id, o.at(job.id)[0], {0, 1}, "", ""});
+        }
+        return d;
+    };
+    const Workload w = workload_of(two_a40, "x,0,50,bert__1B,,8,2,a40\ny,0,50,bert__1B,,8,2,a40\n");
+    assert_refused(simulate(w, "greedy", greedy, {}), "takes more than is free on n1");
+    const PolicyFunction lazy = [](const Snapshot&, const Offers&, const PolicyOptions&) {
+        return Decision{};
+    };
+    assert_refused(simulate(w, "lazy", lazy, {}), "leaves 2 jobs waiting on an idle cluster");
+}
+END_TEST
+
+START_TEST(a_resize_keeps_the_work_done_and_pays_again) {
+    // 100 iterations on 1 GPU (8 s); at the round at 300 s: (300 - 40) / 8 = 32.5 done; then 2.5 s each.
+    const PolicyFunction grow = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
+        Decision d;
+        const JobState& job = s.jobs[0];
+        for (const Offer& offer : o.at(job.id)) {
+            const bool wanted = offer.grid.gpus() == (s.time_s < 300 ? 1 : 4);
+            if (!wanted) continue;
+            if (job.phase == JobPhase::pending) {
+                d.actions.push_back({ActionKind::start, job.id, offer, {0}, "", ""});
+            } else if (s.time_s == 300) {
+                d.actions.push_back({ActionKind::resize, job.id, offer, {0, 1}, "", ""});
+            }
+        }
+        return d;
+    };
+    SimulationOptions options;
+    options.keep_stays = true;
+    const Metrics m = run(workload_of(two_a40, "x,0,500,bert__1B,,8,1,a40\n"), grow, options);
+    assert_near(m.jct_s.mean, 300 + 70 + 67.5 * 2.5);
+    ck_assert(m.restarts == 2 && m.stays.size() == 2 && m.stays[0].to_s == 300);
+}
+END_TEST
+
+START_TEST(generated_traces_have_the_load_and_shares_asked_for) {
+    const auto table = parse_throughputs(small_table, "p.csv");
+    const Cluster cluster = cluster_of(two_a40);
+    GeneratorOptions options;
+    options.jobs = 4000;
+    options.load = 0.5;
+    options.accounts = {{"a", 70}, {"b", 30}};
+    options.priorities = 2;
+    const auto jobs = generate_trace(cluster, *table, options);
+    ck_assert(jobs.ok() && jobs->size() == 4000);
+    const auto read = parse_trace(format_trace(*jobs), "g.csv");
+    ck_assert(read.ok());
+    const auto bound = bind_workload(cluster, *read, *table, {});
+    ck_assert(bound.ok());
+    double gpu_s = 0, of_a = 0;
+    for (const SimJob& job : bound->jobs) {
+        const Offer& asked = bound->profiles[job.profile].offers[job.asked];
+        const double run_s = job.iterations * asked.estimate.iteration_s + 70;
+        gpu_s += run_s * static_cast<double>(asked.grid.gpus());
+        ck_assert(job.time_limit_s >= run_s - 1 && job.time_limit_s <= 5 * run_s + 1);
+        of_a += bound->accounts[job.account] == "a" ? 1 : 0;
+    }
+    assert_near(gpu_s / (4 * bound->jobs.back().submit_s), 0.5, 0.05);
+    assert_near(of_a / 4000, 0.7, 0.05);
+    const auto again = generate_trace(cluster, *table, options);
+    ck_assert(format_trace(*again) == format_trace(*jobs));
+}
+END_TEST
+
+START_TEST(the_published_yardstick_is_reproduced) {
+    const char* given = std::getenv("ARENA_REFERENCE_DATA");
+    const char* source = std::getenv("ARENA_SRCDIR");
+    const std::string data = given != nullptr ? given
+                                              : std::string(source != nullptr ? source : ".") +
+                                                    "/../shared/data";
+    const auto slurp = [&](const std::string& path) {
+        std::stringstream text;
+        text << std::ifstream(data + "/arena/" + path).rdbuf();
+        return text.str();
+    };
+    const std::string trace = slurp("traces/simulate_trace_philly.csv");
+    if (trace.empty()) {
+        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n", data.c_str());
+        return;
+    }
+    const auto jobs = parse_trace(trace, "philly");
+    const auto table = parse_throughputs(slurp("alpa_optimal.csv"), "alpa_optimal.csv");
+    ck_assert(jobs.ok() && table.ok());
+    WorkloadOptions pools;
+    pools.placement = PlacementRule::pools;
+    const auto w = bind_workload(cluster_of("  - {gpu_type: a100, count: 10, gpus_per_node: 4}\n"
+                                            "  - {gpu_type: v100, count: 5, gpus_per_node: 8}\n"
+                                            "  - {gpu_type: a40, count: 20, gpus_per_node: 2}\n"
+                                            "  - {gpu_type: a10, count: 20, gpus_per_node: 2}\n"),
+                                 *jobs, *table, pools);
+    ck_assert(w.ok());
+    SimulationOptions options;
+    options.max_time_s = 600000;
+    options.placement = PlacementRule::pools;
+    const Metrics strict = run(*w, decide_fcfs, options), easy = run(*w, decide_backfill, options);
+    ck_assert(strict.jobs == 985);
+    assert_near(strict.jct_s.mean, 276225, 0.01);
+    assert_near(easy.jct_s.mean, 260056, 0.03);
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "simulator",
+        {a_job_pays_its_restart_and_then_runs_exactly, launch_cost_grows_with_gpus_up_to_a_cap,
+         fcfs_blocks_its_type_and_backfill_fills_behind,
+         unfinished_jobs_count_until_the_end_of_the_simulation,
+         requests_without_a_row_take_the_nearest_larger_count_then_another_type,
+         only_measured_rows_are_offers, malformed_files_are_refused_with_their_line,
+         unknown_models_and_types_are_refused_where_they_stand,
+         errors_are_hidden_from_the_policy_and_fixed_by_the_seed,
+         a_policy_that_breaks_its_contract_is_an_error, a_resize_keeps_the_work_done_and_pays_again,
+         generated_traces_have_the_load_and_shares_asked_for, the_published_yardstick_is_reproduced});
+}
