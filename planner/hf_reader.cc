@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "planner/hf_config.h"
 
@@ -22,28 +22,6 @@ std::string shown(const Json& value) {
     return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace), 40);
 }
 
-/// Deepest nesting of brackets outside strings: checked before the parser recurses over the tree.
-std::size_t nesting(std::string_view text) {
-    std::size_t depth = 0, deepest = 0;
-    bool in_string = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                ++i;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            deepest = std::max(deepest, ++depth);
-        } else if ((c == '}' || c == ']') && depth > 0) {
-            --depth;
-        }
-    }
-    return deepest;
-}
-
 }  // namespace
 
 Result<Json> parse_hf_object(std::string_view text, std::string_view name) {
@@ -52,7 +30,7 @@ Result<Json> parse_hf_object(std::string_view text, std::string_view name) {
         return usage_error(fmt::format("the model file has {} bytes; at most {} are accepted",
                                        text.size(), max_model_bytes),
                            where);
-    if (nesting(text) > max_depth)
+    if (nests_deeper(text, max_depth))
         return usage_error(fmt::format("the JSON nests deeper than {} levels", max_depth), where);
     std::set<std::string, std::less<>> keys;
     std::string repeated;

@@ -18,6 +18,7 @@ endif
 libarena_slurm_la_SOURCES = \
 	plugin/common/job_mark.h plugin/common/job_mark.cc \
 	plugin/common/shared.h plugin/common/shared.cc \
+	plugin/common/slurm_text.h \
 	plugin/common/slurm-config/config.h \
 	# end
 # libarena_planner.la is a convenience library that already holds libarena_core.la.

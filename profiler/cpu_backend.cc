@@ -329,14 +329,7 @@ Status check_shape(const OpShape& s) {
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
     if (measures_also(s)) return Done{};
-    const std::vector<std::string_view> variants =
-        s.kind == OpKind::norm        ? std::vector<std::string_view>{"layer", "rms"}
-        : s.kind == OpKind::attention ? std::vector<std::string_view>{"causal", "full"}
-        : s.kind == OpKind::elementwise
-            ? std::vector<std::string_view>{"gelu", "swiglu", "bias_residual", "add"}
-        : s.kind == OpKind::optimizer ? std::vector<std::string_view>{"adamw"}
-        : s.kind == OpKind::gemm      ? std::vector<std::string_view>{"", "dgrad", "wgrad"}
-                                      : std::vector<std::string_view>{""};
+    const auto variants = variants_of(s.kind);
     if (std::find(variants.begin(), variants.end(), s.variant) == variants.end())
         return no_error("the CPU back-end has no such variant", op_key(s));
     return Done{};

@@ -386,14 +386,7 @@ Status check_shape(const OpShape& s, int capability) {
         return no_error("this build measures no block-scaled precision", op_key(s));
     if (s.precision == Precision::fp8 && capability < 89)
         return no_error("this GPU has no fp8 (compute capability below 8.9)", op_key(s));
-    const std::vector<std::string_view> variants =
-        s.kind == OpKind::norm        ? std::vector<std::string_view>{"layer", "rms"}
-        : s.kind == OpKind::attention ? std::vector<std::string_view>{"causal", "full"}
-        : s.kind == OpKind::elementwise
-            ? std::vector<std::string_view>{"gelu", "swiglu", "bias_residual", "add"}
-        : s.kind == OpKind::optimizer ? std::vector<std::string_view>{"adamw"}
-        : s.kind == OpKind::gemm      ? std::vector<std::string_view>{"", "dgrad", "wgrad"}
-                                      : std::vector<std::string_view>{""};
+    const auto variants = variants_of(s.kind);
     if (std::find(variants.begin(), variants.end(), s.variant) == variants.end())
         return no_error("the CUDA back-end has no such variant", op_key(s));
     return Done{};

@@ -41,6 +41,7 @@ extern "C" {
 // needs slurmctld.h before it
 #include "src/slurmctld/job_submit.h"
 }
+#include "plugin/common/slurm_text.h"
 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0) || \
     SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
@@ -55,7 +56,11 @@ extern const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
 
 namespace {
 
+using arena::assign_text;
+using arena::find_variable;
 using arena::SubmitFacts;
+using arena::text_of;
+using arena::value_of;
 
 /// arena.yaml as last read well, and what was wrong with it if it changed for the worse.
 struct Context {
@@ -91,22 +96,7 @@ void Context::refresh() {
     problem = loaded.error().message();
 }
 
-std::string text_of(const char* text) { return text != nullptr ? text : ""; }
-
 // ---- string arrays of Slurm's ------------------------------------------------------------------
-
-std::optional<std::string_view> value_of(const char* entry, std::string_view name) {
-    const std::string_view text = entry != nullptr ? entry : "";
-    if (text.size() <= name.size() || text[name.size()] != '=' || !text.starts_with(name))
-        return {};
-    return text.substr(name.size() + 1);
-}
-
-const char* find_variable(char* const* list, std::uint32_t count, std::string_view name) {
-    for (std::uint32_t i = 0; list != nullptr && i < count; ++i)
-        if (const auto value = value_of(list[i], name)) return value->data();
-    return nullptr;
-}
 
 /// Drops the entries for which `unwanted` holds; an array that becomes empty is freed, as if never
 /// sent.
@@ -130,11 +120,6 @@ void drop_entries(char**& list, std::uint32_t& count, Unwanted unwanted) {
 void append_entry(char**& list, std::uint32_t& count, const std::string& entry) {
     xrecalloc(list, count + 2u, sizeof(char*));
     list[count++] = xstrdup(entry.c_str());
-}
-
-void assign_text(char*& field, const std::string& text) {
-    xfree(field);
-    field = xstrdup(text.c_str());
 }
 
 // ---- job description -> facts ------------------------------------------------------------------
@@ -247,7 +232,7 @@ void normalise(job_desc_msg_t* job) {
 
 void write_acceptance(job_desc_msg_t* job, const arena::Acceptance& accepted) {
     normalise(job);
-    assign_text(job->admin_comment, accepted.admin_comment);
+    assign_text(&job->admin_comment, accepted.admin_comment);
     drop_entries(job->environment, job->env_size, arena::is_stale_variable);
     drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_option_control);
     append_entry(job->spank_job_env, job->spank_job_env_size,
@@ -257,7 +242,7 @@ void write_acceptance(job_desc_msg_t* job, const arena::Acceptance& accepted) {
 int refuse(const arena::Error& why, std::uint32_t uid, char** message) {
     const std::string text = "arena: " + arena::printable(why.message(), 1000);
     info("%s (uid=%u, job refused)", text.c_str(), uid);
-    assign_text(*message, text);
+    assign_text(message, text);
     return EINVAL;
 }
 
@@ -277,7 +262,7 @@ int take_in(job_desc_msg_t* job, arena::Request request, const SubmitFacts& fact
         arena::accept_request(std::move(request), facts, cluster, *context->config);
     if (!accepted) return refuse(accepted.error(), uid, message);
     write_acceptance(job, *accepted);
-    if (!accepted->note.empty()) assign_text(*message, accepted->note);
+    if (!accepted->note.empty()) assign_text(message, accepted->note);
     arena::request_round();
     return SLURM_SUCCESS;
 }

@@ -18,11 +18,6 @@ slurmctld_lock_t lock_set(SlurmLock::Kind kind) {
     return set;
 }
 
-bool names(const char* entry, std::string_view name) {
-    const std::string_view text(entry);
-    return text.size() > name.size() && text[name.size()] == '=' && text.starts_with(name);
-}
-
 HostJobState state_of(const job_record_t* job) {
     if (IS_JOB_COMPLETING(job)) return HostJobState::completing;
     if (IS_JOB_PENDING(job)) return HostJobState::pending;
@@ -64,17 +59,11 @@ LockTimes& lock_times() {
     return times;
 }
 
-const char* find_variable(char* const* array, std::uint32_t count, std::string_view name) {
-    for (std::uint32_t i = 0; array && i < count; ++i)
-        if (array[i] && names(array[i], name)) return array[i] + name.size() + 1;
-    return nullptr;
-}
-
 void set_supplement(job_record_t* job, std::string_view name, std::string_view value) {
     job_details* details = job->details;
     const std::string entry = std::string(name) + "=" + std::string(value);
     for (std::uint32_t i = 0; i < details->env_cnt; ++i) {
-        if (!names(details->env_sup[i], name)) continue;
+        if (!value_of(details->env_sup[i], name)) continue;
         assign_text(&details->env_sup[i], entry);
         return;
     }
@@ -143,13 +132,6 @@ void forget_requeue_delay(job_record_t* job) {
     // See job_mgr.c: submit_time is the time of the requeue then, or one second later.
     const auto ahead_s = job->details->begin_time - job->details->submit_time;
     if (ahead_s == lifetime_s || ahead_s == lifetime_s + 1) job->details->begin_time = 0;
-}
-
-bool assign_text(char** field, const std::string& text) {
-    if (*field && text == *field) return false;
-    xfree(*field);
-    *field = text.empty() ? nullptr : xstrdup(text.c_str());
-    return true;
 }
 
 void note_job_change() { last_job_update = time(nullptr); }

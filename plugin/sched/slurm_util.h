@@ -6,6 +6,8 @@
 #include "plugin/common/job_mark.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/slurm_headers.h"
+// needs slurm_headers.h before it
+#include "plugin/common/slurm_text.h"
 
 namespace arena {
 
@@ -27,10 +29,6 @@ class SlurmLock {
 /// Of this life of the plug-in: make_slurm_host() sets it back. Used by the scheduler's thread alone.
 LockTimes& lock_times();
 
-inline std::string text_of(const char* text) { return text ? text : ""; }
-
-/// Value of NAME in a NAME=value array, or nullptr.
-const char* find_variable(char* const* array, std::uint32_t count, std::string_view name);
 /// Sets or replaces NAME=value in details->env_sup.
 void set_supplement(job_record_t* job, std::string_view name, std::string_view value);
 /// Removes every entry of env_sup whose name begins with "ARENA_".
@@ -50,8 +48,6 @@ void hold_for_arena(job_record_t* job, const char* reason);
 /// A requeue moves the begin time as far ahead as credentials live, about two minutes; nobody wished for
 /// it, and Arena keeps its own, shorter distance. A begin time that somebody set stays.
 void forget_requeue_delay(job_record_t* job);
-/// Sets *field to text unless equal; true if changed.
-bool assign_text(char** field, const std::string& text);
 /// Slurm's own reasons for which a job may not be planned yet, and whether a reason text is one of them.
 bool is_deferral(job_state_reason reason);
 bool deferred(std::string_view reason_text);

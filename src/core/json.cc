@@ -10,9 +10,7 @@
 #include "core/text.h"
 
 namespace arena {
-namespace {
 
-/// Whether brackets nest deeper than `limit`, found without building anything.
 bool nests_deeper(std::string_view text, std::size_t limit) {
     std::size_t depth = 0;
     bool in_string = false;
@@ -31,6 +29,8 @@ bool nests_deeper(std::string_view text, std::size_t limit) {
     }
     return false;
 }
+
+namespace {
 
 bool has_control(std::string_view text) {
     return std::any_of(text.begin(), text.end(), [](char c) {

@@ -24,6 +24,9 @@ struct JsonLimits {
     std::size_t depth = 32;
 };
 
+/// Whether brackets outside strings nest deeper than `limit`, found without building anything: a parser
+/// that recurses must not see such a text.
+bool nests_deeper(std::string_view text, std::size_t limit);
 /// Parses one JSON value. Never throws; depth is checked before anything is built.
 Result<Json> parse_json(std::string_view text, const JsonLimits& = {});
 /// One line; bytes that are not UTF-8 become U+FFFD instead of an exception.

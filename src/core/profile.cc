@@ -162,6 +162,25 @@ std::size_t dim_count(OpKind kind) {
     return 4;
 }
 
+std::span<const std::string_view> variants_of(OpKind kind) {
+    static constexpr std::string_view plain[] = {""};
+    static constexpr std::string_view gemm[] = {"", "dgrad", "wgrad"};
+    static constexpr std::string_view attention[] = {"causal", "full"};
+    static constexpr std::string_view norm[] = {"layer", "rms"};
+    static constexpr std::string_view elementwise[] = {"gelu", "swiglu", "bias_residual", "add"};
+    static constexpr std::string_view optimizer[] = {"adamw"};
+    switch (kind) {
+        case OpKind::gemm: return gemm;
+        case OpKind::attention: return attention;
+        case OpKind::norm: return norm;
+        case OpKind::elementwise: return elementwise;
+        case OpKind::optimizer: return optimizer;
+        case OpKind::embedding:
+        case OpKind::cross_entropy: return plain;
+    }
+    return plain;
+}
+
 double element_bytes(Precision precision) {
     switch (precision) {
         case Precision::fp32:

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,9 @@ inline constexpr std::string_view one_of_op_kinds =
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
+/// The variants of a kind as listed at OpShape; one of them is "" where a kind needs none. Each back-end
+/// measures every one.
+std::span<const std::string_view> variants_of(OpKind);
 /// Bytes of one element without its share of block scales: 4, 2, 1 or 0.5.
 double element_bytes(Precision);
 

@@ -4,18 +4,30 @@
 
 #include <check.h>
 
-#include <initializer_list>
 #include <source_location>
 #include <string>
+#include <vector>
 
 namespace arena::test {
 
-inline int run_suite(const char* name, std::initializer_list<const TTest*> tests) {
+/// What a few programs need beyond the list of their tests.
+struct SuiteOptions {
+    void (*before)() = nullptr;  ///< around each test
+    void (*after)() = nullptr;
+    double timeout_s = 4;
+    bool fork = true;  ///< false: OpenMP's threads do not survive a fork
+};
+
+inline int run_suite(const char* name, const std::vector<const TTest*>& tests,
+                     const SuiteOptions& options = {}) {
     Suite* suite = suite_create(name);
     TCase* tcase = tcase_create(name);
+    tcase_set_timeout(tcase, options.timeout_s);
+    if (options.before) tcase_add_checked_fixture(tcase, options.before, options.after);
     for (const TTest* test : tests) tcase_add_test(tcase, test);
     suite_add_tcase(suite, tcase);
     SRunner* runner = srunner_create(suite);
+    if (!options.fork) srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_ENV);
     const int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

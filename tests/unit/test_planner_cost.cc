@@ -16,10 +16,7 @@
 #include "planner/operators.h"
 #include "planner/planner.h"
 #include "planner/schedule.h"
-
-// clang-format off
-#include <check.h>  // after the C++ library: it defines fail()
-// clang-format on
+#include "suite.h"
 
 using namespace arena;
 
@@ -330,26 +327,20 @@ START_TEST(layers_are_dealt_as_well_as_exhaustive_search_does) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("planner cost");
-    TCase* cases = tcase_create("cost");
-    tcase_add_test(cases, operator_flops_sum_to_the_72_B_s_L_h2_formula);
-    tcase_add_test(cases, tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward);
-    tcase_add_test(cases, activation_memory_is_that_of_korthikanti_table_2);
-    tcase_add_test(cases, sharded_optimizer_state_never_grows_with_replicas);
-    tcase_add_test(cases, operator_keys_are_read_back_and_garbage_is_not);
-    tcase_add_test(cases, measured_operators_override_the_roofline_and_scale_their_neighbours);
-    tcase_add_test(cases, roofline_respects_peak_bandwidth_and_shape);
-    tcase_add_test(cases, collectives_slow_down_with_bytes_and_across_nodes);
-    tcase_add_test(cases, groups_share_the_network_of_their_node);
-    tcase_add_test(cases, optimizer_step_moves_its_state_once_and_is_shared_by_zero);
-    tcase_add_test(cases, nvlink_all_reduce_has_the_measured_size);
-    tcase_add_test(cases, pipeline_length_is_that_of_a_1f1b_replay);
-    tcase_add_test(cases, more_micro_batches_shrink_the_bubble);
-    tcase_add_test(cases, layers_are_dealt_as_well_as_exhaustive_search_does);
-    suite_add_tcase(suite, cases);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("planner cost", {
+        operator_flops_sum_to_the_72_B_s_L_h2_formula,
+        tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
+        activation_memory_is_that_of_korthikanti_table_2,
+        sharded_optimizer_state_never_grows_with_replicas,
+        operator_keys_are_read_back_and_garbage_is_not,
+        measured_operators_override_the_roofline_and_scale_their_neighbours,
+        roofline_respects_peak_bandwidth_and_shape,
+        collectives_slow_down_with_bytes_and_across_nodes,
+        groups_share_the_network_of_their_node,
+        optimizer_step_moves_its_state_once_and_is_shared_by_zero,
+        nvlink_all_reduce_has_the_measured_size,
+        pipeline_length_is_that_of_a_1f1b_replay,
+        more_micro_batches_shrink_the_bubble,
+        layers_are_dealt_as_well_as_exhaustive_search_does,
+    });
 }

@@ -13,10 +13,7 @@
 #include "planner/cost.h"
 #include "planner/grids.h"
 #include "planner/planner.h"
-
-// clang-format off
-#include <check.h>  // after the C++ library: it defines fail()
-// clang-format on
+#include "suite.h"
 
 using namespace arena;
 
@@ -283,24 +280,18 @@ START_TEST(sixty_four_gpus_of_four_types_are_planned_in_milliseconds) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("planner grids");
-    TCase* cases = tcase_create("grids");
-    tcase_add_test(cases, gpu_counts_fill_equal_nodes);
-    tcase_add_test(cases, models_get_different_best_plans);
-    tcase_add_test(cases, faster_hardware_and_more_gpus_give_more_samples);
-    tcase_add_test(cases, infeasible_grids_say_which_resource_is_short);
-    tcase_add_test(cases, pins_are_obeyed_and_cost_no_less_than_freedom);
-    tcase_add_test(cases, offers_are_the_best_per_count_and_fit_memory);
-    tcase_add_test(cases, price_plan_agrees_with_the_search);
-    tcase_add_test(cases, price_plan_refuses_plans_that_do_not_add_up);
-    tcase_add_test(cases, profiles_decide_seconds_and_source);
-    tcase_add_test(cases, operator_list_begins_with_a_basis_and_covers_the_search);
-    tcase_add_test(cases, small_models_fit_a_few_emulated_gpus);
-    tcase_add_test(cases, sixty_four_gpus_of_four_types_are_planned_in_milliseconds);
-    suite_add_tcase(suite, cases);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("planner grids", {
+        gpu_counts_fill_equal_nodes,
+        models_get_different_best_plans,
+        faster_hardware_and_more_gpus_give_more_samples,
+        infeasible_grids_say_which_resource_is_short,
+        pins_are_obeyed_and_cost_no_less_than_freedom,
+        offers_are_the_best_per_count_and_fit_memory,
+        price_plan_agrees_with_the_search,
+        price_plan_refuses_plans_that_do_not_add_up,
+        profiles_decide_seconds_and_source,
+        operator_list_begins_with_a_basis_and_covers_the_search,
+        small_models_fit_a_few_emulated_gpus,
+        sixty_four_gpus_of_four_types_are_planned_in_milliseconds,
+    });
 }

@@ -9,10 +9,7 @@
 
 #include "core/text.h"
 #include "planner/evaluate.h"
-
-// clang-format off
-#include <check.h>  // after the C++ library: it defines fail()
-// clang-format on
+#include "suite.h"
 
 using namespace arena;
 
@@ -136,17 +133,11 @@ START_TEST(the_built_in_table_of_constants_parses_and_is_used) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("planner measured");
-    TCase* cases = tcase_create("measured");
-    tcase_add_test(cases, published_iteration_times_are_met);
-    tcase_add_test(cases, a_row_becomes_a_plan_and_a_price);
-    tcase_add_test(cases, a_row_that_cannot_be_priced_says_why);
-    tcase_add_test(cases, a_broken_table_is_refused_with_line_and_column);
-    tcase_add_test(cases, the_built_in_table_of_constants_parses_and_is_used);
-    suite_add_tcase(suite, cases);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("planner measured", {
+        published_iteration_times_are_met,
+        a_row_becomes_a_plan_and_a_price,
+        a_row_that_cannot_be_priced_says_why,
+        a_broken_table_is_refused_with_line_and_column,
+        the_built_in_table_of_constants_parses_and_is_used,
+    });
 }

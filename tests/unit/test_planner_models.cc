@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Model readers, zoo, hardware entries and build_request(): good input gives the published facts,
 // bad input gives one sentence that names the key.
-#include <check.h>
-
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +12,7 @@
 #include "planner/hardware.h"
 #include "planner/model.h"
 #include "planner/planner.h"
+#include "suite.h"
 
 using namespace arena;
 
@@ -375,25 +374,19 @@ START_TEST(impossible_pins_are_refused) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("planner models");
-    TCase* cases = tcase_create("models");
-    tcase_add_test(cases, zoo_parameter_counts_are_the_published_ones);
-    tcase_add_test(cases, every_zoo_model_passes_the_checks);
-    tcase_add_test(cases, shipped_model_files_equal_the_zoo);
-    tcase_add_test(cases, hugging_face_keys_that_change_the_architecture_are_honoured);
-    tcase_add_test(cases, bad_hugging_face_configs_are_refused_with_the_key);
-    tcase_add_test(cases, yaml_models_are_read_and_refused);
-    tcase_add_test(cases, built_in_hardware_is_complete_and_found_by_alias);
-    tcase_add_test(cases, emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack);
-    tcase_add_test(cases, bad_hardware_files_are_refused);
-    tcase_add_test(cases, requests_are_built_from_settings);
-    tcase_add_test(cases, inline_models_and_model_files_become_requests);
-    tcase_add_test(cases, bad_requests_name_the_option);
-    tcase_add_test(cases, impossible_pins_are_refused);
-    suite_add_tcase(suite, cases);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("planner models", {
+        zoo_parameter_counts_are_the_published_ones,
+        every_zoo_model_passes_the_checks,
+        shipped_model_files_equal_the_zoo,
+        hugging_face_keys_that_change_the_architecture_are_honoured,
+        bad_hugging_face_configs_are_refused_with_the_key,
+        yaml_models_are_read_and_refused,
+        built_in_hardware_is_complete_and_found_by_alias,
+        emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack,
+        bad_hardware_files_are_refused,
+        requests_are_built_from_settings,
+        inline_models_and_model_files_become_requests,
+        bad_requests_name_the_option,
+        impossible_pins_are_refused,
+    });
 }

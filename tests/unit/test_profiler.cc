@@ -2,9 +2,6 @@
 // The stop rule, the order and limits of a session, and what the Prolog's helper makes of every way
 // a run can end. Devices here are invented: timings are given, so that every decision can be
 // foreseen.
-#include <check.h>
-#undef fail  // check.h's macro; <ios> has a type of that name
-
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +19,7 @@
 #include "profiler/prolog_help.h"
 #include "profiler/request.h"
 #include "profiler/session.h"
+#include "suite.h"
 
 using namespace arena;
 namespace fs = std::filesystem;
@@ -409,34 +407,26 @@ START_TEST(site_facts_refuse_unsafe_users_and_files) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("profiler");
-    TCase* c = tcase_create("profiler");
-    tcase_add_checked_fixture(c, make_directory, remove_directory);
-    tcase_set_timeout(c, 60);
-    tcase_add_test(c, median_interval_is_that_of_order_statistics);
-    tcase_add_test(c, median_interval_covers_the_median_in_95_percent_of_draws);
-    tcase_add_test(c, steady_operator_stops_early_and_cold_start_does_not_count);
-    tcase_add_test(c, noisy_operator_is_measured_until_its_share_ends);
-    tcase_add_test(c, long_operator_gets_one_execution_or_three_where_the_reserve_allows);
-    tcase_add_test(c, tiny_operator_is_timed_in_batches);
-    tcase_add_test(c, session_measures_each_shape_once_and_skips_known_ones);
-    tcase_add_test(c, session_keeps_the_order_and_ends_with_the_budget);
-    tcase_add_test(c, session_leaves_out_what_does_not_fit_and_goes_on);
-    tcase_add_test(c, session_reports_refusals_and_device_failures);
+    std::vector<const TTest*> tests{
+        median_interval_is_that_of_order_statistics,
+        median_interval_covers_the_median_in_95_percent_of_draws,
+        steady_operator_stops_early_and_cold_start_does_not_count,
+        noisy_operator_is_measured_until_its_share_ends,
+        long_operator_gets_one_execution_or_three_where_the_reserve_allows,
+        tiny_operator_is_timed_in_batches,
+        session_measures_each_shape_once_and_skips_known_ones,
+        session_keeps_the_order_and_ends_with_the_budget,
+        session_leaves_out_what_does_not_fit_and_goes_on,
+        session_reports_refusals_and_device_failures,
+        a_cpu_never_answers_for_a_gpu_nor_the_other_way_round,
+        nonces_are_valid_and_differ,
+        good_result_is_passed_on_as_it_is,
+        every_bad_end_becomes_a_failed_result_with_its_reason,
+        site_facts_refuse_unsafe_users_and_files,
+    };
     if (cpu::have_gemm())
-        tcase_add_test(c, cpu_back_end_times_every_kind_and_refuses_what_it_cannot);
+        tests.push_back(cpu_back_end_times_every_kind_and_refuses_what_it_cannot);
     else
         puts("skipped: CPU back-end, this build has neither OpenBLAS nor oneDNN");
-    tcase_add_test(c, a_cpu_never_answers_for_a_gpu_nor_the_other_way_round);
-    tcase_add_test(c, nonces_are_valid_and_differ);
-    tcase_add_test(c, good_result_is_passed_on_as_it_is);
-    tcase_add_test(c, every_bad_end_becomes_a_failed_result_with_its_reason);
-    tcase_add_test(c, site_facts_refuse_unsafe_users_and_files);
-    suite_add_tcase(suite, c);
-    SRunner* runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);  // OpenMP's threads do not survive a fork
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("profiler", tests, {make_directory, remove_directory, 60, false});
 }

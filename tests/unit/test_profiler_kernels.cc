@@ -3,9 +3,6 @@
 // multiples of a vector, a block or the thread count. Error = max |got - want| / (1e-3 + max
 // |want|); bounds: 1e-6 for sums of few terms and element-wise functions, 1e-5 where hundreds of
 // terms add up.
-#include <check.h>
-#undef fail  // check.h's macro; <ios> has a type of that name
-
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "profiler/cpu_kernels.h"
+#include "suite.h"
 
 using namespace arena::cpu;
 using Floats = std::vector<float>;
@@ -381,29 +379,21 @@ START_TEST(parallel_for_covers_each_index_once) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("profiler kernels");
-    TCase* c = tcase_create("kernels");
-    tcase_set_timeout(c, 120);
-    if (have_gemm()) {
-        tcase_add_test(c, gemm_of_every_layout_agrees_with_fp64);
-        tcase_add_test(c, attention_forward_agrees_with_fp64);
-        tcase_add_test(c, attention_backward_agrees_with_differences_of_the_fp64_forward);
-    } else {
+    std::vector<const TTest*> tests{
+        norms_agree_with_fp64_forward_and_backward,
+        gelu_agrees_with_fp64_forward_and_backward,
+        swiglu_agrees_with_fp64_forward_and_backward,
+        sums_agree_with_fp64_forward_and_backward,
+        embedding_gathers_and_adds_up_equal_ids,
+        cross_entropy_agrees_with_fp64_forward_and_backward,
+        adamw_agrees_with_fp64_over_three_steps,
+        parallel_for_covers_each_index_once,
+    };
+    if (have_gemm())
+        tests.insert(tests.end(), {gemm_of_every_layout_agrees_with_fp64,
+                                   attention_forward_agrees_with_fp64,
+                                   attention_backward_agrees_with_differences_of_the_fp64_forward});
+    else
         puts("skipped: GEMM and attention, this build has neither OpenBLAS nor oneDNN");
-    }
-    tcase_add_test(c, norms_agree_with_fp64_forward_and_backward);
-    tcase_add_test(c, gelu_agrees_with_fp64_forward_and_backward);
-    tcase_add_test(c, swiglu_agrees_with_fp64_forward_and_backward);
-    tcase_add_test(c, sums_agree_with_fp64_forward_and_backward);
-    tcase_add_test(c, embedding_gathers_and_adds_up_equal_ids);
-    tcase_add_test(c, cross_entropy_agrees_with_fp64_forward_and_backward);
-    tcase_add_test(c, adamw_agrees_with_fp64_over_three_steps);
-    tcase_add_test(c, parallel_for_covers_each_index_once);
-    suite_add_tcase(suite, c);
-    SRunner* runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);  // OpenMP's threads do not survive a fork
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("profiler kernels", tests, {nullptr, nullptr, 120, false});
 }

@@ -3,10 +3,9 @@
 // refused with a sentence that names the field.
 #include "core/request.h"
 
-#include <check.h>
-
 #include <string>
 #include <vector>
+#include "suite.h"
 
 using namespace arena;
 
@@ -243,25 +242,19 @@ START_TEST(only_the_first_64_kib_are_read) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("request");
-    TCase* tc = tcase_create("request");
-    tcase_add_test(tc, a_record_reads_back_as_the_request_it_was_made_of);
-    tcase_add_test(tc, a_minimal_request_keeps_its_defaults);
-    tcase_add_test(tc, equal_custom_layers_travel_as_one_with_a_count);
-    tcase_add_test(tc, a_record_that_would_not_fit_is_refused_when_it_is_written);
-    tcase_add_test(tc, a_name_with_control_bytes_is_escaped);
-    tcase_add_test(tc, unknown_keys_are_ignored);
-    tcase_add_test(tc, forged_records_are_refused);
-    tcase_add_test(tc, forged_custom_layers_are_refused);
-    tcase_add_test(tc, directives_are_read_up_to_the_first_command);
-    tcase_add_test(tc, scripts_without_directives_have_no_settings);
-    tcase_add_test(tc, bad_directives_are_refused_with_their_line);
-    tcase_add_test(tc, the_number_of_directives_is_limited);
-    tcase_add_test(tc, only_the_first_64_kib_are_read);
-    suite_add_tcase(suite, tc);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("request", {
+        a_record_reads_back_as_the_request_it_was_made_of,
+        a_minimal_request_keeps_its_defaults,
+        equal_custom_layers_travel_as_one_with_a_count,
+        a_record_that_would_not_fit_is_refused_when_it_is_written,
+        a_name_with_control_bytes_is_escaped,
+        unknown_keys_are_ignored,
+        forged_records_are_refused,
+        forged_custom_layers_are_refused,
+        directives_are_read_up_to_the_first_command,
+        scripts_without_directives_have_no_settings,
+        bad_directives_are_refused_with_their_line,
+        the_number_of_directives_is_limited,
+        only_the_first_64_kib_are_read,
+    });
 }

@@ -114,6 +114,14 @@ struct Scene {
         host.view.jobs.push_back(job);
         return host.view.jobs.back();
     }
+    /// One job on an empty node whose start ends so, in every round; the grid that was tried first.
+    Grid refused_start(Scheduler& scheduler, ApplyResult end) {
+        node("n1", "a40", 4, 4);
+        job(1);
+        host.next_start = std::move(end);
+        scheduler.round();
+        return host.last_shape.offer.grid;
+    }
     std::unique_ptr<Scheduler> scheduler() {
         return std::make_unique<Scheduler>(host, config, load_hardware("").value());
     }
@@ -182,12 +190,8 @@ END_TEST
 
 START_TEST(a_refused_offer_is_left_out_for_a_while) {
     Scene scene;
-    scene.node("n1", "a40", 4, 4);
-    scene.job(1);
-    scene.host.next_start = {ApplyOutcome::retry, "association limit"};
     auto scheduler = scene.scheduler();
-    scheduler->round();
-    const Grid first = scene.host.last_shape.offer.grid;
+    const Grid first = scene.refused_start(*scheduler, {ApplyOutcome::retry, "association limit"});
     scheduler->round();
     ck_assert(!(scene.host.last_shape.offer.grid == first));
     scheduler->round();
@@ -220,12 +224,8 @@ END_TEST
 
 START_TEST(busy_nodes_cost_a_job_its_place_only_after_a_while) {
     Scene scene;
-    scene.node("n1", "a40", 4, 4);
-    scene.job(1);
-    scene.host.next_start = {ApplyOutcome::busy, "nodes are busy"};
     auto scheduler = scene.scheduler();
-    scheduler->round();
-    const Grid first = scene.host.last_shape.offer.grid;
+    const Grid first = scene.refused_start(*scheduler, {ApplyOutcome::busy, "nodes are busy"});
     scene.host.view.snapshot.time_s += 5;
     scheduler->round();
     ck_assert(!called(scene.host, "hold 1"));

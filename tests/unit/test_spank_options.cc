@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // sbatch's --arena-* options: which value counts, what is a file, and what of hostile files is
 // read.
-#include <check.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "core/text.h"
 #include "plugin/spank/spank_options.h"
+#include "suite.h"
 
 using namespace arena;
 
@@ -156,19 +156,13 @@ START_TEST(a_user_may_name_a_link_and_root_may_not) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("spank_options");
-    TCase* tc = tcase_create("spank_options");
-    tcase_add_test(tc, the_command_line_wins_over_environment_and_script);
-    tcase_add_test(tc, two_values_from_one_place_are_a_mistake);
-    tcase_add_test(tc, a_flag_without_a_place_never_conflicts);
-    tcase_add_test(tc, names_and_files_are_told_apart);
-    tcase_add_test(tc, names_and_files_become_records);
-    tcase_add_test(tc, hostile_files_are_refused);
-    tcase_add_test(tc, a_user_may_name_a_link_and_root_may_not);
-    suite_add_tcase(suite, tc);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("spank_options", {
+        the_command_line_wins_over_environment_and_script,
+        two_values_from_one_place_are_a_mistake,
+        a_flag_without_a_place_never_conflicts,
+        names_and_files_are_told_apart,
+        names_and_files_become_records,
+        hostile_files_are_refused,
+        a_user_may_name_a_link_and_root_may_not,
+    });
 }

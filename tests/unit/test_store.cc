@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The profile store: what goes in comes out, the newest measurement wins, and no state of the file
 // (corrupt, cut, locked, foreign, newer, linked) is silently accepted or stops the caller.
-#include <check.h>
-#undef fail  // check.h's macro; <ios> has a type of that name
-
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -17,6 +14,7 @@
 
 #include "core/text.h"
 #include "store/store.h"
+#include "suite.h"
 
 using namespace arena;
 namespace fs = std::filesystem;
@@ -356,33 +354,22 @@ START_TEST(link_fifo_and_open_directory_are_refused) {
 }
 END_TEST
 
-static Suite* store_suite() {
-    Suite* suite = suite_create("store");
-    TCase* c = tcase_create("store");
-    tcase_add_checked_fixture(c, make_directory, remove_directory);
-    tcase_set_timeout(c, 60);
-    tcase_add_test(c, profile_comes_back_as_it_was);
-    tcase_add_test(c, file_has_mode_0600_even_if_it_was_wider);
-    tcase_add_test(c, same_nonce_twice_is_refused_and_changes_nothing);
-    tcase_add_test(c, same_operator_twice_in_one_profile_is_refused_whole);
-    tcase_add_test(c, table_has_the_newest_seconds_of_the_newest_device);
-    tcase_add_test(c, failed_run_is_listed_but_never_found);
-    tcase_add_test(c, corrupt_file_is_set_aside_with_a_notice);
-    tcase_add_test(c, file_cut_at_any_place_opens_with_all_rows_or_a_notice);
-    tcase_add_test(c, pages_of_garbage_are_noticed_on_open_or_by_verify);
-    tcase_add_test(c, verify_names_the_bad_rows);
-    tcase_add_test(c, locked_file_is_an_error_within_a_second_and_stays);
-    tcase_add_test(c, newer_schema_and_foreign_database_are_refused_untouched);
-    tcase_add_test(c, read_only_sees_rows_and_cannot_write_nor_create);
-    tcase_add_test(c, link_fifo_and_open_directory_are_refused);
-    suite_add_tcase(suite, c);
-    return suite;
-}
-
 int main() {
-    SRunner* runner = srunner_create(store_suite());
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    const std::vector<const TTest*> tests{
+        profile_comes_back_as_it_was,
+        file_has_mode_0600_even_if_it_was_wider,
+        same_nonce_twice_is_refused_and_changes_nothing,
+        same_operator_twice_in_one_profile_is_refused_whole,
+        table_has_the_newest_seconds_of_the_newest_device,
+        failed_run_is_listed_but_never_found,
+        corrupt_file_is_set_aside_with_a_notice,
+        file_cut_at_any_place_opens_with_all_rows_or_a_notice,
+        pages_of_garbage_are_noticed_on_open_or_by_verify,
+        verify_names_the_bad_rows,
+        locked_file_is_an_error_within_a_second_and_stays,
+        newer_schema_and_foreign_database_are_refused_untouched,
+        read_only_sees_rows_and_cannot_write_nor_create,
+        link_fifo_and_open_directory_are_refused,
+    };
+    return arena::test::run_suite("store", tests, {make_directory, remove_directory, 60});
 }

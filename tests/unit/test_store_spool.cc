@@ -2,9 +2,6 @@
 // read_spool_profile treats the spool as hostile: only a plain file of the service user, with the
 // expected nonce inside and sane values, becomes a Profile; everything else is one clear error, at
 // once.
-#include <check.h>
-#undef fail  // check.h's macro; <ios> has a type of that name
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +10,7 @@
 #include <string>
 
 #include "store/store.h"
+#include "suite.h"
 
 using namespace arena;
 namespace fs = std::filesystem;
@@ -150,29 +148,19 @@ START_TEST(nonce_cannot_name_a_path) {
 }
 END_TEST
 
-static Suite* spool_suite() {
-    Suite* suite = suite_create("spool");
-    TCase* c = tcase_create("spool");
-    tcase_add_checked_fixture(c, make_spool, remove_spool);
-    tcase_add_test(c, good_file_is_read);
-    tcase_add_test(c, missing_file_is_no_and_not_an_environment_error);
-    tcase_add_test(c, symbolic_link_to_a_good_file_is_refused);
-    tcase_add_test(c, fifo_is_refused_without_waiting);
-    tcase_add_test(c, directory_in_place_of_the_file_is_refused);
-    tcase_add_test(c, file_of_another_owner_is_refused);
-    tcase_add_test(c, spool_of_another_owner_or_open_to_others_is_refused);
-    tcase_add_test(c, file_over_one_mebibyte_is_refused);
-    tcase_add_test(c, nonce_inside_must_be_that_of_the_file);
-    tcase_add_test(c, garbage_cut_and_empty_files_are_refused);
-    tcase_add_test(c, nonce_cannot_name_a_path);
-    suite_add_tcase(suite, c);
-    return suite;
-}
-
 int main() {
-    SRunner* runner = srunner_create(spool_suite());
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    const std::vector<const TTest*> tests{
+        good_file_is_read,
+        missing_file_is_no_and_not_an_environment_error,
+        symbolic_link_to_a_good_file_is_refused,
+        fifo_is_refused_without_waiting,
+        directory_in_place_of_the_file_is_refused,
+        file_of_another_owner_is_refused,
+        spool_of_another_owner_or_open_to_others_is_refused,
+        file_over_one_mebibyte_is_refused,
+        nonce_inside_must_be_that_of_the_file,
+        garbage_cut_and_empty_files_are_refused,
+        nonce_cannot_name_a_path,
+    };
+    return arena::test::run_suite("spool", tests, {make_spool, remove_spool});
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Who is let in as an Arena job, with which sentence the others are turned away, and what an update
 // of a held job may do.
-#include <check.h>
-
 #include <string>
 #include <vector>
 
 #include "plugin/job_submit/gpu_facts.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_rules.h"
+#include "suite.h"
 
 using namespace arena;
 
@@ -375,35 +374,29 @@ START_TEST(a_nice_value_never_starts_a_held_job) {
 END_TEST
 
 int main() {
-    Suite* suite = suite_create("submit_rules");
-    TCase* tc = tcase_create("submit_rules");
-    tcase_add_test(tc, gres_texts_of_every_form_are_read);
-    tcase_add_test(tc, a_job_has_one_type_and_the_same_count_on_every_node);
-    tcase_add_test(tc, ordinary_and_interactive_jobs_have_no_request);
-    tcase_add_test(tc, both_channels_make_the_same_request);
-    tcase_add_test(tc, channels_do_not_mix);
-    tcase_add_test(tc, jobs_of_other_kinds_are_refused);
-    tcase_add_test(tc, forged_records_and_paths_in_directives_are_refused);
-    tcase_add_test(tc, an_accepted_job_carries_what_the_user_limited);
-    tcase_add_test(tc, a_forged_hold_in_the_record_counts_for_nothing);
-    tcase_add_test(tc, requests_that_the_cluster_cannot_serve_are_refused);
-    tcase_add_test(tc, options_that_contradict_arena_are_refused);
-    tcase_add_test(tc, a_switched_off_arena_refuses);
-    tcase_add_test(tc, control_and_stale_variables_are_told_apart);
-    tcase_add_test(tc, a_release_never_starts_an_unplanned_job);
-    tcase_add_test(tc, a_release_after_another_hold_is_planned_again);
-    tcase_add_test(tc, a_released_planned_job_stays_released);
-    tcase_add_test(tc, only_operators_lift_an_administrators_hold);
-    tcase_add_test(tc, a_hold_is_noted_with_its_owner);
-    tcase_add_test(tc, a_user_cannot_weaken_an_administrators_hold);
-    tcase_add_test(tc, a_hold_at_submit_counts_before_there_is_a_mark);
-    tcase_add_test(tc, a_hold_of_a_running_job_is_for_its_next_life);
-    tcase_add_test(tc, shapes_are_arenas_and_the_rest_is_the_users);
-    tcase_add_test(tc, a_nice_value_never_starts_a_held_job);
-    suite_add_tcase(suite, tc);
-    SRunner* runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return arena::test::run_suite("submit_rules", {
+        gres_texts_of_every_form_are_read,
+        a_job_has_one_type_and_the_same_count_on_every_node,
+        ordinary_and_interactive_jobs_have_no_request,
+        both_channels_make_the_same_request,
+        channels_do_not_mix,
+        jobs_of_other_kinds_are_refused,
+        forged_records_and_paths_in_directives_are_refused,
+        an_accepted_job_carries_what_the_user_limited,
+        a_forged_hold_in_the_record_counts_for_nothing,
+        requests_that_the_cluster_cannot_serve_are_refused,
+        options_that_contradict_arena_are_refused,
+        a_switched_off_arena_refuses,
+        control_and_stale_variables_are_told_apart,
+        a_release_never_starts_an_unplanned_job,
+        a_release_after_another_hold_is_planned_again,
+        a_released_planned_job_stays_released,
+        only_operators_lift_an_administrators_hold,
+        a_hold_is_noted_with_its_owner,
+        a_user_cannot_weaken_an_administrators_hold,
+        a_hold_at_submit_counts_before_there_is_a_mark,
+        a_hold_of_a_running_job_is_for_its_next_life,
+        shapes_are_arenas_and_the_rest_is_the_users,
+        a_nice_value_never_starts_a_held_job,
+    });
 }
