@@ -35,7 +35,7 @@ struct Options {
     std::string device = "auto", out = "-", node;
     double budget_s = 0;
     bool json = false, verbose = false;
-    std::string config, slurm_user;  // site
+    std::string config, slurm_conf;  // site
     RunEnd end;                      // finish
     std::string spool;
 };
@@ -124,6 +124,12 @@ void tell(const ProfileEntry& e) {
                  100 * e.spread);
 }
 
+/// Seconds of another driver or library are not this device's: there, nothing is known yet.
+std::vector<std::string> known_for(const ProfileRequest& request, const Device& device) {
+    const bool same = request.known_device.empty() || request.known_device == device.identity();
+    return same ? request.known : std::vector<std::string>();
+}
+
 int measure_with(Backend& backend, const std::vector<OpShape>& shapes,
                  const ProfileRequest& request, const Options& o, Recorder& recorder) {
     Device device = backend.device();
@@ -131,7 +137,7 @@ int measure_with(Backend& backend, const std::vector<OpShape>& shapes,
     recorder.set_device(device);
     SessionOptions session;
     session.budget_s = request.budget_s;
-    session.known = request.known;
+    session.known = known_for(request, device);
     session.now = monotonic_s;
     session.on_begin = [&](const OpShape& s) { recorder.begin(s); };
     session.on_entry = [&](const ProfileEntry& e) {
@@ -209,7 +215,13 @@ int show_device(const Options& o, char** argv) {
 }
 
 int show_site(const Options& o) {
-    const auto facts = site_facts(o.config.empty() ? config_path() : o.config, o.slurm_user);
+    std::string slurm_user;
+    if (!o.slurm_conf.empty()) {
+        auto named = read_slurm_user(o.slurm_conf);
+        if (!named) return fail(named.error());
+        slurm_user = std::move(named).value();
+    }
+    const auto facts = site_facts(o.config.empty() ? config_path() : o.config, slurm_user);
     if (!facts) return fail(facts.error());
     std::cout << *facts;
     return 0;
@@ -271,7 +283,7 @@ int main_of(int argc, char** argv) {
     add_device_flags(*device_app, o);
     auto* site_app = app.add_subcommand("site", "for the Prolog: facts of arena.yaml");
     site_app->add_option("--config", o.config, "arena.yaml");
-    site_app->add_option("--slurm-user", o.slurm_user, "SlurmUser of the cluster");
+    site_app->add_option("--slurm-conf", o.slurm_conf, "slurm.conf, for SlurmUser; included files are followed");
     auto* finish_app =
         app.add_subcommand("finish", "for the Prolog: turn the end of a run into a spool file");
     finish_app->add_option("--request-env", o.request_env, "variable that holds the request")

@@ -59,6 +59,7 @@ struct JobView {
 /// A profiling job of the service user.
 struct CarrierView {
     JobId id = 0;
+    std::uint32_t user_id = 0;      ///< anybody's: who it must be is ProfileBook's to check
     std::string request;            ///< ProfileRequest JSON
     std::string node;
     bool finished = false;

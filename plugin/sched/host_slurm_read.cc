@@ -294,12 +294,14 @@ int visit_job(void* item, void* argument) {
     if (const char* request = carrier_request(job)) {
         CarrierView carrier;
         carrier.id = job->job_id;
+        carrier.user_id = job->user_id;
         carrier.request = request;
         carrier.node = text_of(job->nodes);
         carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
         carrier.start_s = static_cast<double>(job->start_time);
         walk->view->carriers.push_back(std::move(carrier));
-    } else if (const char* record = arena_record(job); record && !IS_JOB_FINISHED(job)) {
+    }
+    if (const char* record = arena_record(job); record && !IS_JOB_FINISHED(job)) {
         walk->view->jobs.push_back(read_job(job, record, *walk->sets, walk->queue));
     } else if (waits_for_resources(job)) {
         walk->ordinary.push_back(job);

@@ -75,10 +75,11 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
     return query;
 }
 
-std::string OfferBook::cache_key(const Request& request, const std::vector<SitePool>& pools) {
+std::string OfferBook::cache_key(const Request& request, const std::string& model_fingerprint,
+                                 const std::vector<SitePool>& pools) {
     std::string key =
-        fmt::format("{}|{}|{}-{}|{}|{}", fingerprint(request.model), request.global_batch,
-                    request.min_gpus, request.max_gpus, to_string(request.pin), request.launcher);
+        fmt::format("{}|{}|{}-{}|{}|{}", model_fingerprint, request.global_batch, request.min_gpus,
+                    request.max_gpus, to_string(request.pin), request.launcher);
     for (const SitePool& pool : pools)
         if (wanted(request, pool.gpu_type))
             key += fmt::format("|{}:{}:{}:{}", pool.gpu_type, pool.gpus_per_node, pool.max_gpus,
@@ -86,8 +87,9 @@ std::string OfferBook::cache_key(const Request& request, const std::vector<SiteP
     return key;
 }
 
-OfferList OfferBook::offers(const Request& request, const std::vector<SitePool>& pools) {
-    std::string key = cache_key(request, pools);
+OfferList OfferBook::offers(const Request& request, const std::string& model_fingerprint,
+                            const std::vector<SitePool>& pools) {
+    std::string key = cache_key(request, model_fingerprint, pools);
     if (const auto at = cache_.find(key); at != cache_.end()) return at->second;
     if (cache_.size() >= max_cached) cache_.clear();
     auto list = std::make_shared<const std::vector<Offer>>(make_offers(query(request, pools)));
@@ -97,7 +99,7 @@ OfferList OfferBook::offers(const Request& request, const std::vector<SitePool>&
 
 const std::vector<GridResult>& OfferBook::grids(const Request& request,
                                                 const std::vector<SitePool>& pools) {
-    std::string key = cache_key(request, pools) + "|" + request.model.name;  // reasons name the model
+    std::string key = cache_key(request, fingerprint(request.model), pools) + "|" + request.model.name;  // reasons name the model
     if (const auto at = grids_.find(key); at != grids_.end()) return at->second;
     if (grids_.size() >= max_cached_grids) grids_.clear();
     return grids_.emplace(std::move(key), plan_grids(query(request, pools))).first->second;

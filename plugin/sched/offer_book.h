@@ -33,13 +33,16 @@ class OfferBook {
     const std::vector<SitePool>& pools(const ClusterView& view, std::uint32_t node_set);
     /// Forget pools: call once a round, before anything else.
     void new_round() { pools_.clear(); }
-    OfferList offers(const Request& request, const std::vector<SitePool>& pools);
+    /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
+    OfferList offers(const Request& request, const std::string& model_fingerprint,
+                     const std::vector<SitePool>& pools);
     /// The same query's grids with reasons, for explain; good until the next call.
     const std::vector<GridResult>& grids(const Request& request, const std::vector<SitePool>& pools);
 
   private:
     PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
-    std::string cache_key(const Request& request, const std::vector<SitePool>& pools);
+    std::string cache_key(const Request& request, const std::string& model_fingerprint,
+                          const std::vector<SitePool>& pools);
 
     Config config_;
     std::vector<GpuType> hardware_;

@@ -122,8 +122,10 @@ void ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& reque
                                profile->device_seconds));
 }
 
-void ProfileBook::update(const ClusterView& view) {
+void ProfileBook::update(ClusterView& view) {
     running_.clear();
+    std::erase_if(view.carriers,
+                  [&](const CarrierView& c) { return !user_known_ || c.user_id != user_id_; });
     std::set<JobId> seen;
     for (const CarrierView& carrier : view.carriers) {
         seen.insert(carrier.id);
@@ -157,13 +159,14 @@ const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts&
     return best;
 }
 
-std::vector<std::string> ProfileBook::known_hashes(const std::string& gpu_type) {
-    std::vector<std::string> hashes;
-    for (const auto& [key, seconds] : table(gpu_type)) {
-        if (hashes.size() >= max_known) break;
-        hashes.push_back(hash_hex(key));
+void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
+    auto known = store_ ? store_->known(request.gpu_type, node) : KnownOperators();
+    if (!known) return;  // measuring all again costs a minute and is right
+    request.known_device = known->device_identity;
+    for (const std::string& key : known->op_keys) {
+        if (request.known.size() >= max_known) break;
+        request.known.push_back(hash_hex(key));
     }
-    return hashes;
 }
 
 ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
@@ -173,7 +176,8 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     CarrierSpec spec;
     spec.request = {new_nonce(),   need.gpu_type,      need.hardware,           need.request->model,
                     need.request->global_batch, need.max_gpus, need.gpus_per_node,
-                    config_.profile_budget_s,   known_hashes(need.gpu_type)};
+                    config_.profile_budget_s,   {},                  {}};
+    fill_known(spec.request, node->name);
     spec.user_id = user_id_;
     spec.group_id = group_id_;
     spec.partition = config_.profile_partition.empty() ? need.partition : config_.profile_partition;
@@ -188,7 +192,7 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
         return {ProfileState::stand_in, id.error().message()};
     }
     running_[key] = *id;
-    view.carriers.push_back({*id, to_json(spec.request), node->name, false, view.snapshot.time_s});
+    view.carriers.push_back({*id, user_id_, to_json(spec.request), node->name, false, view.snapshot.time_s});
     const auto index = static_cast<std::size_t>(node - view.snapshot.nodes.data());
     view.snapshot.nodes[index].free_gpus -= 1;
     view.snapshot.nodes[index].free_cpus -= spec.cpus;
@@ -197,7 +201,7 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
 }
 
 ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
-    const Key key{fingerprint(need.request->model), need.gpu_type};
+    const Key key{need.fingerprint, need.gpu_type};
     if (const auto at = running_.find(key); at != running_.end())
         return {ProfileState::running, fmt::format("profiling {} on {} (JobId={})",
                                                    need.request->model.name, need.gpu_type, at->second)};

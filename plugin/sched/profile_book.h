@@ -32,6 +32,7 @@ struct ProfileAnswer {
 /// What a waiting job needs measured.
 struct ProfileNeed {
     const Request* request = nullptr;
+    std::string fingerprint;                        ///< of its model
     std::string gpu_type, hardware, partition;
     std::int64_t max_gpus = 1, gpus_per_node = 1;
     const std::vector<NodeIndex>* nodes = nullptr;  ///< where the job may run
@@ -41,8 +42,9 @@ class ProfileBook {
   public:
     ProfileBook(Host& host, const Config& config);
 
-    /// Looks at finished and running carriers; imports, counts failures. Call once a round.
-    void update(const ClusterView& view);
+    /// Looks at finished and running carriers; imports, counts failures. Call once a round. Takes out of
+    /// the view what somebody else made to look like one: a site without job_submit/arena lets ARENA_PROFILE in.
+    void update(ClusterView& view);
     /// State of a pair; starts a carrier when one is due and a GPU of that type is free.
     ProfileAnswer require(const ProfileNeed& need, ClusterView& view);
     /// Measured operators of a GPU type; changes when version() does.
@@ -68,7 +70,7 @@ class ProfileBook {
     bool measured(const Key& key);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
-    std::vector<std::string> known_hashes(const std::string& gpu_type);
+    void fill_known(ProfileRequest& request, const std::string& node);
 
     Host& host_;
     Config config_;

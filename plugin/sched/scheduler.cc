@@ -42,13 +42,6 @@ bool asks_to_hold(const std::string& record) {
     return request && request->user_hold;
 }
 
-std::optional<Offer> current_offer(const JobView& job) {
-    if (job.offer_json.empty()) return std::nullopt;
-    auto offer = parse_offer_json(job.offer_json);
-    if (!offer) return std::nullopt;
-    return std::move(offer).value();
-}
-
 bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.plan == b.plan; }
 
 bool inside_wish(const Request& request, const Offer& offer) {
@@ -185,7 +178,7 @@ bool Scheduler::settled(const JobView& job) const {
 /// Checkpoints an elastic job whose owner asks for another shape; requeues it after the deadline.
 void Scheduler::follow_running(const JobView& job, const Wish& wish) {
     ++stats_.jobs_running;
-    const auto offer = current_offer(job);
+    const std::optional<Offer>& offer = wishes_.plan(job.id, job.offer_json);
     Last& last = last_[job.id];
     last.uid = job.user_id;
     last.state = "running";
@@ -203,7 +196,7 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
     const bool resize = mark.phase == Phase::started && wish.request.elastic && wish.overridden &&
                         wish.problem.empty() && offer && !inside_wish(wish.request, *offer);
     if (!resize) return;
-    if (offers_book_.offers(wish.request, pools_of(job))->empty()) {
+    if (offers_book_.offers(wish.request, wish.fingerprint, pools_of(job))->empty()) {
         last.reason = "keeps running: no plan fits what its comment asks for";
         return;
     }
@@ -229,6 +222,7 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         if (!allows(wish.request.gpu_types, pool.gpu_type)) continue;
         ProfileNeed need;
         need.request = &wish.request;
+        need.fingerprint = wish.fingerprint;
         need.gpu_type = pool.gpu_type;
         need.hardware = pool.hardware;
         need.partition = job.partition;
@@ -314,7 +308,7 @@ std::vector<Offer> Scheduler::unblocked(JobId job, const std::vector<Offer>& off
 }
 
 void Scheduler::add_job(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
-    OfferList offers = offers_book_.offers(wish.request, pools);
+    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
     last_[job.id].offers = offers;
     if (offers->empty()) {
         if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
@@ -335,7 +329,7 @@ void Scheduler::add_job(const JobView& job, const Wish& wish, const std::vector<
     state.time_limit_s = job.time_limit_s;
     state.elastic = wish.request.elastic;
     state.restarts = job.facts.restart;
-    if (!job.facts.held) state.current = current_offer(job);
+    if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
     snapshot_.jobs.push_back(state);
     offers_.emplace(job.id, std::move(open));
     planned_.emplace(job.id, Planned{&job, &wish, &pools, std::move(offers)});
@@ -420,8 +414,10 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
     last.state = "waiting with a reservation";
     last.reason = action.reason;
     last.chosen = action.offer.grid;
-    const auto current = planned.view->facts.held ? std::nullopt : current_offer(*planned.view);
-    if (current && same_shape(*current, action.offer)) return;
+    if (!planned.view->facts.held) {
+        const auto& current = wishes_.plan(id, planned.view->offer_json);
+        if (current && same_shape(*current, action.offer)) return;
+    }
     const ApplyResult result = host_.release(shape_for(planned, action.offer, "released"));
     if (result.outcome == ApplyOutcome::done) {
         ++stats_.releases;

@@ -65,6 +65,7 @@ Wish make_wish(const std::string& record, const std::string& comment) {
         return wish;
     }
     wish.request = std::move(request).value();
+    wish.fingerprint = fingerprint(wish.request.model);
     if (auto status = apply_comment(comment, wish); !status)
         wish.problem = "Comment: " + status.error().message();
     return wish;
@@ -87,6 +88,14 @@ const Wish& WishBook::get(JobId job, const std::string& record, const std::strin
     if (entry.record != record || entry.comment != comment || entry.record.empty())
         entry = {record, comment, make_wish(record, comment)};
     return entry.wish;
+}
+
+const std::optional<Offer>& WishBook::plan(JobId job, const std::string& offer_json) {
+    PlanEntry& entry = plans_[job];
+    if (entry.json == offer_json) return entry.offer;
+    entry = {offer_json, std::nullopt};
+    if (auto offer = parse_offer_json(offer_json)) entry.offer = std::move(offer).value();
+    return entry.offer;
 }
 
 }  // namespace arena

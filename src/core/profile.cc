@@ -176,7 +176,9 @@ std::span<const std::string_view> variants_of(OpKind kind) {
         case OpKind::elementwise: return elementwise;
         case OpKind::optimizer: return optimizer;
         case OpKind::embedding:
-        case OpKind::cross_entropy: return plain;
+        case OpKind::cross_entropy:
+        case OpKind::conv:
+        case OpKind::custom: return plain;
     }
     return plain;
 }

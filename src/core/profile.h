@@ -39,7 +39,7 @@ std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
 /// The variants of a kind as listed at OpShape; one of them is "" where a kind needs none. Each back-end
-/// measures every one.
+/// measures every one. Those of conv are an open set: see parse_conv_variant().
 std::span<const std::string_view> variants_of(OpKind);
 /// Bytes of one element without its share of block scales: 4, 2, 1 or 0.5.
 double element_bytes(Precision);
@@ -153,6 +153,7 @@ struct ProfileRequest {
     std::int64_t gpus_per_node = 1;
     double budget_s = 60;
     std::vector<std::string> known;  ///< 16-hex hashes (hash_hex) of op keys that the store already has
+    std::string known_device;  ///< the identity() they were measured on; another device measures all; "" = any
     bool operator==(const ProfileRequest&) const = default;
 };
 std::string to_json(const ProfileRequest&);

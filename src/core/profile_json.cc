@@ -148,6 +148,7 @@ void read_request(const JsonFields& fields, std::optional<Error>& error, Profile
     if (fields.ok() && !std::all_of(out.known.begin(), out.known.end(), is_hash)) {
         fields.refuse("known", "a list of 16-digit hashes");
     }
+    fields.text("known_device", out.known_device, 1024);
 }
 
 }  // namespace
@@ -188,7 +189,8 @@ std::string to_json(const ProfileRequest& request) {
                       {"max_gpus", request.max_gpus},
                       {"gpus_per_node", request.gpus_per_node},
                       {"budget_s", request.budget_s},
-                      {"known", request.known}});
+                      {"known", request.known},
+                      {"known_device", request.known_device}});
 }
 
 Result<ProfileRequest> parse_profile_request(std::string_view text) {

@@ -340,6 +340,25 @@ class SqliteStore final : public ProfileStore {
         return table;
     }
 
+    Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) override {
+        KnownOperators known;
+        Statement device(db_.get(),
+                         "SELECT device_identity FROM runs WHERE gpu_type = ? AND status != 'failed' AND"
+                         " EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY node = ? DESC, seq DESC LIMIT 1");
+        if (!device.bind(gpu_type).bind(node).step()) {
+            if (device.code() != SQLITE_OK) return error("known");
+            return known;
+        }
+        known.device_identity = device.text(0);
+        Statement keys(db_.get(),
+                       "SELECT DISTINCT op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
+                       " device_identity = ? ORDER BY op_key");
+        keys.bind(gpu_type).bind(known.device_identity);
+        while (keys.step()) known.op_keys.push_back(keys.text(0));
+        if (keys.code() != SQLITE_OK) return error("known");
+        return known;
+    }
+
     Result<std::vector<ProfileRun>> runs() override {
         Statement s(db_.get(), std::string(run_columns) + "ORDER BY seq DESC");
         std::vector<ProfileRun> rows;

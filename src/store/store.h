@@ -20,6 +20,11 @@ struct ProfileRun {  ///< one row of `arena profile list`
     bool operator==(const ProfileRun&) const = default;
 };
 
+struct KnownOperators {
+    std::string device_identity;       ///< "" = nothing was measured
+    std::vector<std::string> op_keys;  ///< sorted
+};
+
 class ProfileStore {
   public:
     /// Opens or creates; busy_timeout 50 ms, WAL, user_version checked. Sets *notice when a corrupt file was set aside.
@@ -31,6 +36,8 @@ class ProfileStore {
     virtual Status import(const Profile&, const std::string& model_name) = 0;
     /// Measured seconds by op key for a GRES type: the newest entry of the newest device identity.
     virtual Result<ProfileTable> table(const std::string& gpu_type) = 0;
+    /// Operators measured already on the device that `node` last showed, else on the newest of that GPU type.
+    virtual Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) = 0;
     /// Runs, newest first.
     virtual Result<std::vector<ProfileRun>> runs() = 0;
     /// Newest run of (fingerprint, gpu_type) that is complete or partial; ErrorCode::no when none.

@@ -283,14 +283,14 @@ Profile result_for(const ProfileRequest& request) {
 }
 
 /// Makes the running carriers of the host finished ones.
-void finish_carriers(Scene& scene, bool with_result) {
+void finish_carriers(Scene& scene, bool with_result, std::uint32_t user_id = 0) {
     scene.host.view.carriers.clear();
     JobId id = 100;
     for (const CarrierSpec& spec : scene.host.specs) {
         if (with_result)
             ck_assert(write_file_atomic(scene.directory / (spec.request.nonce + ".json"),
                                         to_json(result_for(spec.request)), 0644).ok());
-        scene.host.view.carriers.push_back({++id, to_json(spec.request), spec.node, true, 1000});
+        scene.host.view.carriers.push_back({++id, user_id, to_json(spec.request), spec.node, true, 1000});
     }
 }
 
@@ -312,6 +312,21 @@ START_TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
     auto restarted = scene.scheduler();  // knows nothing: store and job list tell it
     restarted->round();
     ck_assert(!called(scene.host, "carrier a40 n1"));
+}
+END_TEST
+
+START_TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    finish_carriers(scene, true, 1234);
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(!called(scene.host, "start 1 n1"));
+    ck_assert(called(scene.host, "carrier a40 n1"));  // the forged one counts neither as result nor as running
 }
 END_TEST
 
@@ -487,6 +502,7 @@ int main() {
         requeued_jobs_wait_until_slurmd_accepts_them_again,
         two_jobs_of_one_model_cause_one_profile_run_per_type,
         a_result_in_the_spool_is_imported_once_and_the_job_starts,
+        a_job_of_another_user_is_no_carrier_whatever_it_carries,
         failed_profiling_is_tried_on_another_node_and_then_estimated,
         a_refused_carrier_leaves_the_analytic_estimate,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,

@@ -172,6 +172,24 @@ START_TEST(table_has_the_newest_seconds_of_the_newest_device) {
 }
 END_TEST
 
+START_TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
+    auto store = must_open();
+    ck_assert(store->known("a40", "n1").ok() && store->known("a40", "n1")->op_keys.empty());
+    const Profile old_library = sample(nonce_of(1), 0.001);
+    must(store->import(old_library, "m"));
+    Profile updated = sample(nonce_of(2), 0.002, "other library");
+    updated.device.node = "updated";
+    updated.entries.pop_back();
+    must(store->import(updated, "m"));
+    const auto known_on = [&](const std::string& node) { return store->known("a40", node).value(); };
+    ck_assert(known_on("updated").device_identity == updated.device.identity());
+    ck_assert_uint_eq(known_on("updated").op_keys.size(), 1);
+    ck_assert(known_on(old_library.device.node).device_identity == old_library.device.identity());
+    ck_assert_uint_eq(known_on(old_library.device.node).op_keys.size(), 2);
+    ck_assert(known_on("never seen").device_identity == updated.device.identity());
+}
+END_TEST
+
 START_TEST(failed_run_is_listed_but_never_found) {
     auto store = must_open();
     Profile p = sample(nonce_of(1), 1);
@@ -361,6 +379,7 @@ int main() {
         same_nonce_twice_is_refused_and_changes_nothing,
         same_operator_twice_in_one_profile_is_refused_whole,
         table_has_the_newest_seconds_of_the_newest_device,
+        what_is_known_for_a_node_is_that_of_its_own_device,
         failed_run_is_listed_but_never_found,
         corrupt_file_is_set_aside_with_a_notice,
         file_cut_at_any_place_opens_with_all_rows_or_a_notice,
