@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "core/config.h"
 #include "core/text.h"
@@ -72,6 +74,35 @@ std::string why(const RunEnd& end, const std::string& about_file) {
     return printable(text, 240);
 }
 
+bool same_word(std::string_view a, std::string_view b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+        return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+    });
+}
+
+std::string_view without_comment(std::string_view line) {
+    for (std::size_t i = 0; i < line.size(); ++i)
+        if (line[i] == '#' && (i == 0 || line[i - 1] != '\\')) return line.substr(0, i);
+    return line;
+}
+
+/// Reads one file and, through it, what it includes; the last one named wins.
+Status find_slurm_user(const std::string& path, int& files, std::string& user) {
+    constexpr int max_files = 64;
+    if (++files > max_files) return environment_error("includes more than 64 files, or itself", path);
+    const auto text = read_regular_file(path, 1 << 20);
+    if (!text) return text.error();
+    const SlurmConfPart part = parse_slurm_conf(*text);
+    for (std::size_t i = 0; i <= part.includes.size(); ++i) {
+        if (i == part.user_after && !part.slurm_user.empty()) user = part.slurm_user;
+        if (i == part.includes.size()) break;
+        std::filesystem::path next(part.includes[i]);
+        if (next.is_relative()) next = std::filesystem::path(path).parent_path() / next;
+        if (auto s = find_slurm_user(next, files, user); !s) return s;
+    }
+    return Done{};
+}
+
 Profile failed(const ProfileRequest& request, const std::string& reason) {
     Profile p;
     p.nonce = request.nonce;
@@ -89,6 +120,30 @@ Profile failed(const ProfileRequest& request, const std::string& reason) {
 }
 
 }  // namespace
+
+SlurmConfPart parse_slurm_conf(std::string_view text) {
+    constexpr std::string_view include = "include", user = "slurmuser";
+    SlurmConfPart part;
+    for (const std::string_view raw : split(text, '\n')) {
+        const std::string_view line = trim(without_comment(raw));
+        const std::size_t blank = line.find_first_of(" \t"), equals = line.find('=');
+        if (blank != std::string_view::npos && same_word(line.substr(0, blank), include)) {
+            part.includes.emplace_back(trim(line.substr(blank)));
+        } else if (equals != std::string_view::npos && same_word(trim(line.substr(0, equals)), user)) {
+            const std::string_view value = trim(line.substr(equals + 1));
+            part.slurm_user = value.substr(0, value.find_first_of(" \t"));
+            part.user_after = part.includes.size();
+        }
+    }
+    return part;
+}
+
+Result<std::string> read_slurm_user(const std::string& slurm_conf) {
+    std::string user = "root";
+    int files = 0;
+    if (auto s = find_slurm_user(slurm_conf, files, user); !s) return s.error();
+    return user;
+}
 
 Result<std::string> site_facts(const std::string& path, const std::string& slurm_user) {
     if (auto s = check_config_file(path); !s) return s.error();

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/profile.h"
 #include "core/result.h"
@@ -16,6 +18,18 @@ namespace arena {
 /// that does not exist, uid 0, nobody, and `slurm_user` (name, "" = unknown) unless the caller is
 /// that very user.
 Result<std::string> site_facts(const std::string& config_path, const std::string& slurm_user);
+
+/// SlurmUser as slurm.conf or a file that it includes says last; root, Slurm's default, when none does. An
+/// include that cannot be read is an error: who SlurmUser is would be a guess. At most 64 files, 1 MiB each.
+Result<std::string> read_slurm_user(const std::string& slurm_conf);
+/// The same of one file's text: its SlurmUser ("" = not named), and what it includes, in order. Keys have any
+/// case, a '#' begins a comment unless escaped, as in Slurm.
+struct SlurmConfPart {
+    std::string slurm_user;
+    std::vector<std::string> includes;  ///< each stands before what follows it: see `user_after`
+    std::size_t user_after = 0;         ///< how many of them come before the last SlurmUser line
+};
+SlurmConfPart parse_slurm_conf(std::string_view text);
 
 /// How the measuring program ended.
 struct RunEnd {

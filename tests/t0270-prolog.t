@@ -135,6 +135,10 @@ refused "arena.yaml with a bad value" 'arena.yaml:4'
 if [[ $(id -u) == 0 ]]; then
     config 'budget_s: 1'; echo "slurmuser = $user # comment" >"$work/slurm.conf"
     refused "service user is SlurmUser" 'SlurmUser'
+    echo "SlurmUser = $user" >"$work/users.conf"; printf "SlurmUser=slurm\\nInclude users.conf\\n" >"$work/slurm.conf"
+    refused "an included file says who SlurmUser is" "SlurmUser"
+    echo "Include missing.conf" >"$work/slurm.conf"
+    refused "an included file cannot be read" "missing.conf"
     echo SlurmUser=slurm >"$work/slurm.conf"
     config 'budget_s: 1'; sed -i 's/user: .*/user: root/' "$work/arena.yaml"
     uid_was=$uid uid=0

@@ -203,6 +203,23 @@ Finding check_requeue(const std::map<std::string, std::string>& fields, std::int
                                               list.empty() ? "(empty)" : list, code));
 }
 
+/// A profile is taken inside a Prolog, which Slurm must not cut off, and while a batch job starts, which
+/// Slurm must not give up: either drains the node or fails the carrier. The Prolog itself ends at the
+/// latest 20 s after profile.time_limit_s.
+Finding check_prolog_time(const std::map<std::string, std::string>& fields, const Config& config,
+                          const std::string& key) {
+    constexpr double margin_s = 20;
+    const double needed_s = config.profile_time_limit_s + margin_s;
+    const std::string text = value_of(fields, key);
+    const auto seconds = parse_integer(text.substr(0, text.find(' ')), 0, INT64_MAX);  // "400 sec"
+    if (!seconds) return skip(key, fmt::format("'{}' is not a number of seconds", text));
+    if (key == "PrologEpilogTimeout" && (*seconds == 0 || *seconds == 65534)) return ok(key, "no limit");
+    if (static_cast<double>(*seconds) >= needed_s) return ok(key, fmt::format("{} s", *seconds));
+    return bad(key, fmt::format("{} s is too short for profile.time_limit_s {:g}: set {} to {:.0f} or more, "
+                                "or lower profile.time_limit_s",
+                                *seconds, config.profile_time_limit_s, key, std::ceil(needed_s)));
+}
+
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
@@ -277,7 +294,11 @@ std::vector<Finding> check_slurm(const Facts& facts) {
     found.push_back(check_scheduler_type(fields, directories));
     found.push_back(check_job_submit(fields));
     found.push_back(check_prolog_flags(fields));
-    if (facts.config) found.push_back(check_requeue(fields, facts.config->requeue_exit_code));
+    if (!facts.config) return found;
+    found.push_back(check_requeue(fields, facts.config->requeue_exit_code));
+    if (facts.config->profile_enabled)
+        for (const char* key : {"PrologEpilogTimeout", "BatchStartTimeout"})
+            found.push_back(check_prolog_time(fields, *facts.config, key));
     return found;
 }
 

@@ -38,7 +38,8 @@ void assert_verdict(const std::vector<Finding>& all, const std::string& check, V
 std::map<std::string, std::string> good_slurm(const std::string& plugin_dir) {
     return {{"PluginDir", plugin_dir},      {"SchedulerType", "sched/arena"},
             {"JobSubmitPlugins", "lua,arena"}, {"PrologFlags", "Alloc,Contain"},
-            {"RequeueExitHold", "3,90-99"}, {"SlurmUser", "slurm(64030)"}};
+            {"RequeueExitHold", "3,90-99"}, {"PrologEpilogTimeout", "360"},
+            {"BatchStartTimeout", "400 sec"}, {"SlurmUser", "slurm(64030)"}};
 }
 
 Facts good_facts(const std::string& plugin_dir) {
@@ -118,6 +119,13 @@ START_TEST(each_mistake_is_bad_and_says_what_to_do) {
     assert_verdict(with("JobSubmitPlugins", "arena,lua"), "JobSubmitPlugins", Verdict::bad, "last");
     assert_verdict(with("PrologFlags", "(null)"), "PrologFlags", Verdict::bad, "PrologFlags=Alloc");
     assert_verdict(with("RequeueExitHold", "(null)"), "RequeueExitHold", Verdict::bad, "99");
+    const double limit_s = good_facts(dir.path()).config->profile_time_limit_s;
+    const auto seconds = [&](double more) { return std::to_string(static_cast<int>(limit_s + more)); };
+    assert_verdict(with("PrologEpilogTimeout", seconds(19)), "PrologEpilogTimeout", Verdict::bad, seconds(20));
+    assert_verdict(with("PrologEpilogTimeout", seconds(20)), "PrologEpilogTimeout", Verdict::ok, "");
+    assert_verdict(with("PrologEpilogTimeout", "65534"), "PrologEpilogTimeout", Verdict::ok, "no limit");
+    assert_verdict(with("BatchStartTimeout", "10 sec"), "BatchStartTimeout", Verdict::bad, "time_limit_s");
+    assert_verdict(with("BatchStartTimeout", seconds(20) + " sec"), "BatchStartTimeout", Verdict::ok, "");
     Facts facts = good_facts(dir.path());
     facts.slurm_version = std::string("1.2.3");
     assert_verdict(check_slurm(facts), "Slurm version", Verdict::bad, "1.2.3");

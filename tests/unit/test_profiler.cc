@@ -406,6 +406,24 @@ START_TEST(site_facts_refuse_unsafe_users_and_files) {
 }
 END_TEST
 
+START_TEST(slurm_user_is_found_through_included_files) {
+    const auto user = [&](const std::string& text) {
+        const auto found = read_slurm_user(put("slurm.conf", text));
+        return found ? *found : found.error().message();
+    };
+    put("users.conf", "# who\n  slurmUSER = daemon # not root\nSlurmdUser=root\n");
+    put("more.conf", "Include users.conf\n");
+    arena::test::assert_text(user("ClusterName=c\n"), "root");
+    arena::test::assert_text(user("SlurmUser=slurm\n"), "slurm");
+    arena::test::assert_text(user("#SlurmUser=no\nInclude users.conf\n"), "daemon");
+    arena::test::assert_text(user("include " + directory + "/more.conf\n"), "daemon");
+    arena::test::assert_text(user("SlurmUser=slurm\nInclude users.conf\n"), "daemon");
+    arena::test::assert_text(user("Include users.conf\nSlurmUser=slurm\n"), "slurm");
+    ck_assert(user("Include missing.conf\n").find("missing.conf") != std::string::npos);
+    ck_assert(user("Include slurm.conf\n").find("includes more than 64") != std::string::npos);
+}
+END_TEST
+
 int main() {
     std::vector<const TTest*> tests{
         median_interval_is_that_of_order_statistics,
@@ -423,6 +441,7 @@ int main() {
         good_result_is_passed_on_as_it_is,
         every_bad_end_becomes_a_failed_result_with_its_reason,
         site_facts_refuse_unsafe_users_and_files,
+        slurm_user_is_found_through_included_files,
     };
     if (cpu::have_gemm())
         tests.push_back(cpu_back_end_times_every_kind_and_refuses_what_it_cannot);
