@@ -10,19 +10,35 @@ busy_ports() {
         cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, a, ":"); print a[n] }')
 }
 
-# A block of $1 ports below the ephemeral range that nobody listens on and no living cluster has claimed.
-pick_ports() {
-    local need=$1 try base file lo hi busy
-    [[ -d $registry ]] || mkdir -m 1777 "$registry" 2>/dev/null || true
+# The claims of this user's clusters. Anybody may make a directory of any name in /tmp: one that is a link or
+# not ours would have us write, and delete, where somebody else says.
+open_registry() {
+    [[ -e $registry || -L $registry ]] || mkdir -m 755 "$registry" 2>/dev/null || true
+    [[ -d $registry && ! -L $registry && -O $registry ]] ||
+        die "$registry is not a directory of uid $EUID: somebody else made it; remove it (or have it removed)"
     exec 8<"$registry"
     flock 8
-    busy=$(busy_ports)
-    for file in "$registry"/*-*; do
-        [[ -e $file ]] || continue
-        [[ -e $(<"$file")/$marker ]] || { rm -f "$file" 2>/dev/null || true; continue; }
+}
+
+# Port ranges that living clusters have claimed, those of other users too (as far as they let us see them).
+claimed_ports() {
+    local file lo hi
+    for file in "$registries"*/*-*; do
+        [[ -f $file && ! -L $file ]] || continue
+        if [[ ! -e $(head -c 4096 "$file" 2>/dev/null | head -n 1)/$marker ]]; then
+            [[ ! -O $file ]] || rm -f "$file"
+            continue
+        fi
         IFS=- read -r lo hi <<<"${file##*/}"
-        busy+=$'\n'$(seq "$lo" "$hi")
+        [[ ! $lo$hi =~ ^[0-9]{1,10}$ ]] || seq "$lo" "$hi"
     done
+}
+
+# A block of $1 ports below the ephemeral range that nobody listens on and no living cluster has claimed.
+pick_ports() {
+    local need=$1 try base busy
+    open_registry
+    busy=$(busy_ports; claimed_ports)
     for ((try = 0; try < 200; try++)); do
         base=$((port == 0 ? 10000 + (SRANDOM % 2200) * 10 : port))
         if ! awk -v lo=$base -v hi=$((base + need - 1)) '$1 >= lo && $1 <= hi { bad = 1 } END { exit !bad }' \
