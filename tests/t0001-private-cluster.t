@@ -74,4 +74,23 @@ ok "the cluster stops with a job still running" stop_cluster
 not_ok "no process of the cluster is left" alive
 ok "its directory is gone" test ! -e "$first"
 
+# Where a user's port claims lie, anybody could have put something before.
+# shellcheck disable=SC1091,SC2034  # the variables are pick_ports' own
+claim() ( # WHAT MAKES THE REGISTRY...
+    registries=$work/claims- registry=$work/claims-$EUID marker=.arena-private-cluster dir=$cluster_dir port=0
+    die() { echo "$*"; exit 1; }
+    . "$ARENA_SRCDIR/contrib/private-cluster.d/files.sh"
+    rm -rf "$registry"
+    "$@" "$registry"
+    pick_ports 6 && echo "$port"
+)
+ok "ports are claimed in a directory of one's own" claim true
+is "$(find "$work/claims-$EUID" -type f | wc -l)" 1 "the claim is one file"
+like "$(claim ln -s /tmp)" 'is not a directory of uid' "a link in its place is refused"
+if ((EUID == 0)); then
+    like "$(claim install -d -o nobody)" 'is not a directory of uid' "a directory of somebody else is refused"
+else
+    skip 1 "only root can make a directory of somebody else's"
+fi
+
 done_testing
