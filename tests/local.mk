@@ -101,7 +101,7 @@ black_box_tests = \
 TESTS += $(black_box_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh \
-	tests/soak/kill9 \
+	tests/soak/kill9 tests/soak/judge.awk \
 	tests/lib/cluster.sh \
 	tests/lib/start_order.sh \
 	tests/lib/tap.sh \
@@ -165,8 +165,8 @@ tests_unit_test_scheduler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_scheduler_LDADD = $(sched_test_libs)
 
 # ---- golden decisions ------------------------------------------------------------------------
-TESTS += tests/golden.t
-dist_check_SCRIPTS += tests/golden.t
+TESTS += tests/golden.t tests/soak-judge.t
+dist_check_SCRIPTS += tests/golden.t tests/soak-judge.t
 tests/golden.log: arena$(EXEEXT)
 EXTRA_DIST += tests/golden tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
 
@@ -178,3 +178,6 @@ endif
 tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/suite.h
 tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_simulator_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
+EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc \
+	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
+	tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slurm_conf.cc
