@@ -65,6 +65,9 @@ void optional_biases(HfReader& reader, Model& model) {
 void read_window(HfReader& reader, Model& model, std::int64_t window) {
     const std::vector<std::string> types = reader.texts("layer_types");
     model.window = window;
+    if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers)
+        return reader.fail("layer_types",
+                           fmt::format("has {} entries for {} layers", types.size(), model.layers));
     if (types.empty() || window == 0) return;
     const auto is_full = [&](std::size_t i) { return types[i] == "full_attention"; };
     for (const std::string& type : types)

@@ -82,16 +82,21 @@ Recipe gemm_recipe(const OpShape& s, int threads) {
 }
 
 Recipe attention_recipe(const OpShape& s, int threads) {
-    const cpu::Attention a{s.dims[0], s.dims[1], s.dims[2], s.dims[3], s.variant == "causal"};
-    const Index q = a.heads * a.seq * a.head_dim, kv = a.kv_heads * a.seq * a.head_dim;
+    const AttentionVariant variant =
+        parse_attention_variant(s.variant).value_or(AttentionVariant{});
+    const Index value = variant.value_dim > 0 ? variant.value_dim : s.dims[3];
+    const cpu::Attention a{s.dims[0],         s.dims[1], s.dims[2],     s.dims[3],
+                           variant.is_causal, value,     variant.window};
+    const Index q = a.heads * a.seq * a.head_dim, k = a.kv_heads * a.seq * a.head_dim;
+    const Index o = a.heads * a.seq * value, v = a.kv_heads * a.seq * value;
     if (s.pass == Pass::forward)
-        return {{{q, kv, kv}, {q, a.heads * a.seq}}, [=](const Buffers& b) {
+        return {{{q, k, v}, {o, a.heads * a.seq}}, [=](const Buffers& b) {
                     return [=] {
                         cpu::attention_forward(a, b.in[0], b.in[1], b.in[2], b.out[0], b.out[1],
                                                threads);
                     };
                 }};
-    return {{{q, kv, kv, q}, {q, a.heads * a.seq, q, kv, kv}}, [=](const Buffers& b) {
+    return {{{q, k, v, o}, {o, a.heads * a.seq, q, k, v}}, [=](const Buffers& b) {
                 cpu::attention_forward(a, b.in[0], b.in[1], b.in[2], b.out[0], b.out[1], threads);
                 return [=] {
                     cpu::attention_backward(a, b.in[0], b.in[1], b.in[2], b.out[0], b.out[1],
@@ -157,9 +162,8 @@ Recipe conv_recipe(const OpShape& s, int threads) {
     const Direction direction = v.is_data_gradient     ? Direction::data
                                 : v.is_weight_gradient ? Direction::weights
                                                        : Direction::forward;
-    const cpu::Convolution conv({direction, s.dims[0], s.dims[1], s.dims[2], s.dims[3], v.kernel,
-                                 v.stride},
-                                threads);
+    const cpu::Convolution conv(
+        {direction, s.dims[0], s.dims[1], s.dims[2], s.dims[3], v.kernel, v.stride}, threads);
     const Index source = conv.source_size(), filter = conv.filter_size(),
                 result = conv.result_size();
     switch (direction) {
@@ -174,9 +178,8 @@ Recipe conv_recipe(const OpShape& s, int threads) {
         case Direction::weights:
             break;
     }
-    return {{{source, result}, {filter}}, [=](const Buffers& b) {
-                return [=] { conv.run(b.in[0], b.out[0], b.in[1]); };
-            }};
+    return {{{source, result}, {filter}},
+            [=](const Buffers& b) { return [=] { conv.run(b.in[0], b.out[0], b.in[1]); }; }};
 }
 
 Recipe activation_recipe(const OpShape& s, int threads) {
@@ -311,6 +314,12 @@ Status check_convolution(const OpShape& s) {
 
 /// Variants that only this back-end has.
 bool measures_also(const OpShape& s) {
+    if (s.kind == OpKind::attention) {
+        const auto variant = parse_attention_variant(s.variant);
+        const auto fits = [](std::int64_t size) { return size < std::int64_t{1} << 31; };
+        return variant && fits(variant->value_dim) && fits(variant->window) &&
+               (variant->is_causal || variant->window == 0);
+    }
     return (s.kind == OpKind::norm && s.variant == "batch") ||
            (s.kind == OpKind::elementwise && s.variant == "relu");
 }

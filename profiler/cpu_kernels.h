@@ -45,9 +45,11 @@ struct Attention {
     Index kv_heads = 0;  ///< batch x key/value heads; divides heads
     Index seq = 0, head_dim = 0;
     bool causal = false;
+    Index value_dim = 0;  ///< of v and o; 0 = head_dim
+    Index window = 0;     ///< causal only: keys that a query sees at most; 0 = all before it
 };
-/// q, o: [heads, seq, head_dim]; k, v: [kv_heads, seq, head_dim]; lse: [heads, seq], log-sum-exp of
-/// the scaled scores. Blocks of query rows: GEMM, softmax, GEMM; the seq x seq matrix is never
+/// q: [heads, seq, head_dim]; o: [heads, seq, value_dim]; k: [kv_heads, seq, head_dim]; v: [kv_heads,
+/// seq, value_dim]; lse: [heads, seq], log-sum-exp of the scaled scores. Blocks of query rows: GEMM, softmax, GEMM; the seq x seq matrix is never
 /// stored.
 void attention_forward(const Attention&, const float* q, const float* k, const float* v, float* o,
                        float* lse, int threads);

@@ -79,8 +79,10 @@ tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
 
 # ---- tests of the profiler ---------------------------------------------------------------------
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images tests/unit/test_profiler
-TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images tests/unit/test_profiler
+check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
+	tests/unit/test_profiler_attention tests/unit/test_profiler
+TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
+	tests/unit/test_profiler_attention tests/unit/test_profiler
 endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -88,6 +90,9 @@ tests_unit_test_profiler_kernels_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS
 tests_unit_test_profiler_images_SOURCES = tests/unit/test_profiler_images.cc tests/unit/suite.h
 tests_unit_test_profiler_images_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_images_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_profiler_attention_SOURCES = tests/unit/test_profiler_attention.cc tests/unit/suite.h
+tests_unit_test_profiler_attention_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc
 tests_unit_test_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)

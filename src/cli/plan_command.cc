@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/launchers.h"
 #include "core/text.h"
+#include "planner/model.h"
 
 namespace arena::cli {
 namespace {
@@ -95,6 +96,15 @@ bool is_emulated(const std::vector<GpuPool>& pools, const std::string& gpu_type)
     });
 }
 
+/// "8.03 B parameters", of experts also how many one token uses.
+std::string size_of(const Model& model) {
+    const double all = parameter_count(model), active = active_parameter_count(model);
+    std::string text = fmt::format("{:.4g} {} parameters", all >= 1e9 ? all / 1e9 : all / 1e6,
+                                   all >= 1e9 ? "B" : "M");
+    if (active < all) text += fmt::format(" ({:.4g} B active)", active / 1e9);
+    return text;
+}
+
 int report(const Globals& globals, const PlanOptions& options, const Model& model,
            const std::vector<GpuPool>& pools, const std::vector<GridResult>& results) {
     const bool any = !results.empty() && results.front().feasible;
@@ -106,6 +116,8 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
         }
         fmt::print("{}\n", dump_json({{"schema_version", 1},
                                       {"model", model.name},
+                                      {"parameters", parameter_count(model)},
+                                      {"active_parameters", active_parameter_count(model)},
                                       {"global_batch", options.global_batch},
                                       {"grids", grids},
                                       {"best", any ? 0 : -1}}));
@@ -114,8 +126,8 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
     const std::string sample = model.seq_length > 0
                                    ? fmt::format(", sequence length {}", model.seq_length)
                                    : std::string();
-    fmt::print("{}, global batch {}{}, {}\n", model.name, options.global_batch, sample,
-               to_string(model.precision));
+    fmt::print("{}, {}, global batch {}{}, {}\n", model.name, size_of(model), options.global_batch,
+               sample, to_string(model.precision));
     for (const GpuPool& pool : pools) {
         if (!pool.hardware.emulated) continue;
         fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type, pool.hardware.name);

@@ -216,8 +216,13 @@ START_TEST(expert_configs_that_lack_or_contradict_are_refused) {
     refused(changed(qwen3_moe, "mlp_only_layers", "[3]"), "mlp_only_layers");
     refused(changed(qwen3_moe, "mlp_only_layers", "7"), "mlp_only_layers");
     refused(changed(gpt_oss, "layer_types", R"(["full_attention","sliding_attention"])"),
-            "layer_types");
-    refused(changed(gpt_oss, "layer_types", R"(["chunked_attention"])"), "chunked_attention");
+            "layer_types: has 2 entries for 4 layers");
+    refused(changed(gpt_oss, "layer_types",
+                    R"(["full_attention","sliding_attention","full_attention","full_attention"])"),
+            "each n-th layer");
+    refused(changed(gpt_oss, "layer_types",
+                    R"(["chunked_attention","full_attention","full_attention","full_attention"])"),
+            "chunked_attention");
     refused(changed(gpt_oss, "layer_types", "3"), "layer_types");
     refused(changed(gpt_oss, "attention_bias", "false"), "attention_bias");
     refused(changed(mixtral, "num_hidden_layers", "1000000000"), "num_hidden_layers");

@@ -295,6 +295,8 @@ START_TEST(cpu_back_end_times_every_kind_and_refuses_what_it_cannot) {
     for (const auto pass : {Pass::forward, Pass::backward}) {
         times(OpKind::attention, pass, {4, 2, 70, 16}, "causal");
         times(OpKind::attention, pass, {4, 4, 70, 16}, "full");
+        times(OpKind::attention, pass, {4, 4, 70, 24}, "causal_v16");
+        times(OpKind::attention, pass, {4, 2, 200, 16}, "causal_w7");
         times(OpKind::norm, pass, {9, 33, 0, 0}, "layer");
         times(OpKind::norm, pass, {9, 33, 0, 0}, "rms");
         times(OpKind::norm, pass, {9, 33, 0, 0}, "batch");
