@@ -38,8 +38,8 @@ inline constexpr std::string_view one_of_op_kinds =
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
-/// The variants of a kind as listed at OpShape; one of them is "" where a kind needs none. Each back-end
-/// measures every one. Those of conv are an open set: see parse_conv_variant().
+/// The variants of a kind that every back-end measures; "" where a kind needs none. The CPU's measures more:
+/// windows and value sizes of attention, batch norms, relu, convolutions.
 std::span<const std::string_view> variants_of(OpKind);
 /// Bytes of one element without its share of block scales: 4, 2, 1 or 0.5.
 double element_bytes(Precision);
