@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::int64_t dense_nodes = 32;  ///< below this every whole-node count is offered
 constexpr std::int64_t max_micro_batch = 128;
-constexpr std::int64_t max_degree = 64;  ///< of context and expert parallelism, unless pinned
-constexpr bool prices_cp_and_ep = false;
+constexpr std::int64_t max_degree = 64;     ///< of context and expert parallelism, unless pinned
 constexpr std::int64_t pinned_counts = 64;  ///< multiples of a pin that are offered
 
 bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
@@ -30,7 +29,7 @@ template <typename Fits>
 std::vector<std::int64_t> degrees(Degree can, std::int64_t pinned, Fits fits) {
     if (pinned > 1) return fits(pinned) ? std::vector{pinned} : std::vector<std::int64_t>{};
     std::vector<std::int64_t> list{1};
-    if (pinned == 1 || can != Degree::free || !prices_cp_and_ep) return list;
+    if (pinned == 1 || can != Degree::free) return list;
     for (std::int64_t degree = 2; degree <= max_degree; degree *= 2)
         if (fits(degree)) list.push_back(degree);
     return list;
@@ -98,9 +97,8 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
         return tp_fits(query.model, query.pin.tp) ? std::vector{query.pin.tp}
                                                   : std::vector<std::int64_t>{};
     std::vector<std::int64_t> degrees;
-    const std::int64_t most =
-        std::min(std::max<std::int64_t>(1, pool.gpus_per_node),
-                 std::max<std::int64_t>(1, query.model.heads));
+    const std::int64_t most = std::min(std::max<std::int64_t>(1, pool.gpus_per_node),
+                                       std::max<std::int64_t>(1, query.model.heads));
     for (std::int64_t tp = 1; tp <= most; tp *= 2)
         if (tp_fits(query.model, tp)) degrees.push_back(tp);
     return degrees;
@@ -161,12 +159,9 @@ std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stage
     return list;
 }
 
-bool is_priced(const PlanPin& pin) { return prices_cp_and_ep || (pin.cp <= 1 && pin.ep <= 1); }
-
 Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t stages,
                  const ShardShape& shard) {
     const std::int64_t gpus = shape.gpus(), each = stages * shard.tp * shard.cp;
-    if (!is_priced(query.pin)) return {};
     if (!can_share_layers(query, stages) || gpus % each != 0 || shape.gpus_per_node % shard.tp != 0)
         return {};
     const std::int64_t dp = gpus / each;

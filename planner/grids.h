@@ -49,9 +49,6 @@ std::vector<Recompute> recompute_kinds(const PlanQuery&);
 /// Of 0..3, those that the launcher can be told; 0 alone without replicas.
 std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t dp);
 
-/// Whether the search can keep this pin: cp and ep are not priced yet.
-bool is_priced(const PlanPin&);
-
 /// Whether (grid, shard) is a plan at all; sets dp and the number of micro-batches.
 struct Split {
     std::int64_t dp = 0, micro_batches = 0;  ///< 0 = not a plan

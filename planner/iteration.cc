@@ -56,7 +56,7 @@ class Iteration {
         return {stage_total_s(i), choice_.dp * choice_.cp > 1 ? exchange_s(i) : 0,
                 stepped_share() * stage_parameters(i) * shard_.optimizer_parameter_s,
                 is_emulated() ? 0 : layers * framework_.iteration_layer_s,
-                shard_.memory.stage(choice_, index).total(layers_[i])};
+                shard_.memory.stage(choice_, index).total(layers_[i]), boundary_s(i)};
     }
 
     double fixed_s() const {

@@ -22,6 +22,8 @@ libarena_planner_la_SOURCES = \
 	planner/shard.h planner/shard.cc planner/iteration.cc \
 	planner/grids.h planner/grids.cc \
 	planner/search.h planner/search.cc \
+	planner/mixed.h planner/mixed.cc \
+	planner/offers.h planner/offers.cc \
 	planner/planner.cc \
 	# end
 libarena_planner_la_LIBADD = libarena_core.la

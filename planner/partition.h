@@ -22,6 +22,7 @@ struct StagePart {
     double step_s = 0;      ///< optimizer, device; the longest counts
     double host_s = 0;      ///< per iteration, by layers; the longest counts
     double bytes = 0;       ///< device memory
+    double boundary_s = 0;  ///< the transfer's share of pass_s
 };
 
 /// The stages of one plan as functions of the layers [begin, end) that they hold.

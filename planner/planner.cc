@@ -7,13 +7,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "core/text.h"
 #include "planner/grids.h"
 #include "planner/hardware.h"
+#include "planner/mixed.h"
 #include "planner/search.h"
 
 namespace arena {
@@ -38,7 +41,9 @@ std::string no_count_reason(const PlanQuery& query, const GpuPool& pool) {
                        to_string(query.pin));
 }
 
-/// Calls visit(search, shape, stages) for every grid of the pool, or says why there is none.
+using StageCounts = std::vector<std::int64_t>;
+
+/// Calls visit(search, shape, stage counts) for every number of GPUs, or says why there is none.
 template <typename Visit>
 void visit_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridResult>& results,
                 Visit visit) {
@@ -55,8 +60,22 @@ void visit_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridRes
     const std::vector<NodeShape> shapes = node_shapes(query, pool);
     if (shapes.empty())
         results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
-    for (const NodeShape& shape : shapes)
-        for (std::int64_t stages : stage_counts(query, shape.gpus())) visit(search, shape, stages);
+    for (const NodeShape& shape : shapes) visit(search, shape, stage_counts(query, shape.gpus()));
+}
+
+/// Among the grids of one pool and one number of GPUs: plans with mixed stages stand for their grid
+/// where they beat all uniform plans of all of them. Others would never be offered.
+void mix_stages(const PlanQuery& query, const PoolContext& context, std::span<GridResult> grids) {
+    double best_s = std::numeric_limits<double>::infinity();
+    for (const GridResult& grid : grids)
+        if (grid.feasible) best_s = std::min(best_s, grid.estimate.iteration_s);
+    MixedSearch mixed(query, context);
+    for (GridResult& grid : grids) {
+        if (!mixed.search(grid.grid, best_s, grid.plan, grid.estimate)) continue;
+        best_s = grid.estimate.iteration_s;
+        grid.feasible = true;
+        grid.reason.clear();
+    }
 }
 
 /// Pairs that give the profiler a basis early: small shards first, tp before micro-batch.
@@ -114,26 +133,26 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
                    const Plan& plan) {
     const std::int64_t layers =
         std::accumulate(plan.stage_layers.begin(), plan.stage_layers.end(), std::int64_t{0});
-    const auto equal = [](const std::vector<std::int64_t>& list, std::size_t size) {
-        return list.size() == size && std::all_of(list.begin(), list.end(), [&](std::int64_t v) {
-                   return v >= 1 && v == list.front();
-               });
+    const auto positive = [](const std::vector<std::int64_t>& list, std::size_t size) {
+        return list.size() == size &&
+               std::all_of(list.begin(), list.end(), [](std::int64_t v) { return v >= 1; });
     };
     if (plan.stage_layers.empty() || layers != model.layers ||
         *std::min_element(plan.stage_layers.begin(), plan.stage_layers.end()) < 1)
         return usage_error(
             fmt::format("stage_layers must be at least 1 each and sum to the {} layers of {}",
                         model.layers, model.name));
-    if (!equal(plan.stage_dp, plan.stage_layers.size()) ||
-        !equal(plan.stage_tp, plan.stage_layers.size()))
-        return usage_error(
-            "stage_dp and stage_tp must have one equal, positive entry per stage: plans "
-            "whose stages differ in dp or tp are not priced by this version");
+    if (!positive(plan.stage_dp, plan.stage_layers.size()) ||
+        !positive(plan.stage_tp, plan.stage_layers.size()))
+        return usage_error("stage_dp and stage_tp must have one positive entry per stage");
+    if (Status status = is_mixed(plan) ? check_mixed(plan, grid.gpus_per_node) : Done{}; !status)
+        return status;
     if (plan.gpus() != grid.gpus())
         return usage_error(fmt::format("the plan {} takes {} GPUs, the grid has {}",
                                        short_form(plan), plan.gpus(), grid.gpus()));
-    if (std::string obstacle = tp_obstacle(model, plan.tp()); !obstacle.empty())
-        return usage_error(std::move(obstacle));
+    for (std::int64_t tp : plan.stage_tp)
+        if (std::string obstacle = tp_obstacle(model, tp); !obstacle.empty())
+            return usage_error(std::move(obstacle));
     if (plan.micro_batch < 1 || plan.num_micro_batches < 1 ||
         plan.dp() * plan.micro_batch * plan.num_micro_batches != global_batch)
         return usage_error(
@@ -171,8 +190,12 @@ std::vector<GridResult> plan_grids(const PlanQuery& query) {
     std::vector<GridResult> results;
     for (const GpuPool& pool : query.pools)
         visit_pool(query, pool, results,
-                   [&](PoolSearch& search, const NodeShape& shape, std::int64_t stages) {
-                       results.push_back(search.search(shape, stages));
+                   [&](PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
+                       const std::size_t begin = results.size();
+                       for (std::int64_t stages : counts)
+                           results.push_back(search.search(shape, stages));
+                       if (query.can.mixed_stages)
+                           mix_stages(query, search.context(), std::span(results).subspan(begin));
                    });
     return results;
 }
@@ -182,12 +205,13 @@ std::vector<GridResult> plan_pareto(const PlanQuery& query) {
     std::map<std::pair<std::string, std::int64_t>, std::vector<GridResult>> sets;
     for (const GpuPool& pool : query.pools)
         visit_pool(query, pool, infeasible_grids,
-                   [&](PoolSearch& search, const NodeShape& shape, std::int64_t stages) {
-                       for (GridResult& plan : search.pareto(shape, stages)) {
-                           auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
-                                                      : infeasible_grids;
-                           list.push_back(std::move(plan));
-                       }
+                   [&](PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
+                       for (std::int64_t stages : counts)
+                           for (GridResult& plan : search.pareto(shape, stages)) {
+                               auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
+                                                          : infeasible_grids;
+                               list.push_back(std::move(plan));
+                           }
                    });
     std::vector<GridResult> results;
     for (auto& [key, list] : sets) {
@@ -229,6 +253,10 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
                                     to_string(model.precision), precisions_of(pool.hardware)));
     const PoolContext context = make_context(model, pool, global_batch, *precision);
     const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
+    if (is_mixed(plan)) {
+        ShardBook shards(context, plan.sequence_parallel);
+        return price_mixed(context, topology, shards, plan);
+    }
     const Shard shard(context, topology,
                       {plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep});
     const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,

@@ -88,15 +88,20 @@ PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision ef
       recomputes_(recompute_kinds(query)),
       shards_(shapes_.size()) {}
 
-/// Tensor-parallel groups stay inside a node, so a shard is the same in every grid.
-Shard& PoolSearch::shard(std::size_t index) {
-    std::unique_ptr<Shard>& slot = shards_[index];
-    if (!slot) {
-        const Topology node = make_topology(
-            pool_.hardware, {pool_.gpu_type, 1, shapes_[index].tp, 1}, pool_.gpus_per_node);
-        slot = std::make_unique<Shard>(context_, node, shapes_[index]);
+/// Tensor-parallel groups stay inside a node, so a shard is the same in every grid; groups that
+/// share tokens or experts depend on the nodes.
+Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
+    PricedShard& slot = shards_[index];
+    const ShardShape& shape = shapes_[index];
+    const bool spans_nodes = shape.cp * shape.ep > 1;
+    if (!slot.shard || (spans_nodes && slot.nodes != nodes)) {
+        const Topology topology =
+            spans_nodes ? topology_of(nodes, 1)
+                        : make_topology(pool_.hardware, {pool_.gpu_type, 1, shape.tp, 1},
+                                        pool_.gpus_per_node);
+        slot = {std::make_unique<Shard>(context_, topology, shape), nodes};
     }
-    return *slot;
+    return *slot.shard;
 }
 
 void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
@@ -112,8 +117,8 @@ void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
                     const PlanChoice choice{stages,    split.dp, split.micro_batches,
                                             recompute, zero,     vpp,
                                             shape.cp,  shape.ep};
-                    open_.push_back(
-                        {lower_bound_s(shard(s), choice), static_cast<std::uint32_t>(s), choice});
+                    open_.push_back({lower_bound_s(shard(s, nodes), choice),
+                                     static_cast<std::uint32_t>(s), choice});
                 }
     }
     candidates_seen_ += static_cast<std::int64_t>(open_.size());
@@ -175,7 +180,7 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
 bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candidate, double limit_s,
                                Best& best) {
     const PlanChoice& choice = candidate.choice;
-    const Shard& priced = shard(candidate.shard);
+    const Shard& priced = *shards_[candidate.shard].shard;
     double wanted = 0;
     if (!has_room(priced.memory, choice, wanted)) {
         best.least_bytes = std::min(best.least_bytes, wanted);
@@ -292,9 +297,6 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            human_bytes(best.least_bytes), short_by, human_bytes(limit),
                            pool_.hardware.name);
     }
-    if (!is_priced(query_.pin))
-        return fmt::format("plan: {}: cp and ep other than 1 are not priced yet",
-                           to_string(query_.pin));
     if (stages > layers)
         return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
                            layers);
@@ -308,9 +310,14 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
             "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
             "of {}, and micro-batches that are a multiple of the {} stages",
             query_.pin.vpp, query_.pin.vpp, stages);
-    if (shapes_.empty())
+    if (tp_degrees(query_, pool_).empty())
         return fmt::format("heads: tp{} does not divide the {} heads", query_.pin.tp,
                            query_.model.heads);
+    if (shapes_.empty())
+        return fmt::format(
+            "plan: {}: cp must split {} tokens into 2 cp equal pieces, and ep divide "
+            "the {} experts",
+            to_string(query_.pin), query_.model.seq_length, query_.model.experts);
     if (nodes.gpus_per_node % std::max<std::int64_t>(1, query_.pin.tp) != 0)
         return fmt::format("tp: groups of tp{} do not fill nodes of {} GPUs", query_.pin.tp,
                            nodes.gpus_per_node);

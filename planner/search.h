@@ -34,6 +34,7 @@ class PoolSearch {
     /// Shards that fit memory in some grid of the query, micro-batches that are powers of two: what
     /// is worth measuring; those between are interpolated.
     std::vector<ShardShape> fitting_shapes();
+    [[nodiscard]] const PoolContext& context() const { return context_; }
     /// Candidates looked at so far.
     [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }
 
@@ -53,7 +54,13 @@ class PoolSearch {
         double least_bytes = std::numeric_limits<double>::infinity();  ///< of plans that do not fit
     };
 
-    Shard& shard(std::size_t index);
+    /// A shard, and the nodes that it was made for.
+    struct PricedShard {
+        std::unique_ptr<Shard> shard;
+        NodeShape nodes;
+    };
+
+    Shard& shard(std::size_t index, const NodeShape&);
     /// Fills open_; bounds are for search(), which takes the least first.
     void list_candidates(const NodeShape&, std::int64_t stages);
     /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
@@ -74,7 +81,7 @@ class PoolSearch {
     PoolContext context_;
     std::vector<ShardShape> shapes_;
     std::vector<Recompute> recomputes_;
-    std::vector<std::unique_ptr<Shard>> shards_;
+    std::vector<PricedShard> shards_;
     std::vector<Candidate> open_;
     PartitionSolver solver_;
     std::vector<std::int64_t> layers_, capacity_, scratch_;

@@ -12,8 +12,6 @@
 namespace arena {
 namespace {
 
-/// Bounds the memory of a long-lived slurmctld; a flush costs one planner run per kind of job.
-constexpr std::size_t max_cached = 2000;
 /// Large ones, asked for by people: who asks again and again must not make us plan again.
 constexpr std::size_t max_cached_grids = 16;
 
@@ -77,24 +75,32 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
 
 std::string OfferBook::cache_key(const Request& request, const std::string& model_fingerprint,
                                  const std::vector<SitePool>& pools) {
-    std::string key =
-        fmt::format("{}|{}|{}-{}|{}|{}", model_fingerprint, request.global_batch, request.min_gpus,
-                    request.max_gpus, to_string(request.pin), request.launcher);
+    std::vector<OfferPool> facts;
     for (const SitePool& pool : pools)
         if (wanted(request, pool.gpu_type))
-            key += fmt::format("|{}:{}:{}:{}", pool.gpu_type, pool.gpus_per_node, pool.max_gpus,
-                               profiles_.version(pool.gpu_type));
-    return key;
+            facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
+                             profiles_.version(pool.gpu_type)});
+    return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus, request.pin,
+                     request.launcher, facts);
 }
 
 OfferList OfferBook::offers(const Request& request, const std::string& model_fingerprint,
                             const std::vector<SitePool>& pools) {
-    std::string key = cache_key(request, model_fingerprint, pools);
-    if (const auto at = cache_.find(key); at != cache_.end()) return at->second;
-    if (cache_.size() >= max_cached) cache_.clear();
-    auto list = std::make_shared<const std::vector<Offer>>(make_offers(query(request, pools)));
-    cache_.emplace(std::move(key), list);
-    return list;
+    const std::string key = cache_key(request, model_fingerprint, pools);
+    OfferList list = cache_.find(key);
+    if (!list) list = cache_.insert(key, make_offers(query(request, pools)));
+    const auto observed = observed_.find({model_fingerprint, request.global_batch});
+    if (observed == observed_.end()) return list;
+    const std::string corrected_key = fmt::format("{}|observed {}", key, observed->second.version);
+    if (OfferList corrected = cache_.find(corrected_key)) return corrected;
+    return cache_.insert(corrected_key, correct_offers(*list, observed->second.list));
+}
+
+void OfferBook::observe(const Request& request, const std::string& model_fingerprint,
+                        const Observation& observation) {
+    Observed& observed = observed_[{model_fingerprint, request.global_batch}];
+    add_observation(observed.list, observation);
+    ++observed.version;
 }
 
 const std::vector<GridResult>& OfferBook::grids(const Request& request,

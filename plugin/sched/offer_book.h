@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // OfferBook: planner answers, remembered. Jobs with the same model, batch, range and GPU pools share
-// one list of offers; a new profile of a type makes a new list.
+// one list of offers; a new profile of a type makes a new list, and so does what a running job reports.
 #pragma once
 
 #include <map>
@@ -10,6 +10,7 @@
 
 #include "core/config.h"
 #include "core/request.h"
+#include "planner/offers.h"
 #include "planner/planner.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/profile_book.h"
@@ -23,8 +24,6 @@ struct SitePool {
     std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< even share of the poorest node
 };
 
-using OfferList = std::shared_ptr<const std::vector<Offer>>;
-
 class OfferBook {
   public:
     OfferBook(const Config& config, std::vector<GpuType> hardware, ProfileBook& profiles);
@@ -36,10 +35,18 @@ class OfferBook {
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
     OfferList offers(const Request& request, const std::string& model_fingerprint,
                      const std::vector<SitePool>& pools);
+    /// Corrects the offers of this model and batch from now on. The entry point for whoever learns how
+    /// long iterations of a running job take; Slurm itself does not know, so nothing calls it yet.
+    void observe(const Request& request, const std::string& model_fingerprint, const Observation&);
     /// The same query's grids with reasons, for explain; good until the next call.
     const std::vector<GridResult>& grids(const Request& request, const std::vector<SitePool>& pools);
 
   private:
+    struct Observed {
+        std::vector<Observation> list;
+        std::uint64_t version = 0;
+    };
+
     PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
     std::string cache_key(const Request& request, const std::string& model_fingerprint,
                           const std::vector<SitePool>& pools);
@@ -48,7 +55,8 @@ class OfferBook {
     std::vector<GpuType> hardware_;
     ProfileBook& profiles_;
     std::map<std::uint32_t, std::vector<SitePool>> pools_;
-    std::map<std::string, OfferList> cache_;
+    OfferCache cache_;
+    std::map<std::pair<std::string, std::int64_t>, Observed> observed_;  ///< by model and batch
     std::map<std::string, std::vector<GridResult>> grids_;
 };
 

@@ -153,7 +153,7 @@ struct Plan {
     std::vector<std::int64_t> stage_layers;
     std::vector<std::int64_t> stage_dp;
     std::vector<std::int64_t> stage_tp;
-    std::int64_t micro_batch = 1;        ///< samples per micro-batch per data-parallel replica
+    std::int64_t micro_batch = 1;        ///< samples per micro-batch per replica (of the first stage)
     std::int64_t num_micro_batches = 1;  ///< per iteration and replica
     Recompute recompute = Recompute::none;
     std::int64_t zero_stage = 0;         ///< optimizer sharding, 0..3

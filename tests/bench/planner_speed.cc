@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/offers.h"
 #include "planner/planner.h"
 
 using namespace arena;
@@ -66,6 +67,7 @@ struct Bench {
     PlanQuery query(const char* model, std::int64_t batch, std::int64_t min, std::int64_t max,
                     const std::vector<const char*>& types) const {
         PlanQuery q{must(find_zoo_model(model)), batch, min, max, {}, {}, all_capabilities()};
+        q.can.mixed_stages = false;
         for (const char* type : types) q.pools.push_back(pool(type, max));
         return q;
     }
@@ -106,24 +108,32 @@ void all_grids(const Bench& bench) {
     line(what.c_str(), timed(30, 1, [&] { plan_grids(query); }), "ms", 1e3, 100);
 }
 
+void mixed_stages(const Bench& bench) {
+    PlanQuery query = bench.query("gpt2-xl", 512, 64, 64, {"A100-SXM-80GB"});
+    query.can.mixed_stages = true;
+    line("stages of unlike dp and tp by DP, 48 layers, 64 A100, all stage counts",
+         timed(10, 1, [&] { plan_grids(query); }), "ms", 1e3, 200);
+    query = bench.query("gpt-22b", 256, 64, 64, {"A40"});
+    query.can.mixed_stages = true;
+    line("the same, GPT 22B on 64 A40 (memory binds)", timed(10, 1, [&] { plan_grids(query); }), "ms",
+         1e3, 200);
+}
+
 void cached_offers(const Bench& bench) {
     PlanQuery query = bench.query("gpt2-xl", 512, 1, 64, {"A100-SXM-80GB", "H100-SXM", "A40", "L40S"});
     query.can = {};
+    const std::vector<Offer> offers = make_offers(query);
     const std::size_t before = mallinfo2().uordblks;
-    std::vector<std::vector<Offer>> book;
-    std::size_t offers = 0;
-    while (offers < 10000) {
-        book.push_back(make_offers(query));
-        offers += book.back().size();
-    }
+    OfferCache cache;
+    std::size_t stored = 0;
+    for (; stored < 10000; stored += offers.size()) cache.insert(std::to_string(stored), offers);
     const auto bytes = static_cast<double>(mallinfo2().uordblks - before);
-    line("10,000 offers in memory", {bytes * 10000 / static_cast<double>(offers)}, "MiB",
-         1.0 / (1 << 20), 50);
+    line("10,000 offers cached", {bytes * 10000 / static_cast<double>(stored)}, "MiB", 1.0 / (1 << 20), 50);
 }
 
 }  // namespace
 
-/// Arguments choose lines (fixed, uniform, grids, offers); none: all.
+/// Arguments choose lines (fixed, uniform, grids, mixed, offers); none: all.
 int main(int argc, char** argv) {
     const Bench bench;
     const auto wanted = [&](const char* name) {
@@ -133,6 +143,7 @@ int main(int argc, char** argv) {
     if (wanted("fixed")) fixed_plan(bench);
     if (wanted("uniform")) uniform_search(bench);
     if (wanted("grids")) all_grids(bench);
+    if (wanted("mixed")) mixed_stages(bench);
     if (wanted("offers")) cached_offers(bench);
     return all_met ? 0 : 1;
 }

@@ -133,8 +133,8 @@ START_TEST(infeasible_grids_say_which_resource_is_short) {
     pinned.min_gpus = pinned.max_gpus = 8;
     starts(reason(pinned), "plan: ");
     pinned.pin = {};
-    pinned.pin.cp = 2;
-    starts(reason(pinned), "plan: cp2");
+    pinned.pin.ep = 2;
+    starts(reason(pinned), "plan: ep2");
     PlanQuery scarce = query_of("gpt2", 512, 8, 8, {"a100"});
     scarce.pools[0].max_gpus = 4;
     starts(reason(scarce), "gpus: ");
@@ -199,7 +199,11 @@ START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
     refused(good, 65, "batch");
     Plan bad = good;
     bad.stage_layers = {6, 7}, refused(bad, 64, "12 layers");
-    bad = good, bad.stage_dp = {4, 2}, refused(bad, 64, "stage_dp");
+    bad = good, bad.stage_dp = {4, 2}, refused(bad, 64, "takes 12 GPUs");
+    bad = good, bad.stage_dp = {2, 0}, refused(bad, 64, "stage_dp");
+    bad = good, bad.stage_dp = {3, 1}, refused(bad, 64, "an aligned part of one");
+    bad = good, bad.stage_dp = {2, 4}, bad.stage_tp = {2, 1}, bad.micro_batch = 1;
+    bad.num_micro_batches = 32, refused(bad, 64, "does not divide the 2 samples");
     bad = good, bad.stage_dp = {1, 1}, refused(bad, 64, "GPUs");
     bad = good, bad.stage_tp = {8, 8}, bad.stage_dp = {1, 1}, refused(bad, 64, "GPUs");
     bad = good, bad.zero_stage = 4, refused(bad, 64, "zero_stage");

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "planner/hardware.h"
+#include "planner/mixed.h"
 #include "planner/model.h"
+#include "planner/offers.h"
 #include "planner/partition.h"
 #include "planner/planner.h"
 #include "planner/search.h"
@@ -201,6 +203,7 @@ std::optional<Case> small_case(Random& random) {
     const auto launcher =
         static_cast<std::size_t>(random.whole(0, static_cast<std::int64_t>(launchers().size())));
     c.query.can = launcher < launchers().size() ? launchers()[launcher].can : all_capabilities();
+    c.query.can.mixed_stages = false;  // enumerated apart
     if (random.whole(0, 4) == 0) c.query.pin.micro_batch = random.of<std::int64_t>({1, 2, 3});
     if (random.whole(0, 4) == 0 && c.query.can.vpp != Degree::no)
         c.query.pin.vpp = random.whole(1, 3);
@@ -230,20 +233,25 @@ class Enumeration {
                 const bool pinned = query.pin.micro_batch != 0;
                 if (pinned && mb != query.pin.micro_batch) continue;
                 if (!is_power_of_two(tp) || !tp_fits(query.model, tp)) continue;
-                if (grid_.gpus() % (grid_.stages * tp) != 0 || grid_.gpus_per_node % tp != 0)
-                    continue;
-                const std::int64_t dp = grid_.gpus() / (grid_.stages * tp);
-                if (query.global_batch % (dp * mb) == 0) each_of_shard(tp, mb, dp, visit);
+                if (grid_.gpus_per_node % tp != 0) continue;
+                for (std::int64_t cp = 1; cp <= (query.can.cp == Degree::free ? 64 : 1); cp *= 2) {
+                    const std::int64_t each = grid_.stages * tp * cp;
+                    if (grid_.gpus() % each != 0 || !cp_fits(query.model, cp)) continue;
+                    const std::int64_t dp = grid_.gpus() / each;
+                    if (query.global_batch % (dp * mb) == 0) each_of_shard(tp, mb, cp, dp, visit);
+                }
             }
     }
 
   private:
     template <typename Visit>
-    void each_of_shard(std::int64_t tp, std::int64_t mb, std::int64_t dp, Visit visit) const {
+    void each_of_shard(std::int64_t tp, std::int64_t mb, std::int64_t cp, std::int64_t dp,
+                       Visit visit) const {
         const Model& model = case_.query.model;
         ShardShape shape;
         shape.tp = tp;
         shape.micro_batch = mb;
+        shape.cp = cp;
         shape.sequence_parallel =
             case_.query.can.sequence_parallel && tp > 1 && model.seq_length % tp == 0;
         const Shard shard(context_, topology_, shape);
@@ -253,6 +261,7 @@ class Enumeration {
             plan.stage_layers = deal;
             plan.stage_dp.assign(deal.size(), dp);
             plan.stage_tp.assign(deal.size(), tp);
+            plan.cp = cp;
             plan.sequence_parallel = shape.sequence_parallel;
             plan.num_micro_batches = case_.query.global_batch / (dp * mb);
             for (const Recompute recompute :
@@ -262,7 +271,7 @@ class Enumeration {
                         plan.recompute = recompute, plan.zero_stage = zero, plan.vpp = vpp;
                         if (!is_wanted(plan)) continue;
                         const PlanChoice choice{
-                            grid_.stages, dp, plan.num_micro_batches, recompute, zero, vpp, 1, 1};
+                            grid_.stages, dp, plan.num_micro_batches, recompute, zero, vpp, cp, 1};
                         visit(price_stages(context_, topology_, shard, choice, deal, scratch));
                     }
         });
@@ -321,32 +330,6 @@ START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
 }
 END_TEST
 
-START_TEST(the_pareto_set_is_beaten_by_no_plan) {
-    Random random(3);
-    for (int n = 0; n < 200; ++n) {
-        const std::optional<Case> c = small_case(random);
-        if (!c) continue;
-        const std::vector<GridResult> set = plan_pareto(c->query);
-        double fastest = infinity;
-        for (const GridResult& grid : plan_grids(c->query))
-            if (grid.feasible) fastest = std::min(fastest, grid.estimate.iteration_s);
-        double last_s = 0, last_bytes = infinity;
-        for (const GridResult& r : set) {
-            if (!r.feasible) continue;
-            if (last_s == 0)
-                ck_assert_double_eq_tol(r.estimate.iteration_s, fastest, 1e-12 * fastest);
-            ck_assert_double_gt(r.estimate.iteration_s, last_s);
-            ck_assert_double_lt(r.estimate.memory_bytes_per_gpu, last_bytes);
-            last_s = r.estimate.iteration_s, last_bytes = r.estimate.memory_bytes_per_gpu;
-        }
-        ck_assert((last_s == 0) == std::isinf(fastest));
-    }
-}
-END_TEST
-
-// ---- physics
-// --------------------------------------------------------------------------------------
-
 namespace {
 
 /// A plan of a random small model that can be priced.
@@ -394,6 +377,150 @@ Priced any_priced(Random& random) {
         return p;
     }
 }
+
+/// Calls visit with every way to lay `stages` stages with mixed dp and tp over the GPUs of the
+/// grid, layers and schedule aside; samples = those of a micro-batch.
+void each_mix(const Case& c, const Grid& grid, std::int64_t samples, Plan& plan,
+              std::int64_t gpus_left, const std::function<void()>& visit) {
+    const std::int64_t stages = grid.stages - static_cast<std::int64_t>(plan.stage_dp.size());
+    if (stages == 0) {
+        if (gpus_left == 0) visit();
+        return;
+    }
+    for (std::int64_t tp = 1; tp <= grid.gpus_per_node; tp *= 2)
+        for (std::int64_t dp = 1; dp * tp <= gpus_left; ++dp) {
+            if (samples % dp != 0 || !tp_fits(c.query.model, tp)) continue;
+            plan.stage_dp.push_back(dp), plan.stage_tp.push_back(tp);
+            each_mix(c, grid, samples, plan, gpus_left - dp * tp, visit);
+            plan.stage_dp.pop_back(), plan.stage_tp.pop_back();
+        }
+}
+
+/// The least seconds of plans with mixed stages, each priced by price_plan().
+double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
+    const GpuPool& pool = c.query.pools[0];
+    double best = infinity;
+    for (std::int64_t m = 1; m <= c.query.global_batch; ++m) {
+        if (c.query.global_batch % m != 0) continue;
+        Plan plan;
+        plan.num_micro_batches = m;
+        const std::int64_t samples = c.query.global_batch / m;
+        each_mix(c, grid, samples, plan, grid.gpus(), [&] {
+            if (!is_mixed(plan)) return;
+            plan.micro_batch = samples / plan.dp();
+            plan.sequence_parallel = c.query.model.seq_length % 2 == 0;
+            each_deal(c.query.model.layers, grid.stages, [&](const Layers& deal) {
+                plan.stage_layers = deal;
+                for (const Recompute recompute : recompute_kinds(c.query))
+                    for (std::int64_t zero = 0; zero <= 1; ++zero) {
+                        plan.recompute = recompute, plan.zero_stage = zero;
+                        const auto priced =
+                            price_plan(c.query.model, c.query.global_batch, grid, plan, pool);
+                        if (!priced) continue;  // not aligned with the nodes
+                        ++plans;
+                        if (priced->memory_bytes_per_gpu <=
+                            static_cast<double>(pool.hardware.memory_bytes)) {
+                            best = std::min(best, priced->iteration_s);
+                        }
+                    }
+            });
+        });
+    }
+    return best;
+}
+
+}  // namespace
+
+START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
+    Random random(8);
+    long plans = 0, chosen = 0;
+    for (int n = 0; n < 600;) {
+        std::optional<Case> c = small_case(random);
+        if (!c || c->query.model.layers > 6 || c->query.global_batch > 16) continue;
+        ++n;
+        c->query.pin = {};
+        c->query.can = all_capabilities();
+        c->query.can.mixed_stages = false;
+        const std::vector<GridResult> uniform = plan_grids(c->query);
+        c->query.can.mixed_stages = true;
+        const std::vector<GridResult> any = plan_grids(c->query);
+        ck_assert_uint_eq(uniform.size(), any.size());
+        // All grids have the same GPUs: mixed stages are for the best of them.
+        double even = infinity, mixed = infinity, found = infinity;
+        for (std::size_t i = 0; i < any.size(); ++i) {
+            mixed = std::min(mixed, best_mixed_s(*c, any[i].grid, plans));
+            if (uniform[i].feasible) even = std::min(even, uniform[i].estimate.iteration_s);
+            if (!any[i].feasible) continue;
+            found = std::min(found, any[i].estimate.iteration_s);
+            if (!is_mixed(any[i].plan)) continue;
+            ++chosen;
+            const auto priced = price_plan(c->query.model, c->query.global_batch, any[i].grid,
+                                           any[i].plan, c->query.pools[0]);
+            ck_assert(priced.ok() && *priced == any[i].estimate);
+        }
+        const double best = std::min(even, mixed);
+        ck_assert(std::isfinite(found) == std::isfinite(best));
+        if (!std::isfinite(best)) continue;
+        ck_assert_msg(std::fabs(found / best - 1) < 1e-9,
+                      "case %d: %.17g found, the best takes %.17g (uniform %.17g)", n, found, best,
+                      even);
+    }
+    std::printf("%ld mixed plans, %ld chosen\n", plans, chosen);
+    ck_assert_int_gt(plans, 10000);
+    ck_assert_int_gt(chosen, 10);
+}
+END_TEST
+
+START_TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
+    Random random(9);
+    for (int n = 0; n < 2000;) {
+        const Priced p = any_priced(random);
+        const std::int64_t each = p.plan.dp() * p.plan.tp(), per_node = p.grid.gpus_per_node;
+        if (each < per_node ? per_node % each != 0 : each % per_node != 0) continue;
+        if (p.plan.sequence_parallel != default_sequence_parallel(p.model, p.plan.tp())) continue;
+        ++n;
+        const PoolContext context = make_context(
+            p.model, p.pool, p.batch, *effective_precision(p.pool.hardware, p.model.precision));
+        ShardBook shards(context, p.plan.sequence_parallel);
+        const Topology topology = make_topology(p.pool.hardware, p.grid, p.pool.gpus_per_node);
+        const Estimate mixed = price_mixed(context, topology, shards, p.plan);
+        const Estimate uniform = p.price();
+        ck_assert_double_eq_tol(mixed.iteration_s, uniform.iteration_s, 1e-9 * uniform.iteration_s);
+        ck_assert_double_eq_tol(mixed.dp_comm_s, uniform.dp_comm_s, 1e-9 * uniform.iteration_s);
+        ck_assert_double_eq_tol(mixed.pp_comm_s, uniform.pp_comm_s, 1e-9 * uniform.iteration_s);
+        ck_assert(mixed.memory_bytes_per_gpu == uniform.memory_bytes_per_gpu);
+        ck_assert(mixed.source == uniform.source);
+    }
+}
+END_TEST
+
+START_TEST(the_pareto_set_is_beaten_by_no_plan) {
+    Random random(3);
+    for (int n = 0; n < 200; ++n) {
+        const std::optional<Case> c = small_case(random);
+        if (!c) continue;
+        const std::vector<GridResult> set = plan_pareto(c->query);
+        double fastest = infinity;
+        for (const GridResult& grid : plan_grids(c->query))
+            if (grid.feasible) fastest = std::min(fastest, grid.estimate.iteration_s);
+        double last_s = 0, last_bytes = infinity;
+        for (const GridResult& r : set) {
+            if (!r.feasible) continue;
+            if (last_s == 0)
+                ck_assert_double_eq_tol(r.estimate.iteration_s, fastest, 1e-12 * fastest);
+            ck_assert_double_gt(r.estimate.iteration_s, last_s);
+            ck_assert_double_lt(r.estimate.memory_bytes_per_gpu, last_bytes);
+            last_s = r.estimate.iteration_s, last_bytes = r.estimate.memory_bytes_per_gpu;
+        }
+        ck_assert((last_s == 0) == std::isinf(fastest));
+    }
+}
+END_TEST
+
+// ---- physics
+// --------------------------------------------------------------------------------------
+
+namespace {
 
 constexpr int physics_cases = 10000;
 constexpr double rounding = 1 + 1e-12;
@@ -464,17 +591,109 @@ START_TEST(twice_the_rates_never_take_longer) {
 }
 END_TEST
 
+// ---- offers
+// ---------------------------------------------------------------------------------------
+
+namespace {
+
+std::vector<Offer> three_offers() {
+    std::vector<Offer> offers(3);
+    for (std::size_t i = 0; i < offers.size(); ++i) {
+        Offer& o = offers[i];
+        o.grid = {"a40", 1, std::int64_t{8} >> i, 1};
+        o.plan.stage_layers = {12}, o.plan.stage_tp = {1}, o.plan.stage_dp = {o.grid.gpus()};
+        o.estimate.iteration_s = o.estimate.compute_s = std::exp2(static_cast<double>(i));
+        o.estimate.samples_per_s = 64 / o.estimate.iteration_s;
+        o.estimate.error_bound = 0.4;
+    }
+    return offers;
+}
+
+}  // namespace
+
+START_TEST(a_run_corrects_its_offer_and_damped_its_neighbours) {
+    std::vector<Offer> offers = three_offers();
+    offers.push_back(offers[0]);
+    offers[3].grid.gpu_type = "a100";
+    const Observation run{offers[0].grid, offers[0].plan, 1.5, 1.0, 0.01};
+    const std::vector<Offer> corrected = correct_offers(offers, std::vector{run});
+    const auto at = [&](const char* type, std::int64_t gpus) -> const Offer& {
+        return *std::find_if(corrected.begin(), corrected.end(), [&](const Offer& o) {
+            return o.grid.gpu_type == type && o.grid.gpus() == gpus;
+        });
+    };
+    ck_assert_double_eq_tol(at("a40", 8).estimate.iteration_s, 1.5, 1e-12);
+    ck_assert_double_eq_tol(at("a40", 8).estimate.samples_per_s, 64 / 1.5, 1e-9);
+    ck_assert(at("a40", 8).estimate.source == Source::observed);
+    ck_assert_double_eq_tol(at("a40", 8).estimate.error_bound, observed_error, 1e-12);
+    ck_assert_double_eq_tol(at("a40", 4).estimate.iteration_s, 2 * std::pow(1.5, 0.25), 1e-12);
+    ck_assert_double_eq_tol(at("a40", 2).estimate.iteration_s, 4 * std::pow(1.5, 0.125), 1e-12);
+    ck_assert(at("a40", 4).estimate.source == Source::analytic);
+    ck_assert_double_lt(at("a40", 4).estimate.error_bound, 0.4);
+    ck_assert_double_gt(at("a40", 4).estimate.error_bound, observed_error);
+    ck_assert(at("a100", 8) == offers[3]);
+    for (std::size_t i = 1; i < corrected.size(); ++i)
+        ck_assert_double_le(corrected[i].estimate.samples_per_s,
+                            corrected[i - 1].estimate.samples_per_s);
+    // The second report of the same plan replaces the first; nonsense is left out.
+    std::vector<Observation> list;
+    add_observation(list, run);
+    add_observation(list, {run.grid, run.plan, 1.2, 1.0, 0.2});
+    add_observation(list, {run.grid, offers[1].plan, 1e9, 1.0, 0});
+    add_observation(list, {run.grid, offers[1].plan, 0, 1.0, 0});
+    ck_assert_uint_eq(list.size(), 1);
+    const std::vector<Offer> again = correct_offers(offers, list);
+    const auto own = std::find_if(again.begin(), again.end(), [](const Offer& o) {
+        return o.estimate.source == Source::observed;
+    });
+    ck_assert_double_eq_tol(own->estimate.iteration_s, 1.2, 1e-12);
+    ck_assert_double_eq_tol(own->estimate.error_bound, 0.2, 1e-12);
+    ck_assert(correct_offers(offers, {}) == offers);
+}
+END_TEST
+
+START_TEST(offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten) {
+    const Model model = *find_zoo_model("gpt2");
+    std::vector<OfferPool> pools{{"a40", "A40", 8, 64, 1}};
+    const auto key = [&](std::int64_t batch, const char* launcher) {
+        return offer_key(fingerprint(model), batch, 1, 8, {}, launcher, pools);
+    };
+    const std::string first = key(64, "env");
+    ck_assert(first == key(64, "env") && first != key(128, "env") && first != key(64, "megatron"));
+    pools[0].profile_version = 2;
+    ck_assert(first != key(64, "env"));
+    pools[0] = {"a40", "A40-PCIe", 8, 64, 1};
+    ck_assert(first != key(64, "env"));
+    OfferCache cache(20000);
+    ck_assert(cache.find(first) == nullptr);
+    const OfferList kept = cache.insert(first, three_offers());
+    ck_assert(cache.find(first) == kept && cache.bytes() > 3 * sizeof(Offer));
+    for (int i = 0; i < 1000; ++i) cache.insert(std::to_string(i), three_offers());
+    ck_assert_uint_le(cache.bytes(), 20000);
+    ck_assert(cache.find(first) == nullptr);
+    ck_assert(cache.find("999") != nullptr && *kept == three_offers());
+    const std::size_t bytes = cache.bytes(), lists = cache.lists();
+    cache.insert("999", three_offers());
+    ck_assert_uint_eq(cache.bytes(), bytes);
+    ck_assert_uint_eq(cache.lists(), lists);
+}
+END_TEST
+
 int main() {
     Suite* suite = suite_create("planner search");
     TCase* cases = tcase_create("search");
     tcase_set_timeout(cases, 300);
     tcase_add_test(cases, the_deal_of_layers_is_the_best_of_all_compositions);
     tcase_add_test(cases, the_chosen_plan_is_the_best_of_all_plans_of_the_grid);
+    tcase_add_test(cases, stages_that_differ_are_the_best_of_all_that_do);
+    tcase_add_test(cases, mixed_prices_of_uniform_plans_are_the_uniform_prices);
     tcase_add_test(cases, the_pareto_set_is_beaten_by_no_plan);
     tcase_add_test(cases, more_micro_batches_lower_the_bubble_share);
     tcase_add_test(cases, tensor_parallelism_across_nodes_is_never_faster_than_inside);
     tcase_add_test(cases, sharded_optimizers_never_need_more_memory_on_more_replicas);
     tcase_add_test(cases, twice_the_rates_never_take_longer);
+    tcase_add_test(cases, a_run_corrects_its_offer_and_damped_its_neighbours);
+    tcase_add_test(cases, offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten);
     suite_add_tcase(suite, cases);
     SRunner* runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
