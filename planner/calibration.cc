@@ -64,17 +64,21 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"overlap_gradients", &FrameworkConstants::overlap_gradients, 0, 1},
     {"overlap_weights", &FrameworkConstants::overlap_weights, 0, 1},
     {"overlap_slowdown", &FrameworkConstants::overlap_slowdown, 0, 1},
+    {"partitions_boundary", &FrameworkConstants::partitions_boundary, 0, 1},
     {"overlap_boundary", &FrameworkConstants::overlap_boundary, 0, 1},
     {"overlap_tensor", &FrameworkConstants::overlap_tensor, 0, 1},
     {"overlap_expert", &FrameworkConstants::overlap_expert, 0, 1},
     {"regather_weights", &FrameworkConstants::regather_weights, 0, 1},
     {"recompute", &FrameworkConstants::recompute, 0, 2},
     {"bf16_state_bytes", &FrameworkConstants::bf16_state_bytes, 0, 16},
+    {"logit_bytes", &FrameworkConstants::logit_bytes, 0, 40},
+    {"keeps_masks", &FrameworkConstants::keeps_masks, 0, 1},
     {"activation_slack", &FrameworkConstants::activation_slack, 1, 2},
     {"reserved_gib", &FrameworkConstants::reserved_gib, 0, 100},
 };
 
 constexpr Field<NetworkConstants> network_fields[] = {
+    {"intra_share", &NetworkConstants::intra_share, 0.01, 1},
     {"share", &NetworkConstants::share, 0.01, 1},
     {"alpha_s", &NetworkConstants::alpha_s, 0, 1},
 };

@@ -56,18 +56,22 @@ struct FrameworkConstants {
     double overlap_gradients = 1;    ///< share of the last backward that hides their exchange
     double overlap_weights = 1;      ///< ZeRO-3: share of compute that hides gathers
     double overlap_slowdown = 0.2;   ///< share of the hidden time that overlap costs anyway
+    double partitions_boundary = 0;  ///< 1: a tensor-parallel rank sends its part of a boundary
     double overlap_boundary = 0;     ///< share of stage-to-stage transfers that is hidden
     double overlap_tensor = 0;       ///< share of tensor-parallel collectives that is hidden
     double overlap_expert = 0;       ///< share of expert all-to-all that is hidden
     double regather_weights = 1;     ///< ZeRO-3: backward gathers again
     double recompute = 0;            ///< when a row does not say: 0 none, 1 selective, 2 full
     double bf16_state_bytes = 0;     ///< per parameter, beyond Megatron's 18, never sharded
+    double logit_bytes = 10;         ///< held per logit at the loss
+    double keeps_masks = 1;          ///< 1: models with dropout train with it
     double activation_slack = 1.06;  ///< allocator: kept bytes over tensors' bytes
     double reserved_gib = 0;         ///< beyond the hardware's reserved_gib
 };
 
 /// By link class and adapters of a node.
 struct NetworkConstants {
+    double intra_share = 1;  ///< of what the hardware entry gives the link inside a node
     double share = 0.75;     ///< of the adapters' rate
     double alpha_s = 25e-6;  ///< of one message
 };

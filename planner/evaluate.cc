@@ -128,9 +128,10 @@ Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options)
     pool.max_gpus = row.gpus;
     pool.constants = options.calibration.constants(type->name, row.framework);
     apply_attention(row, pool.constants->framework);
+    const NetworkConstants& network =
+        options.calibration.network(row.intra_link, row.inter_gbps.value_or(0));
+    pool.hardware.intra.bytes_per_s *= network.intra_share;
     if (row.inter_gbps) {
-        const NetworkConstants& network =
-            options.calibration.network(row.intra_link, *row.inter_gbps);
         pool.hardware.inter.bytes_per_s = *row.inter_gbps / 8 * 1e9 * network.share;
         pool.hardware.inter.alpha_s = network.alpha_s;
     }

@@ -83,12 +83,14 @@ MemoryModel::MemoryModel(const Model& model, const GpuType& type,
     const double width = element_bytes(plain_precision(precision));
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
     const double split = shape.sequence_parallel ? real(shape.tp) : 1;
-    const KeptElements elements = mean_kept(model, shape);
+    KeptElements elements = mean_kept(model, shape);
+    if (framework.keeps_masks < 0.5) elements.dropout = 0;
     const double kept = kept_bytes(elements, width, shape);
     const double input = tokens * real(model.hidden) * width / split;
     const bool fused = !type.emulated && framework.fused_attention >= 0.5;
     activations_ = {kept + (fused ? 0 : score_bytes(elements, width)), kept, input};
-    logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) * (width + 8) +
+    logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) *
+                                  (type.emulated ? width + 8 : framework.logit_bytes) +
                               2 * width * real(model.hidden) / split);
     boundary_bytes_ = 4 * tokens * real(model.hidden) * width / split;
     const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;

@@ -170,8 +170,10 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
     optimizer_parameter_s = step_s / stepped;
     embedding_parameters = embedding_shard_parameters(model, shape.tp);
     head_parameters = head_shard_parameters(model, shape.tp);
+    const bool parts_of_boundary =
+        shape.sequence_parallel || (!parts.emulated && framework.partitions_boundary > 0.5);
     boundary_bytes = boundary * real(shape.micro_batch) * width /
-                     (real(shape.cp) * (shape.sequence_parallel ? real(shape.tp) : 1));
+                     (real(shape.cp) * (parts_of_boundary ? real(shape.tp) : 1));
 }
 
 PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t global_batch,

@@ -108,6 +108,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/pending-jobs \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
+	tests/bench/planner-arena-data \
 	tests/bench/planner \
 	# end
 clean-local: clean-stage

@@ -64,6 +64,7 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
         GpuPool entry;
         entry.gpu_type = pool.gpu_type;
         entry.hardware = std::move(hardware).value();
+        entry.framework = request.launcher;  // its constants: etc/calibration.yaml
         entry.gpus_per_node = pool.gpus_per_node;
         entry.max_gpus = request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
         entry.profile = profiles_.table(pool.gpu_type);

@@ -209,8 +209,9 @@ int plan(const Globals& globals, const PlanOptions& options) {
     if (ranges->empty() && options.fixed.empty()) {
         return fail(globals, usage_error("is needed, unless --fixed gives the plan", "--gpus"));
     }
-    const auto pools = read_pools(globals, options);
+    auto pools = read_pools(globals, options);
     if (!pools) return fail(globals, pools.error());
+    for (GpuPool& pool : *pools) pool.framework = options.launcher;
     const auto can = read_launcher(options);
     if (!can) return fail(globals, can.error());
     if (options.pareto && !options.fixed.empty())
