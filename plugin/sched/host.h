@@ -3,6 +3,7 @@
 // Slurm's internal calls; tests implement it with a script. No Slurm type passes this line.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -73,6 +74,7 @@ struct ClusterView {
     std::vector<CarrierView> carriers;
     double preemption_wait_s = 40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
     bool memory_tracked = false;    ///< memory is a consumable resource here
+    double since_recovery_s = INFINITY;  ///< since slurmctld came up with jobs of an earlier life; infinite: with none
 };
 
 /// The shape a job is rewritten to, and everything that goes with it.

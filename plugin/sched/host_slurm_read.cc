@@ -287,6 +287,9 @@ void note_ordinary_ahead(ClusterView& view, const std::vector<const job_record_t
 int visit_job(void* item, void* argument) {
     auto* job = static_cast<job_record_t*>(item);
     auto* walk = static_cast<JobWalk*>(argument);
+    if (job->details && job->details->submit_time < slurmctld_config.boot_time)
+        walk->view->since_recovery_s =
+            walk->view->snapshot.time_s - static_cast<double>(slurmctld_config.boot_time);
     // A completing job holds its resources, even when it is over or already pending again.
     const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
     if (job->job_resrcs && holds)

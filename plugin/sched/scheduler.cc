@@ -22,6 +22,9 @@ double ms_since(Clock::time_point start) {
 
 /// A batch launch in the second of the last kill is refused by slurmd: wait for a later one.
 constexpr double settle_s = 2;
+/// A controller that died forgot its last jobs and gives their ids again, while nodes still end the
+/// forgotten copies: a batch launch under such an id drains the node. Seen up to 5 s after a restart.
+constexpr double recovery_s = 8;
 /// How long an offer that Slurm refused is left out.
 constexpr double blocked_s = 30;
 /// How long an offer is tried whose nodes Slurm calls busy, before it is left out.
@@ -269,6 +272,10 @@ void Scheduler::consider(const JobView& job) {
         return wait_reason(job, wish.problem);
     }
     if (!settled(job)) return wait_reason(job, "waiting a moment after its requeue");
+    if (view_.since_recovery_s < recovery_s) {
+        if (job.facts.held) wait_reason(job, "waiting a moment after the restart of slurmctld");
+        return;
+    }
     const std::vector<SitePool>& pools = pools_of(job);
     last.pools = pools;
     if (wish.off) return opt_out(job, wish, pools);

@@ -253,6 +253,20 @@ START_TEST(requeued_jobs_wait_until_slurmd_accepts_them_again) {
 }
 END_TEST
 
+START_TEST(nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    scene.host.view.since_recovery_s = 4;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scene.host.view.since_recovery_s = 8;
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+}
+END_TEST
+
 START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
     Scene scene;
     scene.config.profile_enabled = true;
@@ -500,6 +514,7 @@ int main() {
         an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends,
         busy_nodes_cost_a_job_its_place_only_after_a_while,
         requeued_jobs_wait_until_slurmd_accepts_them_again,
+        nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot,
         two_jobs_of_one_model_cause_one_profile_run_per_type,
         a_result_in_the_spool_is_imported_once_and_the_job_starts,
         a_job_of_another_user_is_no_carrier_whatever_it_carries,
