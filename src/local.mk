@@ -14,6 +14,7 @@ libarena_core_la_SOURCES = \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
 	src/policy/fifo.h src/policy/fifo.cc \
 	src/policy/problem.h src/policy/problem.cc src/policy/packing.h src/policy/packing.cc \
+	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena_policy.h src/policy/arena_policy.cc \
 	src/policy/fcfs.h src/policy/fcfs.cc \
 	src/policy/backfill.h src/policy/backfill.cc \
 	src/store/store.h src/store/sql.h src/store/store.cc src/store/spool.cc \

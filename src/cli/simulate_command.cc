@@ -22,7 +22,7 @@ constexpr double a_century_s = 3.2e9;
 
 struct Wish {
     WorkloadFiles files;
-    std::vector<std::string> policies{"fifo"};
+    std::vector<std::string> policies{"arena"};
     std::string placement = "nodes", objective = "jct";
     double max_time_s = 0;
     double restart_s = -1, checkpoint_s = -1;

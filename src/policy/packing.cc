@@ -121,6 +121,13 @@ void Packing::take_current(const Task& task) {
     for (const NodeIndex index : task.job->nodes) change(*task.job, index, -per_node);
 }
 
+bool Packing::can_take_current(const Task& task) const {
+    const std::int64_t per_node = task.job->current->grid.gpus_per_node;
+    return std::all_of(task.job->nodes.begin(), task.job->nodes.end(), [&](NodeIndex n) {
+        return free_[n].gpus >= per_node && has_room(task, n, per_node);
+    });
+}
+
 Action action_for(const Task& task, const Placement& placement, std::string reason) {
     Action action;
     action.kind = task.runs() ? ActionKind::resize : ActionKind::start;

@@ -27,6 +27,7 @@ class Packing {
     /// Frees the nodes of a running task; take_current() is its undoing and needs them still free.
     void release_current(const Task&);
     void take_current(const Task&);
+    [[nodiscard]] bool can_take_current(const Task&) const;
     [[nodiscard]] std::int64_t free_gpus(std::int32_t type) const {
         return free_of_type_[static_cast<std::size_t>(type)];
     }

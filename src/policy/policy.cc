@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "policy/arena_policy.h"
 #include "policy/backfill.h"
 #include "policy/fcfs.h"
 #include "policy/fifo.h"
@@ -16,6 +17,7 @@ constexpr std::array registry{
     Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now", &decide_fifo},
     Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs},
     Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill},
+    Policy{"arena", "Arena: one offer per job by prices of GPUs, restarts that pay", &decide_arena},
     // end
 };
 

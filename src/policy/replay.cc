@@ -10,6 +10,18 @@ namespace {
 void read_options(const JsonFields& fields, PolicyOptions& out) {
     if (fields.has("reserve_depth")) fields.integer("reserve_depth", out.reserve_depth, 0, 1000000);
     if (fields.has("seed")) fields.unsigned_integer("seed", out.seed, UINT64_MAX);
+    if (fields.has("checkpoint_s")) fields.number("checkpoint_s", out.restart.checkpoint_s, 0, 1e9);
+    if (fields.has("per_gpu_s")) fields.number("per_gpu_s", out.restart.per_gpu_s, 0, 1e9);
+    if (fields.has("launch_cap_s")) fields.number("launch_cap_s", out.restart.launch_cap_s, 0, 1e9);
+    if (fields.has("objective")) {
+        fields.word("objective", out.objective, &parse_objective,
+                    "one of jct, throughput, fairness");
+    }
+    if (fields.has("search_steps")) {
+        fields.integer("search_steps", out.search_steps, 1, std::int64_t{1} << 40);
+    }
+    if (fields.has("any_layout")) fields.boolean("any_layout", out.any_layout);
+    if (fields.has("explain")) fields.boolean("explain", out.explain);
 }
 
 void read_replay(const JsonFields& fields, std::optional<Error>& error, Replay& out) {
@@ -31,7 +43,14 @@ std::string to_json(const Replay& replay) {
                       {"offers", json_of(replay.offers)},
                       {"options",
                        {{"reserve_depth", replay.options.reserve_depth},
-                        {"seed", replay.options.seed}}}});
+                        {"seed", replay.options.seed},
+                        {"checkpoint_s", replay.options.restart.checkpoint_s},
+                        {"per_gpu_s", replay.options.restart.per_gpu_s},
+                        {"launch_cap_s", replay.options.restart.launch_cap_s},
+                        {"objective", to_string(replay.options.objective)},
+                        {"search_steps", replay.options.search_steps},
+                        {"any_layout", replay.options.any_layout},
+                        {"explain", replay.options.explain}}}});
 }
 
 Result<Replay> parse_replay(std::string_view text) {

@@ -326,5 +326,6 @@ int main() {
          unknown_models_and_types_are_refused_where_they_stand,
          errors_are_hidden_from_the_policy_and_fixed_by_the_seed,
          a_policy_that_breaks_its_contract_is_an_error, a_resize_keeps_the_work_done_and_pays_again,
-         generated_traces_have_the_load_and_shares_asked_for, the_published_yardstick_is_reproduced});
+         generated_traces_have_the_load_and_shares_asked_for, the_published_yardstick_is_reproduced},
+        {.timeout_s = 300});  // whole simulations, maybe on a busy machine
 }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Policy `arena`: each round gives every job one offer (GPU type x count) or none, so that progress per
+// time is greatest at the market price of GPUs; running jobs change only when the change pays. Arena's
+// idea (type, count and parallelism decided together for all jobs), on Lagrangian prices, not on a queue.
+// Leaves out on purpose: any memory between rounds, and guesses about jobs that have not come yet.
+#pragma once
+
+#include "policy/policy.h"
+
+namespace arena {
+
+/// Value of an offer, objective jct: 1 / time to finish with it, a restart included where one is due.
+/// throughput: speed relative to the job's fastest offer. fairness: the same, times the square of the
+/// job's finish-time slow-down so far. All are multiplied by a weight of the job's priority (1 to 4,
+/// linear between the lowest and the highest present); a job that waits longer than a week goes first.
+///
+/// A running job keeps what it has unless another offer, with thirty restarts charged to it, is worth a
+/// quarter more (and a quarter again for another GPU type), and makes room for a waiting job only when
+/// that one is worth a tenth more, or up to twice as much when it is nearly done; in a job's first half
+/// hour 1.6 times that. Idle GPUs go to running jobs of more than a day that they finish by a quarter
+/// sooner. So restarts pay for themselves and stay few.
+///
+/// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then packed on nodes; what finds
+/// no nodes keeps what it had, or takes its best offer that finds some. options.search_steps bounds the
+/// work: fewer steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs).
+Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&);
+
+}  // namespace arena

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One item per group, or none, so that the sum of values is greatest within a capacity per type: the
+// multiple-choice knapsack that a scheduling round is. Exact by dynamic programming where that is within
+// the budget of items looked at; else Lagrangian prices, one per type, then repair and local search.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace arena {
+
+struct Item {
+    std::int32_t type = 0;
+    std::int32_t gpus = 0;  ///< > 0
+    double value = 0;       ///< over having nothing; items with value <= 0 are never chosen
+};
+
+class Knapsack {
+  public:
+    explicit Knapsack(std::vector<std::int64_t> capacity)
+        : capacity_(std::move(capacity)), free_(capacity_), prices_(capacity_.size(), 0.0) {}
+    /// Items belong to the group added last.
+    void add_group() { first_.push_back(static_cast<std::uint32_t>(items_.size())); }
+    void add(Item item) { items_.push_back(item); }
+
+    /// Answers, per group, the index of its item within the group or -1. Looks at no more than about
+    /// `steps` items; with few steps the answer is still within capacity. Deterministic.
+    std::vector<std::int32_t> solve(std::int64_t steps);
+
+    /// Price of a GPU of each type after solve(): the dual of the capacity, also where it solved exactly.
+    [[nodiscard]] const std::vector<double>& prices() const { return prices_; }
+    /// Upper bound of the sum of values: the Lagrangian at prices().
+    [[nodiscard]] double bound() const;
+    [[nodiscard]] double value(const std::vector<std::int32_t>& chosen) const;
+
+  private:
+    [[nodiscard]] std::size_t groups() const { return first_.size(); }
+    [[nodiscard]] std::span<const Item> group(std::size_t g) const;
+    [[nodiscard]] double net(const Item& i) const {
+        return i.value - prices_[static_cast<std::size_t>(i.type)] * static_cast<double>(i.gpus);
+    }
+    [[nodiscard]] std::int32_t best_response(std::size_t g) const;
+    void find_prices();
+    void set_price(std::size_t type);
+    [[nodiscard]] std::int64_t demand_at(double price);
+    void round_down();
+    void choose(std::size_t g, std::int32_t item);
+    [[nodiscard]] bool fits(std::size_t g, const Item& item) const;
+    bool improve();
+    struct Release {
+        double loss;
+        std::int64_t freed;
+        std::uint32_t group;
+        std::int32_t item;  ///< what the group is left with, or -1
+    };
+    [[nodiscard]] double chosen_value(std::size_t g) const;
+    void find_releases(std::vector<std::vector<Release>>& by_type) const;
+    bool improve_in_pairs();
+    [[nodiscard]] std::int64_t states() const;
+    void solve_exactly();
+
+    std::vector<std::int64_t> capacity_, free_;
+    std::vector<double> prices_;
+    std::vector<Item> items_;
+    std::vector<std::uint32_t> first_;
+    std::vector<std::int32_t> chosen_;
+    std::int64_t steps_ = 0;
+    struct Rival {
+        double alternative;          ///< best net value of other types, or nothing
+        std::uint32_t first, count;  ///< items of the type, in rival_items_
+    };
+    std::vector<Rival> rivals_;
+    std::vector<Item> rival_items_;
+};
+
+}  // namespace arena

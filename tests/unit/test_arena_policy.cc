@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Policy `arena`: its knapsack against exhaustive search, what a running job keeps and gives up, and
+// whole simulations, in which the simulator checks every decision for capacity.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "policy/arena_policy.h"
+#include "policy/knapsack.h"
+#include "policy/replay.h"
+#include "sim/generate.h"
+#include "sim/random.h"
+#include "sim/simulator.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::sim;
+
+namespace {
+
+using Groups = std::vector<std::vector<Item>>;
+
+double optimum(const Groups& groups, std::size_t at, std::vector<std::int64_t>& free) {
+    if (at == groups.size()) return 0;
+    double best = optimum(groups, at + 1, free);
+    for (const Item& item : groups[at]) {
+        auto& room = free[static_cast<std::size_t>(item.type)];
+        if (item.gpus > room) continue;
+        room -= item.gpus;
+        best = std::max(best, item.value + optimum(groups, at + 1, free));
+        room += item.gpus;
+    }
+    return best;
+}
+
+/// At most 6 jobs on 8 GPUs of two types, with values that grow slower than the GPUs, as speeds do.
+Groups random_groups(Random& random) {
+    Groups groups(1 + random.below(6));
+    for (auto& group : groups) {
+        const double weight = std::exp(2 * random.normal()), power = random.uniform(0.4, 1);
+        for (const std::int32_t type : {0, 1}) {
+            const double speed = random.uniform(0.5, 1.5);
+            for (const std::int32_t gpus : {1, 2, 4}) {
+                if (random.uniform() < 0.25) continue;
+                group.push_back({type, gpus, weight * speed * std::pow(gpus, power)});
+            }
+        }
+    }
+    return groups;
+}
+
+Knapsack knapsack_of(const Groups& groups, const std::vector<std::int64_t>& capacity) {
+    Knapsack knapsack(capacity);
+    for (const auto& group : groups) {
+        knapsack.add_group();
+        for (const Item& item : group) knapsack.add(item);
+    }
+    return knapsack;
+}
+
+Offer offer_of(const std::string& type, std::int64_t gpus, double iteration_s) {
+    Offer offer;
+    offer.grid = {type, 1, gpus, 1};
+    offer.estimate.iteration_s = iteration_s;
+    return offer;
+}
+
+JobState job_of(JobId id, double iterations) {
+    JobState job;
+    job.id = id;
+    job.max_gpus = INT64_MAX;
+    job.cpus_per_gpu = 0;
+    job.remaining_iterations = iterations;
+    job.elastic = true;
+    job.age_s = 7200;
+    return job;
+}
+
+/// One node of four GPUs; job 1 runs on `gpus` of them since long ago.
+Snapshot running_on(std::int64_t gpus, double iterations, double iteration_s) {
+    Snapshot s;
+    s.time_s = 100000;
+    s.nodes = {{"n1", "a40", 4, 4 - gpus, 0, 0}};
+    s.node_sets = {{0}};
+    JobState job = job_of(1, iterations);
+    job.phase = JobPhase::running;
+    job.current = offer_of("a40", gpus, iteration_s);
+    job.nodes = {0};
+    s.jobs = {job};
+    return s;
+}
+
+Action only_action(const Decision& d) {
+    ck_assert_uint_eq(d.actions.size(), 1);
+    return d.actions[0];
+}
+
+}  // namespace
+
+START_TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
+    Random random(11);
+    std::vector<double> ratios;
+    for (int i = 0; i < 1000; ++i) {
+        const Groups groups = random_groups(random);
+        std::vector<std::int64_t> capacity{4, 4};
+        const double best = optimum(groups, 0, capacity);
+        Knapsack knapsack = knapsack_of(groups, capacity);
+        const auto chosen = knapsack.solve(1000000);
+        std::vector<std::int64_t> used{0, 0};
+        for (std::size_t g = 0; g < groups.size(); ++g) {
+            if (chosen[g] < 0) continue;
+            const Item& item = groups[g][static_cast<std::size_t>(chosen[g])];
+            used[static_cast<std::size_t>(item.type)] += item.gpus;
+        }
+        ck_assert(used[0] <= 4 && used[1] <= 4);
+        ck_assert_msg(knapsack.bound() >= best * (1 - 1e-9), "bound %g, optimum %g", knapsack.bound(), best);
+        if (best > 0) ratios.push_back(knapsack.value(chosen) / best);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    printf("# knapsack / optimum: worst %.3f, p1 %.3f, median %.4f\n", ratios.front(),
+           ratios[ratios.size() / 100], ratios[ratios.size() / 2]);
+    fflush(stdout);
+    ck_assert(ratios[ratios.size() / 2] >= 0.995);
+    ck_assert(ratios.front() >= 0.90);
+}
+END_TEST
+
+/// Too large for the exact way: prices, repair and local search against the Lagrangian bound.
+START_TEST(large_knapsacks_come_near_the_lagrangian_bound) {
+    Random random(13);
+    double worst = 1;
+    for (int i = 0; i < 50; ++i) {
+        Groups groups;
+        while (groups.size() < 80) groups.push_back(random_groups(random).front());
+        Knapsack knapsack = knapsack_of(groups, {48, 48});
+        const double value = knapsack.value(knapsack.solve(200000));
+        worst = std::min(worst, value / knapsack.bound());
+        ck_assert(value <= knapsack.bound() * (1 + 1e-9));
+    }
+    printf("# large knapsacks / bound: worst %.4f\n", worst);
+    fflush(stdout);
+    ck_assert(worst >= 0.98);
+}
+END_TEST
+
+START_TEST(few_steps_still_give_a_valid_choice) {
+    Random random(12);
+    for (int i = 0; i < 200; ++i) {
+        const Groups groups = random_groups(random);
+        Knapsack knapsack = knapsack_of(groups, {4, 4});
+        std::int64_t used[2] = {0, 0};
+        const auto chosen = knapsack.solve(1);
+        for (std::size_t g = 0; g < groups.size(); ++g) {
+            if (chosen[g] < 0) continue;
+            const Item& item = groups[g][static_cast<std::size_t>(chosen[g])];
+            used[item.type] += item.gpus;
+        }
+        ck_assert(used[0] <= 4 && used[1] <= 4);
+        ck_assert(knapsack.value(chosen) > 0 || groups[0].empty());
+    }
+}
+END_TEST
+
+START_TEST(a_running_job_moves_only_when_it_pays) {
+    const Offers faster{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.5)}}};
+    const Snapshot long_run = running_on(1, 1e5, 1.0);
+    const Action grows = only_action(decide_arena(long_run, faster, {}));
+    ck_assert(grows.kind == ActionKind::resize && grows.offer.grid.gpus() == 2);
+    const Offers hardly{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.9)}}};
+    ck_assert(decide_arena(long_run, hardly, {}).actions.empty());
+    const Snapshot nearly_done = running_on(1, 100, 1.0);
+    ck_assert(decide_arena(nearly_done, faster, {}).actions.empty());
+}
+END_TEST
+
+START_TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
+    Snapshot s = running_on(4, 1e6, 1.0);
+    s.jobs.push_back(job_of(2, 1000));
+    const Offers offers{{1, {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.8)}},
+                        {2, {offer_of("a40", 2, 1.0)}}};
+    const Decision d = decide_arena(s, offers, {});
+    ck_assert_uint_eq(d.actions.size(), 2);
+    for (const Action& a : d.actions) {
+        ck_assert(a.kind == (a.job == 1 ? ActionKind::resize : ActionKind::start));
+        ck_assert(a.offer.grid.gpus() == 2);
+    }
+    s.jobs[0].elastic = false;
+    const Decision rigid = decide_arena(s, offers, {});
+    ck_assert(rigid.actions.empty() && rigid.waiting.contains(2));
+    s.jobs[0].elastic = true;
+    s.jobs[0].nodes.clear();  // where it runs is not known: it cannot be moved
+    ck_assert(decide_arena(s, offers, {}).actions.empty());
+}
+END_TEST
+
+START_TEST(priority_and_a_week_of_waiting_come_first) {
+    Snapshot s;
+    s.time_s = 1e6;
+    s.nodes = {{"n1", "a40", 1, 1, 0, 0}};
+    s.node_sets = {{0}};
+    s.jobs = {job_of(1, 1000), job_of(2, 2000)};
+    const Offers offers{{1, {offer_of("a40", 1, 1)}}, {2, {offer_of("a40", 1, 1)}}};
+    ck_assert(only_action(decide_arena(s, offers, {})).job == 1);
+    s.jobs[1].priority = 10;
+    ck_assert(only_action(decide_arena(s, offers, {})).job == 2);
+    s.jobs[0].age_s = 8 * 86400;
+    ck_assert(only_action(decide_arena(s, offers, {})).job == 1);
+}
+END_TEST
+
+START_TEST(a_decision_repeats_from_its_document) {
+    Snapshot s = running_on(4, 1e6, 1.0);
+    s.jobs.push_back(job_of(2, 1000));
+    Replay replay{s, {{1, {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.8)}},
+                      {2, {offer_of("a40", 2, 1.0)}}}, {}};
+    replay.options.restart = {5, 6, 7};
+    replay.options.objective = Objective::fairness;
+    replay.options.any_layout = true;
+    const Result<Replay> read = parse_replay(to_json(replay));
+    ck_assert(read.ok() && *read == replay);
+    ck_assert(to_json(decide_arena(read->snapshot, read->offers, read->options)) ==
+              to_json(decide_arena(s, replay.offers, replay.options)));
+}
+END_TEST
+
+START_TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
+    const auto table = parse_throughputs(
+        "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,iter_time_s\n"
+        "bert,1B,8,a40,1,1,8\nbert,1B,8,a40,1,2,5\nbert,1B,8,a40,2,2,3\nbert,1B,8,a40,3,1,3.9\n"
+        "bert,1B,8,v100,1,4,2\nbert,2B,8,a40,2,2,4\nbert,2B,8,v100,1,2,5\nbert,2B,8,v100,1,4,3\n", "p");
+    const auto cluster = parse_cluster("nodes:\n  - {gpu_type: a40, count: 5, gpus_per_node: 2}\n"
+                                       "  - {gpu_type: v100, count: 2, gpus_per_node: 4}\n", "c");
+    ck_assert(table.ok() && cluster.ok());
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        GeneratorOptions generator;
+        generator.jobs = 120;
+        generator.load = 1.3;
+        generator.seed = seed;
+        const auto trace = generate_trace(*cluster, *table, generator);
+        ck_assert(trace.ok());
+        for (const PlacementRule rule : {PlacementRule::nodes, PlacementRule::pools}) {
+            WorkloadOptions binding;
+            binding.placement = rule;
+            const auto w = bind_workload(*cluster, *trace, *table, binding);
+            ck_assert(w.ok());
+            for (const Objective objective :
+                 {Objective::jct, Objective::throughput, Objective::fairness}) {
+                SimulationOptions options;
+                options.placement = rule;
+                options.policy.objective = objective;
+                options.policy.search_steps = seed == 3 ? 1 : 200000;
+                options.errors = {0.2, 0.5, seed};
+                const auto m = simulate(*w, "arena", decide_arena, options);
+                ck_assert_msg(m.ok(), "seed %d: %s", static_cast<int>(seed),
+                              m.ok() ? "" : m.error().message().c_str());
+                ck_assert_int_eq(m->finished, 120);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
+    const char* given = std::getenv("ARENA_REFERENCE_DATA");
+    const char* source = std::getenv("ARENA_SRCDIR");
+    const std::string data =
+        given != nullptr ? given
+                         : std::string(source != nullptr ? source : ".") + "/../shared/data";
+    const auto slurp = [&](const std::string& path) {
+        std::stringstream text;
+        text << std::ifstream(data + "/arena/" + path).rdbuf();
+        return text.str();
+    };
+    const std::string trace = slurp("traces/simulate_trace_philly.csv");
+    if (trace.empty()) {
+        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n", data.c_str());
+        return;
+    }
+    const auto jobs = parse_trace(trace, "philly");
+    const auto table = parse_throughputs(slurp("alpa_optimal.csv"), "alpa_optimal.csv");
+    ck_assert(jobs.ok() && table.ok());
+    const auto mean_jct = [&](const std::string& nodes) {
+        const auto cluster = parse_cluster("nodes: [" + nodes + "]", "c");
+        ck_assert(cluster.ok());
+        const auto w = bind_workload(*cluster, *jobs, *table, {});
+        ck_assert(w.ok());
+        SimulationOptions options;
+        options.max_time_s = 600000;
+        const auto m = simulate(*w, "arena", decide_arena, options);
+        ck_assert(m.ok() && m->jobs == 985);
+        return m->jct_s.mean;
+    };
+    const double large = mean_jct(
+        "{gpu_type: a100, count: 80, gpus_per_node: 4}, {gpu_type: v100, count: 20, gpus_per_node: 16},"
+        "{gpu_type: a40, count: 160, gpus_per_node: 2}, {gpu_type: a10, count: 160, gpus_per_node: 2}");
+    const double small = mean_jct(
+        "{gpu_type: a100, count: 10, gpus_per_node: 4}, {gpu_type: v100, count: 5, gpus_per_node: 8},"
+        "{gpu_type: a40, count: 20, gpus_per_node: 2}, {gpu_type: a10, count: 20, gpus_per_node: 2}");
+    ck_assert_msg(large <= 69000 && small <= 134500, "%.0f and %.0f", large, small);
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "arena policy",
+        {the_knapsack_is_near_the_optimum_and_below_its_bound,
+         large_knapsacks_come_near_the_lagrangian_bound, few_steps_still_give_a_valid_choice,
+         a_running_job_moves_only_when_it_pays,
+         a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
+         priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
+         generated_traces_run_to_their_end_under_every_objective_and_budget,
+         the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
+        {.timeout_s = 300});  // whole simulations, maybe on a busy machine
+}
