@@ -117,8 +117,10 @@ void Plugin::load() {
     if (!config) return refuse(config.error().message());
     auto hardware = load_hardware(config->hardware_file);
     if (!hardware) return refuse(hardware.error().message());
-    if (!find_policy(config->policy))
-        return refuse(path + ": policy \"" + config->policy + "\" does not exist; see arena config check");
+    const Policy* policy = find_policy(config->policy);
+    if (!policy || !policy->in_slurm)
+        return refuse(path + ": policy \"" + config->policy + "\" is no policy of sched/arena; accepted: " +
+                      slurm_policy_names());
     config_ = std::move(config).value();
     scheduler_.reset();
     host_ = make_slurm_host(config_.slice_ms);

@@ -272,16 +272,16 @@ void Scheduler::consider(const JobView& job) {
         return wait_reason(job, wish.problem);
     }
     if (!settled(job)) return wait_reason(job, "waiting a moment after its requeue");
-    if (view_.since_recovery_s < recovery_s) {
-        if (job.facts.held) wait_reason(job, "waiting a moment after the restart of slurmctld");
-        return;
-    }
     const std::vector<SitePool>& pools = pools_of(job);
     last.pools = pools;
     if (wish.off) return opt_out(job, wish, pools);
     if (!job.eligible) {
         last.state = "waiting";
         last.reason = "a dependency or its begin time";
+        return;
+    }
+    if (view_.since_recovery_s < recovery_s) {
+        if (job.facts.held) wait_reason(job, "waiting a moment after the restart of slurmctld");
         return;
     }
     // A job that already waits with a shape keeps it while a missing type is measured.

@@ -17,13 +17,11 @@ namespace {
 
 /// What arena.yaml can only be checked for with the rest of the program at hand.
 Status check_references(const Config& config, const std::string& path) {
-    if (find_policy(config.policy) == nullptr) {
-        std::vector<std::string> names;
-        for (const Policy& policy : policies()) names.emplace_back(policy.name);
-        return usage_error(fmt::format("policy: \"{}\" is not one of {}", config.policy,
-                                       fmt::join(names, ", ")),
+    const Policy* policy = find_policy(config.policy);
+    if (policy == nullptr || !policy->in_slurm)
+        return usage_error(fmt::format("policy: \"{}\" is no policy of sched/arena; accepted: {}",
+                                       config.policy, slurm_policy_names()),
                            path);
-    }
     const auto hardware = load_hardware(config.hardware_file);
     if (!hardware) return hardware.error();
     for (const GpuMapping& mapping : config.gpu_types) {

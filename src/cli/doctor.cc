@@ -265,9 +265,11 @@ bool list_has_code(std::string_view list, std::int64_t code) {
 std::vector<Finding> check_config(const Facts& facts) {
     if (!facts.config) return {bad("arena.yaml", facts.config.error().message())};
     std::vector<Finding> found{ok("arena.yaml", facts.config_path)};
-    const std::string& policy = facts.config->policy;
-    found.push_back(find_policy(policy) != nullptr ? ok("policy", policy)
-                                                   : bad("policy", policy + " does not exist"));
+    const std::string& name = facts.config->policy;
+    const Policy* policy = find_policy(name);
+    found.push_back(policy && policy->in_slurm
+                        ? ok("policy", name)
+                        : bad("policy", name + " is no policy of sched/arena; accepted: " + slurm_policy_names()));
     if (!facts.config->enabled) found.push_back(bad("enabled", "is false: Arena jobs stay held"));
     if (!facts.hardware) found.push_back(bad("hardware", facts.hardware.error().message()));
     return found;

