@@ -53,7 +53,10 @@ use_loop() {
         backfill) sections='Backfilling' main=-1 ;;
         both) sections='Main Backfilling' ;;
     esac
-    sed -i "s/sched_interval=[-0-9]*,bf_interval=[-0-9]*/sched_interval=$main,bf_interval=$backfill/" \
+    # Backfill looks at the whole queue under one lock: by default a pass ends after bf_interval, and lets
+    # others in between, so on a busy machine the gate may open, or the pass end, in the middle of the queue.
+    sed -i -e "s/sched_interval=[-0-9]*,bf_interval=[-0-9]*/sched_interval=$main,bf_interval=$backfill/" \
+        -e '/bf_max_time/!s/^SchedulerParameters=/&bf_max_time=3600,bf_yield_interval=10000000,/' \
         "$cluster_dir/slurm.conf"
     scontrol reconfigure
 }
