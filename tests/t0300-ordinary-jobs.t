@@ -40,7 +40,7 @@ same_play() {
     diff "$results"/{stock,ours}1.starts
 }
 # What the scheduler does repeats in every play; what a busy machine does to a pass over the queue does not.
-# So a sequence that differs is played again, at most twice.
+# So a sequence that differs is played again, at most twice, and one play of ours that is one of stock's is enough.
 stock=$results/stock1.starts ours=$results/ours1.starts
 for play in 1 2 3; do
     play_both $play

@@ -180,6 +180,19 @@ bool is_good_node_set(const std::vector<NodeIndex>& set, std::size_t nodes) {
     return ascending && (set.empty() || set.back() < nodes);
 }
 
+/// The nodes that a job names are those of its grid: as many, each once, of its GPU type.
+bool holds_its_grid(const JobState& job, const Snapshot& snapshot) {
+    if (job.nodes.empty()) return true;
+    if (!job.current) return false;
+    const Grid& grid = job.current->grid;
+    const std::set<NodeIndex> nodes(job.nodes.begin(), job.nodes.end());
+    return nodes.size() == job.nodes.size() &&
+           static_cast<std::int64_t>(nodes.size()) == grid.nodes &&
+           std::all_of(nodes.begin(), nodes.end(), [&](NodeIndex node) {
+               return snapshot.nodes[node].gpu_type == grid.gpu_type;
+           });
+}
+
 void check(const Snapshot& snapshot, const JsonFields& fields) {
     std::set<JobId> ids;
     for (const auto& set : snapshot.node_sets) {
@@ -195,6 +208,9 @@ void check(const Snapshot& snapshot, const JsonFields& fields) {
         const auto is_outside = [&](NodeIndex node) { return node >= snapshot.nodes.size(); };
         if (std::any_of(job.nodes.begin(), job.nodes.end(), is_outside)) {
             return fields.refuse("jobs", "nodes that are indices into nodes");
+        }
+        if (!holds_its_grid(job, snapshot)) {
+            return fields.refuse("jobs", "nodes that are those of the job's grid, each once");
         }
         if (!ids.insert(job.id).second) return fields.refuse("jobs", "each job id once");
     }

@@ -83,9 +83,9 @@ void Backfill::serve(const Task& task) {
     Reservation& reservation = reservations_[static_cast<std::size_t>(choice.type)];
     if (may_start(*task.job, choice) && packing_.place(task, choice, placement_)) {
         const double now_s = problem_.snapshot().time_s;
-        if (reservation.made && !(now_s + task.job->time_limit_s <= reservation.at_s)) {
-            reservation.spare -= choice.gpus;
-        }
+        const double limit_s = task.job->time_limit_s;
+        const bool ends_before = limit_s > 0 && now_s + limit_s <= reservation.at_s;
+        if (reservation.made && !ends_before) reservation.spare -= choice.gpus;
         note_end(choice.type, now_s, *task.job, choice.gpus);
         decision_.actions.push_back(action_for(
             task, placement_, reservation.made ? "fits without delaying the reservation"

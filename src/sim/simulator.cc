@@ -124,7 +124,10 @@ double Simulation::next_event_s() const {
     if (!completions_.empty()) at_s = std::min(at_s, completions_.top().at_s);
     if (!snapshot_.jobs.empty()) {
         const double rounds = std::floor(snapshot_.time_s / options_.round_s) + 1;
-        at_s = std::min(at_s, rounds * options_.round_s);
+        double round_at_s = rounds * options_.round_s;
+        // floor(k * r / r) is k - 1 for some r, and the round at hand would come again for ever.
+        if (round_at_s <= snapshot_.time_s) round_at_s += options_.round_s;
+        at_s = std::min(at_s, round_at_s);
     }
     return at_s;
 }

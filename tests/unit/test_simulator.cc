@@ -78,6 +78,16 @@ START_TEST(a_job_pays_its_restart_and_then_runs_exactly) {
 }
 END_TEST
 
+START_TEST(rounds_of_any_length_follow_each_other) {
+    SimulationOptions options;
+    for (const double round_s : {1.1, 33.3, 59.9, 100.1}) {  // floor(k * r / r) is k - 1 for some k
+        options.round_s = round_s;
+        const Metrics m = run(workload_of(two_a40, "x,0,5100,bert__1B,,8,2,a40\n"), decide_fcfs, options);
+        assert_near(m.jct_s.mean, 50 + 4 * 1020);
+    }
+}
+END_TEST
+
 START_TEST(launch_cost_grows_with_gpus_up_to_a_cap) {
     const RestartCost cost;
     assert_near(cost.seconds(1), 40);
@@ -318,7 +328,8 @@ END_TEST
 int main() {
     return arena::test::run_suite(
         "simulator",
-        {a_job_pays_its_restart_and_then_runs_exactly, launch_cost_grows_with_gpus_up_to_a_cap,
+        {a_job_pays_its_restart_and_then_runs_exactly, rounds_of_any_length_follow_each_other,
+         launch_cost_grows_with_gpus_up_to_a_cap,
          fcfs_blocks_its_type_and_backfill_fills_behind,
          unfinished_jobs_count_until_the_end_of_the_simulation,
          requests_without_a_row_take_the_nearest_larger_count_then_another_type,
