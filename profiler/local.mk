@@ -87,10 +87,10 @@ endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_kernels_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_images_SOURCES = tests/unit/test_profiler_images.cc tests/unit/suite.h
+tests_unit_test_profiler_images_SOURCES = tests/unit/test_profiler_images.cc tests/unit/float_arrays.h tests/unit/suite.h
 tests_unit_test_profiler_images_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_images_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_attention_SOURCES = tests/unit/test_profiler_attention.cc tests/unit/suite.h
+tests_unit_test_profiler_attention_SOURCES = tests/unit/test_profiler_attention.cc tests/unit/float_arrays.h tests/unit/suite.h
 tests_unit_test_profiler_attention_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc

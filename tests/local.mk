@@ -59,7 +59,7 @@ tests_unit_test_planner_grids_LDADD = libarena_planner.la libarena_core.la $(CHE
 tests_unit_test_planner_search_SOURCES = tests/unit/test_planner_search.cc
 tests_unit_test_planner_search_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_search_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
-tests_unit_test_planner_measured_SOURCES = tests/unit/test_planner_measured.cc
+tests_unit_test_planner_measured_SOURCES = tests/unit/test_planner_measured.cc tests/unit/reference_data.h
 tests_unit_test_planner_measured_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_measured_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 if HAVE_RAPIDCHECK
@@ -176,9 +176,9 @@ if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy
 endif
-tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/suite.h
+tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/reference_data.h tests/unit/suite.h
 tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_arena_policy_SOURCES = tests/unit/test_arena_policy.cc tests/unit/suite.h
+tests_unit_test_arena_policy_SOURCES = tests/unit/test_arena_policy.cc tests/unit/reference_data.h tests/unit/suite.h
 tests_unit_test_arena_policy_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_arena_policy_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_simulator_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)

@@ -3,9 +3,6 @@
 // whole simulations, in which the simulator checks every decision for capacity.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "policy/arena_policy.h"
 #include "policy/knapsack.h"
@@ -13,6 +10,7 @@
 #include "sim/generate.h"
 #include "sim/random.h"
 #include "sim/simulator.h"
+#include "reference_data.h"
 #include "suite.h"
 
 using namespace arena;
@@ -263,23 +261,14 @@ START_TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
 END_TEST
 
 START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
-    const char* given = std::getenv("ARENA_REFERENCE_DATA");
-    const char* source = std::getenv("ARENA_SRCDIR");
-    const std::string data =
-        given != nullptr ? given
-                         : std::string(source != nullptr ? source : ".") + "/../shared/data";
-    const auto slurp = [&](const std::string& path) {
-        std::stringstream text;
-        text << std::ifstream(data + "/arena/" + path).rdbuf();
-        return text.str();
-    };
-    const std::string trace = slurp("traces/simulate_trace_philly.csv");
+    const std::string trace = arena::test::read_reference("arena/traces/simulate_trace_philly.csv");
     if (trace.empty()) {
-        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n", data.c_str());
+        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n",
+               arena::test::reference_data().c_str());
         return;
     }
     const auto jobs = parse_trace(trace, "philly");
-    const auto table = parse_throughputs(slurp("alpa_optimal.csv"), "alpa_optimal.csv");
+    const auto table = parse_throughputs(arena::test::read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
     ck_assert(jobs.ok() && table.ok());
     const auto mean_jct = [&](const std::string& nodes) {
         const auto cluster = parse_cluster("nodes: [" + nodes + "]", "c");

@@ -9,6 +9,7 @@
 
 #include "core/text.h"
 #include "planner/evaluate.h"
+#include "reference_data.h"
 #include "suite.h"
 
 using namespace arena;
@@ -16,12 +17,7 @@ using namespace arena;
 namespace {
 
 std::string data_file() {
-    const char* given = std::getenv("ARENA_REFERENCE_DATA");
-    const char* source = std::getenv("ARENA_SRCDIR");
-    const std::string root =
-        given != nullptr ? given
-                         : std::string(source != nullptr ? source : ".") + "/../shared/data";
-    return root + "/measured/measured.csv";
+    return arena::test::reference_data() + "/measured/measured.csv";
 }
 
 void check_text(const std::string& given, const std::string& wanted) {

@@ -3,27 +3,18 @@
 // attention), forward against a naive fp64 reference and backward against its differences, on more
 // rows than a block.
 #include <cmath>
-#include <random>
 #include <vector>
 
+#include "float_arrays.h"
 #include "profiler/cpu_kernels.h"
 #include "suite.h"
 
 using namespace arena::cpu;
+using arena::test::at, arena::test::draw;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 namespace {
-
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
-Floats draw(Index n, unsigned seed) {
-    std::mt19937 engine(seed);
-    std::uniform_real_distribution<float> value(-1, 1);
-    Floats v(at(n));
-    for (auto& x : v) x = value(engine);
-    return v;
-}
 
 Doubles wide(const Floats& v) { return {v.begin(), v.end()}; }
 

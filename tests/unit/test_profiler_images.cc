@@ -2,27 +2,18 @@
 // CPU operators of convolutional networks against naive fp64 references: convolutions in all three
 // directions, batch norm, ReLU. Error = max |got - want| / (1e-3 + max |want|).
 #include <cmath>
-#include <random>
 #include <vector>
 
+#include "float_arrays.h"
 #include "profiler/cpu_kernels.h"
 #include "suite.h"
 
 using namespace arena::cpu;
+using arena::test::at, arena::test::draw;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 namespace {
-
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
-Floats draw(Index n, unsigned seed) {
-    std::mt19937 engine(seed);
-    std::uniform_real_distribution<float> value(-1, 1);
-    Floats v(at(n));
-    for (auto& x : v) x = value(engine);
-    return v;
-}
 
 void close(const Floats& got, const Doubles& want, double bound, const char* what) {
     ck_assert_uint_eq(got.size(), want.size());

@@ -2,14 +2,12 @@
 // The simulator's rules on cases small enough to work out by hand, its readers' refusals, and the
 // published yardstick (fcfs and EASY on the Philly trace) where the reference data is at hand.
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "policy/backfill.h"
 #include "policy/fcfs.h"
 #include "sim/generate.h"
 #include "sim/simulator.h"
+#include "reference_data.h"
 #include "suite.h"
 
 using namespace arena;
@@ -289,23 +287,14 @@ START_TEST(generated_traces_have_the_load_and_shares_asked_for) {
 END_TEST
 
 START_TEST(the_published_yardstick_is_reproduced) {
-    const char* given = std::getenv("ARENA_REFERENCE_DATA");
-    const char* source = std::getenv("ARENA_SRCDIR");
-    const std::string data = given != nullptr ? given
-                                              : std::string(source != nullptr ? source : ".") +
-                                                    "/../shared/data";
-    const auto slurp = [&](const std::string& path) {
-        std::stringstream text;
-        text << std::ifstream(data + "/arena/" + path).rdbuf();
-        return text.str();
-    };
-    const std::string trace = slurp("traces/simulate_trace_philly.csv");
+    const std::string trace = arena::test::read_reference("arena/traces/simulate_trace_philly.csv");
     if (trace.empty()) {
-        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n", data.c_str());
+        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n",
+               arena::test::reference_data().c_str());
         return;
     }
     const auto jobs = parse_trace(trace, "philly");
-    const auto table = parse_throughputs(slurp("alpa_optimal.csv"), "alpa_optimal.csv");
+    const auto table = parse_throughputs(arena::test::read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
     ck_assert(jobs.ok() && table.ok());
     WorkloadOptions pools;
     pools.placement = PlacementRule::pools;
