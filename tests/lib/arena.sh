@@ -105,7 +105,7 @@ wait_rounds() {
 
 clean_nodes() {
     local bad
-    bad=$(sinfo -h -N -o '%N %T %E' | grep -Ev ' (idle|mixed|allocated|completing) ' || true)
+    bad=$(sinfo -h -N -o '%N %T %E' | grep -E '^[^ ]+ [^ ]*(drain|down|fail|unknown|\*)' || true)
     [[ ! $bad ]] || { echo "$bad"; return 1; }
 }
 
