@@ -4,6 +4,7 @@
 // stage, and what other stages add to the pipeline's length is the bubble.
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "core/profile.h"
 #include "planner/model.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr double profiled_share = 0.9;  ///< of compute time, from exact or near shapes
 constexpr double communication_error = 0.3;
+constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradients
 /// Relative error to expect by evidence; planner.md sections 8 and 11.
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
 
@@ -32,31 +34,46 @@ class Iteration {
           layers_(stage_layers),
           framework_(context.constants.framework) {}
 
-    Estimate price(std::span<double> stage_s) const {
-        for (std::size_t i = 0; i < layers_.size(); ++i) stage_s[i] = stage_total_s(i);
-        const auto slowest = static_cast<std::size_t>(
-            std::max_element(stage_s.begin(), stage_s.end()) - stage_s.begin());
+    Estimate price() const {
+        PipelineLength pipeline;
+        std::size_t slowest = 0;
+        double slowest_s = 0;
+        for (std::size_t i = 0; i < layers_.size(); ++i) {
+            const double forward = forward_s(i), total = stage_total_s(i);
+            pipeline.add(forward, total - forward, in_flight(i), choice_.micro_batches);
+            if (total > slowest_s) slowest = i, slowest_s = total;
+        }
         Estimate e;
         const double m = real(choice_.micro_batches);
         e.compute_s = m * stage_compute_s(slowest);
         e.tp_comm_s = m * stage_comm_s(slowest);
         e.pp_comm_s = m * boundary_s(slowest);
-        const double pipeline_s = pipeline_seconds(stage_s, choice_.micro_batches, choice_.vpp);
-        e.bubble_s = pipeline_s - m * stage_s[slowest];
+        const double pipeline_s = choice_.vpp > 1 ? interleaved_s() : pipeline.closed_s;
+        e.bubble_s = layers_.size() == 1 ? 0 : std::max(0.0, pipeline_s - m * slowest_s);
         e.dp_comm_s = longest_exchange_s() + tied_exchange_s();
         e.optimizer_s = optimizer_s();
-        e.iteration_s = pipeline_s + e.dp_comm_s + e.optimizer_s;
+        e.iteration_s = m * slowest_s + e.bubble_s + e.dp_comm_s + e.optimizer_s;
         finish(e);
         return e;
+    }
+
+    double least_interleaved_s() const {
+        InterleavedBuffers buffers;
+        return arena::least_interleaved_seconds(interleaved(buffers)) + longest_exchange_s() +
+               tied_exchange_s() + optimizer_s();
     }
 
     StagePart part(std::size_t i) const {
         const double layers = real(layers_[i]);
         const auto index = static_cast<std::int64_t>(i);
-        return {stage_total_s(i), choice_.dp * choice_.cp > 1 ? exchange_s(i) : 0,
+        const double forward = forward_s(i);
+        return {forward,
+                stage_total_s(i) - forward,
+                choice_.dp * choice_.cp > 1 ? exchange_s(i) : 0,
                 stepped_share() * stage_parameters(i) * shard_.optimizer_parameter_s,
                 is_emulated() ? 0 : layers * framework_.iteration_layer_s,
-                shard_.memory.stage(choice_, index).total(layers_[i]), boundary_s(i)};
+                shard_.memory.stage(choice_, index).total(layers_[i]),
+                boundary_s(i)};
     }
 
     double fixed_s() const {
@@ -93,6 +110,55 @@ class Iteration {
 
     double stage_total_s(std::size_t i) const {
         return stage_compute_s(i) + stage_comm_s(i) + boundary_s(i);
+    }
+
+    std::int64_t in_flight(std::size_t i) const {
+        return std::min(choice_.micro_batches, choice_.stages - static_cast<std::int64_t>(i));
+    }
+
+    /// Embedding, head and host, which come once per stage and micro-batch.
+    double ends_forward_s(std::size_t i) const {
+        const double ends = (i == 0 ? shard_.embedding_s + shard_.embedding_comm_s : 0) +
+                            (is_last(i) ? shard_.head_s + shard_.head_comm_s : 0);
+        return forward_share * (ends + (is_emulated() ? 0 : framework_.micro_batch_s));
+    }
+
+    double forward_s(std::size_t i) const {
+        return real(layers_[i]) * layer_seconds(shard_, choice_.recompute).forward_s +
+               ends_forward_s(i) + boundary_s(i) / 2;
+    }
+
+    struct InterleavedBuffers {
+        std::vector<double> forward_s, backward_s;
+    };
+
+    /// Layers and transfers in equal chunks; embedding with the first, head with the last.
+    InterleavedStages interleaved(InterleavedBuffers& buffers) const {
+        const double chunks = real(choice_.vpp);
+        const double host = is_emulated() ? 0 : framework_.micro_batch_s;
+        const double embedding = shard_.embedding_s + shard_.embedding_comm_s;
+        const double head = shard_.head_s + shard_.head_comm_s;
+        const LayerSeconds& layer = layer_seconds(shard_, choice_.recompute);
+        for (std::size_t i = 0; i < layers_.size(); ++i) {
+            const double transfer = boundary_s(i) / 2, layers = real(layers_[i]);
+            buffers.forward_s.push_back(
+                (layers * layer.forward_s + transfer + forward_share * host) / chunks);
+            buffers.backward_s.push_back(
+                (layers * layer.backward_s + transfer + (1 - forward_share) * host) / chunks);
+        }
+        return {buffers.forward_s,
+                buffers.backward_s,
+                forward_share * embedding,
+                (1 - forward_share) * embedding,
+                forward_share * head,
+                (1 - forward_share) * head,
+                choice_.vpp,
+                choice_.micro_batches};
+    }
+
+    double interleaved_s() const {
+        InterleavedBuffers buffers;
+        return InterleavedReplay().seconds(interleaved(buffers));
     }
 
     /// A tied table is exchanged and stepped once in a single stage, in both stages otherwise.
@@ -262,9 +328,14 @@ double fixed_seconds(const PoolContext& context, const Topology& topology, const
 }
 
 Estimate price_stages(const PoolContext& context, const Topology& topology, const Shard& shard,
-                      const PlanChoice& choice, std::span<const std::int64_t> stage_layers,
-                      std::span<double> scratch) {
-    return Iteration(context, topology, shard, choice, stage_layers).price(scratch);
+                      const PlanChoice& choice, std::span<const std::int64_t> stage_layers) {
+    return Iteration(context, topology, shard, choice, stage_layers).price();
+}
+
+double least_interleaved_seconds(const PoolContext& context, const Topology& topology,
+                                 const Shard& shard, const PlanChoice& choice,
+                                 std::span<const std::int64_t> stage_layers) {
+    return Iteration(context, topology, shard, choice, stage_layers).least_interleaved_s();
 }
 
 }  // namespace arena

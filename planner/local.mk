@@ -23,6 +23,7 @@ libarena_planner_la_SOURCES = \
 	planner/grids.h planner/grids.cc \
 	planner/search.h planner/search.cc \
 	planner/mixed.h planner/mixed.cc \
+	planner/mixed_search.h planner/mixed_search.cc \
 	planner/offers.h planner/offers.cc \
 	planner/planner.cc \
 	# end

@@ -8,32 +8,44 @@ namespace arena {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+/// The same stages in another order sum to the same but for this.
+constexpr double rounding = 1 + 1e-14;
 
-/// Nothing of `a` is worse than of `b`.
-template <typename Label>
-bool dominates(const Label& a, const Label& b) {
-    return a.sum_s <= b.sum_s && a.pass_s <= b.pass_s && a.exchange_s <= b.exchange_s &&
-           a.step_s <= b.step_s && a.host_s <= b.host_s;
+std::int64_t in_flight(const PartitionProblem& problem, std::int64_t stage) {
+    return std::min(problem.micro_batches, problem.stages - stage);
 }
+
+double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 
 double iteration_seconds(const PartitionProblem& problem, const StageParts& parts,
                          std::span<const std::int64_t> stage_layers) {
-    double sum = 0, pass = 0, exchange = 0, step = 0, host = 0;
+    PipelineLength pipeline;
+    double exchange = 0, step = 0, host = 0;
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < stage_layers.size(); ++i) {
-        const StagePart part =
-            parts.part(static_cast<std::int64_t>(i), begin, begin + stage_layers[i]);
+        const auto stage = static_cast<std::int64_t>(i);
+        const StagePart part = parts.part(stage, begin, begin + stage_layers[i]);
         if (part.bytes > problem.bytes) return infinity;
         begin += stage_layers[i];
-        sum += part.pass_s;
-        pass = std::max(pass, part.pass_s);
+        pipeline.add(part.forward_s, part.backward_s, in_flight(problem, stage),
+                     problem.micro_batches);
         exchange = std::max(exchange, part.exchange_s);
         step = std::max(step, part.step_s);
         host = std::max(host, part.host_s);
     }
-    return sum + problem.pass_weight * pass + exchange + step + host + problem.fixed_s;
+    return pipeline.closed_s + exchange + step + host + problem.fixed_s;
+}
+
+/// Nothing of it is worse.
+bool PartitionSolver::Label::beats(const Label& other, bool relaxed) const {
+    const auto at_most = [](double a, double b) { return a <= b * rounding; };
+    return at_most(exchange_s, other.exchange_s) && at_most(step_s, other.step_s) &&
+           at_most(host_s, other.host_s) &&
+           (relaxed ? at_most(pipeline.sum_s, other.pipeline.sum_s) &&
+                          at_most(pipeline.open_s, other.pipeline.open_s)
+                    : pipeline.at_most(other.pipeline, rounding));
 }
 
 bool PartitionSolver::solve(const PartitionProblem& problem, const StageParts& parts,
@@ -72,41 +84,48 @@ bool PartitionSolver::solve_even(const PartitionProblem& problem, const StagePar
     return found;
 }
 
+/// What the label and stages after it that sum to rest_s take at least.
+double PartitionSolver::least_s(const PartitionProblem& problem, const Label& label, double rest_s,
+                                std::int64_t after, bool relaxed) const {
+    const double so_far =
+        relaxed ? label.pipeline.open_s + 2 * rest_s : label.pipeline.least_s(rest_s);
+    const double behind =
+        after == 0 ? 0
+                   : label.pipeline.sum_s + least_pipeline_seconds(rest_s, rest_s / real(after),
+                                                                   after, problem.micro_batches);
+    return std::max(so_far, behind) + label.ends_s() + problem.fixed_s;
+}
+
 /// Appends the children of a label: stage `stage` takes one layer more each time, until it alone is
 /// too slow or too large.
 void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& parts,
-                             std::int64_t stage, std::uint32_t from, double limit_s) {
+                             std::int64_t stage, std::uint32_t from, double limit_s, bool relaxed) {
     const Label parent = labels_[from];
-    const std::int64_t after = problem.stages - stage - 1;
-    const std::int64_t most = problem.layers - after;
+    const std::int64_t after = problem.stages - stage - 1, m = problem.micro_batches;
+    const std::int64_t most = problem.layers - after, own = in_flight(problem, stage);
     for (std::int64_t end = after == 0 ? most : parent.used + 1; end <= most; ++end) {
         const StagePart part = parts.part(stage, parent.used, end);
+        if (part.bytes > problem.bytes) break;
         Label child{end,
-                    parent.sum_s + part.pass_s,
-                    std::max(parent.pass_s, part.pass_s),
+                    parent.pipeline,
                     std::max(parent.exchange_s, part.exchange_s),
                     std::max(parent.step_s, part.step_s),
                     std::max(parent.host_s, part.host_s),
                     from};
-        const double rest = after == 0 ? 0 : parts.rest_s(end);
-        if (part.bytes > problem.bytes) break;
-        if (child.sum_s + rest + problem.pass_weight * child.pass_s + problem.fixed_s >= limit_s) {
-            if (parts.is_monotone()) break;
-            continue;
-        }
-        const double slowest =
-            after == 0 ? child.pass_s : std::max(child.pass_s, rest / static_cast<double>(after));
-        const double least = child.sum_s + rest + problem.pass_weight * slowest + child.exchange_s +
-                             child.step_s + child.host_s + problem.fixed_s;
-        if (least < limit_s) labels_.push_back(child);
+        child.pipeline.add(part.forward_s, part.backward_s, own, m);
+        const double rest = after == 0 ? 0 : parts.rest_s(stage + 1, end);
+        const double alone = relaxed ? child.pipeline.open_s + 2 * rest  // both grow with `end`
+                                     : child.pipeline.least_s(rest);
+        if (alone + problem.fixed_s >= limit_s && parts.is_monotone()) break;
+        if (least_s(problem, child, rest, after, relaxed) < limit_s) labels_.push_back(child);
     }
 }
 
 /// Of the labels from `begin` on that have used the same layers, keeps those that nothing beats.
-void PartitionSolver::keep_best(std::size_t begin) {
+void PartitionSolver::keep_best(std::size_t begin, bool relaxed) {
     const auto first = labels_.begin() + static_cast<std::ptrdiff_t>(begin);
     std::stable_sort(first, labels_.end(), [](const Label& a, const Label& b) {
-        return a.used != b.used ? a.used < b.used : a.pass_s < b.pass_s;
+        return a.used != b.used ? a.used < b.used : a.pipeline.open_s < b.pipeline.open_s;
     });
     std::size_t kept = begin, group = begin;
     for (std::size_t i = begin; i < labels_.size(); ++i) {
@@ -114,34 +133,65 @@ void PartitionSolver::keep_best(std::size_t begin) {
         const bool beaten =
             std::any_of(labels_.begin() + static_cast<std::ptrdiff_t>(group),
                         labels_.begin() + static_cast<std::ptrdiff_t>(kept),
-                        [&](const Label& other) { return dominates(other, labels_[i]); });
+                        [&](const Label& other) { return other.beats(labels_[i], relaxed); });
         if (!beaten) labels_[kept++] = labels_[i];
     }
     labels_.resize(kept);
 }
 
-bool PartitionSolver::solve_any(const PartitionProblem& problem, const StageParts& parts,
-                                double limit_s, std::vector<std::int64_t>& stage_layers) {
-    labels_.clear();
-    labels_.push_back({0, 0, 0, 0, 0, 0, 0});
+/// The last stage's label with the least seconds; null when none is below the limit. Relaxed: of
+/// the pipeline's paths only those that fill and drain by the last stage count, which compares
+/// partial deals by two numbers instead of seven.
+const PartitionSolver::Label* PartitionSolver::find_best(const PartitionProblem& problem,
+                                                         const StageParts& parts, double limit_s,
+                                                         bool relaxed) {
+    labels_.assign(1, {});
     std::size_t begin = 0;
     for (std::int64_t stage = 0; stage < problem.stages; ++stage) {
         const std::size_t end = labels_.size();
         for (std::size_t from = begin; from < end; ++from)
-            extend(problem, parts, stage, static_cast<std::uint32_t>(from), limit_s);
-        keep_best(end);
+            extend(problem, parts, stage, static_cast<std::uint32_t>(from), limit_s, relaxed);
+        keep_best(end, relaxed);
         begin = end;
     }
-    if (begin == labels_.size()) return false;
     const auto seconds = [&](const Label& l) {
-        return l.sum_s + problem.pass_weight * l.pass_s + l.exchange_s + l.step_s + l.host_s;
+        return (relaxed ? l.pipeline.open_s : l.pipeline.closed_s) + l.ends_s();
     };
-    std::size_t at = begin;
-    for (std::size_t i = begin + 1; i < labels_.size(); ++i)
-        if (seconds(labels_[i]) < seconds(labels_[at])) at = i;
+    const auto first = labels_.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto best = std::min_element(first, labels_.end(), [&](const Label& a, const Label& b) {
+        return seconds(a) < seconds(b);
+    });
+    return best == labels_.end() ? nullptr : &*best;
+}
+
+void PartitionSolver::read_off(const Label* label, std::vector<std::int64_t>& stage_layers) const {
+    for (std::size_t i = stage_layers.size(); i-- > 0; label = &labels_[label->parent])
+        stage_layers[i] = label->used - labels_[label->parent].used;
+}
+
+/// No deal is shorter than the relaxed program's best, so that one is the answer if it is really as
+/// short, as it nearly always is.
+bool PartitionSolver::solve_any(const PartitionProblem& problem, const StageParts& parts,
+                                double limit_s, std::vector<std::int64_t>& stage_layers) {
+    trial_.resize(static_cast<std::size_t>(problem.stages));
+    bool found = false;
+    if (problem.micro_batches > problem.stages) {
+        const Label* relaxed = find_best(problem, parts, limit_s, true);
+        if (relaxed == nullptr) return false;
+        const PipelineLength& pipeline = relaxed->pipeline;
+        const double seconds = pipeline.closed_s + relaxed->ends_s() + problem.fixed_s;
+        found = seconds < limit_s;
+        if (found) {
+            read_off(relaxed, trial_);
+            stage_layers = trial_;
+            limit_s = seconds;
+            if (pipeline.closed_s <= pipeline.open_s) return true;
+        }
+    }
+    const Label* best = find_best(problem, parts, limit_s, false);
+    if (best == nullptr) return found;
     stage_layers.resize(static_cast<std::size_t>(problem.stages));
-    for (std::size_t i = stage_layers.size(); i-- > 0; at = labels_[at].parent)
-        stage_layers[i] = labels_[at].used - labels_[labels_[at].parent].used;
+    read_off(best, stage_layers);
     return true;
 }
 

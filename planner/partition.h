@@ -2,8 +2,9 @@
 // Layers to pipeline stages, exactly: a dynamic program over stages and layers that keeps every
 // partial deal which may still become the best one. A stage counts as it is priced: seconds per
 // micro-batch with embedding and head, what remains of its gradient exchange, its optimizer step,
-// its bytes. The slowest of each decides, not the sum, so a partial deal is a point of several
-// maxima (after PipeDream's and Piper's programs, which have the first maximum alone).
+// its bytes. A partial deal is a partial pipeline (PipelineLength) and several maxima, and one deal
+// replaces another that is no better in any of them (after PipeDream's and Piper's programs, which
+// have one maximum).
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,19 @@
 #include <vector>
 
 #include "core/launchers.h"
+#include "planner/schedule.h"
 
 namespace arena {
 
 /// What one stage contributes to an iteration.
 struct StagePart {
-    double pass_s = 0;      ///< one micro-batch, forward and backward, with its transfer onwards
+    double forward_s = 0, backward_s = 0;  ///< one micro-batch, with its transfers onwards
     double exchange_s = 0;  ///< of the gradients, what nothing hides; the longest counts
     double step_s = 0;      ///< optimizer, device; the longest counts
     double host_s = 0;      ///< per iteration, by layers; the longest counts
     double bytes = 0;       ///< device memory
-    double boundary_s = 0;  ///< the transfer's share of pass_s
+    double boundary_s = 0;  ///< the transfers' share of pass_s()
+    [[nodiscard]] double pass_s() const { return forward_s + backward_s; }
 };
 
 /// The stages of one plan as functions of the layers [begin, end) that they hold.
@@ -35,18 +38,19 @@ class StageParts {
     /// bytes must not fall when `end` grows.
     [[nodiscard]] virtual StagePart part(std::int64_t stage, std::int64_t begin,
                                          std::int64_t end) const = 0;
-    /// At most the pass_s that stages holding the layers from `begin` on sum to.
-    [[nodiscard]] virtual double rest_s(std::int64_t begin) const = 0;
-    /// Whether pass_s, and pass_s + rest_s(end), never fall when `end` grows; then a stage that is
-    /// too slow alone ends the search of longer ones.
+    /// At most what pass_s() of the stages from `stage` on, holding the layers from `begin` on, sum
+    /// to.
+    [[nodiscard]] virtual double rest_s(std::int64_t stage, std::int64_t begin) const = 0;
+    /// Whether forward_s, backward_s, and pass_s() + rest_s(stage + 1, end), never fall when `end`
+    /// grows; then a stage that is too slow alone ends the search of longer ones.
     [[nodiscard]] virtual bool is_monotone() const { return true; }
 };
 
-/// The length of an iteration: sum(pass_s) + pass_weight * max(pass_s) + max(exchange_s) +
-/// max(step_s) + max(host_s) + fixed_s. pass_weight = micro-batches - 1 for 1F1B.
+/// The length of an iteration: 1F1B of the stages (PipelineLength) + max(exchange_s) + max(step_s)
+/// + max(host_s) + fixed_s.
 struct PartitionProblem {
-    std::int64_t layers = 1, stages = 1;
-    double pass_weight = 0, fixed_s = 0;
+    std::int64_t layers = 1, stages = 1, micro_batches = 1;
+    double fixed_s = 0;
     double bytes = std::numeric_limits<double>::infinity();  ///< each stage's limit
     LayerSplit split = LayerSplit::any;
 };
@@ -65,17 +69,25 @@ class PartitionSolver {
 
   private:
     struct Label {
-        std::int64_t used;
-        double sum_s, pass_s, exchange_s, step_s, host_s;
-        std::uint32_t parent;
+        std::int64_t used = 0;
+        PipelineLength pipeline;
+        double exchange_s = 0, step_s = 0, host_s = 0;
+        std::uint32_t parent = 0;
+        [[nodiscard]] bool beats(const Label&, bool relaxed) const;
+        [[nodiscard]] double ends_s() const { return exchange_s + step_s + host_s; }
     };
     bool solve_any(const PartitionProblem&, const StageParts&, double limit_s,
                    std::vector<std::int64_t>& stage_layers);
+    const Label* find_best(const PartitionProblem&, const StageParts&, double limit_s,
+                           bool relaxed);
+    void read_off(const Label*, std::vector<std::int64_t>& stage_layers) const;
     bool solve_even(const PartitionProblem&, const StageParts&, double limit_s,
                     std::vector<std::int64_t>& stage_layers);
     void extend(const PartitionProblem&, const StageParts&, std::int64_t stage, std::uint32_t from,
-                double limit_s);
-    void keep_best(std::size_t begin);
+                double limit_s, bool relaxed);
+    [[nodiscard]] double least_s(const PartitionProblem&, const Label&, double rest_s,
+                                 std::int64_t after, bool relaxed) const;
+    void keep_best(std::size_t begin, bool relaxed);
 
     std::vector<Label> labels_;
     std::vector<std::int64_t> trial_;

@@ -16,7 +16,7 @@
 #include "core/text.h"
 #include "planner/grids.h"
 #include "planner/hardware.h"
-#include "planner/mixed.h"
+#include "planner/mixed_search.h"
 #include "planner/search.h"
 
 namespace arena {
@@ -262,8 +262,7 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
     const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,
                             plan.recompute, plan.zero_stage, plan.vpp,
                             plan.cp,        plan.ep};
-    std::vector<double> scratch(plan.stage_layers.size());
-    return price_stages(context, topology, shard, choice, plan.stage_layers, scratch);
+    return price_stages(context, topology, shard, choice, plan.stage_layers);
 }
 
 std::vector<OpShape> operator_list(const PlanQuery& query) {

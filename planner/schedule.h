@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Dealing layers to pipeline stages, and the length of a 1F1B iteration over uneven stages.
+// Dealing layers to pipeline stages, and the length of 1F1B over uneven stages, plain and
+// interleaved.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <vector>
 
 namespace arena {
 
@@ -20,15 +23,64 @@ struct LayerDeal {
 /// equal. False when the capacities cannot hold the layers. O(stages^2) at most.
 bool deal_layers(const LayerDeal&, std::span<std::int64_t> stage_layers);
 
-/// sum(stage) + (micro_batches - 1) * max(stage): the length of 1F1B with constant stage times,
-/// exact when the last stage is a slowest one (even stages, a heavy head), else an upper bound that
-/// warm-up forwards of an earlier slowest stage undercut by less than one pass through the
-/// pipeline.
-double pipeline_seconds(std::span<const double> stage_s, std::int64_t micro_batches);
-/// Interleaved 1F1B, each stage in vpp chunks: what the other stages add shrinks to 1 / vpp. Needs
-/// micro_batches to be a multiple of the stages (Narayanan et al. 2021, section 2.2). vpp = 1: as
-/// above.
-double pipeline_seconds(std::span<const double> stage_s, std::int64_t micro_batches,
-                        std::int64_t vpp);
+/// The length of 1F1B with constant stage times, over stages added first to last: exact, in O(1)
+/// per stage. A stage does its warm-up forwards, then one backward after each forward (Narayanan et
+/// al. 2021, section 2.2); sending is part of a stage's time. The length is that of the longest
+/// path through the tasks. Such a path fills the pipeline, stays on one stage l and drains it.
+/// Filling, it goes to the last stage and back to l, or turns earlier, at stage i, after the
+/// in_flight - 1 forwards that i has ahead and of which the longest stage so far has the most to
+/// do; draining is the mirror image. What may follow a prefix of the stages depends on nothing but
+/// these numbers, and on each of them monotonically, so that partial pipelines can be compared.
+struct PipelineLength {
+    static constexpr double none = -std::numeric_limits<double>::infinity();
+    double sum_s = 0;                      ///< one micro-batch through all stages and back
+    double forward_s = 0, backward_s = 0;  ///< of the longest stage
+    double open_s = none;                  ///< longest path that still fills and drains
+    double filled_s = none;                ///< ... that turned for filling already
+    double drained_s = none;               ///< ... for draining
+    double closed_s = 0;                   ///< ... that did both: the length so far
+
+    /// in_flight = min(micro_batches, stages from this one on).
+    void add(double stage_forward_s, double stage_backward_s, std::int64_t in_flight,
+             std::int64_t micro_batches);
+    /// Whatever follows, no longer than `slack` times the other.
+    [[nodiscard]] bool at_most(const PipelineLength& other, double slack = 1) const;
+    /// No continuation by stages that sum to rest_s is shorter.
+    [[nodiscard]] double least_s(double rest_s) const;
+};
+
+/// One pass over all stages. Unequal spans are a bug.
+double pipeline_seconds(std::span<const double> forward_s, std::span<const double> backward_s,
+                        std::int64_t micro_batches);
+/// No 1F1B pipeline of so many stages, which sum to sum_s and of which the longest takes longest_s
+/// or more (at least sum_s / stages), is shorter.
+double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stages,
+                              std::int64_t micro_batches);
+
+/// Interleaved 1F1B in Megatron-LM's order: stage i has chunks i, i + stages, ... of the layers,
+/// each taking chunk_forward_s[i] and chunk_backward_s[i]; the first chunk of stage 0 and the last
+/// of the last stage take extra_*_s more. Needs micro_batches to be a multiple of the stages.
+struct InterleavedStages {
+    std::span<const double> chunk_forward_s, chunk_backward_s;
+    double first_forward_s = 0, first_backward_s = 0, last_forward_s = 0, last_backward_s = 0;
+    std::int64_t chunks = 2, micro_batches = 1;
+};
+
+/// Plays every task, O(stages chunks micro_batches); keeps its memory between calls.
+class InterleavedReplay {
+  public:
+    double seconds(const InterleavedStages&);
+
+  private:
+    [[nodiscard]] std::size_t slot(std::int64_t stage, std::int64_t chunk,
+                                   std::int64_t micro_batch) const;
+    bool run_task(const InterleavedStages&, std::int64_t stage);
+
+    std::int64_t stages_ = 1, chunks_ = 1, micro_batches_ = 1;
+    std::vector<double> forward_end_s_, backward_end_s_, free_s_;
+    std::vector<std::int64_t> next_;
+};
+/// No replay is shorter.
+double least_interleaved_seconds(const InterleavedStages&);
 
 }  // namespace arena

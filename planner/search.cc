@@ -33,49 +33,66 @@ Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
     return plan;
 }
 
-/// The stages of a candidate; only the number of layers matters while layers are of one kind.
+/// The stages of a candidate; only the number of layers matters while layers are of one kind, so
+/// each stage is priced once for each number.
 class ShardParts final : public StageParts {
   public:
     ShardParts(const PoolContext& context, const Topology& topology, const Shard& shard,
-               const PlanChoice& choice, std::span<std::int64_t> scratch)
+               const PlanChoice& choice, PartBuffers& buffers)
         : context_(context),
           topology_(topology),
           shard_(shard),
           choice_(choice),
-          scratch_(scratch) {}
+          buffers_(buffers),
+          layer_s_(layer_seconds(shard, choice.recompute).total()) {
+        const auto stages = static_cast<std::size_t>(choice.stages);
+        const auto sizes = static_cast<std::size_t>(context.model.layers) + 1;
+        buffers_.layers.assign(stages, 1);
+        buffers_.parts.assign(stages * sizes, {});
+        buffers_.extra_s.assign(stages + 1, 0);
+        for (std::size_t i = stages; i-- > 0;)  // what stages take besides their layers
+            buffers_.extra_s[i] = buffers_.extra_s[i + 1] +
+                                  part(static_cast<std::int64_t>(i), 0, 1).pass_s() - layer_s_;
+    }
 
     StagePart part(std::int64_t stage, std::int64_t begin, std::int64_t end) const override {
         const auto index = static_cast<std::size_t>(stage);
-        scratch_[index] = end - begin;
-        return stage_part(context_, topology_, shard_, choice_, scratch_, index);
+        StagePart& known =
+            buffers_.parts[index * static_cast<std::size_t>(context_.model.layers + 1) +
+                           static_cast<std::size_t>(end - begin)];
+        if (known.bytes == 0) {
+            buffers_.layers[index] = end - begin;
+            known = stage_part(context_, topology_, shard_, choice_, buffers_.layers, index);
+        }
+        return known;
     }
 
-    double rest_s(std::int64_t begin) const override {
-        return real(context_.model.layers - begin) * layer_s() + shard_.head_s + shard_.head_comm_s;
+    double rest_s(std::int64_t stage, std::int64_t begin) const override {
+        return (1 - 1e-12) * (real(context_.model.layers - begin) * layer_s_ +
+                              buffers_.extra_s[static_cast<std::size_t>(stage)]);
     }
 
     PartitionProblem problem(LayerSplit split) const {
         return {.layers = context_.model.layers,
                 .stages = choice_.stages,
-                .pass_weight = real(choice_.micro_batches - 1),
+                .micro_batches = choice_.micro_batches,
                 .fixed_s = fixed_seconds(context_, topology_, shard_, choice_),
                 .bytes = real(context_.pool.hardware.memory_bytes),
                 .split = split};
     }
 
     LayerDeal balance(std::span<const std::int64_t> capacity) const {
-        return {context_.model.layers, layer_s(), shard_.embedding_s + shard_.embedding_comm_s,
+        return {context_.model.layers, layer_s_, shard_.embedding_s + shard_.embedding_comm_s,
                 shard_.head_s + shard_.head_comm_s, capacity};
     }
 
   private:
-    double layer_s() const { return layer_seconds(shard_, choice_.recompute).total(); }
-
     const PoolContext& context_;
     const Topology& topology_;
     const Shard& shard_;
     const PlanChoice& choice_;
-    std::span<std::int64_t> scratch_;
+    PartBuffers& buffers_;
+    double layer_s_;
 };
 
 }  // namespace
@@ -124,18 +141,23 @@ void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
     candidates_seen_ += static_cast<std::int64_t>(open_.size());
 }
 
-/// The pipeline were its stages as even as whole layers allow, and one stage's optimizer step.
-/// Nothing that a deal of layers can change is counted in full; rounding is given away.
+/// The shortest pipeline of this work in whole layers, transfers left out, and one stage's
+/// optimizer step; rounding is given away. Interleaved stages have equally many layers.
 double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) const {
     const double layer = layer_seconds(shard, choice.recompute).total();
     const std::int64_t most = (query_.model.layers + choice.stages - 1) / choice.stages;
-    const double work = real(query_.model.layers) * layer + shard.embedding_s +
-                        shard.embedding_comm_s + shard.head_s + shard.head_comm_s;
-    const double longest = std::max(work / real(choice.stages), real(most) * layer);
+    const double embedding = shard.embedding_s + shard.embedding_comm_s;
+    const double head = shard.head_s + shard.head_comm_s;
     const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp) : 1;
     const double step = share * real(most) * shard.layer_parameters * shard.optimizer_parameter_s;
-    const double chunks = real(choice.vpp);
-    return (1 - 1e-12) * (real(choice.micro_batches) * longest + (work - longest) / chunks + step);
+    const double m = real(choice.micro_batches), stage = real(most) * layer;
+    const double pipeline =
+        choice.vpp > 1
+            ? std::max(m * (stage + embedding), real(choice.stages - 1) / real(choice.vpp) * stage +
+                                                    embedding + m * (stage + head))
+            : least_pipeline_seconds(real(query_.model.layers) * layer + embedding + head, stage,
+                                     choice.stages, choice.micro_batches);
+    return (1 - 1e-12) * (pipeline + step);
 }
 
 bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
@@ -161,8 +183,13 @@ bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
 /// The fastest layers_ below limit_s.
 bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanChoice& choice,
                       double limit_s) {
-    const ShardParts parts(context_, topology, shard, choice, scratch_);
+    const ShardParts parts(context_, topology, shard, choice, buffers_);
     PartitionProblem problem = parts.problem(query_.can.layers);
+    if (choice.vpp == 1 &&
+        least_pipeline_seconds(parts.rest_s(0, 0), 0, choice.stages, choice.micro_batches) +
+                problem.fixed_s >=
+            limit_s)
+        return false;
     if (choice.vpp > 1) {  // one deal: bytes are what is asked
         problem.split = LayerSplit::even;
         return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
@@ -190,7 +217,10 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
         best.least_bytes = std::min(best.least_bytes, wanted);
         return false;
     }
-    const Estimate estimate = price_stages(context_, topology, priced, choice, layers_, stage_s_);
+    if (choice.vpp > 1 &&
+        least_interleaved_seconds(context_, topology, priced, choice, layers_) >= limit_s)
+        return false;
+    const Estimate estimate = price_stages(context_, topology, priced, choice, layers_);
     if (estimate.iteration_s >= limit_s) return false;
     best.iteration_s = estimate.iteration_s;
     best.estimate = estimate;
@@ -249,9 +279,7 @@ void keep_pareto(std::vector<GridResult>& results) {
 }
 
 void PoolSearch::prepare(std::int64_t stages) {
-    for (std::vector<std::int64_t>* list : {&capacity_, &scratch_})
-        list->resize(static_cast<std::size_t>(stages));
-    stage_s_.resize(static_cast<std::size_t>(stages));
+    capacity_.resize(static_cast<std::size_t>(stages));
 }
 
 Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) const {

@@ -22,6 +22,13 @@ namespace arena {
 /// Candidates that one PoolSearch looks at; beyond it search() says that it did not. Two seconds.
 inline constexpr std::int64_t max_candidates = 4'000'000;
 
+/// What the deals of one candidate share; kept between candidates for its memory.
+struct PartBuffers {
+    std::vector<std::int64_t> layers;
+    std::vector<StagePart> parts;  ///< by stage and layers; bytes 0: not priced yet
+    std::vector<double> extra_s;   ///< by stage: what it and those after it take besides layers
+};
+
 /// One pool's search: shards are made once per shape and reused by every grid of the pool.
 class PoolSearch {
   public:
@@ -84,8 +91,8 @@ class PoolSearch {
     std::vector<PricedShard> shards_;
     std::vector<Candidate> open_;
     PartitionSolver solver_;
-    std::vector<std::int64_t> layers_, capacity_, scratch_;
-    std::vector<double> stage_s_;
+    std::vector<std::int64_t> layers_, capacity_;
+    PartBuffers buffers_;
     std::int64_t candidates_seen_ = 0;
 };
 

@@ -56,12 +56,17 @@ struct Shard {
 /// The seconds that deal_layers() balances.
 const LayerSeconds& layer_seconds(const Shard&, Recompute);
 /// What stage `index` contributes, of stage_layers reads only that entry; and what the tied table
-/// and the iteration itself add. price_stages() of 1F1B is iteration_seconds() of these parts.
+/// and the iteration itself add. price_stages() of 1F1B is iteration_seconds() of these parts. Of
+/// the embedding, the head and what the host spends on a micro-batch, a third is forward.
 StagePart stage_part(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
                      std::span<const std::int64_t> stage_layers, std::size_t index);
 double fixed_seconds(const PoolContext&, const Topology&, const Shard&, const PlanChoice&);
-/// Prices stage_layers under the choice; scratch has one element per stage. No allocation.
+/// Prices stage_layers under the choice. O(stages) without interleaving, and no allocation; an
+/// interleaved schedule is replayed, O(stages vpp micro-batches).
 Estimate price_stages(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
-                      std::span<const std::int64_t> stage_layers, std::span<double> scratch);
+                      std::span<const std::int64_t> stage_layers);
+/// No interleaved replay of stage_layers takes less, nor what follows it.
+double least_interleaved_seconds(const PoolContext&, const Topology&, const Shard&,
+                                 const PlanChoice&, std::span<const std::int64_t> stage_layers);
 
 }  // namespace arena

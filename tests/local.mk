@@ -36,6 +36,8 @@ check-fuzz:
 planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost \
 	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
+	tests/unit/test_planner_mixed tests/unit/test_planner_physics \
+	tests/unit/test_planner_offers tests/unit/test_planner_schedule \
 	tests/unit/test_planner_measured
 if HAVE_CHECK
 check_PROGRAMS += $(planner_tests)
@@ -56,9 +58,21 @@ tests_unit_test_planner_cost_LDADD = libarena_planner.la libarena_core.la $(CHEC
 tests_unit_test_planner_grids_SOURCES = tests/unit/test_planner_grids.cc
 tests_unit_test_planner_grids_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_grids_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
-tests_unit_test_planner_search_SOURCES = tests/unit/test_planner_search.cc
+tests_unit_test_planner_search_SOURCES = tests/unit/test_planner_search.cc tests/unit/planner_cases.h
 tests_unit_test_planner_search_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_search_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_mixed_SOURCES = tests/unit/test_planner_mixed.cc tests/unit/planner_cases.h
+tests_unit_test_planner_mixed_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_mixed_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_physics_SOURCES = tests/unit/test_planner_physics.cc tests/unit/planner_cases.h
+tests_unit_test_planner_physics_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_physics_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_offers_SOURCES = tests/unit/test_planner_offers.cc tests/unit/planner_cases.h
+tests_unit_test_planner_offers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_offers_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_schedule_SOURCES = tests/unit/test_planner_schedule.cc tests/unit/planner_cases.h
+tests_unit_test_planner_schedule_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_schedule_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_planner_measured_SOURCES = tests/unit/test_planner_measured.cc tests/unit/reference_data.h
 tests_unit_test_planner_measured_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_measured_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)

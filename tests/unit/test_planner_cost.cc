@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The physics below the plans: operators against published FLOP formulas, memory against
-// Korthikanti et al., profile entries against the roofline, collectives, the 1F1B length against a
-// replay.
+// Korthikanti et al., profile entries against the roofline, collectives.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -15,7 +13,6 @@
 #include "planner/model.h"
 #include "planner/operators.h"
 #include "planner/planner.h"
-#include "planner/schedule.h"
 #include "suite.h"
 
 using namespace arena;
@@ -39,58 +36,6 @@ double gemm_and_attention_flops(const std::vector<OpCount>& ops, bool gemms_only
             sum += op.count * op_flops(op.shape) * (op.shape.variant == "causal" ? 2 : 1);
     }
     return sum;
-}
-
-/// Length of 1F1B by replaying every task: stage i runs (stages - i) warm-up forwards, then one
-/// forward and one backward in turn.
-double replay_1f1b(const std::vector<double>& forward, const std::vector<double>& backward, int m) {
-    const int p = static_cast<int>(forward.size());
-    const auto cell = [&](int stage, int k) { return static_cast<std::size_t>(stage * m + k); };
-    std::vector<double> f(static_cast<std::size_t>(p * m), -1), b(f);
-    std::vector<double> free_at(forward.size(), 0);
-    std::vector<int> nf(forward.size(), 0), nb(forward.size(), 0);
-    for (int done = 0; done < 2 * p * m;) {
-        for (int i = 0; i < p; ++i) {
-            const auto s = static_cast<std::size_t>(i);
-            const bool backward_turn = nf[s] == m || nf[s] - nb[s] >= p - i;
-            if (backward_turn && nb[s] < m) {
-                const double ready = i + 1 == p ? f[cell(i, nb[s])] : b[cell(i + 1, nb[s])];
-                if (ready < 0) continue;
-                free_at[s] = b[cell(i, nb[s]++)] = std::max(free_at[s], ready) + backward[s];
-                ++done;
-            } else if (!backward_turn) {
-                const double ready = i == 0 ? 0 : f[cell(i - 1, nf[s])];
-                if (ready < 0) continue;
-                free_at[s] = f[cell(i, nf[s]++)] = std::max(free_at[s], ready) + forward[s];
-                ++done;
-            }
-        }
-    }
-    return *std::max_element(free_at.begin(), free_at.end());
-}
-
-/// Least maximum stage time over every way to deal the layers.
-double best_deal(const LayerDeal& deal, std::size_t stage, std::int64_t left) {
-    const std::size_t stages = deal.capacity.size();
-    const double extra = (stage == 0 ? deal.first_s : 0) + (stage + 1 == stages ? deal.last_s : 0);
-    if (stage + 1 == stages)
-        return left >= 1 && left <= deal.capacity[stage]
-                   ? static_cast<double>(left) * deal.layer_s + extra
-                   : 1e9;
-    double best = 1e9;
-    for (std::int64_t n = 1; n <= std::min(left, deal.capacity[stage]); ++n)
-        best = std::min(best, std::max(static_cast<double>(n) * deal.layer_s + extra,
-                                       best_deal(deal, stage + 1, left - n)));
-    return best;
-}
-
-double longest_stage(const LayerDeal& deal, const std::vector<std::int64_t>& layers) {
-    double longest = 0;
-    for (std::size_t i = 0; i < layers.size(); ++i)
-        longest = std::max(longest, static_cast<double>(layers[i]) * deal.layer_s +
-                                        (i == 0 ? deal.first_s : 0) +
-                                        (i + 1 == layers.size() ? deal.last_s : 0));
-    return longest;
 }
 
 }  // namespace
@@ -273,59 +218,6 @@ START_TEST(nvlink_all_reduce_has_the_measured_size) {
 }
 END_TEST
 
-START_TEST(pipeline_length_is_that_of_a_1f1b_replay) {
-    const std::vector<std::vector<double>> cases{{1, 1, 1, 1}, {1, 2, 1},    {3, 1, 1, 1},
-                                                 {2, 1},       {1, 1, 1, 3}, {1, 1.5, 1, 2}};
-    for (const std::vector<double>& forward : cases) {
-        std::vector<double> backward, both;
-        for (double f : forward) backward.push_back(2 * f), both.push_back(3 * f);
-        for (int m : {1, 4, 16, 64}) {
-            const double replay = replay_1f1b(forward, backward, m),
-                         ours = pipeline_seconds(both, m);
-            const double longest = *std::max_element(both.begin(), both.end());
-            const double pass = std::accumulate(both.begin(), both.end(), 0.0) - longest;
-            const double slack = both.back() == longest ? 1e-9 : pass;
-            ck_assert_msg(ours >= replay - 1e-9 && ours <= replay + slack, "m %d: %g, replay %g", m,
-                          ours, replay);
-        }
-    }
-}
-END_TEST
-
-START_TEST(more_micro_batches_shrink_the_bubble) {
-    const double stages[] = {1, 1.2, 1, 1.1};
-    double last = 1;
-    for (std::int64_t m = 1; m <= 1024; m *= 2) {
-        const double share = 1 - static_cast<double>(m) * 1.2 / pipeline_seconds(stages, m);
-        ck_assert_double_lt(share, last);
-        last = share;
-    }
-}
-END_TEST
-
-START_TEST(layers_are_dealt_as_well_as_exhaustive_search_does) {
-    const std::vector<std::vector<std::int64_t>> capacities{
-        {99, 99}, {99, 99, 99}, {2, 99, 99}, {4, 4, 4, 4}, {99, 99, 1, 99}};
-    for (const auto& capacity : capacities)
-        for (std::int64_t layers = 1; layers <= 16; ++layers)
-            for (double first : {0.0, 0.3, 2.5})
-                for (double last : {0.0, 0.9, 5.4, 40.0}) {
-                    const LayerDeal deal{layers, 1.0, first, last, capacity};
-                    std::vector<std::int64_t> dealt(capacity.size());
-                    const double best = best_deal(deal, 0, layers);
-                    ck_assert(deal_layers(deal, dealt) == (best < 1e8));
-                    if (best >= 1e8) continue;
-                    std::int64_t sum = 0;
-                    for (std::size_t i = 0; i < dealt.size(); ++i) {
-                        ck_assert(dealt[i] >= 1 && dealt[i] <= capacity[i]);
-                        sum += dealt[i];
-                    }
-                    ck_assert_int_eq(sum, layers);
-                    ck_assert_double_eq_tol(longest_stage(deal, dealt), best, 1e-9);
-                }
-}
-END_TEST
-
 int main() {
     return arena::test::run_suite("planner cost", {
         operator_flops_sum_to_the_72_B_s_L_h2_formula,
@@ -339,8 +231,5 @@ int main() {
         groups_share_the_network_of_their_node,
         optimizer_step_moves_its_state_once_and_is_shared_by_zero,
         nvlink_all_reduce_has_the_measured_size,
-        pipeline_length_is_that_of_a_1f1b_replay,
-        more_micro_batches_shrink_the_bubble,
-        layers_are_dealt_as_well_as_exhaustive_search_does,
     });
 }

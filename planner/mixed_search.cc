@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/mixed_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace arena {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// The same stages in another order differ by rounding only.
+constexpr double slack = 1 + 1e-12;
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+}  // namespace
+
+MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context)
+    : query_(query), context_(context), shards_(context, query.can.sequence_parallel) {}
+
+bool MixedSearch::Label::beats(const Label& other) const {
+    return exchange_s <= other.exchange_s * slack && step_s <= other.step_s * slack &&
+           host_s <= other.host_s * slack && fixed_s <= other.fixed_s * slack &&
+           sent_bytes >= other.sent_bytes && pipeline.at_most(other.pipeline, slack);
+}
+
+// ---- what a stage may be
+
+void MixedSearch::list_options(const Setting& setting) {
+    const std::int64_t per_node = grid_.gpus_per_node, most = grid_.gpus() - grid_.stages + 1;
+    const std::int64_t samples = query_.global_batch / setting.micro_batches;
+    options_.clear();
+    const std::vector<std::int64_t> degrees = tp_degrees(query_, context_.pool);
+    for (std::int64_t gpus = 1; gpus <= most; gpus += gpus < per_node ? 1 : per_node) {
+        if (gpus < per_node && per_node % gpus != 0) continue;
+        for (std::int64_t tp : degrees) {
+            const std::int64_t dp = gpus / tp;
+            if (tp > per_node || gpus % tp != 0 || samples % dp != 0) continue;
+            if (query_.pin.dp != 0 && query_.pin.dp != dp) continue;
+            if (query_.pin.micro_batch != 0 && query_.pin.micro_batch != samples / dp) continue;
+            const Shard& shard = shards_.get(tp, samples / dp);
+            options_.push_back({gpus, dp, tp, &shard, layer_seconds(shard, setting.recompute)});
+        }
+    }
+}
+
+void MixedSearch::list_capacities(const Setting& setting) {
+    const double limit = real(context_.pool.hardware.memory_bytes);
+    const std::int64_t most = context_.model.layers - grid_.stages + 1;
+    capacities_.clear();
+    for (std::int64_t stage = 0; stage < grid_.stages; ++stage)
+        for (const Option& option : options_) {
+            const StageMemory memory =
+                option.shard->memory.stage({grid_.stages, option.dp, setting.micro_batches,
+                                            setting.recompute, setting.zero_stage},
+                                           stage);
+            std::int64_t layers = 0;  // by the comparison that pricing makes
+            while (layers < most && memory.total(layers + 1) <= limit) ++layers;
+            capacities_.push_back(layers);
+        }
+}
+
+bool MixedSearch::can_stand(std::int64_t stage, std::int64_t first_gpu,
+                            const Option& option) const {
+    const std::int64_t left = grid_.gpus() - first_gpu - option.gpus;
+    const std::int64_t after = grid_.stages - stage - 1;
+    return (after == 0 ? left == 0 : left >= after) &&
+           is_aligned(first_gpu, option.gpus, grid_.gpus_per_node);
+}
+
+// ---- what the stages after one can at best do
+
+MixedSearch::Rest& MixedSearch::rest(std::int64_t stage, std::int64_t first_gpu,
+                                     std::int64_t layers) {
+    const std::int64_t gpus = grid_.gpus() + 1, most = context_.model.layers + 1;
+    return rests_[static_cast<std::size_t>((stage * gpus + first_gpu) * most + layers)];
+}
+
+/// Of the paths that PipelineLength knows, the one by way of this stage alone and those that pass
+/// the stages after it twice; each minimum by itself.
+void MixedSearch::list_rest(const Setting& setting, std::int64_t stage, std::int64_t first_gpu,
+                            double limit_s) {
+    const std::int64_t m = setting.micro_batches, after = grid_.stages - stage - 1;
+    const std::int64_t own = std::min(m, after + 1), layers = context_.model.layers;
+    const double again = own < m ? 1 : 0, alone = real(m - own + 1);
+    for (std::uint32_t o = 0; o < options_.size(); ++o) {
+        const Option& option = options_[o];
+        if (!can_stand(stage, first_gpu, option)) continue;
+        const std::int64_t room =
+            capacities_[static_cast<std::size_t>(stage) * options_.size() + o];
+        const Shard& shard = *option.shard;
+        const double ends = (stage == 0 ? shard.embedding_s + shard.embedding_comm_s : 0) +
+                            (after == 0 ? shard.head_s + shard.head_comm_s : 0);
+        const double layer_s = option.layer.total();
+        for (std::int64_t n = 1; n <= room; ++n) {
+            const double pass = real(n) * layer_s + ends;
+            if (real(m) * pass >= limit_s) break;
+            for (std::int64_t left = after; left + n <= layers - stage; ++left) {
+                const Rest& behind = rest(stage + 1, first_gpu + option.gpus, left);
+                if (behind.sum_s == infinity) continue;
+                Rest& best = rest(stage, first_gpu, left + n);
+                best.sum_s = std::min(best.sum_s, pass + behind.sum_s);
+                best.length_s =
+                    std::min(best.length_s,
+                             std::max({pass + behind.length_s,
+                                       alone * pass + (1 + again) * behind.sum_s, real(m) * pass}));
+            }
+        }
+    }
+}
+
+void MixedSearch::list_rests(const Setting& setting, double limit_s) {
+    const std::int64_t gpus = grid_.gpus(), layers = context_.model.layers;
+    rests_.assign(static_cast<std::size_t>((grid_.stages + 1) * (gpus + 1) * (layers + 1)),
+                  {infinity, infinity});
+    rest(grid_.stages, gpus, 0) = {0, 0};
+    for (std::int64_t stage = grid_.stages - 1; stage >= 0; --stage)
+        for (std::int64_t first = stage; first <= (stage == 0 ? 0 : gpus - 1); ++first)
+            list_rest(setting, stage, first, limit_s);
+}
+
+/// Every layer at the best rate per GPU and no bubble.
+double MixedSearch::ideal_s(const Setting& setting) {
+    list_options(setting);
+    double least_gpu_s = infinity;
+    for (const Option& option : options_)
+        least_gpu_s = std::min(least_gpu_s, real(option.gpus) * option.layer.total());
+    return real(setting.micro_batches) * real(context_.model.layers) * least_gpu_s /
+           real(grid_.gpus());
+}
+
+/// Leaves options, capacities and rests as the setting has them; infinite when nothing fits below
+/// the limit.
+double MixedSearch::bound_s(const Setting& setting, double limit_s) {
+    list_options(setting);
+    list_capacities(setting);
+    list_rests(setting, limit_s);
+    const double fixed =
+        context_.pool.hardware.emulated ? 0 : context_.constants.framework.iteration_s;
+    return (1 - 1e-12) * (rest(0, 0, context_.model.layers).length_s + fixed);
+}
+
+// ---- search
+
+const StagePart& MixedSearch::part(const Setting& setting, std::int64_t stage, std::uint32_t option,
+                                   std::int64_t layers) {
+    const std::int64_t place = stage == 0 ? 0 : stage + 1 < grid_.stages ? 1 : 2;
+    const auto options = static_cast<std::int64_t>(options_.size());
+    const auto at =
+        static_cast<std::size_t>((place * options + option) * (context_.model.layers + 1) + layers);
+    if (has_part_[at] == 0) {
+        const Option& o = options_[option];
+        const auto index = static_cast<std::size_t>(stage);
+        scratch_[index] = layers;
+        parts_[at] = lone_part(
+            context_, topology_, *o.shard,
+            {grid_.stages, o.dp, setting.micro_batches, setting.recompute, setting.zero_stage},
+            scratch_, index);
+        has_part_[at] = 1;
+    }
+    return parts_[at];
+}
+
+void MixedSearch::extend(const Setting& setting, std::int64_t stage, std::uint32_t from,
+                         double limit_s) {
+    const Label parent = labels_[from];
+    const std::int64_t m = setting.micro_batches, after = grid_.stages - stage - 1;
+    const std::int64_t left = context_.model.layers - parent.layers;
+    for (std::uint32_t o = 0; o < options_.size(); ++o) {
+        const Option& option = options_[o];
+        if (!can_stand(stage, parent.gpus, option)) continue;
+        Label label = parent;
+        label.gpus += option.gpus;
+        label.parent = from, label.option = o;
+        label.sent_bytes = option.shard->boundary_bytes;
+        label.sent_s =
+            after == 0 ? 0 : hand_over_s(context_, topology_, label.gpus, label.sent_bytes);
+        double boundary_s = label.sent_s;
+        if (stage > 0)
+            boundary_s += hand_over_s(context_, topology_, parent.gpus,
+                                      std::max(parent.sent_bytes, label.sent_bytes)) -
+                          parent.sent_s;
+        const std::int64_t room =
+            capacities_[static_cast<std::size_t>(stage) * options_.size() + o];
+        for (std::int64_t n = 1; n <= std::min(room, left - after); ++n) {
+            const Rest& behind = rest(stage + 1, label.gpus, left - n);
+            if (behind.sum_s == infinity) continue;
+            const StagePart& p = part(setting, stage, o, n);
+            const double pass = p.pass_s() + boundary_s;
+            if (parent.pipeline.sum_s + real(m) * pass >= limit_s) break;
+            label.layers = parent.layers + n;
+            label.pipeline = parent.pipeline;
+            label.pipeline.add(p.forward_s + boundary_s / 2, p.backward_s + boundary_s / 2,
+                               std::min(m, after + 1), m);
+            label.exchange_s = std::max(parent.exchange_s, p.exchange_s);
+            label.step_s = std::max(parent.step_s, p.step_s);
+            label.host_s = std::max(parent.host_s, p.host_s);
+            if (stage == 0) {
+                const PlanChoice choice{grid_.stages, option.dp, m, setting.recompute,
+                                        setting.zero_stage};
+                label.fixed_s = fixed_seconds(context_, topology_, *option.shard, choice);
+            }
+            const double least = std::max(label.pipeline.least_s(behind.sum_s),
+                                          label.pipeline.sum_s + behind.length_s);
+            if (least + label.ends_s() < limit_s) labels_.push_back(label);
+        }
+    }
+}
+
+/// Of labels with the same layers and GPUs, keeps those that nothing beats.
+void MixedSearch::keep_best(std::size_t begin) {
+    const auto key = [](const Label& l) { return std::pair(l.layers, l.gpus); };
+    std::stable_sort(labels_.begin() + static_cast<std::ptrdiff_t>(begin), labels_.end(),
+                     [&](const Label& a, const Label& b) {
+                         return std::tuple(key(a), a.pipeline.closed_s + a.ends_s()) <
+                                std::tuple(key(b), b.pipeline.closed_s + b.ends_s());
+                     });
+    std::size_t kept = begin, group = begin;
+    for (std::size_t i = begin; i < labels_.size(); ++i) {
+        if (kept > group && key(labels_[group]) != key(labels_[i])) group = kept;
+        const bool beaten =
+            std::any_of(labels_.begin() + static_cast<std::ptrdiff_t>(group),
+                        labels_.begin() + static_cast<std::ptrdiff_t>(kept),
+                        [&](const Label& other) { return other.beats(labels_[i]); });
+        if (!beaten) labels_[kept++] = labels_[i];
+    }
+    labels_.resize(kept);
+}
+
+Plan MixedSearch::to_plan(const Setting& setting, std::uint32_t at) const {
+    Plan plan;
+    const auto stages = static_cast<std::size_t>(grid_.stages);
+    for (auto* list : {&plan.stage_layers, &plan.stage_dp, &plan.stage_tp}) list->resize(stages);
+    for (std::size_t i = stages; i-- > 0; at = labels_[at].parent) {
+        const Label& label = labels_[at];
+        plan.stage_layers[i] = label.layers - labels_[label.parent].layers;
+        plan.stage_dp[i] = options_[label.option].dp;
+        plan.stage_tp[i] = options_[label.option].tp;
+        plan.sequence_parallel |= options_[label.option].shard->shape.sequence_parallel;
+    }
+    plan.num_micro_batches = setting.micro_batches;
+    plan.micro_batch = query_.global_batch / (setting.micro_batches * plan.dp());
+    plan.recompute = setting.recompute;
+    plan.zero_stage = setting.zero_stage;
+    return plan;
+}
+
+bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
+    if (bound_s(setting, limit_s) >= limit_s) return false;
+    scratch_.assign(static_cast<std::size_t>(grid_.stages), 1);
+    has_part_.assign(3 * options_.size() * static_cast<std::size_t>(context_.model.layers + 1), 0);
+    parts_.resize(has_part_.size());
+    labels_.assign(1, {});
+    std::size_t begin = 0;
+    for (std::int64_t stage = 0; stage < grid_.stages; ++stage) {
+        const std::size_t end = labels_.size();
+        for (std::size_t from = begin; from < end; ++from) {
+            extend(setting, stage, static_cast<std::uint32_t>(from), limit_s);
+            if (labels_.size() > max_labels) return false;
+        }
+        keep_best(end);
+        begin = end;
+    }
+    bool better = false;
+    for (std::size_t i = begin; i < labels_.size(); ++i) {
+        const Plan plan = to_plan(setting, static_cast<std::uint32_t>(i));
+        const double seconds = price_mixed(context_, topology_, shards_, plan).iteration_s;
+        if (seconds >= std::min(limit_s, found.seconds)) continue;
+        found = {seconds, plan};
+        better = true;
+    }
+    return better;
+}
+
+/// Those that may have a plan below the limit, the most promising first.
+std::vector<MixedSearch::Setting> MixedSearch::settings_below(double limit_s) {
+    std::vector<Setting> settings;
+    for (std::int64_t m = 1; m <= query_.global_batch; ++m) {
+        if (query_.global_batch % m != 0) continue;
+        for (Recompute recompute : recompute_kinds(query_))
+            for (std::int64_t zero : zero_stages(query_, grid_.stages, 2)) {
+                Setting setting{m, zero, recompute, 0};
+                if (ideal_s(setting) >= limit_s) break;  // ZeRO changes nothing of it
+                setting.least_s = bound_s(setting, limit_s);
+                if (setting.least_s < limit_s) settings.push_back(setting);
+            }
+    }
+    std::stable_sort(settings.begin(), settings.end(),
+                     [](const Setting& a, const Setting& b) { return a.least_s < b.least_s; });
+    return settings;
+}
+
+/// A limit close to the best conceivable plan first: few partial plans are below it.
+void MixedSearch::search_below(double limit_s, Found& found) {
+    const std::vector<Setting> settings = settings_below(limit_s);
+    if (settings.empty()) return;
+    for (double near_s = 1.02 * settings.front().least_s;; near_s *= 1.05) {
+        const double tight_s = std::min(near_s, limit_s);
+        for (const Setting& setting : settings)
+            if (setting.least_s < std::min(tight_s, found.seconds))
+                solve(setting, std::min(tight_s, found.seconds), found);
+        if (found.seconds < tight_s || tight_s == limit_s) return;
+    }
+}
+
+bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate& estimate) {
+    const PlanPin& pin = query_.pin;
+    if (pin.vpp > 1 || pin.cp > 1 || pin.ep > 1 || grid.stages < 2 ||
+        grid.stages > context_.model.layers || grid.stages > grid.gpus())
+        return false;
+    grid_ = grid;
+    topology_ = make_topology(context_.pool.hardware, grid, context_.pool.gpus_per_node);
+    Found found{infinity, {}};
+    if (std::isfinite(limit_s)) {
+        search_below(limit_s, found);
+    } else {  // no uniform plan: widen from the ideal until something fits
+        double ideal = infinity;
+        for (std::int64_t m = 1; m <= query_.global_batch; ++m)
+            if (query_.global_batch % m == 0)
+                ideal = std::min(ideal, ideal_s({m, 0, Recompute::none, 0}));
+        for (double factor = 1.5; factor < 1e5 && !std::isfinite(found.seconds); factor *= 3)
+            search_below(factor * ideal, found);
+    }
+    if (!std::isfinite(found.seconds)) return false;
+    plan = found.plan;
+    estimate = price_mixed(context_, topology_, shards_, plan);
+    return true;
+}
+
+}  // namespace arena

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The best plan of a grid among those whose stages differ in dp and tp: a dynamic program over
+// stages, layers and GPUs, for every number of micro-batches, recompute choice and optimizer
+// sharding. Partial plans are kept as in partition.h. What the stages after one can at best do is
+// known beforehand, from a program over layers and GPUs alone that leaves out transfers and
+// gradient exchange: it ends most partial plans at once (after Piper's bound, which is per GPU).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/grids.h"
+#include "planner/mixed.h"
+
+namespace arena {
+
+inline constexpr std::size_t max_labels = 200'000;
+
+class MixedSearch {
+  public:
+    MixedSearch(const PlanQuery&, const PoolContext&);
+    /// The best plan of the grid if one takes less than limit_s (infinite: any); false if none.
+    /// Exact but for settings with more than max_labels partial plans below the limit, which are
+    /// left out; limits are widened from the best conceivable plan, which leaves tens.
+    bool search(const Grid&, double limit_s, Plan&, Estimate&);
+
+  private:
+    /// A way to fill GPUs with one stage, layers aside.
+    struct Option {
+        std::int64_t gpus, dp, tp;
+        const Shard* shard;
+        LayerSeconds layer;
+    };
+    /// What all stages share.
+    struct Setting {
+        std::int64_t micro_batches = 1, zero_stage = 0;
+        Recompute recompute = Recompute::none;
+        double least_s = 0;  ///< no plan takes less
+    };
+    /// The first stages of a plan.
+    struct Label {
+        std::int64_t layers = 0, gpus = 0;  ///< that they use
+        PipelineLength pipeline;
+        double exchange_s = 0, step_s = 0, host_s = 0, fixed_s = 0;
+        double sent_bytes = 0, sent_s = 0;  ///< by the last of them, per rank
+        std::uint32_t parent = 0, option = 0;
+        [[nodiscard]] bool beats(const Label&) const;
+        [[nodiscard]] double ends_s() const { return exchange_s + step_s + host_s + fixed_s; }
+    };
+    /// What the stages from one on can at best do with the GPUs and layers that are left.
+    struct Rest {
+        double sum_s, length_s;  ///< infinite: they cannot hold them
+    };
+    struct Found {
+        double seconds;
+        Plan plan;
+    };
+
+    void list_options(const Setting&);
+    void list_capacities(const Setting&);
+    void list_rests(const Setting&, double limit_s);
+    void list_rest(const Setting&, std::int64_t stage, std::int64_t first_gpu, double limit_s);
+    [[nodiscard]] Rest& rest(std::int64_t stage, std::int64_t first_gpu, std::int64_t layers);
+    [[nodiscard]] bool can_stand(std::int64_t stage, std::int64_t first_gpu, const Option&) const;
+    [[nodiscard]] double ideal_s(const Setting&);
+    double bound_s(const Setting&, double limit_s);
+    std::vector<Setting> settings_below(double limit_s);
+    void search_below(double limit_s, Found&);
+    bool solve(const Setting&, double limit_s, Found&);
+    void extend(const Setting&, std::int64_t stage, std::uint32_t from, double limit_s);
+    /// A stage without transfers; of the same option and layers only the ends of a pipeline differ.
+    const StagePart& part(const Setting&, std::int64_t stage, std::uint32_t option,
+                          std::int64_t layers);
+    void keep_best(std::size_t begin);
+    [[nodiscard]] Plan to_plan(const Setting&, std::uint32_t label) const;
+
+    const PlanQuery& query_;
+    const PoolContext& context_;
+    ShardBook shards_;
+    Grid grid_;
+    Topology topology_;
+    std::vector<Option> options_;
+    std::vector<std::int64_t> capacities_;  ///< layers, by stage and option
+    std::vector<Rest> rests_;
+    std::vector<StagePart> parts_;
+    std::vector<char> has_part_;
+    std::vector<Label> labels_;
+    std::vector<std::int64_t> scratch_;
+};
+
+}  // namespace arena

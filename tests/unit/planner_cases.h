@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Seeded random cases for the planner's tests (ARENA_SEED=N repeats a run): small models, grids,
+// plans, and every deal of layers.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planner/hardware.h"
+#include "planner/model.h"
+#include "planner/operators.h"
+#include "planner/planner.h"
+
+// clang-format off
+#include <check.h>  // after the C++ library: it defines fail()
+// clang-format on
+
+namespace arena::test {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+inline std::uint64_t seed() {
+    const char* text = std::getenv("ARENA_SEED");
+    return text != nullptr ? std::strtoull(text, nullptr, 10) : 20260101;
+}
+
+class Random {
+  public:
+    explicit Random(std::uint64_t stream) : engine_(seed() * 1000003 + stream) {}
+    std::int64_t whole(std::int64_t min, std::int64_t max) {
+        return std::uniform_int_distribution<std::int64_t>(min, max)(engine_);
+    }
+    double real(double min, double max) {
+        return std::uniform_real_distribution<double>(min, max)(engine_);
+    }
+    template <typename T>
+    T of(std::initializer_list<T> list) {
+        return list.begin()[whole(0, static_cast<std::int64_t>(list.size()) - 1)];
+    }
+
+  private:
+    std::mt19937_64 engine_;
+};
+
+using Layers = std::vector<std::int64_t>;
+
+/// Calls visit with every way to give `layers` layers to `stages` stages, at least one each.
+inline void each_deal(std::int64_t layers, std::int64_t stages,
+                      const std::function<void(const Layers&)>& visit) {
+    Layers deal(static_cast<std::size_t>(stages), 1);
+    const std::function<void(std::size_t, std::int64_t)> fill = [&](std::size_t at,
+                                                                    std::int64_t left) {
+        if (at + 1 == deal.size()) {
+            deal[at] = left;
+            return visit(deal);
+        }
+        const auto after = static_cast<std::int64_t>(deal.size() - at - 1);
+        for (deal[at] = 1; deal[at] <= left - after; ++deal[at]) fill(at + 1, left - deal[at]);
+    };
+    if (stages <= layers) fill(0, layers);
+}
+
+inline const std::vector<GpuType>& all_hardware() {
+    static const auto types = load_hardware("");
+    ck_assert_msg(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
+    return *types;
+}
+
+inline Model small_model(Random& random, std::int64_t max_layers) {
+    Model m;
+    m.name = "small";
+    m.family = random.of({Family::gpt, Family::llama, Family::bert});
+    set_family_flags(m);
+    m.layers = random.whole(1, max_layers);
+    m.heads = random.of<std::int64_t>({4, 8, 12, 16});
+    m.hidden = m.heads * random.of<std::int64_t>({32, 64, 128});
+    m.ffn_hidden = 4 * m.hidden;
+    m.vocab = random.whole(1000, 60000);
+    m.seq_length = random.of<std::int64_t>({128, 512, 1024, 2048});
+    m.precision = random.of({Precision::fp32, Precision::fp16, Precision::bf16});
+    const Result<Model> model = complete_model(m, "generated");
+    ck_assert(model.ok());
+    return *model;
+}
+
+struct Case {
+    PlanQuery query;
+    Precision precision = Precision::fp32;
+};
+
+/// At most 8 GPUs and 12 layers; memory often binds; launchers and pins of all sorts.
+inline std::optional<Case> small_case(Random& random) {
+    Case c;
+    c.query.model = small_model(random, 12);
+    c.query.global_batch = random.of<std::int64_t>({1, 4, 6, 8, 16, 24, 32});
+    GpuPool pool;
+    pool.hardware = all_hardware()[static_cast<std::size_t>(
+        random.whole(0, static_cast<std::int64_t>(all_hardware().size()) - 1))];
+    pool.hardware.memory_bytes = static_cast<std::int64_t>(
+        static_cast<double>(pool.hardware.memory_bytes) * random.of({1.0, 0.5, 0.2, 0.15}));
+    pool.gpu_type = "x";
+    pool.gpus_per_node = random.of<std::int64_t>({1, 2, 4, 8});
+    pool.max_gpus = 8;
+    c.query.pools = {pool};
+    c.query.min_gpus = c.query.max_gpus = random.whole(1, 8);
+    const auto launcher =
+        static_cast<std::size_t>(random.whole(0, static_cast<std::int64_t>(launchers().size())));
+    c.query.can = launcher < launchers().size() ? launchers()[launcher].can : all_capabilities();
+    c.query.can.mixed_stages = false;  // enumerated apart
+    if (random.whole(0, 4) == 0) c.query.pin.micro_batch = random.of<std::int64_t>({1, 2, 3});
+    if (random.whole(0, 4) == 0 && c.query.can.vpp != Degree::no)
+        c.query.pin.vpp = random.whole(1, 3);
+    const auto precision = effective_precision(pool.hardware, c.query.model.precision);
+    if (!precision) return std::nullopt;
+    c.precision = *precision;
+    return c;
+}
+
+/// A plan of a random small model that can be priced.
+struct Priced {
+    Model model;
+    GpuPool pool;
+    Grid grid;
+    Plan plan;
+    std::int64_t batch = 1;
+
+    [[nodiscard]] Estimate price() const {
+        const auto estimate = price_plan(model, batch, grid, plan, pool);
+        ck_assert_msg(estimate.ok(), "%s", estimate.ok() ? "" : estimate.error().message().c_str());
+        return *estimate;
+    }
+};
+
+inline Priced any_priced(Random& random) {
+    for (;;) {
+        Priced p;
+        p.model = small_model(random, 24);
+        p.pool.hardware = all_hardware()[static_cast<std::size_t>(
+            random.whole(0, static_cast<std::int64_t>(all_hardware().size()) - 1))];
+        p.pool.gpu_type = "x";
+        p.pool.gpus_per_node = 8;
+        const std::int64_t tp = random.of<std::int64_t>({1, 2, 4});
+        const std::int64_t pp = random.whole(1, std::min<std::int64_t>(4, p.model.layers));
+        const std::int64_t dp = random.of<std::int64_t>({1, 2, 4});
+        if (!tp_fits(p.model, tp) || !effective_precision(p.pool.hardware, p.model.precision))
+            continue;
+        p.plan.stage_layers.assign(static_cast<std::size_t>(pp), p.model.layers / pp);
+        p.plan.stage_layers.back() += p.model.layers % pp;
+        p.plan.stage_dp.assign(static_cast<std::size_t>(pp), dp);
+        p.plan.stage_tp.assign(static_cast<std::size_t>(pp), tp);
+        p.plan.micro_batch = random.of<std::int64_t>({1, 2, 4});
+        p.plan.num_micro_batches = random.whole(1, 32);
+        p.plan.recompute = random.of({Recompute::none, Recompute::selective, Recompute::full});
+        p.plan.zero_stage = dp > 1 ? random.whole(0, pp > 1 ? 1 : 3) : 0;
+        p.plan.sequence_parallel = tp > 1 && random.whole(0, 1) == 1;
+        p.batch = dp * p.plan.micro_batch * p.plan.num_micro_batches;
+        p.grid = {"x", 1, pp * dp * tp, pp};
+        if (p.grid.gpus_per_node > 8)
+            p.grid.nodes = p.grid.gpus_per_node / 8, p.grid.gpus_per_node = 8;
+        if (p.grid.gpus() != pp * dp * tp) continue;
+        return p;
+    }
+}
+
+}  // namespace arena::test

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Stages that differ in dp and tp: the search against plain enumeration of every layout, and prices
+// against those of uniform plans.
+#include "planner/mixed.h"
+#include "planner/search.h"
+#include "planner/shard.h"
+#include "planner_cases.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::test;
+
+namespace {
+
+/// Calls visit with every way to lay `stages` stages with mixed dp and tp over the GPUs of the
+/// grid, layers and schedule aside; samples = those of a micro-batch.
+void each_mix(const Case& c, const Grid& grid, std::int64_t samples, Plan& plan,
+              std::int64_t gpus_left, const std::function<void()>& visit) {
+    const std::int64_t stages = grid.stages - static_cast<std::int64_t>(plan.stage_dp.size());
+    if (stages == 0) {
+        if (gpus_left == 0) visit();
+        return;
+    }
+    for (std::int64_t tp = 1; tp <= grid.gpus_per_node; tp *= 2)
+        for (std::int64_t dp = 1; dp * tp <= gpus_left; ++dp) {
+            if (samples % dp != 0 || !tp_fits(c.query.model, tp)) continue;
+            plan.stage_dp.push_back(dp), plan.stage_tp.push_back(tp);
+            each_mix(c, grid, samples, plan, gpus_left - dp * tp, visit);
+            plan.stage_dp.pop_back(), plan.stage_tp.pop_back();
+        }
+}
+
+/// The least seconds of plans with mixed stages, each priced by price_plan().
+double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
+    const GpuPool& pool = c.query.pools[0];
+    double best = infinity;
+    for (std::int64_t m = 1; m <= c.query.global_batch; ++m) {
+        if (c.query.global_batch % m != 0) continue;
+        Plan plan;
+        plan.num_micro_batches = m;
+        const std::int64_t samples = c.query.global_batch / m;
+        each_mix(c, grid, samples, plan, grid.gpus(), [&] {
+            if (!is_mixed(plan)) return;
+            plan.micro_batch = samples / plan.dp();
+            plan.sequence_parallel = c.query.model.seq_length % 2 == 0;
+            each_deal(c.query.model.layers, grid.stages, [&](const Layers& deal) {
+                plan.stage_layers = deal;
+                for (const Recompute recompute : recompute_kinds(c.query))
+                    for (std::int64_t zero = 0; zero <= 1; ++zero) {
+                        plan.recompute = recompute, plan.zero_stage = zero;
+                        const auto priced =
+                            price_plan(c.query.model, c.query.global_batch, grid, plan, pool);
+                        if (!priced) continue;  // not aligned with the nodes
+                        ++plans;
+                        if (priced->memory_bytes_per_gpu <=
+                            static_cast<double>(pool.hardware.memory_bytes)) {
+                            best = std::min(best, priced->iteration_s);
+                        }
+                    }
+            });
+        });
+    }
+    return best;
+}
+
+}  // namespace
+
+START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
+    Random random(8);
+    long plans = 0, chosen = 0;
+    for (int n = 0; n < 600;) {
+        std::optional<Case> c = small_case(random);
+        if (!c || c->query.model.layers > 6 || c->query.global_batch > 16) continue;
+        ++n;
+        c->query.pin = {};
+        c->query.can = all_capabilities();
+        c->query.can.mixed_stages = false;
+        const std::vector<GridResult> uniform = plan_grids(c->query);
+        c->query.can.mixed_stages = true;
+        const std::vector<GridResult> any = plan_grids(c->query);
+        ck_assert_uint_eq(uniform.size(), any.size());
+        // All grids have the same GPUs: mixed stages are for the best of them.
+        double even = infinity, mixed = infinity, found = infinity;
+        for (std::size_t i = 0; i < any.size(); ++i) {
+            mixed = std::min(mixed, best_mixed_s(*c, any[i].grid, plans));
+            if (uniform[i].feasible) even = std::min(even, uniform[i].estimate.iteration_s);
+            if (!any[i].feasible) continue;
+            found = std::min(found, any[i].estimate.iteration_s);
+            if (!is_mixed(any[i].plan)) continue;
+            ++chosen;
+            const auto priced = price_plan(c->query.model, c->query.global_batch, any[i].grid,
+                                           any[i].plan, c->query.pools[0]);
+            ck_assert(priced.ok() && *priced == any[i].estimate);
+        }
+        const double best = std::min(even, mixed);
+        ck_assert(std::isfinite(found) == std::isfinite(best));
+        if (!std::isfinite(best)) continue;
+        ck_assert_msg(std::fabs(found / best - 1) < 1e-9,
+                      "case %d: %.17g found, the best takes %.17g (uniform %.17g)", n, found, best,
+                      even);
+    }
+    std::printf("%ld mixed plans, %ld chosen\n", plans, chosen);
+    ck_assert_int_gt(plans, 10000);
+    ck_assert_int_gt(chosen, 10);
+}
+END_TEST
+
+START_TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
+    Random random(9);
+    for (int n = 0; n < 2000;) {
+        const Priced p = any_priced(random);
+        const std::int64_t each = p.plan.dp() * p.plan.tp(), per_node = p.grid.gpus_per_node;
+        if (each < per_node ? per_node % each != 0 : each % per_node != 0) continue;
+        if (p.plan.sequence_parallel != default_sequence_parallel(p.model, p.plan.tp())) continue;
+        ++n;
+        const PoolContext context = make_context(
+            p.model, p.pool, p.batch, *effective_precision(p.pool.hardware, p.model.precision));
+        ShardBook shards(context, p.plan.sequence_parallel);
+        const Topology topology = make_topology(p.pool.hardware, p.grid, p.pool.gpus_per_node);
+        const Estimate mixed = price_mixed(context, topology, shards, p.plan);
+        const Estimate uniform = p.price();
+        ck_assert_double_eq_tol(mixed.iteration_s, uniform.iteration_s, 1e-9 * uniform.iteration_s);
+        ck_assert_double_eq_tol(mixed.dp_comm_s, uniform.dp_comm_s, 1e-9 * uniform.iteration_s);
+        ck_assert_double_eq_tol(mixed.pp_comm_s, uniform.pp_comm_s, 1e-9 * uniform.iteration_s);
+        ck_assert(mixed.memory_bytes_per_gpu == uniform.memory_bytes_per_gpu);
+        ck_assert(mixed.source == uniform.source);
+    }
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite("planner mixed stages",
+                                  {
+                                      stages_that_differ_are_the_best_of_all_that_do,
+                                      mixed_prices_of_uniform_plans_are_the_uniform_prices,
+                                  },
+                                  {.timeout_s = 300});
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What prices must obey whatever the constants are, on seeded random plans.
+#include "planner_cases.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::test;
+
+namespace {
+
+constexpr int physics_cases = 10000;
+constexpr double rounding = 1 + 1e-12;
+
+}  // namespace
+
+START_TEST(more_micro_batches_lower_the_bubble_share) {
+    Random random(4);
+    for (int n = 0; n < physics_cases; ++n) {
+        Priced p = any_priced(random);
+        const Estimate few = p.price();
+        const std::int64_t times = random.whole(2, 5);
+        p.plan.num_micro_batches *= times, p.batch *= times;
+        const Estimate many = p.price();
+        ck_assert_double_le(many.bubble_s / many.iteration_s,
+                            few.bubble_s / few.iteration_s * rounding);
+        if (p.plan.pp() > 1)
+            ck_assert_double_lt(many.bubble_s / many.iteration_s, few.bubble_s / few.iteration_s);
+    }
+}
+END_TEST
+
+START_TEST(tensor_parallelism_across_nodes_is_never_faster_than_inside) {
+    Random random(5);
+    int compared = 0;
+    for (int n = 0; n < 8 * physics_cases && compared < physics_cases; ++n) {
+        Priced p = any_priced(random);
+        const std::int64_t gpus = p.grid.gpus();
+        const GpuType& type = p.pool.hardware;
+        if (p.plan.tp() < 2 || gpus > 8) continue;
+        if (type.inter.bytes_per_s / static_cast<double>(p.pool.gpus_per_node) >=
+            type.intra.bytes_per_s)
+            continue;
+        const Estimate inside = p.price();
+        p.grid.nodes = gpus, p.grid.gpus_per_node = 1;
+        ck_assert_double_ge(p.price().iteration_s * rounding, inside.iteration_s);
+        ++compared;
+    }
+    ck_assert_int_eq(compared, physics_cases);
+}
+END_TEST
+
+START_TEST(sharded_optimizers_never_need_more_memory_on_more_replicas) {
+    Random random(6);
+    for (int n = 0; n < physics_cases; ++n) {
+        Priced p = any_priced(random);
+        p.plan.zero_stage = random.whole(1, 3);
+        const double before = p.price().memory_bytes_per_gpu;
+        for (std::int64_t& dp : p.plan.stage_dp) dp *= 2;
+        p.batch *= 2;
+        p.grid.nodes *= 2;
+        ck_assert_double_le(p.price().memory_bytes_per_gpu, before * rounding);
+    }
+}
+END_TEST
+
+START_TEST(twice_the_rates_never_take_longer) {
+    Random random(7);
+    for (int n = 0; n < physics_cases; ++n) {
+        Priced p = any_priced(random);
+        const double before = p.price().iteration_s;
+        for (auto& [precision, flops] : p.pool.hardware.flops) flops *= 2;
+        p.pool.hardware.memory_bytes_per_s *= 2;
+        p.pool.hardware.intra.bytes_per_s *= 2;
+        p.pool.hardware.inter.bytes_per_s *= 2;
+        ck_assert_double_le(p.price().iteration_s, before * rounding);
+    }
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite("planner physics",
+                                  {
+                                      more_micro_batches_lower_the_bubble_share,
+                                      tensor_parallelism_across_nodes_is_never_faster_than_inside,
+                                      sharded_optimizers_never_need_more_memory_on_more_replicas,
+                                      twice_the_rates_never_take_longer,
+                                  },
+                                  {.timeout_s = 300});
+}

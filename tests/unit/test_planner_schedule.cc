@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Lengths of pipelines: closed forms against replays of every task, bounds against lengths, and the
+// quick deal of layers against all deals.
+#include <map>
+#include <numeric>
+
+#include "planner/schedule.h"
+#include "planner_cases.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::test;
+
+namespace {
+
+/// Length of 1F1B by replaying every task: stage i runs (stages - i) warm-up forwards, then one
+/// forward and one backward in turn.
+double replay_1f1b(const std::vector<double>& forward, const std::vector<double>& backward, int m) {
+    const int p = static_cast<int>(forward.size());
+    const auto cell = [&](int stage, int k) { return static_cast<std::size_t>(stage * m + k); };
+    std::vector<double> f(static_cast<std::size_t>(p * m), -1), b(f);
+    std::vector<double> free_at(forward.size(), 0);
+    std::vector<int> nf(forward.size(), 0), nb(forward.size(), 0);
+    for (int done = 0; done < 2 * p * m;) {
+        for (int i = 0; i < p; ++i) {
+            const auto s = static_cast<std::size_t>(i);
+            const bool backward_turn = nf[s] == m || nf[s] - nb[s] >= p - i;
+            if (backward_turn && nb[s] < m) {
+                const double ready = i + 1 == p ? f[cell(i, nb[s])] : b[cell(i + 1, nb[s])];
+                if (ready < 0) continue;
+                free_at[s] = b[cell(i, nb[s]++)] = std::max(free_at[s], ready) + backward[s];
+                ++done;
+            } else if (!backward_turn) {
+                const double ready = i == 0 ? 0 : f[cell(i - 1, nf[s])];
+                if (ready < 0) continue;
+                free_at[s] = f[cell(i, nf[s]++)] = std::max(free_at[s], ready) + forward[s];
+                ++done;
+            }
+        }
+    }
+    return *std::max_element(free_at.begin(), free_at.end());
+}
+
+/// Stage times that differ a little, a lot, or by one heavy stage.
+std::vector<double> any_stages(Random& random, std::size_t stages) {
+    std::vector<double> list;
+    const int kind = static_cast<int>(random.whole(0, 3));
+    for (std::size_t i = 0; i < stages; ++i)
+        list.push_back(kind == 0   ? 1
+                       : kind == 1 ? random.real(0.9, 1.1)
+                       : kind == 2 ? random.real(0.01, 1)
+                                   : random.of({1.0, 1.0, 1.0, 10.0}));
+    return list;
+}
+
+double sum_of(const std::vector<double>& a, const std::vector<double>& b) {
+    return std::accumulate(a.begin(), a.end(), 0.0) + std::accumulate(b.begin(), b.end(), 0.0);
+}
+
+/// Least maximum stage time over every way to deal the layers.
+double best_deal(const LayerDeal& deal, std::size_t stage, std::int64_t left) {
+    const std::size_t stages = deal.capacity.size();
+    const double extra = (stage == 0 ? deal.first_s : 0) + (stage + 1 == stages ? deal.last_s : 0);
+    if (stage + 1 == stages)
+        return left >= 1 && left <= deal.capacity[stage]
+                   ? static_cast<double>(left) * deal.layer_s + extra
+                   : 1e9;
+    double best = 1e9;
+    for (std::int64_t n = 1; n <= std::min(left, deal.capacity[stage]); ++n)
+        best = std::min(best, std::max(static_cast<double>(n) * deal.layer_s + extra,
+                                       best_deal(deal, stage + 1, left - n)));
+    return best;
+}
+
+double longest_stage(const LayerDeal& deal, const std::vector<std::int64_t>& layers) {
+    double longest = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+        longest = std::max(longest, static_cast<double>(layers[i]) * deal.layer_s +
+                                        (i == 0 ? deal.first_s : 0) +
+                                        (i + 1 == layers.size() ? deal.last_s : 0));
+    return longest;
+}
+
+}  // namespace
+
+START_TEST(the_closed_pipeline_length_is_that_of_a_1f1b_replay) {
+    Random random(20);
+    int shorter = 0, longer = 0;
+    for (int n = 0; n < 20000; ++n) {
+        const auto stages = static_cast<std::size_t>(random.whole(1, 9));
+        const std::vector<double> f = any_stages(random, stages), g = any_stages(random, stages);
+        const auto m = static_cast<int>(random.whole(1, random.of<std::int64_t>({4, 12, 64})));
+        const double replay = replay_1f1b(f, g, m);
+        ck_assert_double_eq_tol(pipeline_seconds(f, g, m), replay, 1e-9 * replay);
+        double longest = 0;
+        for (std::size_t i = 0; i < stages; ++i) longest = std::max(longest, f[i] + g[i]);
+        const double classical = sum_of(f, g) + (m - 1) * longest;
+        shorter += replay < classical * (1 - 1e-6) ? 1 : 0;
+        longer += replay > classical * (1 + 1e-6) ? 1 : 0;
+        const auto p = static_cast<std::int64_t>(stages);
+        ck_assert_double_le(least_pipeline_seconds(sum_of(f, g), longest, p, m),
+                            replay * (1 + 1e-12));
+        ck_assert_double_le(least_pipeline_seconds(sum_of(f, g), 0, p, m), replay * (1 + 1e-12));
+    }
+    // sum + (m - 1) * longest, the usual formula, is neither a lower nor an upper bound of them.
+    ck_assert_int_gt(shorter, 5000);
+    ck_assert_int_gt(longer, 100);
+}
+END_TEST
+
+START_TEST(what_follows_a_prefix_of_the_pipeline_is_no_shorter_than_its_bound) {
+    Random random(21);
+    for (int n = 0; n < 5000; ++n) {
+        const auto stages = static_cast<std::size_t>(random.whole(1, 8));
+        const std::vector<double> f = any_stages(random, stages), g = any_stages(random, stages);
+        const std::int64_t m = random.whole(1, 20), p = static_cast<std::int64_t>(stages);
+        const double whole = pipeline_seconds(f, g, m);
+        PipelineLength prefix;
+        double rest = sum_of(f, g), last = 0;
+        for (std::size_t i = 0; i < stages; ++i) {
+            prefix.add(f[i], g[i], std::min(m, p - static_cast<std::int64_t>(i)), m);
+            rest -= f[i] + g[i];
+            ck_assert_double_le(prefix.least_s(rest), whole * (1 + 1e-9));
+            ck_assert_double_ge(prefix.closed_s, last);
+            last = prefix.closed_s;
+        }
+        ck_assert_double_eq_tol(last, whole, 1e-12 * whole);
+    }
+}
+END_TEST
+
+START_TEST(more_micro_batches_shrink_the_bubble) {
+    const double forward[] = {0.3, 0.4, 0.4, 0.3}, backward[] = {0.7, 0.8, 0.6, 0.8};
+    double last = 1;
+    for (std::int64_t m = 1; m <= 1024; m *= 2) {
+        const double share =
+            1 - static_cast<double>(m) * 1.2 / pipeline_seconds(forward, backward, m);
+        ck_assert_double_lt(share, last);
+        last = share;
+    }
+}
+END_TEST
+
+namespace {
+
+/// One task of an interleaved schedule.
+struct Task {
+    bool forward;
+    std::int64_t chunk, micro_batch;
+    auto operator<=>(const Task&) const = default;
+};
+
+/// Megatron-LM's order on one stage: warm-up forwards, then forwards and backwards in turn.
+std::vector<Task> megatron_order(std::int64_t p, std::int64_t v, std::int64_t m,
+                                 std::int64_t stage) {
+    std::vector<Task> forward, backward, order;
+    for (std::int64_t group = 0; group < m; group += p)
+        for (std::int64_t chunk = 0; chunk < v; ++chunk)
+            for (std::int64_t j = group; j < group + p; ++j) {
+                forward.push_back({true, chunk, j});
+                backward.push_back({false, v - 1 - chunk, j});
+            }
+    const auto warm = static_cast<std::size_t>(std::min(m * v, (p - stage - 1) * 2 + (v - 1) * p));
+    order.assign(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(warm));
+    for (std::size_t i = warm; i < forward.size(); ++i) {
+        order.push_back(forward[i]);
+        order.push_back(backward[i - warm]);
+    }
+    order.insert(order.end(), backward.end() - static_cast<std::ptrdiff_t>(warm), backward.end());
+    return order;
+}
+
+/// Ends of all tasks by relaxing "after the one before on this stage, and after what it needs"
+/// until nothing moves: the longest path, whatever the order of looking at tasks.
+double longest_interleaved_path(const InterleavedStages& s) {
+    const auto p = static_cast<std::int64_t>(s.chunk_forward_s.size());
+    const std::int64_t v = s.chunks, m = s.micro_batches, last = p - 1;
+    std::map<std::pair<std::int64_t, Task>, double> end;
+    bool moved = true;
+    double length = 0;
+    while (moved) {
+        moved = false;
+        for (std::int64_t i = 0; i < p; ++i) {
+            double free_s = 0;
+            for (const Task& t : megatron_order(p, v, m, i)) {
+                double ready = 0,
+                       took = (t.forward ? s.chunk_forward_s
+                                         : s.chunk_backward_s)[static_cast<std::size_t>(i)];
+                const bool first = i == 0 && t.chunk == 0, final = i == last && t.chunk == v - 1;
+                if (first) took += t.forward ? s.first_forward_s : s.first_backward_s;
+                if (final) took += t.forward ? s.last_forward_s : s.last_backward_s;
+                if (t.forward && !first)
+                    ready =
+                        i > 0 ? end[{i - 1, t}] : end[{last, {true, t.chunk - 1, t.micro_batch}}];
+                if (!t.forward && final) ready = end[{i, {true, t.chunk, t.micro_batch}}];
+                if (!t.forward && !final)
+                    ready =
+                        i < last ? end[{i + 1, t}] : end[{0, {false, t.chunk + 1, t.micro_batch}}];
+                free_s = std::max(free_s, ready) + took;
+                double& known = end[{i, t}];
+                moved |= known < free_s;
+                known = free_s;
+                length = std::max(length, free_s);
+            }
+        }
+    }
+    return length;
+}
+
+}  // namespace
+
+START_TEST(interleaved_length_is_the_longest_path_of_megatrons_order) {
+    Random random(22);
+    InterleavedReplay replay;
+    for (int n = 0; n < 150; ++n) {
+        const auto stages = static_cast<std::size_t>(random.whole(2, 5));
+        const std::vector<double> f = any_stages(random, stages), g = any_stages(random, stages);
+        const std::int64_t groups = random.whole(1, 4);
+        const InterleavedStages s{f,
+                                  g,
+                                  random.real(0, 1),
+                                  random.real(0, 1),
+                                  random.real(0, 3),
+                                  random.real(0, 3),
+                                  random.whole(2, 4),
+                                  groups * static_cast<std::int64_t>(stages)};
+        const double length = replay.seconds(s);
+        ck_assert_double_eq_tol(length, longest_interleaved_path(s), 1e-9 * length);
+        ck_assert_double_le(least_interleaved_seconds(s), length * (1 + 1e-12));
+    }
+}
+END_TEST
+
+START_TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
+    for (std::size_t p : {2u, 4u, 8u})
+        for (std::int64_t v : {2, 3, 6})
+            for (std::int64_t m : {p, 2 * p, 8 * p}) {
+                const std::vector<double> f(p, 1.0 / 3), g(p, 2.0 / 3);
+                const double length = InterleavedReplay().seconds(
+                    {f, g, 0, 0, 0, 0, v, static_cast<std::int64_t>(m)});
+                const auto chunks = static_cast<double>(m * v) + static_cast<double>(p - 1);
+                ck_assert_double_eq_tol(length, chunks, 1e-9 * chunks);
+            }
+}
+END_TEST
+
+START_TEST(layers_are_dealt_as_well_as_exhaustive_search_does) {
+    const std::vector<std::vector<std::int64_t>> capacities{
+        {99, 99}, {99, 99, 99}, {2, 99, 99}, {4, 4, 4, 4}, {99, 99, 1, 99}};
+    for (const auto& capacity : capacities)
+        for (std::int64_t layers = 1; layers <= 16; ++layers)
+            for (double first : {0.0, 0.3, 2.5})
+                for (double last : {0.0, 0.9, 5.4, 40.0}) {
+                    const LayerDeal deal{layers, 1.0, first, last, capacity};
+                    std::vector<std::int64_t> dealt(capacity.size());
+                    const double best = best_deal(deal, 0, layers);
+                    ck_assert(deal_layers(deal, dealt) == (best < 1e8));
+                    if (best >= 1e8) continue;
+                    std::int64_t sum = 0;
+                    for (std::size_t i = 0; i < dealt.size(); ++i) {
+                        ck_assert(dealt[i] >= 1 && dealt[i] <= capacity[i]);
+                        sum += dealt[i];
+                    }
+                    ck_assert_int_eq(sum, layers);
+                    ck_assert_double_eq_tol(longest_stage(deal, dealt), best, 1e-9);
+                }
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "planner schedule",
+        {
+            the_closed_pipeline_length_is_that_of_a_1f1b_replay,
+            what_follows_a_prefix_of_the_pipeline_is_no_shorter_than_its_bound,
+            more_micro_batches_shrink_the_bubble,
+            interleaved_length_is_the_longest_path_of_megatrons_order,
+            even_interleaving_shrinks_the_bubble_by_the_number_of_chunks,
+            layers_are_dealt_as_well_as_exhaustive_search_does,
+        },
+        {.timeout_s = 300});
+}
