@@ -17,6 +17,8 @@ libarena_core_la_SOURCES = \
 	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena_policy.h src/policy/arena_policy.cc \
 	src/policy/fcfs.h src/policy/fcfs.cc \
 	src/policy/backfill.h src/policy/backfill.cc \
+	src/policy/allocation.h src/policy/allocation.cc \
+	src/policy/elasticflow.h src/policy/elasticflow.cc \
 	src/store/store.h src/store/sql.h src/store/store.cc src/store/spool.cc \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)

@@ -7,6 +7,7 @@
 
 #include "policy/arena_policy.h"
 #include "policy/backfill.h"
+#include "policy/elasticflow.h"
 #include "policy/fcfs.h"
 #include "policy/fifo.h"
 
@@ -19,6 +20,9 @@ constexpr std::array registry{
     Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs},
     Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill},
     Policy{"arena", "Arena: one offer per job by prices of GPUs, restarts that pay", &decide_arena},
+    Policy{"elasticflow-ls", "the requested type; counts double where they add most",
+           &decide_elasticflow},
+    Policy{"elasticflow-ls-informed", "the same by the work left", &decide_elasticflow_informed},
     // end
 };
 
