@@ -10,6 +10,7 @@
 #include "policy/elasticflow.h"
 #include "policy/fcfs.h"
 #include "policy/fifo.h"
+#include "policy/gavel.h"
 
 namespace arena {
 namespace {
@@ -23,6 +24,9 @@ constexpr std::array registry{
     Policy{"elasticflow-ls", "the requested type; counts double where they add most",
            &decide_elasticflow},
     Policy{"elasticflow-ls-informed", "the same by the work left", &decide_elasticflow_informed},
+    Policy{"gavel", "the requested count; types that add most throughput", &decide_gavel},
+    Policy{"gavel-las", "the same for the least attained service", &decide_gavel_las},
+    Policy{"gavel-informed", "the same by the work left", &decide_gavel_informed},
     // end
 };
 
