@@ -20,6 +20,7 @@ libarena_core_la_SOURCES = \
 	src/policy/allocation.h src/policy/allocation.cc \
 	src/policy/elasticflow.h src/policy/elasticflow.cc \
 	src/policy/gavel.h src/policy/gavel.cc \
+	src/policy/sia.h src/policy/sia.cc \
 	src/store/store.h src/store/sql.h src/store/store.cc src/store/spool.cc \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)

@@ -11,6 +11,7 @@
 #include "policy/fcfs.h"
 #include "policy/fifo.h"
 #include "policy/gavel.h"
+#include "policy/sia.h"
 
 namespace arena {
 namespace {
@@ -27,6 +28,8 @@ constexpr std::array registry{
     Policy{"gavel", "the requested count; types that add most throughput", &decide_gavel},
     Policy{"gavel-las", "the same for the least attained service", &decide_gavel_las},
     Policy{"gavel-informed", "the same by the work left", &decide_gavel_informed},
+    Policy{"sia", "goodput matrix over type and count, restart factor", &decide_sia},
+    Policy{"sia-informed", "the same by the work left", &decide_sia_informed},
     // end
 };
 
