@@ -10,6 +10,7 @@
 #include "policy/elasticflow.h"
 #include "policy/fcfs.h"
 #include "policy/fifo.h"
+#include "policy/gandiva.h"
 #include "policy/gavel.h"
 #include "policy/sia.h"
 
@@ -30,6 +31,8 @@ constexpr std::array registry{
     Policy{"gavel-informed", "the same by the work left", &decide_gavel_informed},
     Policy{"sia", "goodput matrix over type and count, restart factor", &decide_sia},
     Policy{"sia-informed", "the same by the work left", &decide_sia_informed},
+    Policy{"gandiva", "as requested; idle GPUs are lent to running jobs", &decide_gandiva},
+    Policy{"gandiva-informed", "the same by the work left", &decide_gandiva_informed},
     // end
 };
 
