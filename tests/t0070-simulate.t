@@ -40,7 +40,7 @@ exits 0 'and again' "$arena" trace generate --cluster c.yaml --throughputs t.csv
     --load 1.2 --accounts a:70,b:30 --priorities 3 --seed 5
 ok 'the same seed gives the same bytes' cmp out trace.csv
 sim=("$arena" simulate --cluster c.yaml --trace trace.csv --throughputs t.csv)
-for policy in arena fifo fcfs backfill; do
+for policy in arena fifo fcfs backfill elasticflow-ls gavel gavel-las sia gandiva arena-paper; do
     exits 0 "$policy runs" "${sim[@]}" --policy "$policy" --json
     json "$policy answers in the contract's shape" ".policy == \"$policy\" and .jobs == 200 and
         .finished == 200 and .restarts >= 200 and .makespan_s > 0 and .wall_s >= 0 and

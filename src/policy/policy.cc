@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "policy/arena_paper.h"
 #include "policy/arena_policy.h"
 #include "policy/backfill.h"
 #include "policy/elasticflow.h"
@@ -33,6 +34,8 @@ constexpr std::array registry{
     Policy{"sia-informed", "the same by the work left", &decide_sia_informed},
     Policy{"gandiva", "as requested; idle GPUs are lent to running jobs", &decide_gandiva},
     Policy{"gandiva-informed", "the same by the work left", &decide_gandiva_informed},
+    Policy{"arena-paper", "the published Arena search, mistakes mended", &decide_arena_paper},
+    Policy{"arena-paper-informed", "the same by the work left", &decide_arena_paper_informed},
     // end
 };
 
