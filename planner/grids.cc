@@ -10,12 +10,9 @@ namespace arena {
 
 namespace {
 
-constexpr std::int64_t dense_nodes = 32;  ///< below this every whole-node count is offered
-constexpr std::int64_t max_micro_batch = 128;
+constexpr std::int64_t dense_nodes = 32;    ///< below this every whole-node count is offered
 constexpr std::int64_t max_degree = 64;     ///< of context and expert parallelism, unless pinned
 constexpr std::int64_t pinned_counts = 64;  ///< multiples of a pin that are offered
-
-bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
 
 /// Thins large counts to multiples of a sixteenth of their power of two.
 bool offers_nodes(std::int64_t nodes) {
@@ -24,13 +21,13 @@ bool offers_nodes(std::int64_t nodes) {
     return nodes % (floor / 16) == 0;
 }
 
-/// The pinned degree, else 1, else from 1 on every power of two that fits.
+/// The pinned degree, else 1, else from 1 on every one that fits.
 template <typename Fits>
 std::vector<std::int64_t> degrees(Degree can, std::int64_t pinned, Fits fits) {
     if (pinned > 1) return fits(pinned) ? std::vector{pinned} : std::vector<std::int64_t>{};
     std::vector<std::int64_t> list{1};
     if (pinned == 1 || can != Degree::free) return list;
-    for (std::int64_t degree = 2; degree <= max_degree; degree *= 2)
+    for (std::int64_t degree = 2; degree <= max_degree; ++degree)
         if (fits(degree)) list.push_back(degree);
     return list;
 }
@@ -86,9 +83,7 @@ std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus
     if (query.pin.pp != 0) return {query.pin.pp};
     std::vector<std::int64_t> counts;
     for (std::int64_t pp = 1; pp <= std::min(gpus, query.model.layers); ++pp)
-        if (gpus % pp == 0 && can_share_layers(query, pp) &&
-            (query.model.layers % pp == 0 || is_power_of_two(pp)))
-            counts.push_back(pp);
+        if (gpus % pp == 0 && can_share_layers(query, pp)) counts.push_back(pp);
     return counts;
 }
 
@@ -99,7 +94,7 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
     std::vector<std::int64_t> degrees;
     const std::int64_t most = std::min(std::max<std::int64_t>(1, pool.gpus_per_node),
                                        std::max<std::int64_t>(1, query.model.heads));
-    for (std::int64_t tp = 1; tp <= most; tp *= 2)
+    for (std::int64_t tp = 1; tp <= most; ++tp)
         if (tp_fits(query.model, tp)) degrees.push_back(tp);
     return degrees;
 }
@@ -107,8 +102,12 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
     if (query.pin.micro_batch != 0) return {query.pin.micro_batch};
     std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size <= std::min(max_micro_batch, query.global_batch); ++size)
-        if (query.global_batch % size == 0) sizes.push_back(size);
+    for (std::int64_t size = 1; size <= query.global_batch / size; ++size) {
+        if (query.global_batch % size != 0) continue;
+        sizes.push_back(size);
+        if (size != query.global_batch / size) sizes.push_back(query.global_batch / size);
+    }
+    std::sort(sizes.begin(), sizes.end());
     return sizes;
 }
 

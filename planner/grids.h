@@ -29,15 +29,14 @@ std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
 
 /// Whether the launcher can be told some deal of the layers to so many stages.
 bool can_share_layers(const PlanQuery&, std::int64_t stages);
-/// Stages for `gpus`: divisors of the layer count, and powers of two up to it where stages may be
-/// uneven, that divide gpus; or the pin.
+/// Stages for `gpus`: the divisors of gpus that the layers can be shared out to; or the pin.
 std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
-/// Powers of two up to a node that tp_fits(), or the pin.
+/// Every degree up to a node that tp_fits(), or the pin.
 std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
-/// Divisors of the batch up to 128, or the pin.
+/// Divisors of the batch, ascending, or the pin.
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
 /// All tp x micro-batch x cp x ep, tp outermost: cp and ep are the pin, else 1; where the launcher
-/// leaves them free, powers of two that the sequence and the experts divide by, at most 64.
+/// leaves them free, all that divide the sequence and the experts, at most 64.
 /// Sequence parallel wherever it can be.
 std::vector<ShardShape> shard_shapes(const PlanQuery&, const GpuPool&);
 /// Chunks per stage, 1 first: the pin, else 1; where the launcher leaves them free, all divisors of

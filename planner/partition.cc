@@ -41,10 +41,9 @@ double iteration_seconds(const PartitionProblem& problem, const StageParts& part
 /// Nothing of it is worse.
 bool PartitionSolver::Label::beats(const Label& other, bool relaxed) const {
     const auto at_most = [](double a, double b) { return a <= b * rounding; };
-    return at_most(exchange_s, other.exchange_s) && at_most(step_s, other.step_s) &&
-           at_most(host_s, other.host_s) &&
-           (relaxed ? at_most(pipeline.sum_s, other.pipeline.sum_s) &&
-                          at_most(pipeline.open_s, other.pipeline.open_s)
+    return at_most(pipeline.open_s, other.pipeline.open_s) && at_most(step_s, other.step_s) &&
+           at_most(exchange_s, other.exchange_s) && at_most(host_s, other.host_s) &&
+           (relaxed ? at_most(pipeline.sum_s, other.pipeline.sum_s)
                     : pipeline.at_most(other.pipeline, rounding));
 }
 
@@ -117,26 +116,19 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
         const double alone = relaxed ? child.pipeline.open_s + 2 * rest  // both grow with `end`
                                      : child.pipeline.least_s(rest);
         if (alone + problem.fixed_s >= limit_s && parts.is_monotone()) break;
-        if (least_s(problem, child, rest, after, relaxed) < limit_s) labels_.push_back(child);
+        if (least_s(problem, child, rest, after, relaxed) < limit_s) keep(child, relaxed);
     }
 }
 
-/// Of the labels from `begin` on that have used the same layers, keeps those that nothing beats.
-void PartitionSolver::keep_best(std::size_t begin, bool relaxed) {
-    const auto first = labels_.begin() + static_cast<std::ptrdiff_t>(begin);
-    std::stable_sort(first, labels_.end(), [](const Label& a, const Label& b) {
-        return a.used != b.used ? a.used < b.used : a.pipeline.open_s < b.pipeline.open_s;
-    });
-    std::size_t kept = begin, group = begin;
-    for (std::size_t i = begin; i < labels_.size(); ++i) {
-        if (kept > group && labels_[group].used != labels_[i].used) group = kept;
-        const bool beaten =
-            std::any_of(labels_.begin() + static_cast<std::ptrdiff_t>(group),
-                        labels_.begin() + static_cast<std::ptrdiff_t>(kept),
-                        [&](const Label& other) { return other.beats(labels_[i], relaxed); });
-        if (!beaten) labels_[kept++] = labels_[i];
-    }
-    labels_.resize(kept);
+/// Adds a label unless one that has used the same layers is no worse, and drops those it beats.
+void PartitionSolver::keep(const Label& label, bool relaxed) {
+    Bucket& bucket = next_[static_cast<std::size_t>(label.used)];
+    for (const std::uint32_t other : bucket)
+        if (labels_[other].beats(label, relaxed)) return;
+    std::erase_if(bucket,
+                  [&](std::uint32_t other) { return label.beats(labels_[other], relaxed); });
+    bucket.push_back(static_cast<std::uint32_t>(labels_.size()));
+    labels_.push_back(label);
 }
 
 /// The last stage's label with the least seconds; null when none is below the limit. Relaxed: of
@@ -146,22 +138,30 @@ const PartitionSolver::Label* PartitionSolver::find_best(const PartitionProblem&
                                                          const StageParts& parts, double limit_s,
                                                          bool relaxed) {
     labels_.assign(1, {});
-    std::size_t begin = 0;
+    const auto sizes = static_cast<std::size_t>(problem.layers) + 1;
+    last_.resize(std::max(last_.size(), sizes));
+    next_.resize(last_.size());
+    const auto clear = [&](std::vector<Bucket>& buckets) {
+        for (std::size_t i = 0; i < sizes; ++i) buckets[i].clear();
+    };
+    clear(last_);
+    last_[0].push_back(0);
     for (std::int64_t stage = 0; stage < problem.stages; ++stage) {
-        const std::size_t end = labels_.size();
-        for (std::size_t from = begin; from < end; ++from)
-            extend(problem, parts, stage, static_cast<std::uint32_t>(from), limit_s, relaxed);
-        keep_best(end, relaxed);
-        begin = end;
+        clear(next_);
+        for (std::size_t used = 0; used < sizes; ++used)
+            for (const std::uint32_t from : last_[used])
+                extend(problem, parts, stage, from, limit_s, relaxed);
+        last_.swap(next_);
     }
-    const auto seconds = [&](const Label& l) {
+    const auto seconds = [&](std::uint32_t at) {
+        const Label& l = labels_[at];
         return (relaxed ? l.pipeline.open_s : l.pipeline.closed_s) + l.ends_s();
     };
-    const auto first = labels_.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto best = std::min_element(first, labels_.end(), [&](const Label& a, const Label& b) {
-        return seconds(a) < seconds(b);
-    });
-    return best == labels_.end() ? nullptr : &*best;
+    const Bucket& whole = last_[sizes - 1];
+    const auto best =
+        std::min_element(whole.begin(), whole.end(),
+                         [&](std::uint32_t a, std::uint32_t b) { return seconds(a) < seconds(b); });
+    return best == whole.end() ? nullptr : &labels_[*best];
 }
 
 void PartitionSolver::read_off(const Label* label, std::vector<std::int64_t>& stage_layers) const {

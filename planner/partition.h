@@ -87,9 +87,11 @@ class PartitionSolver {
                 double limit_s, bool relaxed);
     [[nodiscard]] double least_s(const PartitionProblem&, const Label&, double rest_s,
                                  std::int64_t after, bool relaxed) const;
-    void keep_best(std::size_t begin, bool relaxed);
+    void keep(const Label&, bool relaxed);
 
+    using Bucket = std::vector<std::uint32_t>;  ///< labels that have used the same layers
     std::vector<Label> labels_;
+    std::vector<Bucket> last_, next_;  ///< by layers used, after the last stage and this one
     std::vector<std::int64_t> trial_;
 };
 

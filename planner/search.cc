@@ -14,6 +14,10 @@ namespace arena {
 
 namespace {
 
+constexpr std::int64_t max_replicas = 1 << 20;
+constexpr std::int64_t max_measured_micro_batch = 128;
+constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits, for the reasons
+
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
@@ -95,13 +99,37 @@ class ShardParts final : public StageParts {
     double layer_s_;
 };
 
+/// Whether one layer can be held at all: a middle stage, no replica's share of the state.
+bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
+    const MemoryModel memory(query.model, context.pool.hardware, context.constants.framework,
+                             context.precision, shape);
+    for (const Recompute recompute : recompute_kinds(query))
+        for (std::int64_t zero = 0; zero <= 3; ++zero) {
+            const PlanChoice choice{3, max_replicas, 1, recompute, zero, 1, shape.cp, shape.ep};
+            if (memory.stage(choice, 1).total(1) <= real(context.pool.hardware.memory_bytes))
+                return true;
+        }
+    return false;
+}
+
+/// Without the large micro-batches that fit nowhere: they grow without end with the batch.
+std::vector<ShardShape> possible_shapes(const PlanQuery& query, const GpuPool& pool,
+                                        const PoolContext& context) {
+    std::vector<ShardShape> shapes = shard_shapes(query, pool);
+    std::erase_if(shapes, [&](const ShardShape& shape) {
+        return query.pin.micro_batch == 0 && shape.micro_batch > sure_micro_batch &&
+               !holds_a_layer(query, context, shape);
+    });
+    return shapes;
+}
+
 }  // namespace
 
 PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective)
     : query_(query),
       pool_(pool),
       context_(make_context(query.model, pool, query.global_batch, effective)),
-      shapes_(shard_shapes(query, pool)),
+      shapes_(possible_shapes(query, pool, context_)),
       recomputes_(recompute_kinds(query)),
       shards_(shapes_.size()) {}
 
@@ -379,11 +407,17 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
 }
 
 std::vector<ShardShape> PoolSearch::fitting_shapes() {
+    const auto is_asked = [](std::int64_t value, std::int64_t pinned) {
+        return pinned != 0 || std::has_single_bit(static_cast<std::uint64_t>(value));
+    };
     std::vector<ShardShape> shapes;
     for (const ShardShape& shape : shapes_)
-        if (std::has_single_bit(static_cast<std::uint64_t>(shape.micro_batch)) ||
-            query_.pin.micro_batch != 0)
-            if (fits_anywhere(shape)) shapes.push_back(shape);
+        if (is_asked(shape.tp, query_.pin.tp) &&
+            is_asked(shape.micro_batch, query_.pin.micro_batch) &&
+            is_asked(shape.cp, query_.pin.cp) && is_asked(shape.ep, query_.pin.ep) &&
+            shape.micro_batch <= std::max(max_measured_micro_batch, query_.pin.micro_batch) &&
+            fits_anywhere(shape))
+            shapes.push_back(shape);
     return shapes;
 }
 

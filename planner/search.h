@@ -38,8 +38,8 @@ class PoolSearch {
     /// The plans of the grid that no other plan of it beats in both seconds and bytes, fastest
     /// first; each candidate with its fastest deal of layers.
     std::vector<GridResult> pareto(const NodeShape&, std::int64_t stages);
-    /// Shards that fit memory in some grid of the query, micro-batches that are powers of two: what
-    /// is worth measuring; those between are interpolated.
+    /// Shards that fit memory in some grid of the query, of degrees and micro-batches (to 128) that
+    /// are pinned or powers of two: what is worth measuring; others follow from these.
     std::vector<ShardShape> fitting_shapes();
     [[nodiscard]] const PoolContext& context() const { return context_; }
     /// Candidates looked at so far.

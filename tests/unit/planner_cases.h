@@ -76,14 +76,19 @@ inline const std::vector<GpuType>& all_hardware() {
 inline Model small_model(Random& random, std::int64_t max_layers) {
     Model m;
     m.name = "small";
-    m.family = random.of({Family::gpt, Family::llama, Family::bert});
+    m.family = random.of({Family::gpt, Family::llama, Family::bert, Family::moe});
     set_family_flags(m);
+    if (m.family == Family::moe) {
+        m.experts = random.of<std::int64_t>({2, 4, 6, 8});
+        m.top_k = random.whole(1, 2);
+        m.moe_ffn_hidden = 512 * random.of<std::int64_t>({1, 3});
+    }
     m.layers = random.whole(1, max_layers);
-    m.heads = random.of<std::int64_t>({4, 8, 12, 16});
+    m.heads = random.of<std::int64_t>({4, 8, 12, 15, 16});
     m.hidden = m.heads * random.of<std::int64_t>({32, 64, 128});
     m.ffn_hidden = 4 * m.hidden;
     m.vocab = random.whole(1000, 60000);
-    m.seq_length = random.of<std::int64_t>({128, 512, 1024, 2048});
+    m.seq_length = random.of<std::int64_t>({128, 512, 768, 1024, 2048});
     m.precision = random.of({Precision::fp32, Precision::fp16, Precision::bf16});
     const Result<Model> model = complete_model(m, "generated");
     ck_assert(model.ok());
@@ -99,14 +104,14 @@ struct Case {
 inline std::optional<Case> small_case(Random& random) {
     Case c;
     c.query.model = small_model(random, 12);
-    c.query.global_batch = random.of<std::int64_t>({1, 4, 6, 8, 16, 24, 32});
+    c.query.global_batch = random.of<std::int64_t>({1, 4, 6, 8, 16, 24, 32, 300});
     GpuPool pool;
     pool.hardware = all_hardware()[static_cast<std::size_t>(
         random.whole(0, static_cast<std::int64_t>(all_hardware().size()) - 1))];
     pool.hardware.memory_bytes = static_cast<std::int64_t>(
         static_cast<double>(pool.hardware.memory_bytes) * random.of({1.0, 0.5, 0.2, 0.15}));
     pool.gpu_type = "x";
-    pool.gpus_per_node = random.of<std::int64_t>({1, 2, 4, 8});
+    pool.gpus_per_node = random.of<std::int64_t>({1, 2, 3, 4, 6, 8});
     pool.max_gpus = 8;
     c.query.pools = {pool};
     c.query.min_gpus = c.query.max_gpus = random.whole(1, 8);
@@ -117,6 +122,10 @@ inline std::optional<Case> small_case(Random& random) {
     if (random.whole(0, 4) == 0) c.query.pin.micro_batch = random.of<std::int64_t>({1, 2, 3});
     if (random.whole(0, 4) == 0 && c.query.can.vpp != Degree::no)
         c.query.pin.vpp = random.whole(1, 3);
+    if (random.whole(0, 4) == 0 && c.query.can.cp != Degree::no)
+        c.query.pin.cp = random.of<std::int64_t>({1, 2, 3, 4});
+    if (random.whole(0, 4) == 0 && c.query.can.ep != Degree::no)
+        c.query.pin.ep = random.of<std::int64_t>({1, 2, 3, 6});
     const auto precision = effective_precision(pool.hardware, c.query.model.precision);
     if (!precision) return std::nullopt;
     c.precision = *precision;

@@ -12,6 +12,7 @@
 #include "planner/cost.h"
 #include "planner/grids.h"
 #include "planner/planner.h"
+#include "planner/search.h"
 #include "suite.h"
 
 using namespace arena;
@@ -277,6 +278,45 @@ START_TEST(sixty_four_gpus_of_four_types_give_hundreds_of_grids) {
 }
 END_TEST
 
+START_TEST(counts_that_are_no_powers_of_two_get_plans_too) {
+    for (const char* model : {"gpt2", "gpt-145.6b"})  // 12 and 96 heads
+        for (std::int64_t per_node : {6, 8})
+            for (std::int64_t gpus : {3, 6, 12, 24}) {
+                PlanQuery query = query_of(model, 512, gpus, gpus, {"h200"});
+                query.pools[0].gpus_per_node = per_node;
+                // Enough for any of these: what is asked is whether there is a plan, not memory.
+                query.pools[0].hardware.memory_bytes = std::int64_t{8} << 40;
+                // 512 samples are not split by 3: stages or tensor parallelism must be.
+                const bool in_thirds = (gpus <= per_node ? gpus : per_node) % 3 == 0;
+                query.pin.pp = in_thirds || gpus == 12 ? 1 : 0;
+                const Plan plan = best_of(plan_grids(query)).plan;
+                ck_assert_int_eq(plan.gpus(), gpus);
+                ck_assert_int_eq(plan.tp() * plan.pp() % 3, 0);
+            }
+    PlanQuery query = query_of("llama-2-7b", 512, 3, 3, {"h200"});  // 32 heads, 32 layers
+    query.can = all_capabilities();
+    ck_assert(best_of(plan_grids(query)).plan.stage_layers.size() == 3);
+}
+END_TEST
+
+START_TEST(micro_batches_are_as_large_as_the_batch_asks_for) {
+    PlanQuery query = query_of("gpt2", 14414400, 1, 8, {"a100"});  // 504 divisors
+    query.model.seq_length = 16;
+    std::int64_t candidates = 0;
+    const std::vector<GridResult> grids = plan_grids(query);
+    for (const GridResult& grid : grids) {
+        ck_assert_msg(grid.feasible, "%s", grid.reason.c_str());
+        candidates += grid.candidates;
+    }
+    ck_assert_int_gt(best_of(grids).plan.micro_batch, 128);
+    ck_assert_int_lt(candidates, max_candidates / 10);
+    query.model.seq_length = 1024;  // what fits nowhere is not even listed
+    std::int64_t fewer = 0;
+    for (const GridResult& grid : plan_grids(query)) fewer += grid.candidates;
+    ck_assert_int_lt(fewer, candidates);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite("planner grids", {
         gpu_counts_fill_equal_nodes,
@@ -291,5 +331,7 @@ int main() {
         operator_list_begins_with_a_basis_and_covers_the_search,
         small_models_fit_a_few_emulated_gpus,
         sixty_four_gpus_of_four_types_give_hundreds_of_grids,
+        counts_that_are_no_powers_of_two_get_plans_too,
+        micro_batches_are_as_large_as_the_batch_asks_for,
     });
 }

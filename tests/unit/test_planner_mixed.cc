@@ -21,7 +21,7 @@ void each_mix(const Case& c, const Grid& grid, std::int64_t samples, Plan& plan,
         if (gpus_left == 0) visit();
         return;
     }
-    for (std::int64_t tp = 1; tp <= grid.gpus_per_node; tp *= 2)
+    for (std::int64_t tp = 1; tp <= grid.gpus_per_node; ++tp)
         for (std::int64_t dp = 1; dp * tp <= gpus_left; ++dp) {
             if (samples % dp != 0 || !tp_fits(c.query.model, tp)) continue;
             plan.stage_dp.push_back(dp), plan.stage_tp.push_back(tp);
@@ -42,7 +42,7 @@ double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
         each_mix(c, grid, samples, plan, grid.gpus(), [&] {
             if (!is_mixed(plan)) return;
             plan.micro_batch = samples / plan.dp();
-            plan.sequence_parallel = c.query.model.seq_length % 2 == 0;
+            plan.sequence_parallel = true;
             each_deal(c.query.model.layers, grid.stages, [&](const Layers& deal) {
                 plan.stage_layers = deal;
                 for (const Recompute recompute : recompute_kinds(c.query))

@@ -101,8 +101,6 @@ END_TEST
 
 namespace {
 
-bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
-
 /// Seconds and bytes of every plan of the grid that its launcher can be told, however bad.
 class Enumeration {
   public:
@@ -116,30 +114,33 @@ class Enumeration {
     template <typename Visit>
     void each_plan(Visit visit) const {
         const PlanQuery& query = case_.query;
+        const auto pinned_or = [](std::int64_t pin, std::int64_t value, Degree can) {
+            return pin != 0 ? value == pin : value == 1 || can == Degree::free;
+        };
         for (std::int64_t tp = 1; tp <= grid_.gpus_per_node; ++tp)
             for (std::int64_t mb = 1; mb <= query.global_batch; ++mb) {
                 const bool pinned = query.pin.micro_batch != 0;
                 if (pinned && mb != query.pin.micro_batch) continue;
-                if (!is_power_of_two(tp) || !tp_fits(query.model, tp)) continue;
-                if (grid_.gpus_per_node % tp != 0) continue;
-                for (std::int64_t cp = 1; cp <= (query.can.cp == Degree::free ? 64 : 1); cp *= 2) {
+                if (!tp_fits(query.model, tp) || grid_.gpus_per_node % tp != 0) continue;
+                for (std::int64_t cp = 1; cp <= 64; ++cp) {
                     const std::int64_t each = grid_.stages * tp * cp;
+                    if (!pinned_or(query.pin.cp, cp, query.can.cp)) continue;
                     if (grid_.gpus() % each != 0 || !cp_fits(query.model, cp)) continue;
                     const std::int64_t dp = grid_.gpus() / each;
-                    if (query.global_batch % (dp * mb) == 0) each_of_shard(tp, mb, cp, dp, visit);
+                    if (query.global_batch % (dp * mb) != 0) continue;
+                    for (std::int64_t ep = 1; ep <= dp * cp * tp; ++ep)
+                        if (pinned_or(query.pin.ep, ep, query.can.ep) && dp * cp * tp % ep == 0 &&
+                            ep_fits(query.model, ep))
+                            each_of_shard({tp, mb, false, cp, ep}, dp, visit);
                 }
             }
     }
 
   private:
     template <typename Visit>
-    void each_of_shard(std::int64_t tp, std::int64_t mb, std::int64_t cp, std::int64_t dp,
-                       Visit visit) const {
+    void each_of_shard(ShardShape shape, std::int64_t dp, Visit visit) const {
         const Model& model = case_.query.model;
-        ShardShape shape;
-        shape.tp = tp;
-        shape.micro_batch = mb;
-        shape.cp = cp;
+        const std::int64_t tp = shape.tp;
         shape.sequence_parallel =
             case_.query.can.sequence_parallel && tp > 1 && model.seq_length % tp == 0;
         const Shard shard(context_, topology_, shape);
@@ -148,17 +149,18 @@ class Enumeration {
             plan.stage_layers = deal;
             plan.stage_dp.assign(deal.size(), dp);
             plan.stage_tp.assign(deal.size(), tp);
-            plan.cp = cp;
+            plan.cp = shape.cp, plan.ep = shape.ep;
             plan.sequence_parallel = shape.sequence_parallel;
-            plan.num_micro_batches = case_.query.global_batch / (dp * mb);
+            plan.num_micro_batches = case_.query.global_batch / (dp * shape.micro_batch);
             for (const Recompute recompute :
                  {Recompute::none, Recompute::selective, Recompute::full})
                 for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero)
                     for (std::int64_t vpp = 1; vpp <= model.layers; ++vpp) {
                         plan.recompute = recompute, plan.zero_stage = zero, plan.vpp = vpp;
                         if (!is_wanted(plan)) continue;
-                        const PlanChoice choice{
-                            grid_.stages, dp, plan.num_micro_batches, recompute, zero, vpp, cp, 1};
+                        const PlanChoice choice{grid_.stages, dp,      plan.num_micro_batches,
+                                                recompute,    zero,    vpp,
+                                                shape.cp,     shape.ep};
                         visit(price_stages(context_, topology_, shard, choice, deal));
                     }
         });
@@ -186,7 +188,7 @@ class Enumeration {
 
 START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     Random random(2);
-    long cases = 0, plans = 0, infeasible = 0, uneven = 0;
+    long cases = 0, plans = 0, infeasible = 0, uneven = 0, odd_tp = 0, context = 0, expert = 0;
     while (cases < 1000) {
         const std::optional<Case> c = small_case(random);
         if (!c) continue;
@@ -207,13 +209,22 @@ START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
                           short_form(result.plan).c_str(), result.estimate.iteration_s, best);
             ck_assert(expresses(c->query.can, result.plan));
             uneven += expresses(LayerSplit::even, result.plan.stage_layers) ? 0 : 1;
+            odd_tp += result.plan.tp() % 3 == 0 ? 1 : 0;
+            context += result.plan.cp > 1 ? 1 : 0;
+            expert += result.plan.ep > 1 ? 1 : 0;
         }
     }
-    std::printf("seed %llu: %ld cases, %ld plans, %ld infeasible grids, %ld uneven best plans\n",
-                static_cast<unsigned long long>(seed()), cases, plans, infeasible, uneven);
+    std::printf(
+        "seed %llu: %ld cases, %ld plans, %ld infeasible grids; best plans: %ld uneven, %ld of "
+        "tp 3 or 6, %ld of cp, %ld of ep\n",
+        static_cast<unsigned long long>(seed()), cases, plans, infeasible, uneven, odd_tp, context,
+        expert);
     ck_assert_int_gt(plans, 100000);
     ck_assert_int_gt(infeasible, 50);
     ck_assert_int_gt(uneven, 50);
+    ck_assert_int_gt(odd_tp, 20);
+    ck_assert_int_gt(context, 20);
+    ck_assert_int_gt(expert, 20);
 }
 END_TEST
 
