@@ -10,6 +10,9 @@ libarena_profiler_la_SOURCES = \
 	profiler/recorder.h profiler/recorder.cc \
 	profiler/request.h profiler/request.cc \
 	profiler/prolog_help.h profiler/prolog_help.cc \
+	profiler/options.h profiler/options.cc \
+	profiler/progress.h profiler/progress.cc \
+	profiler/run_command.h profiler/run_command.cc \
 	# end
 libarena_profiler_la_LIBADD = libarena_planner.la
 libarena_profiler_cpu_la_SOURCES = \
@@ -18,6 +21,9 @@ libarena_profiler_cpu_la_SOURCES = \
 	profiler/cpu_gemm.cc profiler/cpu_attention.cc profiler/cpu_rows.cc \
 	profiler/cpu_conv.cc profiler/cpu_images.cc \
 	profiler/cpu_memory.h profiler/cpu_memory.cc \
+	profiler/cpu_stack.h profiler/cpu_stack.cc \
+	profiler/direct.h profiler/direct.cc \
+	profiler/direct_command.h profiler/direct_command.cc \
 	profiler/cpu_device.h profiler/cpu_device.cc \
 	# end
 libarena_profiler_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(HWLOC_CFLAGS)
@@ -31,6 +37,12 @@ endif
 ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
 arena_profiler_SOURCES = profiler/main.cc
 arena_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS)
+
+# For tests of failures, never installed: the same program over a device that fails as it is told to.
+check_PROGRAMS += arena-profiler-faulty
+arena_profiler_faulty_SOURCES = profiler/main.cc tests/tools/faulty_backend.cc
+arena_profiler_faulty_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_FAULTY
+arena_profiler_faulty_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
 if HAVE_CUDA
 pkglibexec_PROGRAMS += arena-profiler-cuda
@@ -59,7 +71,7 @@ tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc profiler/cuda_gemm.cc profi
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/gpu/run
+EXTRA_DIST += tests/gpu/run tests/tools/faulty_backend.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs
@@ -80,9 +92,9 @@ tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
 # ---- tests of the profiler ---------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
-	tests/unit/test_profiler_attention tests/unit/test_profiler
+	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack
 TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
-	tests/unit/test_profiler_attention tests/unit/test_profiler
+	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack
 endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -93,12 +105,16 @@ tests_unit_test_profiler_images_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_profiler_attention_SOURCES = tests/unit/test_profiler_attention.cc tests/unit/float_arrays.h tests/unit/suite.h
 tests_unit_test_profiler_attention_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_profiler_stack_SOURCES = tests/unit/test_profiler_stack.cc tests/unit/float_arrays.h tests/unit/suite.h
+tests_unit_test_profiler_stack_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc
 tests_unit_test_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 
 profiler_black_box_tests = \
 	tests/t0260-throttled-profile.t \
+	tests/t0265-profiler-faults.t \
 	tests/t0270-prolog.t \
 	tests/t0280-gpu.t \
 	# end

@@ -20,75 +20,23 @@
 #include "core/text.h"
 #include "planner/planner.h"
 #include "profiler/operator.h"
+#include "profiler/options.h"
 #include "profiler/prolog_help.h"
-#include "profiler/recorder.h"
 #include "profiler/request.h"
+#include "profiler/run_command.h"
 #include "profiler/session.h"
+#ifndef ARENA_WITH_CUDA
+#include "profiler/direct_command.h"
+#endif
 
 namespace arena {
 namespace {
 
-struct Options {
-    std::string request, request_env;
-    std::string model, hardware = "emulated-cpu", hardware_file, gpu_type;
-    std::int64_t batch = 0, max_gpus = 8, gpus_per_node = 8, threads = 0;
-    std::string device = "auto", out = "-", node;
-    double budget_s = 0;
-    bool json = false, verbose = false;
-    std::string config, slurm_conf;  // site
-    RunEnd end;                      // finish
-    std::string spool;
-};
-
-int fail(const Error& error) {
-    std::fprintf(stderr, "arena-profiler: %s\n", error.message().c_str());
-    return error.code == ErrorCode::usage ? 2 : error.code == ErrorCode::no ? 1 : 3;
-}
-
-Result<Model> model_of(const std::string& word) {
-    if (word.find('/') == std::string::npos && !std::filesystem::exists(word))
-        return find_zoo_model(word);
-    const auto text = read_regular_file(word, max_model_file_bytes);
-    if (!text) return text.error();
-    return parse_model(*text, word);
-}
-
-Result<ProfileRequest> request_of_flags(const Options& o) {
-    if (o.model.empty()) return usage_error("give --request, --request-env or --model");
-    if (o.batch < 1) return usage_error("give the global batch, at least 1", "--batch");
-    const auto model = model_of(o.model);
-    if (!model) return model.error();
-    ProfileRequest r;
-    r.nonce = make_nonce();
-    r.hardware = o.hardware;
-    r.gpu_type = o.gpu_type.empty() ? o.hardware : o.gpu_type;
-    r.model = *model;
-    r.global_batch = o.batch;
-    r.max_gpus = o.max_gpus;
-    r.gpus_per_node = o.gpus_per_node;
-    return r;
-}
-
-Result<ProfileRequest> request_of(const Options& o) {
-    Result<ProfileRequest> r = request_of_flags(o);
-    if (!o.request_env.empty()) {
-        const char* text = std::getenv(o.request_env.c_str());
-        if (text == nullptr) return usage_error("is not set", o.request_env);
-        r = parse_profile_request(text);
-    } else if (!o.request.empty()) {
-        r = parse_profile_request(o.request);
-    }
-    if (!r) return r;
-    if (o.budget_s > 0)
-        r->budget_s = o.request.empty() && o.request_env.empty()
-                          ? o.budget_s
-                          : std::min(o.budget_s, r->budget_s);
-    return r;
-}
-
-Result<std::unique_ptr<Backend>> backend_of(const std::string& kind,
+Result<std::unique_ptr<Backend>> backend_of([[maybe_unused]] const std::string& kind,
                                             [[maybe_unused]] const Options& o) {
-#ifdef ARENA_WITH_CUDA
+#ifdef ARENA_FAULTY
+    return make_faulty_backend();
+#elif defined(ARENA_WITH_CUDA)
     if (kind == "cuda") return make_cuda_backend();
     return environment_error("this is the CUDA half; arena-profiler measures CPUs");
 #else
@@ -101,7 +49,7 @@ Result<std::unique_ptr<Backend>> backend_of(const std::string& kind,
 
 /// Becomes arena-profiler-cuda, when that is beside this program. Returns when it is not.
 void become_cuda([[maybe_unused]] char** argv) {
-#ifndef ARENA_WITH_CUDA
+#if !defined(ARENA_WITH_CUDA) && !defined(ARENA_FAULTY)
     std::error_code ignored;
     const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
     const auto other = self.parent_path() / "arena-profiler-cuda";
@@ -109,47 +57,22 @@ void become_cuda([[maybe_unused]] char** argv) {
 #endif
 }
 
-Profile blank_profile(const ProfileRequest& r) {
-    Profile p;
-    p.nonce = r.nonce;
-    p.gpu_type = r.gpu_type;
-    p.hardware = r.hardware;
-    p.model_fingerprint = fingerprint(r.model);
-    return p;
-}
-
-void tell(const ProfileEntry& e) {
-    std::fprintf(stderr, "%-52s %10s  x%-6lld +-%.1f %%\n", op_key(e.shape).c_str(),
-                 human_seconds(e.seconds).c_str(), static_cast<long long>(e.repeats),
-                 100 * e.spread);
-}
-
-/// Seconds of another driver or library are not this device's: there, nothing is known yet.
-std::vector<std::string> known_for(const ProfileRequest& request, const Device& device) {
-    const bool same = request.known_device.empty() || request.known_device == device.identity();
-    return same ? request.known : std::vector<std::string>();
-}
-
-int measure_with(Backend& backend, const std::vector<OpShape>& shapes,
-                 const ProfileRequest& request, const Options& o, Recorder& recorder) {
-    Device device = backend.device();
-    if (!o.node.empty()) device.node = o.node;
-    recorder.set_device(device);
-    SessionOptions session;
-    session.budget_s = request.budget_s;
-    session.known = known_for(request, device);
-    session.now = monotonic_s;
-    session.on_begin = [&](const OpShape& s) { recorder.begin(s); };
-    session.on_entry = [&](const ProfileEntry& e) {
-        recorder.add(e);
-        if (o.verbose) tell(e);
-    };
-    const SessionOutcome done = run_session(backend, shapes, session);
-    if (!done.reason.empty()) std::fprintf(stderr, "arena-profiler: %s\n", done.reason.c_str());
-    return recorder.finish(done.status, done.reason, done.device_seconds);
+/// Found out before a minute of the device is spent on it.
+Status check_output(const Options& o) {
+    if (o.out == "-" && o.json)
+        return usage_error(
+            "writes to standard output, where --out would write too: give --out FILE", "--json");
+    if (o.out == "-") return Done{};
+    const std::filesystem::path parent = std::filesystem::path(o.out).parent_path();
+    const std::string directory = parent.empty() ? "." : parent.string();
+    if (::access(directory.c_str(), W_OK | X_OK) != 0)
+        return environment_error(std::string("cannot write there: ") + std::strerror(errno),
+                                 directory);
+    return Done{};
 }
 
 int run(const Options& o, char** argv) {
+    if (auto s = check_output(o); !s) return fail(s.error());
     const auto request = request_of(o);
     if (!request) return fail(request.error());
     const auto work = assign(*request, o.hardware_file);
@@ -158,11 +81,7 @@ int run(const Options& o, char** argv) {
     if (!kind) return fail(kind.error());
     if (!o.request_env.empty()) ::close_range(3, ~0U, 0);  // from a Prolog: nothing open is for us
     if (*kind == "cuda") become_cuda(argv);
-    Recorder recorder(blank_profile(*request), o.out);
-    recorder.watch(request->budget_s * 1.1 + 2);
-    auto backend = backend_of(*kind, o);
-    if (!backend) return fail(backend.error());
-    return measure_with(**backend, work->shapes, *request, o, recorder);
+    return run_request(o, *request, *work, [&] { return backend_of(*kind, o); });
 }
 
 int list_operators(const Options& o) {
@@ -230,8 +149,12 @@ int show_site(const Options& o) {
 int finish_run(const Options& o) {
     const auto request = request_of(o);
     if (!request) return fail(request.error());
-    const Profile p = result_of_run(*request, o.end);
+    RunEnd end = o.end;
+    end.progress_path = o.spool + "/" + request->nonce + ".progress";
+    const Profile p = result_of_run(*request, end);
     const auto path = o.spool + "/" + request->nonce + ".json";
+    std::error_code ignored;
+    std::filesystem::remove(end.progress_path, ignored);
     if (auto s = write_file_atomic(path, to_json(p) + "\n", 0644); !s) return fail(s.error());
     if (p.status == ProfileStatus::failed)
         std::fprintf(stderr, "arena-profiler: %s\n", p.reason.c_str());
@@ -255,6 +178,22 @@ void add_request_flags(CLI::App& c, Options& o) {
                  "seconds; with a request the smaller of the two counts (default 60)");
 }
 
+#ifndef ARENA_WITH_CUDA
+void add_direct_flags(CLI::App& c, Options& o) {
+    c.add_option("--model", o.model, "model name of the zoo, or a file")->required();
+    c.add_option("--seq-length", o.seq_length, "tokens of a sample (the model's)");
+    c.add_option("--layers", o.layers, "layers to run")->capture_default_str();
+    c.add_option("--tp", o.tp, "tensor-parallel ranks that share a layer")->capture_default_str();
+    c.add_option("--micro-batch", o.micro_batch, "samples")->capture_default_str();
+    c.add_option("--iterations", o.iterations, "timed passes")->capture_default_str();
+    c.add_option("--threads", o.threads, "at most this many");
+    c.add_option("--hardware", o.hardware, "hardware entry to predict with")->capture_default_str();
+    c.add_option("--hardware-file", o.hardware_file, "the site's own hardware entries");
+    c.add_option("--profile", o.profile, "profile of this CPU to predict from");
+    c.add_flag("--json", o.json, "for programs");
+}
+#endif
+
 void add_device_flags(CLI::App& c, Options& o) {
     c.add_option("--device", o.device, "cpu, cuda or auto")->capture_default_str();
     c.add_option("--threads", o.threads,
@@ -273,6 +212,11 @@ int main_of(int argc, char** argv) {
     run_app->add_option("--node", o.node,
                         "node name written into the profile (default: host name)");
     run_app->add_flag("-v,--verbose", o.verbose, "one line per operator on standard error");
+    run_app->add_flag("--json", o.json, "one line of JSON per operator on standard output");
+    run_app->add_option("--reuse", o.reuse,
+                        "profiles of this device: what they hold is not measured again");
+    run_app->add_option("--progress", o.progress,
+                        "directory for NONCE.progress, which the scheduler shows");
     auto* ops_app = app.add_subcommand("ops", "list the operators that run would measure");
     add_request_flags(*ops_app, o);
     ops_app->add_flag("--json", o.json, "for programs");
@@ -283,7 +227,8 @@ int main_of(int argc, char** argv) {
     add_device_flags(*device_app, o);
     auto* site_app = app.add_subcommand("site", "for the Prolog: facts of arena.yaml");
     site_app->add_option("--config", o.config, "arena.yaml");
-    site_app->add_option("--slurm-conf", o.slurm_conf, "slurm.conf, for SlurmUser; included files are followed");
+    site_app->add_option("--slurm-conf", o.slurm_conf,
+                         "slurm.conf, for SlurmUser; included files are followed");
     auto* finish_app =
         app.add_subcommand("finish", "for the Prolog: turn the end of a run into a spool file");
     finish_app->add_option("--request-env", o.request_env, "variable that holds the request")
@@ -292,6 +237,11 @@ int main_of(int argc, char** argv) {
     finish_app->add_option("--log", o.end.log_path, "its standard error")->required();
     finish_app->add_option("--exit-code", o.end.exit_code, "how it ended")->required();
     finish_app->add_option("--spool", o.spool, "directory of results")->required();
+#ifndef ARENA_WITH_CUDA
+    auto* direct_app = app.add_subcommand(
+        "direct", "run whole layers on the CPU, beside what a profile predicts for them");
+    add_direct_flags(*direct_app, o);
+#endif
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -299,6 +249,9 @@ int main_of(int argc, char** argv) {
     }
     if (*run_app) return run(o, argv);
     if (*ops_app) return list_operators(o);
+#ifndef ARENA_WITH_CUDA
+    if (*direct_app) return run_direct_command(o);
+#endif
     if (*request_app) return show_request(o);
     if (*device_app) return show_device(o, argv);
     return *site_app ? show_site(o) : finish_run(o);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace arena {
 namespace {
@@ -23,6 +24,15 @@ std::size_t samples_outside(std::size_t n) {
     return l;
 }
 
+/// A broken timer must not reach the sorting of samples, nor the arithmetic of batches.
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+Measurement no_measurement() {
+    Measurement m;
+    m.seconds = m.spent_s = std::numeric_limits<double>::quiet_NaN();
+    return m;
+}
+
 std::int64_t batch_for(double seconds, const StopRule& rule) {
     if (seconds >= rule.min_sample_s) return 1;
     const double floor = std::max(seconds, rule.min_sample_s / 1000);
@@ -38,6 +48,7 @@ double warm_up(Operator& op, const StopRule& rule, double cold, double* spent) {
         const auto batch = run < rule.warm_up_runs ? 1 : batch_for(last, rule);
         const double t = op.execute(batch);
         last = t / static_cast<double>(batch);
+        if (!is_time(t) || (t == 0 && run >= rule.warm_up_runs)) break;  // a clock that stands
         *spent += t;
         run += batch;
     }
@@ -63,6 +74,7 @@ Measurement measure(Operator& op, const StopRule& rule) {
     Measurement m;
     std::vector<double> samples;
     const double cold = op.execute(1);
+    if (!is_time(cold)) return no_measurement();
     m.spent_s = cold;
     double last = cold;
     if (2 * cold > rule.share_s + rule.reserve_s) {
@@ -70,6 +82,7 @@ Measurement measure(Operator& op, const StopRule& rule) {
         m.repeats = 1;
     } else if (4 * cold <= rule.share_s) {
         last = warm_up(op, rule, cold, &m.spent_s);
+        if (!is_time(last)) return no_measurement();
     }
     const std::int64_t batch = batch_for(last, rule);
     MedianInterval interval = median_interval(samples);
@@ -80,6 +93,7 @@ Measurement measure(Operator& op, const StopRule& rule) {
         if (n > 0 && next > limit) break;
         if (interval.confident && interval.spread <= rule.target_spread) break;
         const double t = op.execute(batch);
+        if (!is_time(t)) return no_measurement();
         m.spent_s += t;
         m.repeats += batch;
         last = t / static_cast<double>(batch);

@@ -40,6 +40,8 @@ struct MedianInterval {
 MedianInterval median_interval(std::vector<double> samples);
 
 /// The first execution counts only when there is no time for another one. O(n log n) per sample.
+/// When the device's timer gives anything but a finite number of at least 0 seconds, nothing is
+/// measured: seconds and spent_s are NaN.
 Measurement measure(Operator&, const StopRule&);
 
 }  // namespace arena

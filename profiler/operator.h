@@ -24,6 +24,8 @@ class Backend {
   public:
     virtual ~Backend() = default;
     [[nodiscard]] virtual Device device() const = 0;
+    /// Clock, temperature and power cap right now, where the device tells.
+    [[nodiscard]] virtual DeviceState state() const { return {}; }
     /// Allocates and fills buffers. ErrorCode::no: this device cannot run the shape (precision,
     /// memory).
     virtual Result<std::unique_ptr<Operator>> prepare(const OpShape&) = 0;
@@ -33,5 +35,9 @@ class Backend {
 Result<std::unique_ptr<Backend>> make_cpu_backend(std::int64_t threads);
 /// The one visible GPU (CUDA_VISIBLE_DEVICES decides). ErrorCode::environment where there is none.
 Result<std::unique_ptr<Backend>> make_cuda_backend();
+
+/// For tests only, linked into arena-profiler-faulty alone: invented times, and the fault that
+/// ARENA_TEST_FAULT names.
+Result<std::unique_ptr<Backend>> make_faulty_backend();
 
 }  // namespace arena

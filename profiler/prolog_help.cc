@@ -103,7 +103,14 @@ Status find_slurm_user(const std::string& path, int& files, std::string& user) {
     return Done{};
 }
 
-Profile failed(const ProfileRequest& request, const std::string& reason) {
+double spent_until_the_end(const RunEnd& end) {
+    const auto text = read_regular_file(end.progress_path, 128);
+    if (!text) return 0;
+    const auto progress = parse_progress(*text);
+    return progress ? progress->spent_s : 0;
+}
+
+Profile failed(const ProfileRequest& request, const RunEnd& end, const std::string& about_file) {
     Profile p;
     p.nonce = request.nonce;
     p.gpu_type = request.gpu_type;
@@ -113,7 +120,8 @@ Profile failed(const ProfileRequest& request, const std::string& reason) {
     p.device.name = "unknown";
     p.device.node = host_name();
     p.status = ProfileStatus::failed;
-    p.reason = reason;
+    p.reason = why(end, about_file);
+    p.device_seconds = spent_until_the_end(end);
     p.started_s =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     return p;
@@ -167,13 +175,13 @@ Result<std::string> site_facts(const std::string& path, const std::string& slurm
 
 Profile result_of_run(const ProfileRequest& request, const RunEnd& end) {
     const auto text = read_regular_file(end.part_path, max_profile_bytes);
-    if (!text) return failed(request, why(end, text.error().text));
+    if (!text) return failed(request, end, text.error().text);
     auto profile = parse_profile(*text);
-    if (!profile) return failed(request, why(end, profile.error().message()));
+    if (!profile) return failed(request, end, profile.error().message());
     if (profile->nonce != request.nonce || profile->gpu_type != request.gpu_type ||
         profile->hardware != request.hardware ||
         profile->model_fingerprint != fingerprint(request.model))
-        return failed(request, why(end, "it answers another request"));
+        return failed(request, end, "it answers another request");
     return std::move(profile).value();
 }
 

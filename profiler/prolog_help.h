@@ -36,11 +36,12 @@ struct RunEnd {
     std::string part_path;  ///< what it wrote, perhaps
     std::string log_path;   ///< its standard error
     int exit_code = 0;      ///< as the shell sees it; 124, 137: timeout
+    std::string progress_path = {};  ///< how far it said it was; "" = unknown
 };
 
 /// The Profile for the spool: the part file if it is a valid answer to the request, else a failed
 /// one that says why: timed out, killed by signal N, crashed, wrote nothing or garbage, other nonce
-/// or type.
+/// or type. A failed run is charged with the seconds that its progress file last told.
 Profile result_of_run(const ProfileRequest&, const RunEnd&);
 
 }  // namespace arena

@@ -93,6 +93,17 @@ void Recorder::set_device(const Device& device) {
     profile_.device = device;
 }
 
+void Recorder::set_wanted(std::size_t wanted, std::size_t reused) {
+    const std::lock_guard lock(mutex_);
+    profile_.wanted = static_cast<std::int64_t>(wanted);
+    profile_.reused = static_cast<std::int64_t>(reused);
+}
+
+void Recorder::amend(const std::function<void(Profile&)>& change) {
+    const std::lock_guard lock(mutex_);
+    change(profile_);
+}
+
 void Recorder::begin(const OpShape& shape) {
     const std::lock_guard lock(mutex_);
     current_ = op_key(shape);
@@ -113,7 +124,9 @@ int Recorder::finish(ProfileStatus status, const std::string& reason, double dev
     profile_.reason = printable(reason, 240);
     profile_.device_seconds = device_seconds;
     written_ = true;
-    return exit_code_ = write_locked();
+    exit_code_ = write_locked();
+    if (tell_) tell_(profile_);
+    return exit_code_;
 }
 
 int Recorder::write_locked() {

@@ -5,7 +5,7 @@
 // it.
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,6 +27,12 @@ class Recorder {
     /// exits.
     void watch(double hard_limit_s);
     void set_device(const Device&);
+    /// Operators that the request's plans ask for, and how many of them are known already.
+    void set_wanted(std::size_t wanted, std::size_t reused);
+    /// Completes the profile at the end of a run that was not cut short; before finish().
+    void amend(const std::function<void(Profile&)>&);
+    /// Called with the profile as it is written, by whichever thread does that.
+    void on_finish(std::function<void(const Profile&)> tell) { tell_ = std::move(tell); }
     void begin(const OpShape&);
     void add(const ProfileEntry&);
     /// Writes the profile; a second call does nothing. Returns the exit code: 0, 1 (failed), 3
@@ -42,6 +48,7 @@ class Recorder {
     double begin_s_ = 0;
     bool written_ = false;
     int exit_code_ = 0;
+    std::function<void(const Profile&)> tell_;
     std::thread thread_;
 };
 

@@ -5,11 +5,23 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <stdexcept>
 
+#include "planner/cost.h"
 #include "planner/planner.h"
+#include "profiler/measure.h"
 
 namespace arena {
+namespace {
+
+std::string human_number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", value);
+    return text;
+}
+
+}  // namespace
 
 Result<Assignment> assign(const ProfileRequest& request, const std::string& hardware_file) {
     const auto all = load_hardware(hardware_file);
@@ -22,7 +34,35 @@ Result<Assignment> assign(const ProfileRequest& request, const std::string& hard
     query.min_gpus = 1;
     query.max_gpus = request.max_gpus;
     query.pools = {{request.gpu_type, *hardware, request.gpus_per_node, request.max_gpus, {}}};
-    return Assignment{operator_list(query), hardware->emulated};
+    return Assignment{operator_list(query), hardware->emulated, query};
+}
+
+double direct_seconds(const Assignment& assignment, const ProfileTable& measured) {
+    PlanQuery query = assignment.query;
+    for (GpuPool& pool : query.pools) pool.profile = measured;
+    double sum = 0;
+    for (const GridResult& grid : plan_grids(query))
+        if (grid.feasible)
+            sum += static_cast<double>(grid.grid.gpus() * direct_iterations) * grid.estimate.iteration_s;
+    return sum;
+}
+
+std::string implausible(const Assignment& assignment, const std::vector<ProfileEntry>& measured) {
+    constexpr std::size_t least = 4;
+    constexpr double slow = 20, fast = 0.25;
+    if (assignment.emulated || assignment.query.pools.empty()) return {};
+    const GpuType& type = assignment.query.pools.front().hardware;
+    std::vector<double> ratios;
+    for (const ProfileEntry& e : measured)
+        if (e.shape.kind == OpKind::gemm)
+            ratios.push_back(e.seconds / analytic_seconds(type, e.shape));
+    if (ratios.size() < least) return {};
+    const double ratio = median_interval(ratios).median;
+    if (ratio >= fast && ratio <= slow) return {};
+    const std::string times = human_number(ratio > 1 ? ratio : 1 / ratio);
+    return "its GEMMs are " + times + " times " + (ratio > 1 ? "slower" : "faster") +
+           " than hardware entry " + type.name + (ratio > 1 ? " lets expect: look at clocks, power "
+           "cap and other processes on the device" : " can be: it is another device");
 }
 
 Result<std::string> device_kind(const std::string& wanted, bool emulated,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <set>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t max_entries = 4096;  ///< keeps the JSON well below max_profile_bytes
 constexpr double least_share_s = 0.005;
+constexpr double max_seconds = 3600;  ///< parse_profile() takes no more
 
 /// Rough relative cost of an operator; only its ratio to others of the same kind matters.
 double work(const OpShape& s) { return op_flops(s) + 8 * op_bytes(s); }
@@ -83,6 +85,11 @@ class Session {
         rule.share_s = std::max(left() / static_cast<double>(remaining), least_share_s);
         rule.reserve_s = std::max(left(), 0.0) * 0.03;
         const Measurement m = measure(op, rule);
+        if (!std::isfinite(m.seconds) || !(m.seconds > 0) || m.seconds > max_seconds ||
+            !std::isfinite(m.spent_s)) {
+            note("the device's timer gave no usable time for " + op_key(shape));
+            return;
+        }
         outcome_.device_seconds += m.spent_s;
         pace_.learn(shape, m.seconds);
         ++outcome_.measured;

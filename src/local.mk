@@ -6,6 +6,7 @@ libarena_core_la_SOURCES = \
 	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/json.h src/core/json.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
+	src/core/comm_table.h src/core/comm_table.cc \
 	src/core/launchers.h src/core/launchers.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
 	src/core/text.h src/core/text.cc src/core/files.cc \
@@ -23,7 +24,7 @@ libarena_core_la_SOURCES = \
 	src/policy/sia.h src/policy/sia.cc \
 	src/policy/gandiva.h src/policy/gandiva.cc \
 	src/policy/arena_paper.h src/policy/arena_paper.cc \
-	src/store/store.h src/store/sql.h src/store/store.cc src/store/spool.cc \
+	src/store/store.h src/store/sql.h src/store/open.h src/store/open.cc src/store/store.cc src/store/spool.cc \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)
 

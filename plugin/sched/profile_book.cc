@@ -11,10 +11,12 @@
 #include <cmath>
 #include <filesystem>
 #include <random>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "planner/planner.h"
 
 namespace arena {
 namespace {
@@ -26,8 +28,15 @@ std::string new_nonce() {
 
 /// How long a finished carrier's missing result is waited for.
 constexpr double result_grace_s = 3;
+/// A reason that changes is a change of the job, which makes the next round: not each second.
+constexpr double progress_interval_s = 10;
 /// The record of the carrier has room for about this many hashes of known operators.
 constexpr std::size_t max_known = 800;
+
+std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
+    return fmt::format("profiling {} on {} (JobId={}){}", need.request->model.name, need.gpu_type,
+                       carrier, progress);
+}
 
 }  // namespace
 
@@ -113,7 +122,8 @@ void ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& reque
         return;
     }
     ++imported_;
-    measured_.insert(key);
+    // The node may have shown another driver or library: what was measured with the old one no longer holds.
+    std::erase_if(measured_, [&](const Key& other) { return other.second == key.second; });
     attempts_.erase(key);
     tables_.erase(request.gpu_type);
     ++versions_[request.gpu_type];
@@ -122,8 +132,18 @@ void ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& reque
                                profile->device_seconds));
 }
 
+/// A run that has not begun, or whose spool cannot be read yet, has no progress to show.
+std::string ProfileBook::progress_of(const ProfileRequest& request, double now_s) {
+    Shown& shown = shown_[request.nonce];
+    if (!shown.text.empty() && now_s < shown.since_s + progress_interval_s) return shown.text;
+    const auto progress = read_spool_progress(config_.profile_spool, request.nonce, user_id_);
+    if (progress) shown = {" " + short_form(*progress), now_s};
+    return shown.text;
+}
+
 void ProfileBook::update(ClusterView& view) {
     running_.clear();
+    const std::map<std::string, Shown> before = std::exchange(shown_, {});
     std::erase_if(view.carriers,
                   [&](const CarrierView& c) { return !user_known_ || c.user_id != user_id_; });
     std::set<JobId> seen;
@@ -135,10 +155,12 @@ void ProfileBook::update(ClusterView& view) {
             settled_.insert(carrier.id);
             continue;
         }
+        if (const auto at = before.find(request->nonce); at != before.end()) shown_.insert(*at);
         if (carrier.finished && !result_may_come(carrier, *request, view.snapshot.time_s))
             settle(carrier, *request, view.snapshot.time_s);
         else
-            running_[{fingerprint(request->model), request->gpu_type}] = carrier.id;
+            running_[{fingerprint(request->model), request->gpu_type}] = {
+                carrier.id, progress_of(*request, view.snapshot.time_s)};
     }
     std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
     std::erase_if(finished_since_, [&](const auto& entry) { return !seen.contains(entry.first); });
@@ -163,10 +185,25 @@ void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
     auto known = store_ ? store_->known(request.gpu_type, node) : KnownOperators();
     if (!known) return;  // measuring all again costs a minute and is right
     request.known_device = known->device_identity;
-    for (const std::string& key : known->op_keys) {
-        if (request.known.size() >= max_known) break;
-        request.known.push_back(hash_hex(key));
+    const std::set<std::string, std::less<>> keys(known->op_keys.begin(), known->op_keys.end());
+    for (const OpShape& shape : wanted_operators(request)) {
+        const std::string key = op_key(shape);
+        if (request.known.size() < max_known && keys.contains(key)) request.known.push_back(hash_hex(key));
     }
+}
+
+/// What the run will be asked for; empty when the hardware entry is not known (then the run fails and says so).
+std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request) const {
+    const auto all = load_hardware(config_.hardware_file);
+    if (!all) return {};
+    const auto type = find_hardware(*all, request.hardware);
+    if (!type) return {};
+    PlanQuery query;
+    query.model = request.model;
+    query.global_batch = request.global_batch;
+    query.max_gpus = request.max_gpus;
+    query.pools = {{request.gpu_type, *type, request.gpus_per_node, request.max_gpus, {}}};
+    return operator_list(query);
 }
 
 ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
@@ -191,20 +228,18 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
         count_failure(key, node->name, id.error().message(), view.snapshot.time_s);
         return {ProfileState::stand_in, id.error().message()};
     }
-    running_[key] = *id;
+    running_[key] = {*id, {}};
     view.carriers.push_back({*id, user_id_, to_json(spec.request), node->name, false, view.snapshot.time_s});
     const auto index = static_cast<std::size_t>(node - view.snapshot.nodes.data());
     view.snapshot.nodes[index].free_gpus -= 1;
     view.snapshot.nodes[index].free_cpus -= spec.cpus;
-    return {ProfileState::running, fmt::format("profiling {} on {} (JobId={})",
-                                               need.request->model.name, need.gpu_type, *id)};
+    return {ProfileState::running, waiting_text(need, *id, {})};
 }
 
 ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
     const Key key{need.fingerprint, need.gpu_type};
     if (const auto at = running_.find(key); at != running_.end())
-        return {ProfileState::running, fmt::format("profiling {} on {} (JobId={})",
-                                                   need.request->model.name, need.gpu_type, at->second)};
+        return {ProfileState::running, waiting_text(need, at->second.carrier, at->second.progress)};
     if (measured(key)) return {ProfileState::ready, {}};
     if (!config_.profile_enabled || !user_known_ || !store_)
         return {ProfileState::stand_in, "profiling is off"};

@@ -26,7 +26,7 @@ enum class ProfileState {
 
 struct ProfileAnswer {
     ProfileState state = ProfileState::stand_in;
-    std::string text;   ///< for people: "profiling gpt2 on a40 (JobId=12)", or why there is none
+    std::string text;   ///< for people: "profiling gpt2 on a40 (JobId=12) 12/40, about 1 min", or why there is none
 };
 
 /// What a waiting job needs measured.
@@ -63,14 +63,25 @@ class ProfileBook {
         std::set<std::string> nodes;
     };
 
+    struct Running {
+        JobId carrier = 0;
+        std::string progress;  ///< " 12/40, about 1 min"; "" before the run has told
+    };
+    struct Shown {
+        std::string text;
+        double since_s = 0;
+    };
+
     void open_store();
     bool result_may_come(const CarrierView& carrier, const ProfileRequest& request, double now_s);
     void settle(const CarrierView& carrier, const ProfileRequest& request, double now_s);
     void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
     bool measured(const Key& key);
+    std::string progress_of(const ProfileRequest& request, double now_s);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
     void fill_known(ProfileRequest& request, const std::string& node);
+    std::vector<OpShape> wanted_operators(const ProfileRequest& request) const;
 
     Host& host_;
     Config config_;
@@ -78,7 +89,8 @@ class ProfileBook {
     bool user_known_ = false;
     std::uint32_t user_id_ = 0, group_id_ = 0;
     std::map<Key, Attempts> attempts_;
-    std::map<Key, JobId> running_;
+    std::map<Key, Running> running_;
+    std::map<std::string, Shown> shown_;  ///< by nonce
     std::set<Key> measured_;
     std::set<JobId> settled_;
     std::map<JobId, double> finished_since_;  ///< carriers that ended without a result so far

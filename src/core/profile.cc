@@ -276,4 +276,28 @@ std::string Device::identity() const {
     return fmt::format("{}|{}|{}|{}|{}", kind, name, driver, library, threads);
 }
 
+std::string to_text(const ProfileProgress& p) {
+    return fmt::format("arena-progress 1 {} {} {:.1f} {:.1f}\n", p.done, p.total, p.spent_s, p.left_s);
+}
+
+Result<ProfileProgress> parse_progress(std::string_view text) {
+    constexpr std::size_t max_progress = 128;
+    constexpr std::int64_t max_operators = std::int64_t{1} << 20;
+    const auto bad = usage_error("is not the progress of a profile run");
+    if (text.size() > max_progress || !text.ends_with('\n')) return bad;
+    text.remove_suffix(1);
+    const auto words = split(text, ' ');
+    if (words.size() != 6 || words[0] != "arena-progress" || words[1] != "1") return bad;
+    const auto done = parse_integer(words[2], 0, max_operators), total = parse_integer(words[3], 0, max_operators);
+    const auto spent = parse_number(words[4], 0, 1e6), left = parse_number(words[5], 0, 1e6);
+    if (!done || !total || !spent || !left || *done > *total) return bad;
+    return ProfileProgress{*done, *total, *spent, *left};
+}
+
+std::string short_form(const ProfileProgress& p) {
+    const std::string left = p.left_s >= 45 ? fmt::format("{:.0f} min", std::max(1.0, p.left_s / 60))
+                                            : fmt::format("{:.0f} s", p.left_s);
+    return fmt::format("{}/{}, about {}", p.done, p.total, left);
+}
+
 }  // namespace arena

@@ -120,6 +120,15 @@ std::optional<ProfileStatus> parse_profile_status(std::string_view);
 /// [A-Za-z0-9]{16,64}
 bool is_nonce(std::string_view);
 
+/// What the device said of itself right after a run; 0 = it could not say.
+struct DeviceState {
+    double clock_mhz = 0, temperature_c = 0, power_limit_w = 0;
+    bool operator==(const DeviceState&) const = default;
+};
+
+/// Iterations that measuring a grid directly would take (paper: 20): what a profile's cost is held against.
+inline constexpr std::int64_t direct_iterations = 20;
+
 struct Profile {
     std::string nonce;          ///< of the run that asked for it; [A-Za-z0-9]{16,64}
     std::string gpu_type;       ///< GRES type it stands for
@@ -130,6 +139,12 @@ struct Profile {
     std::string reason;         ///< why partial or failed
     double device_seconds = 0;  ///< spent
     double started_s = 0;       ///< epoch seconds
+    std::int64_t wanted = 0;    ///< operators that the plans of the request ask for
+    std::int64_t reused = 0;    ///< of these, known on this device before: not measured again
+    /// Device seconds that running every grid of the request for direct_iterations would take, as the planner
+    /// estimates from what was measured; 0 = not known.
+    double direct_seconds = 0;
+    DeviceState state;
     std::vector<ProfileEntry> entries;
     bool operator==(const Profile&) const = default;
 };
@@ -158,6 +173,19 @@ struct ProfileRequest {
 };
 std::string to_json(const ProfileRequest&);
 Result<ProfileRequest> parse_profile_request(std::string_view);
+
+/// How far a run is: the text of NONCE.progress beside its result, while it is not there yet.
+struct ProfileProgress {
+    std::int64_t done = 0, total = 0;   ///< operators
+    double spent_s = 0, left_s = 0;     ///< wall seconds; left is a guess
+    bool operator==(const ProfileProgress&) const = default;
+};
+/// "arena-progress 1 12 40 31.5 58.2\n"
+std::string to_text(const ProfileProgress&);
+/// Exactly that, at most 128 bytes, done <= total <= 2^20, seconds in [0, 1e6].
+Result<ProfileProgress> parse_progress(std::string_view);
+/// "12/40, about 1 min"
+std::string short_form(const ProfileProgress&);
 
 /// Measured seconds by op key for one GPU type: what the planner looks things up in.
 using ProfileTable = std::map<std::string, double, std::less<>>;

@@ -60,6 +60,18 @@ void read_device(const JsonFields& fields, Device& out) {
     fields.text("node", out.node);
 }
 
+Json json_of(const DeviceState& state) {
+    return {{"clock_mhz", state.clock_mhz},
+            {"temperature_c", state.temperature_c},
+            {"power_limit_w", state.power_limit_w}};
+}
+
+void read_state(const JsonFields& fields, DeviceState& out) {
+    fields.number("clock_mhz", out.clock_mhz, 0, 1e6);
+    fields.number("temperature_c", out.temperature_c, 0, 1e3);
+    fields.number("power_limit_w", out.power_limit_w, 0, 1e6);
+}
+
 Json json_of(const ProfileEntry& entry) {
     const OpShape& shape = entry.shape;
     Json dims = Json::array();
@@ -127,6 +139,12 @@ void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile
     fields.text("reason", out.reason, 1024);
     fields.number("device_seconds", out.device_seconds, 0, 1e6);
     fields.number("started_s", out.started_s, 0, max_epoch_s);
+    fields.integer("wanted", out.wanted, 0, std::int64_t{1} << 20);
+    fields.integer("reused", out.reused, 0, std::int64_t{1} << 20);
+    fields.number("direct_seconds", out.direct_seconds, 0, 1e15);
+    if (const Json* state = fields.any("state")) {
+        read_state(JsonFields(*state, "state", error), out.state);
+    }
     if (const Json* device = fields.any("device")) {
         read_device(JsonFields(*device, "device", error), out.device);
     }
@@ -166,6 +184,10 @@ std::string to_json(const Profile& profile) {
                       {"reason", profile.reason},
                       {"device_seconds", profile.device_seconds},
                       {"started_s", profile.started_s},
+                      {"wanted", profile.wanted},
+                      {"reused", profile.reused},
+                      {"direct_seconds", profile.direct_seconds},
+                      {"state", json_of(profile.state)},
                       {"entries", entries}});
 }
 

@@ -79,25 +79,32 @@ Result<std::string> read_all(int fd, const std::string& path) {
     return text;
 }
 
-}  // namespace
-
-Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce,
-                                   unsigned owner_uid) {
+/// The text of one regular file of the spool, NONCE + suffix, as untrusted bytes.
+Result<std::string> read_spool_file(const std::string& spool, const std::string& nonce,
+                                    const std::string& suffix, unsigned owner_uid) {
     if (!is_nonce(nonce))
         return usage_error("a nonce is 16 to 64 letters and digits, not '" + printable(nonce) +
                            "'");
-    const std::string path = spool + "/" + nonce + ".json";
+    const std::string path = spool + "/" + nonce + suffix;
     const Descriptor directory(
         ::open(spool.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (directory.get() < 0)
         return environment_error(
             std::string("cannot open the profile spool: ") + std::strerror(errno), spool);
     if (auto s = check_directory(directory.get(), spool, owner_uid); !s) return s.error();
-    const Descriptor file(::openat(directory.get(), (nonce + ".json").c_str(),
+    const Descriptor file(::openat(directory.get(), (nonce + suffix).c_str(),
                                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (file.get() < 0) return open_error(path);
     if (auto s = check_file(file.get(), path, owner_uid); !s) return s.error();
-    auto text = read_all(file.get(), path);
+    return read_all(file.get(), path);
+}
+
+}  // namespace
+
+Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce,
+                                   unsigned owner_uid) {
+    const std::string path = spool + "/" + nonce + ".json";
+    auto text = read_spool_file(spool, nonce, ".json", owner_uid);
     if (!text) return text.error();
     auto profile = parse_profile(*text);
     if (!profile) return Error{profile.error().code, profile.error().message(), path};
@@ -105,6 +112,13 @@ Result<Profile> read_spool_profile(const std::string& spool, const std::string& 
         return usage_error(
             "the nonce inside is '" + printable(profile->nonce) + "', not the file's", path);
     return profile;
+}
+
+Result<ProfileProgress> read_spool_progress(const std::string& spool, const std::string& nonce,
+                                            unsigned owner_uid) {
+    const auto text = read_spool_file(spool, nonce, ".progress", owner_uid);
+    if (!text) return text.error();
+    return parse_progress(*text);
 }
 
 }  // namespace arena

@@ -1,266 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The profile store on SQLite. One writer (the scheduler plug-in as SlurmUser), readers beside it.
 // A cache: losing it costs profiling again, so a corrupt file is set aside and never stops a round.
-//
-// Schema, user_version 1, application_id "ARNA" (a newer user_version is refused, never converted
-// down):
-//   runs     one row per profile run. seq grows with each import and is what "newest" means: node
-//            clocks differ, the order of import does not. nonce is unique. Device fields as in
-//            Device.
-//   entries  one row per measured operator of a run: op_key (unique in the run) and the shape it
-//   stands
-//            for, seconds, repeats, spread. Failed runs have none.
+// Tables and their meaning: open.cc.
 #include "store/store.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <ctime>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "core/text.h"
+#include "store/open.h"
 #include "store/sql.h"
 
 namespace arena {
 namespace {
 
 using sql::Database;
+using sql::is_corrupt;
+using sql::quick_check;
 using sql::Statement;
 using sql::Transaction;
-
-constexpr std::int64_t schema_version = 1;
-constexpr std::int64_t application_id = 0x41524e41;
-
-constexpr const char* schema = R"(
-CREATE TABLE runs(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  nonce TEXT NOT NULL UNIQUE,
-  gpu_type TEXT NOT NULL, hardware TEXT NOT NULL,
-  model_name TEXT NOT NULL, model_fingerprint TEXT NOT NULL,
-  kind TEXT NOT NULL, name TEXT NOT NULL, uuid TEXT NOT NULL, driver TEXT NOT NULL,
-  library TEXT NOT NULL, memory_bytes INTEGER NOT NULL, threads INTEGER NOT NULL,
-  node TEXT NOT NULL, device_identity TEXT NOT NULL,
-  status TEXT NOT NULL CHECK(status IN ('complete','partial','failed')),
-  reason TEXT NOT NULL, started_s REAL NOT NULL, device_seconds REAL NOT NULL);
-CREATE INDEX runs_by_model ON runs(model_fingerprint, gpu_type, seq);
-CREATE INDEX runs_by_type ON runs(gpu_type, device_identity, seq);
-CREATE TABLE entries(
-  run INTEGER NOT NULL REFERENCES runs(seq),
-  op_key TEXT NOT NULL,
-  kind TEXT NOT NULL, pass TEXT NOT NULL, precision TEXT NOT NULL,
-  d0 INTEGER NOT NULL, d1 INTEGER NOT NULL, d2 INTEGER NOT NULL, d3 INTEGER NOT NULL,
-  variant TEXT NOT NULL,
-  seconds REAL NOT NULL CHECK(seconds > 0), repeats INTEGER NOT NULL CHECK(repeats >= 1),
-  spread REAL NOT NULL,
-  PRIMARY KEY(run, op_key)) WITHOUT ROWID;
-)";
 
 constexpr std::string_view run_columns =
     "SELECT nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node, "
     "reason,"
-    " status, started_s, device_seconds, (SELECT count(*) FROM entries WHERE run = seq) FROM runs ";
+    " status, started_s, device_seconds, wanted, reused, direct_seconds,"
+    " (SELECT count(*) FROM entries WHERE run = seq) FROM runs ";
 
-bool is_corrupt(int code) {
-    return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
-}
-
-Error sql_error(sqlite3* db, const std::string& path, std::string_view doing) {
-    const int code = sqlite3_errcode(db) & 0xff;
-    std::string text = "profile store: " + std::string(doing) + ": " + sqlite3_errmsg(db);
-    if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        text += " (another process holds it; tried for 50 ms)";
-    if (code == SQLITE_FULL) text += " (the disk is full)";
-    return environment_error(std::move(text), path);
-}
-
-int execute(sqlite3* db, const std::string& text) {
-    return sqlite3_exec(db, text.c_str(), nullptr, nullptr, nullptr);
-}
-
-// ---- opening ----------------------------------------------------------------------------------
-
-/// The directory must not let others put a file (or a -wal of theirs) in our place.
-Status check_parent(const std::string& path) {
-    const auto slash = path.rfind('/');
-    const std::string dir = slash == std::string::npos ? "."
-                            : slash == 0               ? "/"
-                                                       : path.substr(0, slash);
-    struct stat st {};
-    if (::stat(dir.c_str(), &st) != 0)
-        return environment_error(std::string("directory of the profile store: ") +
-                                     std::strerror(errno) +
-                                     "; create it for SlurmUser with mode 0700",
-                                 dir);
-    if ((st.st_mode & 022) != 0)
-        return environment_error(
-            "directory of the profile store is writable by group or others; "
-            "chmod 0700 it",
-            dir);
-    return Done{};
-}
-
-/// Creates the file, or checks owner and kind of the one there, and makes its mode 0600. An
-/// existing file is never opened here: closing it would drop the locks of another connection of
-/// this process.
-Status prepare_file(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-        ::close(fd);
-        return Done{};
-    }
-    if (errno != EEXIST)
-        return environment_error(
-            std::string("cannot create the profile store: ") + std::strerror(errno), path);
-    struct stat st {};
-    if (::lstat(path.c_str(), &st) != 0) return environment_error(std::strerror(errno), path);
-    if (S_ISLNK(st.st_mode)) return environment_error("profile store is a symbolic link", path);
-    if (!S_ISREG(st.st_mode)) return environment_error("profile store is not a regular file", path);
-    if (st.st_uid != ::geteuid() && ::geteuid() != 0)
-        return environment_error("profile store belongs to uid " + std::to_string(st.st_uid), path);
-    if ((st.st_mode & 07777) != 0600 && ::chmod(path.c_str(), 0600) != 0)
-        return environment_error(std::string("cannot chmod 0600: ") + std::strerror(errno), path);
-    return Done{};
-}
-
-/// What one attempt to open said: usable, corrupt (set it aside), or an error to report.
-enum class Health { good, corrupt, error };
-struct Attempt {
-    Database db;
-    Health health = Health::error;
-    std::optional<Error> error;
-};
-
-Attempt failed(Database db, const std::string& path, std::string_view doing) {
-    Attempt a;
-    a.health = is_corrupt(sqlite3_errcode(db.get())) ? Health::corrupt : Health::error;
-    a.error = sql_error(db.get(), path, doing);
-    a.db = std::move(db);
-    return a;
-}
-
-Attempt refused(Database db, Error error) {
-    return {std::move(db), Health::error, std::move(error)};
-}
-
-std::optional<std::int64_t> pragma_integer(sqlite3* db, std::string_view text) {
-    Statement s(db, text);
-    if (!s.step()) return {};
-    return s.integer(0);
-}
-
-/// True: our schema. False: an empty file. Nothing: SQLite error (see errcode) or a refusal in
-/// *error.
-std::optional<bool> recognise(sqlite3* db, const std::string& path, std::optional<Error>* error) {
-    const auto version = pragma_integer(db, "PRAGMA user_version");
-    if (!version) return {};
-    const auto id = pragma_integer(db, "PRAGMA application_id");
-    if (!id) return {};
-    const auto tables = pragma_integer(db, "SELECT count(*) FROM sqlite_schema");
-    if (!tables) return {};
-    if (*version == 0 && *id == 0 && *tables == 0) return false;
-    if (*id != application_id)
-        *error =
-            environment_error("is an SQLite file but not a profile store; give another path", path);
-    else if (*version > schema_version)
-        *error =
-            environment_error("profile store has schema version " + std::to_string(*version) +
-                                  ", this program knows up to " + std::to_string(schema_version) +
-                                  "; upgrade slurm-arena, or move the file away",
-                              path);
-    if (*error) return {};
-    return true;
-}
-
-int quick_check(sqlite3* db, std::vector<std::string>* wrong) {
-    Statement s(db, "PRAGMA quick_check(20)");
-    while (s.step())
-        if (const auto line = s.text(0); line != "ok") wrong->push_back(line);
-    return s.code();
-}
-
-/// All of the schema or nothing. Two processes may meet here: the later one finds it done.
-std::optional<Error> create_schema(sqlite3* db, const std::string& path) {
-    Transaction t(db);
-    if (t.code() != SQLITE_OK) return sql_error(db, path, "create");
-    if (pragma_integer(db, "PRAGMA user_version") == schema_version) return {};
-    const auto id = "PRAGMA application_id=" + std::to_string(application_id);
-    const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
-    if (execute(db, schema) != SQLITE_OK || execute(db, id) != SQLITE_OK ||
-        execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
-        return sql_error(db, path, "create");
-    return {};
-}
-
-/// SQLite takes a file shorter than its smallest page for an empty one; we wrote whole pages.
-bool is_stump(const std::string& path) {
-    struct stat st {};
-    return ::stat(path.c_str(), &st) == 0 && st.st_size > 0 && st.st_size < 512;
-}
-
-Attempt try_open(const std::string& path, bool writable) {
-    sqlite3* raw = nullptr;
-    const int flags = (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
-                      SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_EXRESCODE;
-    const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
-    Database db(raw);
-    if (!db) return {nullptr, Health::error, environment_error("out of memory", path)};
-    if (code != SQLITE_OK) return failed(std::move(db), path, "open");
-    sqlite3_busy_timeout(db.get(), 50);
-    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-    std::optional<Error> error;
-    const auto ours = recognise(db.get(), path, &error);
-    if (error) return refused(std::move(db), *error);
-    if (ours == false && is_stump(path))
-        return {std::move(db), Health::corrupt,
-                environment_error("profile store is cut off", path)};
-    if (!ours) return failed(std::move(db), path, "read");
-    std::vector<std::string> wrong;
-    if (quick_check(db.get(), &wrong) != SQLITE_OK)
-        return failed(std::move(db), path, "quick_check");
-    if (!wrong.empty())
-        return {std::move(db), Health::corrupt,
-                environment_error("profile store: " + wrong.front(), path)};
-    if (!writable && !*ours)
-        return refused(std::move(db), environment_error("profile store is empty", path));
-    if (!writable) return {std::move(db), Health::good, {}};
-    if (execute(db.get(),
-                "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON") !=
-        SQLITE_OK)
-        return failed(std::move(db), path, "journal");
-    if (!*ours)
-        if (auto e = create_schema(db.get(), path); e) return refused(std::move(db), *e);
-    return {std::move(db), Health::good, {}};
-}
-
-/// Renames the file and its journals; returns the new name.
-Result<std::string> set_aside(const std::string& path) {
-    char stamp[32];
-    const std::time_t now = std::time(nullptr);
-    struct tm parts {};
-    ::gmtime_r(&now, &parts);
-    std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &parts);
-    std::string name = path + ".corrupt-" + stamp;
-    for (int i = 1; ::access(name.c_str(), F_OK) == 0; ++i)
-        name = path + ".corrupt-" + stamp + "." + std::to_string(i);
-    if (::rename(path.c_str(), name.c_str()) != 0)
-        return environment_error(
-            std::string("cannot set the corrupt profile store aside: ") + std::strerror(errno),
-            path);
-    for (const char* suffix : {"-wal", "-shm", "-journal"})
-        if (::rename((path + suffix).c_str(), (name + suffix).c_str()) != 0 && errno != ENOENT)
-            return environment_error("cannot set the corrupt profile store's journal aside",
-                                     path + suffix);
-    return name;
-}
-
-// ---- rows -------------------------------------------------------------------------------------
+/// A run whose node has shown another driver or library since measured a device that is no more.
+constexpr std::string_view still_holds =
+    " NOT EXISTS(SELECT 1 FROM runs later WHERE later.gpu_type = runs.gpu_type AND later.node = runs.node"
+    " AND later.kind = runs.kind AND later.status != 'failed' AND later.seq > runs.seq"
+    " AND (later.driver != runs.driver OR later.library != runs.library)) ";
 
 ProfileRun run_of(const Statement& s) {
     ProfileRun r;
@@ -275,7 +47,10 @@ ProfileRun run_of(const Statement& s) {
     r.status = parse_profile_status(s.text(8)).value_or(ProfileStatus::failed);
     r.started_s = s.number(9);
     r.device_seconds = s.number(10);
-    r.entries = s.integer(11);
+    r.wanted = s.integer(11);
+    r.reused = s.integer(12);
+    r.direct_seconds = s.number(13);
+    r.entries = s.integer(14);
     return r;
 }
 
@@ -359,6 +134,9 @@ class SqliteStore final : public ProfileStore {
         return known;
     }
 
+    Result<std::vector<ProfileEntry>> measured_on(const std::string& gpu_type,
+                                                  const std::string& device_identity) override;
+
     Result<std::vector<ProfileRun>> runs() override {
         Statement s(db_.get(), std::string(run_columns) + "ORDER BY seq DESC");
         std::vector<ProfileRun> rows;
@@ -370,8 +148,8 @@ class SqliteStore final : public ProfileStore {
     Result<ProfileRun> find(const std::string& fingerprint, const std::string& gpu_type) override {
         Statement s(db_.get(),
                     std::string(run_columns) +
-                        "WHERE model_fingerprint = ? AND gpu_type = ? AND status != 'failed'"
-                        " ORDER BY seq DESC LIMIT 1");
+                        "WHERE model_fingerprint = ? AND gpu_type = ? AND status != 'failed' AND" +
+                        std::string(still_holds) + "ORDER BY seq DESC LIMIT 1");
         if (s.bind(fingerprint).bind(gpu_type).step()) return run_of(s);
         if (s.code() != SQLITE_OK) return error("find");
         return no_error("no profile of model " + printable(fingerprint) + " on " +
@@ -381,9 +159,11 @@ class SqliteStore final : public ProfileStore {
     Result<Profile> load(const std::string& nonce) override;
     Result<std::vector<std::string>> verify() override;
     Result<std::int64_t> prune(double before_s) override;
+    Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) override;
+    Result<std::vector<CommTime>> comm(const std::string& gpu_type) override;
 
   private:
-    Error error(std::string_view doing) const { return sql_error(db_.get(), path_, doing); }
+    Error error(std::string_view doing) const { return sql::sql_error(db_.get(), path_, doing); }
     int insert_run(const Profile& p, const std::string& model_name);
     int insert_entries(const Profile& p, std::int64_t run);
     Database db_;
@@ -395,12 +175,15 @@ int SqliteStore::insert_run(const Profile& p, const std::string& model_name) {
         db_.get(),
         "INSERT INTO runs(nonce, gpu_type, hardware, model_name, model_fingerprint, kind, name,"
         " uuid, driver, library, memory_bytes, threads, node, device_identity, status, reason,"
-        " started_s, device_seconds) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+        " started_s, device_seconds, wanted, reused, direct_seconds, clock_mhz, temperature_c,"
+        " power_limit_w) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     const Device& d = p.device;
     s.bind(p.nonce).bind(p.gpu_type).bind(p.hardware).bind(model_name).bind(p.model_fingerprint);
     s.bind(d.kind).bind(d.name).bind(d.uuid).bind(d.driver).bind(d.library).bind(d.memory_bytes);
     s.bind(d.threads).bind(d.node).bind(d.identity()).bind(to_string(p.status)).bind(p.reason);
-    return s.bind(p.started_s).bind(p.device_seconds).run();
+    s.bind(p.started_s).bind(p.device_seconds).bind(p.wanted).bind(p.reused);
+    s.bind(p.direct_seconds).bind(p.state.clock_mhz).bind(p.state.temperature_c);
+    return s.bind(p.state.power_limit_w).run();
 }
 
 int SqliteStore::insert_entries(const Profile& p, std::int64_t run) {
@@ -421,7 +204,8 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     Statement s(
         db_.get(),
         "SELECT seq, gpu_type, hardware, model_fingerprint, kind, name, uuid, driver, library,"
-        " memory_bytes, threads, node, status, reason, started_s, device_seconds"
+        " memory_bytes, threads, node, status, reason, started_s, device_seconds, wanted, reused,"
+        " direct_seconds, clock_mhz, temperature_c, power_limit_w"
         " FROM runs WHERE nonce = ?");
     if (!s.bind(nonce).step()) {
         if (s.code() != SQLITE_OK) return error("load");
@@ -438,6 +222,10 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     p.reason = s.text(13);
     p.started_s = s.number(14);
     p.device_seconds = s.number(15);
+    p.wanted = s.integer(16);
+    p.reused = s.integer(17);
+    p.direct_seconds = s.number(18);
+    p.state = {s.number(19), s.number(20), s.number(21)};
     Statement rows(db_.get(),
                    "SELECT kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats,"
                    " spread, op_key FROM entries WHERE run = ? ORDER BY op_key");
@@ -451,6 +239,24 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     }
     if (rows.code() != SQLITE_OK) return error("load");
     return p;
+}
+
+Result<std::vector<ProfileEntry>> SqliteStore::measured_on(const std::string& gpu_type,
+                                                           const std::string& device_identity) {
+    Statement s(db_.get(),
+                "SELECT entries.kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats,"
+                " spread, op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
+                " device_identity = ? ORDER BY op_key, seq");
+    s.bind(gpu_type).bind(device_identity);
+    std::vector<ProfileEntry> entries;
+    while (s.step()) {
+        const auto shape = shape_of(s, 0);
+        if (!shape || op_key(*shape) != s.text(11)) continue;  // verify() names it
+        if (!entries.empty() && entries.back().shape == *shape) entries.pop_back();
+        entries.push_back({*shape, s.number(8), s.integer(9), s.number(10)});
+    }
+    if (s.code() != SQLITE_OK) return error("measured_on");
+    return entries;
 }
 
 Result<std::vector<std::string>> SqliteStore::verify() {
@@ -483,6 +289,37 @@ Result<std::vector<std::string>> SqliteStore::verify() {
     return wrong;
 }
 
+Result<std::int64_t> SqliteStore::import_comm(const std::vector<CommTime>& rows,
+                                              const std::string& source) {
+    Transaction t(db_.get());
+    if (t.code() != SQLITE_OK) return error("import");
+    Statement s(db_.get(), "INSERT OR REPLACE INTO comm VALUES(?,?,?,?,?,?,?,?,?,?)");
+    for (const CommTime& row : rows) {
+        if (auto wrong = check_comm_time(row); !wrong) return wrong.error();
+        s.bind(row.gpu_type).bind(to_string(row.op)).bind(row.ranks).bind(row.nodes);
+        s.bind(row.groups).bind(row.bytes).bind(row.min_s).bind(row.median_s).bind(row.p95_s);
+        if (s.bind(source).run() != SQLITE_OK) return error("import");
+    }
+    if (t.commit() != SQLITE_OK) return error("import");
+    return static_cast<std::int64_t>(rows.size());
+}
+
+Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
+    Statement s(db_.get(),
+                "SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s FROM comm"
+                " WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
+    s.bind(gpu_type);
+    std::vector<CommTime> rows;
+    while (s.step()) {
+        const auto op = parse_comm_op(s.text(1));
+        if (!op) return environment_error("collective is not one this program knows: " + s.text(1), path_);
+        rows.push_back({s.text(0), *op, s.integer(2), s.integer(3), s.integer(4), s.integer(5),
+                        s.number(6), s.number(7), s.number(8)});
+    }
+    if (s.code() != SQLITE_OK) return error("comm");
+    return rows;
+}
+
 Result<std::int64_t> SqliteStore::prune(double before_s) {
     Transaction t(db_.get());
     if (t.code() != SQLITE_OK) return error("prune");
@@ -500,29 +337,17 @@ Result<std::int64_t> SqliteStore::prune(double before_s) {
 
 Result<std::unique_ptr<ProfileStore>> ProfileStore::open(const std::string& path,
                                                          std::string* notice) {
-    if (auto s = check_parent(path); !s) return s.error();
-    if (auto s = prepare_file(path); !s) return s.error();
-    auto attempt = try_open(path, true);
-    if (attempt.health == Health::corrupt) {
-        attempt.db.reset();
-        const auto aside = set_aside(path);
-        if (!aside) return aside.error();
-        if (notice != nullptr)
-            *notice = "profile store was corrupt (" + attempt.error->text + "); it is kept as " +
-                      *aside + " and an empty store takes its place: models are profiled again";
-        if (auto s = prepare_file(path); !s) return s.error();
-        attempt = try_open(path, true);
-    }
-    if (attempt.health != Health::good) return *attempt.error;
+    auto db = sql::open_store(path, notice);
+    if (!db) return db.error();
     return std::unique_ptr<ProfileStore>(
-        std::make_unique<SqliteStore>(std::move(attempt.db), path));
+        std::make_unique<SqliteStore>(std::move(db).value(), path));
 }
 
 Result<std::unique_ptr<ProfileStore>> ProfileStore::open_read_only(const std::string& path) {
-    auto attempt = try_open(path, false);
-    if (attempt.health != Health::good) return *attempt.error;
+    auto db = sql::open_store_read_only(path);
+    if (!db) return db.error();
     return std::unique_ptr<ProfileStore>(
-        std::make_unique<SqliteStore>(std::move(attempt.db), path));
+        std::make_unique<SqliteStore>(std::move(db).value(), path));
 }
 
 }  // namespace arena

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm_table.h"
 #include "core/profile.h"
 #include "core/result.h"
 
@@ -16,6 +17,8 @@ struct ProfileRun {  ///< one row of `arena profile list`
     std::string nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node, reason;
     ProfileStatus status = ProfileStatus::complete;
     double started_s = 0, device_seconds = 0;
+    std::int64_t wanted = 0, reused = 0;
+    double direct_seconds = 0;  ///< what measuring the grids directly would have cost; 0 = not known
     std::int64_t entries = 0;
     bool operator==(const ProfileRun&) const = default;
 };
@@ -38,13 +41,21 @@ class ProfileStore {
     virtual Result<ProfileTable> table(const std::string& gpu_type) = 0;
     /// Operators measured already on the device that `node` last showed, else on the newest of that GPU type.
     virtual Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) = 0;
+    /// Every operator measured on exactly this device, newest seconds, sorted by op key.
+    virtual Result<std::vector<ProfileEntry>> measured_on(const std::string& gpu_type,
+                                                          const std::string& device_identity) = 0;
     /// Runs, newest first.
     virtual Result<std::vector<ProfileRun>> runs() = 0;
-    /// Newest run of (fingerprint, gpu_type) that is complete or partial; ErrorCode::no when none.
+    /// Newest run of (fingerprint, gpu_type) that is complete or partial and still holds: its node has not shown
+    /// another driver or library since. ErrorCode::no when none.
     virtual Result<ProfileRun> find(const std::string& fingerprint, const std::string& gpu_type) = 0;
     virtual Result<Profile> load(const std::string& nonce) = 0;
     /// quick_check and per-row checks; the list of what is wrong, empty = good.
     virtual Result<std::vector<std::string>> verify() = 0;
+    /// Adds measured collectives, replacing those of the same key, in one transaction; how many.
+    virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;
+    /// All of a GRES type ("" = of all), sorted by key.
+    virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
     /// Removes the runs that started before an epoch second, with their entries; how many went.
     virtual Result<std::int64_t> prune(double before_s) = 0;
 };
@@ -52,5 +63,8 @@ class ProfileStore {
 /// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1 MiB,
 /// nonce inside equal to the file's and to the expected one, entries sane (parse_profile).
 Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce, unsigned owner_uid);
+/// NONCE.progress of a run that goes on, as untrusted; ErrorCode::no when there is none (yet, or any more).
+Result<ProfileProgress> read_spool_progress(const std::string& spool, const std::string& nonce,
+                                            unsigned owner_uid);
 
 }  // namespace arena

@@ -40,6 +40,8 @@ Profile sample(const std::string& nonce, double seconds, const std::string& libr
     p.device = {"cpu", "AMD EPYC", "", "6.1", library, 1 << 30, 2, "n1"};
     p.device_seconds = 1.5;
     p.started_s = 1700000000.25;
+    p.wanted = 55, p.reused = 12, p.direct_seconds = 3600.5;
+    p.state = {1410, 61, 300};
     OpShape g;
     g.dims = {64, 32, 16, 1};
     OpShape w = g;
@@ -321,10 +323,10 @@ END_TEST
 
 START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     must_open().reset();
-    sql("PRAGMA user_version = 2");
+    sql("PRAGMA user_version = 3");
     auto r = ProfileStore::open(db_path());
     ck_assert(!r.ok());
-    ck_assert_msg(r.error().text.find("version 2") != std::string::npos, "%s",
+    ck_assert_msg(r.error().text.find("version 3") != std::string::npos, "%s",
                   r.error().text.c_str());
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     fs::remove(db_path());
@@ -352,6 +354,103 @@ START_TEST(read_only_sees_rows_and_cannot_write_nor_create) {
            "one hundred bytes are needed for that much";
     ck_assert(!ProfileStore::open_read_only(directory + "/words").ok());
     ck_assert_int_eq(count_named("corrupt"), 0);
+}
+END_TEST
+
+/// The schema of version 1, as it was.
+const char* version_1 =
+    "CREATE TABLE runs(seq INTEGER PRIMARY KEY AUTOINCREMENT, nonce TEXT NOT NULL UNIQUE,"
+    " gpu_type TEXT NOT NULL, hardware TEXT NOT NULL, model_name TEXT NOT NULL, model_fingerprint TEXT NOT NULL,"
+    " kind TEXT NOT NULL, name TEXT NOT NULL, uuid TEXT NOT NULL, driver TEXT NOT NULL, library TEXT NOT NULL,"
+    " memory_bytes INTEGER NOT NULL, threads INTEGER NOT NULL, node TEXT NOT NULL, device_identity TEXT NOT NULL,"
+    " status TEXT NOT NULL CHECK(status IN ('complete','partial','failed')), reason TEXT NOT NULL,"
+    " started_s REAL NOT NULL, device_seconds REAL NOT NULL);"
+    "CREATE INDEX runs_by_model ON runs(model_fingerprint, gpu_type, seq);"
+    "CREATE INDEX runs_by_type ON runs(gpu_type, device_identity, seq);"
+    "CREATE TABLE entries(run INTEGER NOT NULL REFERENCES runs(seq), op_key TEXT NOT NULL, kind TEXT NOT NULL,"
+    " pass TEXT NOT NULL, precision TEXT NOT NULL, d0 INTEGER NOT NULL, d1 INTEGER NOT NULL, d2 INTEGER NOT NULL,"
+    " d3 INTEGER NOT NULL, variant TEXT NOT NULL, seconds REAL NOT NULL CHECK(seconds > 0),"
+    " repeats INTEGER NOT NULL CHECK(repeats >= 1), spread REAL NOT NULL, PRIMARY KEY(run, op_key)) WITHOUT ROWID;"
+    "INSERT INTO runs VALUES(1, 'nonce0000000000000001', 'a40', 'emulated-cpu', 'gpt2', '0123456789abcdef', 'cpu',"
+    " 'AMD EPYC', '', '6.1', 'OpenBLAS', 1, 2, 'n1', 'cpu|AMD EPYC|6.1|OpenBLAS|2', 'complete', '', 1.7e9, 1.5);"
+    "INSERT INTO entries VALUES(1, 'gemm/forward/fp32/64x32x16x1', 'gemm', 'forward', 'fp32', 64, 32, 16, 1, '',"
+    " 0.001, 5, 0.01);"
+    "PRAGMA application_id = 1095913025; PRAGMA user_version = 1;";
+
+START_TEST(store_of_version_1_is_converted_with_all_rows) {
+    sql(version_1);
+    const auto early = ProfileStore::open_read_only(db_path());
+    ck_assert(!early.ok() && early.error().text.find("older schema") != std::string::npos);
+    auto store = must_open();
+    const auto old = store->load("nonce0000000000000001");
+    ck_assert(old.ok());
+    ck_assert_uint_eq(old->entries.size(), 1);
+    ck_assert_int_eq(old->reused, 0);
+    must(store->import(sample(nonce_of(2), 0.5), "m"));
+    ck_assert(store->verify().ok() && store->verify()->empty());
+    store.reset();
+    ck_assert_uint_eq(must_open()->runs()->size(), 2);
+    ck_assert(ProfileStore::open_read_only(db_path()).ok());
+    ck_assert_int_eq(count_named("corrupt"), 0);
+}
+END_TEST
+
+START_TEST(a_profile_ages_out_when_its_node_shows_another_driver_or_library) {
+    auto store = must_open();
+    must(store->import(sample(nonce_of(1), 1), "old"));
+    Profile elsewhere = sample(nonce_of(2), 1, "OpenBLAS 2");
+    elsewhere.device.node = "n2";
+    elsewhere.model_fingerprint = "00000000000000ff";
+    must(store->import(elsewhere, "other"));
+    ck_assert(store->find("0123456789abcdef", "a40").ok());  // another node says nothing about this one
+    Profile failed = sample(nonce_of(3), 1, "OpenBLAS 2");
+    failed.status = ProfileStatus::failed;
+    failed.entries.clear();
+    must(store->import(failed, "other"));
+    ck_assert(store->find("0123456789abcdef", "a40").ok());
+    Profile upgraded = sample(nonce_of(4), 1, "OpenBLAS 2");
+    upgraded.model_fingerprint = "00000000000000ff";
+    must(store->import(upgraded, "other"));
+    const auto aged = store->find("0123456789abcdef", "a40");
+    ck_assert(!aged.ok() && aged.error().code == ErrorCode::no);
+    ck_assert(store->find("00000000000000ff", "a40").ok());
+    must(store->import(sample(nonce_of(5), 1, "OpenBLAS 2"), "old"));
+    ck_assert(store->find("0123456789abcdef", "a40").ok());
+}
+END_TEST
+
+START_TEST(what_was_measured_on_a_device_is_that_devices_alone) {
+    auto store = must_open();
+    const Profile first = sample(nonce_of(1), 1), again = sample(nonce_of(2), 2);
+    must(store->import(first, "m"));
+    must(store->import(sample(nonce_of(3), 5, "other library"), "m"));
+    must(store->import(again, "m"));
+    const auto rows = store->measured_on("a40", first.device.identity());
+    ck_assert(rows.ok());
+    ck_assert_uint_eq(rows->size(), 2);
+    for (const ProfileEntry& e : *rows)
+        ck_assert_double_eq(e.seconds, e.shape.variant == "wgrad" ? 4 : 2);
+    ck_assert(store->measured_on("a40", "nobody")->empty());
+}
+END_TEST
+
+START_TEST(communication_times_come_back_and_newer_ones_replace_older) {
+    auto store = must_open();
+    CommTime t{"a40", CommOp::all_reduce, 8, 2, 1, 1 << 20, 1e-3, 2e-3, 3e-3};
+    CommTime small = t;
+    small.bytes = 1024;
+    ck_assert_int_eq(store->import_comm({t, small}, "nccl").value(), 2);
+    t.median_s = 1.5e-3;
+    ck_assert_int_eq(store->import_comm({t}, "nccl").value(), 1);
+    const auto rows = store->comm("a40");
+    ck_assert(rows.ok());
+    ck_assert_uint_eq(rows->size(), 2);
+    ck_assert(rows->front() == small && rows->back() == t);
+    ck_assert(store->comm("v100")->empty());
+    CommTime bad = t;
+    bad.nodes = 3;
+    ck_assert(!store->import_comm({small, bad}, "x").ok());
+    ck_assert_uint_eq(store->comm("")->size(), 2);
 }
 END_TEST
 
@@ -389,6 +488,10 @@ int main() {
         newer_schema_and_foreign_database_are_refused_untouched,
         read_only_sees_rows_and_cannot_write_nor_create,
         link_fifo_and_open_directory_are_refused,
+        store_of_version_1_is_converted_with_all_rows,
+        a_profile_ages_out_when_its_node_shows_another_driver_or_library,
+        what_was_measured_on_a_device_is_that_devices_alone,
+        communication_times_come_back_and_newer_ones_replace_older,
     };
     return arena::test::run_suite("store", tests, {make_directory, remove_directory, 60});
 }

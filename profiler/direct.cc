@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See direct.h.
+#include "profiler/direct.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <vector>
+
+#include "core/text.h"
+#include "planner/layers.h"
+#include "planner/model.h"
+#include "profiler/cpu_device.h"
+#include "profiler/cpu_memory.h"
+#include "profiler/cpu_stack.h"
+#include "profiler/measure.h"
+
+namespace arena {
+namespace {
+
+double seconds_of(cpu::LayerStack& stack, void (cpu::LayerStack::*pass)()) {
+    const auto begin = std::chrono::steady_clock::now();
+    (stack.*pass)();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Status check(const DirectOptions& o) {
+    const Model& m = o.model;
+    if (!is_transformer(m.family) || m.experts > 0 || is_latent(m) || m.qk_norm ||
+        layer_list(m).kinds.front().window > 0)
+        return no_error("only dense transformers with plain attention run as whole layers; " +
+                        m.name + " is not one");
+    if (const std::string obstacle = tp_obstacle(m, o.shard.tp); !obstacle.empty())
+        return usage_error(obstacle);
+    if (o.layers < 1 || o.layers > 1024) return usage_error("1 to 1024 layers");
+    if (o.iterations < 1 || o.iterations > 1000) return usage_error("1 to 1000 iterations");
+    if (o.shard.micro_batch < 1) return usage_error("the micro-batch is at least 1");
+    return Done{};
+}
+
+cpu::StackShape stack_shape(const DirectOptions& o) {
+    const Model& m = o.model;
+    cpu::StackShape s;
+    s.layers = o.layers;
+    s.samples = o.shard.micro_batch;
+    s.seq = m.seq_length;
+    s.hidden = m.hidden;
+    s.heads = m.heads / o.shard.tp;
+    s.kv_heads = std::max<std::int64_t>(1, m.kv_heads / o.shard.tp);
+    s.head_dim = head_dim(m);
+    s.ffn = m.ffn_hidden / o.shard.tp;
+    s.causal = m.family != Family::bert;
+    s.rms = m.rms_norm;
+    s.gated = is_gated(m);
+    s.bias = m.linear_bias;
+    return s;
+}
+
+double sum(const Pricer& pricer, const std::vector<OpCount>& ops, double& exact_s) {
+    double total = 0;
+    for (const OpCount& op : ops) {
+        const OpTime time = pricer.price(op.shape);
+        total += op.count * time.seconds;
+        if (time.evidence == Evidence::exact) exact_s += op.count * time.seconds;
+    }
+    return total;
+}
+
+}  // namespace
+
+Result<DirectResult> run_direct(const DirectOptions& o) {
+    if (auto s = check(o); !s) return s.error();
+    const cpu::StackShape shape = stack_shape(o);
+    const auto available = static_cast<double>(cpu::available_memory());
+    const auto too_large = no_error("needs " + human_bytes(shape.bytes()) + " of memory, " +
+                                    human_bytes(available / 2) + " may be used");
+    if (shape.bytes() > available / 2) return too_large;
+    DirectResult r;
+    const std::int64_t allowed = allowed_cpus();
+    r.threads = o.threads > 0 ? std::min(o.threads, allowed) : allowed;
+    cpu::set_gemm_threads(static_cast<int>(r.threads));
+    std::unique_ptr<cpu::LayerStack> stack;
+    try {
+        stack = std::make_unique<cpu::LayerStack>(shape, static_cast<int>(r.threads));
+    } catch (const std::bad_alloc&) {
+        return too_large;
+    }
+    std::vector<double> forward, backward, both;
+    for (std::int64_t i = 0; i <= o.iterations; ++i) {
+        const double f = seconds_of(*stack, &cpu::LayerStack::forward);
+        const double b = seconds_of(*stack, &cpu::LayerStack::backward);
+        r.spent_s += f + b;
+        if (i == 0) continue;  // first touch of memory, threads that start
+        forward.push_back(f);
+        backward.push_back(b);
+        both.push_back(f + b);
+    }
+    r.forward_s = median_interval(forward).median;
+    r.backward_s = median_interval(backward).median;
+    r.spread = median_interval(both).spread;
+    return r;
+}
+
+DirectPrediction predict_direct(const DirectOptions& o, const Pricer& pricer) {
+    const ShardOperators ops = shard_operators(o.model, Precision::fp32, o.shard);
+    DirectPrediction p;
+    double exact_s = 0;
+    const auto layers = static_cast<double>(o.layers);
+    p.forward_s = layers * sum(pricer, ops.layer_forward, exact_s);
+    p.backward_s = layers * sum(pricer, ops.layer_backward, exact_s);
+    p.exact = layers * exact_s / (p.forward_s + p.backward_s);
+    return p;
+}
+
+}  // namespace arena

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the command line of arena-profiler said, and what its sub-commands share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/profile.h"
+#include "core/result.h"
+#include "profiler/prolog_help.h"
+
+namespace arena {
+
+struct Options {
+    std::string request, request_env;
+    std::string model, hardware = "emulated-cpu", hardware_file, gpu_type;
+    std::int64_t batch = 0, max_gpus = 8, gpus_per_node = 8, threads = 0;
+    std::string device = "auto", out = "-", node;
+    std::vector<std::string> reuse;  ///< profile files of this device
+    std::string progress;            ///< directory for NONCE.progress; "" = none
+    double budget_s = 0;
+    bool json = false, verbose = false;
+    std::string config, slurm_conf;  ///< site
+    RunEnd end;                      ///< finish
+    std::string spool;
+    std::string profile;  ///< direct
+    std::int64_t layers = 4, tp = 1, micro_batch = 1, iterations = 20, seq_length = 0;
+};
+
+/// Says the error on standard error; the exit code that stands for it.
+int fail(const Error&);
+/// A name of the zoo, or a file.
+Result<Model> model_of(const std::string& word);
+/// From --request, --request-env, or the flags that stand for one.
+Result<ProfileRequest> request_of(const Options&);
+
+}  // namespace arena

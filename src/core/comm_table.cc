@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See comm_table.h.
+#include "core/comm_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+constexpr std::array<std::pair<CommOp, std::string_view>, 5> op_words{{
+    {CommOp::all_reduce, "all_reduce"},
+    {CommOp::all_gather, "all_gather"},
+    {CommOp::reduce_scatter, "reduce_scatter"},
+    {CommOp::all_to_all, "all_to_all"},
+    {CommOp::send, "send"},
+}};
+constexpr std::int64_t max_ranks = 65536, max_buffer = std::int64_t{1} << 50;
+constexpr double max_seconds = 3600;
+constexpr std::size_t max_line = 4096, max_columns = 32;
+
+enum Column { table, gpu_type, op, ranks, nodes, groups, bytes, median, least, p95, column_count };
+struct Name {
+    std::string_view word;
+    Column column;
+};
+constexpr Name names[] = {
+    {"table", table},         {"gpu_type", gpu_type}, {"op", op},
+    {"ranks", ranks},         {"group_size", ranks},  {"nodes", nodes},
+    {"hosts_crossed", nodes}, {"groups", groups},     {"concurrent_groups", groups},
+    {"bytes", bytes},         {"median_s", median},   {"time_s", median},
+    {"min_s", least},         {"p95_s", p95},
+};
+constexpr std::string_view must_have[] = {"op", "ranks", "nodes", "groups", "bytes", "median_s"};
+
+bool is_name(std::string_view text) {
+    return !text.empty() && text.size() <= 64 &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) {
+               return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
+           });
+}
+
+/// Where each column stands in a line; -1 = absent.
+using Places = std::array<int, column_count>;
+
+Result<Places> parse_header(std::string_view line) {
+    Places places;
+    places.fill(-1);
+    const auto words = split(line, ',');
+    for (std::size_t i = 0; i < std::min(words.size(), max_columns); ++i)
+        for (const Name& name : names)
+            if (trim(words[i]) == name.word) places[name.column] = static_cast<int>(i);
+    for (const std::string_view word : must_have) {
+        const auto at = std::find_if(std::begin(names), std::end(names),
+                                     [&](const Name& name) { return name.word == word; });
+        if (places[at->column] < 0)
+            return usage_error(fmt::format("has no column '{}'", word), "line 1");
+    }
+    return places;
+}
+
+class Row {
+  public:
+    Row(std::string_view line, const Places& places) : words_(split(line, ',')), places_(places) {}
+    [[nodiscard]] std::string_view text(Column column) const {
+        const int at = places_[column];
+        if (at < 0 || static_cast<std::size_t>(at) >= words_.size()) return {};
+        return trim(words_[static_cast<std::size_t>(at)]);
+    }
+    [[nodiscard]] std::int64_t integer(Column column, std::int64_t most) const {
+        return parse_integer(text(column), 1, most).value_or(0);  // 0 is refused by the check
+    }
+    [[nodiscard]] double seconds(Column column, double otherwise) const {
+        if (places_[column] < 0) return otherwise;
+        return parse_number(text(column), 0, max_seconds).value_or(0);
+    }
+
+  private:
+    std::vector<std::string_view> words_;
+    const Places& places_;
+};
+
+Result<CommTime> time_of(const Row& row, const std::string& type) {
+    CommTime t;
+    const auto word = parse_comm_op(row.text(op));
+    if (!word)
+        return usage_error(
+            "op must be all_reduce, all_gather, reduce_scatter, all_to_all or send, "
+            "not '" +
+            printable(row.text(op), 40) + "'");
+    t.gpu_type = type.empty() ? std::string(row.text(gpu_type)) : type;
+    t.op = *word;
+    t.ranks = row.integer(ranks, max_ranks);
+    t.nodes = row.integer(nodes, max_ranks);
+    t.groups = row.integer(groups, max_ranks);
+    t.bytes = row.integer(bytes, max_buffer);
+    t.median_s = row.seconds(median, 0);
+    t.min_s = row.seconds(least, t.median_s);
+    t.p95_s = row.seconds(p95, t.median_s);
+    if (auto s = check_comm_time(t); !s) return s.error();
+    return t;
+}
+
+auto key_of(const CommTime& t) {
+    return std::tuple(t.gpu_type, t.op, t.ranks, t.nodes, t.groups, t.bytes);
+}
+
+std::string joined(const std::set<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : ", ") + printable(word, 40);
+    return text;
+}
+
+}  // namespace
+
+std::string_view to_string(CommOp value) {
+    for (const auto& [candidate, word] : op_words)
+        if (candidate == value) return word;
+    return "?";
+}
+
+std::optional<CommOp> parse_comm_op(std::string_view text) {
+    std::string word(text);
+    std::replace(word.begin(), word.end(), '-', '_');
+    for (const auto& [value, name] : op_words)
+        if (name == word) return value;
+    return {};
+}
+
+Status check_comm_time(const CommTime& t) {
+    if (!is_name(t.gpu_type))
+        return usage_error(
+            "gpu_type must be a name of letters, digits, '_', '.' and '-'; give "
+            "--gpu-type");
+    if (t.ranks < 2 || t.ranks > max_ranks || t.nodes < 1 || t.nodes > t.ranks ||
+        t.ranks % t.nodes != 0)
+        return usage_error("ranks must be 2 to 65536 and a multiple of nodes");
+    if (t.groups < 1 || t.groups > max_ranks) return usage_error("groups must be 1 to 65536");
+    if (t.bytes < 1 || t.bytes > max_buffer) return usage_error("bytes must be 1 to 2^50");
+    const bool ordered = t.min_s > 0 && t.min_s <= t.median_s && t.median_s <= t.p95_s;
+    if (!ordered || !(t.p95_s <= max_seconds))
+        return usage_error("seconds must be 0 < min <= median <= p95 <= 3600");
+    return Done{};
+}
+
+double bus_bytes_per_s(const CommTime& t) {
+    const auto n = static_cast<double>(t.ranks);
+    const double share = t.op == CommOp::send         ? 1
+                         : t.op == CommOp::all_reduce ? 2 * (n - 1) / n
+                                                      : (n - 1) / n;
+    return share * static_cast<double>(t.bytes) / t.median_s;
+}
+
+Result<std::vector<CommTime>> parse_comm_csv(std::string_view text, const std::string& type,
+                                             const std::string& wanted) {
+    if (text.size() > max_comm_bytes) return usage_error("is larger than 64 MiB");
+    const auto lines = split(text, '\n');
+    const auto places = parse_header(lines.front());
+    if (!places) return places.error();
+    std::vector<CommTime> times;
+    std::set<decltype(key_of(CommTime{}))> seen;
+    std::set<std::string> tables;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+        const std::string where = fmt::format("line {}", i + 1);
+        if (lines[i].size() > max_line) return usage_error("is longer than 4096 bytes", where);
+        if (trim(lines[i]).empty()) continue;
+        const Row row(lines[i], *places);
+        tables.emplace(row.text(table));
+        if (!wanted.empty() && row.text(table) != wanted) continue;
+        auto time = time_of(row, type);
+        if (!time) return usage_error(time.error().text, where);
+        if (seen.insert(key_of(*time)).second) {
+            times.push_back(std::move(time).value());
+        } else if (wanted.empty() && tables.size() > 1) {
+            return usage_error("the file holds several tables; choose one: " + joined(tables),
+                               "--table");
+        } else {
+            return usage_error("the same op, ranks, nodes, groups and bytes came before", where);
+        }
+    }
+    if (times.empty() && !wanted.empty())
+        return usage_error("the file has no such table; it has: " + joined(tables), "--table");
+    if (times.empty()) return usage_error("has no row");
+    return times;
+}
+
+std::string to_csv(const std::vector<CommTime>& times) {
+    std::string text =
+        "gpu_type,op,ranks,nodes,groups,bytes,min_s,median_s,p95_s,busbw_gbytes_per_s\n";
+    for (const CommTime& t : times)
+        text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.4g}\n", t.gpu_type,
+                            to_string(t.op), t.ranks, t.nodes, t.groups, t.bytes, t.min_s,
+                            t.median_s, t.p95_s, bus_bytes_per_s(t) / 1e9);
+    return text;
+}
+
+}  // namespace arena

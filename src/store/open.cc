@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See open.h. Schema, user_version 2, application_id "ARNA" (a newer user_version is refused, never
+// converted down):
+//   runs     one row per profile run. seq grows with each import and is what "newest" means: node
+//            clocks differ, the order of import does not. nonce is unique. Device fields as in
+//            Device.
+//   entries  one row per measured operator of a run: op_key (unique in the run) and the shape it
+//            stands for, seconds, repeats, spread. Failed runs have none.
+//   comm     one row per measured collective: group of `ranks` over `nodes`, with `groups` of them
+//            at the same time, and the bytes of the buffer on each rank. The newest import stays.
+#include "store/open.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "core/text.h"
+
+namespace arena::sql {
+namespace {
+
+constexpr std::int64_t schema_version = 2;
+constexpr std::int64_t application_id = 0x41524e41;
+
+constexpr const char* schema = R"(
+CREATE TABLE runs(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  nonce TEXT NOT NULL UNIQUE,
+  gpu_type TEXT NOT NULL, hardware TEXT NOT NULL,
+  model_name TEXT NOT NULL, model_fingerprint TEXT NOT NULL,
+  kind TEXT NOT NULL, name TEXT NOT NULL, uuid TEXT NOT NULL, driver TEXT NOT NULL,
+  library TEXT NOT NULL, memory_bytes INTEGER NOT NULL, threads INTEGER NOT NULL,
+  node TEXT NOT NULL, device_identity TEXT NOT NULL,
+  status TEXT NOT NULL CHECK(status IN ('complete','partial','failed')),
+  reason TEXT NOT NULL, started_s REAL NOT NULL, device_seconds REAL NOT NULL,
+  wanted INTEGER NOT NULL DEFAULT 0, reused INTEGER NOT NULL DEFAULT 0,
+  direct_seconds REAL NOT NULL DEFAULT 0, clock_mhz REAL NOT NULL DEFAULT 0,
+  temperature_c REAL NOT NULL DEFAULT 0, power_limit_w REAL NOT NULL DEFAULT 0);
+CREATE INDEX runs_by_model ON runs(model_fingerprint, gpu_type, seq);
+CREATE INDEX runs_by_type ON runs(gpu_type, device_identity, seq);
+CREATE TABLE entries(
+  run INTEGER NOT NULL REFERENCES runs(seq),
+  op_key TEXT NOT NULL,
+  kind TEXT NOT NULL, pass TEXT NOT NULL, precision TEXT NOT NULL,
+  d0 INTEGER NOT NULL, d1 INTEGER NOT NULL, d2 INTEGER NOT NULL, d3 INTEGER NOT NULL,
+  variant TEXT NOT NULL,
+  seconds REAL NOT NULL CHECK(seconds > 0), repeats INTEGER NOT NULL CHECK(repeats >= 1),
+  spread REAL NOT NULL,
+  PRIMARY KEY(run, op_key)) WITHOUT ROWID;
+)";
+
+constexpr const char* comm_schema = R"(
+CREATE TABLE comm(
+  gpu_type TEXT NOT NULL, op TEXT NOT NULL,
+  ranks INTEGER NOT NULL CHECK(ranks >= 2), nodes INTEGER NOT NULL CHECK(nodes >= 1),
+  groups INTEGER NOT NULL CHECK(groups >= 1), bytes INTEGER NOT NULL CHECK(bytes >= 1),
+  min_s REAL NOT NULL CHECK(min_s > 0), median_s REAL NOT NULL CHECK(median_s > 0),
+  p95_s REAL NOT NULL CHECK(p95_s > 0), source TEXT NOT NULL,
+  PRIMARY KEY(gpu_type, op, ranks, nodes, groups, bytes)) WITHOUT ROWID;
+)";
+
+/// From version 1: what a run re-used and saved, the device's state, and communication tables.
+constexpr const char* to_version_2 = R"(
+ALTER TABLE runs ADD COLUMN wanted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN reused INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN direct_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN clock_mhz REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN temperature_c REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN power_limit_w REAL NOT NULL DEFAULT 0;
+)";
+
+int execute(sqlite3* db, const std::string& text) {
+    return sqlite3_exec(db, text.c_str(), nullptr, nullptr, nullptr);
+}
+
+/// The directory must not let others put a file (or a -wal of theirs) in our place.
+Status check_parent(const std::string& path) {
+    const auto slash = path.rfind('/');
+    const std::string dir = slash == std::string::npos ? "."
+                            : slash == 0               ? "/"
+                                                       : path.substr(0, slash);
+    struct stat st {};
+    if (::stat(dir.c_str(), &st) != 0)
+        return environment_error(std::string("directory of the profile store: ") +
+                                     std::strerror(errno) +
+                                     "; create it for SlurmUser with mode 0700",
+                                 dir);
+    if ((st.st_mode & 022) != 0)
+        return environment_error(
+            "directory of the profile store is writable by group or others; "
+            "chmod 0700 it",
+            dir);
+    return Done{};
+}
+
+/// Creates the file, or checks owner and kind of the one there, and makes its mode 0600. An
+/// existing file is never opened here: closing it would drop the locks of another connection of
+/// this process.
+Status prepare_file(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        ::close(fd);
+        return Done{};
+    }
+    if (errno != EEXIST)
+        return environment_error(
+            std::string("cannot create the profile store: ") + std::strerror(errno), path);
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) != 0) return environment_error(std::strerror(errno), path);
+    if (S_ISLNK(st.st_mode)) return environment_error("profile store is a symbolic link", path);
+    if (!S_ISREG(st.st_mode)) return environment_error("profile store is not a regular file", path);
+    if (st.st_uid != ::geteuid() && ::geteuid() != 0)
+        return environment_error("profile store belongs to uid " + std::to_string(st.st_uid), path);
+    if ((st.st_mode & 07777) != 0600 && ::chmod(path.c_str(), 0600) != 0)
+        return environment_error(std::string("cannot chmod 0600: ") + std::strerror(errno), path);
+    return Done{};
+}
+
+/// What one attempt to open said: usable, corrupt (set it aside), or an error to report.
+enum class Health { good, corrupt, error };
+struct Attempt {
+    Database db;
+    Health health = Health::error;
+    std::optional<Error> error;
+};
+
+Attempt failed(Database db, const std::string& path, std::string_view doing) {
+    Attempt a;
+    a.health = is_corrupt(sqlite3_errcode(db.get())) ? Health::corrupt : Health::error;
+    a.error = sql_error(db.get(), path, doing);
+    a.db = std::move(db);
+    return a;
+}
+
+Attempt refused(Database db, Error error) {
+    return {std::move(db), Health::error, std::move(error)};
+}
+
+std::optional<std::int64_t> pragma_integer(sqlite3* db, std::string_view text) {
+    Statement s(db, text);
+    if (!s.step()) return {};
+    return s.integer(0);
+}
+
+/// True: our schema. False: an empty file. Nothing: SQLite error (see errcode) or a refusal in
+/// *error.
+std::optional<bool> recognise(sqlite3* db, const std::string& path, std::optional<Error>* error) {
+    const auto version = pragma_integer(db, "PRAGMA user_version");
+    if (!version) return {};
+    const auto id = pragma_integer(db, "PRAGMA application_id");
+    if (!id) return {};
+    const auto tables = pragma_integer(db, "SELECT count(*) FROM sqlite_schema");
+    if (!tables) return {};
+    if (*version == 0 && *id == 0 && *tables == 0) return false;
+    if (*id != application_id)
+        *error =
+            environment_error("is an SQLite file but not a profile store; give another path", path);
+    else if (*version > schema_version)
+        *error =
+            environment_error("profile store has schema version " + std::to_string(*version) +
+                                  ", this program knows up to " + std::to_string(schema_version) +
+                                  "; upgrade slurm-arena, or move the file away",
+                              path);
+    if (*error) return {};
+    return true;
+}
+
+/// All of the schema or nothing. Two processes may meet here: the later one finds it done.
+std::optional<Error> create_schema(sqlite3* db, const std::string& path) {
+    Transaction t(db);
+    if (t.code() != SQLITE_OK) return sql_error(db, path, "create");
+    if (pragma_integer(db, "PRAGMA user_version") == schema_version) return {};
+    const auto id = "PRAGMA application_id=" + std::to_string(application_id);
+    const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
+    if (execute(db, schema) != SQLITE_OK || execute(db, comm_schema) != SQLITE_OK ||
+        execute(db, id) != SQLITE_OK || execute(db, version) != SQLITE_OK ||
+        t.commit() != SQLITE_OK)
+        return sql_error(db, path, "create");
+    return {};
+}
+
+/// An older schema becomes today's, or stays as it is.
+std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path) {
+    Transaction t(db);
+    if (t.code() != SQLITE_OK) return sql_error(db, path, "upgrade");
+    if (pragma_integer(db, "PRAGMA user_version") == schema_version) return {};
+    const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
+    if (execute(db, to_version_2) != SQLITE_OK || execute(db, comm_schema) != SQLITE_OK ||
+        execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
+        return sql_error(db, path, "upgrade");
+    return {};
+}
+
+/// SQLite takes a file shorter than its smallest page for an empty one; we wrote whole pages.
+bool is_stump(const std::string& path) {
+    struct stat st {};
+    return ::stat(path.c_str(), &st) == 0 && st.st_size > 0 && st.st_size < 512;
+}
+
+Attempt try_open(const std::string& path, bool writable) {
+    sqlite3* raw = nullptr;
+    const int flags = (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
+                      SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_EXRESCODE;
+    const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
+    Database db(raw);
+    if (!db) return {nullptr, Health::error, environment_error("out of memory", path)};
+    if (code != SQLITE_OK) return failed(std::move(db), path, "open");
+    sqlite3_busy_timeout(db.get(), 50);
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+    std::optional<Error> error;
+    const auto ours = recognise(db.get(), path, &error);
+    if (error) return refused(std::move(db), *error);
+    if (ours == false && is_stump(path))
+        return {std::move(db), Health::corrupt,
+                environment_error("profile store is cut off", path)};
+    if (!ours) return failed(std::move(db), path, "read");
+    std::vector<std::string> wrong;
+    if (quick_check(db.get(), &wrong) != SQLITE_OK)
+        return failed(std::move(db), path, "quick_check");
+    if (!wrong.empty())
+        return {std::move(db), Health::corrupt,
+                environment_error("profile store: " + wrong.front(), path)};
+    if (!writable && !*ours)
+        return refused(std::move(db), environment_error("profile store is empty", path));
+    const auto version = pragma_integer(db.get(), "PRAGMA user_version");
+    if (!writable && version != schema_version)
+        return refused(std::move(db),
+                       environment_error("profile store has an older schema; slurmctld converts it "
+                                         "when it starts with this version of slurm-arena",
+                                         path));
+    if (!writable) return {std::move(db), Health::good, {}};
+    if (execute(db.get(),
+                "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON") !=
+        SQLITE_OK)
+        return failed(std::move(db), path, "journal");
+    if (!*ours)
+        if (auto e = create_schema(db.get(), path); e) return refused(std::move(db), *e);
+    if (*ours && version != schema_version)
+        if (auto e = upgrade_schema(db.get(), path); e) return refused(std::move(db), *e);
+    return {std::move(db), Health::good, {}};
+}
+
+/// Renames the file and its journals; returns the new name.
+Result<std::string> set_aside(const std::string& path) {
+    char stamp[32];
+    const std::time_t now = std::time(nullptr);
+    struct tm parts {};
+    ::gmtime_r(&now, &parts);
+    std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &parts);
+    std::string name = path + ".corrupt-" + stamp;
+    for (int i = 1; ::access(name.c_str(), F_OK) == 0; ++i)
+        name = path + ".corrupt-" + stamp + "." + std::to_string(i);
+    if (::rename(path.c_str(), name.c_str()) != 0)
+        return environment_error(
+            std::string("cannot set the corrupt profile store aside: ") + std::strerror(errno),
+            path);
+    for (const char* suffix : {"-wal", "-shm", "-journal"})
+        if (::rename((path + suffix).c_str(), (name + suffix).c_str()) != 0 && errno != ENOENT)
+            return environment_error("cannot set the corrupt profile store's journal aside",
+                                     path + suffix);
+    return name;
+}
+
+}  // namespace
+
+bool is_corrupt(int code) {
+    return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+}
+
+Error sql_error(sqlite3* db, const std::string& path, std::string_view doing) {
+    const int code = sqlite3_errcode(db) & 0xff;
+    std::string text = "profile store: " + std::string(doing) + ": " + sqlite3_errmsg(db);
+    if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
+        text += " (another process holds it; tried for 50 ms)";
+    if (code == SQLITE_FULL) text += " (the disk is full)";
+    return environment_error(std::move(text), path);
+}
+
+int quick_check(sqlite3* db, std::vector<std::string>* wrong) {
+    Statement s(db, "PRAGMA quick_check(20)");
+    while (s.step())
+        if (const auto line = s.text(0); line != "ok") wrong->push_back(line);
+    return s.code();
+}
+
+Result<Database> open_store(const std::string& path, std::string* notice) {
+    if (auto s = check_parent(path); !s) return s.error();
+    if (auto s = prepare_file(path); !s) return s.error();
+    auto attempt = try_open(path, true);
+    if (attempt.health == Health::corrupt) {
+        attempt.db.reset();
+        const auto aside = set_aside(path);
+        if (!aside) return aside.error();
+        if (notice != nullptr)
+            *notice = "profile store was corrupt (" + attempt.error->text + "); it is kept as " +
+                      *aside + " and an empty store takes its place: models are profiled again";
+        if (auto s = prepare_file(path); !s) return s.error();
+        attempt = try_open(path, true);
+    }
+    if (attempt.health != Health::good) return *attempt.error;
+    return std::move(attempt.db);
+}
+
+Result<Database> open_store_read_only(const std::string& path) {
+    auto attempt = try_open(path, false);
+    if (attempt.health != Health::good) return *attempt.error;
+    return std::move(attempt.db);
+}
+
+}  // namespace arena::sql

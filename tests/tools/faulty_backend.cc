@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// For tests only: a device that takes exactly as long as the roofline of hardware entry A40 says,
+// without waiting for it, and fails as ARENA_TEST_FAULT tells: "NAME" from the beginning, "NAME@N"
+// from the N-th execution on.
+//   none   no fault            slow   a hundred times slower      nan, zero  a broken timer
+//   hang   never returns       oom    no memory for buffers       lost       the device is gone
+//   kill   SIGKILL to itself
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "core/text.h"
+#include "planner/cost.h"
+#include "planner/planner.h"
+#include "profiler/operator.h"
+
+namespace arena {
+namespace {
+
+struct Fault {
+    std::string name = "none";
+    std::int64_t from = 1, executions = 0;
+    [[nodiscard]] bool is(const char* wanted) const { return name == wanted && executions >= from; }
+};
+
+class FaultyOperator final : public Operator {
+  public:
+    FaultyOperator(Fault& fault, double seconds) : fault_(fault), seconds_(seconds) {}
+    double execute(std::int64_t times) override {
+        ++fault_.executions;
+        if (fault_.is("hang"))
+            for (;;) ::pause();
+        if (fault_.is("kill")) std::raise(SIGKILL);
+        if (fault_.is("lost")) throw std::runtime_error("CUDA: execute: the GPU fell off the bus");
+        if (fault_.is("nan")) return std::numeric_limits<double>::quiet_NaN();
+        if (fault_.is("zero")) return 0;
+        return (fault_.is("slow") ? 100 : 1) * seconds_ * static_cast<double>(times);
+    }
+
+  private:
+    Fault& fault_;
+    double seconds_;
+};
+
+class FaultyBackend final : public Backend {
+  public:
+    FaultyBackend(Fault fault, GpuType type) : fault_(std::move(fault)), type_(std::move(type)) {}
+    Device device() const override {
+        return {"cuda", "test device, invented times", "GPU-test", "1", "none", 48LL << 30, 0,
+                "test"};
+    }
+    Result<std::unique_ptr<Operator>> prepare(const OpShape& shape) override {
+        if (fault_.is("oom") || (fault_.name == "oom" && fault_.from == 1))
+            return no_error("CUDA: buffers: out of memory", op_key(shape));
+        return std::unique_ptr<Operator>(
+            std::make_unique<FaultyOperator>(fault_, analytic_seconds(type_, shape)));
+    }
+
+  private:
+    Fault fault_;
+    GpuType type_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_faulty_backend() {
+    const char* said = std::getenv("ARENA_TEST_FAULT");
+    const auto words = split(said == nullptr ? "none" : said, '@');
+    Fault fault;
+    fault.name = words[0];
+    if (words.size() > 1) fault.from = parse_integer(words[1], 1, 1000000).value_or(1);
+    const auto all = load_hardware("");
+    if (!all) return all.error();
+    const auto type = find_hardware(*all, "A40");
+    if (!type) return type.error();
+    return std::unique_ptr<Backend>(std::make_unique<FaultyBackend>(fault, *type));
+}
+
+}  // namespace arena

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whole layers on the CPU are real training: backward's gradients are those of forward, held
+// against finite differences along random directions, for each weight, both families, several
+// layers.
+#include <cmath>
+#include <string>
+
+#include "float_arrays.h"
+#include "planner/planner.h"
+#include "profiler/cpu_stack.h"
+#include "profiler/direct.h"
+#include "suite.h"
+
+using namespace arena;
+using arena::test::draw;
+using cpu::LayerStack;
+using cpu::StackShape;
+using Floats = std::vector<float>;
+
+namespace {
+
+StackShape gpt() {
+    StackShape s;
+    s.layers = 2, s.samples = 2, s.seq = 12, s.hidden = 32;
+    s.heads = s.kv_heads = 4, s.head_dim = 8, s.ffn = 48;
+    return s;
+}
+
+StackShape llama() {
+    StackShape s = gpt();
+    s.kv_heads = 2, s.rms = s.gated = true, s.bias = false;
+    return s;
+}
+
+double dot(const Floats& a, const Floats& b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+    return sum;
+}
+
+/// The loss: the output along a fixed direction, which is then its gradient.
+double loss(LayerStack& stack) {
+    stack.forward();
+    return dot(stack.output(), stack.output_gradient());
+}
+
+/// (loss(x + e d) - loss(x - e d)) / 2e against <gradient, d>.
+void check_gradient(LayerStack& stack, Floats& x, const Floats& gradient, unsigned seed,
+                    const std::string& name) {
+    const Floats kept = x, direction = draw(static_cast<cpu::Index>(x.size()), seed);
+    constexpr float step = 2e-3F;
+    double sides[2];
+    for (int side = 0; side < 2; ++side) {
+        for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = kept[i] + (side == 0 ? step : -step) * direction[i];
+        sides[side] = loss(stack);
+    }
+    x = kept;
+    const double measured = (sides[0] - sides[1]) / (2.0 * static_cast<double>(step));
+    const double expected = dot(gradient, direction);
+    const double scale = std::sqrt(dot(gradient, gradient) / 3);  // of <gradient, direction>
+    ck_assert_msg(std::abs(measured - expected) <= 0.03 * scale + 0.02,
+                  "%s: finite difference %g, gradient %g (typical %g)", name.c_str(), measured,
+                  expected, scale);
+}
+
+void check_all(const StackShape& shape) {
+    LayerStack stack(shape, 2);
+    stack.forward();
+    stack.backward();
+    const Floats dx = stack.input_gradient();
+    ck_assert(dot(dx, dx) > 0);
+    check_gradient(stack, stack.input(), dx, 1, "input");
+    const std::string names[] = {"gamma1", "beta1", "qkv", "out",  "out_bias",
+                                 "gamma2", "beta2", "up",  "down", "down_bias"};
+    for (cpu::Index layer = 0; layer < shape.layers; ++layer) {
+        const auto weights = stack.weights(layer).all(), gradients = stack.gradients(layer).all();
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            const bool unused = (shape.rms && names[i].starts_with("beta")) ||
+                                (!shape.bias && names[i].ends_with("_bias"));
+            if (unused) continue;
+            const Floats g = *gradients[i];
+            ck_assert_msg(dot(g, g) > 0, "%s of layer %d has no gradient", names[i].c_str(),
+                          static_cast<int>(layer));
+            check_gradient(stack, *weights[i], g, static_cast<unsigned>(10 + i), names[i]);
+        }
+    }
+}
+
+}  // namespace
+
+START_TEST(gradients_of_a_gpt_stack_are_those_of_its_output) { check_all(gpt()); }
+END_TEST
+
+START_TEST(gradients_of_a_llama_stack_are_those_of_its_output) { check_all(llama()); }
+END_TEST
+
+START_TEST(a_token_never_sees_a_later_one) {
+    StackShape shape = gpt();
+    shape.samples = 1;
+    LayerStack stack(shape, 1);
+    stack.forward();
+    const Floats before = stack.output();
+    const std::size_t row = 7;
+    stack.input()[row * 32] += 1;
+    stack.forward();
+    for (std::size_t i = 0; i < row * 32; ++i) ck_assert(stack.output()[i] == before[i]);
+    ck_assert(stack.output()[row * 32] != before[row * 32]);
+}
+END_TEST
+
+START_TEST(direct_runs_refuse_what_they_would_not_run_as_it_is) {
+    DirectOptions o;
+    o.model = *find_zoo_model("gpt2");
+    o.model.seq_length = 8;
+    o.iterations = 1;
+    const auto good = run_direct(o);
+    ck_assert(good.ok());
+    ck_assert(good->forward_s > 0 && good->backward_s > 0);
+    DirectOptions moe = o;
+    moe.model.experts = 4;
+    test::assert_refused(run_direct(moe), "dense transformers");
+    DirectOptions split = o;
+    split.shard.tp = 5;
+    test::assert_refused(run_direct(split), "tp5");
+    DirectOptions none = o;
+    none.layers = 0;
+    test::assert_refused(run_direct(none), "layers");
+    DirectOptions large = o;
+    large.model.seq_length = 1 << 20;
+    large.shard.micro_batch = 1 << 10;
+    test::assert_refused(run_direct(large), "of memory");
+}
+END_TEST
+
+START_TEST(prediction_is_the_sum_of_the_layers_operators) {
+    DirectOptions o;
+    o.model = *find_zoo_model("gpt2");
+    o.layers = 3;
+    const auto all = load_hardware("");
+    ck_assert(all.ok());
+    const GpuType type = *find_hardware(*all, "emulated-cpu");
+    ProfileTable table;
+    double forward = 0;
+    const ShardOperators ops = shard_operators(o.model, Precision::fp32, o.shard);
+    for (const auto* list : {&ops.layer_forward, &ops.layer_backward})
+        for (const OpCount& op : *list) table[op_key(op.shape)] = 0.25;
+    for (const OpCount& op : ops.layer_forward) forward += 3 * op.count * 0.25;
+    const DirectPrediction p = predict_direct(o, Pricer(type, table));
+    ck_assert_double_eq_tol(p.forward_s, forward, 1e-9);
+    ck_assert_double_eq_tol(p.exact, 1, 1e-9);
+    ck_assert_double_eq_tol(predict_direct(o, Pricer(type, {})).exact, 0, 1e-9);
+}
+END_TEST
+
+int main() {
+    return test::run_suite(
+        "profiler stack",
+        {gradients_of_a_gpt_stack_are_those_of_its_output,
+         gradients_of_a_llama_stack_are_those_of_its_output, a_token_never_sees_a_later_one,
+         direct_runs_refuse_what_they_would_not_run_as_it_is,
+         prediction_is_the_sum_of_the_layers_operators},
+        {.timeout_s = 60, .fork = false});
+}
