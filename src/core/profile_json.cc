@@ -125,6 +125,15 @@ void read_entries(const JsonFields& fields, std::optional<Error>& error, Profile
     }
 }
 
+/// Profiles of the first version do not have them.
+void read_cost(const JsonFields& fields, Profile& out) {
+    if (fields.any("wanted") != nullptr) fields.integer("wanted", out.wanted, 0, std::int64_t{1} << 20);
+    if (fields.any("reused") != nullptr) fields.integer("reused", out.reused, 0, std::int64_t{1} << 20);
+    if (fields.any("direct_seconds") != nullptr) {
+        fields.number("direct_seconds", out.direct_seconds, 0, 1e15);
+    }
+}
+
 void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile& out) {
     std::int64_t version = 0;
     fields.integer("schema_version", version, 1, 1);
@@ -139,9 +148,7 @@ void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile
     fields.text("reason", out.reason, 1024);
     fields.number("device_seconds", out.device_seconds, 0, 1e6);
     fields.number("started_s", out.started_s, 0, max_epoch_s);
-    fields.integer("wanted", out.wanted, 0, std::int64_t{1} << 20);
-    fields.integer("reused", out.reused, 0, std::int64_t{1} << 20);
-    fields.number("direct_seconds", out.direct_seconds, 0, 1e15);
+    read_cost(fields, out);
     if (const Json* state = fields.any("state")) {
         read_state(JsonFields(*state, "state", error), out.state);
     }
