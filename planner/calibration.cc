@@ -102,13 +102,15 @@ constexpr std::string_view names_key = "names", name_key = "name", like_key = "l
                            aliases_key = "aliases", link_key = "intra_link",
                            gbps_key = "inter_gbps";
 
+/// `known`: the keys of this section besides its constants. Any other is an error that lists them.
 template <typename T, std::size_t N>
-Status read_fields(const YamlNode& map, std::string_view file, const Field<T> (&fields)[N],
-                   T& constants) {
-    std::vector<std::string_view> known{names_key, name_key,    like_key,
-                                        link_key,  aliases_key, gbps_key};
+Status read_fields(const YamlNode& map, std::string_view file, std::vector<std::string_view> known,
+                   const Field<T> (&fields)[N], T& constants) {
     for (const Field<T>& field : fields) known.push_back(field.key);
-    if (Status s = yaml_check_keys(map, file, known); !s) return s;
+    if (Status s = yaml_check_keys(map, file, known); !s)
+        return usage_error(
+            fmt::format("{}; accepted here: {}", s.error().text, fmt::join(known, ", ")),
+            s.error().where);
     for (const Field<T>& field : fields) {
         const YamlNode* node = map.find(field.key);
         if (node == nullptr) continue;
@@ -173,7 +175,10 @@ Status read_device(const YamlNode& map, std::string_view file, Calibration& tabl
     for (const std::string& name : *names) {
         const auto entry = entry_to_fill(table.devices, name, *like, map.where(file));
         if (!entry) return entry.error();
-        if (Status s = read_fields(map, file, device_fields, (*entry)->constants); !s) return s;
+        if (Status s =
+                read_fields(map, file, {names_key, like_key}, device_fields, (*entry)->constants);
+            !s)
+            return s;
     }
     return Done{};
 }
@@ -188,7 +193,8 @@ Status read_framework(const YamlNode& map, std::string_view file, Calibration& t
     const auto entry = entry_to_fill(table.frameworks, *name, *like, map.where(file));
     if (!entry) return entry.error();
     for (const std::string& alias : *aliases) (*entry)->aliases.push_back(alias);
-    return read_fields(map, file, framework_fields, (*entry)->constants);
+    return read_fields(map, file, {name_key, like_key, aliases_key}, framework_fields,
+                       (*entry)->constants);
 }
 
 Status read_network(const YamlNode& map, std::string_view file, Calibration& table) {
@@ -207,10 +213,11 @@ Status read_network(const YamlNode& map, std::string_view file, Calibration& tab
                                               other.inter_gbps == entry.inter_gbps;
                                    });
     if (same != table.networks.end())
-        return read_fields(map, file, network_fields, same->constants);
+        return read_fields(map, file, {link_key, gbps_key}, network_fields, same->constants);
     if (!table.networks.empty()) entry.constants = table.networks.front().constants;
     table.networks.push_back(std::move(entry));
-    return read_fields(map, file, network_fields, table.networks.back().constants);
+    return read_fields(map, file, {link_key, gbps_key}, network_fields,
+                       table.networks.back().constants);
 }
 
 using Reader = Status (*)(const YamlNode&, std::string_view, Calibration&);
@@ -260,6 +267,18 @@ const NetworkConstants& Calibration::network(std::string_view intra_link, double
         if (entry.inter_gbps == 0) best = &entry;
     }
     return best->constants;
+}
+
+bool Calibration::has_device(std::string_view name) const {
+    return std::any_of(devices.begin(), devices.end(),
+                       [&](const Device& entry) { return same_word(entry.name, name); });
+}
+
+bool Calibration::has_network(std::string_view intra_link, double gbps) const {
+    return std::any_of(networks.begin(), networks.end(), [&](const Network& entry) {
+        return same_word(entry.intra_link, intra_link) &&
+               (entry.inter_gbps == gbps || entry.inter_gbps == 0);
+    });
 }
 
 CostConstants Calibration::constants(std::string_view hardware, std::string_view name) const {

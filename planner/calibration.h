@@ -109,6 +109,9 @@ class Calibration {
                                                       bool* known = nullptr) const;
     [[nodiscard]] const NetworkConstants& network(std::string_view intra_link,
                                                   double inter_gbps) const;
+    /// Whether the table names it, or the default stands in.
+    [[nodiscard]] bool has_device(std::string_view hardware_name) const;
+    [[nodiscard]] bool has_network(std::string_view intra_link, double inter_gbps) const;
     [[nodiscard]] CostConstants constants(std::string_view hardware_name,
                                           std::string_view framework_name) const;
 };

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/text.h"
+#include "planner/grids.h"
 #include "planner/model.h"
 
 namespace arena {
@@ -95,10 +96,32 @@ std::optional<Recompute> row_recompute(const MeasuredRow& row, const FrameworkCo
     return parse_recompute(row.recompute);
 }
 
-std::int64_t row_zero(const MeasuredRow& row) {
+std::optional<std::int64_t> row_zero(const MeasuredRow& row) {
+    if (row.sharding.empty()) return 0;
     if (row.sharding == "distopt") return 1;
-    const bool zero = row.sharding.starts_with("zero") && row.sharding.size() == 5;
-    return zero ? std::clamp<std::int64_t>(row.sharding[4] - '0', 0, 3) : 0;
+    for (std::int64_t stage = 0; stage <= 3; ++stage)
+        if (row.sharding == fmt::format("zero{}", stage)) return stage;
+    return std::nullopt;
+}
+
+/// Why the row's words say something that has no price; a default in its place would be a guess.
+std::string unknown_word(const MeasuredRow& row) {
+    const auto unknown = [](std::string_view column, const std::string& word,
+                            std::string_view known) {
+        return fmt::format("not expressible: {} '{}'; known are {}", column, printable(word, 20),
+                           known);
+    };
+    if (!row_zero(row))
+        return unknown("sharding", row.sharding, "zero0 to zero3, distopt, nothing");
+    const auto mentions = [&](const char* kind) {
+        return row.attention.find(kind) != std::string::npos;
+    };
+    if (!row.attention.empty() && !mentions("flash") && !mentions("fused"))
+        return unknown("attn", row.attention, "flash, fused-softmax, unfused, nothing");
+    if (row.status != "ok" && row.status != "OOM" && row.status != "memory_only" &&
+        !row.status.empty())
+        return unknown("status", row.status, "ok, OOM, memory_only, nothing");
+    return {};
 }
 
 /// Layers per stage: equal, what is left over to the stages after the first, which has the
@@ -159,25 +182,38 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const std::int64_t per_node = std::min(gpus, pool->gpus_per_node);
     if (gpus % per_node != 0) return usage_error("GPUs do not fill nodes equally");
     if (row.micro_batch < 1 || row.global_batch < 1) return usage_error("mbs or gbs is blank");
+    if (std::string word = unknown_word(row); !word.empty()) return usage_error(std::move(word));
     const auto recompute = row_recompute(row, pool->constants->framework);
     if (!recompute) return usage_error("recompute '" + printable(row.recompute, 20) + "'");
     if (pp > model->layers) return usage_error("more stages than layers");
     Query query{std::move(*model), std::move(*pool), {}, {}, 1};
     query.grid = {row.gpu, gpus / per_node, per_node, pp};
     Plan& plan = query.plan;
-    plan.stage_layers = even_stages(query.model.layers, pp);
-    plan.stage_dp.assign(plan.stage_layers.size(), dp);
-    plan.stage_tp.assign(plan.stage_layers.size(), tp);
-    plan.recompute = *recompute;
-    plan.zero_stage = row_zero(row);
-    plan.sequence_parallel = row.sequence_parallel;
-    plan.vpp = or_one(row.vpp);
-    plan.cp = cp;
-    plan.ep = or_one(row.ep);
-    plan.micro_batch = std::min(row.micro_batch, std::max<std::int64_t>(1, row.global_batch / dp));
+    const std::int64_t micro_batch =
+        std::min(row.micro_batch, std::max<std::int64_t>(1, row.global_batch / dp));
+    plan =
+        uniform_plan({tp, micro_batch, row.sequence_parallel, cp, or_one(row.ep)},
+                     {pp, dp, 1, *recompute, *row_zero(row), or_one(row.vpp), cp, or_one(row.ep)},
+                     even_stages(query.model.layers, pp));
     query.micro_batches =
         std::max(1.0, real(row.global_batch) / (real(dp) * real(plan.micro_batch)));
     return query;
+}
+
+/// All times as far from `low` as `part` of the way to `high`; the memory that both need.
+Estimate between(const Estimate& low, const Estimate& high, double part) {
+    Estimate e = low;
+    for (double Estimate::*field :
+         {&Estimate::iteration_s, &Estimate::compute_s, &Estimate::tp_comm_s, &Estimate::pp_comm_s,
+          &Estimate::dp_comm_s, &Estimate::bubble_s, &Estimate::optimizer_s})
+        e.*field += part * (high.*field - low.*field);
+    const double samples = low.samples_per_s * low.iteration_s,
+                 more = high.samples_per_s * high.iteration_s;
+    e.samples_per_s = (samples + part * (more - samples)) / e.iteration_s;
+    e.tflops_per_gpu = low.tflops_per_gpu * e.samples_per_s / low.samples_per_s;
+    e.memory_bytes_per_gpu = std::max(low.memory_bytes_per_gpu, high.memory_bytes_per_gpu);
+    e.error_bound = std::max(low.error_bound, high.error_bound);
+    return e;
 }
 
 /// Between the prices of the whole numbers of micro-batches around a ragged one.
@@ -193,8 +229,7 @@ Result<Estimate> price_query(Query& query) {
     if (!estimate || part == 0) return estimate;
     const Result<Estimate> above = price(low + 1);
     if (!above) return above;
-    estimate->iteration_s += part * (above->iteration_s - estimate->iteration_s);
-    return estimate;
+    return between(*estimate, *above, part);
 }
 
 /// A run whose recompute is not known recomputes what it must to fit.
@@ -284,6 +319,7 @@ EvaluatedRow evaluate_row(const MeasuredRow& row, const EvaluateOptions& options
     EvaluatedRow out;
     out.row = &row;
     (void)options.calibration.framework(row.framework, &out.known_framework);
+    out.known_network = options.calibration.has_network(row.intra_link, row.inter_gbps.value_or(0));
     Result<Query> query = row_query(row, options);
     if (!query) {
         out.reason = query.error().message();
@@ -294,6 +330,7 @@ EvaluatedRow evaluate_row(const MeasuredRow& row, const EvaluateOptions& options
         out.reason = estimate.error().message();
         return out;
     }
+    out.known_device = options.calibration.has_device(query->pool.hardware.name);
     out.plan = query->plan;
     out.estimate = *estimate;
     out.fits = fits(row, *query, *estimate);

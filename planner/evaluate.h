@@ -22,7 +22,7 @@ struct EvaluatedRow {
     Plan plan;
     Estimate estimate;
     bool fits = false;  ///< memory_bytes_per_gpu within the type's memory
-    bool known_framework = false;
+    bool known_framework = false, known_device = false, known_network = false;  ///< in the table
     [[nodiscard]] bool priced() const { return reason.empty(); }
     /// Priced, measured, and the run did not fail.
     [[nodiscard]] bool timed() const;

@@ -170,4 +170,37 @@ Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t st
     return {dp, query.global_batch / (dp * shard.micro_batch)};
 }
 
+Plan uniform_plan(const ShardShape& shape, const PlanChoice& choice,
+                  std::vector<std::int64_t> stage_layers) {
+    Plan plan;
+    plan.stage_layers = std::move(stage_layers);
+    plan.stage_dp.assign(plan.stage_layers.size(), choice.dp);
+    plan.stage_tp.assign(plan.stage_layers.size(), shape.tp);
+    plan.micro_batch = shape.micro_batch;
+    plan.num_micro_batches = choice.micro_batches;
+    plan.recompute = choice.recompute;
+    plan.zero_stage = choice.zero_stage;
+    plan.sequence_parallel = shape.sequence_parallel;
+    plan.vpp = choice.vpp;
+    plan.cp = choice.cp;
+    plan.ep = choice.ep;
+    return plan;
+}
+
+std::vector<std::int64_t> spread_layers(LayerSplit split, std::int64_t layers,
+                                        std::int64_t stages) {
+    const std::int64_t least = layers / stages, extra = layers % stages, inner = stages - 2;
+    std::vector<std::int64_t> deal(static_cast<std::size_t>(stages), least);
+    if (split != LayerSplit::ends || extra == 0 || inner < 1) {
+        std::fill_n(deal.begin(), extra, least + 1);
+        return deal;
+    }
+    const bool has_room = layers - (least + 1) * inner >= 2;  // a layer for each end
+    const std::int64_t middle = has_room ? least + 1 : least, ends = layers - middle * inner;
+    std::fill(deal.begin(), deal.end(), middle);
+    deal.front() = ends - ends / 2;
+    deal.back() = ends / 2;
+    return deal;
+}
+
 }  // namespace arena

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/memory.h"
 #include "planner/operators.h"
 #include "planner/planner.h"
 
@@ -54,5 +55,11 @@ struct Split {
     [[nodiscard]] explicit operator bool() const { return micro_batches > 0; }
 };
 Split split_grid(const PlanQuery&, const NodeShape&, std::int64_t stages, const ShardShape&);
+
+/// The plan whose stages are alike but for their layers.
+Plan uniform_plan(const ShardShape&, const PlanChoice&, std::vector<std::int64_t> stage_layers);
+/// Layers as even as a launcher can be told: equal, what is left over to the first stages; with
+/// LayerSplit::ends from the first and the last stage. Wants 1 <= stages <= layers.
+std::vector<std::int64_t> spread_layers(LayerSplit, std::int64_t layers, std::int64_t stages);
 
 }  // namespace arena

@@ -118,23 +118,45 @@ class Record {
     const std::vector<std::string>& fields_;
 };
 
-/// Words in an integer column ("224x224", "MLA") leave it 0: the row then says what it lacks.
-void read_integers(const Record& record, MeasuredRow& row) {
-    for (const IntegerColumn& column : integer_columns)
-        row.*column.member = parse_integer(record.at(column.name), 0, max_count).value_or(0);
-    row.mla = record.at("kv_heads") == "MLA";
-    row.sequence_parallel = record.at("seq_parallel") == "1";
+/// "224x224": the edges of an image, for families without tokens.
+bool is_image_size(std::string_view text) {
+    const std::size_t by = text.find('x');
+    return by != std::string_view::npos && parse_integer(text.substr(0, by), 1, max_count) &&
+           parse_integer(text.substr(by + 1), 1, max_count);
+}
+
+Error unreadable(std::string_view column, std::string_view text, std::string_view wanted,
+                 std::string_view where) {
+    return usage_error(fmt::format("{} is '{}': {} is wanted", column, printable(text, 20), wanted),
+                       std::string(where));
+}
+
+/// A blank is 0. Two columns have words that mean something.
+Status read_integers(const Record& record, std::string_view where, MeasuredRow& row) {
+    for (const IntegerColumn& column : integer_columns) {
+        const std::string_view text = trim(record.at(column.name));
+        const bool is_word = (column.name == "kv_heads" && text == "MLA") ||
+                             (column.name == "seq" && is_image_size(text));
+        if (text.empty() || is_word) continue;
+        const auto value = parse_integer(text, 0, max_count);
+        if (!value) return unreadable(column.name, text, "a whole number from 0 to 2^40", where);
+        row.*column.member = *value;
+    }
+    row.mla = trim(record.at("kv_heads")) == "MLA";
+    const std::string_view parallel = trim(record.at("seq_parallel"));
+    if (!parallel.empty() && parallel != "0" && parallel != "1")
+        return unreadable("seq_parallel", parallel, "0, 1 or nothing", where);
+    row.sequence_parallel = parallel == "1";
+    return Done{};
 }
 
 Status read_numbers(const Record& record, std::string_view where, MeasuredRow& row) {
     for (const NumberColumn& column : number_columns) {
-        const std::string_view text = record.at(column.name);
+        const std::string_view text = trim(record.at(column.name));
         if (text.empty()) continue;
         row.*column.member = parse_number(text, 0, 1e12);
         if (!(row.*column.member))
-            return usage_error(fmt::format("{} is '{}': a number from 0 to 1e12 is wanted",
-                                           column.name, printable(text, 20)),
-                               std::string(where));
+            return unreadable(column.name, text, "a number from 0 to 1e12", where);
     }
     return Done{};
 }
@@ -176,11 +198,11 @@ Result<std::vector<MeasuredRow>> parse_measured(std::string_view text, std::stri
         const Record record(*columns, fields);
         MeasuredRow row;
         row.line = first_line;
-        read_integers(record, row);
+        const std::string where = fmt::format("{}:{}", name, first_line);
+        if (Status s = read_integers(record, where, row); !s) return s.error();
         for (const TextColumn& column : text_columns)
             row.*column.member = std::string(trim(record.at(column.name)));
-        if (Status s = read_numbers(record, fmt::format("{}:{}", name, first_line), row); !s)
-            return s.error();
+        if (Status s = read_numbers(record, where, row); !s) return s.error();
         rows.push_back(std::move(row));
     }
     return rows;

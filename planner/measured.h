@@ -17,7 +17,8 @@ namespace arena {
 inline constexpr std::size_t max_measured_bytes = 64 * 1024 * 1024;
 inline constexpr std::size_t max_measured_rows = 200000;
 
-/// One run. Integers that the table leaves blank are 0; `mla` marks kv_heads "MLA".
+/// One run. Integers that the table leaves blank are 0; `mla` marks kv_heads "MLA"; seq is 0 where
+/// it is the size of an image ("224x224").
 struct MeasuredRow {
     std::int64_t id = 0;
     std::size_t line = 0;  ///< in the file, for messages
@@ -33,7 +34,7 @@ struct MeasuredRow {
 
 /// Reads the whole table. Needs the columns that no row can do without (gpu, gpus, family, layers,
 /// hidden, seq, tp, pp, dp, mbs, gbs, iter_time_s); others may be absent, unknown ones are
-/// ignored. Errors name line and column.
+/// ignored. Anything else than a number where one belongs is an error that names line and column.
 Result<std::vector<MeasuredRow>> parse_measured(std::string_view text, std::string_view name);
 
 }  // namespace arena

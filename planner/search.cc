@@ -20,23 +20,6 @@ constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-Plan to_plan(const PlanChoice& choice, const ShardShape& shape,
-             std::span<const std::int64_t> layers) {
-    Plan plan;
-    plan.stage_layers.assign(layers.begin(), layers.end());
-    plan.stage_dp.assign(layers.size(), choice.dp);
-    plan.stage_tp.assign(layers.size(), shape.tp);
-    plan.micro_batch = shape.micro_batch;
-    plan.num_micro_batches = choice.micro_batches;
-    plan.recompute = choice.recompute;
-    plan.zero_stage = choice.zero_stage;
-    plan.sequence_parallel = shape.sequence_parallel;
-    plan.vpp = choice.vpp;
-    plan.cp = choice.cp;
-    plan.ep = choice.ep;
-    return plan;
-}
-
 /// The stages of a candidate; only the number of layers matters while layers are of one kind, so
 /// each stage is priced once for each number.
 class ShardParts final : public StageParts {
@@ -324,7 +307,7 @@ GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const
         result.reason = reason(nodes, stages, best);
         return result;
     }
-    result.plan = to_plan(best.choice, best.shape, best.stage_layers);
+    result.plan = uniform_plan(best.shape, best.choice, best.stage_layers);
     result.estimate = best.estimate;
     return result;
 }

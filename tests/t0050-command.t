@@ -80,6 +80,18 @@ refused 'dp, tp and micro_batch are needed' "${gpt2[@]}" --gpu-type A40 --fixed 
 refused 'does not divide by dp . micro_batch = 6' "${gpt2[@]}" --gpu-type A40 --fixed pp=2,dp=2,tp=1,micro_batch=3
 refused '= 2 GPUs, but --gpus says 8' "${gpt2[@]}" --gpu-type A40 --gpus 8 --fixed pp=1,dp=2,tp=1,micro_batch=1
 refused 'one --gpu-type' "${gpt2[@]}" --gpu-type A40 --gpu-type T4 --fixed pp=1,dp=2,tp=1,micro_batch=1
+refused 'ZeRO 2, which --launcher env cannot be told' "${gpt2[@]}" --gpu-type A40 --fixed pp=1,dp=2,tp=1,micro_batch=1,zero=2
+refused 'stages of 3,3,2,2,2 layers, which --launcher nemo' "${gpt2[@]}" --gpu-type A40 --launcher nemo \
+    --gpus-per-node 8 --fixed pp=5,dp=1,tp=1,micro_batch=1
+refused 'selective recompute, which --launcher deepspeed' "${gpt2[@]}" --gpu-type A40 --launcher deepspeed \
+    --fixed pp=1,dp=1,tp=1,micro_batch=1,recompute=selective
+exits 0 'what the launcher can be told is priced' "$arena" plan "${gpt2[@]}" --gpu-type A40 --launcher deepspeed \
+    --fixed pp=1,dp=2,tp=1,micro_batch=1,zero=2
+exits 0 'any launcher prices every plan' "$arena" plan "${gpt2[@]}" --gpu-type A40 --launcher any \
+    --fixed pp=1,dp=2,tp=1,micro_batch=1,zero=2
+exits 0 'uneven stages are dealt as the launcher can say it' "$arena" plan "${gpt2[@]}" --gpu-type A40 \
+    --gpus-per-node 8 --launcher megatron --fixed pp=5,dp=1,tp=1,micro_batch=1 --json
+json 'first and last stage take what is left over' '.grids[0].proxy_plan.stage_layers == [2,3,3,3,1]'
 refused 'nonsense' "${gpt2[@]}" --gpu-type A40 --gpus 8 --nonsense
 exits 2 'a mistake is also told in JSON' "$arena" plan --model nope --global-batch 8 --gpu-type A40 --gpus 8 --json
 json 'with its text' '.error.text | test("nope")'
@@ -91,6 +103,24 @@ for page in arena.1 arena.yaml.5 arena-model.5 sched_arena.8 spank_arena.8 arena
     is "$(man --warnings -l "$ARENA_SRCDIR/doc/man/$page" 2>&1 >/dev/null)" '' "$page formats without a warning"
 done
 exits 0 'the version is told' "$arena" --version
+
+# ---- evaluate ---------------------------------------------------------------------------------
+columns=framework,family,gpu,gpus,gpus_per_node,layers,hidden,heads,seq,vocab,tp,pp,dp,mbs,gbs,precision,sharding,status,iter_time_s
+row=NeMo,gpt,A100,8,8,24,2048,16,1024,51200,2,2,2,4,64,bf16,zero0,ok,1.5
+printf '%s\n' "$columns" "$row" "${row/NeMo/none of ours}" "${row/zero0/zero9}" >runs.csv
+exits 0 'evaluate prices a table' "$arena" evaluate runs.csv
+like "$(cat out)" "framework 'none of ours' \(1 rows\) is not in the table" 'and says whose constants are the default'
+exits 0 'evaluate answers in JSON' "$arena" --json evaluate runs.csv
+json 'one document with what is unknown and what is left out' '.all.n == 2 and (.error == null) and
+    .unknown_frameworks == [{framework: "none of ours", n: 1}] and
+    (.skipped | length == 1 and (.[0].reason | test("zero9")))'
+printf '%s\n' "$columns" "${row/A100/H9}" >runs.csv
+exits 1 'a table without a row that can be priced is a no' "$arena" --json evaluate runs.csv
+json 'in one document that has the error and the reasons' '(.error.text | test("no row")) and .all.n == 0 and
+    (.skipped | length == 1)'
+printf '%s\n' "$columns" "${row/,64,/,64.0,}" >runs.csv
+exits 2 'an unreadable number is refused' "$arena" evaluate runs.csv
+like "$(cat err)" "runs.csv:2: gbs is '64.0'" 'with file, line and column'
 
 # ---- config -----------------------------------------------------------------------------------
 exits 0 'a good arena.yaml is ok' "$arena" config check

@@ -82,8 +82,12 @@ struct Report {
     ChoiceSummary choice;
     MemorySummary memory;
     std::map<std::string, std::size_t> reasons;
-    std::map<std::string, std::size_t> unknown_frameworks;
+    std::map<std::string, std::size_t> frameworks, devices, networks;  ///< not in the table of constants
 };
+
+std::string network_of(const MeasuredRow& row) {
+    return row.inter_gbps ? fmt::format("{}, {} Gbit/s", row.intra_link, *row.inter_gbps) : row.intra_link;
+}
 
 Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by) {
     Report report;
@@ -92,7 +96,10 @@ Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by)
     for (const EvaluatedRow& row : rows) {
         all.push_back(&row);
         if (!row.priced()) ++report.reasons[row.reason];
-        if (row.priced() && !row.known_framework) ++report.unknown_frameworks[row.row->framework];
+        if (!row.priced()) continue;
+        if (!row.known_framework) ++report.frameworks[row.row->framework];
+        if (!row.known_device) ++report.devices[row.row->gpu];
+        if (!row.known_network) ++report.networks[network_of(*row.row)];
     }
     report.all = summarise(all);
     report.choice = summarise_choice(rows);
@@ -100,33 +107,43 @@ Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by)
     return report;
 }
 
-void print_json(const Report& report, const std::string& by) {
+/// [{"<what>": name, "n": rows}]
+Json counts_of(const std::map<std::string, std::size_t>& counts, const char* what) {
+    Json list = Json::array();
+    for (const auto& [name, n] : counts) list.push_back({{what, name}, {"n", n}});
+    return list;
+}
+
+void print_json(const Report& report, const std::string& by, const Error* error) {
     Json sources = Json::array();
     for (const auto& [name, summary] : report.sources) {
         sources.push_back(json_of(summary));
         sources.back()[by] = name;
     }
-    Json skipped = Json::array();
-    for (const auto& [reason, n] : report.reasons) skipped.push_back({{"reason", reason}, {"n", n}});
     const ChoiceSummary& c = report.choice;
     const MemorySummary& m = report.memory;
-    fmt::print("{}\n", dump_json({{"schema_version", 1},
-                                  {"sources", sources},
-                                  {"all", json_of(report.all)},
-                                  {"choice",
-                                   {{"groups", c.groups},
-                                    {"pairs", c.pairs},
-                                    {"regret_mean", c.regret_mean},
-                                    {"regret_max", c.regret_max},
-                                    {"pair_order", c.pair_order},
-                                    {"kendall_tau", c.kendall_tau}}},
-                                  {"memory",
-                                   {{"ok", m.ok},
-                                    {"ok_fits", m.ok_fits},
-                                    {"oom", m.oom},
-                                    {"oom_refused", m.oom_refused},
-                                    {"bytes", json_of(m.bytes)}}},
-                                  {"skipped", skipped}}));
+    Json document{{"schema_version", 1},
+                  {"sources", sources},
+                  {"all", json_of(report.all)},
+                  {"choice",
+                   {{"groups", c.groups},
+                    {"pairs", c.pairs},
+                    {"regret_mean", c.regret_mean},
+                    {"regret_max", c.regret_max},
+                    {"pair_order", c.pair_order},
+                    {"kendall_tau", c.kendall_tau}}},
+                  {"memory",
+                   {{"ok", m.ok},
+                    {"ok_fits", m.ok_fits},
+                    {"oom", m.oom},
+                    {"oom_refused", m.oom_refused},
+                    {"bytes", json_of(m.bytes)}}},
+                  {"skipped", counts_of(report.reasons, "reason")},
+                  {"unknown_frameworks", counts_of(report.frameworks, "framework")},
+                  {"unknown_devices", counts_of(report.devices, "gpu")},
+                  {"unknown_networks", counts_of(report.networks, "network")}};
+    if (error != nullptr) document["error"] = {{"text", error->text}, {"where", error->where}};
+    fmt::print("{}\n", dump_json(document));
 }
 
 void print_text(const Report& report, const std::string& by) {
@@ -148,9 +165,13 @@ void print_text(const Report& report, const std::string& by) {
                c.kendall_tau);
     fmt::print("memory: {} of {} runs that ran fit, {} of {} that did not are refused\n",
                report.memory.ok_fits, report.memory.ok, report.memory.oom_refused, report.memory.oom);
-    for (const auto& [name, n] : report.unknown_frameworks)
-        fmt::print("framework '{}' ({} rows) is not in the table: the default's constants\n",
-                   printable(name, 60), n);
+    for (const auto& [what, counts] : {std::pair<const char*, const std::map<std::string, std::size_t>&>
+                                           {"framework", report.frameworks},
+                                       {"GPU type", report.devices},
+                                       {"network", report.networks}})
+        for (const auto& [name, n] : counts)
+            fmt::print("{} '{}' ({} rows) is not in the table: the default's constants\n", what,
+                       printable(name, 60), n);
     for (const auto& [reason, n] : report.reasons)
         fmt::print("skipped {} rows: {}\n", n, reason);
 }
@@ -171,13 +192,15 @@ int evaluate(const Globals& globals, const EvaluateArguments& arguments) {
             return fail(globals, s.error());
     }
     const Report report = make_report(evaluated, arguments.by);
+    const Error none = no_error("no row could be priced", arguments.table);
+    const Error* error = report.all.n > 0 ? nullptr : &none;
     if (globals.json) {
-        print_json(report, arguments.by);
+        print_json(report, arguments.by, error);
     } else {
         print_text(report, arguments.by);
     }
-    if (report.all.n > 0) return exit_yes;
-    return fail(globals, no_error("no row could be priced", arguments.table));
+    if (error != nullptr) fmt::print(stderr, "arena: {}\n", error->message());
+    return error == nullptr ? exit_yes : exit_no;
 }
 
 }  // namespace

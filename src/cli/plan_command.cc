@@ -167,7 +167,8 @@ Result<Grid> fixed_grid(const FixedPlan& fixed, const GpuPool& pool) {
 }
 
 Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& model,
-                                      const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools) {
+                                      const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools,
+                                      const Capabilities& can) {
     const auto fixed = parse_fixed(options.fixed);
     if (!fixed) return fixed.error();
     if (pools.size() != 1 || ranges.size() > 1) {
@@ -180,8 +181,14 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
     }
     const auto grid = fixed_grid(*fixed, pools[0]);
     if (!grid) return grid.error();
-    const auto plan = make_plan(*fixed, model, options.global_batch);
+    const auto plan = make_plan(*fixed, model, options.global_batch, can.layers);
     if (!plan) return plan.error();
+    if (const std::string what = inexpressible(can, *plan); !what.empty()) {
+        return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
+                                       "all the same",
+                                       what, options.launcher),
+                           "--fixed");
+    }
     pools[0].max_gpus = grid->gpus();
     GridResult result{*grid, false, "", *plan, {}};
     const auto estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
@@ -218,7 +225,7 @@ int plan(const Globals& globals, const PlanOptions& options) {
         return fail(globals, usage_error("has one plan only; leave out --pareto", "--fixed"));
     auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools, *can,
                                                   options.pareto)
-                                         : price(options, *model, *ranges, *pools);
+                                         : price(options, *model, *ranges, *pools, *can);
     if (!results) return fail(globals, results.error());
     rank(*results, options.top);
     return report(globals, options, *model, *pools, *results);

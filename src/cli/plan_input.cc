@@ -9,6 +9,7 @@
 
 #include "core/launchers.h"
 #include "core/text.h"
+#include "planner/grids.h"
 #include "planner/megatron_args.h"
 #include "store/store.h"
 
@@ -125,7 +126,7 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
     return plan;
 }
 
-Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t global_batch) {
+Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t global_batch, LayerSplit split) {
     const std::int64_t per_step = fixed.dp * fixed.micro_batch;
     if (global_batch % per_step != 0) {
         return usage_error(fmt::format("a global batch of {} does not divide by dp * micro_batch = {}",
@@ -136,21 +137,10 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
     if (fixed.pp > layers) {
         return usage_error(fmt::format("{} stages for {} layers", fixed.pp, layers), "--fixed");
     }
-    const auto stages = static_cast<std::size_t>(fixed.pp);
-    Plan plan;
-    plan.stage_layers.assign(stages, layers / fixed.pp);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(layers % fixed.pp); ++i) ++plan.stage_layers[i];
-    plan.stage_dp.assign(stages, fixed.dp);
-    plan.stage_tp.assign(stages, fixed.tp);
-    plan.micro_batch = fixed.micro_batch;
-    plan.num_micro_batches = global_batch / per_step;
-    plan.recompute = fixed.recompute;
-    plan.zero_stage = fixed.zero;
-    plan.sequence_parallel = fixed.sequence_parallel;
-    plan.vpp = fixed.vpp;
-    plan.cp = fixed.cp;
-    plan.ep = fixed.ep;
-    return plan;
+    return uniform_plan(
+        {fixed.tp, fixed.micro_batch, fixed.sequence_parallel, fixed.cp, fixed.ep},
+        {fixed.pp, fixed.dp, global_batch / per_step, fixed.recompute, fixed.zero, fixed.vpp, fixed.cp, fixed.ep},
+        spread_layers(split, layers, fixed.pp));
 }
 
 Result<Model> read_model(const PlanOptions& options) {

@@ -38,8 +38,8 @@ struct FixedPlan {
     [[nodiscard]] std::int64_t gpus() const { return PlanPin{pp, dp, tp, micro_batch, vpp, cp, ep}.gpus(); }
 };
 Result<FixedPlan> parse_fixed(std::string_view text);
-/// Layers spread evenly, the first stages take the rest; the batch must divide by dp * micro_batch.
-Result<Plan> make_plan(const FixedPlan&, const Model&, std::int64_t global_batch);
+/// Layers as even as the launcher can be told, see spread_layers(); the batch must divide by dp * micro_batch.
+Result<Plan> make_plan(const FixedPlan&, const Model&, std::int64_t global_batch, LayerSplit);
 
 /// A zoo name, or a file when the word has a '/', ends in .json, .yaml or .yml.
 Result<Model> read_model(const PlanOptions&);

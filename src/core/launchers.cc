@@ -2,6 +2,7 @@
 #include "core/launchers.h"
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "core/text.h"
@@ -81,6 +82,12 @@ constexpr Launcher table[] = {
 
 bool allows(Degree degree, std::int64_t value) { return value == 1 || degree != Degree::no; }
 
+std::string join(std::span<const std::int64_t> values) {
+    std::string text;
+    for (const std::int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+    return text;
+}
+
 bool all_equal(std::span<const std::int64_t> values) {
     return std::all_of(values.begin(), values.end(), [&](std::int64_t v) { return v == values.front(); });
 }
@@ -106,14 +113,25 @@ bool expresses(LayerSplit split, std::span<const std::int64_t> layers) {
     return all_equal(layers.size() > 2 ? layers.subspan(1, layers.size() - 2) : layers.first(1));
 }
 
-bool expresses(const Capabilities& can, const Plan& plan) {
-    const bool recompute = plan.recompute == Recompute::none ||
-                           (plan.recompute == Recompute::full ? can.full : can.selective);
-    const bool stages = can.mixed_stages || (all_equal(plan.stage_dp) && all_equal(plan.stage_tp));
-    return expresses(plan.vpp > 1 ? LayerSplit::even : can.layers, plan.stage_layers) && stages && recompute &&
-           allows(can.vpp, plan.vpp) && allows(can.cp, plan.cp) && allows(can.ep, plan.ep) &&
-           can.has_zero(plan.zero_stage, plan.pp()) && (can.sequence_parallel || !plan.sequence_parallel);
+std::string inexpressible(const Capabilities& can, const Plan& plan) {
+    const bool interleaved = plan.vpp > 1;
+    if (!can.mixed_stages && !(all_equal(plan.stage_dp) && all_equal(plan.stage_tp)))
+        return "stages that differ in dp or tp";
+    if (!expresses(interleaved ? LayerSplit::even : can.layers, plan.stage_layers))
+        return "stages of " + join(plan.stage_layers) + " layers";
+    if (plan.recompute == Recompute::full && !can.full) return "full recompute";
+    if (plan.recompute == Recompute::selective && !can.selective) return "selective recompute";
+    const std::tuple<const char*, Degree, std::int64_t> degrees[] = {
+        {"vpp", can.vpp, plan.vpp}, {"cp", can.cp, plan.cp}, {"ep", can.ep, plan.ep}};
+    for (const auto& [name, degree, value] : degrees)
+        if (!allows(degree, value)) return name + std::to_string(value);
+    if (!can.has_zero(plan.zero_stage, plan.pp()))
+        return "ZeRO " + std::to_string(plan.zero_stage) + (plan.pp() > 1 ? " with pipeline stages" : "");
+    if (!can.sequence_parallel && plan.sequence_parallel) return "sequence parallelism";
+    return {};
 }
+
+bool expresses(const Capabilities& can, const Plan& plan) { return inexpressible(can, plan).empty(); }
 
 std::span<const Launcher> launchers() { return table; }
 
@@ -126,7 +144,7 @@ const Launcher* find_launcher(std::string_view name) {
 std::string launcher_names() {
     std::vector<std::string> names;
     for (const Launcher& launcher : table) names.emplace_back(launcher.name);
-    return join(names, ", ");
+    return arena::join(names, ", ");
 }
 
 }  // namespace arena

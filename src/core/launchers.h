@@ -40,6 +40,8 @@ struct Capabilities {
 Capabilities all_capabilities();
 /// Whether a plan of this many layers per stage and so on can be said. Any plan of the search can.
 bool expresses(const Capabilities&, const Plan&);
+/// What of it cannot be said, for people; "" when all can.
+std::string inexpressible(const Capabilities&, const Plan&);
 bool expresses(LayerSplit, std::span<const std::int64_t> stage_layers);
 
 /// Templates take {pp} {dp} {tp} {mb} {nmb} {batch} {vpp} {chunk} {cp} {ep} {zero} {first} {last}; chunk =

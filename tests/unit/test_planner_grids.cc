@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string>
@@ -317,6 +318,23 @@ START_TEST(micro_batches_are_as_large_as_the_batch_asks_for) {
 }
 END_TEST
 
+START_TEST(layers_are_spread_as_the_launcher_can_be_told) {
+    using Layers = std::vector<std::int64_t>;
+    ck_assert(spread_layers(LayerSplit::any, 14, 4) == (Layers{4, 4, 3, 3}));
+    ck_assert(spread_layers(LayerSplit::ends, 14, 4) == (Layers{3, 4, 4, 3}));
+    ck_assert(spread_layers(LayerSplit::ends, 9, 4) == (Layers{2, 3, 3, 1}));
+    ck_assert(spread_layers(LayerSplit::ends, 9, 8) == (Layers{2, 1, 1, 1, 1, 1, 1, 1}));
+    for (std::int64_t layers = 1; layers <= 40; ++layers)
+        for (std::int64_t stages = 1; stages <= layers; ++stages)
+            for (const LayerSplit split : {LayerSplit::ends, LayerSplit::any}) {
+                const Layers deal = spread_layers(split, layers, stages);
+                ck_assert(expresses(split, deal));
+                ck_assert_int_eq(std::accumulate(deal.begin(), deal.end(), std::int64_t{0}), layers);
+                ck_assert_int_ge(*std::min_element(deal.begin(), deal.end()), 1);
+            }
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite("planner grids", {
         gpu_counts_fill_equal_nodes,
@@ -333,5 +351,6 @@ int main() {
         sixty_four_gpus_of_four_types_give_hundreds_of_grids,
         counts_that_are_no_powers_of_two_get_plans_too,
         micro_batches_are_as_large_as_the_batch_asks_for,
+        layers_are_spread_as_the_launcher_can_be_told,
     });
 }

@@ -90,6 +90,52 @@ START_TEST(a_row_that_cannot_be_priced_says_why) {
                      "tp 2 * pp 2 * dp 3 * cp 1 is not 8 GPUs");
     check_text(reason([](MeasuredRow& r) { r.pp = 0; }),
                      "tp 2 * pp 1 * dp 2 * cp 1 is not 8 GPUs");
+    check_text(reason([](MeasuredRow& r) { r.sharding = "zero4"; }),
+               "not expressible: sharding 'zero4'; known are zero0 to zero3, distopt, nothing");
+    check_text(reason([](MeasuredRow& r) { r.sharding = "fsdp"; }),
+               "not expressible: sharding 'fsdp'; known are zero0 to zero3, distopt, nothing");
+    check_text(reason([](MeasuredRow& r) { r.attention = "paged"; }),
+               "not expressible: attn 'paged'; known are flash, fused-softmax, unfused, nothing");
+    check_text(reason([](MeasuredRow& r) { r.status = "fine"; }),
+               "not expressible: status 'fine'; known are ok, OOM, memory_only, nothing");
+}
+END_TEST
+
+START_TEST(what_the_table_of_constants_does_not_name_is_said) {
+    const auto hardware = load_hardware("");
+    MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+    row.intra_link = "NVSwitch3", row.inter_gbps = 800;
+    const EvaluatedRow known = evaluate_row(row, {*hardware, builtin_calibration()});
+    ck_assert(known.known_framework && known.known_device && known.known_network);
+    row.framework = "mine", row.intra_link = "string", row.gpu = "L4";
+    const EvaluatedRow unknown = evaluate_row(row, {*hardware, builtin_calibration()});
+    ck_assert_msg(unknown.priced(), "%s", unknown.reason.c_str());
+    ck_assert(!unknown.known_framework && !unknown.known_device && !unknown.known_network);
+}
+END_TEST
+
+START_TEST(a_ragged_batch_lies_between_its_neighbours_in_everything) {
+    const auto hardware = load_hardware("");
+    const auto price = [&](std::int64_t batch) {
+        MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+        row.global_batch = batch;
+        const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
+        ck_assert_msg(out.priced(), "%s", out.reason.c_str());
+        return out.estimate;
+    };
+    const Estimate low = price(64), ragged = price(66), high = price(72);  // 8, 8 1/4 and 9 of 8
+    for (double Estimate::*field : {&Estimate::iteration_s, &Estimate::compute_s, &Estimate::tp_comm_s,
+                                    &Estimate::pp_comm_s, &Estimate::dp_comm_s,
+                                    &Estimate::bubble_s, &Estimate::optimizer_s})
+        ck_assert_double_eq_tol(ragged.*field, 0.75 * (low.*field) + 0.25 * (high.*field),
+                                1e-12 * low.iteration_s);
+    ck_assert_double_gt(ragged.compute_s, low.compute_s);
+    ck_assert_double_eq_tol(ragged.samples_per_s * ragged.iteration_s, 66, 1e-9);
+    const double parts = ragged.compute_s + ragged.tp_comm_s + ragged.pp_comm_s + ragged.dp_comm_s +
+                         ragged.bubble_s + ragged.optimizer_s;
+    ck_assert_double_eq_tol(parts, ragged.iteration_s, 1e-9 * parts);
+    ck_assert_double_eq_tol(ragged.tflops_per_gpu / ragged.samples_per_s,
+                            low.tflops_per_gpu / low.samples_per_s, 1e-9);
 }
 END_TEST
 
@@ -106,6 +152,18 @@ START_TEST(a_broken_table_is_refused_with_line_and_column) {
     bad.replace(bad.find("ok,1.5"), 6, "ok,fast");
     check_text(message(bad),
                      "t.csv:2: iter_time_s is 'fast': a number from 0 to 1e12 is wanted");
+    const auto with = [&](const char* was, const char* is) {
+        std::string row = good;
+        row.replace(row.find(was), std::string(was).size(), is);
+        return message(std::string(header) + good + row);
+    };
+    const std::string wanted = ": a whole number from 0 to 2^40 is wanted";
+    check_text(with(",24,2048", ",24.0,2048"), "t.csv:3: layers is '24.0'" + wanted);
+    check_text(with(",2,2,2,4,", ",2,x,2,4,"), "t.csv:3: pp is 'x'" + wanted);
+    check_text(with(",64,full", ",-64,full"), "t.csv:3: gbs is '-64'" + wanted);
+    check_text(with("7,here", "1e3,here"), "t.csv:3: id is '1e3'" + wanted);
+    check_text(with(",1024,", ",224x,"), "t.csv:3: seq is '224x'" + wanted);
+    check_text(with(",1024,", ",224x224,"), "");  // an image
     check_text(message(std::string(header) + "\n\n"), "");
 }
 END_TEST
@@ -125,6 +183,18 @@ START_TEST(the_built_in_table_of_constants_parses_and_is_used) {
     ck_assert(!broken.ok());
     const auto unknown = parse_calibration("devices:\n  - {names: [x], gemm_shar: 1}\n", "c", table);
     ck_assert(!unknown.ok() && unknown.error().message().find("gemm_share") != std::string::npos);
+    // A key of another section does nothing here: said, with what is accepted.
+    for (const char* text : {"devices:\n  - {names: [x], aliases: [y]}\n",
+                             "devices:\n  - {names: [x], inter_gbps: 1}\n",
+                             "frameworks:\n  - {name: x, intra_link: y}\n",
+                             "networks:\n  - {intra_link: x, like: default}\n"}) {
+        const auto foreign = parse_calibration(text, "c", table);
+        ck_assert_msg(!foreign.ok(), "%s", text);
+        const std::string message = foreign.error().message();
+        ck_assert_msg(message.starts_with("c:2:") &&
+                          message.find("accepted here: ") != std::string::npos,
+                      "%s", message.c_str());
+    }
 }
 END_TEST
 
@@ -133,6 +203,8 @@ int main() {
         published_iteration_times_are_met,
         a_row_becomes_a_plan_and_a_price,
         a_row_that_cannot_be_priced_says_why,
+        what_the_table_of_constants_does_not_name_is_said,
+        a_ragged_batch_lies_between_its_neighbours_in_everything,
         a_broken_table_is_refused_with_line_and_column,
         the_built_in_table_of_constants_parses_and_is_used,
     });

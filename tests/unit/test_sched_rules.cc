@@ -226,6 +226,18 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
     ck_assert(expresses(LayerSplit::ends, std::vector<std::int64_t>{3, 4, 4, 5}));
     ck_assert(!expresses(LayerSplit::ends, std::vector<std::int64_t>{3, 4, 5, 5}));
     ck_assert_ptr_null(find_launcher("mpirun"));
+    // Where a plan cannot be told, the part that cannot is named.
+    const Capabilities& nemo = find_launcher("nemo")->can;
+    plan = example_offer().plan;
+    ck_assert(inexpressible(nemo, plan).empty());
+    plan.stage_layers = {5, 7};
+    ck_assert(inexpressible(nemo, plan) == "stages of 5,7 layers");
+    plan = example_offer().plan;
+    plan.zero_stage = 3;
+    ck_assert(inexpressible(nemo, plan) == "ZeRO 3 with pipeline stages");
+    plan = example_offer().plan;
+    plan.cp = 2;
+    ck_assert(inexpressible(find_launcher("deepspeed")->can, plan) == "cp2");
 }
 END_TEST
 
