@@ -127,11 +127,19 @@ void read_entries(const JsonFields& fields, std::optional<Error>& error, Profile
 
 /// Profiles of the first version do not have them.
 void read_cost(const JsonFields& fields, Profile& out) {
-    if (fields.any("wanted") != nullptr) fields.integer("wanted", out.wanted, 0, std::int64_t{1} << 20);
-    if (fields.any("reused") != nullptr) fields.integer("reused", out.reused, 0, std::int64_t{1} << 20);
-    if (fields.any("direct_seconds") != nullptr) {
+    if (fields.has("wanted")) fields.integer("wanted", out.wanted, 0, std::int64_t{1} << 20);
+    if (fields.has("reused")) fields.integer("reused", out.reused, 0, std::int64_t{1} << 20);
+    if (fields.has("direct_seconds")) {
         fields.number("direct_seconds", out.direct_seconds, 0, 1e15);
     }
+}
+
+void add_cost(Json& json, const Profile& profile) {
+    if (profile.wanted == 0) return;  // not known
+    json["wanted"] = profile.wanted;
+    json["reused"] = profile.reused;
+    json["direct_seconds"] = profile.direct_seconds;
+    json["state"] = json_of(profile.state);
 }
 
 void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile& out) {
@@ -149,7 +157,7 @@ void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile
     fields.number("device_seconds", out.device_seconds, 0, 1e6);
     fields.number("started_s", out.started_s, 0, max_epoch_s);
     read_cost(fields, out);
-    if (const Json* state = fields.any("state")) {
+    if (const Json* state = fields.has("state") ? fields.any("state") : nullptr) {
         read_state(JsonFields(*state, "state", error), out.state);
     }
     if (const Json* device = fields.any("device")) {
@@ -181,7 +189,7 @@ void read_request(const JsonFields& fields, std::optional<Error>& error, Profile
 std::string to_json(const Profile& profile) {
     Json entries = Json::array();
     for (const ProfileEntry& entry : profile.entries) entries.push_back(json_of(entry));
-    return dump_json({{"schema_version", 1},
+    Json json = {{"schema_version", 1},
                       {"nonce", profile.nonce},
                       {"gpu_type", profile.gpu_type},
                       {"hardware", profile.hardware},
@@ -191,11 +199,9 @@ std::string to_json(const Profile& profile) {
                       {"reason", profile.reason},
                       {"device_seconds", profile.device_seconds},
                       {"started_s", profile.started_s},
-                      {"wanted", profile.wanted},
-                      {"reused", profile.reused},
-                      {"direct_seconds", profile.direct_seconds},
-                      {"state", json_of(profile.state)},
-                      {"entries", entries}});
+                      {"entries", entries}};
+    add_cost(json, profile);
+    return dump_json(json);
 }
 
 Result<Profile> parse_profile(std::string_view text) {
