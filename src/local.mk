@@ -36,6 +36,7 @@ libarena_sim_la_SOURCES = \
 	src/sim/workload.h src/sim/workload.cc \
 	src/sim/random.h src/sim/generate.h src/sim/generate.cc \
 	src/sim/metrics.h src/sim/metrics.cc \
+	src/sim/lower_bound.h src/sim/lower_bound.cc \
 	src/sim/simulator.h src/sim/simulator.cc \
 	# end
 libarena_sim_la_LIBADD = libarena_core.la

@@ -124,6 +124,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-arena-data \
 	tests/bench/planner \
+	tests/bench/policies \
 	# end
 clean-local: clean-stage
 .PHONY: clean-stage

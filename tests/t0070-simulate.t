@@ -54,6 +54,10 @@ for policy in arena fifo fcfs backfill elasticflow-ls gavel gavel-las sia gandiv
 done
 exits 0 'several policies are compared' "${sim[@]}" --policy fcfs,backfill --json
 json 'in one document' '[.runs[].policy] == ["fcfs", "backfill"]'
+exits 0 'a bound is computed' "${sim[@]}" --policy lower-bound --json
+json 'in the same shape' '.policy == "lower-bound" and .jobs == 200 and .jct_s.mean >= .alone_s and .alone_s > 0'
+exits 0 'and beside a policy' "${sim[@]}" --policy arena,lower-bound
+like "$(cat out)" 'arena is [0-9.]+% above' 'it says how far the policy is from it'
 exits 0 'and in a table' "${sim[@]}" --policy fcfs,backfill --placement pools --max-time 50000
 is "$(grep -c '^fcfs \|^backfill ' out)" 2 'with a line for each'
 

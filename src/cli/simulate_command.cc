@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -13,12 +14,15 @@
 #include "cli/simulate_input.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "sim/lower_bound.h"
 #include "sim/simulator.h"
 
 namespace arena::cli {
 namespace {
 
 constexpr double a_century_s = 3.2e9;
+/// Not a policy: what none can beat.
+constexpr std::string_view bound_name = "lower-bound";
 
 struct Wish {
     WorkloadFiles files;
@@ -65,20 +69,28 @@ Result<sim::SimulationOptions> options_of(const Wish& wish) {
     return out;
 }
 
+/// The policies by name; the bound has no function to decide.
 Result<std::vector<Policy>> policies_of(const std::vector<std::string>& names) {
     std::vector<Policy> found;
     for (const std::string& name : names) {
         const Policy* policy = find_policy(name);
-        if (policy == nullptr) {
+        if (policy == nullptr && name != bound_name) {
             std::vector<std::string> known;
             for (const Policy& p : policies()) known.emplace_back(p.name);
+            known.emplace_back(bound_name);
             return usage_error(fmt::format("\"{}\" is not one of {}", printable(name),
                                            join(known, ", ")), "--policy");
         }
-        found.push_back(*policy);
+        found.push_back(policy == nullptr ? Policy{bound_name, "", nullptr} : *policy);
     }
     return found;
 }
+
+/// What was asked for: simulations and, when named, the bound.
+struct Answers {
+    std::vector<sim::Metrics> runs;
+    std::optional<sim::Bound> bound;
+};
 
 /// A bar on the terminal for what takes longer than a moment; nothing when stderr is not one.
 class ProgressBar {
@@ -122,20 +134,53 @@ void print_table(const std::vector<sim::Metrics>& runs) {
                    fmt::format("{:.3f} ms", m.decision_ms_max)});
     }
     fmt::print("{}", table.text());
-    if (!runs.empty() && runs.front().dropped > 0) {
-        fmt::print("{} jobs of the trace were left out: no usable row for their model and batch.\n",
-                   runs.front().dropped);
+}
+
+void print_bound(const Answers& answers) {
+    fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
+               answers.bound->mean_jct_s, answers.bound->alone_s);
+    for (const sim::Metrics& m : answers.runs) {
+        fmt::print("  {} is {:.1f}% above\n", m.policy,
+                   100 * (m.jct_s.mean / answers.bound->mean_jct_s - 1));
     }
 }
 
-void print_json(const std::vector<sim::Metrics>& runs) {
-    if (runs.size() == 1) {
-        fmt::print("{{\"schema_version\":1,{}\n", sim::metrics_json(runs.front()).substr(1));
-        return;
+void print_text(const Answers& answers) {
+    if (!answers.runs.empty()) print_table(answers.runs);
+    if (answers.bound) print_bound(answers);
+    if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
+        fmt::print("{} jobs of the trace were left out: no usable row for their model and batch.\n",
+                   answers.runs.front().dropped);
     }
+}
+
+std::string bound_json(const sim::Bound& bound) {
+    return dump_json({{"policy", bound_name},
+                      {"jobs", bound.jobs},
+                      {"jct_s", {{"mean", bound.mean_jct_s}}},
+                      {"alone_s", bound.alone_s}});
+}
+
+void print_json(const Answers& answers) {
     std::vector<std::string> parts;
-    for (const sim::Metrics& m : runs) parts.push_back(sim::metrics_json(m));
-    fmt::print("{{\"schema_version\":1,\"runs\":[{}]}}\n", join(parts, ","));
+    for (const sim::Metrics& m : answers.runs) parts.push_back(sim::metrics_json(m));
+    if (answers.bound) parts.push_back(bound_json(*answers.bound));
+    if (parts.size() == 1) {
+        fmt::print("{{\"schema_version\":1,{}\n", parts.front().substr(1));
+    } else {
+        fmt::print("{{\"schema_version\":1,\"runs\":[{}]}}\n", join(parts, ","));
+    }
+}
+
+Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& policy,
+                                sim::SimulationOptions options) {
+    ProgressBar bar(policy.name);
+    options.progress = [&](double now_s, std::size_t ended, std::size_t jobs) {
+        bar.show(now_s, ended, jobs);
+    };
+    Result<sim::Metrics> run = sim::simulate(workload, policy.name, policy.decide, options);
+    if (!run) return environment_error(run.error().message(), std::string(policy.name));
+    return run;
 }
 
 int simulate(const Globals& globals, const Wish& wish) {
@@ -148,23 +193,24 @@ int simulate(const Globals& globals, const Wish& wish) {
     binding.iteration_divisor = wish.iteration_divisor;
     const Result<sim::Workload> workload = read_workload(wish.files, binding);
     if (!workload) return fail(globals, workload.error());
-    std::vector<sim::Metrics> runs;
+    Answers answers;
     for (const Policy& policy : *chosen) {
-        ProgressBar bar(policy.name);
-        sim::SimulationOptions with_bar = *options;
-        with_bar.progress = [&](double now_s, std::size_t ended, std::size_t jobs) {
-            bar.show(now_s, ended, jobs);
-        };
-        Result<sim::Metrics> run = sim::simulate(*workload, policy.name, policy.decide, with_bar);
-        if (!run) {
-            return fail(globals, environment_error(run.error().message(), std::string(policy.name)));
+        if (policy.decide == nullptr) {
+            sim::BoundOptions bound;
+            bound.max_time_s = options->max_time_s;
+            bound.errors = options->errors;
+            bound.restart = options->policy.restart;
+            answers.bound = sim::lower_bound(*workload, bound);
+            continue;
         }
-        runs.push_back(std::move(*run));
+        Result<sim::Metrics> run = run_policy(*workload, policy, *options);
+        if (!run) return fail(globals, run.error());
+        answers.runs.push_back(std::move(*run));
     }
     if (globals.json) {
-        print_json(runs);
+        print_json(answers);
     } else {
-        print_table(runs);
+        print_text(answers);
     }
     return exit_yes;
 }

@@ -13,6 +13,7 @@
 #include "policy/gavel.h"
 #include "policy/sia.h"
 #include "sim/generate.h"
+#include "sim/lower_bound.h"
 #include "sim/random.h"
 #include "sim/simulator.h"
 #include "suite.h"
@@ -256,11 +257,36 @@ START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
             const auto first = simulate(*workload, policy.name, policy.decide, options);
             ck_assert_msg(first.ok(), "%s, case %d: %s", std::string(policy.name).c_str(), i,
                           first.ok() ? "" : first.error().message().c_str());
+            BoundOptions bounding;
+            bounding.errors = options.errors;
+            bounding.iterations = 40;
+            const Bound bound = lower_bound(*workload, bounding);
+            ck_assert_msg(first->jct_s.mean >= bound.mean_jct_s * (1 - 1e-9), "%s: %g below %g",
+                          std::string(policy.name).c_str(), first->jct_s.mean, bound.mean_jct_s);
             ck_assert_int_eq(first->finished, first->jobs);
             const auto second = simulate(*workload, policy.name, policy.decide, options);
             ck_assert(first->jct_s.mean == second->jct_s.mean && first->restarts == second->restarts);
         }
     }
+}
+END_TEST
+
+START_TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
+    const auto table = parse_throughputs("model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
+                                         "iter_time_s\na,1B,8,p,1,1,10\n", "t.csv");
+    const auto cluster = parse_cluster("nodes: [{gpu_type: p, count: 1, gpus_per_node: 1}]", "c.yaml");
+    std::string text = "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n";
+    for (int i = 0; i < 5; ++i) text += fmt::format("j{},0,{},a__1B,8,1,p\n", i, 1000 << i);
+    const auto workload = bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {});
+    ck_assert(workload.ok());
+    BoundOptions options;  // 2,000 s, 4,000 s .. 32,000 s, the shortest first: 22,800 s on average
+    const Bound bound = lower_bound(*workload, options);
+    ck_assert_int_eq(bound.jobs, 5);
+    ck_assert_double_eq_tol(bound.alone_s, 12440, 1e-6);
+    ck_assert_msg(bound.mean_jct_s > 20000 && bound.mean_jct_s <= 22920, "%g", bound.mean_jct_s);
+    options.max_time_s = 15000;  // three end: (2 + 6 + 14 + 2 x 15) / 5
+    const Bound cut = lower_bound(*workload, options);
+    ck_assert_msg(cut.mean_jct_s > 9500 && cut.mean_jct_s <= 10472, "%g", cut.mean_jct_s);
 }
 END_TEST
 
@@ -276,6 +302,7 @@ int main() {
          gandiva_blocks_behind_the_first_and_the_informed_one_does_not,
          the_published_arena_halves_others_to_make_room_and_doubles_into_idle_gpus,
          an_opportunist_is_stopped_for_an_older_job,
-         every_policy_finishes_every_job_and_repeats_itself},
+         every_policy_finishes_every_job_and_repeats_itself,
+         the_bound_knows_that_jobs_share_gpus_and_that_time_ends},
         {.timeout_s = 300});  // whole simulations, maybe on a busy machine
 }
