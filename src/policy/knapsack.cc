@@ -232,14 +232,20 @@ bool Knapsack::improve_in_pairs() {
     return false;
 }
 
-/// Number of different free capacities, or more than the budget.
+/// Number of different free capacities, or one more than may ever be looked at.
 std::int64_t Knapsack::states() const {
     std::int64_t product = 1;
     for (const std::int64_t c : capacity_) {
-        if (product > steps_) break;
+        if (c >= max_exact_cells / product) return max_exact_cells + 1;
         product *= c + 1;
     }
     return product;
+}
+
+bool Knapsack::can_solve_exactly() const {
+    const std::int64_t count = states();
+    return count <= max_exact_cells / std::max<std::int64_t>(1, static_cast<std::int64_t>(groups())) &&
+           count * static_cast<std::int64_t>(items_.size()) <= steps_;
 }
 
 /// Best sum by what is free, group after group; then the choices are read off backwards.
@@ -283,7 +289,8 @@ std::vector<std::int32_t> Knapsack::solve(std::int64_t steps) {
     chosen_.assign(groups(), -1);
     free_ = capacity_;
     find_prices();
-    if (states() * static_cast<std::int64_t>(items_.size()) <= steps_) {
+    solved_exactly_ = can_solve_exactly();
+    if (solved_exactly_) {
         solve_exactly();
         return chosen_;
     }

@@ -16,6 +16,9 @@ struct Item {
     double value = 0;       ///< over having nothing; items with value <= 0 are never chosen
 };
 
+/// Groups times states that an exact answer may take, 4 bytes each: memory does not follow the budget.
+inline constexpr std::int64_t max_exact_cells = std::int64_t{1} << 24;
+
 class Knapsack {
   public:
     explicit Knapsack(std::vector<std::int64_t> capacity)
@@ -28,6 +31,8 @@ class Knapsack {
     /// `steps` items; with few steps the answer is still within capacity. Deterministic.
     std::vector<std::int32_t> solve(std::int64_t steps);
 
+    /// Whether solve() found the optimum by dynamic programming.
+    [[nodiscard]] bool solved_exactly() const { return solved_exactly_; }
     /// Price of a GPU of each type after solve(): the dual of the capacity, also where it solved exactly.
     [[nodiscard]] const std::vector<double>& prices() const { return prices_; }
     /// Upper bound of the sum of values: the Lagrangian at prices().
@@ -58,6 +63,7 @@ class Knapsack {
     void find_releases(std::vector<std::vector<Release>>& by_type) const;
     bool improve_in_pairs();
     [[nodiscard]] std::int64_t states() const;
+    [[nodiscard]] bool can_solve_exactly() const;
     void solve_exactly();
 
     std::vector<std::int64_t> capacity_, free_;
@@ -66,6 +72,7 @@ class Knapsack {
     std::vector<std::uint32_t> first_;
     std::vector<std::int32_t> chosen_;
     std::int64_t steps_ = 0;
+    bool solved_exactly_ = false;
     struct Rival {
         double alternative;          ///< best net value of other types, or nothing
         std::uint32_t first, count;  ///< items of the type, in rival_items_

@@ -143,6 +143,23 @@ START_TEST(large_knapsacks_come_near_the_lagrangian_bound) {
 }
 END_TEST
 
+START_TEST(however_large_the_budget_is_memory_is_bounded) {
+    Random random(14);
+    const std::int64_t endless = std::int64_t{1} << 40;
+    Groups groups;
+    while (groups.size() < 80) groups.push_back(random_groups(random).front());
+    const auto solved = [&](const std::vector<std::int64_t>& capacity) {
+        Knapsack knapsack = knapsack_of(groups, capacity);
+        const double value = knapsack.value(knapsack.solve(endless));
+        ck_assert(value <= knapsack.bound() * (1 + 1e-9) && value >= 0.98 * knapsack.bound());
+        return knapsack.solved_exactly();
+    };
+    ck_assert(solved({48, 48}));  // 80 * 49 * 49 cells
+    ck_assert(80 * 1001 * 1001 > max_exact_cells && !solved({1000, 1000}));
+    ck_assert(!solved({endless, endless, endless}));
+}
+END_TEST
+
 START_TEST(few_steps_still_give_a_valid_choice) {
     Random random(12);
     for (int i = 0; i < 200; ++i) {
@@ -295,7 +312,8 @@ int main() {
     return arena::test::run_suite(
         "arena policy",
         {the_knapsack_is_near_the_optimum_and_below_its_bound,
-         large_knapsacks_come_near_the_lagrangian_bound, few_steps_still_give_a_valid_choice,
+         large_knapsacks_come_near_the_lagrangian_bound,
+         however_large_the_budget_is_memory_is_bounded, few_steps_still_give_a_valid_choice,
          a_running_job_moves_only_when_it_pays,
          a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
          priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
