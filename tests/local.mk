@@ -111,6 +111,7 @@ black_box_tests = \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t \
 	tests/t0340-accounting.t \
+	tests/t0350-moves.t \
 	# end
 TESTS += $(black_box_tests)
 EXTRA_DIST += $(black_box_tests) \
@@ -167,16 +168,22 @@ TESTS += tests/layering.t
 dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
-sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler
+sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 endif
 sched_test_libs = libarena_sched_logic.la libarena_planner.la libarena_core.la $(CHECK_LIBS)
-tests_unit_test_sched_rules_SOURCES = tests/unit/test_sched_rules.cc plugin/common/job_mark.cc
+tests_unit_test_sched_rules_SOURCES = \
+	tests/unit/test_sched_rules.cc plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc
 tests_unit_test_sched_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_sched_rules_LDADD = $(sched_test_libs)
-tests_unit_test_scheduler_SOURCES = tests/unit/test_scheduler.cc plugin/common/job_mark.cc
+tests_unit_test_scheduler_SOURCES = \
+	tests/unit/test_scheduler.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_scheduler_moves_SOURCES = \
+	tests/unit/test_scheduler_moves.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_scheduler_moves_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_scheduler_moves_LDADD = $(sched_test_libs)
 tests_unit_test_scheduler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_scheduler_LDADD = $(sched_test_libs)
 

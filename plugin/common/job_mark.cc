@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/text.h"
 
@@ -43,6 +44,15 @@ bool assign_named(const Table& table, std::string_view text, Value& out) {
     return false;
 }
 
+bool assign_moves(JobMark& mark, std::string_view value) {
+    for (std::string_view item : split(value, ',')) {
+        auto time = parse_integer(item, 0, INT64_MAX);
+        if (!time || mark.moves.size() == JobMark::max_moves) return false;
+        mark.moves.push_back(*time);
+    }
+    return true;
+}
+
 bool assign_field(JobMark& mark, std::string_view key, std::string_view value, bool& versioned) {
     if (key == "v") {
         versioned = value == "1";
@@ -50,13 +60,14 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     }
     if (key == "phase") return assign_named(phases, value, mark.phase);
     if (key == "hold") return assign_named(holds, value, mark.hold);
-    if (key == "restart" || key == "since") {
+    if (key == "moves") return assign_moves(mark, value);
+    if (key == "restart" || key == "since" || key == "done") {
         auto number = parse_integer(value, 0, key == "restart" ? UINT32_MAX : INT64_MAX);
         if (!number) return false;
         if (key == "restart")
             mark.restart = static_cast<std::uint32_t>(*number);
         else
-            mark.since = *number;
+            (key == "since" ? mark.since : mark.done) = *number;
     }
     return true;
 }
@@ -67,8 +78,11 @@ std::string_view to_string(Phase phase) { return name_of(phases, phase); }
 std::string_view to_string(OtherHold hold) { return name_of(holds, hold); }
 
 std::string format_mark(const JobMark& mark) {
-    return fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase),
-                       mark.restart, to_string(mark.hold), mark.since);
+    std::string text = fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase),
+                                   mark.restart, to_string(mark.hold), mark.since);
+    if (mark.done != 0) text += fmt::format(";done={}", mark.done);
+    if (!mark.moves.empty()) text += fmt::format(";moves={}", fmt::join(mark.moves, ","));
+    return text;
 }
 
 std::optional<JobMark> parse_mark(std::string_view text) {

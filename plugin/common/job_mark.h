@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace arena {
 
@@ -28,14 +29,18 @@ enum class OtherHold { none, user, admin };
 std::string_view to_string(OtherHold);
 
 struct JobMark {
+    static constexpr std::size_t max_moves = 12;
     Phase phase = Phase::held;
     std::uint32_t restart = 0;           ///< job_ptr->restart_cnt when the mark was written
     OtherHold hold = OtherHold::none;
     std::int64_t since = 0;              ///< epoch seconds: when the phase began (checkpoint deadline)
+    std::int64_t done = 0;               ///< iterations up to its last checkpoint, as far as known
+    std::vector<std::int64_t> moves = {};     ///< epoch seconds of Arena's own resizes, oldest first, at most max_moves
     bool operator==(const JobMark&) const = default;
 };
 
-/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name).
+/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name), and where there are
+/// any ";done=4000;moves=1700000000,1700000900".
 std::string format_mark(const JobMark&);
 /// Nothing for another version, an unknown phase or malformed text. At most 256 bytes are looked at.
 std::optional<JobMark> parse_mark(std::string_view text);

@@ -55,6 +55,8 @@ struct JobView {
     bool ordinary_ahead = false;    ///< a startable ordinary job before it in the queue shares its nodes
     bool eligible = true;           ///< no unmet dependency, begin time reached
     std::uint32_t node_set = 0;     ///< index into ClusterView::snapshot.node_sets
+    std::vector<NodeIndex> nodes;   ///< running or completing: those it holds
+    bool nodes_open = false;        ///< and all of them will take another job after it: none is drained
 };
 
 /// A profiling job of the service user.
@@ -145,8 +147,10 @@ class Host {
     virtual ApplyResult hold_again(JobId, std::uint32_t restart) = 0;
     /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
     virtual ApplyResult opt_out(const Shape&) = 0;
-    /// Sends the checkpoint signal and marks the job checkpointing.
-    virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal) = 0;
+    /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind it.
+    /// `moved`: by Arena's own decision, which counts among its moves, not by its user's wish.
+    virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,
+                                   bool moved) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.
     virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
     virtual Result<JobId> start_carrier(const CarrierSpec&) = 0;

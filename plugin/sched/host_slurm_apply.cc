@@ -309,11 +309,29 @@ ApplyResult opt_out_job(const Shape& shape) {
     return {};
 }
 
-ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal) {
+namespace {
+
+/// The mark of a job that is told to save its state now. Who holds its next life goes on to do so.
+JobMark checkpointing_mark(const job_record_t* job, std::int64_t done, bool moved) {
+    JobMark mark = read_mark(job).value_or(JobMark{});
+    mark.phase = Phase::checkpointing;
+    mark.restart = job->restart_cnt;
+    mark.since = static_cast<std::int64_t>(time(nullptr));
+    mark.done = done;
+    if (!moved) return mark;
+    if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
+    mark.moves.push_back(mark.since);
+    return mark;
+}
+
+}  // namespace
+
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done, bool moved) {
     SlurmLock lock(SlurmLock::Kind::write);
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
-    write_mark(job, Phase::checkpointing);
+    const std::optional<JobMark> before = read_mark(job);
+    write_mark(job, checkpointing_mark(job, done, moved));
     const auto is_step = [](void* item, void*) -> int {
         return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
     };
@@ -323,7 +341,7 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal) {
     const int rc = job_signal(job, static_cast<std::uint16_t>(signal), flags,
                               slurm_conf.slurm_user_id, false);
     if (rc != SLURM_SUCCESS) {
-        write_mark(job, Phase::started);
+        if (before) write_mark(job, *before);
         return failed(ApplyOutcome::retry, slurm_strerror(rc));
     }
     info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
@@ -336,10 +354,11 @@ ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
     SlurmLock lock(SlurmLock::Kind::write);
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
+    const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;
     const int rc = job_requeue(slurm_conf.slurm_user_id, id, nullptr, false, JOB_REQUEUE_HOLD);
     if (rc != SLURM_SUCCESS) return failed(ApplyOutcome::retry, slurm_strerror(rc));
     // The count has moved on with the requeue: this mark says that the hold is ours.
-    write_mark(job, Phase::checkpointing);
+    write_mark(job, Phase::checkpointing, hold);
     info("arena: JobId=%u requeued: no checkpoint before the deadline", job->job_id);
     schedule_job_save();
     return {};

@@ -16,7 +16,7 @@ ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes)
 ApplyResult release_job(const Shape& shape);
 ApplyResult rehold_job(JobId id, std::uint32_t restart);
 ApplyResult opt_out_job(const Shape& shape);
-ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal);
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done, bool moved);
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
 
 }  // namespace arena

@@ -128,8 +128,9 @@ class SlurmHost : public Host {
         return rehold_job(id, restart);
     }
     ApplyResult opt_out(const Shape& shape) override { return opt_out_job(shape); }
-    ApplyResult checkpoint(JobId id, std::uint32_t restart, int signal) override {
-        return checkpoint_job(id, restart, signal);
+    ApplyResult checkpoint(JobId id, std::uint32_t restart, int signal, std::int64_t done,
+                           bool moved) override {
+        return checkpoint_job(id, restart, signal, done, moved);
     }
     ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
         return requeue_held_job(id, restart);

@@ -27,12 +27,16 @@ int add_gpus(void* item, void* argument) {
     return 0;
 }
 
+/// Once its jobs have completed.
+bool node_will_take_jobs(const node_record_t* node) {
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
+           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
+}
+
 /// A node on which a job completes has its GPUs back already, but select_nodes() does not take it.
 bool node_takes_jobs(const node_record_t* node) {
-    const auto bit = static_cast<bitoff_t>(node->index);
-    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit) &&
-           !bit_test(cg_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
-           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
+    return node_will_take_jobs(node) && !bit_test(cg_node_bitmap, static_cast<bitoff_t>(node->index));
 }
 
 NodeState read_node(const node_record_t* node) {
@@ -204,6 +208,17 @@ double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
     return std::floor(std::max(sum, 1.0));
 }
 
+void read_allocation(const job_record_t* job, const NodeTable& table, JobView& view) {
+    const bitstr_t* nodes = job->job_resrcs ? job->job_resrcs->node_bitmap : nullptr;
+    if (!nodes || !(IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))) return;
+    view.nodes_open = true;
+    for (std::size_t i = 0; i < table.ours.size(); ++i) {
+        if (!bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) || table.ours[i] < 0) continue;
+        view.nodes.push_back(static_cast<NodeIndex>(table.ours[i]));
+        view.nodes_open = view.nodes_open && node_will_take_jobs(node_record_table_ptr[i]);
+    }
+}
+
 JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const BasicQueue* queue) {
     JobView view;
     view.id = job->job_id;
@@ -306,6 +321,7 @@ int visit_job(void* item, void* argument) {
     }
     if (const char* record = arena_record(job); record && !IS_JOB_FINISHED(job)) {
         walk->view->jobs.push_back(read_job(job, record, *walk->sets, walk->queue));
+        read_allocation(job, *walk->table, walk->view->jobs.back());
     } else if (waits_for_resources(job)) {
         walk->ordinary.push_back(job);
     }

@@ -7,7 +7,8 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/launch.h plugin/sched/launch.cc \
 	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
 	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
-	plugin/sched/scheduler.h plugin/sched/scheduler.cc plugin/sched/scheduler_report.cc \
+	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
+	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_report.cc \
 	plugin/sched/socket_server.h plugin/sched/socket_server.cc \
 	# end
 

@@ -21,7 +21,7 @@ namespace arena {
 
 /// Counters of the life of this plug-in; `arena stats` prints them.
 struct SchedulerStats {
-    std::uint64_t rounds = 0, starts = 0, releases = 0, reholds = 0, checkpoints = 0, requeues = 0;
+    std::uint64_t rounds = 0, starts = 0, releases = 0, reholds = 0, checkpoints = 0, moves = 0, requeues = 0;
     std::uint64_t opt_outs = 0, stale = 0, failed_starts = 0, faults = 0;
     double last_ms = 0, max_ms = 0, total_ms = 0;
     double survey_ms = 0, collect_ms = 0, plan_ms = 0, decide_ms = 0, apply_ms = 0;  ///< last round
@@ -43,11 +43,18 @@ class Scheduler {
     void count_fault() { ++stats_.faults; }
 
   private:
+    /// What the decision on a job may lead to now.
+    enum class Role {
+        waits,    ///< it may be started or released
+        returns,  ///< nothing yet: it counts as waiting, but still saves its state or has only just ended
+        runs,     ///< it may be moved
+    };
     struct Planned {           ///< a job that takes part in this round's decision
         const JobView* view;
         const Wish* wish;
         const std::vector<SitePool>* pools;
         OfferList offers;
+        Role role;
     };
     struct Blocked {           ///< an offer that Slurm refused a moment ago
         Grid grid;
@@ -69,14 +76,25 @@ class Scheduler {
     void note_settled();
     [[nodiscard]] bool settled(const JobView& job) const;
     void follow_running(const JobView& job, const Wish& wish);
+    void follow_checkpointing(const JobView& job, const Wish& wish, const Offer& offer);
+    [[nodiscard]] bool checkpoint(const JobView& job, bool moved);
+    [[nodiscard]] double done_iterations(const JobView& job);
+    [[nodiscard]] bool movable(const JobView& job, const Wish& wish) const;
+    [[nodiscard]] JobState state_of(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    void add_running(const JobView& job, const Wish& wish, const Offer& offer);
+    void add_returning(const JobView& job, const Wish& wish, const Offer& offer);
+    void take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role);
     void follow_unplannable(const JobView& job);
     void consider(const JobView& job);
     void opt_out(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     bool wait_for_profile(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
-    void add_job(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    void add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     [[nodiscard]] std::vector<Offer> unblocked(JobId job, const std::vector<Offer>& offers);
     [[nodiscard]] Shape shape_for(const Planned& planned, const Offer& offer, std::string_view state) const;
     void apply(const Decision& decision);
+    [[nodiscard]] bool take_free_nodes(const Action& action);
+    void apply_waiting(const Planned& planned, const Action& action);
+    void apply_move(const Planned& planned, const Action& action);
     void apply_start(const Planned& planned, const Action& action);
     void apply_release(const Planned& planned, const Action& action);
     void take_back(const std::map<JobId, const Action*>& actions);
@@ -93,6 +111,7 @@ class Scheduler {
     OfferBook offers_book_;
     WishBook wishes_;
     const Policy* policy_;
+    PolicyOptions policy_options_;
     SchedulerStats stats_;
 
     ClusterView view_;

@@ -75,7 +75,8 @@ void clear_supplements(job_record_t* job) {
     job_details* details = job->details;
     std::uint16_t kept = 0;
     for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
-        if (std::string_view(details->env_sup[i]).starts_with("ARENA_"))
+        const std::string_view entry = details->env_sup[i];
+        if (entry.starts_with("ARENA_") && !value_of(entry.data(), state_variable))
             xfree(details->env_sup[i]);
         else
             details->env_sup[kept++] = details->env_sup[i];
@@ -99,7 +100,15 @@ std::optional<JobMark> read_mark(const job_record_t* job) {
 }
 
 void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
-    const JobMark mark{phase, job->restart_cnt, hold, static_cast<std::int64_t>(time(nullptr))};
+    JobMark mark = read_mark(job).value_or(JobMark{});
+    mark.phase = phase;
+    mark.restart = job->restart_cnt;
+    mark.hold = hold;
+    mark.since = static_cast<std::int64_t>(time(nullptr));
+    write_mark(job, mark);
+}
+
+void write_mark(job_record_t* job, const JobMark& mark) {
     set_supplement(job, state_variable, format_mark(mark));
 }
 

@@ -31,7 +31,7 @@ LockTimes& lock_times();
 
 /// Sets or replaces NAME=value in details->env_sup.
 void set_supplement(job_record_t* job, std::string_view name, std::string_view value);
-/// Removes every entry of env_sup whose name begins with "ARENA_".
+/// Removes every entry of env_sup whose name begins with "ARENA_" but the mark.
 void clear_supplements(job_record_t* job);
 
 /// ARENA_RECORD of a batch job that Arena manages; nullptr for every other job.
@@ -40,7 +40,9 @@ const char* arena_record(const job_record_t* job);
 const char* carrier_request(const job_record_t* job);
 
 std::optional<JobMark> read_mark(const job_record_t* job);
+/// The phase begins now, in the job's present life; progress and moves stay.
 void write_mark(job_record_t* job, Phase phase, OtherHold hold = OtherHold::none);
+void write_mark(job_record_t* job, const JobMark& mark);
 JobFacts facts_of(const job_record_t* job);
 
 /// Priority 0, WAIT_HELD, mark `held`; keeps age (see eligible_since).

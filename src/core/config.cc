@@ -16,7 +16,7 @@
 namespace arena {
 namespace {
 
-enum class Form { any, path, optional_path, word, optional_word, user, signal };
+enum class Form { any, path, optional_path, word, optional_word, user, signal, objective };
 
 using Field = std::variant<bool Config::*, std::int64_t Config::*, double Config::*,
                            std::string Config::*, std::vector<GpuMapping> Config::*>;
@@ -34,10 +34,12 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 23> keys{{
+constexpr std::array<Key, 29> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as ever"},
     {"", "policy", &Config::policy, no, no, Form::word, "", "name of the scheduling policy"},
+    {"", "objective", &Config::objective, no, no, Form::objective, "",
+     "what policy arena makes small or large: jct (mean completion time), throughput, or fairness"},
     {"", "interval_s", &Config::interval_s, 0.2, 3600, Form::any, "seconds",
      "longest time between two rounds"},
     {"", "min_gap_s", &Config::min_gap_s, 0, 60, Form::any, "seconds",
@@ -80,11 +82,22 @@ constexpr std::array<Key, 23> keys{{
      "time that a signalled job has before it is requeued"},
     {"resize", "requeue_exit_code", &Config::requeue_exit_code, 1, 255, Form::any, "",
      "exit code of a job that saved its state; list it in slurm.conf RequeueExitHold"},
+    {"resize", "cooldown_s", &Config::cooldown_s, 0, 604800, Form::any, "seconds",
+     "time that a job runs before Arena itself moves it to another shape"},
+    {"resize", "moves_per_hour", &Config::moves_per_hour, 0, 12, Form::any, "moves",
+     "how often Arena itself moves a job within an hour; 0 = never"},
+    {"resize", "restart_checkpoint_s", &Config::restart_checkpoint_s, 0, 86400, Form::any, "seconds",
+     "what writing and reading a checkpoint costs; a move must pay for it"},
+    {"resize", "restart_per_gpu_s", &Config::restart_per_gpu_s, 0, 86400, Form::any, "seconds",
+     "what starting costs besides, for each GPU of the job"},
+    {"resize", "restart_launch_cap_s", &Config::restart_launch_cap_s, 0, 86400, Form::any, "seconds",
+     "the most that starting costs, however many the GPUs"},
 }};
 constexpr std::array<std::string_view, 3> groups{"", "profile", "resize"};
 
 constexpr std::array<std::string_view, 8> signals{"USR1", "USR2", "TERM", "INT",
                                                   "HUP",  "CONT", "URG",  "QUIT"};
+constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
 constexpr std::size_t max_gpu_types = 64;
 
 bool has_only(std::string_view text, std::string_view more) {
@@ -117,6 +130,7 @@ bool has_form(std::string_view text, Form form) {
         case Form::word: return is_word(text);
         case Form::optional_word: return text.empty() || is_word(text);
         case Form::user: return is_user(text);
+        case Form::objective: return std::find(objectives.begin(), objectives.end(), text) != objectives.end();
         case Form::signal: return std::find(signals.begin(), signals.end(), text) != signals.end();
     }
     return false;
@@ -130,6 +144,7 @@ std::string form_words(Form form) {
         case Form::word: return "a name of letters, digits, '_', '.' and '-'";
         case Form::optional_word: return "a name of letters, digits, '_', '.' and '-', or nothing";
         case Form::user: return "a user name other than root and nobody";
+        case Form::objective: return fmt::format("one of {}", fmt::join(objectives, ", "));
         case Form::signal: return fmt::format("one of {}", fmt::join(signals, ", "));
     }
     return {};

@@ -23,6 +23,7 @@ struct GpuMapping {
 struct Config {
     bool enabled = true;
     std::string policy = "fifo";
+    std::string objective = "jct";     ///< of policy arena: jct, throughput or fairness
     double interval_s = 5;             ///< longest time between rounds, 0.2..3600
     double min_gap_s = 0.5;            ///< shortest time between rounds, 0..60
     std::int64_t reserve_depth = 1;    ///< 0..100
@@ -45,6 +46,10 @@ struct Config {
     std::string checkpoint_signal = "USR1";
     double checkpoint_grace_s = 120;    ///< 1..86400
     std::int64_t requeue_exit_code = 99; ///< RequeueExitHold code, 1..255
+    double cooldown_s = 600;            ///< a job runs this long before Arena moves it, 0..604800
+    std::int64_t moves_per_hour = 3;    ///< Arena's own resizes of one job, 0..12
+    double restart_checkpoint_s = 30;   ///< what a restart costs: see RestartCost; 0..86400
+    double restart_per_gpu_s = 10, restart_launch_cap_s = 40;
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };

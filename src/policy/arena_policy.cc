@@ -8,6 +8,7 @@
 
 #include "policy/knapsack.h"
 #include "policy/packing.h"
+#include "policy/reservation.h"
 
 namespace arena {
 namespace {
@@ -266,6 +267,9 @@ Decision Round::decide() {
     pack();
     fill();
     grow();
+    for (Action& action : reservations(problem_, values_, given_)) {
+        decision_.actions.push_back(std::move(action));
+    }
     for (std::size_t i = 0; i < given_.size(); ++i) {
         const Task& task = problem_.tasks()[i];
         if (given_[i]) continue;

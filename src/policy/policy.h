@@ -57,7 +57,7 @@ struct Policy {
 std::span<const Policy> policies();
 /// nullptr when there is none of that name.
 const Policy* find_policy(std::string_view name);
-/// The names that arena.yaml accepts: "fifo".
+/// The names that arena.yaml accepts: "fifo, arena".
 std::string slurm_policy_names();
 
 }  // namespace arena

@@ -51,6 +51,7 @@ class Simulation {
         : workload_(workload), decide_(decide), options_(o), policy_options_(o.policy) {
         policy_options_.any_layout = true;
         policy_options_.explain = false;
+        policy_options_.reserve_depth = 0;  // there are no jobs but the policy's own
         snapshot_.nodes = workload.nodes;
         snapshot_.node_sets.emplace_back(workload.nodes.size());
         for (NodeIndex i = 0; i < workload.nodes.size(); ++i) snapshot_.node_sets[0][i] = i;

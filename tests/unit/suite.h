@@ -14,7 +14,7 @@ namespace arena::test {
 struct SuiteOptions {
     void (*before)() = nullptr;  ///< around each test
     void (*after)() = nullptr;
-    double timeout_s = 4;
+    double timeout_s = 120;  ///< for one that hangs: never the measure of anything
     bool fork = true;  ///< false: OpenMP's threads do not survive a fork
 };
 

@@ -90,6 +90,13 @@ Snapshot running_on(std::int64_t gpus, double iterations, double iteration_s) {
     return s;
 }
 
+/// Without ordinary jobs beside ours nothing need be reserved.
+PolicyOptions alone() {
+    PolicyOptions options;
+    options.reserve_depth = 0;
+    return options;
+}
+
 Action only_action(const Decision& d) {
     ck_assert_uint_eq(d.actions.size(), 1);
     return d.actions[0];
@@ -181,12 +188,12 @@ END_TEST
 START_TEST(a_running_job_moves_only_when_it_pays) {
     const Offers faster{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.5)}}};
     const Snapshot long_run = running_on(1, 1e5, 1.0);
-    const Action grows = only_action(decide_arena(long_run, faster, {}));
+    const Action grows = only_action(decide_arena(long_run, faster, alone()));
     ck_assert(grows.kind == ActionKind::resize && grows.offer.grid.gpus() == 2);
     const Offers hardly{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.9)}}};
-    ck_assert(decide_arena(long_run, hardly, {}).actions.empty());
+    ck_assert(decide_arena(long_run, hardly, alone()).actions.empty());
     const Snapshot nearly_done = running_on(1, 100, 1.0);
-    ck_assert(decide_arena(nearly_done, faster, {}).actions.empty());
+    ck_assert(decide_arena(nearly_done, faster, alone()).actions.empty());
 }
 END_TEST
 
@@ -195,18 +202,49 @@ START_TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
     s.jobs.push_back(job_of(2, 1000));
     const Offers offers{{1, {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.8)}},
                         {2, {offer_of("a40", 2, 1.0)}}};
-    const Decision d = decide_arena(s, offers, {});
+    const Decision d = decide_arena(s, offers, alone());
     ck_assert_uint_eq(d.actions.size(), 2);
     for (const Action& a : d.actions) {
         ck_assert(a.kind == (a.job == 1 ? ActionKind::resize : ActionKind::start));
         ck_assert(a.offer.grid.gpus() == 2);
     }
     s.jobs[0].elastic = false;
-    const Decision rigid = decide_arena(s, offers, {});
+    const Decision rigid = decide_arena(s, offers, alone());
     ck_assert(rigid.actions.empty() && rigid.waiting.contains(2));
     s.jobs[0].elastic = true;
     s.jobs[0].nodes.clear();  // where it runs is not known: it cannot be moved
-    ck_assert(decide_arena(s, offers, {}).actions.empty());
+    ck_assert(decide_arena(s, offers, alone()).actions.empty());
+}
+END_TEST
+
+START_TEST(who_waits_first_in_slurms_order_has_a_shape_reserved) {
+    Snapshot s;
+    s.time_s = 1000;
+    s.nodes = {{"n1", "a40", 4, 0, 0, 0}, {"n2", "a40", 4, 0, 0, 0}, {"n3", "a100", 2, 0, 0, 0}};
+    s.node_sets = {{0, 1, 2}, {0}};
+    Offers offers;
+    for (JobId id = 1; id <= 4; ++id) {
+        s.jobs.push_back(job_of(id, 1000));
+        s.jobs.back().priority = static_cast<double>(id);
+        offers[id] = {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.9)};
+    }
+    Offer two_nodes = offer_of("a40", 8, 0.5);
+    two_nodes.grid.nodes = 2;
+    two_nodes.grid.gpus_per_node = 4;
+    offers[4].push_back(two_nodes);
+    s.jobs[3].node_set = 1;  // never finds two nodes
+    offers[1] = {offer_of("a100", 2, 1.0)};
+    const Decision d = decide_arena(s, offers, {});
+    ck_assert_uint_eq(d.actions.size(), 2);
+    for (const Action& a : d.actions) {
+        ck_assert(a.kind == ActionKind::reshape_and_wait && (a.job == 4 || a.job == 1));
+        ck_assert_int_eq(a.offer.grid.gpus(), a.job == 4 ? 4 : 2);
+        ck_assert(!d.waiting.contains(a.job));
+    }
+    ck_assert(d.waiting.contains(2) && d.waiting.contains(3));
+    PolicyOptions deeper;
+    deeper.reserve_depth = 2;
+    ck_assert_uint_eq(decide_arena(s, offers, deeper).actions.size(), 3);
 }
 END_TEST
 
@@ -217,11 +255,11 @@ START_TEST(priority_and_a_week_of_waiting_come_first) {
     s.node_sets = {{0}};
     s.jobs = {job_of(1, 1000), job_of(2, 2000)};
     const Offers offers{{1, {offer_of("a40", 1, 1)}}, {2, {offer_of("a40", 1, 1)}}};
-    ck_assert(only_action(decide_arena(s, offers, {})).job == 1);
+    ck_assert(only_action(decide_arena(s, offers, alone())).job == 1);
     s.jobs[1].priority = 10;
-    ck_assert(only_action(decide_arena(s, offers, {})).job == 2);
+    ck_assert(only_action(decide_arena(s, offers, alone())).job == 2);
     s.jobs[0].age_s = 8 * 86400;
-    ck_assert(only_action(decide_arena(s, offers, {})).job == 1);
+    ck_assert(only_action(decide_arena(s, offers, alone())).job == 1);
 }
 END_TEST
 
@@ -316,7 +354,8 @@ int main() {
          however_large_the_budget_is_memory_is_bounded, few_steps_still_give_a_valid_choice,
          a_running_job_moves_only_when_it_pays,
          a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
-         priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
+         who_waits_first_in_slurms_order_has_a_shape_reserved,
+        priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
          generated_traces_run_to_their_end_under_every_objective_and_budget,
          the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
         {.timeout_s = 300});  // whole simulations, maybe on a busy machine

@@ -6,6 +6,7 @@
 #include "core/launchers.h"
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
+#include "plugin/job_submit/modify_rules.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/launch.h"
 #include "plugin/sched/wish.h"
@@ -241,6 +242,26 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
 }
 END_TEST
 
+START_TEST(a_mark_keeps_the_history_of_its_job) {
+    JobMark mark{Phase::checkpointing, 3, OtherHold::user, 1700000000, 4711, {1699990000, 1699999999}};
+    ck_assert(parse_mark(format_mark(mark)) == mark);
+    mark.moves.assign(JobMark::max_moves, 9999999999);
+    ck_assert(parse_mark(format_mark(mark)).has_value());
+    mark.moves.push_back(1);
+    ck_assert(!parse_mark(format_mark(mark)));
+    ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;moves=1,x"));
+    ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;done=-1"));
+    const auto old = parse_mark("v=1;phase=started;restart=2;hold=none;since=5");
+    ck_assert(old && old->done == 0 && old->moves.empty());
+    ModifyFacts facts;
+    facts.priority = PriorityChange::hold;
+    facts.pending = facts.held = true;
+    facts.mark = JobMark{Phase::held, 1, OtherHold::none, 10, 99, {7}};
+    const ModifyDecision held = decide_modify(facts);
+    ck_assert(held.mark && held.mark->done == 99 && held.mark->moves.size() == 1);
+}
+END_TEST
+
 }  // namespace
 
 int main() {
@@ -248,6 +269,7 @@ int main() {
         holds_belong_to_whoever_the_mark_names,
         a_users_own_hold_is_kept,
         marks_survive_their_text_form,
+        a_mark_keeps_the_history_of_its_job,
         comments_change_only_what_they_name,
         the_environment_and_comments_carry_the_plan,
         each_launcher_is_told_the_plan_in_its_own_words,

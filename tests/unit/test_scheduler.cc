@@ -1,135 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One scheduler on a scripted host: no Slurm, real planner, real policy, real store in a scratch
 // directory. Each test plays a few rounds and looks at the calls that the host received.
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 
-#include "core/request.h"
-#include "core/text.h"
-#include "planner/planner.h"
 #include "plugin/sched/launch.h"
-#include "plugin/sched/scheduler.h"
+#include "scripted_host.h"
 #include "suite.h"
 
 using namespace arena;
 
 namespace {
-
-class ScriptedHost : public Host {
-  public:
-    ClusterView view;
-    std::vector<std::string> calls;              ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
-    ApplyResult next_start;
-    bool carriers_refused = false;
-    std::vector<Reason> reasons;
-    std::vector<CarrierSpec> specs;
-    JobId next_id = 100;
-
-    bool layout_is_sound(std::string*) override { return true; }
-    bool has_work() override { return true; }
-    std::size_t survey(const std::function<bool(const std::string&)>&) override { return 0; }
-    ClusterView collect() override { return view; }
-    std::int64_t last_change() override { return 0; }
-    bool may_profile_as(std::uint32_t) override { return true; }
-    void set_reasons(const std::vector<Reason>& r) override { reasons = r; }
-    ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
-        calls.push_back("start " + std::to_string(shape.job) + " " + join(nodes, ","));
-        last_shape = shape;
-        return next_start;
-    }
-    ApplyResult release(const Shape& shape) override {
-        calls.push_back("release " + std::to_string(shape.job));
-        last_shape = shape;
-        return {};
-    }
-    ApplyResult hold_again(JobId id, std::uint32_t) override { return note("hold", id); }
-    ApplyResult opt_out(const Shape& shape) override {
-        last_shape = shape;
-        return note("opt_out " + short_form(shape.offer.grid), shape.job);
-    }
-    ApplyResult checkpoint(JobId id, std::uint32_t, int) override { return note("checkpoint", id); }
-    ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
-    Result<JobId> start_carrier(const CarrierSpec& spec) override {
-        if (carriers_refused) return no_error("refused by the partition");
-        specs.push_back(spec);
-        calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
-        return ++next_id;
-    }
-    void log_info(const std::string&) override {}
-    void log_error(const std::string&) override {}
-
-    Shape last_shape;
-
-  private:
-    ApplyResult note(const std::string& what, JobId id) {
-        calls.push_back(what + " " + std::to_string(id));
-        return {};
-    }
-};
-
-struct Scene {
-    std::filesystem::path directory;
-    ScriptedHost host;
-    Config config;
-
-    Scene() {
-        char name[] = "/tmp/arena-sched-XXXXXX";
-        directory = ::mkdtemp(name);
-        config.profile_store = directory / "profiles.db";
-        config.profile_spool = directory;
-        config.profile_user = "root";  // the scripted host allows it
-        config.profile_enabled = false;
-        config.gpu_types = {{"a40", "emulated-cpu"}, {"a100", "emulated-cpu"}};
-        host.view.snapshot.time_s = 1000;
-        host.view.snapshot.node_sets = {{}};
-    }
-    ~Scene() { std::filesystem::remove_all(directory); }
-    Scene(const Scene&) = delete;
-    Scene& operator=(const Scene&) = delete;
-
-    void node(const std::string& name, const std::string& type, std::int64_t gpus, std::int64_t free) {
-        auto& snapshot = host.view.snapshot;
-        snapshot.node_sets[0].push_back(static_cast<NodeIndex>(snapshot.nodes.size()));
-        snapshot.nodes.push_back({name, type, gpus, free, gpus * 4, 64000});
-        host.view.node_cpus.push_back(gpus * 4);
-        host.view.node_memory_mb.push_back(64000);
-    }
-    static Request request() {
-        Request r;
-        r.model = find_zoo_model("gpt2").value();
-        r.global_batch = 32;
-        r.max_gpus = 2;
-        return r;
-    }
-    JobView& job(JobId id, const Request& r = request()) {
-        JobView job;
-        job.id = id;
-        job.record = format_record(r).value();
-        job.facts.held = true;
-        job.facts.mark = JobMark{Phase::held, 0, OtherHold::none, 0};
-        job.priority = 1e6 - id;
-        host.view.jobs.push_back(job);
-        return host.view.jobs.back();
-    }
-    /// One job on an empty node whose start ends so, in every round; the grid that was tried first.
-    Grid refused_start(Scheduler& scheduler, ApplyResult end) {
-        node("n1", "a40", 4, 4);
-        job(1);
-        host.next_start = std::move(end);
-        scheduler.round();
-        return host.last_shape.offer.grid;
-    }
-    std::unique_ptr<Scheduler> scheduler() {
-        return std::make_unique<Scheduler>(host, config, load_hardware("").value());
-    }
-};
-
-bool called(const ScriptedHost& host, const std::string& call) {
-    return std::find(host.calls.begin(), host.calls.end(), call) != host.calls.end();
-}
 
 START_TEST(a_job_starts_on_free_gpus_with_its_plan) {
     Scene scene;

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The first half of a round: what Slurm did since the last one, what each job wants, which jobs take part
+// in the decision and as what. See scheduler.h.
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "plugin/sched/scheduler.h"
+
+namespace arena {
+namespace {
+
+/// A batch launch in the second of the last kill is refused by slurmd: wait for a later one.
+constexpr double settle_s = 2;
+/// A controller that died forgot its last jobs and gives their ids again, while nodes still end the
+/// forgotten copies: a batch launch under such an id drains the node. Seen up to 5 s after a restart.
+constexpr double recovery_s = 8;
+
+/// The names that arena.yaml accepts.
+int signal_number(std::string_view name) {
+    constexpr std::pair<std::string_view, int> numbers[] = {
+        {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT},
+        {"HUP", SIGHUP},   {"CONT", SIGCONT}, {"URG", SIGURG},   {"QUIT", SIGQUIT}};
+    for (const auto& [known, number] : numbers)
+        if (known == name) return number;
+    return SIGUSR1;
+}
+
+bool inside_wish(const Request& request, const Offer& offer) {
+    const std::int64_t gpus = offer.grid.gpus();
+    const bool in_range = gpus >= request.min_gpus && (request.max_gpus == 0 || gpus <= request.max_gpus);
+    return in_range && matches(request.pin, offer.plan);
+}
+
+bool allows(const std::vector<std::string>& gpu_types, const std::string& type) {
+    return gpu_types.empty() || std::find(gpu_types.begin(), gpu_types.end(), type) != gpu_types.end();
+}
+
+/// CPUs and memory of one GPU: what every GPU type that the job may get can give to each of its GPUs.
+/// A type with more to give must not make a poorer one impossible.
+void take_even_share(JobState& state, const std::vector<SitePool>& pools) {
+    std::int64_t cpus = INT64_MAX, memory_mb = INT64_MAX;
+    for (const SitePool& pool : pools) {
+        if (!allows(state.gpu_types, pool.gpu_type)) continue;
+        cpus = std::min(cpus, pool.cpus_per_gpu);
+        memory_mb = std::min(memory_mb, pool.memory_mb_per_gpu);
+    }
+    state.cpus_per_gpu = cpus == INT64_MAX ? 1 : std::max<std::int64_t>(cpus, 1);
+    state.memory_mb_per_gpu = memory_mb == INT64_MAX ? 0 : memory_mb;
+}
+
+/// The user's request, else the site's setting, else an even share of the node.
+void take_share(JobState& state, const Config& config, const Request& request,
+                const std::vector<SitePool>& pools) {
+    state.gpu_types = request.gpu_types;
+    take_even_share(state, pools);
+    if (config.cpus_per_gpu > 0) state.cpus_per_gpu = config.cpus_per_gpu;
+    if (config.mem_per_gpu_mb > 0) state.memory_mb_per_gpu = config.mem_per_gpu_mb;
+    if (request.cpus_per_gpu > 0) state.cpus_per_gpu = request.cpus_per_gpu;
+    if (request.mem_per_gpu_mb > 0) state.memory_mb_per_gpu = request.mem_per_gpu_mb;
+}
+
+/// What an opted-out job asks for: its smallest count, of the first type it allows that has as many,
+/// on as few nodes as equal shares go. No such type: any GPU (a job without --arena-types).
+Grid plain_grid(const Request& request, const std::vector<SitePool>& pools) {
+    const std::int64_t gpus = std::max<std::int64_t>(request.min_gpus, 1);
+    const SitePool* chosen = nullptr;
+    for (const SitePool& pool : pools)
+        if (!chosen && allows(request.gpu_types, pool.gpu_type) && pool.max_gpus >= gpus) chosen = &pool;
+    Grid grid;
+    grid.gpus_per_node = gpus;
+    if (!request.gpu_types.empty()) grid.gpu_type = chosen ? chosen->gpu_type : request.gpu_types.front();
+    if (!chosen || chosen->gpus_per_node <= 0) return grid;
+    grid.gpus_per_node = std::min(gpus, chosen->gpus_per_node);
+    while (gpus % grid.gpus_per_node != 0) --grid.gpus_per_node;
+    grid.nodes = gpus / grid.gpus_per_node;
+    return grid;
+}
+
+}  // namespace
+
+void Scheduler::note_settled() {
+    for (const JobView& job : view_.jobs) {
+        if (job.facts.state != HostJobState::pending)
+            settled_since_.erase(job.id);
+        else
+            settled_since_.try_emplace(job.id, view_.snapshot.time_s);
+    }
+}
+
+/// Where something ended since the last round, a limit on what may run at once may be met again.
+void Scheduler::note_returned() {
+    std::int64_t free = 0;
+    for (const NodeState& node : view_.snapshot.nodes) free += node.free_cpus + node.free_gpus;
+    if (free > free_before_)
+        for (auto& [job, blocked] : blocked_)
+            std::erase_if(blocked, [](const Blocked& offer) { return offer.limited; });
+    free_before_ = free;
+}
+
+bool Scheduler::settled(const JobView& job) const {
+    if (job.facts.restart == 0) return true;
+    const auto at = settled_since_.find(job.id);
+    return at != settled_since_.end() && view_.snapshot.time_s >= at->second + settle_s;
+}
+
+/// Tells the job to save its state and exit. `moved`: by the policy, not by its owner's wish.
+bool Scheduler::checkpoint(const JobView& job, bool moved) {
+    const auto done = static_cast<std::int64_t>(done_iterations(job));
+    const int signal = signal_number(config_.checkpoint_signal);
+    if (host_.checkpoint(job.id, job.facts.restart, signal, done, moved).outcome != ApplyOutcome::done)
+        return false;
+    ++stats_.checkpoints;
+    return true;
+}
+
+/// Up to its last checkpoint as its mark has it, and since its start as the estimate has it.
+double Scheduler::done_iterations(const JobView& job) {
+    if (!job.facts.mark) return 0;
+    const auto done = static_cast<double>(job.facts.mark->done);
+    const std::optional<Offer>& offer = wishes_.plan(job.id, job.offer_json);
+    if (job.facts.mark->phase != Phase::started || !offer || !(offer->estimate.iteration_s > 0)) return done;
+    const double restart_s = policy_options_.restart.seconds(offer->grid.gpus());
+    const double worked_s = view_.snapshot.time_s - job.start_s - restart_s;
+    return done + std::max(0.0, std::floor(worked_s / offer->estimate.iteration_s));
+}
+
+/// Whether Arena itself may move the running job now. One that somebody holds would not come back.
+bool Scheduler::movable(const JobView& job, const Wish& wish) const {
+    const JobMark& mark = *job.facts.mark;
+    const double now_s = view_.snapshot.time_s;
+    if (!wish.request.elastic || mark.phase != Phase::started || mark.hold != OtherHold::none) return false;
+    if (!job.nodes_open || now_s < job.start_s + config_.cooldown_s) return false;
+    const auto recent = [&](std::int64_t at) { return now_s < static_cast<double>(at) + 3600; };
+    return std::count_if(mark.moves.begin(), mark.moves.end(), recent) < config_.moves_per_hour;
+}
+
+/// Requeues a job that did not exit before the deadline. Until it is back it counts as waiting and its
+/// GPUs as free, so that the decision that moved it stands.
+void Scheduler::follow_checkpointing(const JobView& job, const Wish& wish, const Offer& offer) {
+    Last& last = last_[job.id];
+    last.state = "checkpointing";
+    const double waited = view_.snapshot.time_s - static_cast<double>(job.facts.mark->since);
+    if (job.facts.state == HostJobState::running && waited > config_.checkpoint_grace_s &&
+        host_.requeue_hold(job.id, job.facts.restart).outcome == ApplyOutcome::done)
+        ++stats_.requeues;
+    if (wish.problem.empty() && !wish.off && job.facts.mark->hold == OtherHold::none && job.nodes_open)
+        add_returning(job, wish, offer);
+}
+
+/// Checkpoints an elastic job whose owner asks for another shape; others the policy may move.
+void Scheduler::follow_running(const JobView& job, const Wish& wish) {
+    ++stats_.jobs_running;
+    const std::optional<Offer>& offer = wishes_.plan(job.id, job.offer_json);
+    Last& last = last_[job.id];
+    last.uid = job.user_id;
+    last.state = "running";
+    last.chosen = offer ? std::optional(offer->grid) : std::nullopt;
+    if (!job.facts.mark || !offer) return;
+    const JobMark& mark = *job.facts.mark;
+    if (mark.phase == Phase::checkpointing) return follow_checkpointing(job, wish, *offer);
+    if (mark.phase != Phase::started || !wish.problem.empty()) return;
+    const bool resize = wish.request.elastic && wish.overridden && !inside_wish(wish.request, *offer);
+    if (!resize) return add_running(job, wish, *offer);
+    if (offers_book_.offers(wish.request, wish.fingerprint, pools_of(job))->empty()) {
+        last.reason = "keeps running: no plan fits what its comment asks for";
+        return;
+    }
+    (void)checkpoint(job, false);
+}
+
+void Scheduler::wait_reason(const JobView& job, const std::string& text) {
+    reasons_.push_back({job.id, "Arena: " + text, "arena:v1 state=held", {}});
+    Last& last = last_[job.id];
+    last.state = "waiting";
+    last.reason = text;
+    last.chosen.reset();
+}
+
+bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
+                                 const std::vector<SitePool>& pools) {
+    std::string waiting;
+    std::string& unmeasured = last_[job.id].unmeasured;
+    unmeasured.clear();
+    for (const SitePool& pool : pools) {
+        if (!allows(wish.request.gpu_types, pool.gpu_type)) continue;
+        ProfileNeed need;
+        need.request = &wish.request;
+        need.fingerprint = wish.fingerprint;
+        need.gpu_type = pool.gpu_type;
+        need.hardware = pool.hardware;
+        need.partition = job.partition;
+        need.gpus_per_node = pool.gpus_per_node;
+        need.max_gpus = wish.request.max_gpus > 0 ? std::min(wish.request.max_gpus, pool.max_gpus)
+                                                  : pool.max_gpus;
+        need.nodes = &view_.snapshot.node_sets[job.node_set];
+        const ProfileAnswer answer = profiles_.require(need, view_);
+        if (answer.state == ProfileState::running && waiting.empty()) waiting = answer.text;
+        if (answer.state == ProfileState::stand_in && config_.profile_enabled)
+            unmeasured += fmt::format("{}{}: {}", unmeasured.empty() ? "" : "; ", pool.gpu_type, answer.text);
+    }
+    if (waiting.empty()) return false;
+    wait_reason(job, waiting);
+    return true;
+}
+
+/// Slurm preempts for a job that we tried to start, or somebody else holds it.
+void Scheduler::follow_unplannable(const JobView& job) {
+    Last& last = last_[job.id];
+    const auto& mark = job.facts.mark;
+    if (!mark || mark->phase != Phase::starting || job.facts.held) {
+        last.state = "held by others";
+        last.reason = job.reason;
+        return;
+    }
+    last.state = "waiting for preemption";
+    const double waited = view_.snapshot.time_s - static_cast<double>(mark->since);
+    if (waited <= view_.preemption_wait_s) return;
+    if (host_.hold_again(job.id, job.facts.restart).outcome == ApplyOutcome::done) ++stats_.reholds;
+}
+
+void Scheduler::consider(const JobView& job) {
+    const Wish& wish = wishes_.get(job.id, job.record, job.comment);
+    const bool saves = job.facts.mark && job.facts.mark->phase == Phase::checkpointing;
+    const bool ends = job.facts.state == HostJobState::completing && saves;
+    if (job.facts.state == HostJobState::running || ends) return follow_running(job, wish);
+    if (job.facts.state != HostJobState::pending) return;
+    ++stats_.jobs_pending;
+    Last& last = last_[job.id];
+    last.uid = job.user_id;
+    last.request = wish.request;
+    if (!plannable(job.facts)) return follow_unplannable(job);
+    if (!wish.problem.empty()) {
+        if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
+        return wait_reason(job, wish.problem);
+    }
+    const std::vector<SitePool>& pools = pools_of(job);
+    last.pools = pools;
+    if (wish.off) return opt_out(job, wish, pools);
+    if (!job.eligible) {
+        last.state = "waiting";
+        last.reason = "a dependency or its begin time";
+        return;
+    }
+    if (view_.since_recovery_s < recovery_s) {
+        if (job.facts.held) wait_reason(job, "waiting a moment after the restart of slurmctld");
+        return;
+    }
+    // A job that already waits with a shape keeps it while a missing type is measured.
+    if (job.facts.held && wait_for_profile(job, wish, pools)) return;
+    add_waiting(job, wish, pools);
+}
+
+void Scheduler::opt_out(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
+    JobState share;
+    take_share(share, config_, wish.request, pools);
+    Shape shape;
+    shape.job = job.id;
+    shape.restart = job.facts.restart;
+    shape.offer.grid = plain_grid(wish.request, pools);
+    shape.cpus_per_task = std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
+    shape.memory_mb_per_node = share.memory_mb_per_gpu * shape.offer.grid.gpus_per_node;
+    shape.admin_comment = "arena:v1 state=off";
+    if (host_.opt_out(shape).outcome == ApplyOutcome::done) ++stats_.opt_outs;
+}
+
+std::vector<Offer> Scheduler::unblocked(JobId job, const std::vector<Offer>& offers) {
+    const auto at = blocked_.find(job);
+    if (at == blocked_.end()) return offers;
+    std::erase_if(at->second, [&](const Blocked& b) { return b.until_s <= view_.snapshot.time_s; });
+    std::vector<Offer> open;
+    for (const Offer& offer : offers) {
+        const auto same = [&](const Blocked& b) { return b.grid == offer.grid; };
+        if (std::none_of(at->second.begin(), at->second.end(), same)) open.push_back(offer);
+    }
+    return open;
+}
+
+JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
+    const double now_s = view_.snapshot.time_s;
+    JobState state;
+    state.id = job.id;
+    state.priority = job.priority;
+    state.submit_s = job.submit_s;
+    state.age_s = std::max(now_s - job.eligible_s, 0.0);
+    state.min_gpus = wish.request.min_gpus;
+    state.max_gpus = wish.request.max_gpus > 0 ? wish.request.max_gpus : INT64_MAX;
+    take_share(state, config_, wish.request, pools);
+    state.node_set = job.node_set;
+    state.done_iterations = done_iterations(job);
+    if (wish.request.steps > 0)
+        state.remaining_iterations = std::max(static_cast<double>(wish.request.steps) - state.done_iterations, 1.0);
+    state.time_limit_s = job.time_limit_s;
+    state.elastic = wish.request.elastic;
+    state.restarts = job.facts.restart;
+    return state;
+}
+
+void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role) {
+    snapshot_.jobs.push_back(std::move(state));
+    planned_.emplace(job.id, Planned{&job, &wish, &pools_of(job), std::move(offers), role});
+}
+
+void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& offer) {
+    const std::vector<SitePool>& pools = pools_of(job);
+    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
+    JobState state = state_of(job, wish, pools);
+    state.phase = JobPhase::running;
+    state.elastic = movable(job, wish);
+    state.current = offer;
+    state.nodes = job.nodes;
+    state.start_s = job.start_s;
+    if (state.time_limit_s > 0)
+        state.time_limit_s = std::max(state.time_limit_s - (view_.snapshot.time_s - job.start_s), 1.0);
+    offers_.emplace(job.id, *offers);
+    take_part(job, wish, std::move(state), std::move(offers), Role::runs);
+}
+
+void Scheduler::add_returning(const JobView& job, const Wish& wish, const Offer& offer) {
+    const std::vector<SitePool>& pools = pools_of(job);
+    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
+    JobState state = state_of(job, wish, pools);
+    for (NodeIndex index : job.nodes) {
+        NodeState& node = snapshot_.nodes[index];
+        node.free_gpus += offer.grid.gpus_per_node;
+        node.free_cpus += offer.grid.gpus_per_node * state.cpus_per_gpu;
+        node.free_memory_mb += offer.grid.gpus_per_node * state.memory_mb_per_gpu;
+    }
+    offers_.emplace(job.id, *offers);
+    take_part(job, wish, std::move(state), std::move(offers), Role::returns);
+}
+
+void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
+    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
+    last_[job.id].offers = offers;
+    if (offers->empty()) {
+        if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
+        return wait_reason(job, "no plan fits; arena explain " + std::to_string(job.id) + " says why");
+    }
+    std::vector<Offer> open = unblocked(job.id, *offers);
+    if (open.empty()) return wait_reason(job, blocked_[job.id].front().why);
+    const Role role = settled(job) ? Role::waits : Role::returns;
+    if (role == Role::returns) wait_reason(job, "waiting a moment after its requeue");
+    JobState state = state_of(job, wish, pools);
+    if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
+    offers_.emplace(job.id, std::move(open));
+    take_part(job, wish, std::move(state), std::move(offers), role);
+}
+
+}  // namespace arena

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The scheduler with policy arena on a scripted host: running jobs are told to save their state when
+// others make more of their GPUs, and never more often than the site allows.
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+constexpr double now_s = 100000;
+
+/// One node of four GPUs. Job 1 is elastic, runs on all four and has weeks to go.
+struct MovesScene : Scene {
+    std::unique_ptr<Scheduler> plan;
+
+    MovesScene() {
+        config.policy = "arena";
+        host.view.snapshot.time_s = now_s;
+        node("n1", "a40", 4, 4);
+        Request request = Scene::request();
+        request.elastic = true;
+        request.min_gpus = 1;
+        request.max_gpus = 4;
+        request.steps = 1000000;
+        job(1, request);
+        plan = scheduler();
+        plan->round();
+        ck_assert(called(host, "start 1 n1"));
+        ck_assert_int_eq(host.last_shape.offer.grid.gpus(), 4);
+        run(1, now_s - 5000);
+    }
+    JobView& view(JobId id) {
+        const auto same = [&](const JobView& j) { return j.id == id; };
+        return *std::find_if(host.view.jobs.begin(), host.view.jobs.end(), same);
+    }
+    /// The job has started in the shape that the host saw last.
+    void run(JobId id, double start_s) {
+        JobView& j = view(id);
+        j.facts.state = HostJobState::running;
+        j.facts.held = false;
+        j.facts.mark->phase = Phase::started;
+        j.offer_json = to_json(host.last_shape.offer);
+        j.start_s = start_s;
+        j.nodes = {0};
+        j.nodes_open = true;
+        host.view.snapshot.nodes[0].free_gpus -= host.last_shape.offer.grid.gpus();
+        host.calls.clear();
+    }
+    /// Job 2 waits: it has only minutes to go.
+    void short_job() {
+        Request request = Scene::request();
+        request.min_gpus = request.max_gpus = 2;
+        request.steps = 10;
+        job(2, request);
+    }
+    double iteration_s() { return host.last_shape.offer.estimate.iteration_s; }
+};
+
+START_TEST(a_long_job_gives_way_to_a_short_one) {
+    MovesScene scene;
+    scene.short_job();
+    const double iteration_s = scene.iteration_s();
+    scene.view(1).facts.mark->done = 70;
+    scene.plan->round();
+    ck_assert(called(scene.host, "move 1"));
+    ck_assert_msg(called(scene.host, "release 2"), "its GPUs are not free yet: it waits with its shape");
+    ck_assert_int_eq(scene.host.last_shape.offer.grid.gpus(), 2);
+    const RestartCost cost;
+    ck_assert_int_eq(scene.host.last_done, 70 + static_cast<std::int64_t>((5000 - cost.seconds(4)) / iteration_s));
+    ck_assert(scene.plan->explain(1, true, 0).find("checkpointing") != std::string::npos);
+}
+END_TEST
+
+START_TEST(while_it_saves_its_state_the_decision_stands) {
+    MovesScene scene;
+    scene.short_job();
+    scene.plan->round();
+    JobView& waiting = scene.view(2);
+    waiting.facts.held = false;
+    waiting.facts.mark->phase = Phase::released;
+    waiting.offer_json = to_json(scene.host.last_shape.offer);
+    scene.view(1).facts.mark->phase = Phase::checkpointing;
+    scene.view(1).facts.mark->since = static_cast<std::int64_t>(now_s);
+    scene.host.calls.clear();
+    scene.plan->round();
+    ck_assert_msg(scene.host.calls.empty(), "%s", scene.host.calls.empty() ? "" : scene.host.calls[0].c_str());
+    scene.view(1).facts.state = HostJobState::completing;
+    scene.plan->round();
+    ck_assert(scene.host.calls.empty());
+    // It is back, and takes what it was to have; but not in the second of its end.
+    JobView& back = scene.view(1);
+    back.facts.state = HostJobState::pending;
+    back.facts.held = true;
+    back.facts.restart = 1;
+    back.facts.mark = JobMark{Phase::held, 1, OtherHold::none, 0, 100, {}};
+    back.nodes.clear();
+    scene.host.view.snapshot.nodes[0].free_gpus = 4;
+    scene.plan->round();
+    ck_assert_msg(called(scene.host, "start 2 n1"), "no start of 2");
+    ck_assert(!called(scene.host, "start 1 n1") && !called(scene.host, "release 1"));
+    scene.run(2, now_s);
+    scene.host.view.snapshot.time_s = now_s + 3;
+    scene.plan->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+    ck_assert_int_eq(scene.host.last_shape.offer.grid.gpus(), 2);
+}
+END_TEST
+
+void expect_no_move(void (*change)(MovesScene&), const char* why) {
+    MovesScene scene;
+    scene.short_job();
+    change(scene);
+    scene.plan->round();
+    ck_assert_msg(!called(scene.host, "move 1"), "%s", why);
+}
+
+START_TEST(what_may_not_be_moved_stays) {
+    expect_no_move([](MovesScene& s) { s.view(1).start_s = now_s - s.config.cooldown_s + 1; }, "cool-down");
+    expect_no_move(
+        [](MovesScene& s) {
+            const auto at = static_cast<std::int64_t>(now_s);
+            s.view(1).facts.mark->moves = {at - 3000, at - 2000, at - 1000};
+        },
+        "moved often enough");
+    expect_no_move([](MovesScene& s) { s.view(1).facts.mark->hold = OtherHold::user; }, "would not come back");
+    expect_no_move([](MovesScene& s) { s.view(1).nodes_open = false; }, "its node is drained");
+    expect_no_move([](MovesScene& s) { s.view(1).facts.mark.reset(); }, "no mark says that Arena started it");
+}
+END_TEST
+
+START_TEST(moves_of_more_than_an_hour_ago_do_not_count) {
+    MovesScene scene;
+    scene.short_job();
+    const auto at = static_cast<std::int64_t>(now_s);
+    scene.view(1).facts.mark->moves = {at - 9000, at - 8000, at - 3601, at - 2000};
+    scene.plan->round();
+    ck_assert(called(scene.host, "move 1"));
+}
+END_TEST
+
+START_TEST(a_rigid_job_is_never_moved) {
+    MovesScene scene;
+    scene.short_job();
+    Request request = Scene::request();
+    request.max_gpus = 4;
+    request.steps = 1000000;
+    scene.view(1).record = format_record(request).value();
+    scene.plan->round();
+    ck_assert(!called(scene.host, "move 1"));
+    ck_assert_msg(called(scene.host, "release 2"), "Slurm's backfill reserves for it");
+}
+END_TEST
+
+START_TEST(a_job_that_was_just_requeued_keeps_its_place) {
+    Scene scene;  // first in, first out
+    scene.node("n1", "a40", 4, 4);
+    Request request = Scene::request();
+    request.min_gpus = request.max_gpus = 4;
+    scene.job(1, request);
+    scene.job(2);
+    scene.host.view.jobs[0].facts.restart = 1;
+    scene.host.view.jobs[0].facts.mark->restart = 1;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    for (const std::string& call : scene.host.calls) ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
+    scene.host.view.snapshot.time_s += 3;
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite("scheduler moves", {
+        a_long_job_gives_way_to_a_short_one,
+        while_it_saves_its_state_the_decision_stands,
+        what_may_not_be_moved_stays,
+        moves_of_more_than_an_hour_ago_do_not_count,
+        a_rigid_job_is_never_moved,
+        a_job_that_was_just_requeued_keeps_its_place,
+    });
+}
