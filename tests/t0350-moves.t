@@ -8,7 +8,10 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
 
-start_arena --nodes a40:2x4,a100:2x2 --arena-set policy=arena --arena-set resize.cooldown_s=1 \
+# A signal that comes before the script has said what to do with it ends the script, or is lost: the
+# cool-down is there for that, too, and must not be outrun by a machine with other tests on it.
+own_machine
+start_arena --nodes a40:2x4,a100:2x2 --arena-set policy=arena --arena-set resize.cooldown_s=5 \
     --arena-set resize.moves_per_hour=12
 
 # A training job in small: numbers its steps in $NAME.log, saves the number when told to, goes on from it.
@@ -88,8 +91,8 @@ event() {
             options=(--arena-gpus="$low-$((low + RANDOM % 3))" --arena-steps=$((RANDOM % 2000 + 1)))
             ((RANDOM % 2)) && options+=(--arena-elastic)
             ((RANDOM % 3)) || options+=(--arena-types=a40)
-            ((${#names[@]} < 60)) || return 0
-            ours[job$1]=$(walk "job$1" $((RANDOM % 30 + 1)) "${options[@]}") || { echo "${ours[job$1]}"; return 1; }
+            ((${#names[@]} < 50)) || return 0
+            ours[job$1]=$(walk "job$1" $((RANDOM % 80 + 1)) "${options[@]}") || { echo "${ours[job$1]}"; return 1; }
             names+=("job$1") ;;
         8 | 9) pick && scancel "${ours[$picked]}" 2>/dev/null && cancelled[$picked]=1 ;;
         10 | 11) pick && scontrol update JobId="${ours[$picked]}" Comment="arena:gpus=$((RANDOM % 2 + 1))-4" 2>/dev/null ;;

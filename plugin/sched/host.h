@@ -55,6 +55,7 @@ struct JobView {
     bool ordinary_ahead = false;    ///< a startable ordinary job before it in the queue shares its nodes
     bool eligible = true;           ///< no unmet dependency, begin time reached
     std::uint32_t node_set = 0;     ///< index into ClusterView::snapshot.node_sets
+    bool configuring = false;       ///< running: a Prolog or a booting node still keeps its script waiting
     std::vector<NodeIndex> nodes;   ///< running or completing: those it holds
     bool nodes_open = false;        ///< and all of them will take another job after it: none is drained
 };

@@ -239,6 +239,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const Ba
     const auto reason = static_cast<job_state_reason>(job->state_reason);
     view.eligible = !deferred(view.reason) && !is_deferral(reason);
     view.node_set = sets.index_of(job);
+    view.configuring = IS_JOB_CONFIGURING(job);
     return view;
 }
 

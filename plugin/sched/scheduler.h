@@ -79,6 +79,7 @@ class Scheduler {
     void follow_checkpointing(const JobView& job, const Wish& wish, const Offer& offer);
     [[nodiscard]] bool checkpoint(const JobView& job, bool moved);
     [[nodiscard]] double done_iterations(const JobView& job);
+    [[nodiscard]] bool ready_for_signals(const JobView& job) const;
     [[nodiscard]] bool movable(const JobView& job, const Wish& wish) const;
     [[nodiscard]] JobState state_of(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     void add_running(const JobView& job, const Wish& wish, const Offer& offer);

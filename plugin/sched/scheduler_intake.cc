@@ -18,6 +18,9 @@ constexpr double settle_s = 2;
 /// forgotten copies: a batch launch under such an id drains the node. Seen up to 5 s after a restart.
 constexpr double recovery_s = 8;
 
+/// A signal that comes before the script has said what to do with it ends the job.
+constexpr double ready_s = 5;
+
 /// The names that arena.yaml accepts.
 int signal_number(std::string_view name) {
     constexpr std::pair<std::string_view, int> numbers[] = {
@@ -127,12 +130,16 @@ double Scheduler::done_iterations(const JobView& job) {
     return done + std::max(0.0, std::floor(worked_s / offer->estimate.iteration_s));
 }
 
+bool Scheduler::ready_for_signals(const JobView& job) const {
+    return !job.configuring && view_.snapshot.time_s >= job.start_s + ready_s;
+}
+
 /// Whether Arena itself may move the running job now. One that somebody holds would not come back.
 bool Scheduler::movable(const JobView& job, const Wish& wish) const {
     const JobMark& mark = *job.facts.mark;
     const double now_s = view_.snapshot.time_s;
     if (!wish.request.elastic || mark.phase != Phase::started || mark.hold != OtherHold::none) return false;
-    if (!job.nodes_open || now_s < job.start_s + config_.cooldown_s) return false;
+    if (!job.nodes_open || !ready_for_signals(job) || now_s < job.start_s + config_.cooldown_s) return false;
     const auto recent = [&](std::int64_t at) { return now_s < static_cast<double>(at) + 3600; };
     return std::count_if(mark.moves.begin(), mark.moves.end(), recent) < config_.moves_per_hour;
 }
@@ -164,6 +171,7 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
     if (mark.phase != Phase::started || !wish.problem.empty()) return;
     const bool resize = wish.request.elastic && wish.overridden && !inside_wish(wish.request, *offer);
     if (!resize) return add_running(job, wish, *offer);
+    if (!ready_for_signals(job)) return;
     if (offers_book_.offers(wish.request, wish.fingerprint, pools_of(job))->empty()) {
         last.reason = "keeps running: no plan fits what its comment asks for";
         return;

@@ -13,6 +13,7 @@
 #                                   else to do: every limit counts $ARENA_TEST_PATIENCE times (default 3)
 #   wait_for_state JOB STATE[|STATE] [LIMIT]     wait_for_reason JOB REGEX [LIMIT]
 #   wait_saved [LIMIT]              until slurmctld has written the state of all jobs to disk
+#   own_machine                     no other test runs until this one ends (before start_cluster)
 #   script TEXT                     writes a batch script below $work, prints its path
 #   all_processes                   pids that belong to this cluster
 : "${ARENA_SRCDIR:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
@@ -48,7 +49,7 @@ make_work() {
     [[ $work ]] && return
     work=$(mktemp -d "${TMPDIR:-/tmp}/arena-test.XXXXXX")
     chmod 755 "$work"
-    # Shared: tests that measure times take the machine for themselves.
+    # Shared: see own_machine.
     exec 6>"$ARENA_BUILDDIR/.machine.lock" && flock -s 6
     cd "$work" || exit 1   # where sbatch writes slurm-N.out
     trap leave_test EXIT
@@ -56,6 +57,9 @@ make_work() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }
+
+# Waits until no other test runs, and keeps others waiting.
+own_machine() { make_work && exec 6>"$ARENA_BUILDDIR/.machine.lock" && flock -x 6; }
 
 leave_test() {
     local rc=$?

@@ -283,6 +283,10 @@ START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_i
     scheduler->round();
     ck_assert(scene.host.calls.empty());
     scene.host.view.jobs[0].comment = "arena:gpus=1-1";
+    scene.host.view.jobs[0].start_s = 999;
+    scheduler->round();
+    ck_assert_msg(scene.host.calls.empty(), "its script may not have said yet what to do with the signal");
+    scene.host.view.jobs[0].start_s = 990;
     scheduler->round();
     ck_assert(called(scene.host, "checkpoint 1"));
     scene.host.view.jobs[0].facts.mark = JobMark{Phase::checkpointing, 0, OtherHold::none, 1000};

@@ -125,6 +125,7 @@ START_TEST(what_may_not_be_moved_stays) {
         "moved often enough");
     expect_no_move([](MovesScene& s) { s.view(1).facts.mark->hold = OtherHold::user; }, "would not come back");
     expect_no_move([](MovesScene& s) { s.view(1).nodes_open = false; }, "its node is drained");
+    expect_no_move([](MovesScene& s) { s.view(1).configuring = true; }, "its script has not begun");
     expect_no_move([](MovesScene& s) { s.view(1).facts.mark.reset(); }, "no mark says that Arena started it");
 }
 END_TEST
