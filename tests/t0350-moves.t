@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Policy arena in a real Slurm: elastic jobs grow when others end and give way when others come, each going
 # on from its checkpoint; then 200 random submissions, cancellations, wishes, holds and drains, and no job is lost.
-# shellcheck disable=SC2317  # functions are called by ok
+# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
@@ -110,7 +110,7 @@ scontrol update NodeName=n[1-4] State=RESUME 2>/dev/null
 settle() {   # whoever is held, by whatever event, is released until all are over
     local held
     held=$(squeue -h -t PD -o '%i %r' | awk '$2 == "JobHeldUser" || $2 == "JobHeldAdmin" || $2 == "(JobHeldAdmin)" { print $1 }')
-    [[ ! $held ]] || scontrol release ${held//$'\n'/,} 2>/dev/null
+    [[ ! $held ]] || scontrol release "${held//$'\n'/,}" 2>/dev/null
     [[ ! $(squeue -h -t PD,R,CG,CF -o %i) ]]
 }
 ok "all jobs end" wait_until settle 100
