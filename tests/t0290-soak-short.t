@@ -9,10 +9,13 @@ need_arena
 
 seed=${ARENA_TEST_SEED:-7}
 export ARENA_SRCDIR ARENA_BUILDDIR
-out=$(bash "$ARENA_SRCDIR/tests/soak/kill9" --kills 4 --jobs 8 --gap 10 --seed "$seed" --json 2>&1)
-rc=$?
-note "$out"
-is "$rc" 0 "kills with seed $seed do Arena's jobs no more harm than stock Slurm's"
+# 3: stock Slurm itself did what the soak cannot explain, so that this run judges nobody.
+for ((rc = 3, try = 0; rc == 3 && try < 3; try++)); do
+    out=$(bash "$ARENA_SRCDIR/tests/soak/kill9" --kills 4 --jobs 8 --gap 10 --seed $((seed + try)) --json 2>&1)
+    rc=$?
+    note "$out"
+done
+is "$rc" 0 "kills with seed $((seed + try - 1)) do Arena's jobs no more harm than stock Slurm's"
 arena=$(grep '^arena: seed' <<<"$out")
 like "$arena" 'arena: seed [0-9]+, 4 kills, ([89]|[1-9][0-9]+) jobs' "all kills and at least 8 jobs took part"
 like "$arena" 'outside allowed 0, not explained by a kill 0' "every Arena job ran within its types and counts"
