@@ -300,6 +300,13 @@ Result<Calibration> parse_calibration(std::string_view text, std::string_view na
     return table;
 }
 
+Result<Calibration> load_calibration(const std::string& extra_file) {
+    if (extra_file.empty()) return builtin_calibration();
+    const Result<std::string> text = read_regular_file(extra_file, max_calibration_bytes);
+    if (!text) return text.error();
+    return parse_calibration(*text, extra_file, builtin_calibration());
+}
+
 const Calibration& builtin_calibration() {
     static const Calibration table = [] {
         const Calibration empty{{{"default", {}}}, {{"default", {}, {}}}, {{"default", 0, {}}}};

@@ -118,6 +118,8 @@ class Calibration {
 
 /// The table in the program: etc/calibration.yaml as it was when this was built.
 const Calibration& builtin_calibration();
+/// The built-in table with a file's on top; "" = none.
+Result<Calibration> load_calibration(const std::string& extra_file);
 /// Reads a table on top of `base`: entries with the same name change only the keys they give.
 Result<Calibration> parse_calibration(std::string_view text, std::string_view name,
                                       const Calibration& base);

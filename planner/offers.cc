@@ -14,11 +14,6 @@ bool is_same_shape(const Grid& a, const Grid& b) {
     return a.gpu_type == b.gpu_type && a.nodes == b.nodes && a.gpus_per_node == b.gpus_per_node;
 }
 
-bool is_usable(const Observation& o) {
-    const double ratio = o.iteration_s / o.estimated_s;
-    return std::isfinite(ratio) && ratio > 1 / max_observed_ratio && ratio < max_observed_ratio;
-}
-
 /// Observed over estimated, as the estimate of that plan is now; as it was where the plan is no
 /// longer offered (a new profile may have changed the best plan).
 double ratio_of(const Observation& o, const std::vector<Offer>& offers) {
@@ -38,6 +33,12 @@ void scale(Estimate& e, double ratio) {
 }
 
 }  // namespace
+
+bool is_usable(const Observation& o) {
+    if (!(o.iteration_s > 0) || !(o.estimated_s > 0)) return false;
+    const double ratio = o.iteration_s / o.estimated_s;
+    return std::isfinite(ratio) && ratio > 1 / max_observed_ratio && ratio < max_observed_ratio;
+}
 
 double observation_weight(const Observation& o, const Offer& offer) {
     if (o.grid.gpu_type != offer.grid.gpu_type) return 0;

@@ -31,6 +31,9 @@ inline constexpr double max_observed_ratio = 8;
 /// Least error bound of an observed offer: the next run differs by as much (planner.md section 5).
 inline constexpr double observed_error = 0.05;
 
+/// Positive times whose ratio is within max_observed_ratio.
+bool is_usable(const Observation&);
+
 /// How far an observation speaks for an offer: 1 for its own plan, 0 for other GPU types; 1/2 at
 /// the same number of GPUs under another plan, and half of that for each factor of two in GPUs.
 double observation_weight(const Observation&, const Offer&);

@@ -168,7 +168,8 @@ TESTS += tests/layering.t
 dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
-sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves
+sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
+	tests/unit/test_offer_book
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -178,6 +179,10 @@ tests_unit_test_sched_rules_SOURCES = \
 	tests/unit/test_sched_rules.cc plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc
 tests_unit_test_sched_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_sched_rules_LDADD = $(sched_test_libs)
+tests_unit_test_offer_book_SOURCES = \
+	tests/unit/test_offer_book.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_offer_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_offer_book_LDADD = $(sched_test_libs)
 tests_unit_test_scheduler_SOURCES = \
 	tests/unit/test_scheduler.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_scheduler_moves_SOURCES = \

@@ -122,6 +122,26 @@ printf '%s\n' "$columns" "${row/,64,/,64.0,}" >runs.csv
 exits 2 'an unreadable number is refused' "$arena" evaluate runs.csv
 like "$(cat err)" "runs.csv:2: gbs is '64.0'" 'with file, line and column'
 
+# ---- a site's own tables ------------------------------------------------------------------------
+cp arena.yaml plain.yaml
+printf 'frameworks:\n  - {name: default, iteration_s: 9}\n' >ours.yaml
+printf '%s\n' "$columns" "${row/NeMo/default}" >runs.csv
+slow() { jq -es '.[0].grids[.[0].best].estimate.iteration_s > 9' out; }
+biased() { jq -es '.[0].all.bias > 3' out; }
+exits 0 'plan with the built-in constants' "$arena" plan "${gpt2[@]}" --gpu-type A40 --gpus 4 --json
+not_ok 'is not that slow' slow
+exits 0 'plan takes constants from a file' "$arena" plan "${gpt2[@]}" --gpu-type A40 --gpus 4 --calibration ours.yaml --json
+ok 'and they count' slow
+echo "calibration_file: $work/ours.yaml" >>arena.yaml
+exits 0 'plan takes them from arena.yaml' "$arena" plan "${gpt2[@]}" --gpu-type A40 --gpus 4 --json
+ok 'and they count as well' slow
+exits 0 'so does evaluate' "$arena" evaluate runs.csv --json
+ok 'whose errors show it' biased
+echo 'frameworks: [{name: default, iteration: 9}]' >ours.yaml
+exits 2 'config check reads the table that arena.yaml names' "$arena" config check
+like "$(cat err)" 'ours.yaml:1:30: unknown key "iteration"' 'and says where it is wrong'
+mv plain.yaml arena.yaml
+
 # ---- config -----------------------------------------------------------------------------------
 exits 0 'a good arena.yaml is ok' "$arena" config check
 exits 0 'one key is read' "$arena" config get profile.user

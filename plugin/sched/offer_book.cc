@@ -22,8 +22,12 @@ bool wanted(const Request& request, const std::string& gpu_type) {
 
 }  // namespace
 
-OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, ProfileBook& profiles)
-    : config_(config), hardware_(std::move(hardware)), profiles_(profiles) {}
+OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
+                     ProfileBook& profiles)
+    : config_(config),
+      hardware_(std::move(hardware)),
+      calibration_(std::move(calibration)),
+      profiles_(profiles) {}
 
 const std::vector<SitePool>& OfferBook::pools(const ClusterView& view, std::uint32_t node_set) {
     const auto [at, added] = pools_.try_emplace(node_set);
@@ -64,7 +68,8 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
         GpuPool entry;
         entry.gpu_type = pool.gpu_type;
         entry.hardware = std::move(hardware).value();
-        entry.framework = request.launcher;  // its constants: etc/calibration.yaml
+        entry.framework = request.launcher;
+        entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
         entry.gpus_per_node = pool.gpus_per_node;
         entry.max_gpus = request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
         entry.profile = profiles_.table(pool.gpu_type);
@@ -97,11 +102,17 @@ OfferList OfferBook::offers(const Request& request, const std::string& model_fin
     return cache_.insert(corrected_key, correct_offers(*list, observed->second.list));
 }
 
-void OfferBook::observe(const Request& request, const std::string& model_fingerprint,
+bool OfferBook::observe(const Request& request, const std::string& model_fingerprint,
                         const Observation& observation) {
+    if (!is_usable(observation)) return false;
     Observed& observed = observed_[{model_fingerprint, request.global_batch}];
     add_observation(observed.list, observation);
-    ++observed.version;
+    observed.version = ++observations_;  // never used before: a forgotten list must not come back
+    if (observed_.size() > max_observed)
+        observed_.erase(std::min_element(observed_.begin(), observed_.end(), [](const auto& a, const auto& b) {
+            return a.second.version < b.second.version;
+        }));
+    return true;
 }
 
 const std::vector<GridResult>& OfferBook::grids(const Request& request,

@@ -24,9 +24,12 @@ struct SitePool {
     std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< even share of the poorest node
 };
 
+inline constexpr std::size_t max_observed = 1024;
+
 class OfferBook {
   public:
-    OfferBook(const Config& config, std::vector<GpuType> hardware, ProfileBook& profiles);
+    OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
+              ProfileBook& profiles);
 
     /// Mapped types on the nodes of a set; unmapped ones are left out.
     const std::vector<SitePool>& pools(const ClusterView& view, std::uint32_t node_set);
@@ -35,16 +38,21 @@ class OfferBook {
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
     OfferList offers(const Request& request, const std::string& model_fingerprint,
                      const std::vector<SitePool>& pools);
-    /// Corrects the offers of this model and batch from now on. The entry point for whoever learns how
-    /// long iterations of a running job take; Slurm itself does not know, so nothing calls it yet.
-    void observe(const Request& request, const std::string& model_fingerprint, const Observation&);
+    /// Corrects the offers of this model and batch from now on; false, and nothing changes, when the
+    /// times are no measurement (see max_observed_ratio). Remembers the latest observation of each grid
+    /// and plan, 64 per model and batch, of the max_observed models and batches observed last. For
+    /// whoever learns how long iterations of a running job take: `arena report` (not there yet) will
+    /// send { job, iteration_s, spread } to the plug-in's socket, which knows the job's request, grid,
+    /// plan and the estimate that it started with.
+    bool observe(const Request& request, const std::string& model_fingerprint, const Observation&);
+    [[nodiscard]] std::size_t observed() const { return observed_.size(); }
     /// The same query's grids with reasons, for explain; good until the next call.
     const std::vector<GridResult>& grids(const Request& request, const std::vector<SitePool>& pools);
 
   private:
     struct Observed {
         std::vector<Observation> list;
-        std::uint64_t version = 0;
+        std::uint64_t version = 0;  ///< of the whole book's observations, at the latest one here
     };
 
     PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
@@ -53,10 +61,12 @@ class OfferBook {
 
     Config config_;
     std::vector<GpuType> hardware_;
+    Calibration calibration_;
     ProfileBook& profiles_;
     std::map<std::uint32_t, std::vector<SitePool>> pools_;
     OfferCache cache_;
     std::map<std::pair<std::string, std::int64_t>, Observed> observed_;  ///< by model and batch
+    std::uint64_t observations_ = 0;
     std::map<std::string, std::vector<GridResult>> grids_;
 };
 

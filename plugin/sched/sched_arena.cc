@@ -117,6 +117,8 @@ void Plugin::load() {
     if (!config) return refuse(config.error().message());
     auto hardware = load_hardware(config->hardware_file);
     if (!hardware) return refuse(hardware.error().message());
+    auto calibration = load_calibration(config->calibration_file);
+    if (!calibration) return refuse(calibration.error().message());
     const Policy* policy = find_policy(config->policy);
     if (!policy || !policy->in_slurm)
         return refuse(path + ": policy \"" + config->policy + "\" is no policy of sched/arena; accepted: " +
@@ -127,7 +129,8 @@ void Plugin::load() {
     if (!layout_is_sound()) return;
     off_ = !config_.enabled;
     faults_.clear();
-    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value());
+    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value(),
+                                             std::move(calibration).value());
     if (auto status = socket_.open(config_.socket); !status)
         error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
     info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),

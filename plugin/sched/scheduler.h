@@ -30,7 +30,7 @@ struct SchedulerStats {
 
 class Scheduler {
   public:
-    Scheduler(Host& host, Config config, std::vector<GpuType> hardware);
+    Scheduler(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration);
 
     /// One round. Not thread-safe; never called with locks held.
     void round();

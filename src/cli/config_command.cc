@@ -24,6 +24,8 @@ Status check_references(const Config& config, const std::string& path) {
                            path);
     const auto hardware = load_hardware(config.hardware_file);
     if (!hardware) return hardware.error();
+    const auto calibration = load_calibration(config.calibration_file);
+    if (!calibration) return calibration.error();
     for (const GpuMapping& mapping : config.gpu_types) {
         const auto entry = find_hardware(*hardware, mapping.hardware);
         if (!entry) {

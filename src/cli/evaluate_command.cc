@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/cli.h"
+#include "cli/site_tables.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "planner/evaluate.h"
@@ -17,13 +18,6 @@ namespace {
 struct EvaluateArguments {
     std::string table, hardware, calibration, out, by = "source", ids = "all", confidence = "AB";
 };
-
-Result<Calibration> read_calibration(const std::string& path) {
-    if (path.empty()) return builtin_calibration();
-    const auto text = read_user_file(path, 256 * 1024);
-    if (!text) return text.error();
-    return parse_calibration(*text, path, builtin_calibration());
-}
 
 bool is_wanted(const MeasuredRow& row, const EvaluateArguments& a) {
     if (a.ids == "even" && row.id % 2 != 0) return false;
@@ -181,12 +175,10 @@ int evaluate(const Globals& globals, const EvaluateArguments& arguments) {
     if (!text) return fail(globals, text.error());
     auto rows = parse_measured(*text, arguments.table);
     if (!rows) return fail(globals, rows.error());
-    const auto hardware = load_hardware(arguments.hardware);
-    if (!hardware) return fail(globals, hardware.error());
-    const auto calibration = read_calibration(arguments.calibration);
-    if (!calibration) return fail(globals, calibration.error());
+    const auto tables = read_site_tables(globals, arguments.hardware, arguments.calibration);
+    if (!tables) return fail(globals, tables.error());
     std::erase_if(*rows, [&](const MeasuredRow& row) { return !is_wanted(row, arguments); });
-    const auto evaluated = evaluate_rows(*rows, {*hardware, *calibration});
+    const auto evaluated = evaluate_rows(*rows, {tables->hardware, tables->calibration});
     if (!arguments.out.empty()) {
         if (Status s = write_file_atomic(arguments.out, csv_of(evaluated)); !s)
             return fail(globals, s.error());

@@ -218,7 +218,6 @@ int plan(const Globals& globals, const PlanOptions& options) {
     }
     auto pools = read_pools(globals, options);
     if (!pools) return fail(globals, pools.error());
-    for (GpuPool& pool : *pools) pool.framework = options.launcher;
     const auto can = read_launcher(options);
     if (!can) return fail(globals, can.error());
     if (options.pareto && !options.fixed.empty())
@@ -248,6 +247,7 @@ void add_plan(CLI::App& app, Globals& globals) {
     command->add_option("--gpus-per-node", o->gpus_per_node, "GPUs of one node [the hardware's]")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
     command->add_option("--hardware", o->hardware, "more hardware entries (YAML)");
+    command->add_option("--calibration", o->calibration, "constants over the built-in ones (YAML)");
     command->add_option("--profiles", o->profiles, "profile JSON, or a profile store (.db)");
     command->add_option("--fixed", o->fixed, "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
     command->add_option("--launcher", o->launcher,

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/site_tables.h"
 #include "core/launchers.h"
 #include "core/text.h"
 #include "planner/grids.h"
@@ -188,14 +189,16 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
 }
 
 Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOptions& options) {
-    const auto hardware = load_hardware(options.hardware);
-    if (!hardware) return hardware.error();
+    const auto tables = read_site_tables(globals, options.hardware, options.calibration);
+    if (!tables) return tables.error();
     std::vector<GpuPool> pools;
     for (const std::string& word : options.gpu_types) {
-        const auto entry = resolve_gpu_type(globals, *hardware, word);
+        const auto entry = resolve_gpu_type(globals, tables->hardware, word);
         if (!entry) return entry.error();
         GpuPool pool{word, *entry, options.gpus_per_node, 1, {}};
         if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
+        pool.framework = options.launcher;
+        pool.constants = tables->calibration.constants(entry->name, options.launcher);
         if (!options.profiles.empty()) {
             const bool is_store = options.profiles.ends_with(".db");
             auto table = is_store ? table_of_store(options.profiles, pool)

@@ -19,7 +19,7 @@ struct PlanOptions {
     std::vector<std::string> gpu_types;
     std::vector<std::string> gpus;   ///< "8" or "4-16"
     std::int64_t gpus_per_node = 0;  ///< 0 = the hardware's
-    std::string hardware, profiles, fixed;
+    std::string hardware, calibration, profiles, fixed;
     std::string launcher = "env";  ///< of core/launchers.h, or "any"
     bool pareto = false;
     std::size_t top = 0;             ///< 0 = all
@@ -46,7 +46,8 @@ Result<Model> read_model(const PlanOptions&);
 /// What the launcher can be told; "any" = every plan that the planner can price.
 Result<Capabilities> read_launcher(const PlanOptions&);
 Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions&);
-/// One pool per --gpu-type: a hardware entry, an alias of one, or a GRES type of arena.yaml.
+/// One pool per --gpu-type: a hardware entry, an alias of one, or a GRES type of arena.yaml; with the
+/// constants of the launcher.
 Result<std::vector<GpuPool>> read_pools(const Globals&, const PlanOptions&);
 
 }  // namespace arena::cli

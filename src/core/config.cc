@@ -34,7 +34,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 29> keys{{
+constexpr std::array<Key, 30> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as ever"},
     {"", "policy", &Config::policy, no, no, Form::word, "", "name of the scheduling policy"},
@@ -50,6 +50,8 @@ constexpr std::array<Key, 29> keys{{
      "longest time that Slurm's write locks are held at once while a decision is applied"},
     {"", "hardware_file", &Config::hardware_file, no, no, Form::optional_path, "",
      "hardware entries that add to or replace the built-in ones; empty = none"},
+    {"", "calibration_file", &Config::calibration_file, no, no, Form::optional_path, "",
+     "calibrated constants of the planner over the built-in ones; empty = none"},
     {"", "cpus_per_gpu", &Config::cpus_per_gpu, 0, 4096, Form::any, "CPUs",
      "CPUs per GPU of a job that does not say; 0 = an even share of the node"},
     {"", "mem_per_gpu_mb", &Config::mem_per_gpu_mb, 0, 1 << 30, Form::any, "MiB",

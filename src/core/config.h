@@ -30,6 +30,7 @@ struct Config {
     std::int64_t slice_ms = 20;        ///< longest time a write lock is held while applying, 1..1000
     std::vector<GpuMapping> gpu_types; ///< key gpu_types: map GRES type -> hardware entry
     std::string hardware_file;         ///< extra hardware entries; "" = none
+    std::string calibration_file;      ///< constants over the built-in ones; "" = none
     std::int64_t cpus_per_gpu = 0;     ///< 0 = even share of the node
     std::int64_t mem_per_gpu_mb = 0;   ///< 0 = even share of the node
     // profile:

@@ -125,7 +125,8 @@ struct Scene {
         return host.last_shape.offer.grid;
     }
     std::unique_ptr<Scheduler> scheduler() {
-        return std::make_unique<Scheduler>(host, config, load_hardware("").value());
+        return std::make_unique<Scheduler>(host, config, load_hardware("").value(),
+                                           builtin_calibration());
     }
 };
 
