@@ -11,7 +11,7 @@ namespace {
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Start-up of a collective over n ranks: 50 us for 2 and 80 us for 8 ranks at a 10 us link, as
-/// measured for NCCL on A100 (planner.md section 5); linear because rings are.
+/// measured for NCCL on A100 (vTrain's published tables); linear because rings are.
 double start_up_s(double link_alpha_s, std::int64_t ranks) {
     return link_alpha_s * (4 + real(ranks) / 2);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Collective communication by alpha-beta models inside a node and between nodes, with the rule that
-// groups which talk at the same time share the node's network adapters (planner.md section 5).
+// groups which talk at the same time share the node's network adapters: a group with q of a
+// node's g GPUs gets q / g of them. All-reduce moves 2 (n - 1) / n of the bytes (Thakur et al.
+// 2005).
 #pragma once
 
 #include <cstdint>

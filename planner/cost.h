@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Seconds of one operator on one device: measured where the profile has the shape, else scaled from
-// the measured shapes around it, else a roofline with tile and wave quantisation (planner.md
-// section 1).
+// the measured shapes around it, else a roofline with tile and wave quantisation
+// (roofline.cc).
 #pragma once
 
 #include <array>

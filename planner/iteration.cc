@@ -18,7 +18,8 @@ namespace {
 constexpr double profiled_share = 0.9;  ///< of compute time, from exact or near shapes
 constexpr double communication_error = 0.3;
 constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradients
-/// Relative error to expect by evidence; planner.md sections 8 and 11.
+/// Relative error to expect by evidence: planners that measured their operators report 4 to 10 %
+/// (Arena, vTrain, Aceso), analytic ones up to 40 % (doc/benchmarks.md has ours).
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
 
 double real(std::int64_t value) { return static_cast<double>(value); }

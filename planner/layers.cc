@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Sources: planner.md sections 1, 2, 6, 7; DeepSeek-V2/V3 reports (latent attention, shared
+// Sources: Narayanan et al. 2021 (dense layers); DeepSeek-V2/V3 reports (latent attention, shared
 // experts); He et al. 2015 and Zagoruyko and Komodakis 2016 (bottleneck blocks, widths).
 #include "planner/layers.h"
 

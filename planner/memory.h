@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Peak device bytes of one GPU in a pipeline stage: optimizer state, activations of the
 // micro-batches in flight under 1F1B, logits, buffers and what the framework reserves. Affine in
-// the stage's layers, so that layers can be dealt out under a memory limit. Source: planner.md
-// section 2, Korthikanti et al.
+// the stage's layers, so that layers can be dealt out under a memory limit. Sources:
+// Korthikanti et al. 2022 (activations, table 2), Megatron-LM's table of state bytes per parameter.
 #pragma once
 
 #include <array>

@@ -44,7 +44,8 @@ double parameter_count(const Model&);
 /// Those that one token uses: of experts only top_k per MoE layer.
 double active_parameter_count(const Model&);
 /// Forward FLOPs of one sample: GEMMs 2mnk, attention 4 s^2 h per layer without causal halving,
-/// logits. Three times this is the model FLOPs of the 72 B s L h^2 formula (planner.md section 1).
+/// logits. Three times this is the model FLOPs of Narayanan et al. 2021,
+/// 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)).
 double forward_flops(const Model&);
 
 }  // namespace arena

@@ -28,7 +28,8 @@ struct Observation {
 
 /// Ratios beyond this are not the model's error but a broken job or clock: they are left out.
 inline constexpr double max_observed_ratio = 8;
-/// Least error bound of an observed offer: the next run differs by as much (planner.md section 5).
+/// Least error bound of an observed offer: runs of one plan on a shared fabric differ by
+/// as much and more.
 inline constexpr double observed_error = 0.05;
 
 /// Positive times whose ratio is within max_observed_ratio.

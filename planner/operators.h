@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The operators that one GPU executes for a shard of a model: one layer of each kind, the
 // embedding, the head, the optimizer, as shapes that the profiler measures and the cost model
-// prices. Sources: planner.md sections 1, 6, 7. A ShardShape and a LayerKind determine all of them.
-// Communication is not here; the sizes that it moves are.
+// prices. Sources: Narayanan et al. 2021 (which GEMMs a rank has), Lepikhin et al. 2020 (experts),
+// He et al. 2015 (convolutions). A ShardShape and a LayerKind determine all of them. Communication
+// is not here; the sizes that it moves are.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,8 @@ Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&
 /// from. What arena-profiler measures. Emulated types: fp32 whatever the model's precision.
 std::vector<OpShape> operator_list(const PlanQuery&);
 
-/// Model readers. `text` is a Hugging Face config.json or our YAML (DESIGN.md "Files people
-/// write"), at most 64 KiB. Unknown model_type/family is refused with what is accepted.
+/// Model readers. `text` is a Hugging Face config.json or our YAML (arena-model(5)), at
+/// most 64 KiB. Unknown model_type/family is refused with what is accepted.
 Result<Model> parse_model(std::string_view text, std::string_view name);
 /// Built-in models by name; ErrorCode::usage with the nearest names when unknown.
 Result<Model> find_zoo_model(std::string_view name);

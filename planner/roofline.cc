@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The roofline: what a device should need for an operator nobody measured. GEMMs by tiles, waves,
-// alignment and K; attention fused or with its scores in memory; the rest by bytes (planner.md
-// section 1). The constants are the calibration table's; a profile corrects them per class of
+// alignment and K; attention fused or with its scores in memory; the rest by bytes (Williams et
+// al. 2009). A GEMM takes waves = ceil(tiles / SMs) times 2 tm tn K / (peak / SMs), by the best of
+// four tile shapes. The constants are the calibration table's; a profile corrects them per class of
 // operators.
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Operator times of a shard, with the floor that the host sets: a GPU cannot run a layer faster
-// than Python and the driver issue its kernels (planner.md section 1; without it small models are
-// 18 % off).
+// than Python and the driver issue its kernels; without it small models were
+// 18 % off.
 #include "planner/shard.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Attention (grouped or latent), dense MLPs and experts of one rank. Sources: planner.md sections 1
-// and 6; Lepikhin et al. 2020 (GShard: one-hot dispatch); DeepSeek-V2 2024 (latent attention).
+// Attention (grouped or latent), dense MLPs and experts of one rank. Sources: Narayanan et
+// al. 2021 (tensor parallel GEMMs); Lepikhin et al. 2020 (GShard: one-hot dispatch); DeepSeek-V2
+// 2024 (latent attention).
 #include <fmt/format.h>
 
 #include <algorithm>

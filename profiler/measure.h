@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The stop rule: warm up, then time executions until the 95 % interval of their median is narrow
-// enough or the operator's share of the budget is spent. Source: planner.md section 8 (4).
+// enough or the operator's share of the budget is spent. The interval is that of order
+// statistics (Le Boudec 2010, section 2.2).
 #pragma once
 
 #include <cstdint>

@@ -38,13 +38,14 @@ is "$(job_state "$sleeper")" RUNNING "the long job survived the kill of slurmctl
 ok "a node can be taken down" cluster node n1 down
 like "$(sinfo -h -n n1 -o %T)" '^down' "the node is down"
 ok "the node comes up again" cluster node n1 up
-marker=$(script "touch $work/lives; exec sleep 997")
+nap=$((90000 + $$))  # seconds: no other process of this machine sleeps for as long
+marker=$(script "touch $work/lives; exec sleep $nap")
 doomed=$(submit --no-requeue --gres=gpu:a40:1 "$marker")
 ok "a job runs on some node" wait_until "[[ -e $work/lives ]]"
 node=$(job_field "$doomed" BatchHost)
 sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$cluster_dir/slurm.conf" && scontrol reconfigure
 ok "the node can be killed" cluster node "$node" kill
-not_ok "with the job's processes" pgrep -f '^sleep 997$'
+not_ok "with the job's processes" pgrep -f "^sleep $nap\$"
 ok "slurmctld finds out by itself" wait_for_state "$doomed" NODE_FAIL 60
 is "$(sinfo -h -n n3 -o %T)" mixed "what runs on another node goes on"
 ok "the killed node comes up again" cluster node "$node" up

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena evaluate`: prices every row of a table of measured runs and says how far off the planner was.
-// The JSON is a contract (DESIGN.md "The command").
+// The JSON is a contract (arena(1)).
 #include <memory>
 
 #include <CLI/CLI.hpp>

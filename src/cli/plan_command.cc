@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena plan`: every grid of the asked GPU types and counts with its proxy plan and estimate, ranked;
-// or with --fixed the price of exactly one plan. The JSON is a contract (DESIGN.md "The command").
+// or with --fixed the price of exactly one plan. The JSON is a contract (arena(1)).
 #include <algorithm>
 #include <map>
 #include <memory>

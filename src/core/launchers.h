@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Launchers: the programs that start a job's ranks, which plans each can express, and in which words.
 // One row per launcher, read by the request readers, the planner (a proxy plan is one that the job's
-// launcher can run) and the plug-in. Flags: specs ecosystem section 6, with the versions named there.
+// launcher can run) and the plug-in. Flags are those of the releases named in launchers.cc. No row
+// has mixed stages: Megatron-LM, its descendants and torchtitan make one mesh of processes for all stages. Alpa's
+// submeshes can differ, but are arguments in Python, not a launcher's.
 #pragma once
 
 #include <span>

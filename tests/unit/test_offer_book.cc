@@ -9,7 +9,6 @@
 
 using namespace arena;
 using namespace arena::test;
-using namespace arena::test;
 
 namespace {
 
