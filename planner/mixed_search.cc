@@ -47,8 +47,16 @@ void MixedSearch::list_options(const Setting& setting) {
     }
 }
 
-void MixedSearch::list_capacities(const Setting& setting) {
-    const double limit = real(context_.pool.hardware.memory_bytes);
+/// Seconds of a micro-batch that a stage takes besides its layers and transfers.
+double MixedSearch::ends_s(std::int64_t stage, const Shard& shard) const {
+    return (stage == 0 ? shard.embedding_s + shard.embedding_comm_s : 0) +
+           (stage + 1 == grid_.stages ? shard.head_s + shard.head_comm_s : 0);
+}
+
+/// Layers that fit a stage's memory, by the comparison that pricing makes, and its share of the
+/// limit.
+void MixedSearch::list_capacities(const Setting& setting, double limit_s) {
+    const double bytes = real(context_.pool.hardware.memory_bytes), m = real(setting.micro_batches);
     const std::int64_t most = context_.model.layers - grid_.stages + 1;
     capacities_.clear();
     for (std::int64_t stage = 0; stage < grid_.stages; ++stage)
@@ -57,18 +65,48 @@ void MixedSearch::list_capacities(const Setting& setting) {
                 option.shard->memory.stage({grid_.stages, option.dp, setting.micro_batches,
                                             setting.recompute, setting.zero_stage},
                                            stage);
-            std::int64_t layers = 0;  // by the comparison that pricing makes
-            while (layers < most && memory.total(layers + 1) <= limit) ++layers;
+            const double ends = ends_s(stage, *option.shard);
+            std::int64_t layers = 0;
+            while (layers < most && memory.total(layers + 1) <= bytes &&
+                   m * (real(layers + 1) * option.layer.total() + ends) < limit_s)
+                ++layers;
             capacities_.push_back(layers);
         }
 }
 
-bool MixedSearch::can_stand(std::int64_t stage, std::int64_t first_gpu,
-                            const Option& option) const {
-    const std::int64_t left = grid_.gpus() - first_gpu - option.gpus;
+bool MixedSearch::can_stand(std::int64_t stage, std::int64_t first_gpu, std::int64_t gpus) const {
+    const std::int64_t left = grid_.gpus() - first_gpu - gpus;
     const std::int64_t after = grid_.stages - stage - 1;
     return (after == 0 ? left == 0 : left >= after) &&
-           is_aligned(first_gpu, option.gpus, grid_.gpus_per_node);
+           is_aligned(first_gpu, gpus, grid_.gpus_per_node);
+}
+
+std::int64_t& MixedSearch::held(std::int64_t stage, std::int64_t first_gpu) {
+    return held_[static_cast<std::size_t>(stage * (grid_.gpus() + 1) + first_gpu)];
+}
+
+/// The most layers that the stages before each one can hold, by the GPUs that they use; false when
+/// all stages on all GPUs cannot hold the model.
+bool MixedSearch::list_held() {
+    const std::int64_t gpus = grid_.gpus(), layers = context_.model.layers;
+    held_.assign(static_cast<std::size_t>((grid_.stages + 1) * (gpus + 1)), -1);
+    held(0, 0) = 0;
+    std::vector<std::int64_t> most(static_cast<std::size_t>(gpus) + 1);  // by GPUs of the stage
+    for (std::int64_t stage = 0; stage < grid_.stages; ++stage) {
+        std::fill(most.begin(), most.end(), 0);
+        for (std::size_t o = 0; o < options_.size(); ++o) {
+            std::int64_t& best = most[static_cast<std::size_t>(options_[o].gpus)];
+            best = std::max(best, capacity(stage, o));
+        }
+        for (std::int64_t first = stage; first < gpus; ++first)
+            for (std::int64_t n = 1; held(stage, first) >= 0 && n <= gpus - first; ++n) {
+                const std::int64_t own = most[static_cast<std::size_t>(n)];
+                if (own == 0 || !can_stand(stage, first, n)) continue;
+                std::int64_t& after = held(stage + 1, first + n);
+                after = std::max(after, std::min(layers, held(stage, first) + own));
+            }
+    }
+    return held(grid_.stages, gpus) >= layers;
 }
 
 // ---- what the stages after one can at best do
@@ -80,25 +118,20 @@ MixedSearch::Rest& MixedSearch::rest(std::int64_t stage, std::int64_t first_gpu,
 }
 
 /// Of the paths that PipelineLength knows, the one by way of this stage alone and those that pass
-/// the stages after it twice; each minimum by itself.
-void MixedSearch::list_rest(const Setting& setting, std::int64_t stage, std::int64_t first_gpu,
-                            double limit_s) {
+/// the stages after it twice; each minimum by itself. Only layers that the stages before leave.
+void MixedSearch::list_rest(const Setting& setting, std::int64_t stage, std::int64_t first_gpu) {
     const std::int64_t m = setting.micro_batches, after = grid_.stages - stage - 1;
     const std::int64_t own = std::min(m, after + 1), layers = context_.model.layers;
     const double again = own < m ? 1 : 0, alone = real(m - own + 1);
-    for (std::uint32_t o = 0; o < options_.size(); ++o) {
+    const std::int64_t least = layers - held(stage, first_gpu);
+    for (std::size_t o = 0; o < options_.size(); ++o) {
         const Option& option = options_[o];
-        if (!can_stand(stage, first_gpu, option)) continue;
-        const std::int64_t room =
-            capacities_[static_cast<std::size_t>(stage) * options_.size() + o];
-        const Shard& shard = *option.shard;
-        const double ends = (stage == 0 ? shard.embedding_s + shard.embedding_comm_s : 0) +
-                            (after == 0 ? shard.head_s + shard.head_comm_s : 0);
-        const double layer_s = option.layer.total();
-        for (std::int64_t n = 1; n <= room; ++n) {
+        if (!can_stand(stage, first_gpu, option.gpus)) continue;
+        const double ends = ends_s(stage, *option.shard), layer_s = option.layer.total();
+        for (std::int64_t n = 1; n <= capacity(stage, o); ++n) {
             const double pass = real(n) * layer_s + ends;
-            if (real(m) * pass >= limit_s) break;
-            for (std::int64_t left = after; left + n <= layers - stage; ++left) {
+            for (std::int64_t left = std::max(after, least - n); left + n <= layers - stage;
+                 ++left) {
                 const Rest& behind = rest(stage + 1, first_gpu + option.gpus, left);
                 if (behind.sum_s == infinity) continue;
                 Rest& best = rest(stage, first_gpu, left + n);
@@ -112,14 +145,14 @@ void MixedSearch::list_rest(const Setting& setting, std::int64_t stage, std::int
     }
 }
 
-void MixedSearch::list_rests(const Setting& setting, double limit_s) {
+void MixedSearch::list_rests(const Setting& setting) {
     const std::int64_t gpus = grid_.gpus(), layers = context_.model.layers;
     rests_.assign(static_cast<std::size_t>((grid_.stages + 1) * (gpus + 1) * (layers + 1)),
                   {infinity, infinity});
     rest(grid_.stages, gpus, 0) = {0, 0};
     for (std::int64_t stage = grid_.stages - 1; stage >= 0; --stage)
-        for (std::int64_t first = stage; first <= (stage == 0 ? 0 : gpus - 1); ++first)
-            list_rest(setting, stage, first, limit_s);
+        for (std::int64_t first = stage; first < gpus; ++first)
+            if (held(stage, first) >= 0) list_rest(setting, stage, first);
 }
 
 /// Every layer at the best rate per GPU and no bubble.
@@ -136,8 +169,9 @@ double MixedSearch::ideal_s(const Setting& setting) {
 /// the limit.
 double MixedSearch::bound_s(const Setting& setting, double limit_s) {
     list_options(setting);
-    list_capacities(setting);
-    list_rests(setting, limit_s);
+    list_capacities(setting, limit_s);
+    if (!list_held()) return infinity;
+    list_rests(setting);
     const double fixed =
         context_.pool.hardware.emulated ? 0 : context_.constants.framework.iteration_s;
     return (1 - 1e-12) * (rest(0, 0, context_.model.layers).length_s + fixed);
@@ -171,7 +205,7 @@ void MixedSearch::extend(const Setting& setting, std::int64_t stage, std::uint32
     const std::int64_t left = context_.model.layers - parent.layers;
     for (std::uint32_t o = 0; o < options_.size(); ++o) {
         const Option& option = options_[o];
-        if (!can_stand(stage, parent.gpus, option)) continue;
+        if (!can_stand(stage, parent.gpus, option.gpus)) continue;
         Label label = parent;
         label.gpus += option.gpus;
         label.parent = from, label.option = o;

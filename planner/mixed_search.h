@@ -57,11 +57,18 @@ class MixedSearch {
     };
 
     void list_options(const Setting&);
-    void list_capacities(const Setting&);
-    void list_rests(const Setting&, double limit_s);
-    void list_rest(const Setting&, std::int64_t stage, std::int64_t first_gpu, double limit_s);
+    void list_capacities(const Setting&, double limit_s);
+    [[nodiscard]] std::int64_t capacity(std::int64_t stage, std::size_t option) const {
+        return capacities_[static_cast<std::size_t>(stage) * options_.size() + option];
+    }
+    bool list_held();
+    [[nodiscard]] std::int64_t& held(std::int64_t stage, std::int64_t first_gpu);
+    void list_rests(const Setting&);
+    void list_rest(const Setting&, std::int64_t stage, std::int64_t first_gpu);
     [[nodiscard]] Rest& rest(std::int64_t stage, std::int64_t first_gpu, std::int64_t layers);
-    [[nodiscard]] bool can_stand(std::int64_t stage, std::int64_t first_gpu, const Option&) const;
+    [[nodiscard]] bool can_stand(std::int64_t stage, std::int64_t first_gpu,
+                                 std::int64_t gpus) const;
+    [[nodiscard]] double ends_s(std::int64_t stage, const Shard&) const;
     [[nodiscard]] double ideal_s(const Setting&);
     double bound_s(const Setting&, double limit_s);
     std::vector<Setting> settings_below(double limit_s);
@@ -81,6 +88,8 @@ class MixedSearch {
     Topology topology_;
     std::vector<Option> options_;
     std::vector<std::int64_t> capacities_;  ///< layers, by stage and option
+    std::vector<std::int64_t>
+        held_;  ///< layers before a stage and a GPU, at most; -1: no way there
     std::vector<Rest> rests_;
     std::vector<StagePart> parts_;
     std::vector<char> has_part_;
