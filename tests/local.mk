@@ -200,8 +200,10 @@ EXTRA_DIST += tests/golden tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc 
 
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies
-TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies
+check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
+	tests/unit/test_fairness
+TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
+	tests/unit/test_fairness
 endif
 tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/reference_data.h tests/unit/suite.h
 tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -211,6 +213,9 @@ tests_unit_test_arena_policy_LDADD = libarena_sim.la libarena_core.la $(CHECK_LI
 tests_unit_test_policies_SOURCES = tests/unit/test_policies.cc tests/unit/suite.h
 tests_unit_test_policies_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_policies_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_fairness_SOURCES = tests/unit/test_fairness.cc tests/unit/suite.h
+tests_unit_test_fairness_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_fairness_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_simulator_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

@@ -2,6 +2,7 @@
 // Policy `arena`: see arena_policy.h for the rules, doc/policies.md for how the constants were found.
 #include "policy/arena_policy.h"
 
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -27,6 +28,11 @@ constexpr double grow_factor = 1.25, grow_left_s = 86400;
 /// A job that came less than this long ago counts less by the factor: others end by themselves soon, and
 /// nobody need restart for it.
 constexpr double patience_s = 1800, patience_factor = 1.6;
+/// Objective fairness: speed counts by this power of the slow-down so far.
+constexpr double fairness_power = 4;
+/// Shares: so often is the choice made anew with accounts' values times what they lack, at most this.
+constexpr int share_rounds = 8;
+constexpr double most_share_factor = 1e4;
 constexpr double most_priority_weight = 4;
 constexpr double starving_s = 7 * 86400;
 constexpr double starving_weight = 1e6;
@@ -44,6 +50,9 @@ class Round {
     [[nodiscard]] double time_s(const Task&, const Choice&, bool is_current) const;
     [[nodiscard]] double bonus(const Task&, const Choice&, bool is_current) const;
     void price_offers();
+    [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors) const;
+    [[nodiscard]] std::size_t account_of(const Task&) const;
+    double balance(const std::vector<std::int32_t>& chosen, std::vector<double>& factors) const;
     void choose();
     void pack();
     void place_or_fall_back(std::size_t i);
@@ -100,7 +109,7 @@ double Round::weight_of(const Task& task) const {
     const double alone_s = (job.done_iterations + task.remaining) *
                            (asked < 0 ? fastest : problem_.choice(asked).iteration_s);
     const double slowdown = (job.age_s + task.remaining * fastest) / std::max(alone_s, 1e-9);
-    return weight * slowdown * slowdown;
+    return weight * std::pow(slowdown, fairness_power);
 }
 
 /// Time to finish with the choice, restarts included.
@@ -134,16 +143,70 @@ void Round::price_offers() {
     }
 }
 
-void Round::choose() {
+std::vector<std::int32_t> Round::solve(const std::vector<double>& factors) const {
     std::vector<std::int64_t> capacity;
     for (std::size_t t = 0; t < problem_.types(); ++t) capacity.push_back(problem_.capacity(t));
     Knapsack knapsack(std::move(capacity));
     for (const Task& task : problem_.tasks()) {
         knapsack.add_group();
+        const double factor = factors.empty() ? 1 : factors[account_of(task)];
         std::size_t at = task.first_choice;
-        for (const Choice& c : problem_.choices(task)) knapsack.add({c.type, c.gpus, values_[at++]});
+        for (const Choice& c : problem_.choices(task)) {
+            knapsack.add({c.type, c.gpus, factor * values_[at++]});
+        }
     }
-    chosen_ = knapsack.solve(options_.search_steps);
+    return knapsack.solve(options_.search_steps);
+}
+
+/// Position in options.shares; those without a share count together, after them.
+std::size_t Round::account_of(const Task& task) const {
+    const auto at = options_.shares.find(task.job->account);
+    return static_cast<std::size_t>(std::distance(options_.shares.begin(), at));
+}
+
+/// Moves the accounts' factors towards their shares of what is given out. Answers how far the furthest
+/// account is below its share; accounts without tasks, or with all they can use, lack nothing.
+double Round::balance(const std::vector<std::int32_t>& chosen, std::vector<double>& factors) const {
+    std::vector<double> used(factors.size(), 0), share(factors.size(), 0);
+    std::vector<bool> wants(factors.size(), false);
+    double all_used = 0, all_shares = 0;
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const Task& task = problem_.tasks()[i];
+        const std::size_t a = account_of(task);
+        share[a] = 1;
+        if (chosen[i] < 0) wants[a] = true;
+        if (chosen[i] < 0) continue;
+        const auto gpus =
+            static_cast<double>(problem_.choices(task)[static_cast<std::size_t>(chosen[i])].gpus);
+        used[a] += gpus;
+        all_used += gpus;
+    }
+    std::size_t a = 0;
+    for (const auto& [name, value] : options_.shares) share[a++] *= value;
+    for (const double s : share) all_shares += s;
+    double worst = 0;
+    for (a = 0; a < factors.size(); ++a) {
+        if (share[a] == 0 || all_used == 0) continue;
+        const double fair = share[a] / all_shares, has = used[a] / all_used;
+        if (wants[a]) worst = std::max(worst, fair - has);
+        const double step = std::clamp(fair / std::max(has, 1e-3), 0.5, 2.0);
+        factors[a] = std::clamp(factors[a] * step, 1 / most_share_factor, most_share_factor);
+    }
+    return worst;
+}
+
+void Round::choose() {
+    chosen_ = solve({});
+    if (options_.shares.empty()) return;
+    std::vector<double> factors(options_.shares.size() + 1, 1.0);
+    double least = balance(chosen_, factors);
+    for (int i = 0; i < share_rounds && least > 0; ++i) {
+        std::vector<std::int32_t> other = solve(factors);
+        const double lacking = balance(other, factors);
+        if (lacking >= least) continue;
+        least = lacking;
+        chosen_ = std::move(other);
+    }
 }
 
 void Round::give(std::size_t i, std::string_view why) {

@@ -10,9 +10,10 @@
 namespace arena {
 
 /// Value of an offer, objective jct: 1 / time to finish with it, a restart included where one is due.
-/// throughput: speed relative to the job's fastest offer. fairness: the same, times the square of the
-/// job's finish-time slow-down so far. All are multiplied by a weight of the job's priority (1 to 4,
-/// linear between the lowest and the highest present); a job that waits longer than a week goes first.
+/// throughput: speed relative to the job's fastest offer. fairness: the same, times the fourth power of
+/// the job's finish-time slow-down so far. All are multiplied by a weight of the job's priority (1 to 4,
+/// linear between the lowest and the highest present); a job that waits longer than a week goes first. With
+/// options.shares, accounts' values are scaled until those that want more have their share of the GPUs.
 ///
 /// A running job keeps what it has unless another offer, with thirty restarts charged to it, is worth a
 /// quarter more (and a quarter again for another GPU type), and makes room for a waiting job only when

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,6 +36,9 @@ struct PolicyOptions {
     RestartCost restart = {};
     Objective objective = Objective::jct;
     std::int64_t search_steps = 200000;  ///< budget of a decision in candidates looked at, >= 1
+    /// Account -> share of the GPUs while all accounts want more; empty = no shares. An account that is not
+    /// named has a share of 1.
+    std::map<std::string, double> shares;
     bool any_layout = false;  ///< an offer holds for every equal split of its GPUs over nodes
     bool explain = true;      ///< fill Decision::waiting
     bool operator==(const PolicyOptions&) const = default;

@@ -7,7 +7,20 @@
 namespace arena {
 namespace {
 
-void read_options(const JsonFields& fields, PolicyOptions& out) {
+constexpr std::size_t most_accounts = 65536;
+
+void read_shares(const JsonFields& fields, std::optional<Error>& error,
+                 std::map<std::string, double>& out) {
+    const Json* json = fields.object("shares");
+    if (json == nullptr) return;
+    if (json->size() > most_accounts) return fields.refuse("shares", "at most 65536 accounts");
+    const JsonFields shares(*json, fields.path("shares"), error);
+    for (const auto& [account, share] : json->items()) {
+        shares.number(account.c_str(), out[account], 1e-6, 1e6);
+    }
+}
+
+void read_options(const JsonFields& fields, std::optional<Error>& error, PolicyOptions& out) {
     if (fields.has("reserve_depth")) fields.integer("reserve_depth", out.reserve_depth, 0, 1000000);
     if (fields.has("seed")) fields.unsigned_integer("seed", out.seed, UINT64_MAX);
     if (fields.has("checkpoint_s")) fields.number("checkpoint_s", out.restart.checkpoint_s, 0, 1e9);
@@ -20,6 +33,7 @@ void read_options(const JsonFields& fields, PolicyOptions& out) {
     if (fields.has("search_steps")) {
         fields.integer("search_steps", out.search_steps, 1, std::int64_t{1} << 40);
     }
+    if (fields.has("shares")) read_shares(fields, error, out.shares);
     if (fields.has("any_layout")) fields.boolean("any_layout", out.any_layout);
     if (fields.has("explain")) fields.boolean("explain", out.explain);
 }
@@ -31,7 +45,7 @@ void read_replay(const JsonFields& fields, std::optional<Error>& error, Replay& 
     if (const Json* json = fields.any("offers")) read(*json, "offers", error, out.offers);
     if (!fields.has("options")) return;
     if (const Json* json = fields.any("options")) {
-        read_options(JsonFields(*json, "options", error), out.options);
+        read_options(JsonFields(*json, "options", error), error, out.options);
     }
 }
 
@@ -49,6 +63,7 @@ std::string to_json(const Replay& replay) {
                         {"launch_cap_s", replay.options.restart.launch_cap_s},
                         {"objective", to_string(replay.options.objective)},
                         {"search_steps", replay.options.search_steps},
+                        {"shares", replay.options.shares},
                         {"any_layout", replay.options.any_layout},
                         {"explain", replay.options.explain}}}});
 }

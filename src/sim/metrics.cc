@@ -42,6 +42,7 @@ std::string metrics_json(const Metrics& m) {
                       {"dropped", m.dropped},
                       {"jct_s", json_of(m.jct_s)},
                       {"queuing_s", json_of(m.queuing_s)},
+                      {"finish_time_fairness", json_of(m.finish_time_fairness)},
                       {"makespan_s", m.makespan_s},
                       {"throughput", {{"mean", m.throughput_mean}, {"peak", m.throughput_peak}}},
                       {"normalized_throughput_mean", m.normalized_throughput_mean},

@@ -28,6 +28,7 @@ struct Stay {
 struct JobOutcome {
     double jct_s = 0;        ///< until its end, or the end of the simulation
     double queuing_s = 0;    ///< without GPUs
+    double unfairness = 0;   ///< JCT / JCT with an equal part of the cluster; 1 is fair, less is better
     bool finished = false;
     std::int64_t restarts = 0;
 };
@@ -38,6 +39,7 @@ struct Metrics {
     std::int64_t finished = 0;
     std::int64_t dropped = 0;   ///< of the trace: no usable row
     Spread jct_s, queuing_s;    ///< over all submitted jobs, censored at the end
+    Spread finish_time_fairness; ///< JobOutcome::unfairness of the finished jobs (Themis, NSDI 2020)
     double makespan_s = 0;      ///< last event
     double throughput_mean = 0, throughput_peak = 0;  ///< samples/s
     double normalized_throughput_mean = 0;  ///< mean over time of the sum of speed / speed as requested

@@ -34,6 +34,7 @@ struct Live {
     std::uint32_t version = 0;     ///< of its completion event
     double gpu_s = 0;              ///< held before these GPUs
     double held_s = 0;             ///< time with GPUs before these
+    double demand_gpu_s = 0;       ///< asked for by all jobs present, until this one came
 };
 
 struct Completion {
@@ -52,6 +53,7 @@ class Simulation {
         policy_options_.any_layout = true;
         policy_options_.explain = false;
         policy_options_.reserve_depth = 0;  // there are no jobs but the policy's own
+        policy_options_.shares = workload.shares;
         snapshot_.nodes = workload.nodes;
         snapshot_.node_sets.emplace_back(workload.nodes.size());
         for (NodeIndex i = 0; i < workload.nodes.size(); ++i) snapshot_.node_sets[0][i] = i;
@@ -76,6 +78,8 @@ class Simulation {
     [[nodiscard]] double done_now(const JobState&, const Live&) const;
     [[nodiscard]] std::size_t find(JobId) const;
     void account(const JobState&, const Live&, bool finished);
+    void change_demand(double gpus);
+    [[nodiscard]] double fair_jct_s(const JobState&, const Live&) const;
     Metrics finish(std::string_view name);
     void finish_speeds(Metrics&);
     [[nodiscard]] const Profile& profile(const Live& l) const {
@@ -103,6 +107,7 @@ class Simulation {
     Metrics metrics_;
     std::vector<double> decision_ms_;
     std::vector<std::pair<double, double>> speed_changes_;  ///< (time, samples/s)
+    double demand_gpus_ = 0, demand_gpu_s_ = 0, demand_at_s_ = 0;  ///< as requested, jobs present
     double samples_ = 0, normalized_s_ = 0, held_gpu_s_ = 0;
 };
 
@@ -155,13 +160,34 @@ void Simulation::arrive() {
         live.job = index;
         live.work = job.iterations * Workload::work_factor(options_.errors, index);
         metrics_.outcomes.emplace_back();
+        change_demand(static_cast<double>(state.requested_gpus));
+        live.demand_gpu_s = demand_gpu_s_;
     }
+}
+
+void Simulation::change_demand(double gpus) {
+    demand_gpu_s_ += demand_gpus_ * (snapshot_.time_s - demand_at_s_);
+    demand_at_s_ = snapshot_.time_s;
+    demand_gpus_ += gpus;
+}
+
+/// How long the job would take with what it asked for, slowed as much as the jobs present over its life
+/// asked for more than there is: an equal part for everybody.
+double Simulation::fair_jct_s(const JobState& job, const Live& live) const {
+    const Profile& p = profile(live);
+    const double asked_s = p.offers[workload_.jobs[live.job].asked].estimate.iteration_s;
+    const double alone_s = live.work * asked_s + policy_options_.restart.seconds(job.requested_gpus);
+    const double life_s = std::max(snapshot_.time_s - job.submit_s, 1e-9);
+    const double demand = demand_gpu_s_ + demand_gpus_ * (snapshot_.time_s - demand_at_s_);
+    const double mean_demand = (demand - live.demand_gpu_s) / life_s;
+    return alone_s * std::max(1.0, mean_demand / static_cast<double>(workload_.gpus()));
 }
 
 void Simulation::account(const JobState& job, const Live& live, bool finished) {
     JobOutcome& outcome = metrics_.outcomes[live.job];
     outcome.finished = finished;
     outcome.jct_s = snapshot_.time_s - job.submit_s;
+    outcome.unfairness = outcome.jct_s / fair_jct_s(job, live);
     outcome.restarts = job.restarts;
     outcome.queuing_s = std::max(0.0, outcome.jct_s - live.held_s);
     metrics_.finished += finished ? 1 : 0;
@@ -215,6 +241,7 @@ void Simulation::complete() {
         free_nodes(job);
         end_stay(job, live_[at], live_[at].work);
         account(job, live_[at], true);
+        change_demand(-static_cast<double>(job.requested_gpus));
         offers_.erase(job.id);
         snapshot_.jobs.erase(snapshot_.jobs.begin() + static_cast<std::ptrdiff_t>(at));
         live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -382,13 +409,15 @@ Metrics Simulation::finish(std::string_view name) {
     m.jobs = static_cast<std::int64_t>(arrived_);
     m.dropped = workload_.dropped;
     m.makespan_s = snapshot_.time_s;
-    std::vector<double> jct, queuing;
+    std::vector<double> jct, queuing, unfairness;
     for (const JobOutcome& outcome : m.outcomes) {
         jct.push_back(outcome.jct_s);
         queuing.push_back(outcome.queuing_s);
+        if (outcome.finished) unfairness.push_back(outcome.unfairness);
     }
     m.jct_s = spread_of(std::move(jct));
     m.queuing_s = spread_of(std::move(queuing));
+    m.finish_time_fairness = spread_of(std::move(unfairness));
     finish_speeds(m);
     m.decision_ms_p50 = percentile(decision_ms_, 0.5);
     m.decision_ms_p95 = percentile(decision_ms_, 0.95);

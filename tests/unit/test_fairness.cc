@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Policy `arena` towards people: shares of accounts, priorities, finish-time fairness, aging. On
+// generated traces that ask for more than there is.
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "policy/policy.h"
+#include "sim/generate.h"
+#include "sim/simulator.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::sim;
+
+namespace {
+
+/// Two types, three models, counts 1 to 8 with falling returns.
+Throughputs small_table() {
+    std::string text = "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,iter_time_s\n";
+    const std::map<std::string, double> models{{"a", 1.9}, {"b", 1.7}, {"c", 1.5}};
+    for (const auto& [model, gain] : models) {
+        for (const auto& [type, speed] : std::map<std::string, double>{{"p", 1.0}, {"q", 1.6}}) {
+            double time_s = 8 / speed;
+            for (int gpus = 1; gpus <= 8; gpus *= 2, time_s /= gain) {
+                text += fmt::format("{},1B,8,{},{},{},{:.4f}\n", model, type, std::max(1, gpus / 4),
+                                    std::min(gpus, 4), time_s);
+            }
+        }
+    }
+    return *parse_throughputs(text, "t.csv");
+}
+
+Cluster small_cluster(const std::string& accounts = "") {
+    return *parse_cluster("nodes:\n  - {gpu_type: p, count: 8, gpus_per_node: 4}\n"
+                          "  - {gpu_type: q, count: 8, gpus_per_node: 4}\n" + accounts, "c.yaml");
+}
+
+struct Run {
+    Workload workload;
+    Metrics metrics;
+};
+
+Run run(const Cluster& cluster, const GeneratorOptions& generator, std::string_view policy,
+        Objective objective = Objective::jct, double max_time_s = 0) {
+    const Throughputs table = small_table();
+    const auto trace = generate_trace(cluster, table, generator);
+    ck_assert_msg(trace.ok(), "%s", trace.ok() ? "" : trace.error().message().c_str());
+    auto workload = bind_workload(cluster, *trace, table, {});
+    ck_assert(workload.ok());
+    SimulationOptions options;
+    options.keep_stays = true;
+    options.policy.objective = objective;
+    if (max_time_s > 0) options.max_time_s = max_time_s;
+    auto metrics = simulate(*workload, policy, find_policy(policy)->decide, options);
+    ck_assert_msg(metrics.ok(), "%s", metrics.ok() ? "" : metrics.error().message().c_str());
+    return {std::move(*workload), std::move(*metrics)};
+}
+
+/// GPU-seconds that the accounts held between two times.
+std::map<std::string, double> held(const Run& r, double from_s, double to_s) {
+    std::map<std::string, double> out;
+    for (const Stay& stay : r.metrics.stays) {
+        const SimJob& job = r.workload.jobs[stay.job];
+        const auto gpus = r.workload.profiles[job.profile].offers[stay.offer].grid.gpus();
+        const double seconds = std::min(to_s, stay.to_s) - std::max(from_s, stay.from_s);
+        if (seconds > 0) {
+            out[r.workload.accounts[job.account]] += seconds * static_cast<double>(gpus);
+        }
+    }
+    return out;
+}
+
+GeneratorOptions saturation(std::uint64_t seed) {
+    GeneratorOptions g;
+    g.jobs = 600;
+    g.load = 3;
+    g.seed = seed;
+    g.odd_share = 0;
+    return g;
+}
+
+}  // namespace
+
+START_TEST(accounts_get_their_shares_within_five_points) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        GeneratorOptions g = saturation(seed);
+        g.accounts = {{"physics", 1}, {"biology", 1}};  // equal demand, unequal shares
+        const double span_s = run(small_cluster(), g, "fcfs").workload.jobs.back().submit_s;
+        const auto share = [&](const std::string& shares) {
+            const Run r = run(small_cluster(shares), g, "arena", Objective::jct, span_s);
+            auto gpu_s = held(r, span_s / 4, span_s);
+            return gpu_s["physics"] / (gpu_s["physics"] + gpu_s["biology"]);
+        };
+        const double kept = share("accounts: {physics: 70, biology: 30}\n");
+        const double free = share("");
+        printf("# seed %d: %.3f with shares, %.3f without\n", static_cast<int>(seed), kept, free);
+        fflush(stdout);
+        ck_assert_msg(kept >= 0.65 && kept <= 0.75, "seed %d: %.3f", static_cast<int>(seed), kept);
+        ck_assert_msg(free < 0.65, "without shares %.3f: the test shows nothing", free);
+    }
+}
+END_TEST
+
+START_TEST(an_account_alone_gets_everything_whatever_its_share) {
+    GeneratorOptions g = saturation(4);
+    g.jobs = 100;
+    g.accounts = {{"biology", 1}};
+    const Run with = run(small_cluster("accounts: {physics: 70, biology: 30}\n"), g, "arena");
+    const Run without = run(small_cluster(), g, "arena");
+    ck_assert_double_eq_tol(with.metrics.jct_s.mean, without.metrics.jct_s.mean, 1e-6);
+}
+END_TEST
+
+START_TEST(higher_priority_waits_less) {
+    GeneratorOptions g = saturation(5);
+    g.priorities = 3;
+    const Run r = run(small_cluster(), g, "arena");
+    double waited[3] = {0, 0, 0};
+    int jobs[3] = {0, 0, 0};
+    for (std::size_t i = 0; i < r.workload.jobs.size(); ++i) {
+        const auto level = static_cast<std::size_t>(r.workload.jobs[i].priority);
+        waited[level] += r.metrics.outcomes[i].queuing_s;
+        ++jobs[level];
+    }
+    for (int p = 0; p < 3; ++p) waited[p] /= jobs[p];
+    printf("# mean wait by priority: %.0f, %.0f, %.0f s\n", waited[0], waited[1], waited[2]);
+    fflush(stdout);
+    ck_assert(waited[0] > waited[1] && waited[1] > waited[2]);
+}
+END_TEST
+
+START_TEST(objective_fairness_keeps_the_worst_slowdown_low) {
+    for (const std::uint64_t seed : {6, 7}) {
+        const GeneratorOptions g = saturation(seed);
+        const Run fair = run(small_cluster(), g, "arena", Objective::fairness);
+        const Run fcfs = run(small_cluster(), g, "fcfs");
+        const double p99 = fair.metrics.finish_time_fairness.p99;
+        std::size_t beyond = 0;
+        for (std::size_t i = 0; i < fair.metrics.outcomes.size(); ++i) {
+            beyond += fair.metrics.outcomes[i].jct_s > 3 * fcfs.metrics.outcomes[i].jct_s ? 1 : 0;
+        }
+        printf("# seed %d: p99 %.2f (fcfs %.2f), %zu jobs beyond 3 x FCFS\n", static_cast<int>(seed), p99,
+               fcfs.metrics.finish_time_fairness.p99, beyond);
+        fflush(stdout);
+        ck_assert_msg(p99 <= 2, "p99 %.2f", p99);
+        ck_assert(fcfs.metrics.finish_time_fairness.p99 > 2);
+        ck_assert_msg(beyond * 100 <= fair.metrics.outcomes.size(), "%zu jobs", beyond);
+    }
+}
+END_TEST
+
+/// A job of a hundred hours on all eight GPUs, and short ones that never stop coming.
+START_TEST(an_old_blocked_job_starts_within_a_week) {
+    const auto table = parse_throughputs("model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
+                                         "iter_time_s\nbig,1B,8,p,1,8,10\nsmall,1B,8,p,1,1,10\n", "t.csv");
+    const auto cluster = parse_cluster("nodes: [{gpu_type: p, count: 1, gpus_per_node: 8}]", "c.yaml");
+    std::string text = "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n"
+                       "s0,0,2000,small__1B,8,1,p\nbig,1,180000,big__1B,8,8,p\n";
+    for (int i = 1; i < 1800; ++i) text += fmt::format("s{},{},2000,small__1B,8,1,p\n", i, 2 + 450 * i);
+    const auto workload = bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {});
+    ck_assert(workload.ok());
+    SimulationOptions options;
+    options.keep_stays = true;
+    const auto m = simulate(*workload, "arena", find_policy("arena")->decide, options);
+    ck_assert(m.ok());
+    double first_s = 1e300;
+    for (const Stay& stay : m->stays) {
+        if (workload->jobs[stay.job].name == "big") first_s = std::min(first_s, stay.from_s);
+    }
+    ck_assert_msg(first_s <= 7 * 86400 + 600, "started at %.0f s", first_s);
+    ck_assert_msg(first_s >= 86400, "started at %.0f s: nothing blocked it", first_s);
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite(
+        "fairness",
+        {accounts_get_their_shares_within_five_points,
+         an_account_alone_gets_everything_whatever_its_share, higher_priority_waits_less,
+         objective_fairness_keeps_the_worst_slowdown_low, an_old_blocked_job_starts_within_a_week},
+        {.timeout_s = 300});  // whole simulations, maybe on a busy machine
+}
