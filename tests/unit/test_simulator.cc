@@ -309,8 +309,8 @@ START_TEST(the_published_yardstick_is_reproduced) {
     options.placement = PlacementRule::pools;
     const Metrics strict = run(*w, decide_fcfs, options), easy = run(*w, decide_backfill, options);
     ck_assert(strict.jobs == 985);
-    assert_near(strict.jct_s.mean, 276225, 0.01);
-    assert_near(easy.jct_s.mean, 260056, 0.03);
+    assert_near(strict.jct_s.mean, 276225, 1e-5);
+    assert_near(easy.jct_s.mean, 260056, 1e-5);
 }
 END_TEST
 
