@@ -161,6 +161,15 @@ Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options)
     return pool;
 }
 
+/// Whether the product is `whole`, of numbers that the product may overflow.
+bool multiplies_to(std::int64_t whole, std::initializer_list<std::int64_t> factors) {
+    for (const std::int64_t factor : factors) {
+        if (whole % factor != 0) return false;
+        whole /= factor;
+    }
+    return whole == 1;
+}
+
 struct Query {
     Model model;
     GpuPool pool;
@@ -176,7 +185,7 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     if (!model) return model.error();
     const std::int64_t tp = or_one(row.tp), pp = or_one(row.pp), dp = or_one(row.dp),
                        cp = or_one(row.cp), gpus = or_one(row.gpus);
-    if (tp * pp * dp * cp != gpus)
+    if (!multiplies_to(gpus, {tp, pp, dp, cp}))
         return usage_error(
             fmt::format("tp {} * pp {} * dp {} * cp {} is not {} GPUs", tp, pp, dp, cp, gpus));
     const std::int64_t per_node = std::min(gpus, pool->gpus_per_node);

@@ -112,6 +112,20 @@ double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stage
 
 namespace {
 
+double even_interleaved_seconds(const InterleavedStages& s) {
+    const double m = static_cast<double>(s.micro_batches), v = static_cast<double>(s.chunks);
+    double sum = s.first_forward_s + s.first_backward_s + s.last_forward_s + s.last_backward_s;
+    double longest = 0;
+    for (std::size_t i = 0; i < s.chunk_forward_s.size(); ++i) {
+        const bool is_last = i + 1 == s.chunk_forward_s.size();
+        const double chunks = v * (s.chunk_forward_s[i] + s.chunk_backward_s[i]);
+        sum += chunks;
+        longest = std::max(longest, chunks + (i == 0 ? s.first_forward_s + s.first_backward_s : 0) +
+                                        (is_last ? s.last_forward_s + s.last_backward_s : 0));
+    }
+    return m * longest + (sum - longest) / v;
+}
+
 /// What a stage does as its n-th forward; backwards take the chunks in reverse.
 struct ChunkTask {
     std::int64_t chunk, micro_batch;
@@ -166,7 +180,7 @@ bool InterleavedReplay::run_task(const InterleavedStages& s, std::int64_t stage)
     return true;
 }
 
-double InterleavedReplay::seconds(const InterleavedStages& s) {
+double InterleavedReplay::play(const InterleavedStages& s) {
     stages_ = static_cast<std::int64_t>(s.chunk_forward_s.size());
     chunks_ = s.chunks;
     micro_batches_ = s.micro_batches;
@@ -181,6 +195,22 @@ double InterleavedReplay::seconds(const InterleavedStages& s) {
             while (run_task(s, i)) any = true;
     }
     return *std::max_element(free_s_.begin(), free_s_.end());
+}
+
+double InterleavedReplay::seconds(const InterleavedStages& s, std::int64_t max_tasks) {
+    constexpr std::int64_t least_groups = 8;
+    const auto stages = static_cast<std::int64_t>(s.chunk_forward_s.size());
+    const std::int64_t groups = s.micro_batches / stages;
+    const std::int64_t playable = max_tasks / (stages * s.chunks) / stages;
+    if (groups <= std::max<std::int64_t>(playable, 1)) return play(s);
+    if (playable < least_groups) return even_interleaved_seconds(s);
+    InterleavedStages some = s;
+    some.micro_batches = (playable - 1) * stages;
+    const double before = play(some);
+    some.micro_batches = playable * stages;
+    const double length = play(some);
+    return std::max(length + static_cast<double>(groups - playable) * (length - before),
+                    least_interleaved_seconds(s));
 }
 
 /// A stage waits for the first chunk of those before it, does all its work, and they finish theirs.

@@ -66,12 +66,20 @@ struct InterleavedStages {
     std::int64_t chunks = 2, micro_batches = 1;
 };
 
-/// Plays every task, O(stages chunks micro_batches); keeps its memory between calls.
+/// Tasks that a replay plays; whole groups of micro-batches, see InterleavedReplay.
+inline constexpr std::int64_t max_replayed_tasks = 1 << 18;
+
+/// Plays every task, O(stages chunks micro_batches); keeps its memory between calls. Of more than
+/// max_tasks it plays as many whole groups of `stages` micro-batches, and adds for each of the
+/// others what the last one added: exact once the pipeline repeats itself, which stages that are
+/// nearly alike take long to. Where not even 8 groups may be played, the length is that of stages
+/// without ends, m c + (sum - c) / chunks for the longest c.
 class InterleavedReplay {
   public:
-    double seconds(const InterleavedStages&);
+    double seconds(const InterleavedStages&, std::int64_t max_tasks = max_replayed_tasks);
 
   private:
+    double play(const InterleavedStages&);
     [[nodiscard]] std::size_t slot(std::int64_t stage, std::int64_t chunk,
                                    std::int64_t micro_batch) const;
     bool run_task(const InterleavedStages&, std::int64_t stage);

@@ -26,7 +26,7 @@ tests_tools_forge_submit_LDADD = -lslurm
 
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
-	tests/fuzz/parse_model.cc tests/fuzz/parse_config.cc \
+	tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
 	tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:

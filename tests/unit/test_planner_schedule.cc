@@ -231,6 +231,37 @@ START_TEST(interleaved_length_is_the_longest_path_of_megatrons_order) {
 }
 END_TEST
 
+START_TEST(a_long_interleaved_pipeline_repeats_itself) {
+    Random random(23);
+    InterleavedReplay replay;
+    double worst = 0;
+    for (int n = 0; n < 300; ++n) {
+        const std::int64_t p = random.whole(2, 6), v = random.whole(2, 4);
+        std::vector<double> f, g;
+        for (std::int64_t i = 0; i < p; ++i)
+            f.push_back(random.real(0.8, 1.2)), g.push_back(2 * f.back());
+        const InterleavedStages s{f,
+                                  g,
+                                  random.real(0, 1),
+                                  random.real(0, 1),
+                                  random.real(0, 3),
+                                  random.real(0, 3),
+                                  v,
+                                  p * random.whole(60, 90)};
+        const double whole = replay.seconds(s, std::numeric_limits<std::int64_t>::max());
+        const double part = replay.seconds(s, 40 * p * v * p);
+        worst = std::max(worst, std::fabs(part / whole - 1));
+        // Not even eight groups: an estimate all the same, and no memory for all tasks.
+        ck_assert_double_eq_tol(replay.seconds(s, p), whole, 0.25 * whole);
+    }
+    std::printf("long interleaved pipelines: off by at most %.2g %%\n", 100 * worst);
+    ck_assert_double_lt(worst, 0.005);
+    const std::vector<double> one(2, 1.0);
+    const double endless = replay.seconds({one, one, 0, 0, 0, 0, 2, std::int64_t{1} << 40});
+    ck_assert_double_eq_tol(endless, 4 * std::exp2(40), 1e-6 * endless);
+}
+END_TEST
+
 START_TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
     for (std::size_t p : {2u, 4u, 8u})
         for (std::int64_t v : {2, 3, 6})
@@ -276,6 +307,7 @@ int main() {
             more_micro_batches_shrink_the_bubble,
             interleaved_length_is_the_longest_path_of_megatrons_order,
             even_interleaving_shrinks_the_bubble_by_the_number_of_chunks,
+            a_long_interleaved_pipeline_repeats_itself,
             layers_are_dealt_as_well_as_exhaustive_search_does,
         },
         {.timeout_s = 300});
