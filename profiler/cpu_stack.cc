@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace arena::cpu {
 namespace {
@@ -133,6 +134,10 @@ struct LayerStack::State {
     Floats output, d_output, d_input;
     Norm norm;
     Attention attention;
+    std::function<void()> tick;
+    void mark() const {
+        if (tick) tick();
+    }
 
     State(const StackShape& s, int thread_count)
         : shape(s),
@@ -201,24 +206,38 @@ struct LayerStack::State {
     void attention_half(const LayerWeights& w, Kept& a) {
         norm_forward(norm, a.x.data(), w.gamma1.data(), w.beta1.data(), a.norm1.data(),
                      a.saved1.data(), threads);
+        mark();
         product(a.norm1, w.qkv, shared.qkv, shape.qkv_width(), shape.hidden);
+        mark();
         split_heads(view(0), shared.qkv.data(), a.q.data(), threads);
+        mark();
         split_heads(view(1), shared.qkv.data(), a.k.data(), threads);
+        mark();
         split_heads(view(2), shared.qkv.data(), a.v.data(), threads);
+        mark();
         attention_forward(attention, a.q.data(), a.k.data(), a.v.data(), a.o.data(), a.lse.data(),
                           threads);
+        mark();
         merge_heads(context_view(), a.o.data(), a.context.data(), threads);
+        mark();
         product(a.context, w.out, shared.branch, shape.hidden, shape.heads * shape.head_dim);
+        mark();
         residual(shared.branch, w.out_bias, a.x, a.x1);
+        mark();
     }
 
     void mlp_half(const LayerWeights& w, Kept& a, Floats& y) {
         norm_forward(norm, a.x1.data(), w.gamma2.data(), w.beta2.data(), a.norm2.data(),
                      a.saved2.data(), threads);
+        mark();
         product(a.norm2, w.up, a.up, shape.up_width(), shape.hidden);
+        mark();
         activation(a.up, a.act);
+        mark();
         product(a.act, w.down, shared.branch, shape.hidden, shape.ffn);
+        mark();
         residual(shared.branch, w.down_bias, a.x1, y);
+        mark();
     }
 
     /// A row of the gated form is all gates, then all values.
@@ -247,41 +266,59 @@ struct LayerStack::State {
     void mlp_half_backward(const LayerWeights& w, LayerWeights& g, const Kept& a,
                            const Floats& dy) {
         const Floats& d_branch = branch_gradient(dy, g.down_bias);
+        mark();
         product_gradients(d_branch, a.act, w.down, shared.d_act, g.down, shape.hidden, shape.ffn);
+        mark();
         activation_backward(a.up, shared.d_act, shared.d_up);
+        mark();
         product_gradients(shared.d_up, a.norm2, w.up, shared.branch, g.up, shape.up_width(),
                           shape.hidden);
+        mark();
         norm_backward(norm, a.x1.data(), w.gamma2.data(), a.saved2.data(), shared.branch.data(),
                       shared.d_norm.data(), g.gamma2.data(), g.beta2.data(), shared.partial.data(),
                       threads);
+        mark();
         add(norm.rows * norm.cols, dy.data(), shared.d_norm.data(), shared.d_x1.data(), threads);
+        mark();
     }
 
     /// d_x1 to dx.
     void attention_half_backward(const LayerWeights& w, LayerWeights& g, const Kept& a,
                                  Floats& dx) {
         const Floats& d_branch = branch_gradient(shared.d_x1, g.out_bias);
+        mark();
         product_gradients(d_branch, a.context, w.out, shared.d_context, g.out, shape.hidden,
                           shape.heads * shape.head_dim);
+        mark();
         split_heads(context_view(), shared.d_context.data(), shared.d_o.data(), threads);
+        mark();
         attention_backward(attention, a.q.data(), a.k.data(), a.v.data(), a.o.data(), a.lse.data(),
                            shared.d_o.data(), shared.d_q.data(), shared.d_k.data(),
                            shared.d_v.data(), threads);
+        mark();
         merge_heads(view(0), shared.d_q.data(), shared.d_qkv.data(), threads);
+        mark();
         merge_heads(view(1), shared.d_k.data(), shared.d_qkv.data(), threads);
+        mark();
         merge_heads(view(2), shared.d_v.data(), shared.d_qkv.data(), threads);
+        mark();
         product_gradients(shared.d_qkv, a.norm1, w.qkv, shared.branch, g.qkv, shape.qkv_width(),
                           shape.hidden);
+        mark();
         norm_backward(norm, a.x.data(), w.gamma1.data(), a.saved1.data(), shared.branch.data(),
                       shared.d_norm.data(), g.gamma1.data(), g.beta1.data(), shared.partial.data(),
                       threads);
+        mark();
         add(norm.rows * norm.cols, shared.d_x1.data(), shared.d_norm.data(), dx.data(), threads);
+        mark();
     }
 };
 
 LayerStack::LayerStack(const StackShape& shape, int threads)
     : state_(std::make_unique<State>(shape, threads)) {}
 LayerStack::~LayerStack() = default;
+
+void LayerStack::on_operator(std::function<void()> tick) { state_->tick = std::move(tick); }
 
 void LayerStack::forward() {
     State& s = *state_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -50,6 +51,9 @@ class LayerStack {
     /// After forward(): reads output_gradient(), writes input_gradient() and all gradients of
     /// weights.
     void backward();
+
+    /// Called after each operator of both passes, always the same number of times; {} = nobody.
+    void on_operator(std::function<void()> tick);
 
     [[nodiscard]] std::vector<float>& input();
     [[nodiscard]] const std::vector<float>& output() const;

@@ -18,11 +18,36 @@
 namespace arena {
 namespace {
 
-double seconds_of(cpu::LayerStack& stack, void (cpu::LayerStack::*pass)()) {
-    const auto begin = std::chrono::steady_clock::now();
-    (stack.*pass)();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
 }
+
+/// The median time of each operator, by its place in an iteration.
+class InPlace {
+  public:
+    void begin() {
+        place_ = 0;
+        last_s_ = now();
+    }
+    void tick() {
+        const double t = now();
+        if (place_ == seconds_.size()) seconds_.emplace_back();
+        seconds_[place_++].push_back(t - last_s_);
+        last_s_ = t;
+    }
+    void forget() { seconds_.clear(); }
+    [[nodiscard]] double sum() const {
+        double total = 0;
+        for (const auto& samples : seconds_) total += median_interval(samples).median;
+        return total;
+    }
+
+  private:
+    std::vector<std::vector<double>> seconds_;
+    std::size_t place_ = 0;
+    double last_s_ = 0;
+};
 
 Status check(const DirectOptions& o) {
     const Model& m = o.model;
@@ -86,11 +111,20 @@ Result<DirectResult> run_direct(const DirectOptions& o) {
         return too_large;
     }
     std::vector<double> forward, backward, both;
+    InPlace in_place;
+    stack->on_operator([&] { in_place.tick(); });
     for (std::int64_t i = 0; i <= o.iterations; ++i) {
-        const double f = seconds_of(*stack, &cpu::LayerStack::forward);
-        const double b = seconds_of(*stack, &cpu::LayerStack::backward);
+        const double begin = now();
+        in_place.begin();
+        stack->forward();
+        const double middle = now();
+        stack->backward();
+        const double f = middle - begin, b = now() - middle;
         r.spent_s += f + b;
-        if (i == 0) continue;  // first touch of memory, threads that start
+        if (i == 0) {  // first touch of memory, threads that start
+            in_place.forget();
+            continue;
+        }
         forward.push_back(f);
         backward.push_back(b);
         both.push_back(f + b);
@@ -98,6 +132,7 @@ Result<DirectResult> run_direct(const DirectOptions& o) {
     r.forward_s = median_interval(forward).median;
     r.backward_s = median_interval(backward).median;
     r.spread = median_interval(both).spread;
+    r.in_place_s = in_place.sum();
     return r;
 }
 

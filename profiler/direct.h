@@ -23,7 +23,11 @@ struct DirectOptions {
 
 struct DirectResult {
     double forward_s = 0, backward_s = 0;  ///< medians over the iterations, all layers
-    double spread = 0;   ///< half-width of the 95 % interval of the sum's median / median
+    double spread = 0;  ///< half-width of the 95 % interval of the sum's median / median
+    /// Both passes as the sum of each operator's median in its place: the statistic that profiles
+    /// hold, so that other processes that stop a pass now and then count on neither side. Close to
+    /// forward_s + backward_s on a quiet machine.
+    double in_place_s = 0;
     double spent_s = 0;  ///< all iterations, the first included
     std::int64_t threads = 0;
 };

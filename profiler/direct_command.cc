@@ -48,8 +48,8 @@ Result<ProfileTable> table_of(const Options& o, std::int64_t threads) {
 
 void print(const Options& o, const DirectOptions& d, const DirectResult& r,
            const DirectPrediction& p) {
-    const double measured = r.forward_s + r.backward_s, predicted = p.forward_s + p.backward_s;
-    const double error = predicted / measured - 1;
+    const double predicted = p.forward_s + p.backward_s;
+    const double error = predicted / r.in_place_s - 1;
     if (o.json) {
         std::printf("%s\n", dump_json({{"schema_version", 1},
                                        {"model", d.model.name},
@@ -62,6 +62,7 @@ void print(const Options& o, const DirectOptions& d, const DirectResult& r,
                                        {"forward_s", r.forward_s},
                                        {"backward_s", r.backward_s},
                                        {"spread", r.spread},
+                                       {"in_place_s", r.in_place_s},
                                        {"spent_s", r.spent_s},
                                        {"predicted_forward_s", p.forward_s},
                                        {"predicted_backward_s", p.backward_s},

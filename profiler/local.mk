@@ -79,9 +79,13 @@ check-gpu: check-gpu-programs
 
 # ---- tests of the profile store ----------------------------------------------------------------
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_store tests/unit/test_store_spool
-TESTS += tests/unit/test_store tests/unit/test_store_spool
+check_PROGRAMS += tests/unit/test_store tests/unit/test_store_spool tests/unit/test_comm_table
+TESTS += tests/unit/test_store tests/unit/test_store_spool tests/unit/test_comm_table
 endif
+tests_unit_test_comm_table_SOURCES = tests/unit/test_comm_table.cc tests/unit/suite.h
+tests_unit_test_comm_table_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_comm_table_LDADD = libarena_core.la $(CHECK_LIBS)
+EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost
 tests_unit_test_store_SOURCES = tests/unit/test_store.cc
 tests_unit_test_store_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_store_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
@@ -116,6 +120,7 @@ profiler_black_box_tests = \
 	tests/t0260-throttled-profile.t \
 	tests/t0265-profiler-faults.t \
 	tests/t0270-prolog.t \
+	tests/t0275-profile-run.t \
 	tests/t0280-gpu.t \
 	# end
 TESTS += $(profiler_black_box_tests)

@@ -52,7 +52,7 @@ arena_SOURCES = \
 	src/cli/evaluate_command.cc \
 	src/cli/explain_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/site_tables.h src/cli/site_tables.cc src/cli/plan_command.cc \
-	src/cli/profile_command.cc \
+	src/cli/profile_command.cc src/cli/profile_run.h src/cli/profile_run.cc \
 	src/cli/simulate_input.h src/cli/simulate_input.cc src/cli/simulate_command.cc \
 	src/cli/trace_command.cc \
 	src/cli/snapshot_command.cc \

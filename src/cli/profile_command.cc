@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include "cli/cli.h"
+#include "cli/profile_run.h"
 #include "core/json.h"
 #include "core/profile.h"
 #include "core/text.h"
+#include "planner/planner.h"
 #include "store/store.h"
 
 namespace arena::cli {
@@ -19,7 +21,8 @@ namespace {
 /// Options that the profile sub-commands share; unused ones stay empty.
 struct ProfileOptions {
     std::string store;  ///< --store; empty = arena.yaml's
-    std::string nonce, file, model_name, gpu_type;
+    std::string nonce, file, model_name, gpu_type, table;
+    bool csv = false;
     double older_than_days = 0;
 };
 
@@ -54,6 +57,9 @@ Json json_of(const ProfileRun& run) {
             {"reason", run.reason},
             {"started_s", run.started_s},
             {"device_seconds", run.device_seconds},
+            {"wanted", run.wanted},
+            {"reused", run.reused},
+            {"direct_seconds", run.direct_seconds},
             {"entries", run.entries}};
 }
 
@@ -61,13 +67,14 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
     const auto runs = store.runs();
     if (!runs) return fail(globals, runs.error());
     Table table({{"nonce"}, {"started"}, {"model"}, {"GPU type"}, {"hardware"}, {"node"},
-                 {"entries", true}, {"device s", true}, {"status"}});
+                 {"entries", true}, {"re-used", true}, {"device s", true}, {"status"}});
     Json json = Json::array();
     for (const ProfileRun& run : *runs) {
         if (!options.gpu_type.empty() && run.gpu_type != options.gpu_type) continue;
         json.push_back(json_of(run));
         table.add({run.nonce, utc_time(run.started_s), printable(run.model_name, 40), run.gpu_type,
                    run.hardware, printable(run.node, 40), fmt::format("{}", run.entries),
+                   fmt::format("{}", run.reused),
                    fmt::format("{:.1f}", run.device_seconds),
                    run.reason.empty() ? std::string(to_string(run.status))
                                       : fmt::format("{}: {}", to_string(run.status), run.reason)});
@@ -86,6 +93,15 @@ void print_profile(const Profile& profile) {
                profile.gpu_type, profile.hardware, device.kind, device.name, device.driver,
                device.library);
     if (!profile.reason.empty()) fmt::print("  {}\n", profile.reason);
+    fmt::print("  {} of {} operators re-used; {} of the device", profile.reused, profile.wanted,
+               human_seconds(profile.device_seconds));
+    if (profile.direct_seconds > 0)
+        fmt::print(", where {} iterations of every grid would take {}", direct_iterations,
+                   human_seconds(profile.direct_seconds));
+    fmt::print("\n");
+    if (profile.state.clock_mhz > 0)
+        fmt::print("  at {:.0f} MHz, {:.0f} degrees C, power cap {:.0f} W\n", profile.state.clock_mhz,
+                   profile.state.temperature_c, profile.state.power_limit_w);
     Table table({{"operator"}, {"time", true}, {"repeats", true}, {"spread", true}, {"TFLOP/s", true},
                  {"GB/s", true}});
     for (const ProfileEntry& entry : profile.entries) {
@@ -204,6 +220,66 @@ int prune(const Globals& globals, const ProfileOptions& options, ProfileStore& s
                 fmt::format("{} runs removed", *gone));
 }
 
+int run(const Globals& globals, const ProfileOptions& profile, RunOptions options) {
+    const auto hardware = load_hardware(options.hardware_file);
+    if (!hardware) return fail(globals, hardware.error());
+    if (auto s = complete(options, *hardware); !s) return fail(globals, s.error());
+    if (!options.out_dir.empty()) return run_profiles(globals, options, nullptr);
+    return with_store(globals, profile, true,
+                      [&](ProfileStore& store) { return run_profiles(globals, options, &store); });
+}
+
+int import_comm(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto text = read_user_file(options.file, max_comm_bytes);
+    if (!text) return fail(globals, text.error());
+    const auto times = parse_comm_csv(*text, options.gpu_type, options.table);
+    if (!times) {
+        const Error& e = times.error();
+        return fail(globals, usage_error(e.text, e.where.empty() ? options.file : options.file + ": " + e.where));
+    }
+    const auto count = store.import_comm(*times, options.file);
+    if (!count) return fail(globals, count.error());
+    return done(globals, {{"schema_version", 1}, {"rows", *count}},
+                fmt::format("{} times of collectives on {}", *count, times->front().gpu_type));
+}
+
+/// One line per group: latency at the smallest buffer, bus bandwidth at the largest.
+int comm(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto times = store.comm(options.gpu_type);
+    if (!times) return fail(globals, times.error());
+    if (options.csv) {
+        fmt::print("{}", to_csv(*times));
+        return exit_yes;
+    }
+    Table table({{"GPU type"}, {"collective"}, {"ranks", true}, {"nodes", true}, {"groups", true}, {"buffers", true},
+                 {"smallest", true}, {"time", true}, {"largest", true}, {"busbw GB/s", true}});
+    Json json = Json::array();
+    for (std::size_t i = 0, next = 0; i < times->size(); i = next) {  // sorted by group, then bytes
+        const CommTime& first = (*times)[i];
+        const auto same = [&](const CommTime& t) {
+            return t.gpu_type == first.gpu_type && t.op == first.op && t.ranks == first.ranks &&
+                   t.nodes == first.nodes && t.groups == first.groups;
+        };
+        for (next = i + 1; next < times->size() && same((*times)[next]);) ++next;
+        const CommTime& last = (*times)[next - 1];
+        const double busbw = bus_bytes_per_s(last);
+        table.add({first.gpu_type, std::string(to_string(first.op)), fmt::format("{}", first.ranks),
+                   fmt::format("{}", first.nodes), fmt::format("{}", first.groups), fmt::format("{}", next - i),
+                   human_bytes(static_cast<double>(first.bytes)), human_seconds(first.median_s),
+                   human_bytes(static_cast<double>(last.bytes)), fmt::format("{:.1f}", busbw / 1e9)});
+        json.push_back({{"gpu_type", first.gpu_type}, {"op", to_string(first.op)}, {"ranks", first.ranks},
+                        {"nodes", first.nodes}, {"groups", first.groups}, {"buffers", next - i},
+                        {"smallest_bytes", first.bytes}, {"smallest_s", first.median_s},
+                        {"largest_bytes", last.bytes}, {"largest_s", last.median_s}, {"bus_bytes_per_s", busbw}});
+    }
+    if (globals.json) {
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"comm", json}}));
+    } else {
+        fmt::print("{}", times->empty() ? "no communication table yet\n" : table.text());
+    }
+    return exit_yes;
+}
+
 using Shared = std::shared_ptr<ProfileOptions>;
 using Action = int (*)(const Globals&, const ProfileOptions&, ProfileStore&);
 
@@ -218,6 +294,33 @@ CLI::App* add(CLI::App* profile, Globals& globals, const Shared& options, const 
     return command;
 }
 
+void add_run(CLI::App* profile, Globals& globals, const Shared& options) {
+    const auto o = std::make_shared<RunOptions>();
+    CLI::App* command = profile->add_subcommand("run", "measure models on this machine");
+    command->add_option("models", o->models, "names of the zoo, or files");
+    command->add_flag("--zoo", o->zoo, "all models of the zoo");
+    command->add_option("--batch", o->global_batch, "global batch, samples")->capture_default_str()->check(CLI::PositiveNumber);
+    command->add_option("--max-gpus", o->max_gpus, "most GPUs of a plan")->capture_default_str()->check(CLI::PositiveNumber);
+    command->add_option("--gpus-per-node", o->gpus_per_node, "GPUs of a node [the hardware entry's]");
+    command->add_option("--hardware", o->hardware, "hardware entry of this device")->capture_default_str();
+    command->add_option("--hardware-file", o->hardware_file, "the site's own hardware entries");
+    command->add_option("--gpu-type", o->gpu_type, "GRES type [the hardware entry]");
+    command->add_option("--budget", o->budget_s, "seconds per model")->capture_default_str()->check(CLI::Range(1.0, 3600.0));
+    command->add_option("--threads", o->threads, "CPU: at most this many threads");
+    command->add_option("--out-dir", o->out_dir, "leave files here instead of in the store");
+    command->callback([&globals, options, o] { globals.status = run(globals, *options, *o); });
+}
+
+void add_comm(CLI::App* profile, Globals& globals, const Shared& options) {
+    CLI::App* command = add(profile, globals, options, "comm", "times of collectives", false, &comm);
+    command->add_option("--gpu-type", options->gpu_type, "only this GRES type");
+    command->add_flag("--csv", options->csv, "every row, as import-comm reads them");
+    CLI::App* importing = add(profile, globals, options, "import-comm", "add a table of collectives", true, &import_comm);
+    importing->add_option("file", options->file, "CSV")->required();
+    importing->add_option("--gpu-type", options->gpu_type, "GRES type of all rows [the file's column]");
+    importing->add_option("--table", options->table, "the one of several tables in the file");
+}
+
 }  // namespace
 
 void add_profile(CLI::App& app, Globals& globals) {
@@ -225,6 +328,8 @@ void add_profile(CLI::App& app, Globals& globals) {
     profile->require_subcommand(1);
     const auto options = std::make_shared<ProfileOptions>();
     profile->add_option("--store", options->store, "profile store [profile.store of arena.yaml]");
+    add_run(profile, globals, options);
+    add_comm(profile, globals, options);
     add(profile, globals, options, "list", "profile runs, newest first", false, &list)
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
     add(profile, globals, options, "show", "operators of one run", false, &show)

@@ -119,6 +119,15 @@ std::string joined(const std::set<std::string>& words) {
     return text;
 }
 
+/// For the message: all names, not only those before the row at hand.
+std::string all_tables(const std::vector<std::string_view>& lines, const Places& places) {
+    constexpr std::size_t enough = 64;
+    std::set<std::string> tables;
+    for (std::size_t i = 1; i < lines.size() && tables.size() < enough; ++i)
+        if (!trim(lines[i]).empty()) tables.emplace(Row(lines[i], places).text(table));
+    return joined(tables);
+}
+
 }  // namespace
 
 std::string_view to_string(CommOp value) {
@@ -166,7 +175,7 @@ Result<std::vector<CommTime>> parse_comm_csv(std::string_view text, const std::s
     const auto places = parse_header(lines.front());
     if (!places) return places.error();
     std::vector<CommTime> times;
-    std::set<decltype(key_of(CommTime{}))> seen;
+    std::map<decltype(key_of(CommTime{})), std::size_t> seen;
     std::set<std::string> tables;
     for (std::size_t i = 1; i < lines.size(); ++i) {
         const std::string where = fmt::format("line {}", i + 1);
@@ -177,13 +186,15 @@ Result<std::vector<CommTime>> parse_comm_csv(std::string_view text, const std::s
         if (!wanted.empty() && row.text(table) != wanted) continue;
         auto time = time_of(row, type);
         if (!time) return usage_error(time.error().text, where);
-        if (seen.insert(key_of(*time)).second) {
+        const auto [at, is_new] = seen.try_emplace(key_of(*time), times.size());
+        if (is_new) {
             times.push_back(std::move(time).value());
         } else if (wanted.empty() && tables.size() > 1) {
-            return usage_error("the file holds several tables; choose one: " + joined(tables),
-                               "--table");
-        } else {
-            return usage_error("the same op, ranks, nodes, groups and bytes came before", where);
+            return usage_error("the file holds several tables; choose one with --table: " +
+                                   all_tables(lines, *places),
+                               where);
+        } else if (time->median_s < times[at->second].median_s) {
+            times[at->second] = std::move(time).value();
         }
     }
     if (times.empty() && !wanted.empty())
