@@ -15,19 +15,22 @@ namespace arena {
 namespace {
 
 /// How many restarts a change of a running job is charged with: the next ones that it may cause.
-constexpr double charged_restarts = 30;
+constexpr double charged_restarts = 20;
 /// A running job's current offer counts this much more than another one of its GPU type ...
-constexpr double keep_bonus = 1.25;
+constexpr double keep_bonus = 1.3;
 /// ... and the latter this much more than one of another type.
-constexpr double type_bonus = 1.25;
+constexpr double type_bonus = 1.4;
 /// Every offer of a running job counts this much more than those of waiting jobs, and more still, up to
 /// twice, when it ends within about this time: who is nearly done is not worth two restarts.
-constexpr double momentum = 1.1, nearly_done_s = 3000;
+constexpr double momentum = 1.7, nearly_done_s = 3000;
 /// Idle GPUs are taken by long running jobs that they finish by this factor sooner.
-constexpr double grow_factor = 1.25, grow_left_s = 86400;
-/// A job that came less than this long ago counts less by the factor: others end by themselves soon, and
-/// nobody need restart for it.
-constexpr double patience_s = 1800, patience_factor = 1.6;
+constexpr double grow_factor = 1.1, grow_left_s = 29420;
+/// Appointed times: while the cluster is full (no more than this share idle) and few wait (no more than this
+/// share of those that run), a job that would run for a period's tenfold or more changes its GPUs, or starts
+/// again, only in the first round of each period. Between them it may only be stopped: bursts of arrivals
+/// otherwise shrink long jobs step by step, and every gap starts them for seconds.
+constexpr double full_idle_share = 0.05, few_waiting_share = 0.15;
+constexpr double period_share = 0.1, shortest_period_s = 600, longest_period_s = 7200, appointed_s = 301;
 /// Objective fairness: speed counts by this power of the slow-down so far.
 constexpr double fairness_power = 4;
 /// Shares: so often is the choice made anew with accounts' values times what they lack, at most this.
@@ -49,6 +52,8 @@ class Round {
     [[nodiscard]] double fastest_s(const Task&) const;
     [[nodiscard]] double time_s(const Task&, const Choice&, bool is_current) const;
     [[nodiscard]] double bonus(const Task&, const Choice&, bool is_current) const;
+    void find_calm();
+    [[nodiscard]] bool is_settled(const Task&) const;
     void price_offers();
     [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors) const;
     [[nodiscard]] std::size_t account_of(const Task&) const;
@@ -70,6 +75,7 @@ class Round {
     Problem problem_;
     Packing packing_;
     double lowest_priority_ = 0, highest_priority_ = 0;
+    bool calm_ = false;                   ///< full, and few wait
     std::vector<double> values_;          ///< by choice
     std::vector<std::int32_t> chosen_;    ///< by task: index within its choices, or -1
     std::vector<bool> given_;             ///< by task: has what it will have
@@ -121,24 +127,46 @@ double Round::time_s(const Task& task, const Choice& choice, bool is_current) co
 }
 
 double Round::bonus(const Task& task, const Choice& choice, bool is_current) const {
-    if (!task.runs()) return task.job->age_s < patience_s ? 1 / patience_factor : 1;
+    if (!task.runs()) return 1;
     const double left_s = Problem::time_left_s(task, problem_.choice(task.current));
     const double m = momentum * (1 + std::min(1.0, nearly_done_s / left_s));
     if (is_current) return m * keep_bonus;
     return choice.type == problem_.choice(task.current).type ? m : m / type_bonus;
 }
 
+void Round::find_calm() {
+    std::int64_t idle = 0, all = 0, waiting = 0, running = 0;
+    for (std::size_t t = 0; t < problem_.types(); ++t) {
+        idle += packing_.free_gpus(static_cast<std::int32_t>(t));
+        all += problem_.capacity(t);
+    }
+    for (const Task& task : problem_.tasks()) ++(task.runs() ? running : waiting);
+    calm_ = options_.objective == Objective::jct &&
+            static_cast<double>(idle) <= full_idle_share * static_cast<double>(all) &&
+            static_cast<double>(waiting) <= few_waiting_share * static_cast<double>(running);
+}
+
+/// Whether the job keeps what it has, or has not, until its next appointed time.
+bool Round::is_settled(const Task& task) const {
+    if (!calm_ || (!task.runs() && (task.job->restarts == 0 || task.job->age_s > starving_s))) return false;
+    const double period_s = std::min(longest_period_s, period_share * task.remaining * fastest_s(task));
+    return period_s > shortest_period_s &&
+           std::fmod(problem_.snapshot().time_s, period_s) >= appointed_s;
+}
+
 void Round::price_offers() {
     find_priority_range();
+    find_calm();
     for (const Task& task : problem_.tasks()) {
         const double weight = weight_of(task);
+        const bool settled = is_settled(task);
         auto at = static_cast<std::int32_t>(task.first_choice);
         for (const Choice& c : problem_.choices(task)) {
             const bool is_current = at++ == task.current;
             double time = time_s(task, c, is_current);
             // Without an end in sight only the speed counts, and what a restart costs of it.
             if (options_.objective != Objective::jct) time /= task.remaining;
-            values_.push_back(weight * bonus(task, c, is_current) / time);
+            values_.push_back(settled && !is_current ? 0 : weight * bonus(task, c, is_current) / time);
         }
     }
 }
@@ -220,7 +248,7 @@ bool Round::place_any(std::size_t i) {
     const auto choices = problem_.choices(task);
     std::vector<std::pair<double, std::size_t>> order;
     for (std::size_t c = 0; c < choices.size(); ++c) {
-        if (packing_.could_fit(choices[c])) order.emplace_back(-values_[item(i, c)], c);
+        if (values_[item(i, c)] > 0 && packing_.could_fit(choices[c])) order.emplace_back(-values_[item(i, c)], c);
     }
     std::sort(order.begin(), order.end());
     for (const auto& [value, c] : order) {

@@ -15,11 +15,12 @@ namespace arena {
 /// linear between the lowest and the highest present); a job that waits longer than a week goes first. With
 /// options.shares, accounts' values are scaled until those that want more have their share of the GPUs.
 ///
-/// A running job keeps what it has unless another offer, with thirty restarts charged to it, is worth a
-/// quarter more (and a quarter again for another GPU type), and makes room for a waiting job only when
-/// that one is worth a tenth more, or up to twice as much when it is nearly done; in a job's first half
-/// hour 1.6 times that. Idle GPUs go to running jobs of more than a day that they finish by a quarter
-/// sooner. So restarts pay for themselves and stay few.
+/// A running job keeps what it has unless another offer, with twenty restarts charged to it, is worth 1.3
+/// times as much (and 1.4 times that for another GPU type), and makes room for a waiting job only when that
+/// one is worth 1.7 times as much, or up to twice that when it is nearly done. Idle GPUs go to running jobs
+/// of more than eight hours that they finish by a tenth sooner. Objective jct: while the cluster is full and
+/// few wait, long jobs change, or start again, only at appointed times (multiples of a tenth of the time left,
+/// at most two hours), and between them can only be stopped. So restarts pay for themselves and stay few.
 ///
 /// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then packed on nodes; what finds
 /// no nodes keeps what it had, or takes its best offer that finds some. options.search_steps bounds the
