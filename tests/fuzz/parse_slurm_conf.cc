@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may be a slurm.conf; what is found in it is no longer than it.
-// also: profiler/prolog_help.cc profiler/request.cc
+// also: profiler/prolog_help.cc profiler/request.cc profiler/measure.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
