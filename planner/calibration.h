@@ -47,9 +47,9 @@ struct FrameworkConstants {
     double softmax_fallback_s = 0;   ///< host time of the fallback, forward, per layer
     double elementwise_passes = 1;   ///< bytes of element-wise operators over the fused minimum
     double loss_bytes = 12;          ///< per logit, forward + backward
-    double head_tokens = 1;          ///< share of tokens that reach the output head
+    double head_tokens = 1;          ///< bert: share of tokens that reach the output head
     double unpadded_tokens = 0;      ///< bert: mean tokens of a sample where padding is dropped
-    double pads_vocab = 1;           ///< 1: to a multiple of 128 * tp
+    double pads_vocab = 1;           ///< 1: to a multiple of 128 * tp; 0: only when tp > 1
     double cast_passes = 1;          ///< of a GEMM's inputs for 8- and 4-bit types
     double gradient_bytes = 0;       ///< exchanged per parameter; 0: by precision
     double optimizer_bytes = 28;     ///< moved per parameter of the step

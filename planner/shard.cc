@@ -34,12 +34,12 @@ double side_by_side_s(double device_s, double host_s, double p) {
     return longer * std::pow(1 + std::pow(shorter / longer, p), 1 / p);
 }
 
-/// What a framework that does not pad the vocabulary loses in the logits' GEMMs when the rows on a
-/// rank are no multiple of 8.
+/// What a framework that pads the vocabulary only where tensor parallelism has to split it loses in
+/// the logits' GEMMs when a whole table's rows are no multiple of 8.
 double unpadded_head_s(const PoolContext& context, const std::vector<OpCount>& head,
                        const ShardShape& shape) {
     const CostConstants& c = context.constants;
-    const bool aligned = context.model.vocab % (8 * shape.tp) == 0;
+    const bool aligned = shape.tp > 1 || context.model.vocab % 8 == 0;
     if (context.pool.hardware.emulated || c.framework.pads_vocab > 0.5 || aligned) return 0;
     const std::int64_t vocab = shard_vocab(context.model, shape.tp);
     double extra = 0;
@@ -162,7 +162,7 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         layer[static_cast<std::size_t>(recompute)] =
             compose(parts, recompute, context.constants.framework);
     embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
-    head_s = context.constants.framework.head_tokens *
+    head_s = (model.family == Family::bert ? context.constants.framework.head_tokens : 1) *
              (sum_seconds(context.pricer, ops.head, ends_evidence) +
               unpadded_head_s(context, ops.head, shape));
     embedding_comm_s = head_comm_s = parts.collective_s;

@@ -208,6 +208,37 @@ START_TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
 }
 END_TEST
 
+/// Of one micro-batch on tp GPUs of a node, with these framework constants.
+double compute_s(const Model& model, std::int64_t tp, const FrameworkConstants& framework) {
+    const GpuType a100 = hardware("a100");
+    GpuPool pool{"a100", a100, 8, 8, {}};
+    pool.constants = CostConstants{builtin_calibration().device(a100.name), framework};
+    Plan plan;
+    plan.stage_layers = {model.layers}, plan.stage_dp = {1}, plan.stage_tp = {tp};
+    return price_plan(model, 1, {"a100", 1, tp, 1}, plan, pool)->compute_s;
+}
+
+START_TEST(a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded) {
+    Model model = zoo("gpt-1.3b");
+    model.vocab = 50257;
+    FrameworkConstants pads = builtin_calibration().framework("default"), leaves = pads;
+    pads.pads_vocab = 1, leaves.pads_vocab = 0;
+    ck_assert_double_gt(compute_s(model, 1, leaves), 1.01 * compute_s(model, 1, pads));
+    ck_assert_double_eq(compute_s(model, 2, leaves), compute_s(model, 2, pads));
+    model.vocab = 50304;  // a multiple of 8
+    ck_assert_double_eq(compute_s(model, 1, leaves), compute_s(model, 1, pads));
+}
+END_TEST
+
+START_TEST(only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt) {
+    FrameworkConstants all = builtin_calibration().framework("default"), masked = all;
+    all.head_tokens = 1, masked.head_tokens = 0.16;
+    const Model bert = zoo("bert-large"), gpt = zoo("gpt-1.3b");
+    ck_assert_double_lt(compute_s(bert, 1, masked), 0.99 * compute_s(bert, 1, all));
+    ck_assert_double_eq(compute_s(gpt, 1, masked), compute_s(gpt, 1, all));
+}
+END_TEST
+
 START_TEST(nvlink_all_reduce_has_the_measured_size) {
     // NCCL on 8 A100 with NVSwitch: about 79 us start-up and 227 GB/s bus bandwidth.
     const Topology t = make_topology(hardware("a100"), {"a100", 1, 8, 1}, 8);
@@ -230,6 +261,8 @@ int main() {
         collectives_slow_down_with_bytes_and_across_nodes,
         groups_share_the_network_of_their_node,
         optimizer_step_moves_its_state_once_and_is_shared_by_zero,
+        a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
+        only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
         nvlink_all_reduce_has_the_measured_size,
     });
 }
