@@ -59,7 +59,7 @@ like "$(cat "$work/err")" 'was measured on .*nothing of it can be re-used' "with
 not_ok "and nothing is written" test -e "$work/none.json"
 
 # ---- faults ----------------------------------------------------------------------------------------
-run hang@200 "$(request gpt2 1)" "$work/hang.json"
+run hang@200 "$(request gpt2 3)" "$work/hang.json"
 is "$code $(field hang status)" "0 partial" "a device that hangs: what was measured stays"
 like "$(field hang reason)" 'the budget ended during [a-z_]+/' "the watchdog ended the run and names the operator"
 run hang "$(request gpt2 1)" "$work/hang.json"
