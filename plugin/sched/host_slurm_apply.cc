@@ -256,7 +256,7 @@ ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes)
         return failed(ApplyOutcome::stale, "no partition of the job has all planned nodes");
     if (const int rc = reshape(job, shape, Phase::starting)) return hold_after(job, rc, "rewriting");
     if (const std::string why = precheck(job); !why.empty())
-        return hold_because(job, "not startable: " + why);
+        return hold_because(job, "not startable: " + why, ApplyOutcome::limited);
     if (const std::string why = limit_in_the_way(job); !why.empty())
         return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
     const int rc = select_on(job, chosen);
@@ -293,6 +293,11 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart) {
     if (!job || !arena_record(job) || job->restart_cnt != restart || !IS_JOB_PENDING(job) ||
         IS_JOB_COMPLETING(job))
         return failed(ApplyOutcome::stale, "the job is not waiting any more");
+    // Somebody may have held it since it was looked at: then the hold is not ours to give a mark.
+    const std::optional<JobMark> mark = read_mark(job);
+    const bool waits = mark && (mark->phase == Phase::released || mark->phase == Phase::starting);
+    if (!waits || mark->hold != OtherHold::none || job->priority == 0)
+        return failed(ApplyOutcome::stale, "the job does not wait with Arena's shape any more");
     hold_for_arena(job, "Arena: waiting to be planned");
     schedule_job_save();
     return {};

@@ -60,7 +60,8 @@ bool take(job_record_t* job, Step step) {
 }
 
 bool mark_started(job_record_t* job) {
-    write_mark(job, Phase::started);
+    // Who held it since Slurm started it holds its next life.
+    write_mark(job, Phase::started, read_mark(job).value_or(JobMark{}).hold);
     std::string comment = text_of(job->admin_comment);
     const std::size_t at = comment.find("state=released");
     if (at != std::string::npos) comment.replace(at, std::size("state=released") - 1, "state=running");
