@@ -27,16 +27,17 @@ int add_gpus(void* item, void* argument) {
     return 0;
 }
 
-/// Once its jobs have completed.
-bool node_will_take_jobs(const node_record_t* node) {
+/// Neither down nor drained: takes jobs, at the latest when those that run there have ended.
+bool node_is_up(const node_record_t* node) {
     const auto bit = static_cast<bitoff_t>(node->index);
-    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
-           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
+    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit);
 }
 
 /// A node on which a job completes has its GPUs back already, but select_nodes() does not take it.
 bool node_takes_jobs(const node_record_t* node) {
-    return node_will_take_jobs(node) && !bit_test(cg_node_bitmap, static_cast<bitoff_t>(node->index));
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return node_is_up(node) && !bit_test(cg_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
+           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
 }
 
 NodeState read_node(const node_record_t* node) {
@@ -47,6 +48,7 @@ NodeState read_node(const node_record_t* node) {
     state.gpu_type = gpus.type;
     state.total_gpus = gpus.total;
     state.free_gpus = node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
+    state.up = node_is_up(node);
     state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
     state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
     return state;
@@ -215,7 +217,7 @@ void read_allocation(const job_record_t* job, const NodeTable& table, JobView& v
     for (std::size_t i = 0; i < table.ours.size(); ++i) {
         if (!bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) || table.ours[i] < 0) continue;
         view.nodes.push_back(static_cast<NodeIndex>(table.ours[i]));
-        view.nodes_open = view.nodes_open && node_will_take_jobs(node_record_table_ptr[i]);
+        view.nodes_open = view.nodes_open && node_is_up(node_record_table_ptr[i]);
     }
 }
 
@@ -248,7 +250,8 @@ struct JobWalk {
     const NodeTable* table;
     NodeSets* sets;
     const BasicQueue* queue;  ///< priority/basic only
-    std::vector<const job_record_t*> ordinary;  ///< pending, waiting for nothing but resources
+    /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones, too.
+    std::vector<const job_record_t*> ordinary;
 };
 
 bool waits_for_resources(const job_record_t* job) {
@@ -300,12 +303,17 @@ void note_ordinary_ahead(ClusterView& view, const std::vector<const job_record_t
     }
 }
 
+/// A clock that was set back says nothing: then nobody waits for it to catch up.
+double since_boot(double now_s) {
+    const double passed_s = now_s - static_cast<double>(slurmctld_config.boot_time);
+    return passed_s < 0 ? INFINITY : passed_s;
+}
+
 int visit_job(void* item, void* argument) {
     auto* job = static_cast<job_record_t*>(item);
     auto* walk = static_cast<JobWalk*>(argument);
     if (job->details && job->details->submit_time < slurmctld_config.boot_time)
-        walk->view->since_recovery_s =
-            walk->view->snapshot.time_s - static_cast<double>(slurmctld_config.boot_time);
+        walk->view->since_recovery_s = since_boot(walk->view->snapshot.time_s);
     // A completing job holds its resources, even when it is over or already pending again.
     const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
     if (job->job_resrcs && holds)
@@ -323,9 +331,10 @@ int visit_job(void* item, void* argument) {
     if (const char* record = arena_record(job); record && !IS_JOB_FINISHED(job)) {
         walk->view->jobs.push_back(read_job(job, record, *walk->sets, walk->queue));
         read_allocation(job, *walk->table, walk->view->jobs.back());
-    } else if (waits_for_resources(job)) {
-        walk->ordinary.push_back(job);
+        const auto& mark = walk->view->jobs.back().facts.mark;
+        if (!mark || mark->phase != Phase::off) return 0;
     }
+    if (!IS_JOB_FINISHED(job) && waits_for_resources(job)) walk->ordinary.push_back(job);
     return 0;
 }
 

@@ -79,12 +79,14 @@ Json list_of(const std::vector<T>& values) {
 }
 
 Json json_of(const NodeState& node) {
-    return {{"name", node.name},
-            {"gpu_type", node.gpu_type},
-            {"total_gpus", node.total_gpus},
-            {"free_gpus", node.free_gpus},
-            {"free_cpus", node.free_cpus},
-            {"free_memory_mb", node.free_memory_mb}};
+    Json json{{"name", node.name},
+              {"gpu_type", node.gpu_type},
+              {"total_gpus", node.total_gpus},
+              {"free_gpus", node.free_gpus},
+              {"free_cpus", node.free_cpus},
+              {"free_memory_mb", node.free_memory_mb}};
+    if (!node.up) json["up"] = false;
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, NodeState& out) {
@@ -95,6 +97,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("free_gpus", out.free_gpus, 0, 65536);
     fields.integer("free_cpus", out.free_cpus, 0, big);
     fields.integer("free_memory_mb", out.free_memory_mb, 0, big);
+    if (fields.has("up")) fields.boolean("up", out.up);
 }
 
 void put_history(const JobState& job, Json& json) {

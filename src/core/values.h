@@ -223,6 +223,7 @@ struct NodeState {
     std::int64_t free_gpus = 0;    ///< 0 when the node is down, drained or reserved for others
     std::int64_t free_cpus = 0;
     std::int64_t free_memory_mb = 0;
+    bool up = true;                ///< takes jobs, now or when those that run there have ended
     bool operator==(const NodeState&) const = default;
 };
 

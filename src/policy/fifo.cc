@@ -78,7 +78,8 @@ Fifo::Fifo(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& 
         if (!node.gpu_type.empty()) {
             type = types_.emplace(node.gpu_type, static_cast<std::int32_t>(types_.size())).first->second;
         }
-        nodes_.push_back({type, node.total_gpus, node.free_gpus, node.free_cpus, node.free_memory_mb,
+        // Nobody knows when one that is down or drained comes back: no shape waits for it.
+        nodes_.push_back({type, node.up ? node.total_gpus : 0, node.free_gpus, node.free_cpus, node.free_memory_mb,
                           0, 0});
     }
     sort_nodes_by_type();
@@ -210,7 +211,7 @@ void Fifo::wait(const JobState& job) {
     if (shape == candidates_.end()) {
         decision_.waiting.emplace(job.id, candidates_.empty()
                                               ? "no grid is feasible on the GPU types and counts allowed"
-                                              : "no nodes that this job may use can hold its grids");
+                                              : "no nodes that this job may use, and that are up, can hold its grids");
         return;
     }
     const Offer& offer = *shape->offer;

@@ -102,7 +102,10 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     if (runs) {
         const Grid& grid = job.current->grid;
         const std::int32_t type = type_of(grid.gpu_type);
-        task.current = type < 0 ? -1 : find_choice(task, type, grid.gpus());
+        const bool all_typed = std::all_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) {
+            return n < node_types_.size() && node_types_[n] == type;
+        });
+        task.current = type < 0 || !all_typed ? -1 : find_choice(task, type, grid.gpus());
         if (task.current < 0) {  // runs with what it is no longer offered: let it run
             choices_.resize(task.first_choice);
             return;

@@ -14,7 +14,7 @@ bool could_hold(const Problem& problem, const Task& task, const Offer& offer) {
     const std::int32_t type = problem.type_of(offer.grid.gpu_type);
     std::int64_t missing = offer.grid.nodes;
     for (const NodeIndex index : snapshot.node_sets[task.job->node_set]) {
-        const bool fits = problem.type_of_node(index) == type &&
+        const bool fits = snapshot.nodes[index].up && problem.type_of_node(index) == type &&
                           snapshot.nodes[index].total_gpus >= offer.grid.gpus_per_node;
         if (fits && --missing == 0) return true;
     }

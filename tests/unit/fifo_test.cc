@@ -160,8 +160,21 @@ START_TEST(jobs_that_can_never_be_placed_say_so_and_block_nobody) {
     ck_assert(only_action(d).job == 4 && only_action(d).kind == ActionKind::start);
     assert_text(d.waiting.at(1),
                      "no grid is feasible on the GPU types and counts allowed");
-    assert_text(d.waiting.at(2), "no nodes that this job may use can hold its grids");
+    assert_text(d.waiting.at(2), "no nodes that this job may use, and that are up, can hold its grids");
     ck_assert_uint_eq(d.waiting.count(3), 1);
+}
+END_TEST
+
+START_TEST(a_node_that_is_down_is_not_waited_for) {
+    Snapshot s = two_types();
+    s.nodes[0].up = false;
+    s.nodes[0].free_gpus = 0;
+    s.nodes[1].free_gpus = 4;
+    s.jobs = {pending(1, 9), pending(2, 8)};
+    const Offers offers{{1, {offer("a40", 2, 4, 1)}}, {2, {offer("a40", 1, 4, 1)}}};
+    const Decision d = decide_fifo(s, offers, {});
+    ck_assert(only_action(d).job == 2 && only_action(d).kind == ActionKind::start);
+    assert_text(d.waiting.at(1), "no nodes that this job may use, and that are up, can hold its grids");
 }
 END_TEST
 
@@ -213,5 +226,6 @@ int main() {
          nodes_outside_a_waiting_jobs_set_are_not_claimed,
          a_reservation_is_said_again_each_round, reserve_depth_limits_releases_per_node,
          cpus_and_memory_must_fit_too, jobs_that_can_never_be_placed_say_so_and_block_nobody,
-         running_jobs_are_left_alone, a_thousand_jobs_on_160_nodes_are_decided_at_once});
+         a_node_that_is_down_is_not_waited_for, running_jobs_are_left_alone,
+         a_thousand_jobs_on_160_nodes_are_decided_at_once});
 }

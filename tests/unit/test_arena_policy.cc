@@ -212,6 +212,10 @@ START_TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
     const Decision rigid = decide_arena(s, offers, alone());
     ck_assert(rigid.actions.empty() && rigid.waiting.contains(2));
     s.jobs[0].elastic = true;
+    s.nodes.push_back({"n2", "a40", 4, 0, 0, 0});
+    s.nodes[0].gpu_type.clear();  // it was given GPUs of two types since
+    ck_assert(decide_arena(s, offers, alone()).actions.empty());
+    s.nodes[0].gpu_type = "a40";
     s.jobs[0].nodes.clear();  // where it runs is not known: it cannot be moved
     ck_assert(decide_arena(s, offers, alone()).actions.empty());
 }
