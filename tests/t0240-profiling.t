@@ -94,6 +94,22 @@ ok "the waiting job is planned without a profile and completes" wait_for_state "
 ok "nothing of the hanging profiler is left" wait_until '! pgrep -u "$service_user" -f "sleep $nap" >/dev/null' 20
 ok "no node stays drained" undrained
 
+# ---- nobody cancels it: the limit of the run ends it ---------------------------------------------------
+cp "$cluster_dir/arena.yaml" "$work/arena.yaml"
+sed -i 's/time_limit_s: .*/time_limit_s: 10/; s/budget_s: .*/budget_s: 1/; s/retries: .*/retries: 1/' "$cluster_dir/arena.yaml"
+grep -q 'retries' "$cluster_dir/arena.yaml" || sed -i 's/^\( *\)time_limit_s: 10/&\n\1retries: 1/' "$cluster_dir/arena.yaml"
+scontrol reconfigure
+rm -f "$work/hangs"
+stand_in "touch $work/hangs; trap '' TERM; sleep $nap"
+job=$(submit --arena-model="$(model 180)" --arena-batch=8 --arena-gpus=1 --arena-types=a100 -o /dev/null "$quick")
+ok "a profiler that hangs and ignores TERM has started" wait_until "[[ -e $work/hangs ]]"
+ok "it is ended, and the job completes on the analytic estimate" wait_for_state "$job" COMPLETED 90
+is "$(source_of "$job")" analytic "which says so"
+ok "nothing of the hanging profiler is left" wait_until '! pgrep -u "$service_user" -f "sleep $nap" >/dev/null' 20
+ok "no node is drained by it" undrained
+cp "$work/arena.yaml" "$cluster_dir/arena.yaml"
+scontrol reconfigure
+
 # ---- a cancelled job while it is profiled -----------------------------------------------------------
 rm -f "$work/hangs"
 stand_in "touch $work/hangs; sleep 12; exit 1"

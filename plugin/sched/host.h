@@ -111,6 +111,7 @@ struct CarrierSpec {
     std::string partition;
     std::string node;               ///< exactly this node
     std::int64_t cpus = 1;
+    std::int64_t memory_mb = 0;     ///< 0 = leave to Slurm
     std::uint32_t time_limit_minutes = 1;
     std::string comment;
 };

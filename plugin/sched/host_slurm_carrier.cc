@@ -43,6 +43,8 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     desc->num_tasks = 1;
     desc->cpus_per_task = static_cast<std::uint16_t>(spec.cpus);
     desc->min_cpus = static_cast<std::uint32_t>(spec.cpus);
+    // Where nothing says how much, Slurm gives the whole node's memory, and waits for it.
+    if (spec.memory_mb > 0) desc->pn_min_memory = static_cast<std::uint64_t>(spec.memory_mb);
     desc->tres_per_node = xstrdup(("gres:gpu:" + spec.request.gpu_type + ":1").c_str());
     desc->time_limit = spec.time_limit_minutes;
     desc->requeue = 0;
@@ -76,7 +78,11 @@ Result<JobId> create_carrier(const CarrierSpec& spec) {
     std::string why = message ? message : slurm_strerror(rc);
     xfree(message);
     slurm_free_job_desc_msg(desc);
-    if (rc != SLURM_SUCCESS || !job) return no_error("Slurm refused the profiling job: " + why);
+    if (rc != SLURM_SUCCESS || !job) {
+        // Some refusals leave the job in the queue, where it would wait until the limits of its partition change.
+        if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
+        return no_error("Slurm refused the profiling job: " + why);
+    }
     rc = select_carrier(job);
     if (rc != SLURM_SUCCESS) {
         cancel_locked(job);

@@ -26,12 +26,20 @@ std::string new_nonce() {
     return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
+/// Profile runs at once: each keeps a GPU from everybody for a minute, whoever asked for it.
+constexpr std::size_t max_runs = 8;
 /// How long a finished carrier's missing result is waited for.
 constexpr double result_grace_s = 3;
 /// A reason that changes is a change of the job, which makes the next round: not each second.
 constexpr double progress_interval_s = 10;
 /// The record of the carrier has room for about this many hashes of known operators.
 constexpr std::size_t max_known = 800;
+
+/// Memory of one GPU of the node in MiB; 0 where memory is not a consumable resource.
+std::int64_t memory_share(const ClusterView& view, std::size_t node) {
+    const std::int64_t gpus = view.snapshot.nodes[node].total_gpus;
+    return view.memory_tracked && gpus > 0 ? view.node_memory_mb[node] / gpus : 0;
+}
 
 std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
     return fmt::format("profiling {} on {} (JobId={}){}", need.request->model.name, need.gpu_type,
@@ -172,6 +180,7 @@ const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts&
     for (NodeIndex index : *need.nodes) {
         const NodeState& node = view.snapshot.nodes[index];
         if (node.gpu_type != need.gpu_type || node.free_gpus < 1 || node.free_cpus < 1) continue;
+        if (node.free_memory_mb < memory_share(view, index)) continue;
         const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
         if (std::any_of(view.carriers.begin(), view.carriers.end(), busy)) continue;
         if (!attempts.nodes.contains(node.name)) return &node;
@@ -221,6 +230,8 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     spec.partition = spec.partition.substr(0, spec.partition.find(','));
     spec.node = node->name;
     spec.cpus = std::clamp<std::int64_t>(node->free_cpus / std::max<std::int64_t>(node->free_gpus, 1), 1, 64);
+    const auto index = static_cast<std::size_t>(node - view.snapshot.nodes.data());
+    spec.memory_mb = memory_share(view, index);
     spec.time_limit_minutes = static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
     spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
     auto id = host_.start_carrier(spec);
@@ -230,9 +241,9 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     }
     running_[key] = {*id, {}};
     view.carriers.push_back({*id, user_id_, to_json(spec.request), node->name, false, view.snapshot.time_s});
-    const auto index = static_cast<std::size_t>(node - view.snapshot.nodes.data());
     view.snapshot.nodes[index].free_gpus -= 1;
     view.snapshot.nodes[index].free_cpus -= spec.cpus;
+    view.snapshot.nodes[index].free_memory_mb -= spec.memory_mb;
     return {ProfileState::running, waiting_text(need, *id, {})};
 }
 
@@ -249,6 +260,9 @@ ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
             return {ProfileState::stand_in, "profiling failed: " + at->second.reason};
         if (again) attempts_.erase(at);
     }
+    if (running_.size() >= max_runs)
+        return {ProfileState::running, fmt::format("waiting to profile {} on {}: {} other profile runs go first",
+                                                   need.request->model.name, need.gpu_type, running_.size())};
     return start(need, key, view);
 }
 
