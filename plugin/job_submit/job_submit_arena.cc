@@ -153,6 +153,7 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     f.no_requeue = job->requeue == 0;
     f.node_list = job->req_nodes != nullptr;
     f.shape_given = shape_given(job);
+    f.memory_given = job->pn_min_memory != NO_VAL64;
     f.priority_given = job->priority != NO_VAL && job->priority != INFINITE && job->priority != 0;
     f.gpu_option = gpu_option(job);
     f.cpus_per_tres = text_of(job->cpus_per_tres);
@@ -214,7 +215,7 @@ bool read_cluster(const job_desc_msg_t* job, arena::ClusterFacts& facts) {
 
 /// One node, one task, no GPU, held: Arena writes the shape before it starts the job. A held job
 /// needs no GRES of its own, and Slurm 22.05 would merge one with what Arena writes later.
-void normalise(job_desc_msg_t* job) {
+void normalise(job_desc_msg_t* job, bool elastic) {
     job->priority = 0;
     job->min_nodes = job->max_nodes = 1;
     job->num_tasks = 1;
@@ -225,13 +226,14 @@ void normalise(job_desc_msg_t* job) {
     job->ntasks_per_board = 0;
     job->pn_min_cpus = NO_VAL16;
     job->bitflags &= ~static_cast<std::uint64_t>(JOB_NTASKS_SET);
-    if (job->requeue != 0) job->requeue = 1;
+    // An elastic job comes back from its checkpoints; whether others do is the site's JobRequeue.
+    if (elastic && job->requeue != 0) job->requeue = 1;
     xfree(job->cpus_per_tres);
     xfree(job->mem_per_tres);
 }
 
 void write_acceptance(job_desc_msg_t* job, const arena::Acceptance& accepted) {
-    normalise(job);
+    normalise(job, accepted.request.elastic);
     assign_text(&job->admin_comment, accepted.admin_comment);
     drop_entries(job->environment, job->env_size, arena::is_stale_variable);
     drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_option_control);

@@ -198,9 +198,10 @@ Status check_cluster(const Request& request, const ClusterFacts& facts, const Co
 std::string note_for(const SubmitFacts& f) {
     std::vector<std::string> ignored;
     if (f.shape_given) ignored.emplace_back("the numbers of nodes and tasks");
+    if (f.memory_given) ignored.emplace_back("the memory per node and CPU (not --mem-per-gpu)");
     if (f.priority_given) ignored.emplace_back("--priority");
     if (ignored.empty()) return {};
-    return "arena: " + join(ignored, " and ") + (f.shape_given ? " are" : " is") +
+    return "arena: " + join(ignored, " and ") + (f.shape_given || ignored.size() > 1 ? " are" : " is") +
            " chosen by Arena; what was given is ignored";
 }
 

@@ -26,6 +26,7 @@ struct SubmitFacts {
     bool no_requeue = false;         ///< sbatch --no-requeue
     bool node_list = false;          ///< sbatch --nodelist
     bool shape_given = false;        ///< --nodes, --ntasks and the like
+    bool memory_given = false;       ///< --mem or --mem-per-cpu
     bool priority_given = false;     ///< --priority by an operator
     std::string gpu_option;          ///< the option that asks for GRES, "" = none
     std::string cpus_per_tres;       ///< "gres:gpu:4"
