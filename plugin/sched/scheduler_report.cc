@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugin/sched/scheduler.h"
+#include "policy/replay.h"
 
 namespace arena {
 namespace {
@@ -56,7 +57,7 @@ std::string Scheduler::stats_json() const {
         {"jobs", {{"pending", stats_.jobs_pending}, {"running", stats_.jobs_running}}},
         {"decisions",
          {{"starts", stats_.starts}, {"releases", stats_.releases}, {"reholds", stats_.reholds},
-          {"checkpoints", stats_.checkpoints}, {"requeues", stats_.requeues},
+          {"checkpoints", stats_.checkpoints}, {"moves", stats_.moves}, {"requeues", stats_.requeues},
           {"opt_outs", stats_.opt_outs}}},
         {"dropped", {{"stale", stats_.stale}, {"failed_starts", stats_.failed_starts}}},
         {"profiles",
@@ -67,13 +68,7 @@ std::string Scheduler::stats_json() const {
 }
 
 std::string Scheduler::snapshot_json() const {
-    PolicyOptions options;
-    options.reserve_depth = config_.reserve_depth;
-    const Json json{{"schema_version", 1},
-                    {"snapshot", parsed(to_json(snapshot_))},
-                    {"offers", parsed(to_json(offers_))},
-                    {"options", {{"reserve_depth", options.reserve_depth}, {"seed", options.seed}}}};
-    return dump(json);
+    return to_json(Replay{snapshot_, offers_, policy_options_, std::string(policy_->name)}) + "\n";
 }
 
 }  // namespace arena

@@ -35,9 +35,10 @@ std::string read_line(int client) {
     return end == std::string_view::npos ? std::string() : std::string(text.substr(0, end));
 }
 
-/// A client that reads in drops gets no more than its time: send() itself only limits each wait.
+/// A client that reads in drops gets no more than its time: send() itself only limits each wait. A snapshot
+/// of thousands of jobs is some ten megabytes.
 void send_all(int client, std::string_view text) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (!text.empty() && std::chrono::steady_clock::now() < deadline) {
         const ssize_t sent = ::send(client, text.data(), text.size(), MSG_NOSIGNAL);
         if (sent <= 0) return;

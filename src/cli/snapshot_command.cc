@@ -73,12 +73,14 @@ int replay(const Globals& globals, const std::string& file, const std::string& p
     if (!text) return fail(globals, text.error());
     const Result<Replay> arguments = parse_replay(*text);
     if (!arguments) return fail(globals, usage_error(arguments.error().message(), file));
-    const Policy* policy = find_policy(policy_name);
+    std::string name = policy_name.empty() ? arguments->policy : policy_name;
+    if (name.empty()) name = policies().front().name;
+    const Policy* policy = find_policy(name);
     if (policy == nullptr) {
         std::vector<std::string> names;
         for (const Policy& known : policies()) names.emplace_back(known.name);
         return fail(globals, usage_error(fmt::format("--policy: \"{}\" is not one of {}",
-                                                     printable(policy_name), join(names, ", "))));
+                                                     printable(name), join(names, ", "))));
     }
     const Decision decision =
         policy->decide(arguments->snapshot, arguments->offers, arguments->options);
@@ -101,9 +103,9 @@ void add_snapshot(CLI::App& app, Globals& globals) {
     saving->callback([&globals, target] { globals.status = save(globals, *target); });
     CLI::App* replaying = snapshot->add_subcommand("replay", "decide again from a saved snapshot");
     auto source = std::make_shared<std::string>();
-    auto policy = std::make_shared<std::string>(policies().front().name);
+    auto policy = std::make_shared<std::string>();
     replaying->add_option("file", *source, "saved snapshot")->required();
-    replaying->add_option("--policy", *policy, "policy to decide with")->capture_default_str();
+    replaying->add_option("--policy", *policy, "policy to decide with [the one that decided then]");
     replaying->callback(
         [&globals, source, policy] { globals.status = replay(globals, *source, *policy); });
 }

@@ -38,7 +38,7 @@ struct PolicyOptions {
     std::int64_t search_steps = 200000;  ///< budget of a decision in candidates looked at, >= 1
     /// Account -> share of the GPUs while all accounts want more; empty = no shares. An account that is not
     /// named has a share of 1.
-    std::map<std::string, double> shares;
+    std::map<std::string, double> shares = {};
     bool any_layout = false;  ///< an offer holds for every equal split of its GPUs over nodes
     bool explain = true;      ///< fill Decision::waiting
     bool operator==(const PolicyOptions&) const = default;

@@ -43,6 +43,7 @@ void read_replay(const JsonFields& fields, std::optional<Error>& error, Replay& 
     fields.integer("schema_version", version, 1, 1);
     if (const Json* json = fields.any("snapshot")) read(*json, "snapshot", error, out.snapshot);
     if (const Json* json = fields.any("offers")) read(*json, "offers", error, out.offers);
+    if (fields.has("policy")) fields.text("policy", out.policy, 64);
     if (!fields.has("options")) return;
     if (const Json* json = fields.any("options")) {
         read_options(JsonFields(*json, "options", error), error, out.options);
@@ -52,7 +53,7 @@ void read_replay(const JsonFields& fields, std::optional<Error>& error, Replay& 
 }  // namespace
 
 std::string to_json(const Replay& replay) {
-    return dump_json({{"schema_version", 1},
+    Json json({{"schema_version", 1},
                       {"snapshot", json_of(replay.snapshot)},
                       {"offers", json_of(replay.offers)},
                       {"options",
@@ -66,6 +67,8 @@ std::string to_json(const Replay& replay) {
                         {"shares", replay.options.shares},
                         {"any_layout", replay.options.any_layout},
                         {"explain", replay.options.explain}}}});
+    if (!replay.policy.empty()) json["policy"] = replay.policy;
+    return dump_json(json);
 }
 
 Result<Replay> parse_replay(std::string_view text) {

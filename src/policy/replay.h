@@ -16,11 +16,12 @@ struct Replay {
     Snapshot snapshot;
     Offers offers;
     PolicyOptions options;
+    std::string policy = {};  ///< that decided; "" = not said
     bool operator==(const Replay&) const = default;
 };
 
-/// {"schema_version":1,"snapshot":{..},"offers":{..},"options":{"reserve_depth":N,"seed":N,..}};
-/// options and each of its members (those of PolicyOptions) may be absent. Same limits as the values' own readers.
+/// {"schema_version":1,"policy":"fifo","snapshot":{..},"offers":{..},"options":{"reserve_depth":N,"seed":N,..}};
+/// policy, options and each of its members (those of PolicyOptions) may be absent. Same limits as the values' own readers.
 std::string to_json(const Replay&);
 Result<Replay> parse_replay(std::string_view);
 
