@@ -152,7 +152,7 @@ tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
 tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_fifo_test_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/ask.cc \
-	src/cli/plan_input.cc src/cli/common.cc
+	src/cli/plan_input.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 

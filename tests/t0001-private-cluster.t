@@ -43,7 +43,7 @@ marker=$(script "touch $work/lives; exec sleep $nap")
 doomed=$(submit --no-requeue --gres=gpu:a40:1 "$marker")
 ok "a job runs on some node" wait_until "[[ -e $work/lives ]]"
 node=$(job_field "$doomed" BatchHost)
-sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$cluster_dir/slurm.conf" && scontrol reconfigure
+sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=20/' "$cluster_dir/slurm.conf" && scontrol reconfigure
 ok "the node can be killed" cluster node "$node" kill
 not_ok "with the job's processes" pgrep -f "^sleep $nap\$"
 ok "slurmctld finds out by itself" wait_for_state "$doomed" NODE_FAIL 60

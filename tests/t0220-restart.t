@@ -138,7 +138,7 @@ ok "no node is left drained" clean_nodes
 # ---- nodes die ------------------------------------------------------------------------------------
 # Each job runs on two of three nodes; one loses the node of its script, the other the other one.
 declare -A dead
-sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$cluster_dir/slurm.conf" && scontrol reconfigure
+sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=20/' "$cluster_dir/slurm.conf" && scontrol reconfigure
 for case in head tail; do job[$case]=$(train "$case" --arena-gpus=4); done
 for case in head tail; do ok "$case: a job runs on two of three nodes" wait_started "${job[$case]}"; done
 dead[head]=$(host head)

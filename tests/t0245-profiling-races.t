@@ -34,6 +34,8 @@ profiled() {
     ok "r$1: profiling begins" wait_until "compgen -G '$work/waits.*' >/dev/null" 30
     ok "r$1: the job says so" wait_for_reason "$job" "profiling.r$1" 20
 }
+rounds() { "$stage/bin/arena" stats --json 2>/dev/null | grep -o '"rounds":[0-9]*' | cut -d: -f2; }
+two_rounds() { local before; before=$(rounds) && wait_until "(( \$(rounds) >= $before + 2 ))"; }
 held_by() { wait_for_reason "$job" "^JobHeld$1\$" 10; }
 
 # ---- hold, time limit, release, while the carrier runs and after it ----------------------------------
@@ -45,6 +47,7 @@ ok "and the hold shows" held_by Admin
 touch "$work/gate"
 ok "profiling ends" wait_until '[[ ! $(carrier) ]]' 60
 ok "the result is imported" wait_until "grep -q 'profiled r128 on a40' '$cluster_dir/log/slurmctld.log'" 20
+ok "rounds go on" two_rounds
 is "$(job_state "$job")" PENDING "the held job does not start"
 ok "and is still held by the administrator" held_by Admin
 ok "it can be released" scontrol release "$job"
@@ -81,7 +84,7 @@ scontrol update nodename="$node" state=resume 2>/dev/null   # it may have return
 ok "the node comes back" wait_until "[[ \$(sinfo -h -n $node -o %T) == idle ]]" 60
 
 # ---- and dies: all that runs there is killed, and slurmctld finds out by itself ---------------------------
-sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$cluster_dir/slurm.conf" && scontrol reconfigure
+sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=20/' "$cluster_dir/slurm.conf" && scontrol reconfigure
 profiled 148 a100
 dying=$(carrier)
 node=$(squeue -h -j "$dying" -o %N)

@@ -43,8 +43,8 @@ if [[ ${1-} == rank ]]; then
     trap 'echo "signal" >>"$job.signals"; [[ -e $job.deaf ]] || exit 99' USR1
     echo "${SLURM_RESTART_COUNT:-0}" >>"$job.ranks"
 else
+    env | grep '^ARENA_' >"$job.env.${SLURM_RESTART_COUNT:-0}"   # before what tests wait for
     echo "${SLURM_RESTART_COUNT:-0} ${SLURM_NTASKS-} ${SLURM_JOB_NUM_NODES-} ${SLURM_GPUS_ON_NODE-} $SLURM_JOB_NODELIST $(date +%s)" >>"$job.starts"
-    env | grep '^ARENA_' >"$job.env.${SLURM_RESTART_COUNT:-0}"
     if [[ ${MODE-} == steps ]]; then srun "$gates/../trainer" rank; exit; fi
     trap 'echo "signal" >>"$job.signals"; [[ -e $job.deaf ]] || exit 99' USR1
 fi
@@ -103,11 +103,9 @@ wait_rounds() {
     wait_for_state "$probe" COMPLETED 30
 }
 
-clean_nodes() {
-    local bad
-    bad=$(sinfo -h -N -o '%N %T %E' | grep -E '^[^ ]+ [^ ]*(drain|down|fail|unknown|\*)' || true)
-    [[ ! $bad ]] || { echo "$bad"; return 1; }
-}
+# A node that has missed a ping comes back; a drained one does not.
+bad_nodes() { sinfo -h -N -o '%N %T %E' | grep -E '^[^ ]+ [^ ]*(drain|down|fail|unknown|\*)'; }
+clean_nodes() { wait_until '[[ ! $(bad_nodes) ]]' 10 || { bad_nodes; return 1; }; }
 
 can_be_user() { ((EUID == 0)) && id "$arena_user" >/dev/null 2>&1; }
 as_user() { runuser -u "$arena_user" -- "$@"; }

@@ -181,14 +181,14 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
     ck_assert(fixed->recompute == Recompute::full);
     Model model;
     model.layers = 13;
-    const auto plan = make_plan(*fixed, model, 64);
+    const auto plan = make_plan(*fixed, model, 64, LayerSplit::any);
     ck_assert(plan.ok());
     ck_assert(plan->stage_layers == (std::vector<std::int64_t>{7, 6}));
     ck_assert_int_eq(plan->num_micro_batches, 8);
     ck_assert_int_eq(plan->gpus(), 8);
-    assert_refused(make_plan(*fixed, model, 63), "does not divide");
+    assert_refused(make_plan(*fixed, model, 63, LayerSplit::any), "does not divide");
     model.layers = 1;
-    assert_refused(make_plan(*fixed, model, 64), "2 stages for 1 layers");
+    assert_refused(make_plan(*fixed, model, 64, LayerSplit::any), "2 stages for 1 layers");
     for (const char* bad : {"", "pp", "pp=0", "pp=2,pp=2", "pp=2,", "sp=2", "zero=4", "recompute=some",
                             "pp=1,dp=1,tp=1,micro_batch=1,gpus=2"}) {
         assert_refused(parse_fixed(bad), "not understood");
@@ -197,7 +197,7 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
     const auto wide = parse_fixed("pp=2,dp=4,tp=1,micro_batch=2,vpp=3,cp=2,ep=4");
     ck_assert_int_eq(wide->gpus(), 16);
     model.layers = 13;
-    const auto interleaved = make_plan(*wide, model, 64);
+    const auto interleaved = make_plan(*wide, model, 64, LayerSplit::any);
     ck_assert(interleaved->vpp == 3 && interleaved->cp == 2 && interleaved->ep == 4);
 }
 END_TEST
