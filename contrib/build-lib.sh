@@ -16,7 +16,7 @@ choose_build_dir() {
         build=/var/tmp/slurm-arena-build-$(cksum <<<"$top" | cut -d' ' -f1)
     fi
     mkdir -p "$build"
-    [[ -O $build ]] || die "$build belongs to somebody else; set ARENA_BUILD to a directory of your own"
+    [[ ! -L $build && -O $build ]] || die "$build belongs to somebody else; set ARENA_BUILD to a directory of your own"
     chmod 755 "$build"
     build=$(cd "$build" && pwd)
     export ARENA_SRCDIR=$top ARENA_BUILDDIR=$build

@@ -70,7 +70,10 @@ choose_users() {
     getent passwd slurm >/dev/null && slurm_user=slurm
     [[ $arena == on ]] || return 0
     service_user=arena
-    if ! getent passwd arena >/dev/null; then
+    local uid
+    uid=$(id -u arena 2>/dev/null) && ((uid >= 1000)) &&
+        die "user arena (uid $uid) is not a system user: profile runs would belong to somebody; run as a user other than root"
+    if [[ ! ${uid-} ]]; then
         useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin arena
         echo "private-cluster: created the system user arena, which profile runs belong to"
     fi
