@@ -105,6 +105,7 @@ wait_rounds() {
 
 # A node that has missed a ping comes back; a drained one does not.
 bad_nodes() { sinfo -h -N -o '%N %T %E' | grep -E '^[^ ]+ [^ ]*(drain|down|fail|unknown|\*)'; }
+# shellcheck disable=SC2016  # evaluated by wait_until
 clean_nodes() { wait_until '[[ ! $(bad_nodes) ]]' 10 || { bad_nodes; return 1; }; }
 
 can_be_user() { ((EUID == 0)) && id "$arena_user" >/dev/null 2>&1; }
