@@ -91,11 +91,14 @@ void refresh_eligibility(job_record_t* job) {
     assign_text(&job->state_desc, text);
 }
 
-/// Slurm says "held by its user" of every job that left with a requeue code; the mark knows better.
-void show_admin_hold(job_record_t* job, const JobFacts& facts) {
-    const bool admin = facts.held && facts.mark && facts.mark->hold == OtherHold::admin;
-    if (!admin || facts.state != HostJobState::pending || job->state_reason != WAIT_HELD_USER) return;
-    job->state_reason = WAIT_HELD;
+/// Slurm says "held by its user" of every job that left with a requeue code, and "by an administrator" of one
+/// that was held while its Prolog ran; the mark knows better.
+void show_holder(job_record_t* job, const JobFacts& facts) {
+    const OtherHold holder = facts.held && facts.mark ? facts.mark->hold : OtherHold::none;
+    if (holder == OtherHold::none || facts.state != HostJobState::pending) return;
+    const bool admin = holder == OtherHold::admin;
+    if (job->state_reason != static_cast<std::uint32_t>(admin ? WAIT_HELD_USER : WAIT_HELD)) return;
+    job->state_reason = admin ? WAIT_HELD : WAIT_HELD_USER;
     xfree(job->state_desc);
     note_job_change();
 }
@@ -109,7 +112,7 @@ bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>
     if (step == Step::take || step == Step::take_user_hold) changed = take(job, step);
     if (step == Step::mark_started) changed = mark_started(job);
     facts = facts_of(job);
-    show_admin_hold(job, facts);
+    show_holder(job, facts);
     if (plannable(facts) && facts.held) {
         refresh_eligibility(job);
         if (!basic_priority()) (void)multifactor_priority(job, reference);
