@@ -302,7 +302,7 @@ class Iteration {
             real(choice_.stages) * real(choice_.dp) * real(choice_.cp) * real(shard_.shape.tp);
         const double batch = real(context_.global_batch);
         e.samples_per_s = batch / e.iteration_s;
-        e.tflops_per_gpu = 3 * forward_flops(context_.model) * e.samples_per_s / gpus / 1e12;
+        e.tflops_per_gpu = model_tflops_per_gpu(context_, e.samples_per_s, gpus);
         e.memory_bytes_per_gpu = memory_bytes();
         set_source(e);
     }

@@ -141,8 +141,7 @@ Estimate price_mixed(const PoolContext& context, const Topology& topology, Shard
     e.optimizer_s = step + host + own;
     e.iteration_s = pipeline.closed_s + exchange + step + host + fixed;
     e.samples_per_s = real(context.global_batch) / e.iteration_s;
-    e.tflops_per_gpu =
-        3 * forward_flops(context.model) * e.samples_per_s / real(plan.gpus()) / 1e12;
+    e.tflops_per_gpu = model_tflops_per_gpu(context, e.samples_per_s, real(plan.gpus()));
     return e;
 }
 

@@ -81,8 +81,8 @@ double active_parameter_count(const Model& model) {
            });
 }
 
-double forward_flops(const Model& model) {
-    return end_flops(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+double forward_flops(const Model& model, double head_tokens) {
+    return head_tokens * end_flops(model) + sum_over_layers(model, [&](const LayerKind& kind) {
                return layer_forward_flops(model, kind);
            });
 }

@@ -45,7 +45,8 @@ double parameter_count(const Model&);
 double active_parameter_count(const Model&);
 /// Forward FLOPs of one sample: GEMMs 2mnk, attention 4 s^2 h per layer without causal halving,
 /// logits. Three times this is the model FLOPs of Narayanan et al. 2021,
-/// 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)).
-double forward_flops(const Model&);
+/// 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)). `head_tokens`, in [0, 1]: the share of tokens that
+/// reach the output head, where a framework predicts only the masked ones.
+double forward_flops(const Model&, double head_tokens = 1);
 
 }  // namespace arena

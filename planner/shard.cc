@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/model.h"
 #include "planner/op_builder.h"
 
 namespace arena {
@@ -162,7 +163,7 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         layer[static_cast<std::size_t>(recompute)] =
             compose(parts, recompute, context.constants.framework);
     embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
-    head_s = (model.family == Family::bert ? context.constants.framework.head_tokens : 1) *
+    head_s = head_tokens(context) *
              (sum_seconds(context.pricer, ops.head, ends_evidence) +
               unpadded_head_s(context, ops.head, shape));
     embedding_comm_s = head_comm_s = parts.collective_s;
@@ -183,6 +184,14 @@ PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t g
                        : builtin_calibration().constants(pool.hardware.name, pool.framework);
     return {model,     pool,      global_batch,
             precision, constants, Pricer(pool.hardware, constants, pool.profile)};
+}
+
+double head_tokens(const PoolContext& context) {
+    return context.model.family == Family::bert ? context.constants.framework.head_tokens : 1;
+}
+
+double model_tflops_per_gpu(const PoolContext& context, double samples_per_s, double gpus) {
+    return 3 * forward_flops(context.model, head_tokens(context)) * samples_per_s / gpus / 1e12;
 }
 
 const LayerSeconds& layer_seconds(const Shard& shard, Recompute recompute) {

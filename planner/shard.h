@@ -37,6 +37,10 @@ struct PoolContext {
     Pricer pricer;
 };
 PoolContext make_context(const Model&, const GpuPool&, std::int64_t global_batch, Precision);
+/// Share of tokens that reach the output head: bert may predict only the masked ones.
+double head_tokens(const PoolContext&);
+/// Model TFLOP/s per GPU, of the FLOPs that are really done (see forward_flops()).
+double model_tflops_per_gpu(const PoolContext&, double samples_per_s, double gpus);
 
 struct Shard {
     Shard(const PoolContext&, const Topology&, const ShardShape&);
