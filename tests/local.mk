@@ -80,7 +80,7 @@ if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/test_planner_properties
 TESTS += tests/unit/test_planner_properties
 endif
-tests_unit_test_planner_properties_SOURCES = tests/unit/test_planner_properties.cc
+tests_unit_test_planner_properties_SOURCES = tests/unit/test_planner_properties.cc tests/unit/property.h
 tests_unit_test_planner_properties_LDADD = libarena_planner.la libarena_core.la -lrapidcheck
 # Built by `make check`, run by tests/bench/planner.
 check_PROGRAMS += tests/bench/planner-speed
@@ -125,6 +125,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-arena-data \
 	tests/bench/planner \
+	tests/bench/properties \
 	tests/bench/policies \
 	# end
 clean-local: clean-stage
@@ -160,7 +161,7 @@ if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/properties_test
 TESTS += tests/unit/properties_test
 endif
-tests_unit_properties_test_SOURCES = tests/unit/properties_test.cc
+tests_unit_properties_test_SOURCES = tests/unit/properties_test.cc tests/unit/property.h
 tests_unit_properties_test_LDADD = libarena_core.la -lrapidcheck
 
 # ---- shape of the tree -----------------------------------------------------------------------

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A property test does the same every time, so that what fails can be looked at and what passes lands:
+// its seed is fixed. tests/bench/properties tries others; RC_PARAMS="seed=N" gives one again.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace arena::test {
+
+/// To be called before the first rc::check(). `cases` of each property; RC_PARAMS, if set, wins.
+inline void fix_seed(int cases) {
+    ::setenv("RC_PARAMS", ("seed=1 max_success=" + std::to_string(cases)).c_str(), 0);
+}
+
+}  // namespace arena::test
