@@ -265,6 +265,15 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
     return price_stages(context, topology, shard, choice, plan.stage_layers);
 }
 
+PlanQuery profile_query(const ProfileRequest& request, const GpuType& hardware) {
+    PlanQuery query;
+    query.model = request.model;
+    query.global_batch = request.global_batch;
+    query.max_gpus = request.max_gpus;
+    query.pools = {{request.gpu_type, hardware, request.gpus_per_node, request.max_gpus, {}}};
+    return query;
+}
+
 std::vector<OpShape> operator_list(const PlanQuery& query) {
     OperatorSet set;
     for (const GpuPool& pool : query.pools) {

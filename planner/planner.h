@@ -75,6 +75,9 @@ Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&
 /// from. What arena-profiler measures. Emulated types: fp32 whatever the model's precision.
 std::vector<OpShape> operator_list(const PlanQuery&);
 
+/// All grids of the request's GPU type and range: what a profile run measures for, wherever it is asked.
+PlanQuery profile_query(const ProfileRequest&, const GpuType& hardware);
+
 /// Model readers. `text` is a Hugging Face config.json or our YAML (arena-model(5)), at
 /// most 64 KiB. Unknown model_type/family is refused with what is accepted.
 Result<Model> parse_model(std::string_view text, std::string_view name);

@@ -28,12 +28,7 @@ Result<Assignment> assign(const ProfileRequest& request, const std::string& hard
     if (!all) return all.error();
     const auto hardware = find_hardware(*all, request.hardware);
     if (!hardware) return hardware.error();
-    PlanQuery query;
-    query.model = request.model;
-    query.global_batch = request.global_batch;
-    query.min_gpus = 1;
-    query.max_gpus = request.max_gpus;
-    query.pools = {{request.gpu_type, *hardware, request.gpus_per_node, request.max_gpus, {}}};
+    const PlanQuery query = profile_query(request, *hardware);
     return Assignment{operator_list(query), hardware->emulated, query};
 }
 

@@ -48,7 +48,8 @@ std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::stri
 
 }  // namespace
 
-ProfileBook::ProfileBook(Host& host, const Config& config) : host_(host), config_(config) {
+ProfileBook::ProfileBook(Host& host, const Config& config, std::vector<GpuType> hardware)
+    : host_(host), config_(config), hardware_(std::move(hardware)) {
     if (const passwd* user = ::getpwnam(config_.profile_user.c_str())) {
         user_known_ = true;
         user_id_ = user->pw_uid;
@@ -203,16 +204,9 @@ void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
 
 /// What the run will be asked for; empty when the hardware entry is not known (then the run fails and says so).
 std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request) const {
-    const auto all = load_hardware(config_.hardware_file);
-    if (!all) return {};
-    const auto type = find_hardware(*all, request.hardware);
+    const auto type = find_hardware(hardware_, request.hardware);
     if (!type) return {};
-    PlanQuery query;
-    query.model = request.model;
-    query.global_batch = request.global_batch;
-    query.max_gpus = request.max_gpus;
-    query.pools = {{request.gpu_type, *type, request.gpus_per_node, request.max_gpus, {}}};
-    return operator_list(query);
+    return operator_list(profile_query(request, *type));
 }
 
 ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {

@@ -40,7 +40,7 @@ struct ProfileNeed {
 
 class ProfileBook {
   public:
-    ProfileBook(Host& host, const Config& config);
+    ProfileBook(Host& host, const Config& config, std::vector<GpuType> hardware);
 
     /// Looks at finished and running carriers; imports, counts failures. Call once a round. Takes out of
     /// the view what somebody else made to look like one: a site without job_submit/arena lets ARENA_PROFILE in.
@@ -85,6 +85,7 @@ class ProfileBook {
 
     Host& host_;
     Config config_;
+    std::vector<GpuType> hardware_;
     std::unique_ptr<ProfileStore> store_;
     bool user_known_ = false;
     std::uint32_t user_id_ = 0, group_id_ = 0;

@@ -36,7 +36,7 @@ bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.p
 Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration)
     : host_(host),
       config_(std::move(config)),
-      profiles_(host, config_),
+      profiles_(host, config_, hardware),
       offers_book_(config_, std::move(hardware), std::move(calibration), profiles_),
       policy_(find_policy(config_.policy)) {
     assert(policy_ && "an unknown policy is refused when arena.yaml is loaded");

@@ -14,7 +14,7 @@ namespace {
 
 struct Book {
     Scene scene;
-    ProfileBook profiles{scene.host, scene.config};
+    ProfileBook profiles{scene.host, scene.config, load_hardware("").value()};
     OfferBook offers;
 
     explicit Book(const Calibration& calibration = builtin_calibration())
