@@ -77,6 +77,16 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
 std::string_view to_string(Phase phase) { return name_of(phases, phase); }
 std::string_view to_string(OtherHold hold) { return name_of(holds, hold); }
 
+JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32_t restart, OtherHold hold,
+                  std::int64_t now) {
+    JobMark mark = before.value_or(JobMark{});
+    mark.phase = phase;
+    mark.restart = restart;
+    mark.hold = hold;
+    mark.since = now;
+    return mark;
+}
+
 std::string format_mark(const JobMark& mark) {
     std::string text = fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase),
                                    mark.restart, to_string(mark.hold), mark.since);

@@ -39,6 +39,9 @@ struct JobMark {
     bool operator==(const JobMark&) const = default;
 };
 
+/// The mark of the phase that begins `now`; the history of the one before stays.
+JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold, std::int64_t now);
+
 /// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name), and where there are
 /// any ";done=4000;moves=1700000000,1700000900".
 std::string format_mark(const JobMark&);

@@ -17,14 +17,8 @@ ModifyDecision refused(Refusal why, std::string what) {
     return d;
 }
 
-/// The job's history stays.
 JobMark held_mark(const ModifyFacts& f, OtherHold hold) {
-    JobMark mark = f.mark.value_or(JobMark{});
-    mark.phase = Phase::held;
-    mark.restart = f.restart;
-    mark.hold = hold;
-    mark.since = f.now;
-    return mark;
+    return next_mark(f.mark, Phase::held, f.restart, hold, f.now);
 }
 
 /// Running: the run goes on, only the note of who holds the job's next life changes.

@@ -10,11 +10,6 @@ bool mark_is_current(const JobFacts& facts) {
     return facts.mark && facts.mark->restart == facts.restart;
 }
 
-bool waits_released(const JobFacts& facts) {
-    return mark_is_current(facts) &&
-           (facts.mark->phase == Phase::released || facts.mark->phase == Phase::starting);
-}
-
 /// We asked for a checkpoint and the job came back: by its exit code (the mark still carries the count
 /// of the run that was signalled) or by our own requeue at the deadline (the mark was moved on).
 bool came_back_from_checkpoint(const JobFacts& facts) {
@@ -35,6 +30,11 @@ Step classify_held(const JobFacts& facts) {
 }
 
 }  // namespace
+
+bool waits_released(const JobFacts& facts) {
+    return mark_is_current(facts) &&
+           (facts.mark->phase == Phase::released || facts.mark->phase == Phase::starting);
+}
 
 Step classify(const JobFacts& facts) {
     if (facts.mark && facts.mark->phase == Phase::off) return Step::none;

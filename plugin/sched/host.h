@@ -38,6 +38,8 @@ enum class Step {
 };
 /// Pure; the rules of DESIGN "How Slurm is driven" 8.
 Step classify(const JobFacts&);
+/// True of a mark of this life that says: Slurm may start it in the shape that Arena wrote.
+bool waits_released(const JobFacts&);
 /// True if Arena may plan the job now (dependencies and begin time aside).
 bool plannable(const JobFacts&);
 

@@ -294,9 +294,8 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart) {
         IS_JOB_COMPLETING(job))
         return failed(ApplyOutcome::stale, "the job is not waiting any more");
     // Somebody may have held it since it was looked at: then the hold is not ours to give a mark.
-    const std::optional<JobMark> mark = read_mark(job);
-    const bool waits = mark && (mark->phase == Phase::released || mark->phase == Phase::starting);
-    if (!waits || mark->hold != OtherHold::none || job->priority == 0)
+    const JobFacts facts = facts_of(job);
+    if (facts.held || !waits_released(facts) || facts.mark->hold != OtherHold::none)
         return failed(ApplyOutcome::stale, "the job does not wait with Arena's shape any more");
     hold_for_arena(job, "Arena: waiting to be planned");
     schedule_job_save();
@@ -317,11 +316,10 @@ ApplyResult opt_out_job(const Shape& shape) {
 namespace {
 
 /// The mark of a job that is told to save its state now. Who holds its next life goes on to do so.
-JobMark checkpointing_mark(const job_record_t* job, std::int64_t done, bool moved) {
-    JobMark mark = read_mark(job).value_or(JobMark{});
-    mark.phase = Phase::checkpointing;
-    mark.restart = job->restart_cnt;
-    mark.since = static_cast<std::int64_t>(time(nullptr));
+JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>& before, std::int64_t done,
+                           bool moved) {
+    const OtherHold hold = before ? before->hold : OtherHold::none;
+    JobMark mark = next_mark(before, Phase::checkpointing, job->restart_cnt, hold, time(nullptr));
     mark.done = done;
     if (!moved) return mark;
     if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
@@ -336,7 +334,7 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const std::optional<JobMark> before = read_mark(job);
-    write_mark(job, checkpointing_mark(job, done, moved));
+    write_mark(job, checkpointing_mark(job, before, done, moved));
     const auto is_step = [](void* item, void*) -> int {
         return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
     };

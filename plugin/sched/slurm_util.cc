@@ -100,12 +100,7 @@ std::optional<JobMark> read_mark(const job_record_t* job) {
 }
 
 void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
-    JobMark mark = read_mark(job).value_or(JobMark{});
-    mark.phase = phase;
-    mark.restart = job->restart_cnt;
-    mark.hold = hold;
-    mark.since = static_cast<std::int64_t>(time(nullptr));
-    write_mark(job, mark);
+    write_mark(job, next_mark(read_mark(job), phase, job->restart_cnt, hold, time(nullptr)));
 }
 
 void write_mark(job_record_t* job, const JobMark& mark) {
