@@ -13,7 +13,7 @@ tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/
 tests_unit_test_spank_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_spank_options_LDADD = libarena_planner.la $(CHECK_LIBS)
 tests_unit_test_submit_rules_SOURCES = tests/unit/test_submit_rules.cc \
-	plugin/job_submit/gpu_facts.cc plugin/job_submit/modify_rules.cc plugin/job_submit/submit_rules.cc
+	plugin/common/job_mark.cc plugin/job_submit/gpu_facts.cc plugin/job_submit/modify_rules.cc plugin/job_submit/submit_rules.cc
 tests_unit_test_submit_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_submit_rules_LDADD = libarena_planner.la $(CHECK_LIBS)
 
@@ -206,9 +206,9 @@ check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/u
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
 	tests/unit/test_fairness
 endif
-tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/reference_data.h tests/unit/suite.h
+tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/philly.h tests/unit/reference_data.h tests/unit/suite.h
 tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_arena_policy_SOURCES = tests/unit/test_arena_policy.cc tests/unit/reference_data.h tests/unit/suite.h
+tests_unit_test_arena_policy_SOURCES = tests/unit/test_arena_policy.cc tests/unit/philly.h tests/unit/reference_data.h tests/unit/suite.h
 tests_unit_test_arena_policy_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_arena_policy_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_policies_SOURCES = tests/unit/test_policies.cc tests/unit/suite.h

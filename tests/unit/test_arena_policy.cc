@@ -10,7 +10,7 @@
 #include "sim/generate.h"
 #include "sim/random.h"
 #include "sim/simulator.h"
-#include "reference_data.h"
+#include "philly.h"
 #include "suite.h"
 
 using namespace arena;
@@ -320,19 +320,12 @@ START_TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
 END_TEST
 
 START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
-    const std::string trace = arena::test::read_reference("arena/traces/simulate_trace_philly.csv");
-    if (trace.empty()) {
-        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n",
-               arena::test::reference_data().c_str());
-        return;
-    }
-    const auto jobs = parse_trace(trace, "philly");
-    const auto table = parse_throughputs(arena::test::read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
-    ck_assert(jobs.ok() && table.ok());
+    const auto philly = arena::test::read_philly();
+    if (!philly) return;
     const auto mean_jct = [&](const std::string& nodes) {
         const auto cluster = parse_cluster("nodes: [" + nodes + "]", "c");
         ck_assert(cluster.ok());
-        const auto w = bind_workload(*cluster, *jobs, *table, {});
+        const auto w = bind_workload(*cluster, philly->jobs, philly->table, {});
         ck_assert(w.ok());
         SimulationOptions options;
         options.max_time_s = 600000;

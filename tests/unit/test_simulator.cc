@@ -7,7 +7,7 @@
 #include "policy/fcfs.h"
 #include "sim/generate.h"
 #include "sim/simulator.h"
-#include "reference_data.h"
+#include "philly.h"
 #include "suite.h"
 
 using namespace arena;
@@ -287,22 +287,15 @@ START_TEST(generated_traces_have_the_load_and_shares_asked_for) {
 END_TEST
 
 START_TEST(the_published_yardstick_is_reproduced) {
-    const std::string trace = arena::test::read_reference("arena/traces/simulate_trace_philly.csv");
-    if (trace.empty()) {
-        printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n",
-               arena::test::reference_data().c_str());
-        return;
-    }
-    const auto jobs = parse_trace(trace, "philly");
-    const auto table = parse_throughputs(arena::test::read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
-    ck_assert(jobs.ok() && table.ok());
+    const auto philly = arena::test::read_philly();
+    if (!philly) return;
     WorkloadOptions pools;
     pools.placement = PlacementRule::pools;
     const auto w = bind_workload(cluster_of("  - {gpu_type: a100, count: 10, gpus_per_node: 4}\n"
                                             "  - {gpu_type: v100, count: 5, gpus_per_node: 8}\n"
                                             "  - {gpu_type: a40, count: 20, gpus_per_node: 2}\n"
                                             "  - {gpu_type: a10, count: 20, gpus_per_node: 2}\n"),
-                                 *jobs, *table, pools);
+                                 philly->jobs, philly->table, pools);
     ck_assert(w.ok());
     SimulationOptions options;
     options.max_time_s = 600000;
