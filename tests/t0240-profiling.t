@@ -137,6 +137,24 @@ ok "a later job of the same model completes" wait_for_state "$third" COMPLETED 6
 is "$(carriers m128)" 2 "and needed no profiling"
 is "$(stat -c %a "$cluster_dir"/profile-store/*.db | sort -u)" 600 "the profile store is its owner's alone"
 
+# ---- behind an ordinary job that waits for the same node: only a run that ends before it is to start -------
+expected() { [[ $(job_field "$1" StartTime) == 2* ]]; }
+blocker=$(submit -w n3 --gres=gpu:1 -t 30 -o /dev/null --wrap 'sleep 3000')
+ok "an ordinary job has one of two GPUs for 30 minutes" wait_for_state "$blocker" RUNNING
+before=$(submit -w n3 --gres=gpu:2 -t 30 -o /dev/null --wrap 'sleep 3000')
+ok "another waits for both, and Slurm expects it to start after that" wait_until 'expected "$before"'
+set_limit() { sed -i "s/time_limit_s: .*/time_limit_s: $1/" "$cluster_dir/arena.yaml" && scontrol reconfigure; }
+ok "a profile run may take an hour" set_limit 3600
+job=$(submit --arena-model="$(model 184)" --arena-batch=8 --arena-gpus=1 --arena-types=a100 -t 1 -o /dev/null "$quick")
+ok "an Arena job behind it is backfilled" wait_for_state "$job" COMPLETED 90
+is "$(source_of "$job") $(carriers m184)" "analytic 0" "on the analytic estimate, without a run that could delay the other"
+ok "a profile run may take a minute" set_limit 60
+job=$(submit --arena-model="$(model 188)" --arena-batch=8 --arena-gpus=1 --arena-types=a100 -t 1 -o /dev/null "$quick")
+ok "the next Arena job behind it is backfilled, too" wait_for_state "$job" COMPLETED 90
+is "$(source_of "$job") $(carriers m188)" "profiled 1" "and was measured before"
+is "$(job_state "$before")" PENDING "while the ordinary job waits for its turn"
+scancel "$blocker" "$before"
+
 # ---- forged ---------------------------------------------------------------------------------------
 spool=$cluster_dir/profile-spool
 like "$(stat -c '%U %a' "$spool")" "^$service_user [0-7]?7[0-5]0$" "only the service user writes the spool"

@@ -55,6 +55,7 @@ struct JobView {
     double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
     double priority = 0;            ///< what Slurm would give it were it not held
     bool ordinary_ahead = false;    ///< a startable ordinary job before it in the queue shares its nodes
+    double ordinary_start_s = INFINITY;  ///< when Slurm expects the first of those to start; 0: it has not said
     bool eligible = true;           ///< no unmet dependency, begin time reached
     std::uint32_t node_set = 0;     ///< index into ClusterView::snapshot.node_sets
     bool configuring = false;       ///< running: a Prolog or a booting node still keeps its script waiting

@@ -290,16 +290,25 @@ bool shares_nodes(const job_record_t* ordinary, const job_record_t* job) {
     return shared;
 }
 
+/// When Slurm expects a waiting job to start; 0 where it has not said, or said a time that is over.
+double expected_start_s(const job_record_t* waiting, double now_s) {
+    const auto start_s = static_cast<double>(waiting->start_time);
+    return start_s > now_s ? start_s : 0;
+}
+
 void note_ordinary_ahead(ClusterView& view, const std::vector<const job_record_t*>& waiting) {
     const std::vector<const job_record_t*> ordinary = first_of_each_partition(waiting);
     if (ordinary.empty()) return;
     for (JobView& job : view.jobs) {
         if (job.facts.state != HostJobState::pending) continue;
         const job_record_t* record = find_job_record(job.id);
-        job.ordinary_ahead = std::any_of(ordinary.begin(), ordinary.end(), [&](const auto* other) {
-            return stands_before(other, job) &&
-                   (other->part_ptr == record->part_ptr || shares_nodes(other, record));
-        });
+        for (const job_record_t* other : ordinary) {
+            const bool shares = other->part_ptr == record->part_ptr || shares_nodes(other, record);
+            if (!shares || !stands_before(other, job)) continue;
+            job.ordinary_ahead = true;
+            job.ordinary_start_s =
+                std::min(job.ordinary_start_s, expected_start_s(other, view.snapshot.time_s));
+        }
     }
 }
 

@@ -30,6 +30,8 @@ std::string new_nonce() {
 constexpr std::size_t max_runs = 8;
 /// How long a finished carrier's missing result is waited for.
 constexpr double result_grace_s = 3;
+/// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to start.
+constexpr double expected_within_s = 60;
 /// A reason that changes is a change of the job, which makes the next round: not each second.
 constexpr double progress_interval_s = 10;
 /// The record of the carrier has room for about this many hashes of known operators.
@@ -209,7 +211,20 @@ std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request
     return operator_list(profile_query(request, *type));
 }
 
+/// A run may use what an ordinary job waits for only as Slurm's backfill would: if it ends before that job
+/// is expected to start. Nothing, if it may; else what to do about it.
+std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need, double now_s) const {
+    if (need.ordinary_start_s >= now_s + config_.profile_time_limit_s) return std::nullopt;
+    if (need.ordinary_start_s == 0 && now_s < need.eligible_s + expected_within_s)
+        return ProfileAnswer{ProfileState::running,
+                             fmt::format("waiting to profile {} on {}: Slurm has not said yet when the ordinary job "
+                                         "before it starts",
+                                         need.request->model.name, need.gpu_type)};
+    return ProfileAnswer{ProfileState::stand_in, "an ordinary job before it waits for the same nodes"};
+}
+
 ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
+    if (auto wait = after_ordinary(need, view.snapshot.time_s)) return *std::move(wait);
     const Attempts attempts = attempts_.contains(key) ? attempts_[key] : Attempts{};
     const NodeState* node = pick_node(need, attempts, view);
     if (!node) return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};

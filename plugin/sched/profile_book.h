@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,6 +37,8 @@ struct ProfileNeed {
     std::string gpu_type, hardware, partition;
     std::int64_t max_gpus = 1, gpus_per_node = 1;
     const std::vector<NodeIndex>* nodes = nullptr;  ///< where the job may run
+    double eligible_s = 0;                          ///< since when it may run
+    double ordinary_start_s = INFINITY;             ///< as in JobView
 };
 
 class ProfileBook {
@@ -79,6 +82,7 @@ class ProfileBook {
     bool measured(const Key& key);
     std::string progress_of(const ProfileRequest& request, double now_s);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
+    [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
     void fill_known(ProfileRequest& request, const std::string& node);
     std::vector<OpShape> wanted_operators(const ProfileRequest& request) const;

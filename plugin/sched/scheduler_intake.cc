@@ -204,6 +204,8 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         need.max_gpus = wish.request.max_gpus > 0 ? std::min(wish.request.max_gpus, pool.max_gpus)
                                                   : pool.max_gpus;
         need.nodes = &view_.snapshot.node_sets[job.node_set];
+        need.eligible_s = job.eligible_s;
+        need.ordinary_start_s = job.ordinary_start_s;
         const ProfileAnswer answer = profiles_.require(need, view_);
         if (answer.state == ProfileState::running && waiting.empty()) waiting = answer.text;
         if (answer.state == ProfileState::stand_in && config_.profile_enabled)

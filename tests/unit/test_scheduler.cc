@@ -163,6 +163,38 @@ START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
 }
 END_TEST
 
+START_TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    JobView& job = scene.job(1);
+    job.ordinary_ahead = true;
+    job.eligible_s = scene.host.view.snapshot.time_s;
+    job.ordinary_start_s = 0;  // Slurm has not said when
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.specs.empty() && !called(scene.host, "release 1"));
+    ck_assert_uint_eq(scene.host.reasons.size(), 1);
+    ck_assert(scene.host.reasons[0].text.find("has not said yet") != std::string::npos);
+
+    job.ordinary_start_s = scene.host.view.snapshot.time_s + scene.config.profile_time_limit_s + 1;
+    scheduler->round();  // in time before that job
+    ck_assert(called(scene.host, "carrier a40 n1"));
+}
+END_TEST
+
+START_TEST(behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    JobView& job = scene.job(1);
+    job.ordinary_ahead = true;
+    job.ordinary_start_s = scene.host.view.snapshot.time_s + 5;
+    scene.scheduler()->round();
+    ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
+}
+END_TEST
+
 Profile result_for(const ProfileRequest& request) {
     Profile profile;
     profile.nonce = request.nonce;
@@ -401,6 +433,8 @@ int main() {
         nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot,
         two_jobs_of_one_model_cause_one_profile_run_per_type,
         a_result_in_the_spool_is_imported_once_and_the_job_starts,
+        a_profile_run_delays_no_ordinary_job_that_stands_before,
+        behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,
         a_job_of_another_user_is_no_carrier_whatever_it_carries,
         failed_profiling_is_tried_on_another_node_and_then_estimated,
         a_refused_carrier_leaves_the_analytic_estimate,
