@@ -8,7 +8,7 @@
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 profiler=$ARENA_BUILDDIR/arena-profiler
 [[ -x $profiler ]] || skip_all "arena-profiler is not built"
-for program in taskset jq sqlite3; do
+for program in taskset lscpu jq sqlite3; do
     command -v $program >/dev/null || skip_all "$program is not installed"
 done
 export ARENA_DATA_DIR=$ARENA_SRCDIR/etc
@@ -51,7 +51,11 @@ least() { sort -g "$work/$1" | head -n 1; }
 # at_least FACTOR SLOW FAST: least time of SLOW >= FACTOR x least time of FAST
 at_least() { awk -v f="$1" -v s="$(least "$2")" -v q="$(least "$3")" 'BEGIN { print s / q " times"; exit !(s >= f * q) }'; }
 
-mapfile -t cpus < <(taskset -pc $$ | sed 's/.*: //' | tr ',' '\n' | awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }')
+# One CPU of each core: two threads of one core are not twice as fast as one.
+mapfile -t cpus < <(taskset -pc $$ | sed 's/.*: //' | tr ',' '\n' |
+    awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }' | while read -r cpu; do
+        echo "$(lscpu -p=CPU,CORE,SOCKET | sed -n "s/^$cpu,//p") $cpu"
+    done | awk '!seen[$1]++ { print $2 }')
 first=${cpus[0]}
 rounds=3
 urgent=(env)
@@ -66,7 +70,7 @@ cpu_share() {
 }
 
 if ((${#cpus[@]} < 2)); then
-    skip 7 "this machine gives us one CPU only"
+    skip 7 "this machine gives us one core only"
 elif share=$(cpu_share); awk -v s="$share" 'BEGIN { exit !(s < 1.5) }'; then
     skip 7 "other work takes the CPUs: two busy loops got $share CPU seconds of 2"
 else
