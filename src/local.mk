@@ -37,6 +37,7 @@ libarena_sim_la_SOURCES = \
 	src/sim/workload.h src/sim/workload.cc \
 	src/sim/random.h src/sim/generate.h src/sim/generate.cc \
 	src/sim/metrics.h src/sim/metrics.cc \
+	src/sim/page.h src/sim/page_parts.h src/sim/page.cc src/sim/page_charts.cc src/sim/page_gantt.cc \
 	src/sim/lower_bound.h src/sim/lower_bound.cc \
 	src/sim/simulator.h src/sim/simulator.cc \
 	# end
@@ -53,6 +54,7 @@ arena_SOURCES = \
 	src/cli/explain_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/site_tables.h src/cli/site_tables.cc src/cli/plan_command.cc \
 	src/cli/profile_command.cc src/cli/profile_run.h src/cli/profile_run.cc \
+	src/cli/planned_throughputs.h src/cli/planned_throughputs.cc \
 	src/cli/simulate_input.h src/cli/simulate_input.cc src/cli/simulate_command.cc \
 	src/cli/trace_command.cc \
 	src/cli/snapshot_command.cc \

@@ -8,6 +8,7 @@ command -v jq >/dev/null || skip_all 'jq is not installed'
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99
+export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc} ARENA_CONF=$work/none.yaml
 
 # exits CODE NAME COMMAND...; the output is kept in $work/out and $work/err
 exits() {
@@ -61,6 +62,30 @@ like "$(cat out)" 'arena is [0-9.]+% above' 'it says how far the policy is from 
 exits 0 'and in a table' "${sim[@]}" --policy fcfs,backfill --placement pools --max-time 50000
 is "$(grep -c '^fcfs \|^backfill ' out)" 2 'with a line for each'
 
+# A page of the runs: one file, the same bytes for the same seed, and a failed run leaves none.
+exits 0 'a page is written' "${sim[@]}" --policy arena,backfill,lower-bound --html page.html
+is "$(head -1 page.html; tail -c 8 page.html)" $'<!DOCTYPE html>\n</html>' 'it is one whole document'
+ok 'it refers to nothing outside' bash -c "! grep -qiE '://|url\\(|@import|(src|href)=|<link|<img' page.html"
+is "$(grep -c 'class="gantt"' page.html)" 2 'with a chart of GPUs for each policy'
+exits 0 'and again' "${sim[@]}" --policy arena,backfill,lower-bound --html again.html --json
+ok 'the same seed gives the same page' cmp page.html again.html
+exits 3 'a page that cannot be written is an error' "${sim[@]}" --policy fcfs --html no/such/directory/page.html
+
+# The planner in the place of a table: a trace from nothing but names of models, and its simulation.
+planned=("$arena" simulate --planner --cluster c.yaml --trace planned.csv)
+exits 0 'a trace of built-in models is generated' "$arena" trace generate --cluster c.yaml --jobs 60 --seed 3 \
+    --models gpt2-medium:64,bert__1.3B:128,wide_resnet__500M:256 --out planned.csv
+exits 0 'and runs on the estimates of the planner' "${planned[@]}" --json --html planned.html
+json 'all of it' '.jobs == 60 and .finished == 60 and .dropped == 0'
+like "$(cat planned.html)" 'pp[0-9]+,dp[0-9]+,tp[0-9]+,mb[0-9]+x[0-9]+' 'the page names the plans'
+jq -c 'del(.decision_ms, .wall_s)' out >first
+exits 0 'and again' "${planned[@]}" --json
+ok 'with the same numbers' bash -c "jq -c 'del(.decision_ms, .wall_s)' out | cmp - first"
+sed 's/a40, count: 4, gpus_per_node: 2/a40, count: 4, gpus_per_node: 8/' c.yaml >wide.yaml
+exits 0 'offers end where --max-gpus says' "$arena" simulate --planner --max-gpus 1 --cluster wide.yaml \
+    --trace planned.csv --json --html planned.html
+ok 'at one GPU' bash -c "! grep -qE '[2-9]x(a40|v100)|>[0-9]+x[0-9]+x' planned.html"
+
 # refused WHAT ARGUMENTS...: exit 2 with a sentence that matches WHAT, nothing written
 refused() {
     local what=$1
@@ -73,6 +98,16 @@ refused '"best" is not one of fifo, fcfs' simulate --cluster c.yaml --trace trac
 refused 'objective: "speed" is not one of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --objective speed
 refused '--round' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --round -1
 refused '--estimate-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --estimate-error nan
+refused '--throughputs, --planner: one of the two' simulate --cluster c.yaml --trace trace.csv
+refused '--throughputs, --planner: one of the two' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --planner
+sed '4s/gpt2-medium\|bert__1.3B\|wide_resnet__500M/gpt2-huge/' planned.csv >bad.csv
+refused "bad.csv:4: model_name: 'gpt2-huge' is not a built-in model; nearest" simulate --cluster c.yaml --trace bad.csv --planner --html bad.html
+ok 'a refused simulation leaves no page' test ! -e bad.html
+sed 's/a40/abacus/' c.yaml >bad.yaml
+refused 'abacus' simulate --cluster bad.yaml --trace planned.csv --planner
+refused '--launcher' simulate --cluster c.yaml --trace planned.csv --planner --launcher rocket
+refused 'MODEL:BATCH' trace generate --cluster c.yaml --models gpt2
+refused '--throughputs, --models: one of the two' trace generate --cluster c.yaml
 echo 'nodes: [{gpu_type: a40, count: 0, gpus_per_node: 2}]' >bad.yaml
 refused 'bad.yaml:1:[0-9]+: count' simulate --cluster bad.yaml --trace trace.csv --throughputs t.csv --policy fcfs
 sed '3s/,[0-9.]*,/,-5,/' trace.csv >bad.csv

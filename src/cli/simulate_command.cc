@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "sim/lower_bound.h"
+#include "sim/page.h"
 #include "sim/simulator.h"
 
 namespace arena::cli {
@@ -27,7 +28,7 @@ constexpr std::string_view bound_name = "lower-bound";
 struct Wish {
     WorkloadFiles files;
     std::vector<std::string> policies{"arena"};
-    std::string placement = "nodes", objective = "jct";
+    std::string placement = "nodes", objective = "jct", html;
     double max_time_s = 0;
     double restart_s = -1, checkpoint_s = -1;
     std::int64_t iteration_divisor = 5;
@@ -66,6 +67,7 @@ Result<sim::SimulationOptions> options_of(const Wish& wish) {
                                        printable(wish.objective)), "--objective");
     }
     out.policy.objective = *objective;
+    out.keep_stays = !wish.html.empty();
     return out;
 }
 
@@ -183,6 +185,24 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
     return run;
 }
 
+/// What the runs of a page have in common.
+sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload, const sim::SimulationOptions& options) {
+    const sim::Errors& errors = options.errors;
+    sim::PageFacts facts{
+        {"cluster", fmt::format("{}: {} GPUs", wish.files.cluster, workload.gpus())},
+        {"trace", fmt::format("{}: {} jobs, {} left out", wish.files.trace, workload.jobs.size(), workload.dropped)},
+        {"iteration times", wish.files.planner.on ? "estimates of the planner, launcher " + wish.files.planner.launcher
+                                                  : wish.files.throughputs},
+        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s, wish.placement,
+                              wish.objective)}};
+    if (wish.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", wish.max_time_s));
+    if (errors.estimate_sigma > 0 || errors.work_sigma > 0) {
+        facts.emplace_back("hidden errors", fmt::format("sigma {} on times, {} on work, seed {}",
+                                                        errors.estimate_sigma, errors.work_sigma, errors.seed));
+    }
+    return facts;
+}
+
 int simulate(const Globals& globals, const Wish& wish) {
     const Result<sim::SimulationOptions> options = options_of(wish);
     if (!options) return fail(globals, options.error());
@@ -191,7 +211,7 @@ int simulate(const Globals& globals, const Wish& wish) {
     sim::WorkloadOptions binding;
     binding.placement = options->placement;
     binding.iteration_divisor = wish.iteration_divisor;
-    const Result<sim::Workload> workload = read_workload(wish.files, binding);
+    const Result<sim::Workload> workload = read_workload(globals, wish.files, binding);
     if (!workload) return fail(globals, workload.error());
     Answers answers;
     for (const Policy& policy : *chosen) {
@@ -207,6 +227,11 @@ int simulate(const Globals& globals, const Wish& wish) {
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
     }
+    if (!wish.html.empty()) {
+        const std::string page =
+            sim::page_html(*workload, answers.runs, answers.bound, facts_of(wish, *workload, *options));
+        if (const Status status = write_file_atomic(wish.html, page); !status) return fail(globals, status.error());
+    }
     if (globals.json) {
         print_json(answers);
     } else {
@@ -215,11 +240,21 @@ int simulate(const Globals& globals, const Wish& wish) {
     return exit_yes;
 }
 
+void add_planner_options(CLI::App& command, PlannerWish& planner) {
+    command.add_flag("--planner", planner.on, "the planner's estimates instead of a table");
+    command.add_option("--hardware", planner.hardware, "with --planner: more hardware entries (YAML)");
+    command.add_option("--launcher", planner.launcher, "with --planner: only plans that it can be told")
+        ->capture_default_str();
+    command.add_option("--max-gpus", planner.max_gpus, "with --planner: GPUs of the largest offer")
+        ->check(CLI::Range(1, 65536))
+        ->capture_default_str();
+}
+
 void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--cluster", wish.files.cluster, "cluster YAML")->required();
     command.add_option("--trace", wish.files.trace, "trace of jobs, CSV")->required();
-    command.add_option("--throughputs", wish.files.throughputs, "table of iteration times, CSV")
-        ->required();
+    command.add_option("--throughputs", wish.files.throughputs, "table of iteration times, CSV");
+    add_planner_options(command, wish.files.planner);
     command.add_option("--policy", wish.policies, "one policy or several, with commas")
         ->delimiter(',')
         ->capture_default_str();
@@ -254,6 +289,7 @@ void add_options(CLI::App& command, Wish& wish) {
                        "a job does num_iteration / N iterations")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
+    command.add_option("--html", wish.html, "also write a page with charts to this file");
     command.add_option("--search-steps", s.policy.search_steps, "search budget of one decision")
         ->check(CLI::Range(1, 2000000000))
         ->capture_default_str();

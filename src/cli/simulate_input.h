@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cli/planned_throughputs.h"
 #include "core/result.h"
 #include "sim/workload.h"
 
@@ -11,10 +12,11 @@ namespace arena::cli {
 
 struct WorkloadFiles {
     std::string cluster, trace, throughputs;
+    PlannerWish planner;  ///< instead of throughputs
 };
 
 Result<sim::Cluster> read_cluster(const std::string& path);
 Result<sim::Throughputs> read_throughputs(const std::string& path);
-Result<sim::Workload> read_workload(const WorkloadFiles&, sim::WorkloadOptions);
+Result<sim::Workload> read_workload(const Globals&, const WorkloadFiles&, sim::WorkloadOptions);
 
 }  // namespace arena::cli

@@ -19,7 +19,8 @@ constexpr std::size_t max_mix_bytes = std::size_t{1} << 30;
 
 struct Wish {
     std::string cluster, throughputs, mix, out, arrivals = "poisson";
-    std::vector<std::string> accounts;
+    std::vector<std::string> accounts, models;
+    PlannerWish planner;
     sim::GeneratorOptions generator;
 };
 
@@ -37,7 +38,32 @@ Status read_accounts(const std::vector<std::string>& texts, sim::GeneratorOption
     return Done{};
 }
 
-Result<std::vector<sim::TraceJob>> generate(const Wish& wish) {
+/// "gpt2-xl:64,moe__2.4B:256".
+Result<std::vector<PlannedModel>> read_models(const std::vector<std::string>& texts) {
+    std::vector<PlannedModel> models;
+    for (const std::string& text : texts) {
+        const auto parts = split(text, ':');
+        const auto batch = parts.size() == 2 ? parse_integer(parts[1], 1, std::int64_t{1} << 24) : std::nullopt;
+        if (!batch || parts[0].empty()) {
+            return usage_error(fmt::format("\"{}\" is not MODEL:BATCH", printable(text)), "--models");
+        }
+        models.push_back({std::string(parts[0]), *batch, "--models"});
+    }
+    return models;
+}
+
+Result<sim::Throughputs> read_table(const Globals& globals, const Wish& wish, const sim::Cluster& cluster) {
+    if (wish.models.empty() == wish.throughputs.empty()) {
+        return usage_error("one of the two is needed: a table of iteration times, or models for the planner",
+                           "--throughputs, --models");
+    }
+    if (wish.models.empty()) return read_throughputs(wish.throughputs);
+    const auto models = read_models(wish.models);
+    if (!models) return models.error();
+    return plan_throughputs(globals, cluster, *models, wish.planner);
+}
+
+Result<std::vector<sim::TraceJob>> generate(const Globals& globals, const Wish& wish) {
     sim::GeneratorOptions options = wish.generator;
     options.diurnal = wish.arrivals == "diurnal";
     for (const double number : {options.load, options.odd_share, options.median_s, options.sigma}) {
@@ -48,7 +74,7 @@ Result<std::vector<sim::TraceJob>> generate(const Wish& wish) {
     if (const Status status = read_accounts(wish.accounts, options); !status) return status.error();
     const Result<sim::Cluster> cluster = read_cluster(wish.cluster);
     if (!cluster) return cluster.error();
-    const Result<sim::Throughputs> table = read_throughputs(wish.throughputs);
+    const Result<sim::Throughputs> table = read_table(globals, wish, *cluster);
     if (!table) return table.error();
     if (!wish.mix.empty()) {
         const Result<std::string> text = read_user_file(wish.mix, max_mix_bytes);
@@ -61,7 +87,7 @@ Result<std::vector<sim::TraceJob>> generate(const Wish& wish) {
 }
 
 int run(const Globals& globals, const Wish& wish) {
-    const Result<std::vector<sim::TraceJob>> jobs = generate(wish);
+    const Result<std::vector<sim::TraceJob>> jobs = generate(globals, wish);
     if (!jobs) return fail(globals, jobs.error());
     if (wish.out.empty() || wish.out == "-") {
         fmt::print("{}", sim::format_trace(*jobs));
@@ -84,7 +110,9 @@ int run(const Globals& globals, const Wish& wish) {
 
 void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--cluster", wish.cluster, "cluster YAML")->required();
-    command.add_option("--throughputs", wish.throughputs, "table of iteration times, CSV")->required();
+    command.add_option("--throughputs", wish.throughputs, "table of iteration times, CSV");
+    command.add_option("--models", wish.models, "MODEL:BATCH,...: draw from these, with the planner's estimates")
+        ->delimiter(',');
     command.add_option("--out", wish.out, "file to write [standard output]");
     command.add_option("--mix", wish.mix, "draw models, sizes and work from this trace");
     sim::GeneratorOptions& g = wish.generator;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/values.h"
 
 namespace arena::sim {
 
@@ -24,7 +25,7 @@ struct NodeGroup {
 
 struct Cluster {
     std::vector<NodeGroup> groups;
-    double inter_gbps_per_node = 0;  ///< kept for the planner; 0 = not given
+    double inter_gbps_per_node = 0;  ///< for the planner; 0 = not given
     std::map<std::string, double> shares;  ///< account -> share, from `accounts:`; may be empty
     /// In the order of the file, each once.
     [[nodiscard]] std::vector<std::string> gpu_types() const;
@@ -62,6 +63,8 @@ struct Row {
     std::string gpu_type;
     std::int64_t nodes = 1, gpus_per_node = 1;
     double iteration_s = 0;
+    Plan plan = {};                     ///< of the planner; without stages where the time was measured
+    Source source = Source::profiled;
     [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
 };
 

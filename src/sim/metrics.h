@@ -22,6 +22,7 @@ struct Stay {
     std::uint32_t job = 0;       ///< index into Workload::jobs
     std::uint32_t offer = 0;     ///< of its profile
     double from_s = 0, progress_s = 0, to_s = 0;  ///< got the GPUs; first progress; gave them back
+    double iteration_s = 0;      ///< the true one
     std::vector<std::uint32_t> nodes;
 };
 

@@ -214,7 +214,7 @@ void Simulation::end_stay(const JobState& job, Live& live, double done) {
     ++live.version;
     if (!options_.keep_stays) return;
     metrics_.stays.push_back({live.job, live.offer, job.start_s, live.progress_s, now_s,
-                              {job.nodes.begin(), job.nodes.end()}});
+                              live.iteration_s, {job.nodes.begin(), job.nodes.end()}});
 }
 
 void Simulation::free_nodes(const JobState& job) {

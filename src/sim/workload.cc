@@ -79,9 +79,11 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
         if (!grid) continue;
         Offer offer;
         offer.grid = *grid;
+        offer.grid.stages = std::max<std::int64_t>(1, row->plan.pp());
+        offer.plan = row->plan;
         offer.estimate.iteration_s = row->iteration_s;
         offer.estimate.samples_per_s = static_cast<double>(batch) / row->iteration_s;
-        offer.estimate.source = Source::profiled;
+        offer.estimate.source = row->source;
         profile.offers.push_back(std::move(offer));
     }
     std::sort(profile.offers.begin(), profile.offers.end(), [](const Offer& a, const Offer& b) {
