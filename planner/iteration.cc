@@ -96,9 +96,15 @@ class Iteration {
                (i == 0 ? shard_.embedding_comm_s : 0) + (is_last(i) ? shard_.head_comm_s : 0);
     }
 
+    /// What a stage spends on its boundary with the next one, and where it waits for what it
+    /// receives as well, on the one before.
+    double boundary_s(std::size_t i) const {
+        return sent_s(i) + (i == 0 ? 0 : framework_.blocking_boundary * sent_s(i - 1));
+    }
+
     /// Activations to the next stage and their gradients back, once per chunk; the last stage
     /// returns all chunks but the last to the first stage.
-    double boundary_s(std::size_t i) const {
+    double sent_s(std::size_t i) const {
         const std::int64_t transfers = is_last(i) ? choice_.vpp - 1 : choice_.vpp;
         if (transfers == 0) return 0;
         const std::int64_t stage_gpus = choice_.dp * choice_.cp * shard_.shape.tp;

@@ -33,6 +33,12 @@ double hand_over_s(const PoolContext& context, const Topology& topology, std::in
            point_to_point_s(topology, crosses, bytes);
 }
 
+double mixed_boundary_s(const FrameworkConstants& framework, double sent_s, double received_s,
+                        double sent_before_s) {
+    const double wait_s = received_s - sent_before_s;
+    return sent_s + wait_s + framework.blocking_boundary * (received_s - wait_s);
+}
+
 bool is_aligned(std::int64_t first_gpu, std::int64_t gpus, std::int64_t gpus_per_node) {
     if (gpus < gpus_per_node) return gpus_per_node % gpus == 0 && first_gpu % gpus == 0;
     return gpus % gpus_per_node == 0 && first_gpu % gpus_per_node == 0;
@@ -111,13 +117,15 @@ Estimate price_mixed(const PoolContext& context, const Topology& topology, Shard
         const PlanChoice choice{plan.pp(), plan.stage_dp[i], m, plan.recompute, plan.zero_stage};
         StagePart part = lone_part(context, topology, shard, choice, plan.stage_layers, i);
         if (i == 0) fixed = fixed_seconds(context, topology, shard, choice);
-        if (i > 0)
-            part.boundary_s = hand_over_s(context, topology, end_gpu,
-                                          std::max(before->boundary_bytes, shard.boundary_bytes)) -
-                              sent_s;
+        const double received_s =
+            i == 0 ? 0
+                   : hand_over_s(context, topology, end_gpu,
+                                 std::max(before->boundary_bytes, shard.boundary_bytes));
         end_gpu += plan.stage_dp[i] * plan.stage_tp[i];
+        const double sent_before_s = sent_s;  // 0 before the first
         sent_s = i + 1 < stages ? hand_over_s(context, topology, end_gpu, shard.boundary_bytes) : 0;
-        part.boundary_s += sent_s;
+        part.boundary_s =
+            mixed_boundary_s(context.constants.framework, sent_s, received_s, sent_before_s);
         part.forward_s += part.boundary_s / 2;
         part.backward_s += part.boundary_s / 2;
         before = &shard;

@@ -40,6 +40,11 @@ Status check_mixed(const Plan&, std::int64_t gpus_per_node);
 bool is_aligned(std::int64_t first_gpu, std::int64_t gpus, std::int64_t gpus_per_node);
 /// Both directions of what each rank hands to the next stage, which begins at end_gpu.
 double hand_over_s(const PoolContext&, const Topology&, std::int64_t end_gpu, double bytes);
+/// What a stage spends on its boundaries: what it sends, longer where it receives more than the
+/// stage before sends per rank, and where the framework blocks (blocking_boundary) all that it
+/// receives.
+double mixed_boundary_s(const FrameworkConstants&, double sent_s, double received_s,
+                        double sent_before_s);
 /// Stage `index` without transfers.
 StagePart lone_part(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
                     std::span<const std::int64_t> stage_layers, std::size_t index);

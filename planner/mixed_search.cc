@@ -212,11 +212,12 @@ void MixedSearch::extend(const Setting& setting, std::int64_t stage, std::uint32
         label.sent_bytes = option.shard->boundary_bytes;
         label.sent_s =
             after == 0 ? 0 : hand_over_s(context_, topology_, label.gpus, label.sent_bytes);
-        double boundary_s = label.sent_s;
-        if (stage > 0)
-            boundary_s += hand_over_s(context_, topology_, parent.gpus,
-                                      std::max(parent.sent_bytes, label.sent_bytes)) -
-                          parent.sent_s;
+        const double received_s = stage == 0
+                                      ? 0
+                                      : hand_over_s(context_, topology_, parent.gpus,
+                                                    std::max(parent.sent_bytes, label.sent_bytes));
+        const double boundary_s =
+            mixed_boundary_s(context_.constants.framework, label.sent_s, received_s, parent.sent_s);
         const std::int64_t room =
             capacities_[static_cast<std::size_t>(stage) * options_.size() + o];
         for (std::int64_t n = 1; n <= std::min(room, left - after); ++n) {
