@@ -1,68 +1,63 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CUDA back-end: GEMMs by cuBLASLt, everything else by cuda_kernels.cu, attention as batched GEMM,
-// softmax, batched GEMM (unfused; fused kernels come with cuDNN later). Buffer sets rotate through
-// more than twice the L2 cache; times come from events around all executions of one call.
+// CUDA back-end: GEMMs by cuBLASLt, attention and convolutions by cuDNN (attention unfused, as
+// batched GEMM, softmax, batched GEMM, where cuDNN has no engine), everything else by
+// cuda_kernels.cu. Buffer sets rotate through more than twice the L2 cache; times come from events
+// around all executions of one call.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "core/text.h"
 #include "profiler/cuda_gemm.h"
+#include "profiler/cuda_identity.h"
 #include "profiler/cuda_kernels.h"
+#include "profiler/cuda_recipe.h"
+#include "profiler/cudnn_recipes.h"
+#include "profiler/nvml.h"
 #include "profiler/operator.h"
 #include "profiler/request.h"
+#include "profiler/topology.h"
 
 namespace arena {
 namespace {
 
+using cuda::Body;
+using cuda::Buffers;
 using cuda::check;
+using cuda::element;
+using cuda::f32;
+using cuda::fp8;
 using cuda::Gemm;
+using cuda::i32;
+using cuda::ids;
 using cuda::Index;
 using cuda::Layout;
+using cuda::Need;
+using cuda::number;
+using cuda::Recipe;
 using cuda::Stream;
-using Body = std::function<void()>;
 
 constexpr std::size_t workspace_bytes = 32U << 20;
-
-/// One device buffer of an execution: `count` elements of the shape's type, fp8 or fp32 numbers, or
-/// ids.
-struct Need {
-    enum class Kind { element, fp8, number, ids } kind = Kind::element;
-    Index count = 0;
-    std::int32_t limit = 0;  ///< ids in [0, limit)
-    float value = -1;        ///< numbers start with this; -1 = random
-};
-Need element(Index n) { return {Need::Kind::element, n}; }
-Need fp8(Index n) { return {Need::Kind::fp8, n}; }
-Need number(Index n, float value = -1) { return {Need::Kind::number, n, 0, value}; }
-Need ids(Index n, Index limit) { return {Need::Kind::ids, n, static_cast<std::int32_t>(limit)}; }
-
-using Buffers = std::vector<void*>;
-struct Recipe {
-    std::vector<Need> needs;
-    std::function<Body(const Buffers&)> make;
-};
-
-float* f32(void* p) { return static_cast<float*>(p); }
-const std::int32_t* i32(void* p) { return static_cast<const std::int32_t*>(p); }
 
 /// Everything that must live as long as the device is used.
 struct Context {
     cudaDeviceProp properties{};
     cudaStream_t stream = nullptr;
     cublasLtHandle_t blas = nullptr;
+    std::unique_ptr<cuda::Cudnn> dnn;
     void* workspace = nullptr;
     cudaEvent_t begin = nullptr, end = nullptr;
     std::byte* pool = nullptr;
     std::size_t pool_bytes = 0;
+    bool has_told_unfused = false;
 
     void open() {
         check(cudaSetDevice(0), "select device");
@@ -72,11 +67,13 @@ struct Context {
         check(cudaEventCreate(&begin), "event");
         check(cudaEventCreate(&end), "event");
         check(cublasLtCreate(&blas), "handle");
+        dnn = std::make_unique<cuda::Cudnn>(stream);
     }
     Context() = default;
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
     ~Context() {
+        dnn.reset();
         cudaFree(pool);
         cudaFree(workspace);
         if (blas != nullptr) cublasLtDestroy(blas);
@@ -145,12 +142,12 @@ class Recipes {
           shape_(shape),
           stream_{context.stream, element_type(shape.precision)} {}
 
-    Recipe make() const {
+    Result<Recipe> make() const {
         switch (shape_.kind) {
             case OpKind::gemm:
                 return gemm();
             case OpKind::attention:
-                return forward() ? attention_forward() : attention_backward();
+                return attention();
             case OpKind::norm:
                 return norm();
             case OpKind::elementwise:
@@ -162,10 +159,11 @@ class Recipes {
             case OpKind::optimizer:
                 return optimizer();
             case OpKind::conv:
+                return context_.dnn->convolution(shape_);
             case OpKind::custom:
                 break;  // refused by check_shape()
         }
-        return {};
+        return no_error("the CUDA back-end has no such operator", op_key(shape_));
     }
 
   private:
@@ -185,7 +183,21 @@ class Recipes {
         const Stream s = stream_;
         const auto operand = shape_.precision == Precision::fp8 ? fp8 : element;
         return {{operand(m * k * batch), operand(k * n * batch), element(m * n * batch)},
-                [=](const Buffers& b) { return [=] { g->run(s.handle, b[0], b[1], b[2]); }; }};
+                [=](const Buffers& b) {
+                    g->tune(s.handle, b[0], b[1], b[2]);  // by the first set; then it is settled
+                    return [=] { g->run(s.handle, b[0], b[1], b[2]); };
+                }};
+    }
+
+    /// Fused where cuDNN has an engine, which is what frameworks run then; unfused where it has
+    /// none.
+    Recipe attention() const {
+        auto fused = context_.dnn->attention(shape_, attention_precision());
+        if (fused) return std::move(fused).value();
+        if (!std::exchange(context_.has_told_unfused, true))
+            std::fprintf(stderr, "arena-profiler: attention is measured unfused, first for %s\n",
+                         fused.error().message().c_str());
+        return forward() ? attention_forward() : attention_backward();
     }
 
     /// Query heads that share a key/value head lie together: one problem of group * seq rows for
@@ -378,7 +390,7 @@ Status check_shape(const OpShape& s, int capability) {
     for (std::size_t i = 0; i < dim_count(s.kind); ++i)
         if (s.dims[i] < 1 || s.dims[i] > (std::int64_t{1} << 31) - 1)
             return no_error("every size must be between 1 and 2147483647", op_key(s));
-    if (s.kind == OpKind::conv || s.kind == OpKind::custom)
+    if (s.kind == OpKind::custom)
         return no_error("the CUDA back-end has no such operator", op_key(s));
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
@@ -386,37 +398,11 @@ Status check_shape(const OpShape& s, int capability) {
         return no_error("this build measures no block-scaled precision", op_key(s));
     if (s.precision == Precision::fp8 && capability < 89)
         return no_error("this GPU has no fp8 (compute capability below 8.9)", op_key(s));
+    if (s.kind == OpKind::conv) return Done{};  // cuDNN says what it has
     const auto variants = variants_of(s.kind);
     if (std::find(variants.begin(), variants.end(), s.variant) == variants.end())
         return no_error("the CUDA back-end has no such variant", op_key(s));
     return Done{};
-}
-
-/// "580.65.06" from the kernel module, else the CUDA version that the driver supports.
-std::string driver_version() {
-    std::ifstream f("/proc/driver/nvidia/version");
-    std::string line;
-    std::getline(f, line);
-    std::istringstream words(line);
-    for (std::string w; words >> w;)
-        if (w.size() > 4 && w.find_first_not_of("0123456789.") == std::string::npos &&
-            w.find('.') != std::string::npos)
-            return w;
-    int version = 0;
-    cudaDriverGetVersion(&version);
-    return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-std::string uuid_of(const cudaDeviceProp& p) {
-    static constexpr char hex[] = "0123456789abcdef";
-    std::string text = "GPU-";
-    for (int i = 0; i < 16; ++i) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-        const auto byte = static_cast<unsigned char>(p.uuid.bytes[i]);
-        text += hex[byte >> 4];
-        text += hex[byte & 15];
-    }
-    return text;
 }
 
 class CudaBackend final : public Backend {
@@ -427,13 +413,22 @@ class CudaBackend final : public Backend {
         Device d;
         d.kind = "cuda";
         d.name = context_.properties.name;
-        d.uuid = uuid_of(context_.properties);
-        d.driver = driver_version();
+        d.uuid = cuda::uuid_of(context_.properties);
+        d.driver = cuda::driver_version();
         d.library = "cuBLASLt " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) +
-                    "." + std::to_string(v % 100) + " + arena kernels 1";
+                    "." + std::to_string(v % 100) + " + arena kernels 2";
+        if (const std::string dnn = context_.dnn->version(); !dnn.empty()) d.library += " + " + dnn;
         d.memory_bytes = static_cast<std::int64_t>(context_.properties.totalGlobalMem);
         d.node = host_name();
         return d;
+    }
+    DeviceState state() const override {
+        const auto nvml = Nvml::open();
+        return nvml ? (*nvml)->state(cuda::pci_of(context_.properties)) : DeviceState{};
+    }
+    GpuPlace place() const override {
+        const auto topology = read_topology();
+        return topology ? place_of(*topology, cuda::pci_of(context_.properties)) : GpuPlace{};
     }
     Result<std::unique_ptr<Operator>> prepare(const OpShape& shape) override;
 
@@ -456,7 +451,7 @@ void CudaBackend::fill(const Need& need, void* p, const OpShape& shape, std::uin
         cuda::fill_uniform({s, cuda::Type::f32}, need.count, seed, p);
 }
 
-Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) {
+Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) try {
     if (auto s = check_shape(shape, context_.properties.major * 10 + context_.properties.minor); !s)
         return s.error();
     std::size_t free_bytes = 0, total = 0;
@@ -469,7 +464,9 @@ Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) {
     };
     // a double comes before element counts that could overflow
     if (op_bytes(shape) > budget) return too_large(op_bytes(shape));
-    const Recipe recipe = Recipes(context_, shape).make();
+    const Result<Recipe> made = Recipes(context_, shape).make();
+    if (!made) return made.error();
+    const Recipe& recipe = *made;
     double bytes = 0;
     for (const auto& need : recipe.needs) bytes += padded(need, shape);
     if (bytes > budget) return too_large(bytes);
@@ -491,6 +488,8 @@ Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) {
     }
     check(cudaStreamSynchronize(context_.stream), "fill buffers");
     return std::unique_ptr<Operator>(std::make_unique<CudaOperator>(context_, std::move(bodies)));
+} catch (const cuda::Unsupported& error) {
+    return no_error(error.what(), op_key(shape));
 }
 
 }  // namespace
@@ -502,6 +501,11 @@ Result<std::unique_ptr<Backend>> make_cuda_backend() {
         return environment_error(std::string("no usable GPU: ") + (e != cudaSuccess
                                                                        ? cudaGetErrorString(e)
                                                                        : "CUDA sees no device"));
+    char pci[32] = "";
+    if (const cudaError_t asked = cudaDeviceGetPCIBusId(pci, sizeof pci, 0); asked != cudaSuccess)
+        return environment_error(std::string("no usable GPU: ") + cudaGetErrorString(asked));
+    // before a context of ours is there, so that every process in the list is another one
+    if (auto s = refuse_busy_gpu(pci); !s) return s.error();
     try {
         return std::unique_ptr<Backend>(std::make_unique<CudaBackend>());
     } catch (const std::runtime_error& error) {

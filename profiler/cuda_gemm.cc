@@ -2,6 +2,8 @@
 // Row-major C[m,n] is column-major C'[n,m] = B' A': cuBLASLt's first operand is our B.
 #include "profiler/cuda_gemm.h"
 
+#include <array>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -55,6 +57,37 @@ struct Preference {
     Preference& operator=(const Preference&) = delete;
 };
 
+constexpr int most_proposals = 8;
+
+/// Milliseconds of what is launched between two events.
+class Timer {
+  public:
+    explicit Timer(cudaStream_t stream) : stream_(stream) {
+        check(cudaEventCreate(&begin_), "event");
+        check(cudaEventCreate(&end_), "event");
+    }
+    ~Timer() {
+        if (begin_ != nullptr) cudaEventDestroy(begin_);
+        if (end_ != nullptr) cudaEventDestroy(end_);
+    }
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
+    template <typename Launch>
+    float time(const Launch& launch) const {
+        check(cudaEventRecord(begin_, stream_), "record");
+        launch();
+        check(cudaEventRecord(end_, stream_), "record");
+        check(cudaEventSynchronize(end_), "tune");
+        float ms = 0;
+        check(cudaEventElapsedTime(&ms, begin_, end_), "elapsed");
+        return ms;
+    }
+
+  private:
+    cudaStream_t stream_;
+    cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
 }  // namespace
 
 void check(cudaError_t e, const char* what) {
@@ -89,14 +122,51 @@ Gemm::Gemm(cublasLtHandle_t handle, const Problem& p, void* workspace, std::size
     second_ = layout == Layout::tn ? layout_of(type, p.m, p.k, p.batch)
                                    : layout_of(type, p.k, p.m, p.batch);
     result_ = layout_of(fp8 ? CUDA_R_16BF : type, p.n, p.m, p.batch);
-    const Preference preference(workspace_bytes);
-    cublasLtMatmulHeuristicResult_t found{};
+    if (fp8) use_fast_sums();
+    propose();
+}
+
+/// Hopper's fp8 units sum in fewer bits then, as frameworks let them in the forward pass.
+void Gemm::use_fast_sums() {
+    const std::int8_t on = 1;
+    check(
+        cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &on, sizeof on),
+        "fast sums");
+}
+
+void Gemm::propose() {
+    const Preference preference(workspace_bytes_);
+    std::array<cublasLtMatmulHeuristicResult_t, most_proposals> found{};
     int count = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(handle, operation_, first_, second_, result_, result_,
-                                         preference.handle, 1, &found, &count),
-          "heuristic");
-    if (count == 0) throw std::runtime_error("cuBLASLt knows no algorithm for this shape");
-    algorithm_ = found.algo;
+    const cublasStatus_t asked =
+        cublasLtMatmulAlgoGetHeuristic(handle_, operation_, first_, second_, result_, result_,
+                                       preference.handle, most_proposals, found.data(), &count);
+    if (asked != CUBLAS_STATUS_NOT_SUPPORTED) check(asked, "heuristic");
+    for (int i = 0; i < count; ++i)
+        if (found[static_cast<std::size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+            proposed_.push_back(found[static_cast<std::size_t>(i)].algo);
+    if (proposed_.empty()) throw Unsupported("cuBLASLt knows no algorithm for this shape");
+    algorithm_ = proposed_.front();
+}
+
+void Gemm::tune(cudaStream_t stream, const void* a, const void* b, void* c) {
+    constexpr int runs = 3;
+    if (proposed_.size() < 2) return;
+    const Timer timer(stream);
+    float best_ms = std::numeric_limits<float>::infinity();
+    cublasLtMatmulAlgo_t best = proposed_.front();
+    for (const auto& candidate : proposed_) {
+        algorithm_ = candidate;
+        run(stream, a, b, c);  // its code is loaded now
+        const float ms = timer.time([&] {
+            for (int i = 0; i < runs; ++i) run(stream, a, b, c);
+        });
+        if (ms >= best_ms) continue;
+        best_ms = ms;
+        best = candidate;
+    }
+    algorithm_ = best;
+    proposed_.clear();
 }
 
 Gemm::~Gemm() {

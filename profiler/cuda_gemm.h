@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One GEMM problem prepared for cuBLASLt: layouts, the first algorithm of its heuristic (what
-// frameworks run), workspace. Row-major in, as in cpu_kernels.h.
+// One GEMM problem prepared for cuBLASLt: layouts, the algorithms that its heuristic puts first and
+// the fastest of them, workspace. Row-major in, as in cpu_kernels.h.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
+#include <vector>
 
 #include "core/values.h"
 
@@ -23,25 +25,37 @@ struct Problem {
         Precision::bf16;  ///< of A and B; fp8 writes C as bf16 and always runs as nt
 };
 
+/// A library has no algorithm for a shape on this device: another shape may well have one.
+struct Unsupported : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 /// Throws std::runtime_error with cuBLASLt's or CUDA's word when a call fails.
 void check(cudaError_t, const char* what);
 void check(cublasStatus_t, const char* what);
 
 class Gemm {
   public:
-    /// workspace is shared by all GEMMs of a stream. Throws when the heuristic knows no algorithm.
+    /// workspace is shared by all GEMMs of a stream. Throws Unsupported when the heuristic knows no
+    /// algorithm.
     Gemm(cublasLtHandle_t handle, const Problem&, void* workspace, std::size_t workspace_bytes);
     ~Gemm();
     Gemm(const Gemm&) = delete;
     Gemm& operator=(const Gemm&) = delete;
     void run(cudaStream_t, const void* a, const void* b, void* c) const;
+    /// Times each algorithm that the heuristic proposed a few times and keeps the fastest, as
+    /// frameworks that tune do; the first one until then. Waits for the stream.
+    void tune(cudaStream_t, const void* a, const void* b, void* c);
 
   private:
+    void use_fast_sums();
+    void propose();
     cublasLtHandle_t handle_;
     void* workspace_;
     std::size_t workspace_bytes_;
     cublasLtMatmulDesc_t operation_ = nullptr;
     cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
+    std::vector<cublasLtMatmulAlgo_t> proposed_;
     cublasLtMatmulAlgo_t algorithm_{};
 };
 

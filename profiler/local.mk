@@ -13,8 +13,15 @@ libarena_profiler_la_SOURCES = \
 	profiler/options.h profiler/options.cc \
 	profiler/progress.h profiler/progress.cc \
 	profiler/run_command.h profiler/run_command.cc \
+	profiler/comm.h \
+	profiler/comm_bench.h profiler/comm_bench.cc \
+	profiler/comm_world.h profiler/comm_world.cc \
+	profiler/comm_command.h profiler/comm_command.cc \
+	profiler/topology.h profiler/topology.cc \
+	profiler/nvml.h profiler/nvml.cc \
 	# end
-libarena_profiler_la_LIBADD = libarena_planner.la
+libarena_profiler_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+libarena_profiler_la_LIBADD = libarena_planner.la $(HWLOC_LIBS) -ldl
 libarena_profiler_cpu_la_SOURCES = \
 	profiler/cpu_backend.cc \
 	profiler/cpu_kernels.h profiler/cpu_math.h \
@@ -35,26 +42,48 @@ if HAVE_ONEDNN
 ARENA_BLAS_LIBS += -ldnnl
 endif
 ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
-arena_profiler_SOURCES = profiler/main.cc
+arena_profiler_SOURCES = profiler/main.cc profiler/no_communicator.cc
 arena_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
 # For tests of failures, never installed: the same program over a device that fails as it is told to.
 check_PROGRAMS += arena-profiler-faulty
-arena_profiler_faulty_SOURCES = profiler/main.cc tests/tools/faulty_backend.cc
+arena_profiler_faulty_SOURCES = profiler/main.cc tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 arena_profiler_faulty_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_FAULTY
 arena_profiler_faulty_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
 if HAVE_CUDA
 pkglibexec_PROGRAMS += arena-profiler-cuda
 check_PROGRAMS += tests/gpu/test_cuda
+if HAVE_CUDNN
+check_PROGRAMS += tests/gpu/test_cudnn
+endif
 endif
 arena_profiler_cuda_SOURCES = profiler/main.cc profiler/cuda_backend.cc \
+	profiler/cuda_identity.h profiler/cuda_identity.cc \
 	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
 	profiler/cuda_kernels.h profiler/cuda_kernels.cu
+ARENA_CUDNN_LIBS =
+arena_profiler_cuda_SOURCES += profiler/cuda_recipe.h profiler/cudnn_recipes.h
+if HAVE_CUDNN
+ARENA_CUDNN_SOURCES = profiler/cudnn_graph.h profiler/cudnn_graph.cc \
+	profiler/cudnn_attention.h profiler/cudnn_attention.cc
+arena_profiler_cuda_SOURCES += $(ARENA_CUDNN_SOURCES) profiler/cudnn_recipes.cc
+ARENA_CUDNN_LIBS += -lcudnn
+else
+ARENA_CUDNN_SOURCES =
+arena_profiler_cuda_SOURCES += profiler/no_cudnn.cc
+endif
+ARENA_NCCL_LIBS =
+if HAVE_NCCL
+arena_profiler_cuda_SOURCES += profiler/nccl_communicator.cc
+ARENA_NCCL_LIBS += -lnccl
+else
+arena_profiler_cuda_SOURCES += profiler/no_communicator.cc
+endif
 arena_profiler_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_WITH_CUDA -isystem $(CUDA_HOME)/include
 # The Prolog's environment has no LD_LIBRARY_PATH: the program itself says where cuBLASLt lies.
 arena_profiler_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-arena_profiler_cuda_LDADD = libarena_profiler.la $(ARENA_CUDA_LIBS)
+arena_profiler_cuda_LDADD = libarena_profiler.la $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS)
 ARENA_CUDA_LIBS = -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lpthread
 # sm_80: A100; sm_90: H100; PTX for what comes later. NVCCFLAGS adds to it.
 ARENA_NVCCFLAGS = -std=c++20 -O3 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
@@ -67,11 +96,15 @@ SUFFIXES = .cu
 .cu.o:
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) $(ARENA_NVCCFLAGS) $(NVCCFLAGS) -I$(top_srcdir)/src -I$(top_srcdir) -c -o $@ $<
 profiler/cuda_kernels.o: $(top_srcdir)/profiler/cuda_kernels.h
-tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc profiler/cuda_gemm.cc profiler/cuda_kernels.cu
+tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h profiler/cuda_gemm.cc $(ARENA_CUDNN_SOURCES)
+tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
+tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
+tests_gpu_test_cudnn_LDADD = libarena_core.la $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
+tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda_gemm.cc profiler/cuda_kernels.cu
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/gpu/run tests/tools/faulty_backend.cc
+EXTRA_DIST += tests/gpu/run tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs
@@ -96,9 +129,11 @@ tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
 # ---- tests of the profiler ---------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
-	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack
+	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
+	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
 TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
-	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack
+	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
+	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
 endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -112,6 +147,20 @@ tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LI
 tests_unit_test_profiler_stack_SOURCES = tests/unit/test_profiler_stack.cc tests/unit/float_arrays.h tests/unit/suite.h
 tests_unit_test_profiler_stack_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/no_communicator.cc tests/unit/suite.h
+tests_unit_test_comm_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_comm_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_nvml_SOURCES = tests/unit/test_nvml.cc tests/unit/suite.h
+tests_unit_test_nvml_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -DARENA_FAKE_NVML='"$(abs_builddir)/tests/tools/fake_nvml.so"'
+tests_unit_test_nvml_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+EXTRA_tests_unit_test_nvml_DEPENDENCIES = tests/tools/fake_nvml.so
+tests/tools/fake_nvml.so: tests/tools/fake_nvml.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/fake_nvml.cc
+CLEANFILES += tests/tools/fake_nvml.so
+EXTRA_DIST += tests/tools/fake_nvml.cc
+tests_unit_test_topology_SOURCES = tests/unit/test_topology.cc tests/unit/suite.h
+tests_unit_test_topology_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_topology_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc
 tests_unit_test_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)

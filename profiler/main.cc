@@ -19,12 +19,14 @@
 #include "core/request.h"
 #include "core/text.h"
 #include "planner/planner.h"
+#include "profiler/comm_command.h"
 #include "profiler/operator.h"
 #include "profiler/options.h"
 #include "profiler/prolog_help.h"
 #include "profiler/request.h"
 #include "profiler/run_command.h"
 #include "profiler/session.h"
+#include "profiler/topology.h"
 #ifndef ARENA_WITH_CUDA
 #include "profiler/direct_command.h"
 #endif
@@ -133,6 +135,24 @@ int show_device(const Options& o, char** argv) {
     return 0;
 }
 
+int comm(const CommCommand& command, char** argv) {
+    become_cuda(argv);
+    return run_comm_command(command);
+}
+
+int show_topology(const std::string& xml, bool json) {
+    Result<NodeTopology> topology = read_topology_of(xml);
+    if (!topology) return fail(topology.error());
+    if (json) {
+        Json all = json_of(*topology);
+        all["schema_version"] = 1;
+        std::cout << dump_json(all) << '\n';
+        return 0;
+    }
+    std::cout << to_text(*topology);
+    return 0;
+}
+
 int show_site(const Options& o) {
     std::string slurm_user;
     if (!o.slurm_conf.empty()) {
@@ -176,6 +196,25 @@ void add_request_flags(CLI::App& c, Options& o) {
                  "GRES type written into the profile (default: the hardware entry)");
     c.add_option("--budget", o.budget_s,
                  "seconds; with a request the smaller of the two counts (default 60)");
+}
+
+void add_comm_flags(CLI::App& c, CommCommand& o) {
+    c.add_option("--gpu-type", o.gpu_type, "GRES type written into the table")->required();
+    c.add_option("--out", o.out, "CSV file, or - for standard output")->capture_default_str();
+    c.add_option("--ops", o.ops, "all_reduce, all_gather, reduce_scatter, all_to_all, send")
+        ->delimiter(',');
+    c.add_option("--groups", o.groups, "RANKS[xNODES[xGROUPS]] (default: all powers of two)")
+        ->delimiter(',');
+    c.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str();
+    c.add_option("--max-bytes", o.max_bytes, "largest size")->capture_default_str();
+    c.add_option("--factor", o.factor, "from one size to the next")->capture_default_str();
+    c.add_option("--gpus", o.gpus, "of this node (default: all that are visible)");
+    c.add_option("--budget", o.budget_s, "seconds")->capture_default_str();
+    c.add_option("--timeout", o.timeout_s, "seconds after which a rank that does not answer ends the run")
+        ->capture_default_str();
+    c.add_option("--meet", o.meet, "directory that all nodes see (default: the current one)");
+    c.add_flag("--json", o.json, "a record with the topology of rank 0's node on standard output");
+    c.add_flag("-v,--verbose", o.verbose, "one line per size on standard error");
 }
 
 #ifndef ARENA_WITH_CUDA
@@ -237,6 +276,14 @@ int main_of(int argc, char** argv) {
     finish_app->add_option("--log", o.end.log_path, "its standard error")->required();
     finish_app->add_option("--exit-code", o.end.exit_code, "how it ended")->required();
     finish_app->add_option("--spool", o.spool, "directory of results")->required();
+    CommCommand c;
+    auto* comm_app =
+        app.add_subcommand("comm", "measure collectives between GPUs, of one node or of an srun step");
+    add_comm_flags(*comm_app, c);
+    std::string xml;
+    auto* topology_app = app.add_subcommand("topology", "show where the GPUs of this node sit");
+    topology_app->add_option("--xml", xml, "of another node, as lstopo writes it");
+    topology_app->add_flag("--json", o.json, "for programs");
 #ifndef ARENA_WITH_CUDA
     auto* direct_app = app.add_subcommand(
         "direct", "run whole layers on the CPU, beside what a profile predicts for them");
@@ -249,6 +296,8 @@ int main_of(int argc, char** argv) {
     }
     if (*run_app) return run(o, argv);
     if (*ops_app) return list_operators(o);
+    if (*comm_app) return comm(c, argv);
+    if (*topology_app) return show_topology(xml, o.json);
 #ifndef ARENA_WITH_CUDA
     if (*direct_app) return run_direct_command(o);
 #endif

@@ -26,6 +26,8 @@ class Backend {
     [[nodiscard]] virtual Device device() const = 0;
     /// Clock, temperature and power cap right now, where the device tells.
     [[nodiscard]] virtual DeviceState state() const { return {}; }
+    /// Where the device sits; empty where nobody knows.
+    [[nodiscard]] virtual GpuPlace place() const { return {}; }
     /// Allocates and fills buffers. ErrorCode::no: this device cannot run the shape (precision,
     /// memory).
     virtual Result<std::unique_ptr<Operator>> prepare(const OpShape&) = 0;

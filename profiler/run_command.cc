@@ -111,16 +111,19 @@ class RunCommand {
             measured_[op_key(e.shape)] = e.seconds;
             progress_.measured(e);
         };
-        return conclude(run_session(backend, work_.shapes, session), backend.state());
+        return conclude(run_session(backend, work_.shapes, session), backend);
     }
 
-    int conclude(SessionOutcome done, const DeviceState& state) {
+    int conclude(SessionOutcome done, const Backend& backend) {
+        const DeviceState state = backend.state();
+        const GpuPlace place = backend.place();
         if (const std::string why = implausible(work_, entries_); !why.empty()) {
             done.status = ProfileStatus::failed;
             done.reason = why;
         }
         recorder_.amend([&](Profile& p) {
             p.state = state;
+            p.place = place;
             if (done.status == ProfileStatus::failed) return p.entries.clear();
             p.direct_seconds = direct_seconds(work_, measured_);
         });

@@ -38,6 +38,13 @@ for bound in 'all(.entries[]; .spread <= 0.01)' 'all(.entries[]; .repeats >= 6)'
     ok "each time is known within 1 %: $bound" jq -e "$bound" "$work/good.json"
 done
 
+is "$(jq -c '[.state.clock_mhz, .state.power_limit_w, .place.pci, .place.numa_node, .place.switches[0], .place.nics[0]]' "$work/good.json")" \
+    '[1410,300,"0000:17:00.0",1,"0000:16:00.0","mlx5_0"]' "the profile says the device's state and where it sits"
+mkdir -m 700 "$work/shown"
+"$arena" profile --store "$work/shown/p.db" import "$work/good.json" >/dev/null
+like "$("$arena" profile --store "$work/shown/p.db" show "$(field good nonce)")" \
+    'in 0000:17:00.0, NUMA node 1, below PCI switch 0000:16:00.0, beside mlx5_0' "and arena profile show tells people"
+
 # ---- re-use ----------------------------------------------------------------------------------------
 run none "$(request)" "$work/again.json" --reuse "$work/good.json" -v
 is "$code $(field again status) $(field again 'entries|length') $(field again reused)" "0 complete 0 $total" \
@@ -74,6 +81,11 @@ is "$code $(field lost status)" "0 partial" "a GPU that falls off the bus: what 
 like "$(field lost reason)" 'fell off the bus' "and the reason is the driver's"
 run lost "$(request)" "$work/lost.json"
 is "$code $(field lost status)" "1 failed" "lost from the beginning: failed"
+run busy "$(request)" "$work/busy.json"
+is "$code" 3 "a GPU that another process uses is not measured"
+is "$(cat "$work/err")" "arena-profiler: GPU 0000:17:00.0 is in use, so nothing was measured: process 4711 (python3)" \
+    "and the sentence names the process"
+not_ok "nothing is written" test -e "$work/busy.json"
 run slow "$(request)" "$work/slow.json"
 is "$code $(field slow status) $(field slow 'entries|length')" "1 failed 0" "a device a hundred times slower than its entry: failed"
 like "$(field slow reason)" '100 times slower than hardware entry A40' "and says how much"

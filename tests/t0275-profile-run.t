@@ -71,6 +71,49 @@ is "$(profile comm | jq -c '.comm[0]|[.op,.ranks,.buffers,(.bus_bytes_per_s|floo
 is "$("$ARENA_BUILDDIR/arena" profile --store "$work/store/p.db" comm --csv | wc -l)" 3 "--csv writes every row"
 echo 'a40,all_reduce,4,3,1,1024,1e-5,2e-5,3e-5' >>"$work/comm.csv"
 refused 2 'line 4: ranks must be' "a row out of range" profile import-comm "$work/comm.csv"
+export ARENA_TEST_FAULT=none
+profiler=$ARENA_BUILDDIR/arena-profiler-faulty
+mkdir "$work/tmp"
+comm() { TMPDIR=$work/tmp "$profiler" comm --gpu-type h100 --max-bytes 4K "$@" 2>"$work/err"; }
+# shellcheck disable=SC2317 # called by refused
+typed() { "$profiler" comm --gpu-type "$1" 2>"$work/err"; }
+# shellcheck disable=SC2317 # called by refused
+topology() { "$profiler" topology "$@" 2>"$work/err"; }
+comm --out "$work/ranks.csv" --json >"$work/record.json"
+is "$?" 0 "collectives between four ranks of one node are measured"
+is "$(jq -r '"\(.measured) \(.wanted) \(.gpus_per_node) \(.device.name) \(.topology|has("gpus"))"' "$work/record.json")" \
+    "42 42 4 test device, invented times true" "the record tells of every size, the device and the topology"
+is "$(profile import-comm "$work/ranks.csv" | jq .rows)" 42 "the table goes into the store as it is"
+is "$(profile comm --gpu-type h100 | jq -c '[.comm[]|[.op,.ranks,.groups]]|length')" 14 \
+    "with five collectives of three placements; a send needs two ranks"
+is "$(cut -d, -f2-5 "$work/ranks.csv" | grep -c '^all_reduce,2,1,2')" 3 "two pairs at once are among them"
+is "$(comm --groups 3 --ops all-to-all --min-bytes 4096 | tail -n 1 | cut -d, -f1-6)" h100,all_to_all,3,1,1,4080 \
+    "three ranks divide 4080 of 4096 bytes evenly"
+refused 2 'must be RANKS' "a group that is none" comm --groups 1
+refused 2 'has no room' "a group larger than the node" comm --groups 8
+refused 2 'accepted are all_reduce' "an unknown collective" comm --ops broadcast
+refused 2 'gpu_type must be a name' "a GPU type that is no name" typed 'a,b'
+refused 2 'must be bytes' "a size that is none" comm --min-bytes 1T
+refused 2 'give --out FILE' "--json without --out" comm --json
+refused 3 'cannot write there' "a directory that is not there" comm --out "$work/none/x.csv"
+export ARENA_TEST_GPUS=1
+refused 3 'nobody to talk to' "one GPU" comm
+ARENA_TEST_GPUS=none refused 3 'no usable GPU: the driver is not loaded' "no driver" comm
+export ARENA_TEST_GPUS=4
+refused 2 'has 4 visible GPUs' "more GPUs than there are" comm --gpus 5
+export ARENA_TEST_FAULT=lost@30
+refused 1 'measured 1 of 42 sizes: NCCL: all-reduce: remote process exited' "a lost rank" comm --out "$work/lost.csv"
+is "$(wc -l <"$work/lost.csv")" 2 "what was measured before is kept"
+ARENA_TEST_FAULT=kill@1 refused 3 'rank 1 was killed' "a killed rank" comm --out "$work/killed.csv"
+ARENA_TEST_FAULT=nan refused 1 'no usable time' "a broken timer" comm --out "$work/nan.csv"
+not_ok "and no table" test -e "$work/nan.csv"
+is "$(ls "$work/tmp")" "" \
+    "nothing is left of the ranks' meeting place"
+unset ARENA_TEST_FAULT ARENA_TEST_GPUS
+like "$("$profiler" topology --json)" '"gpus":\[' "arena-profiler topology shows this node"
+echo '<topology' >"$work/broken.xml"
+refused 2 "is not hwloc's XML" "a topology that is none" topology --xml "$work/broken.xml"
+
 reference=${ARENA_REFERENCE_DATA:-$ARENA_SRCDIR/../shared/data}/arena/comm_tables.csv
 if [[ -r $reference ]]; then
     is "$(profile import-comm "$reference" --table 8_a40_8_n_2_d_ib | jq '.rows > 1000')" true "Arena's own tables are read"

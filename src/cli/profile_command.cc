@@ -87,6 +87,14 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
     return exit_yes;
 }
 
+std::string text_of(const GpuPlace& place) {
+    std::string text = place.pci;
+    if (place.numa_node >= 0) text += fmt::format(", NUMA node {}", place.numa_node);
+    if (!place.switches.empty()) text += ", below PCI switch " + place.switches.front();
+    for (const std::string& nic : place.nics) text += (&nic == place.nics.data() ? ", beside " : " ") + nic;
+    return text;
+}
+
 void print_profile(const Profile& profile) {
     const Device& device = profile.device;
     fmt::print("{} {} on {}: {}, {} {}, driver {}, {}\n", profile.nonce, to_string(profile.status),
@@ -102,6 +110,7 @@ void print_profile(const Profile& profile) {
     if (profile.state.clock_mhz > 0)
         fmt::print("  at {:.0f} MHz, {:.0f} degrees C, power cap {:.0f} W\n", profile.state.clock_mhz,
                    profile.state.temperature_c, profile.state.power_limit_w);
+    if (!profile.place.pci.empty()) fmt::print("  in {}\n", text_of(profile.place));
     Table table({{"operator"}, {"time", true}, {"repeats", true}, {"spread", true}, {"TFLOP/s", true},
                  {"GB/s", true}});
     for (const ProfileEntry& entry : profile.entries) {

@@ -78,6 +78,8 @@ class JsonFields {
 };
 
 // ---- values as JSON, for documents that contain them ----------------------------------------
+struct GpuPlace;  // core/profile.h
+Json json_of(const GpuPlace&);
 Json json_of(const Model&);
 Json json_of(const GpuType&);
 Json json_of(const Grid&);

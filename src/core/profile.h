@@ -126,6 +126,19 @@ struct DeviceState {
     bool operator==(const DeviceState&) const = default;
 };
 
+/// Where a GPU sits in its node, as hwloc sees it.
+struct GpuPlace {
+    std::string pci;                    ///< "0000:17:00.0"; "" = nothing is known
+    std::int64_t numa_node = -1;        ///< -1 = several, or not known
+    std::vector<std::string> switches;  ///< PCI addresses of the bridges above it, the nearest first
+    std::vector<std::string> nics;      ///< adapters on its nearest switch that has any, else of its NUMA node
+    bool operator==(const GpuPlace&) const = default;
+};
+/// One object; "" when nothing is known.
+std::string to_json(const GpuPlace&);
+/// What to_json() wrote, at most 8192 bytes; nothing for anything else.
+std::optional<GpuPlace> parse_gpu_place(std::string_view);
+
 /// Iterations that measuring a grid directly would take (paper: 20): what a profile's cost is held against.
 inline constexpr std::int64_t direct_iterations = 20;
 
@@ -145,6 +158,7 @@ struct Profile {
     /// estimates from what was measured; 0 = not known.
     double direct_seconds = 0;
     DeviceState state;
+    GpuPlace place;
     std::vector<ProfileEntry> entries;
     bool operator==(const Profile&) const = default;
 };

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t max_dim = std::int64_t{1} << 40;
 constexpr double max_epoch_s = 1e11;
-constexpr std::size_t profile_depth = 8;
+constexpr std::size_t profile_depth = 8, max_place_bytes = 8192;
 
 bool has_only(std::string_view text, std::string_view more) {
     return std::all_of(text.begin(), text.end(), [&](char c) {
@@ -70,6 +70,14 @@ void read_state(const JsonFields& fields, DeviceState& out) {
     fields.number("clock_mhz", out.clock_mhz, 0, 1e6);
     fields.number("temperature_c", out.temperature_c, 0, 1e3);
     fields.number("power_limit_w", out.power_limit_w, 0, 1e6);
+}
+
+void read_place(const JsonFields& fields, GpuPlace& out) {
+    constexpr std::size_t max_parts = 32, max_name = 64;
+    fields.text("pci", out.pci, max_name);
+    fields.integer("numa_node", out.numa_node, -1, 65536);
+    fields.texts("switches", out.switches, max_parts, max_name);
+    fields.texts("nics", out.nics, max_parts, max_name);
 }
 
 Json json_of(const ProfileEntry& entry) {
@@ -160,6 +168,9 @@ void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile
     if (const Json* state = fields.has("state") ? fields.any("state") : nullptr) {
         read_state(JsonFields(*state, "state", error), out.state);
     }
+    if (const Json* place = fields.has("place") ? fields.any("place") : nullptr) {
+        read_place(JsonFields(*place, "place", error), out.place);
+    }
     if (const Json* device = fields.any("device")) {
         read_device(JsonFields(*device, "device", error), out.device);
     }
@@ -186,6 +197,24 @@ void read_request(const JsonFields& fields, std::optional<Error>& error, Profile
 
 }  // namespace
 
+Json json_of(const GpuPlace& place) {
+    return {{"pci", place.pci},
+            {"numa_node", place.numa_node},
+            {"switches", place.switches},
+            {"nics", place.nics}};
+}
+
+std::string to_json(const GpuPlace& place) { return place.pci.empty() ? "" : dump_json(json_of(place)); }
+
+std::optional<GpuPlace> parse_gpu_place(std::string_view text) {
+    const Result<Json> json = parse_json(text, {max_place_bytes, 4});
+    GpuPlace place;
+    std::optional<Error> error;
+    if (json) read_place(JsonFields(*json, "place", error), place);
+    if (!json || error || place.pci.empty()) return std::nullopt;
+    return place;
+}
+
 std::string to_json(const Profile& profile) {
     Json entries = Json::array();
     for (const ProfileEntry& entry : profile.entries) entries.push_back(json_of(entry));
@@ -201,6 +230,7 @@ std::string to_json(const Profile& profile) {
                       {"started_s", profile.started_s},
                       {"entries", entries}};
     add_cost(json, profile);
+    if (!profile.place.pci.empty()) json["place"] = json_of(profile.place);
     return dump_json(json);
 }
 

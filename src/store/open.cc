@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See open.h. Schema, user_version 2, application_id "ARNA" (a newer user_version is refused, never
+// See open.h. Schema, user_version 3, application_id "ARNA" (a newer user_version is refused, never
 // converted down):
 //   runs     one row per profile run. seq grows with each import and is what "newest" means: node
 //            clocks differ, the order of import does not. nonce is unique. Device fields as in
@@ -25,7 +25,7 @@
 namespace arena::sql {
 namespace {
 
-constexpr std::int64_t schema_version = 2;
+constexpr std::int64_t schema_version = 3;
 constexpr std::int64_t application_id = 0x41524e41;
 
 constexpr const char* schema = R"(
@@ -41,7 +41,8 @@ CREATE TABLE runs(
   reason TEXT NOT NULL, started_s REAL NOT NULL, device_seconds REAL NOT NULL,
   wanted INTEGER NOT NULL DEFAULT 0, reused INTEGER NOT NULL DEFAULT 0,
   direct_seconds REAL NOT NULL DEFAULT 0, clock_mhz REAL NOT NULL DEFAULT 0,
-  temperature_c REAL NOT NULL DEFAULT 0, power_limit_w REAL NOT NULL DEFAULT 0);
+  temperature_c REAL NOT NULL DEFAULT 0, power_limit_w REAL NOT NULL DEFAULT 0,
+  place TEXT NOT NULL DEFAULT '');
 CREATE INDEX runs_by_model ON runs(model_fingerprint, gpu_type, seq);
 CREATE INDEX runs_by_type ON runs(gpu_type, device_identity, seq);
 CREATE TABLE entries(
@@ -74,6 +75,8 @@ ALTER TABLE runs ADD COLUMN clock_mhz REAL NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN temperature_c REAL NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN power_limit_w REAL NOT NULL DEFAULT 0;
 )";
+/// From version 2: where the GPU sits, as JSON; "" = not known.
+constexpr const char* to_version_3 = "ALTER TABLE runs ADD COLUMN place TEXT NOT NULL DEFAULT '';";
 
 int execute(sqlite3* db, const std::string& text) {
     return sqlite3_exec(db, text.c_str(), nullptr, nullptr, nullptr);
@@ -189,10 +192,14 @@ std::optional<Error> create_schema(sqlite3* db, const std::string& path) {
 std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path) {
     Transaction t(db);
     if (t.code() != SQLITE_OK) return sql_error(db, path, "upgrade");
-    if (pragma_integer(db, "PRAGMA user_version") == schema_version) return {};
+    const auto found = pragma_integer(db, "PRAGMA user_version");
+    if (found == schema_version) return {};
     const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
-    if (execute(db, to_version_2) != SQLITE_OK || execute(db, comm_schema) != SQLITE_OK ||
-        execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
+    const bool is_first = found == 1;
+    if ((is_first && execute(db, to_version_2) != SQLITE_OK) ||
+        (is_first && execute(db, comm_schema) != SQLITE_OK) ||
+        execute(db, to_version_3) != SQLITE_OK || execute(db, version) != SQLITE_OK ||
+        t.commit() != SQLITE_OK)
         return sql_error(db, path, "upgrade");
     return {};
 }

@@ -176,14 +176,14 @@ int SqliteStore::insert_run(const Profile& p, const std::string& model_name) {
         "INSERT INTO runs(nonce, gpu_type, hardware, model_name, model_fingerprint, kind, name,"
         " uuid, driver, library, memory_bytes, threads, node, device_identity, status, reason,"
         " started_s, device_seconds, wanted, reused, direct_seconds, clock_mhz, temperature_c,"
-        " power_limit_w) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+        " power_limit_w, place) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     const Device& d = p.device;
     s.bind(p.nonce).bind(p.gpu_type).bind(p.hardware).bind(model_name).bind(p.model_fingerprint);
     s.bind(d.kind).bind(d.name).bind(d.uuid).bind(d.driver).bind(d.library).bind(d.memory_bytes);
     s.bind(d.threads).bind(d.node).bind(d.identity()).bind(to_string(p.status)).bind(p.reason);
     s.bind(p.started_s).bind(p.device_seconds).bind(p.wanted).bind(p.reused);
     s.bind(p.direct_seconds).bind(p.state.clock_mhz).bind(p.state.temperature_c);
-    return s.bind(p.state.power_limit_w).run();
+    return s.bind(p.state.power_limit_w).bind(to_json(p.place)).run();
 }
 
 int SqliteStore::insert_entries(const Profile& p, std::int64_t run) {
@@ -205,7 +205,7 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
         db_.get(),
         "SELECT seq, gpu_type, hardware, model_fingerprint, kind, name, uuid, driver, library,"
         " memory_bytes, threads, node, status, reason, started_s, device_seconds, wanted, reused,"
-        " direct_seconds, clock_mhz, temperature_c, power_limit_w"
+        " direct_seconds, clock_mhz, temperature_c, power_limit_w, place"
         " FROM runs WHERE nonce = ?");
     if (!s.bind(nonce).step()) {
         if (s.code() != SQLITE_OK) return error("load");
@@ -226,6 +226,7 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     p.reused = s.integer(17);
     p.direct_seconds = s.number(18);
     p.state = {s.number(19), s.number(20), s.number(21)};
+    p.place = parse_gpu_place(s.text(22)).value_or(GpuPlace{});
     Statement rows(db_.get(),
                    "SELECT kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats,"
                    " spread, op_key FROM entries WHERE run = ? ORDER BY op_key");

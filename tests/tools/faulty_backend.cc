@@ -4,7 +4,8 @@
 // from the N-th execution on.
 //   none   no fault            slow   a hundred times slower      nan, zero  a broken timer
 //   hang   never returns       oom    no memory for buffers       lost       the device is gone
-//   kill   SIGKILL to itself
+//   kill   SIGKILL to itself     busy   another process uses the device
+// ARENA_TEST_HARDWARE: another hardware entry to be as fast as.
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@
 #include "core/text.h"
 #include "planner/cost.h"
 #include "planner/planner.h"
+#include "profiler/nvml.h"
 #include "profiler/operator.h"
 
 namespace arena {
@@ -54,6 +56,8 @@ class FaultyBackend final : public Backend {
         return {"cuda", "test device, invented times", "GPU-test", "1", "none", 48LL << 30, 0,
                 "test"};
     }
+    DeviceState state() const override { return {1410, 35, 300}; }
+    GpuPlace place() const override { return {"0000:17:00.0", 1, {"0000:16:00.0"}, {"mlx5_0"}}; }
     Result<std::unique_ptr<Operator>> prepare(const OpShape& shape) override {
         if (fault_.is("oom") || (fault_.name == "oom" && fault_.from == 1))
             return no_error("CUDA: buffers: out of memory", op_key(shape));
@@ -74,9 +78,11 @@ Result<std::unique_ptr<Backend>> make_faulty_backend() {
     Fault fault;
     fault.name = words[0];
     if (words.size() > 1) fault.from = parse_integer(words[1], 1, 1000000).value_or(1);
+    if (fault.name == "busy") return busy_error("0000:17:00.0", {{4711, "python3"}});
+    const char* entry = std::getenv("ARENA_TEST_HARDWARE");
     const auto all = load_hardware("");
     if (!all) return all.error();
-    const auto type = find_hardware(*all, "A40");
+    const auto type = find_hardware(*all, entry == nullptr ? "A40" : entry);
     if (!type) return type.error();
     return std::unique_ptr<Backend>(std::make_unique<FaultyBackend>(fault, *type));
 }

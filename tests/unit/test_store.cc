@@ -41,6 +41,7 @@ Profile sample(const std::string& nonce, double seconds, const std::string& libr
     p.started_s = 1700000000.25;
     p.wanted = 55, p.reused = 12, p.direct_seconds = 3600.5;
     p.state = {1410, 61, 300};
+    p.place = {"0000:17:00.0", 0, {"0000:16:00.0", "0000:15:00.0"}, {"mlx5_0", "mlx5_1"}};
     OpShape g;
     g.dims = {64, 32, 16, 1};
     OpShape w = g;
@@ -319,10 +320,10 @@ END_TEST
 
 START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     must_open().reset();
-    sql("PRAGMA user_version = 3");
+    sql("PRAGMA user_version = 4");
     auto r = ProfileStore::open(db_path());
     ck_assert(!r.ok());
-    ck_assert_msg(r.error().text.find("version 3") != std::string::npos, "%s",
+    ck_assert_msg(r.error().text.find("version 4") != std::string::npos, "%s",
                   r.error().text.c_str());
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     fs::remove(db_path());
@@ -388,6 +389,20 @@ START_TEST(store_of_version_1_is_converted_with_all_rows) {
     ck_assert_uint_eq(must_open()->runs()->size(), 2);
     ck_assert(ProfileStore::open_read_only(db_path()).ok());
     ck_assert_int_eq(count_named("corrupt"), 0);
+}
+END_TEST
+
+START_TEST(store_of_version_2_is_converted_with_all_rows) {
+    must(must_open()->import(sample(nonce_of(1), 1), "m"));
+    sql("ALTER TABLE runs DROP COLUMN place; PRAGMA user_version = 2");
+    ck_assert(!ProfileStore::open_read_only(db_path()).ok());
+    auto store = must_open();
+    Profile as_before = sample(nonce_of(1), 1);
+    as_before.place = {};
+    ck_assert(*store->load(nonce_of(1)) == as_before);
+    must(store->import(sample(nonce_of(2), 0.5), "m"));
+    ck_assert(store->load(nonce_of(2))->place == sample(nonce_of(2), 0.5).place);
+    ck_assert_uint_eq(store->comm("").value().size(), 0);
 }
 END_TEST
 
@@ -485,6 +500,7 @@ int main() {
         read_only_sees_rows_and_cannot_write_nor_create,
         link_fifo_and_open_directory_are_refused,
         store_of_version_1_is_converted_with_all_rows,
+        store_of_version_2_is_converted_with_all_rows,
         a_profile_ages_out_when_its_node_shows_another_driver_or_library,
         what_was_measured_on_a_device_is_that_devices_alone,
         communication_times_come_back_and_newer_ones_replace_older,

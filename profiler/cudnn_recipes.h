@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Operators that cuDNN runs: fused attention and convolutions. A build without cuDNN has none of
+// them (no_cudnn.cc).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "core/profile.h"
+#include "core/result.h"
+#include "profiler/cuda_recipe.h"
+
+namespace arena::cuda {
+
+class Cudnn {
+  public:
+    /// Throws std::runtime_error where cuDNN cannot be used.
+    explicit Cudnn(cudaStream_t);
+    ~Cudnn();
+    Cudnn(const Cudnn&) = delete;
+    Cudnn& operator=(const Cudnn&) = delete;
+    /// "cuDNN 9.19.0"; "" without it.
+    [[nodiscard]] std::string version() const;
+    /// ErrorCode::no, with cuDNN's words, where it has no fused engine for the shape.
+    Result<Recipe> attention(const OpShape&, Precision);
+    Result<Recipe> convolution(const OpShape&);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace arena::cuda

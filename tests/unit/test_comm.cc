@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// arena-profiler comm without NCCL: which groups, which sizes, the statistics, what all ranks must
+// agree on, how ranks meet. The communicator of these tests talks to nobody: its times are a
+// script.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "profiler/comm_bench.h"
+#include "profiler/comm_command.h"
+#include "profiler/comm_world.h"
+#include "suite.h"
+
+namespace {
+
+using namespace arena;
+using arena::test::assert_refused;
+using arena::test::assert_text;
+
+/// 1 ms for anything, or what `seconds` says of the n-th execution; writes down every call.
+class ScriptedCommunicator final : public Communicator {
+  public:
+    Device device() const override { return {}; }
+    void regroup(std::int64_t group) override {
+        group_ = group;
+        calls.push_back("regroup");
+    }
+    double execute(CommOp op, std::int64_t bytes, std::int64_t times) override {
+        ck_assert_msg(group_ >= 0, "a rank without a group was asked to execute");
+        executed.push_back({op, bytes, times});
+        return seconds(++executions_) * static_cast<double>(times);
+    }
+    std::vector<double> largest(const std::vector<double>& numbers) override {
+        for (const double x : numbers) ck_assert(std::isfinite(x));
+        calls.push_back("largest " + std::to_string(numbers.size()));
+        return agree(numbers);
+    }
+
+    struct Execution {
+        CommOp op;
+        std::int64_t bytes, times;
+    };
+    std::function<double(int)> seconds = [](int) { return 1e-3; };
+    std::function<std::vector<double>(std::vector<double>)> agree = [](auto numbers) {
+        return numbers;
+    };
+    std::vector<std::string> calls;
+    std::vector<Execution> executed;
+
+  private:
+    std::int64_t group_ = -1;
+    int executions_ = 0;
+};
+
+CommQuery small_query() {
+    CommQuery q;
+    q.gpu_type = "a100";
+    q.ops = {CommOp::all_reduce};
+    q.placements = {{4, 1, 1}};
+    q.min_bytes = 1024;
+    q.max_bytes = 4096;
+    return q;
+}
+
+struct Run {
+    ScriptedCommunicator communicator;
+    CommWorld world{0, 1, 4};
+    CommQuery query = small_query();
+    double clock_s = 0, tick_s = 0;  ///< the clock moves at each look
+    bool is_stopped = false;
+    std::vector<CommTime> times;
+
+    CommOutcome operator()() {
+        CommHooks hooks;
+        hooks.now = [this] { return clock_s += tick_s; };
+        hooks.is_stopped = [this] { return is_stopped; };
+        hooks.on_time = [this](const CommTime& t) { times.push_back(t); };
+        return measure_comm(communicator, world, query, hooks);
+    }
+};
+
+std::string text_of(const std::vector<CommPlacement>& all) {
+    std::string text;
+    for (const CommPlacement& p : all)
+        text += std::to_string(p.ranks) + "x" + std::to_string(p.nodes) + "x" +
+                std::to_string(p.groups) + " ";
+    return text;
+}
+
+START_TEST(all_groups_that_make_sense_are_measured) {
+    assert_text(text_of(all_placements({0, 1, 8})), "2x1x1 2x1x4 4x1x1 4x1x2 8x1x1 ");
+    assert_text(text_of(all_placements({0, 1, 6})), "2x1x1 2x1x3 4x1x1 6x1x1 ");
+    assert_text(text_of(all_placements({0, 2, 4})),
+                "2x1x1 2x1x2 4x1x1 2x2x1 2x2x4 4x2x1 4x2x2 8x2x1 ");
+    assert_text(text_of(all_placements({0, 3, 1})), "2x2x1 3x3x1 ");
+    assert_text(text_of(all_placements({0, 1, 1})), "");
+}
+END_TEST
+
+START_TEST(each_group_of_a_placement_has_its_ranks_on_its_nodes) {
+    for (const CommPlacement& p : all_placements({0, 4, 8})) {
+        std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> members;  // group, node
+        for (std::int64_t rank = 0; rank < 32; ++rank) {
+            const CommWorld world{rank, 4, 8};
+            if (const std::int64_t group = group_of(world, p); group >= 0)
+                ++members[group][world.node()];
+        }
+        ck_assert_int_eq(static_cast<int>(members.size()), static_cast<int>(p.groups));
+        for (const auto& [group, nodes] : members) {
+            ck_assert_int_eq(static_cast<int>(nodes.size()), static_cast<int>(p.nodes));
+            for (const auto& [node, ranks] : nodes) ck_assert_int_eq(ranks * p.nodes, p.ranks);
+        }
+    }
+}
+END_TEST
+
+START_TEST(sizes_are_rounded_as_nccl_tests_does) {
+    ck_assert_int_eq(usable_bytes(CommOp::all_reduce, 1000, 3), 992);
+    ck_assert_int_eq(usable_bytes(CommOp::send, 16, 2), 16);
+    ck_assert_int_eq(usable_bytes(CommOp::all_gather, 1024, 3), 1008);
+    ck_assert_int_eq(usable_bytes(CommOp::reduce_scatter, 1024, 8), 1024);
+    ck_assert_int_eq(usable_bytes(CommOp::all_to_all, 1024, 128), 0);
+}
+END_TEST
+
+START_TEST(statistics_are_least_median_and_nearest_rank_95) {
+    const SampleStatistics one = statistics_of({3});
+    ck_assert(one.min == 3 && one.median == 3 && one.p95 == 3);
+    const SampleStatistics even = statistics_of({4, 1, 3, 2});
+    ck_assert(even.min == 1 && even.median == 2.5 && even.p95 == 4);
+    std::vector<double> hundred;
+    for (int i = 100; i > 0; --i) hundred.push_back(i);
+    const SampleStatistics s = statistics_of(hundred);
+    ck_assert(s.min == 1 && s.median == 50.5 && s.p95 == 95);
+    ck_assert(statistics_of(std::vector<double>(20, 7)).p95 == 7);
+    std::vector<double> twenty{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
+                               10, 11, 12, 13, 14, 15, 16, 17, 18, 99};
+    ck_assert(statistics_of(twenty).p95 == 18);
+}
+END_TEST
+
+/// https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+START_TEST(bus_bandwidth_is_that_of_nccl_tests) {
+    const auto busbw = [](CommOp op, std::int64_t ranks) {
+        return bus_bytes_per_s({"a100", op, ranks, 1, 1, 1000, 1, 1, 1});
+    };
+    ck_assert_double_eq_tol(busbw(CommOp::all_reduce, 4), 1500, 1e-9);
+    ck_assert_double_eq_tol(busbw(CommOp::all_gather, 4), 750, 1e-9);
+    ck_assert_double_eq_tol(busbw(CommOp::reduce_scatter, 4), 750, 1e-9);
+    ck_assert_double_eq_tol(busbw(CommOp::all_to_all, 8), 875, 1e-9);
+    ck_assert_double_eq_tol(busbw(CommOp::send, 2), 1000, 1e-9);
+}
+END_TEST
+
+START_TEST(every_size_gets_a_row_with_the_scripted_time) {
+    Run run;
+    run.communicator.seconds = [](int n) { return n % 27 == 5 ? 3e-3 : 2e-3; };  // 2 + 25 a size
+    const CommOutcome outcome = run();
+    ck_assert_uint_eq(outcome.wanted, 3);
+    ck_assert_uint_eq(outcome.measured, 3);
+    assert_text(outcome.reason, "");
+    ck_assert_uint_eq(run.times.size(), 3);
+    std::int64_t bytes = 1024;
+    for (const CommTime& t : run.times) {
+        ck_assert_int_eq(t.bytes, bytes);
+        ck_assert(t.ranks == 4 && t.nodes == 1 && t.groups == 1 && t.gpu_type == "a100");
+        ck_assert_double_eq_tol(t.min_s, 2e-3, 1e-12);
+        ck_assert_double_eq_tol(t.median_s, 2e-3, 1e-12);
+        bytes *= 2;
+    }
+    const auto read = parse_comm_csv(to_csv(run.times), "", "");
+    ck_assert(read.ok());
+    ck_assert_uint_eq(read->size(), 3);
+}
+END_TEST
+
+START_TEST(short_collectives_are_timed_many_at_once_after_a_warm_up) {
+    Run run;
+    run.query.max_bytes = 1024;
+    run.communicator.seconds = [](int n) {
+        return n == 1 ? 1.0 : 1e-5;
+    };  // the first builds connections
+    ck_assert_uint_eq(run().measured, 1);
+    const auto& all = run.communicator.executed;
+    ck_assert_uint_eq(all.size(), 27);
+    ck_assert_int_eq(all[0].times, 1);
+    ck_assert_int_eq(all[1].times, 1);
+    for (std::size_t i = 2; i < all.size(); ++i) ck_assert_int_eq(all[i].times, 50);
+    ck_assert_double_eq_tol(run.times.at(0).p95_s, 1e-5, 1e-12);
+}
+END_TEST
+
+START_TEST(the_time_of_the_slowest_rank_counts) {
+    Run run;
+    run.query.max_bytes = 1024;
+    run.communicator.agree = [](std::vector<double> numbers) {
+        if (numbers.size() == 4)
+            numbers[0] = std::max(numbers[0], 5e-3);  // another rank needed longer
+        return numbers;
+    };
+    run();
+    ck_assert_double_eq_tol(run.times.at(0).median_s, 5e-3, 1e-12);
+}
+END_TEST
+
+/// With the same answers every rank must make the same calls, or one waits for another for ever.
+START_TEST(all_ranks_take_the_same_steps_whether_they_are_in_a_group_or_not) {
+    std::vector<std::string> first;
+    for (std::int64_t rank = 0; rank < 8; ++rank) {
+        Run run;
+        run.world = {rank, 2, 4};
+        run.query.placements = all_placements(run.world);
+        run.query.ops = {CommOp::all_reduce, CommOp::all_to_all, CommOp::send};
+        run.communicator.agree = [n = 0](std::vector<double> numbers) mutable {
+            if (numbers.size() == 4) numbers = {1e-4 + 1e-6 * (n++ % 7), 0, 0, numbers[3]};
+            return numbers;
+        };
+        const CommOutcome outcome = run();
+        ck_assert_uint_eq(outcome.measured, outcome.wanted);
+        if (rank == 0) first = run.communicator.calls;
+        ck_assert_msg(run.communicator.calls == first, "rank %d took other steps",
+                      static_cast<int>(rank));
+    }
+    ck_assert_uint_gt(first.size(), 1000);
+}
+END_TEST
+
+START_TEST(a_send_is_measured_between_two_only) {
+    Run run;
+    run.query.ops = {CommOp::send};
+    run.query.placements = {{2, 1, 1}, {4, 1, 1}, {2, 1, 2}};
+    ck_assert_uint_eq(run().measured, 6);
+    for (const CommTime& t : run.times) ck_assert_int_eq(t.ranks, 2);
+}
+END_TEST
+
+START_TEST(the_budget_ends_the_run_and_keeps_what_was_measured) {
+    Run run;
+    run.tick_s = 1;
+    run.query.budget_s = 12;
+    const CommOutcome outcome = run();
+    ck_assert_uint_eq(outcome.wanted, 3);
+    ck_assert_uint_gt(outcome.measured, 0);
+    ck_assert_uint_lt(outcome.measured, 3);
+    ck_assert_uint_eq(run.times.size(), outcome.measured);
+    assert_text(outcome.reason, "the budget of 12 s ended");
+    for (const auto& e : run.communicator.executed) ck_assert_int_le(e.bytes, 4096);
+}
+END_TEST
+
+START_TEST(one_rank_that_is_told_to_stop_stops_all) {
+    Run run;
+    run.communicator.agree = [n = 0](std::vector<double> numbers) mutable {
+        if (numbers.size() == 4 && ++n == 40) numbers[2] = 1;  // Ctrl-C reached another rank
+        return numbers;
+    };
+    const CommOutcome outcome = run();
+    ck_assert_uint_eq(outcome.measured, 1);
+    assert_text(outcome.reason, "stopped by a signal");
+}
+END_TEST
+
+START_TEST(a_broken_timer_costs_its_size_only_and_never_reaches_a_table) {
+    for (const double broken : {std::numeric_limits<double>::quiet_NaN(), 0.0, -1.0,
+                                std::numeric_limits<double>::infinity()}) {
+        Run run;
+        run.communicator.seconds = [broken](int n) { return n == 30 ? broken : 1e-3; };
+        const CommOutcome outcome = run();
+        ck_assert_uint_eq(outcome.measured, 2);
+        ck_assert_msg(outcome.reason.find("no usable time for all_reduce") != std::string::npos,
+                      "%s", outcome.reason.c_str());
+    }
+}
+END_TEST
+
+START_TEST(a_failing_library_ends_the_run_with_its_sentence) {
+    Run run;
+    run.communicator.seconds = [](int n) -> double {
+        if (n == 30) throw std::runtime_error("NCCL: all-reduce: remote process exited");
+        return 1e-3;
+    };
+    const CommOutcome outcome = run();
+    ck_assert_uint_eq(outcome.measured, 1);
+    ck_assert(outcome.has_failed);
+    assert_text(outcome.reason, "NCCL: all-reduce: remote process exited");
+}
+END_TEST
+
+START_TEST(sizes_and_placements_are_read_or_refused_with_a_sentence) {
+    ck_assert_int_eq(parse_size("1K", "").value(), 1024);
+    ck_assert_int_eq(parse_size("32m", "").value(), 32 << 20);
+    ck_assert_int_eq(parse_size("1G", "").value(), 1 << 30);
+    ck_assert_int_eq(parse_size("7", "").value(), 7);
+    for (const char* bad : {"", "K", "0", "-1", "1T", "1.5K", "2000000000000000000G"})
+        assert_refused(parse_size(bad, "--min-bytes"), "--min-bytes: must be bytes");
+    const CommWorld world{0, 2, 4};
+    ck_assert(parse_placement("4", world).value() == CommPlacement({4, 1, 1}));
+    ck_assert(parse_placement("8x2", world).value() == CommPlacement({8, 2, 1}));
+    ck_assert(parse_placement("2x1x2", world).value() == CommPlacement({2, 1, 2}));
+    for (const char* bad : {"", "1", "x", "2x", "3x2", "2x1x1x1", "a"})
+        assert_refused(parse_placement(bad, world), "must be RANKS");
+    for (const char* bad : {"8", "6x3", "2x1x3", "8x2x2"})
+        assert_refused(parse_placement(bad, world), "has no room");
+}
+END_TEST
+
+START_TEST(a_query_is_checked_before_a_gpu_is_touched) {
+    const CommWorld world{0, 1, 4};
+    CommCommand good;
+    good.gpu_type = "h100";
+    const auto query = query_of(good, world);
+    ck_assert(query.ok());
+    ck_assert_uint_eq(query->ops.size(), 5);
+    ck_assert_uint_eq(query->placements.size(), 3);
+    const auto with = [&](auto change) {
+        CommCommand c = good;
+        change(c);
+        return query_of(c, world);
+    };
+    assert_refused(with([](auto& c) { c.gpu_type = "a,b"; }),
+                   "--gpu-type: gpu_type must be a name");
+    assert_refused(with([](auto& c) { c.ops = {"broadcast"}; }), "--ops: accepted are all_reduce");
+    assert_refused(with([](auto& c) { c.min_bytes = "2G"; }), "--min-bytes: is more than");
+    assert_refused(with([](auto& c) { c.factor = 1; }), "--factor: must be");
+    assert_refused(with([](auto& c) { c.budget_s = 0; }), "--budget: must be");
+    assert_refused(with([](auto& c) { c.timeout_s = std::nan(""); }), "--timeout: must be");
+}
+END_TEST
+
+Lookup environment(std::map<std::string, std::string> values) {
+    return [values = std::move(values)](const char* name) -> const char* {
+        const auto at = values.find(name);
+        return at == values.end() ? nullptr : at->second.c_str();
+    };
+}
+
+START_TEST(the_tasks_of_an_srun_step_know_their_place) {
+    const std::map<std::string, std::string> good{
+        {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "5"},
+        {"SLURM_NODEID", "1"},         {"SLURM_LOCALID", "1"},
+        {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"}};
+    ck_assert(world_of_step(environment(good)).value() == CommWorld({5, 2, 4}));
+    ck_assert(!world_of_step(environment({})).value());
+    ck_assert(!world_of_step(environment({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}})).value());
+    ck_assert(!world_of_step(environment({{"SLURM_STEP_NUM_TASKS", "1"}})).value());
+    const auto with = [&](const char* name, const char* value) {
+        auto changed = good;
+        changed[name] = value;
+        return world_of_step(environment(changed));
+    };
+    assert_refused(with("SLURM_STEP_TASKS_PER_NODE", "5,3"),
+                   "the same number of tasks on each node");
+    assert_refused(with("SLURM_STEP_TASKS_PER_NODE", "4(x3),2"),
+                   "the same number of tasks on each node");
+    assert_refused(with("SLURM_NODEID", "0"), "tasks must lie in blocks");
+    assert_refused(with("SLURM_LOCALID", "2"), "tasks must lie in blocks");
+    assert_refused(with("SLURM_PROCID", "9"), "tasks must lie in blocks");
+    assert_refused(with("SLURM_PROCID", "none"), "which task this is");
+}
+END_TEST
+
+START_TEST(steps_and_tries_meet_in_files_of_their_own) {
+    const std::map<std::string, std::string> step{
+        {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_SRUN_COMM_PORT", "40123"}};
+    assert_text(name_of_step(environment(step)), ".arena-comm-7-0-40123");
+    auto again = step;
+    again["SLURM_RESTART_COUNT"] = "1";
+    assert_text(name_of_step(environment(again)), ".arena-comm-7-0-1-40123");
+    auto forged = step;
+    forged["SLURM_STEP_ID"] = "../../etc/x";
+    assert_text(name_of_step(environment(forged)), ".arena-comm-7-40123");
+    assert_text(name_of_step(environment({})), "");
+}
+END_TEST
+
+std::string directory;
+void make_directory() {
+    char name[] = "/tmp/arena-comm-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(name));
+    directory = name;
+}
+void remove_directory() { std::filesystem::remove_all(directory); }
+
+START_TEST(ranks_meet_through_a_file_that_goes_with_them) {
+    const std::string path = directory + "/meet";
+    std::ofstream(path) << "a stale one of another run";
+    const MeetingPlace first(path, true, 5), other(path, false, 5);
+    const auto made = first.share([] { return std::string("0123456789abcdef"); }, 16);
+    assert_text(made.value(), "0123456789abcdef");
+    const auto never = []() -> std::string { throw std::logic_error("only the first makes it"); };
+    assert_text(other.share(never, 16).value(), "0123456789abcdef");
+    other.leave();
+    ck_assert(std::filesystem::exists(path));
+    first.leave();
+    ck_assert(!std::filesystem::exists(path));
+}
+END_TEST
+
+START_TEST(what_others_put_at_the_meeting_place_is_refused) {
+    const auto none = [] { return std::string(); };
+    const std::string path = directory + "/meet", real = directory + "/real";
+    const MeetingPlace other(path, false, 0.01);
+    assert_refused(other.share(none, 4), "rank 0 did not come");
+    std::ofstream(path) << "ids!";
+    ::chmod(path.c_str(), 0644);
+    assert_refused(other.share(none, 4), "is not the file that rank 0");
+    ::chmod(path.c_str(), 0600);
+    ck_assert(other.share(none, 4).ok());
+    assert_refused(other.share(none, 5), "is not the file that rank 0");
+    std::filesystem::rename(path, real);
+    std::filesystem::create_symlink(real, path);
+    assert_refused(other.share(none, 4), path);
+    std::filesystem::remove(path);
+    ck_assert_int_eq(::mkfifo(path.c_str(), 0600), 0);
+    assert_refused(other.share(none, 0), "is not the file that rank 0");
+}
+END_TEST
+
+START_TEST(children_are_waited_for_and_the_worst_end_counts) {
+    ck_assert_int_eq(run_in_children(3, [](std::int64_t) { return 0; }), 0);
+    ck_assert_int_eq(run_in_children(3, [](std::int64_t rank) { return rank == 1 ? 1 : 0; }), 1);
+    // the others would never end: they are told to
+    const auto body = [](std::int64_t rank) {
+        if (rank == 2) return 3;
+        for (;;) ::pause();
+    };
+    ck_assert_int_eq(run_in_children(3, body), 3);
+    ck_assert_int_eq(
+        run_in_children(2, [](std::int64_t rank) { return rank == 0 ? 0 : ::raise(SIGKILL); }), 3);
+}
+END_TEST
+
+START_TEST(devices_are_counted_in_another_process) {
+    ck_assert_int_eq(count_in_child([]() -> Result<std::int64_t> { return 7; }).value(), 7);
+    assert_refused(
+        count_in_child([]() -> Result<std::int64_t> { return environment_error("no driver"); }),
+        "no driver");
+    assert_refused(count_in_child([]() -> Result<std::int64_t> { ::_exit(1); }),
+                   "ended without an answer");
+    assert_refused(count_in_child(count_comm_devices), "no NCCL");
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    const std::vector<const TTest*> tests{
+        all_groups_that_make_sense_are_measured,
+        each_group_of_a_placement_has_its_ranks_on_its_nodes,
+        sizes_are_rounded_as_nccl_tests_does,
+        statistics_are_least_median_and_nearest_rank_95,
+        bus_bandwidth_is_that_of_nccl_tests,
+        every_size_gets_a_row_with_the_scripted_time,
+        short_collectives_are_timed_many_at_once_after_a_warm_up,
+        the_time_of_the_slowest_rank_counts,
+        all_ranks_take_the_same_steps_whether_they_are_in_a_group_or_not,
+        a_send_is_measured_between_two_only,
+        the_budget_ends_the_run_and_keeps_what_was_measured,
+        one_rank_that_is_told_to_stop_stops_all,
+        a_broken_timer_costs_its_size_only_and_never_reaches_a_table,
+        a_failing_library_ends_the_run_with_its_sentence,
+        sizes_and_placements_are_read_or_refused_with_a_sentence,
+        a_query_is_checked_before_a_gpu_is_touched,
+        the_tasks_of_an_srun_step_know_their_place,
+        steps_and_tries_meet_in_files_of_their_own,
+        ranks_meet_through_a_file_that_goes_with_them,
+        what_others_put_at_the_meeting_place_is_refused,
+        children_are_waited_for_and_the_worst_end_counts,
+        devices_are_counted_in_another_process,
+    };
+    return arena::test::run_suite("comm", tests, {make_directory, remove_directory});
+}
