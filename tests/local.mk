@@ -158,11 +158,18 @@ tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 
 if HAVE_RAPIDCHECK
-check_PROGRAMS += tests/unit/properties_test
-TESTS += tests/unit/properties_test
+check_PROGRAMS += tests/unit/properties_test tests/unit/test_arena_properties
+TESTS += tests/unit/properties_test tests/unit/test_arena_properties
 endif
 tests_unit_properties_test_SOURCES = tests/unit/properties_test.cc tests/unit/property.h
 tests_unit_properties_test_LDADD = libarena_core.la -lrapidcheck
+tests_unit_test_arena_properties_SOURCES = tests/unit/test_arena_properties.cc tests/unit/arena_cases.h \
+	tests/unit/property.h
+tests_unit_test_arena_properties_LDADD = libarena_core.la -lrapidcheck
+# Built by `make check`, run by tests/bench/policies.
+check_PROGRAMS += tests/bench/arena-optimum
+tests_bench_arena_optimum_SOURCES = tests/bench/arena_optimum.cc tests/unit/arena_cases.h
+tests_bench_arena_optimum_LDADD = libarena_core.la
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t

@@ -10,6 +10,7 @@
 #include "policy/knapsack.h"
 #include "policy/packing.h"
 #include "policy/reservation.h"
+#include "policy/seating.h"
 
 namespace arena {
 namespace {
@@ -37,17 +38,24 @@ constexpr double fairness_power = 4;
 constexpr int share_rounds = 8;
 constexpr double most_share_factor = 1e4;
 constexpr double most_priority_weight = 4;
-constexpr double starving_s = 7 * 86400;
+/// A job that waits longer goes first, each time that it was started already later by as much, at most thus
+/// often; and then it keeps its GPUs for a while: more such jobs than GPUs would only start each other anew.
+constexpr double starving_s = 7 * 86400, most_starving_bounds = 4, starving_quantum_s = 3600;
 constexpr double starving_weight = 1e6;
+/// Attempts to seat a choice on nodes, and how much better another one must be.
+constexpr int reseatings = 3;
+constexpr double better_seating = 1.01;
 
 class Round {
   public:
     Round(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
-        : options_(options), problem_(snapshot, offers, options), packing_(problem_) {}
+        : options_(options), problem_(snapshot, offers, options), packing_(problem_),
+          steps_(options.search_steps) {}
     Decision decide();
 
   private:
     void find_priority_range();
+    [[nodiscard]] bool is_starving(const Task&) const;
     [[nodiscard]] double weight_of(const Task&) const;
     [[nodiscard]] double fastest_s(const Task&) const;
     [[nodiscard]] double time_s(const Task&, const Choice&, bool is_current) const;
@@ -55,18 +63,16 @@ class Round {
     void find_calm();
     [[nodiscard]] bool is_settled(const Task&) const;
     void price_offers();
-    [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors) const;
+    [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors,
+                                                  const std::vector<double>& values);
     [[nodiscard]] std::size_t account_of(const Task&) const;
     double balance(const std::vector<std::int32_t>& chosen, std::vector<double>& factors) const;
     void choose();
-    void pack();
-    void place_or_fall_back(std::size_t i);
-    bool place_any(std::size_t i);
+    void drop_impossible();
+    Seating seat();
     using Move = std::tuple<double, std::size_t, std::size_t>;  ///< (-gain per GPU, task, choice)
-    void find_growth(std::size_t i, std::vector<Move>&) const;
-    void grow();
-    void fill();
-    void give(std::size_t i, std::string_view why);
+    void find_growth(const Seating&, std::size_t i, std::vector<Move>&) const;
+    void grow(Seating&);
     [[nodiscard]] std::size_t item(std::size_t i, std::size_t choice) const {
         return problem_.tasks()[i].first_choice + choice;
     }
@@ -77,11 +83,10 @@ class Round {
     double lowest_priority_ = 0, highest_priority_ = 0;
     bool calm_ = false;                   ///< full, and few wait
     std::vector<double> values_;          ///< by choice
+    std::vector<double> moved_;           ///< by task: value of its current choice on other nodes
     std::vector<std::int32_t> chosen_;    ///< by task: index within its choices, or -1
-    std::vector<bool> given_;             ///< by task: has what it will have
-    std::vector<bool> keeps_;             ///< by task: that is what it runs with
-    Placement placement_;
-    Decision decision_;
+    std::vector<bool> starving_;          ///< by task
+    std::int64_t steps_;                  ///< left of the budget
 };
 
 void Round::find_priority_range() {
@@ -99,6 +104,15 @@ double Round::fastest_s(const Task& task) const {
     return least;
 }
 
+/// Waits, or was started while it did, for longer than its bound.
+bool Round::is_starving(const Task& task) const {
+    const JobState& job = *task.job;
+    const double ran_s = task.runs() ? problem_.snapshot().time_s - job.start_s : 0;
+    if (task.runs() && (job.start_s <= 0 || ran_s > starving_quantum_s)) return false;
+    const auto starts_before = static_cast<double>(job.restarts - (task.runs() ? 1 : 0));
+    return job.age_s - ran_s > starving_s * std::clamp(1 + starts_before, 1.0, most_starving_bounds);
+}
+
 double Round::weight_of(const Task& task) const {
     const JobState& job = *task.job;
     double weight = 1;
@@ -106,7 +120,7 @@ double Round::weight_of(const Task& task) const {
         weight += (most_priority_weight - 1) * (job.priority - lowest_priority_) /
                   (highest_priority_ - lowest_priority_);
     }
-    if (!task.runs() && job.age_s > starving_s) weight *= starving_weight;
+    if (is_starving(task)) weight *= starving_weight;
     if (options_.objective == Objective::jct) return weight;
     const double fastest = fastest_s(task);
     weight *= fastest;
@@ -148,7 +162,7 @@ void Round::find_calm() {
 
 /// Whether the job keeps what it has, or has not, until its next appointed time.
 bool Round::is_settled(const Task& task) const {
-    if (!calm_ || (!task.runs() && (task.job->restarts == 0 || task.job->age_s > starving_s))) return false;
+    if (!calm_ || is_starving(task) || (!task.runs() && task.job->restarts == 0)) return false;
     const double period_s = std::min(longest_period_s, period_share * task.remaining * fastest_s(task));
     return period_s > shortest_period_s &&
            std::fmod(problem_.snapshot().time_s, period_s) >= appointed_s;
@@ -160,6 +174,8 @@ void Round::price_offers() {
     for (const Task& task : problem_.tasks()) {
         const double weight = weight_of(task);
         const bool settled = is_settled(task);
+        starving_.push_back(is_starving(task));
+        moved_.push_back(0);
         auto at = static_cast<std::int32_t>(task.first_choice);
         for (const Choice& c : problem_.choices(task)) {
             const bool is_current = at++ == task.current;
@@ -167,11 +183,16 @@ void Round::price_offers() {
             // Without an end in sight only the speed counts, and what a restart costs of it.
             if (options_.objective != Objective::jct) time /= task.remaining;
             values_.push_back(settled && !is_current ? 0 : weight * bonus(task, c, is_current) / time);
+            if (is_current && !settled) {
+                double there = time_s(task, c, false);
+                if (options_.objective != Objective::jct) there /= task.remaining;
+                moved_.back() = weight * bonus(task, c, false) / there;
+            }
         }
     }
 }
 
-std::vector<std::int32_t> Round::solve(const std::vector<double>& factors) const {
+std::vector<std::int32_t> Round::solve(const std::vector<double>& factors, const std::vector<double>& values) {
     std::vector<std::int64_t> capacity;
     for (std::size_t t = 0; t < problem_.types(); ++t) capacity.push_back(problem_.capacity(t));
     Knapsack knapsack(std::move(capacity));
@@ -180,10 +201,12 @@ std::vector<std::int32_t> Round::solve(const std::vector<double>& factors) const
         const double factor = factors.empty() ? 1 : factors[account_of(task)];
         std::size_t at = task.first_choice;
         for (const Choice& c : problem_.choices(task)) {
-            knapsack.add({c.type, c.gpus, factor * values_[at++]});
+            knapsack.add({c.type, c.gpus, factor * values[at++]});
         }
     }
-    return knapsack.solve(options_.search_steps);
+    std::vector<std::int32_t> chosen = knapsack.solve(options_.search_steps);
+    steps_ -= options_.search_steps - knapsack.steps_left();
+    return chosen;
 }
 
 /// Position in options.shares; those without a share count together, after them.
@@ -224,12 +247,12 @@ double Round::balance(const std::vector<std::int32_t>& chosen, std::vector<doubl
 }
 
 void Round::choose() {
-    chosen_ = solve({});
+    chosen_ = solve({}, values_);
     if (options_.shares.empty()) return;
     std::vector<double> factors(options_.shares.size() + 1, 1.0);
     double least = balance(chosen_, factors);
     for (int i = 0; i < share_rounds && least > 0; ++i) {
-        std::vector<std::int32_t> other = solve(factors);
+        std::vector<std::int32_t> other = solve(factors, values_);
         const double lacking = balance(other, factors);
         if (lacking >= least) continue;
         least = lacking;
@@ -237,64 +260,51 @@ void Round::choose() {
     }
 }
 
-void Round::give(std::size_t i, std::string_view why) {
-    decision_.actions.push_back(action_for(problem_.tasks()[i], placement_, std::string(why)));
-    given_[i] = true;
-}
-
-/// The best offer of the task, but none beyond the GPUs chosen for it, that finds nodes.
-bool Round::place_any(std::size_t i) {
-    const Task& task = problem_.tasks()[i];
-    const auto choices = problem_.choices(task);
-    std::vector<std::pair<double, std::size_t>> order;
-    for (std::size_t c = 0; c < choices.size(); ++c) {
-        if (values_[item(i, c)] > 0 && packing_.could_fit(choices[c])) order.emplace_back(-values_[item(i, c)], c);
+/// What could not even stand on its nodes alone is worth nothing.
+void Round::drop_impossible() {
+    Packing alone = packing_;
+    for (const Task& task : problem_.tasks()) {
+        if (task.runs()) alone.release_current(task);
     }
-    std::sort(order.begin(), order.end());
-    for (const auto& [value, c] : order) {
-        const bool within = chosen_[i] < 0 ||
-                            choices[c].gpus <= choices[static_cast<std::size_t>(chosen_[i])].gpus;
-        if (within && packing_.place(task, choices[c], placement_)) return true;
-    }
-    return false;
-}
-
-void Round::place_or_fall_back(std::size_t i) {
-    const Task& task = problem_.tasks()[i];
-    const Choice& wanted = problem_.choices(task)[static_cast<std::size_t>(chosen_[i])];
-    if (packing_.place(task, wanted, placement_)) {
-        return give(i, task.runs() ? "the change pays for its restart" : "worth the price of its GPUs");
-    }
-    if (task.runs() && packing_.can_take_current(task)) {
-        packing_.take_current(task);
-        given_[i] = keeps_[i] = true;
-    } else if (place_any(i)) {
-        give(i, "the best offer that finds nodes");
-    }
-}
-
-/// Those that keep their nodes first; then changes, the largest first, so that small ones fill gaps.
-void Round::pack() {
-    const auto& tasks = problem_.tasks();
-    given_.assign(tasks.size(), false);
-    keeps_.assign(tasks.size(), false);
-    std::vector<std::pair<std::int32_t, std::size_t>> changes;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-        const auto choice = static_cast<std::size_t>(std::max(chosen_[i], 0));
-        const bool keeps = tasks[i].runs() && chosen_[i] >= 0 &&
-                           static_cast<std::int32_t>(item(i, choice)) == tasks[i].current;
-        given_[i] = keeps_[i] = keeps;
-        if (tasks[i].runs() && !keeps) packing_.release_current(tasks[i]);
-        if (chosen_[i] >= 0 && !keeps) {
-            changes.emplace_back(-problem_.choices(tasks[i])[choice].gpus, i);
+    for (const Task& task : problem_.tasks()) {
+        auto at = task.first_choice;
+        for (const Choice& c : problem_.choices(task)) {
+            const bool is_current = static_cast<std::int32_t>(at) == task.current;
+            if (!is_current && !alone.could_stand(task, c)) values_[at] = 0;
+            ++at;
         }
     }
-    std::sort(changes.begin(), changes.end());
-    for (const auto& [gpus, i] : changes) place_or_fall_back(i);
+}
+
+/// Puts what was chosen on nodes. What finds none is tried first in the next attempt, then not chosen again, as far
+/// as the budget goes; an attempt has to be better by what one job matters in a small cluster.
+Seating Round::seat() {
+    const Seats seats{&problem_, values_, moved_, &starving_};
+    RoomMaker room(problem_, values_, moved_);
+    Seating best(seats, packing_);
+    best.seat(chosen_, {}, room);
+    std::vector<std::size_t> missed = best.missed(), first;
+    std::vector<double> left = values_;
+    for (int attempt = 1; !missed.empty() && (attempt <= reseatings || steps_ > 0); ++attempt) {
+        if (attempt % (reseatings + 1) == 0) {
+            if (!options_.shares.empty()) break;
+            for (const std::size_t i : missed) left[item(i, static_cast<std::size_t>(chosen_[i]))] = 0;
+            chosen_ = solve({}, left);
+            first.clear();
+        } else {
+            std::erase_if(first, [&](std::size_t i) { return std::count(missed.begin(), missed.end(), i) > 0; });
+            first.insert(first.begin(), missed.begin(), missed.end());
+        }
+        Seating other(seats, packing_);
+        other.seat(chosen_, first, room);
+        missed = other.missed();
+        if (other.value() > better_seating * best.value()) best = std::move(other);
+    }
+    return best;
 }
 
 /// What a running task that keeps its GPUs would gain on idle ones, worth a restart by itself.
-void Round::find_growth(std::size_t i, std::vector<Move>& moves) const {
+void Round::find_growth(const Seating& seating, std::size_t i, std::vector<Move>& moves) const {
     const Task& task = problem_.tasks()[i];
     const Choice& current = problem_.choice(task.current);
     const double now_s = time_s(task, current, true);
@@ -302,76 +312,47 @@ void Round::find_growth(std::size_t i, std::vector<Move>& moves) const {
     for (std::size_t c = 0; c < task.choice_count; ++c) {
         const Choice& choice = problem_.choices(task)[c];
         const std::int64_t own = choice.type == current.type ? current.gpus : 0;
-        if (choice.gpus > packing_.free_gpus(choice.type) + own) continue;
+        if (choice.gpus > seating.packing().free_gpus(choice.type) + own) continue;
         const double then_s = time_s(task, choice, false);
         if (now_s > grow_factor * then_s) moves.emplace_back((1 / now_s - 1 / then_s) / choice.gpus, i, c);
     }
 }
 
 /// Long running jobs move to idle GPUs: nobody else wants them, so no bonus need protect anybody.
-void Round::grow() {
+void Round::grow(Seating& seating) {
     const auto& tasks = problem_.tasks();
     std::vector<Move> moves;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (keeps_[i]) find_growth(i, moves);
+        if (seating.keeps()[i]) find_growth(seating, i, moves);
     }
     std::sort(moves.begin(), moves.end());
     for (const auto& [gain, i, c] : moves) {
-        if (!keeps_[i]) continue;
-        packing_.release_current(tasks[i]);
-        if (packing_.place(tasks[i], problem_.choices(tasks[i])[c], placement_)) {
-            give(i, "idle GPUs finish it sooner");
-            keeps_[i] = false;
-        } else {
-            packing_.take_current(tasks[i]);
-        }
-    }
-}
-
-/// What is left goes to running jobs that lost theirs, then to waiting ones, by value per GPU.
-void Round::fill() {
-    const auto& tasks = problem_.tasks();
-    std::vector<std::tuple<bool, double, std::size_t>> order;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (given_[i]) continue;
-        double best = 0;
-        for (std::size_t c = 0; c < tasks[i].choice_count; ++c) {
-            const Choice& choice = problem_.choices(tasks[i])[c];
-            if (packing_.could_fit(choice)) best = std::max(best, values_[item(i, c)] / choice.gpus);
-        }
-        if (best > 0) order.emplace_back(!tasks[i].runs(), -best, i);
-    }
-    std::sort(order.begin(), order.end());
-    for (const auto& [waits, value, i] : order) {
-        if (tasks[i].runs() && packing_.can_take_current(tasks[i])) {
-            packing_.take_current(tasks[i]);
-            given_[i] = keeps_[i] = true;
-        } else if (place_any(i)) {
-            give(i, "uses what is idle");
-        }
+        if (seating.keeps()[i]) seating.move(i, problem_.choices(tasks[i])[c], "idle GPUs finish it sooner");
     }
 }
 
 Decision Round::decide() {
     price_offers();
+    const std::vector<double> wished = values_;  // also what others' GPUs would be needed for
+    drop_impossible();
     choose();
-    pack();
-    fill();
-    grow();
-    for (Action& action : reservations(problem_, values_, given_)) {
-        decision_.actions.push_back(std::move(action));
+    Seating seating = seat();
+    grow(seating);
+    Decision decision{std::move(seating.actions()), {}};
+    for (Action& action : reservations(problem_, wished, seating.given())) {
+        decision.actions.push_back(std::move(action));
     }
-    for (std::size_t i = 0; i < given_.size(); ++i) {
+    for (std::size_t i = 0; i < seating.given().size(); ++i) {
         const Task& task = problem_.tasks()[i];
-        if (given_[i]) continue;
+        if (seating.given()[i]) continue;
         if (task.runs()) {
-            decision_.actions.push_back(
+            decision.actions.push_back(
                 {ActionKind::preempt, task.job->id, {}, {}, "", "others make more of its GPUs"});
         } else if (options_.explain) {
-            decision_.waiting.emplace(task.job->id, "others make more of the GPUs now");
+            decision.waiting.emplace(task.job->id, "others make more of the GPUs now");
         }
     }
-    return std::move(decision_);
+    return decision;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace arena {
 /// Value of an offer, objective jct: 1 / time to finish with it, a restart included where one is due.
 /// throughput: speed relative to the job's fastest offer. fairness: the same, times the fourth power of
 /// the job's finish-time slow-down so far. All are multiplied by a weight of the job's priority (1 to 4,
-/// linear between the lowest and the highest present); a job that waits longer than a week goes first. With
+/// linear between the lowest and the highest present); a job that waits longer than a week goes first (seating.h). With
 /// options.shares, accounts' values are scaled until those that want more have their share of the GPUs.
 ///
 /// A running job keeps what it has unless another offer, with twenty restarts charged to it, is worth 1.3
@@ -22,9 +22,14 @@ namespace arena {
 /// few wait, long jobs change, or start again, only at appointed times (multiples of a tenth of the time left,
 /// at most two hours), and between them can only be stopped. So restarts pay for themselves and stay few.
 ///
-/// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then packed on nodes; what finds
-/// no nodes keeps what it had, or takes its best offer that finds some. options.search_steps bounds the
-/// work: fewer steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs).
+/// A week: times the starts that the job had and one more, at most four; then it gets the best that it could have
+/// without all others, and keeps it for an hour, so that more such jobs than GPUs do not only start each other anew.
+///
+/// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then put on nodes (seating.h): running jobs
+/// make room for what finds none, by moving or stopping, where that is worth more than it costs (room.h); else
+/// it keeps what it had, or takes its best offer that finds some. options.search_steps bounds the work: fewer
+/// steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs), and for each job that
+/// finds no nodes, of which there are few, the nodes of a type.
 Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&);
 
 }  // namespace arena

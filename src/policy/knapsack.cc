@@ -291,6 +291,7 @@ std::vector<std::int32_t> Knapsack::solve(std::int64_t steps) {
     find_prices();
     solved_exactly_ = can_solve_exactly();
     if (solved_exactly_) {
+        steps_ -= states() * static_cast<std::int64_t>(items_.size());
         solve_exactly();
         return chosen_;
     }

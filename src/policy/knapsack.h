@@ -31,6 +31,8 @@ class Knapsack {
     /// `steps` items; with few steps the answer is still within capacity. Deterministic.
     std::vector<std::int32_t> solve(std::int64_t steps);
 
+    /// Of the budget of solve(); below 0 by no more than a sweep.
+    [[nodiscard]] std::int64_t steps_left() const { return steps_; }
     /// Whether solve() found the optimum by dynamic programming.
     [[nodiscard]] bool solved_exactly() const { return solved_exactly_; }
     /// Price of a GPU of each type after solve(): the dual of the capacity, also where it solved exactly.

@@ -7,7 +7,7 @@
 namespace arena {
 
 Packing::Packing(const Problem& problem)
-    : problem_(problem), buckets_(problem.types()), free_of_type_(problem.types(), 0) {
+    : problem_(&problem), buckets_(problem.types()), free_of_type_(problem.types(), 0) {
     const Snapshot& snapshot = problem.snapshot();
     free_.reserve(snapshot.nodes.size());
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
@@ -21,12 +21,14 @@ Packing::Packing(const Problem& problem)
         free_of_type_[static_cast<std::size_t>(free_.back().type)] += node.free_gpus;
         enter(i);
     }
+    auto sets = std::make_shared<Sets>();
     for (const auto& set : snapshot.node_sets) {
-        auto& in = in_set_.emplace_back();
+        auto& in = sets->emplace_back();
         if (set.size() == snapshot.nodes.size()) continue;
         in.resize(snapshot.nodes.size());
         for (const NodeIndex i : set) in[i] = true;
     }
+    in_set_ = std::move(sets);
 }
 
 void Packing::enter(NodeIndex index) {
@@ -59,14 +61,19 @@ void Packing::change(const JobState& job, NodeIndex index, std::int64_t gpus) {
     enter(index);
 }
 
-bool Packing::has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
+bool Packing::is_in_set(const Task& task, NodeIndex index) const {
+    if (task.job->node_set >= in_set_->size()) return false;
+    const auto& set = (*in_set_)[task.job->node_set];
+    return set.empty() || set[index];
+}
+
+/// All but the GPUs themselves.
+bool Packing::has_resources(const Task& task, NodeIndex index, std::int64_t per_node) const {
     const Free& node = free_[index];
     const JobState& job = *task.job;
     if (node.cpus < per_node * job.cpus_per_gpu) return false;
     if (node.memory_mb < per_node * job.memory_mb_per_gpu) return false;
-    if (job.node_set >= in_set_.size()) return false;
-    const auto& set = in_set_[job.node_set];
-    return set.empty() || set[index];
+    return is_in_set(task, index);
 }
 
 bool Packing::take(const Task& task, const Choice& choice, std::int64_t per_node, Placement& out) {
@@ -75,7 +82,7 @@ bool Packing::take(const Task& task, const Choice& choice, std::int64_t per_node
     out.nodes.clear();
     for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
         for (const NodeIndex index : by_free[left]) {
-            if (!has_room(task, index, per_node)) continue;
+            if (!has_resources(task, index, per_node)) continue;
             out.nodes.push_back(index);
             if (out.nodes.size() == wanted) break;
         }
@@ -90,17 +97,41 @@ bool Packing::take(const Task& task, const Choice& choice, std::int64_t per_node
 
 bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
     if (!could_fit(choice)) return false;
-    const auto offers = problem_.offers(choice);
+    const auto offers = problem_->offers(choice);
     for (const Offer* offer : offers) {
         out.offer = offer;
         if (take(task, choice, offer->grid.gpus_per_node, out)) return true;
     }
-    if (!problem_.options().any_layout) return false;
+    if (!problem_->options().any_layout) return false;
     out.offer = offers.front();
-    const auto widest = static_cast<std::int64_t>(
-        buckets_[static_cast<std::size_t>(choice.type)].size()) - 1;
-    for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest); g >= 1; --g) {
+    for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest(choice.type)); g >= 1; --g) {
         if (choice.gpus % g == 0 && take(task, choice, g, out)) return true;
+    }
+    return false;
+}
+
+bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer, std::int64_t per_node,
+                       Placement& out) {
+    out.offer = &offer;
+    return take(task, choice, per_node, out);
+}
+
+bool Packing::could_stand(const Task& task, const Choice& choice) const {
+    const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
+    const auto nodes_with = [&](std::int64_t per_node, std::int64_t wanted) {
+        for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
+            for (const NodeIndex index : by_free[left]) {
+                if (is_in_set(task, index) && --wanted <= 0) return true;
+            }
+        }
+        return false;
+    };
+    for (const Offer* offer : problem_->offers(choice)) {
+        if (nodes_with(offer->grid.gpus_per_node, offer->grid.nodes)) return true;
+    }
+    if (!problem_->options().any_layout) return false;
+    for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest(choice.type)); g >= 1; --g) {
+        if (choice.gpus % g == 0 && nodes_with(g, choice.gpus / g)) return true;
     }
     return false;
 }
@@ -124,7 +155,7 @@ void Packing::take_current(const Task& task) {
 bool Packing::can_take_current(const Task& task) const {
     const std::int64_t per_node = task.job->current->grid.gpus_per_node;
     return std::all_of(task.job->nodes.begin(), task.job->nodes.end(), [&](NodeIndex n) {
-        return free_[n].gpus >= per_node && has_room(task, n, per_node);
+        return has_room(task, n, per_node);
     });
 }
 

@@ -4,6 +4,7 @@
 // time in the nodes it takes, not in the nodes there are.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "policy/problem.h"
@@ -17,11 +18,14 @@ struct Placement {
     std::vector<NodeIndex> nodes;  ///< ascending
 };
 
+/// A copy costs time in the nodes.
 class Packing {
   public:
     explicit Packing(const Problem&);
     /// Finds nodes for the choice and takes their GPUs; false (and nothing taken) when there are none.
     [[nodiscard]] bool place(const Task&, const Choice&, Placement&);
+    /// The same in one layout: so many GPUs on each node.
+    [[nodiscard]] bool place_as(const Task&, const Choice&, const Offer&, std::int64_t per_node, Placement&);
     /// Gives back what a placement took.
     void remove(const Task&, const Placement&);
     /// Frees the nodes of a running task; take_current() is its undoing and needs them still free.
@@ -34,6 +38,18 @@ class Packing {
     /// Whether all GPUs of the type could be given to the choice by count alone.
     [[nodiscard]] bool could_fit(const Choice& c) const { return free_gpus(c.type) >= c.gpus; }
 
+    /// Whether the task may use the node, and whether so many GPUs, and what goes with them, are free there.
+    [[nodiscard]] bool is_in_set(const Task&, NodeIndex) const;
+    [[nodiscard]] bool has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
+        return free_[index].gpus >= per_node && has_resources(task, index, per_node);
+    }
+    /// Whether nodes could be found if nothing but what is taken now stood there; CPUs and memory aside.
+    [[nodiscard]] bool could_stand(const Task&, const Choice&) const;
+    /// GPUs that the widest node of the type may have free.
+    [[nodiscard]] std::int64_t widest(std::int32_t type) const {
+        return static_cast<std::int64_t>(buckets_[static_cast<std::size_t>(type)].size()) - 1;
+    }
+
   private:
     struct Free {
         std::int64_t gpus, cpus, memory_mb;
@@ -41,7 +57,7 @@ class Packing {
         std::uint32_t slot;  ///< position in its bucket
     };
     [[nodiscard]] bool take(const Task&, const Choice&, std::int64_t per_node, Placement&);
-    [[nodiscard]] bool has_room(const Task&, NodeIndex, std::int64_t per_node) const;
+    [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {
         return buckets_[static_cast<std::size_t>(node.type)][static_cast<std::size_t>(node.gpus)];
@@ -49,11 +65,12 @@ class Packing {
     void enter(NodeIndex);
     void leave(NodeIndex);
 
-    const Problem& problem_;
+    const Problem* problem_;
     std::vector<Free> free_;
     std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]
     std::vector<std::int64_t> free_of_type_;
-    std::vector<std::vector<bool>> in_set_;  ///< [node set][node]; empty when the set has every node
+    using Sets = std::vector<std::vector<bool>>;
+    std::shared_ptr<const Sets> in_set_;  ///< [node set][node]; empty when the set has every node
 };
 
 /// The action that gives the task its placement: start when it waits, else resize.

@@ -23,6 +23,7 @@ bool is_allowed(const JobState& job, std::string_view type) {
 Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
     : snapshot_(snapshot), options_(options) {
     count_nodes();
+    count_sets();
     tasks_.reserve(snapshot.jobs.size());
     auto at = offers.begin();
     for (const JobState& job : snapshot.jobs) {
@@ -52,6 +53,26 @@ void Problem::count_nodes() {
     }
 }
 
+void Problem::count_sets() {
+    for (const auto& set : snapshot_.node_sets) {
+        auto& total = total_of_set_.emplace_back();
+        if (set.size() == snapshot_.nodes.size()) continue;
+        total.assign(types_.size(), 0);
+        for (const NodeIndex n : set) {
+            if (node_types_[n] >= 0) total[static_cast<std::size_t>(node_types_[n])] += snapshot_.nodes[n].total_gpus;
+        }
+    }
+}
+
+/// Whether the job's nodes have so many GPUs of the type; what a job runs with it may keep.
+bool Problem::could_hold(const JobState& job, std::int32_t type, std::int64_t gpus) const {
+    const bool runs = job.phase == JobPhase::running && job.current;
+    if (runs && job.current->grid.gpus() == gpus && type_of(job.current->grid.gpu_type) == type) return true;
+    if (job.node_set >= total_of_set_.size()) return false;
+    const auto& total = total_of_set_[job.node_set].empty() ? total_ : total_of_set_[job.node_set];
+    return gpus <= total[static_cast<std::size_t>(type)];
+}
+
 std::int32_t Problem::type_of(std::string_view name) const {
     for (std::size_t i = 0; i < types_.size(); ++i) {
         if (types_[i] == name) return static_cast<std::int32_t>(i);
@@ -66,7 +87,7 @@ void Problem::add_choices(const JobState& job, const std::vector<Offer>& offers)
         const std::int64_t gpus = offer.grid.gpus();
         const std::int32_t type = type_of(offer.grid.gpu_type);
         if (type < 0 || gpus < job.min_gpus || gpus > job.max_gpus) continue;
-        if (gpus > total_[static_cast<std::size_t>(type)]) continue;
+        if (!could_hold(job, type, gpus)) continue;
         if (!is_allowed(job, offer.grid.gpu_type) || !(offer.estimate.iteration_s > 0)) continue;
         scratch_.push_back(
             {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});

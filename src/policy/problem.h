@@ -68,6 +68,8 @@ class Problem {
 
   private:
     void count_nodes();
+    void count_sets();
+    [[nodiscard]] bool could_hold(const JobState&, std::int32_t type, std::int64_t gpus) const;
     void add_task(const JobState&, const std::vector<Offer>&);
     void add_choices(const JobState&, const std::vector<Offer>&);
 
@@ -76,6 +78,7 @@ class Problem {
     std::vector<std::string_view> types_;
     std::vector<std::int32_t> node_types_;
     std::vector<std::int64_t> capacity_, total_;
+    std::vector<std::vector<std::int64_t>> total_of_set_;  ///< [node set][type]; empty when it has every node
     std::vector<Task> tasks_;
     std::vector<Choice> choices_;
     std::vector<const Offer*> offers_;

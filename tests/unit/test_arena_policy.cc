@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arena_cases.h"
 #include "policy/arena_policy.h"
 #include "policy/knapsack.h"
 #include "policy/replay.h"
@@ -129,6 +130,21 @@ START_TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
     fflush(stdout);
     ck_assert(ratios[ratios.size() / 2] >= 0.995);
     ck_assert(ratios.front() >= 0.90);
+}
+END_TEST
+
+/// The whole decision with nodes, running jobs and node sets; tests/bench/arena-optimum has more of it.
+START_TEST(a_decision_is_near_the_optimum_of_its_objective) {
+    Random random(1);
+    const arena::test::Pick pick = [&](std::int64_t min, std::int64_t max) {
+        return min + static_cast<std::int64_t>(random.below(static_cast<std::size_t>(max - min + 1)));
+    };
+    const arena::test::Quality q = arena::test::quality_of(pick, 1000, decide_arena);
+    ck_assert_uint_ge(q.of_optimum.size(), 900);
+    ck_assert_double_le(q.of_optimum.back(), 1 + 1e-9);
+    ck_assert_double_ge(arena::test::at_share(q.of_optimum, 0.5), 0.995);
+    ck_assert_double_le(arena::test::share_below(q.of_optimum, 0.90), 0.01);
+    ck_assert_double_le(arena::test::share_below(q.with_node, 0.99), 0.02);
 }
 END_TEST
 
@@ -347,6 +363,7 @@ int main() {
     return arena::test::run_suite(
         "arena policy",
         {the_knapsack_is_near_the_optimum_and_below_its_bound,
+         a_decision_is_near_the_optimum_of_its_objective,
          large_knapsacks_come_near_the_lagrangian_bound,
          however_large_the_budget_is_memory_is_bounded, few_steps_still_give_a_valid_choice,
          a_running_job_moves_only_when_it_pays,

@@ -175,11 +175,30 @@ START_TEST(an_old_blocked_job_starts_within_a_week) {
 }
 END_TEST
 
+/// More jobs than GPUs wait beyond the bound for weeks: each start has to be of use, not only the next one's victim.
+START_TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
+    GeneratorOptions generator;
+    generator.jobs = 600;
+    generator.load = 1.3;
+    generator.median_s = 40000;
+    generator.seed = 4;
+    const Metrics ours = run(small_cluster(), generator, "arena").metrics;
+    const Metrics fifo = run(small_cluster(), generator, "backfill").metrics;
+    printf("# overload: arena %.0f s, %.2f restarts per job, backfill %.0f s, %.1f days\n", ours.jct_s.mean,
+           static_cast<double>(ours.restarts) / 600, fifo.jct_s.mean, ours.makespan_s / 86400);
+    fflush(stdout);
+    ck_assert(ours.finished == 600 && ours.makespan_s > 14 * 86400);
+    ck_assert(ours.jct_s.mean < 0.5 * fifo.jct_s.mean);
+    ck_assert_int_le(ours.restarts, 10 * 600);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "fairness",
         {accounts_get_their_shares_within_five_points,
          an_account_alone_gets_everything_whatever_its_share, higher_priority_waits_less,
-         objective_fairness_keeps_the_worst_slowdown_low, an_old_blocked_job_starts_within_a_week},
+         objective_fairness_keeps_the_worst_slowdown_low, an_old_blocked_job_starts_within_a_week,
+         beyond_the_bound_jobs_do_not_only_start_each_other_anew},
         {.timeout_s = 300});  // whole simulations, maybe on a busy machine
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Making room: see room.h.
+#include "policy/room.h"
+
+#include <algorithm>
+
+namespace arena {
+
+RoomMaker::RoomMaker(const Problem& problem, std::span<const double> values,
+                     std::span<const double> moved)
+    : problem_(problem), values_(values), moved_(moved) {}
+
+/// Most rounds need no room: done on the first call.
+void RoomMaker::index_nodes() {
+    if (!on_node_.empty()) return;
+    on_node_.resize(problem_.snapshot().nodes.size());
+    nodes_of_type_.resize(problem_.types());
+    for (NodeIndex n = 0; n < on_node_.size(); ++n) {
+        const std::int32_t type = problem_.type_of_node(n);
+        if (type >= 0) nodes_of_type_[static_cast<std::size_t>(type)].push_back(n);
+    }
+    for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
+        if (!problem_.tasks()[i].runs()) continue;
+        for (const NodeIndex n : problem_.tasks()[i].job->nodes) on_node_[n].push_back(i);
+    }
+}
+
+/// The tasks of least value per GPU that have to leave the node; false when not even all of them
+/// suffice.
+bool RoomMaker::cost_of_node(const Task& task, NodeIndex node, std::int64_t per_node,
+                             const std::vector<bool>& keeps, NodeCost& out) const {
+    out = {0, node, {}};
+    std::vector<std::pair<double, std::size_t>> order;
+    for (const std::size_t v : on_node_[node]) {
+        const Task& victim = problem_.tasks()[v];
+        if (keeps[v])
+            order.emplace_back(current_value(v) / problem_.choice(victim.current).gpus, v);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [density, v] : order) {
+        if (packing_->has_room(task, node, per_node)) break;
+        packing_->release_current(problem_.tasks()[v]);
+        out.loss += current_value(v);
+        out.victims.push_back(v);
+    }
+    const bool fits = packing_->has_room(task, node, per_node);
+    for (const std::size_t v : out.victims) packing_->take_current(problem_.tasks()[v]);
+    return fits;
+}
+
+/// Of the nodes that cost least to clear; nobody when there are not enough.
+std::vector<std::size_t> RoomMaker::victims_for(const Task& task, const Choice& choice,
+                                                std::int64_t per_node,
+                                                const std::vector<bool>& keeps) const {
+    std::vector<NodeCost> costs;
+    NodeCost cost;
+    for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(choice.type)]) {
+        if (packing_->is_in_set(task, n) && cost_of_node(task, n, per_node, keeps, cost))
+            costs.push_back(cost);
+    }
+    const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
+    std::vector<std::size_t> victims;
+    if (costs.size() < wanted) return victims;
+    std::sort(costs.begin(), costs.end(), [](const NodeCost& a, const NodeCost& b) {
+        return std::tie(a.loss, a.node) < std::tie(b.loss, b.node);
+    });
+    for (std::size_t c = 0; c < wanted; ++c) {
+        victims.insert(victims.end(), costs[c].victims.begin(), costs[c].victims.end());
+    }
+    std::sort(victims.begin(), victims.end());
+    victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
+    return victims;
+}
+
+/// What a victim is worth after it was cleared away: where it stood if that is free still, else its
+/// best choice that finds nodes, else nothing.
+double RoomMaker::settle(std::size_t v, std::vector<Leaver>& leavers) {
+    const Task& task = problem_.tasks()[v];
+    if (packing_->can_take_current(task)) {
+        packing_->take_current(task);
+        return current_value(v);
+    }
+    Leaver& leaver = leavers.emplace_back(Leaver{v, {}});
+    if (!elsewhere_) return 0;
+    std::vector<std::pair<double, std::size_t>> order;
+    for (std::size_t c = 0; c < task.choice_count; ++c) {
+        const std::size_t at = task.first_choice + c;
+        const double value =
+            static_cast<std::int32_t>(at) == task.current ? moved_[v] : values_[at];
+        if (value > 0) order.emplace_back(-value, c);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [value, c] : order) {
+        if (packing_->place(task, problem_.choices(task)[c], leaver.placement)) return -value;
+    }
+    leaver.placement = {};
+    return 0;
+}
+
+bool RoomMaker::try_layout(std::size_t i, const Choice& choice, const Offer& offer,
+                           std::int64_t per_node, double least_gain, const std::vector<bool>& keeps,
+                           Placement& out, std::vector<Leaver>& leavers) {
+    const Task& task = problem_.tasks()[i];
+    std::vector<std::size_t> victims = victims_for(task, choice, per_node, keeps);
+    if (victims.empty()) return false;
+    for (const std::size_t v : victims) packing_->release_current(problem_.tasks()[v]);
+    const bool placed = packing_->place_as(task, choice, offer, per_node, out);
+    std::sort(victims.begin(), victims.end(), [&](std::size_t a, std::size_t b) {
+        return std::make_tuple(-current_value(a), a) < std::make_tuple(-current_value(b), b);
+    });
+    double gain = 0;
+    leavers.clear();
+    for (const std::size_t v : victims) gain += settle(v, leavers) - current_value(v);
+    if (placed && gain > least_gain) return true;
+    for (const Leaver& leaver : leavers) {
+        if (!leaver.placement.nodes.empty())
+            packing_->remove(problem_.tasks()[leaver.task], leaver.placement);
+    }
+    if (placed) packing_->remove(task, out);
+    for (const Leaver& leaver : leavers) packing_->take_current(problem_.tasks()[leaver.task]);
+    leavers.clear();
+    return false;
+}
+
+bool RoomMaker::make(std::size_t i, const Choice& choice, double alternative,
+                     const std::vector<bool>& keeps, Packing& packing, Placement& out,
+                     std::vector<Leaver>& leavers, bool elsewhere) {
+    index_nodes();
+    packing_ = &packing;
+    elsewhere_ = elsewhere;
+    const auto at =
+        static_cast<std::size_t>(&choice - problem_.choices(problem_.tasks()[i]).data()) +
+        problem_.tasks()[i].first_choice;
+    const double least_gain = alternative - values_[at];
+    if (least_gain >= 0) return false;
+    for (const Offer* offer : problem_.offers(choice)) {
+        if (try_layout(i, choice, *offer, offer->grid.gpus_per_node, least_gain, keeps, out,
+                       leavers))
+            return true;
+    }
+    if (!problem_.options().any_layout) return false;
+    const std::int64_t widest = std::min<std::int64_t>(choice.gpus, packing_->widest(choice.type));
+    for (std::int64_t g = widest; g >= 1; --g) {
+        if (choice.gpus % g != 0) continue;
+        if (try_layout(i, choice, *problem_.offers(choice).front(), g, least_gain, keeps, out,
+                       leavers))
+            return true;
+    }
+    return false;
+}
+
+}  // namespace arena

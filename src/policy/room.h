@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Room for a job that its GPUs were chosen for but that finds no nodes: running jobs on the nodes
+// where that costs least move to others or stop, if what that loses is less than what the job
+// gains. So fragments are joined, and jobs that may use few nodes get them, only when it pays.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "policy/packing.h"
+
+namespace arena {
+
+class RoomMaker {
+  public:
+    /// values: of all choices, one task after the other, that of a task's current choice where it
+    /// stands; moved: by task, that of its current choice on other nodes. Keeps the references.
+    RoomMaker(const Problem&, std::span<const double> values, std::span<const double> moved);
+
+    /// Who had to leave; without nodes, for nothing else.
+    struct Leaver {
+        std::size_t task = 0;
+        Placement placement;
+    };
+    /// Places the choice of task i where tasks of `keeps` stand, when all values together then grow
+    /// by more than `alternative`, what the task would have otherwise. True: placed, and the
+    /// leavers are off their nodes and on their new ones. False: nothing has changed. Unless
+    /// `elsewhere`, leavers get no other nodes for now. O(nodes of the type x jobs on them).
+    [[nodiscard]] bool make(std::size_t i, const Choice&, double alternative,
+                            const std::vector<bool>& keeps, Packing&, Placement& out,
+                            std::vector<Leaver>& leavers, bool elsewhere = true);
+
+  private:
+    struct NodeCost {
+        double loss;
+        NodeIndex node;
+        std::vector<std::size_t> victims;
+    };
+    void index_nodes();
+    [[nodiscard]] double current_value(std::size_t i) const {
+        return values_[static_cast<std::size_t>(problem_.tasks()[i].current)];
+    }
+    [[nodiscard]] bool cost_of_node(const Task&, NodeIndex, std::int64_t per_node,
+                                    const std::vector<bool>& keeps, NodeCost&) const;
+    [[nodiscard]] std::vector<std::size_t> victims_for(const Task&, const Choice&,
+                                                       std::int64_t per_node,
+                                                       const std::vector<bool>& keeps) const;
+    bool try_layout(std::size_t i, const Choice&, const Offer&, std::int64_t per_node,
+                    double least_gain, const std::vector<bool>& keeps, Placement& out,
+                    std::vector<Leaver>& leavers);
+    double settle(std::size_t victim, std::vector<Leaver>& leavers);
+
+    const Problem& problem_;
+    Packing* packing_ = nullptr;  ///< of the call
+    std::span<const double> values_, moved_;
+    bool elsewhere_ = true;  ///< of the call
+    std::vector<std::vector<NodeIndex>> nodes_of_type_;
+    std::vector<std::vector<std::size_t>> on_node_;  ///< running tasks by node
+};
+
+}  // namespace arena

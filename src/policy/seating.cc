@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Chosen offers on nodes: see seating.h.
+#include "policy/seating.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+namespace arena {
+namespace {
+
+constexpr double whatever_it_costs = -std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+Seating::Seating(const Seats& seats, Packing packing)
+    : seats_(seats), packing_(std::move(packing)) {
+    const std::size_t tasks = seats.problem->tasks().size();
+    given_.assign(tasks, false);
+    keeps_.assign(tasks, false);
+    got_.assign(tasks, 0);
+}
+
+/// Those of value that the free GPUs could hold by count, the best first.
+Seating::ByValue Seating::choices_by_value(std::size_t i) const {
+    const auto choices = seats_.problem->choices(seats_.problem->tasks()[i]);
+    ByValue order;
+    for (std::size_t c = 0; c < choices.size(); ++c) {
+        const double value = seats_.values[item(i, c)];
+        if (value > 0 && packing_.could_fit(choices[c])) order.emplace_back(-value, c);
+    }
+    std::sort(order.begin(), order.end());
+    return order;
+}
+
+double Seating::value_of(std::size_t i, const Placement& placement) const {
+    const Task& task = seats_.problem->tasks()[i];
+    const Grid& grid = placement.offer->grid;
+    const std::int32_t at =
+        seats_.problem->find_choice(task, seats_.problem->type_of(grid.gpu_type), grid.gpus());
+    return at == task.current ? seats_.moved[i] : seats_.values[static_cast<std::size_t>(at)];
+}
+
+void Seating::keep(std::size_t i) {
+    given_[i] = keeps_[i] = true;
+    got_[i] = seats_.values[static_cast<std::size_t>(seats_.problem->tasks()[i].current)];
+}
+
+void Seating::give(std::size_t i, std::string_view why) {
+    actions_.push_back(action_for(seats_.problem->tasks()[i], placement_, std::string(why)));
+    given_[i] = true;
+    keeps_[i] = false;
+    got_[i] = value_of(i, placement_);
+}
+
+/// Those that keep their nodes do; the others' nodes are free. Answers who is to get something
+/// else.
+std::vector<std::size_t> Seating::release_changes() {
+    const auto& tasks = seats_.problem->tasks();
+    std::vector<std::size_t> changes;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        const auto choice = static_cast<std::size_t>(std::max(chosen_[i], 0));
+        if (tasks[i].runs() && chosen_[i] >= 0 &&
+            static_cast<std::int32_t>(item(i, choice)) == tasks[i].current) {
+            keep(i);
+            continue;
+        }
+        if (tasks[i].runs()) packing_.release_current(tasks[i]);
+        if (chosen_[i] >= 0) changes.push_back(i);
+    }
+    return changes;
+}
+
+void Seating::sort_changes(std::vector<std::size_t>& changes,
+                           const std::vector<std::size_t>& first) const {
+    const auto key = [&](std::size_t i) {
+        const auto at = std::find(first.begin(), first.end(), i);
+        const auto choices = seats_.problem->choices(seats_.problem->tasks()[i]);
+        return std::make_tuple(at - first.begin(),
+                               -choices[static_cast<std::size_t>(chosen_[i])].gpus, i);
+    };
+    std::sort(changes.begin(), changes.end(),
+              [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+}
+
+/// The best offer of the task, but none beyond the GPUs chosen for it, that finds nodes.
+bool Seating::place_any(std::size_t i) {
+    const Task& task = seats_.problem->tasks()[i];
+    const auto choices = seats_.problem->choices(task);
+    for (const auto& [value, c] : choices_by_value(i)) {
+        const bool within =
+            chosen_[i] < 0 || choices[c].gpus <= choices[static_cast<std::size_t>(chosen_[i])].gpus;
+        if (within && packing_.place(task, choices[c], placement_)) return true;
+    }
+    return false;
+}
+
+/// What the task would have if it did not get what was chosen for it.
+double Seating::value_of_fall_back(std::size_t i) {
+    const Task& task = seats_.problem->tasks()[i];
+    if (task.runs() && packing_.can_take_current(task))
+        return seats_.values[static_cast<std::size_t>(task.current)];
+    if (!place_any(i)) return 0;
+    packing_.remove(task, placement_);
+    return value_of(i, placement_);
+}
+
+/// Puts the choice where running jobs stand, if that is worth more than what they lose and the
+/// alternative.
+bool Seating::make_room(std::size_t i, const Choice& choice, double alternative,
+                        const std::vector<bool>& may_leave, std::string_view why, RoomMaker& room) {
+    const bool elsewhere =
+        alternative > whatever_it_costs;  // another one may need just those nodes
+    std::vector<RoomMaker::Leaver> leavers;
+    if (!room.make(i, choice, alternative, may_leave, packing_, placement_, leavers, elsewhere))
+        return false;
+    give(i, why);
+    for (RoomMaker::Leaver& leaver : leavers) {
+        given_[leaver.task] = keeps_[leaver.task] = false;
+        got_[leaver.task] = 0;
+        if (leaver.placement.nodes.empty()) continue;
+        placement_ = std::move(leaver.placement);
+        give(leaver.task, "makes room for a job that finds no other nodes");
+    }
+    return true;
+}
+
+/// Who waited for too long gets the best that it can have with everybody else out of the way.
+void Seating::rescue(RoomMaker& room) {
+    const auto& tasks = seats_.problem->tasks();
+    std::vector<std::tuple<double, double, std::size_t>> order;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (tasks[i].runs() || !(*seats_.starving)[i]) continue;
+        order.emplace_back(-tasks[i].job->priority, -tasks[i].job->age_s, i);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [priority, age, i] : order) {
+        std::vector<bool> may_leave =
+            keeps_;  // not those that waited as long and have just been started
+        for (std::size_t k = 0; k < tasks.size(); ++k)
+            may_leave[k] = keeps_[k] && !(*seats_.starving)[k];
+        ByValue wishes;
+        for (std::size_t c = 0; c < tasks[i].choice_count; ++c)
+            wishes.emplace_back(-seats_.values[item(i, c)], c);
+        std::sort(wishes.begin(), wishes.end());
+        for (const auto& [value, c] : wishes) {
+            const Choice& choice = seats_.problem->choices(tasks[i])[c];
+            if (packing_.place(tasks[i], choice, placement_)) give(i, "waited for too long");
+            if (given_[i] ||
+                make_room(i, choice, whatever_it_costs, may_leave, "waited for too long", room))
+                break;
+        }
+    }
+}
+
+void Seating::place_or_fall_back(std::size_t i, RoomMaker& room) {
+    const Task& task = seats_.problem->tasks()[i];
+    const Choice& wanted = seats_.problem->choices(task)[static_cast<std::size_t>(chosen_[i])];
+    const std::string_view why =
+        task.runs() ? "the change pays for its restart" : "worth the price of its GPUs";
+    if (packing_.place(task, wanted, placement_)) return give(i, why);
+    if (make_room(i, wanted, value_of_fall_back(i), keeps_, why, room)) return;
+    missed_.push_back(i);
+    if (task.runs() && packing_.can_take_current(task)) {
+        packing_.take_current(task);
+        keep(i);
+    } else if (place_any(i)) {
+        give(i, "the best offer that finds nodes");
+    }
+}
+
+/// What is left goes to running jobs that lost theirs, then to waiting ones, by value per GPU.
+void Seating::fill() {
+    const auto& tasks = seats_.problem->tasks();
+    std::vector<std::tuple<bool, double, std::size_t>> order;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (given_[i]) continue;
+        double best = 0;
+        for (std::size_t c = 0; c < tasks[i].choice_count; ++c) {
+            const Choice& choice = seats_.problem->choices(tasks[i])[c];
+            if (packing_.could_fit(choice))
+                best = std::max(best, seats_.values[item(i, c)] / choice.gpus);
+        }
+        if (best > 0) order.emplace_back(!tasks[i].runs(), -best, i);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [waits, value, i] : order) {
+        if (tasks[i].runs() && packing_.can_take_current(tasks[i])) {
+            packing_.take_current(tasks[i]);
+            keep(i);
+        } else if (place_any(i)) {
+            give(i, "uses what is idle");
+        }
+    }
+}
+
+void Seating::seat(const std::vector<std::int32_t>& chosen, const std::vector<std::size_t>& first,
+                   RoomMaker& room) {
+    chosen_ = chosen;
+    std::vector<std::size_t> changes = release_changes();
+    rescue(room);
+    sort_changes(changes, first);
+    for (const std::size_t i : changes) {
+        if (!given_[i]) place_or_fall_back(i, room);
+    }
+    fill();
+    value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
+}
+
+bool Seating::move(std::size_t i, const Choice& choice, std::string_view why) {
+    const Task& task = seats_.problem->tasks()[i];
+    packing_.release_current(task);
+    if (!packing_.place(task, choice, placement_)) {
+        packing_.take_current(task);
+        return false;
+    }
+    give(i, why);
+    return true;
+}
+
+}  // namespace arena

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What was chosen for each task by count, put on nodes: who keeps its nodes, who waited too long,
+// the changes, and then whatever finds nodes in what is left. What finds none makes room where that
+// pays (room.h), or takes something else. Several seatings can be tried and the best kept; nothing
+// here knows what a value means.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "policy/packing.h"
+#include "policy/room.h"
+
+namespace arena {
+
+/// What a seating goes by. References are kept.
+struct Seats {
+    const Problem* problem;
+    std::span<const double>
+        values;  ///< by choice, all tasks one after the other; 0 = not to be taken
+    std::span<const double> moved;      ///< by task: value of its current choice on other nodes
+    const std::vector<bool>* starving;  ///< by task: has what it can have before all others
+};
+
+class Seating {
+  public:
+    /// `packing`: as the snapshot has it. Starts with nothing given to anybody.
+    Seating(const Seats&, Packing packing);
+
+    /// chosen: by task, index within its choices or -1. Changes are made in the order of their
+    /// GPUs, most first, so that small ones fill gaps; but tasks of `first` before all others.
+    /// Once.
+    void seat(const std::vector<std::int32_t>& chosen, const std::vector<std::size_t>& first,
+              RoomMaker&);
+
+    [[nodiscard]] double value() const { return value_; }  ///< sum over all tasks
+    /// Tasks that did not get what was chosen for them.
+    [[nodiscard]] const std::vector<std::size_t>& missed() const { return missed_; }
+    [[nodiscard]] std::vector<bool>& given() { return given_; }  ///< have what they will have
+    [[nodiscard]] const std::vector<bool>& keeps() const {
+        return keeps_;
+    }  ///< that is what they run with
+    [[nodiscard]] const Packing& packing() const { return packing_; }
+    [[nodiscard]] std::vector<Action>& actions() { return actions_; }
+    /// A task that keeps its nodes leaves them for the choice, if that finds nodes then.
+    bool move(std::size_t i, const Choice&, std::string_view why);
+
+  private:
+    using ByValue = std::vector<std::pair<double, std::size_t>>;  ///< (-value, index of the choice)
+    [[nodiscard]] std::size_t item(std::size_t i, std::size_t choice) const {
+        return seats_.problem->tasks()[i].first_choice + choice;
+    }
+    [[nodiscard]] ByValue choices_by_value(std::size_t i) const;
+    [[nodiscard]] double value_of(std::size_t i, const Placement&) const;
+    void keep(std::size_t i);
+    void give(std::size_t i, std::string_view why);
+    [[nodiscard]] std::vector<std::size_t> release_changes();
+    void sort_changes(std::vector<std::size_t>&, const std::vector<std::size_t>& first) const;
+    bool place_any(std::size_t i);
+    [[nodiscard]] double value_of_fall_back(std::size_t i);
+    bool make_room(std::size_t i, const Choice&, double alternative,
+                   const std::vector<bool>& may_leave, std::string_view why, RoomMaker&);
+    void rescue(RoomMaker&);
+    void place_or_fall_back(std::size_t i, RoomMaker&);
+    void fill();
+
+    Seats seats_;
+    Packing packing_;
+    std::vector<std::int32_t> chosen_;
+    std::vector<bool> given_, keeps_;
+    std::vector<double> got_;  ///< by task
+    std::vector<std::size_t> missed_;
+    std::vector<Action> actions_;
+    Placement placement_;
+    double value_ = 0;
+};
+
+}  // namespace arena
