@@ -125,7 +125,7 @@ is "$(job_state "$job")" CANCELLED "and the cancelled job never comes back"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty
 failures() { grep -c "profiling for a100 failed on .*: $1 (try" "$cluster_dir/log/slurmctld.log"; }
 # fault NAME WORDS [SETUP]: a job whose model is measured on such a device; WORDS are the reason in slurmctld's log
-n=184
+n=300
 fault() {
     stand_in "export ARENA_TEST_HARDWARE=emulated-cpu ARENA_TEST_FAULT=$1 ARENA_DATA_DIR=$ARENA_SRCDIR/etc; ${3:-:}; exec $faulty \"\$@\""
     file=$(model $n)
