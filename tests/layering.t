@@ -26,16 +26,17 @@ forbid() { # NAME PATTERN DIRECTORY...
     result $? "$name"
 }
 
-foreign='slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|openblas|dnnl|plugin/|profiler/'
+foreign='slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|openblas|dnnl|plugin/|profiler/|train/|mpi\.h'
 
 self=$(mktemp -d) || exit 99
 trap 'rm -rf "$self"' EXIT
-for header in '<slurm/slurm.h>' '"src/slurmctld/slurmctld.h"' '<cuda_runtime.h>' '<nccl.h>'; do
+for header in '<slurm/slurm.h>' '"src/slurmctld/slurmctld.h"' '<cuda_runtime.h>' '<nccl.h>' '<mpi.h>' '"train/comm.h"'; do
     echo "# include $header" >"$self/x.cc"
     hits "$foreign" "$self" >/dev/null
     result $? "the check sees $header"
 done
 forbid 'src/ and planner/ know no Slurm, CUDA or NCCL' "$foreign" src planner
+forbid 'train/ knows no Slurm, CUDA or command' 'slurm/|cuda|nccl|plugin/|cli/|policy/|sim/|store/' train
 forbid 'planner/ builds on src/core only' 'cli/|policy/|sim/|store/|CLI/' planner
 forbid 'core/ builds on itself only' 'cli/|policy/|sim/|store/|planner/|CLI/' src/core
 forbid 'policy/ builds on core only' 'cli/|sim/|store/|planner/|CLI/|nlohmann' src/policy

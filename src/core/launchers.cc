@@ -40,6 +40,13 @@ constexpr Capabilities torchtitan_can{.layers = LayerSplit::even,
                                       .zero = 0b1001,
                                       .zero_pipeline = 0b0001};
 
+// Our own trainer: any deal of the layers, ZeRO 1 with and without a pipeline, none of the rest.
+constexpr Capabilities arena_train_can{.layers = LayerSplit::any,
+                                       .vpp = Degree::no,
+                                       .cp = Degree::no,
+                                       .ep = Degree::no,
+                                       .sequence_parallel = false};
+
 constexpr std::string_view megatron_flags =
     "--tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} --micro-batch-size {mb} "
     "--global-batch-size {batch}";
@@ -47,6 +54,7 @@ constexpr std::string_view megatron_flags =
 constexpr Launcher table[] = {
     {"env", false, variables, "", "", "", "", "", "", "", "", "", ""},
     {"torchrun", true, variables, "", "", "", "", "", "", "", "", "", ""},
+    {"arena-train", false, arena_train_can, "", "", "", "", "", "", "", "", "", ""},
     // Megatron-LM core 0.9 and newer; experts whole on their rank, as the planner prices them
     {"megatron", false, megatron_can, megatron_flags, "--sequence-parallel", "",
      "--use-distributed-optimizer",

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How the ranks of a run talk: one interface, two implementations. Threads of one process (tests,
+// and runs on one machine without MPI) and MPI. Collectives are called by all ranks of the group in
+// the same order with the same sizes. Both are deterministic: the same ranks give the same sums.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace arena::train {
+
+class Comm {
+  public:
+    Comm() = default;
+    Comm(const Comm&) = delete;
+    Comm& operator=(const Comm&) = delete;
+    virtual ~Comm() = default;
+
+    [[nodiscard]] virtual int rank() const = 0;  ///< in [0, size)
+    [[nodiscard]] virtual int size() const = 0;
+
+    /// Every rank's values become the element-wise sum, bit-equal on all ranks.
+    virtual void all_reduce_sum(std::span<float>) = 0;
+    virtual void all_reduce_sum(std::span<double>) = 0;
+    virtual void all_reduce_max(std::span<float>) = 0;
+    /// whole.size() = size() * part.size(); this rank's part of the sum of all wholes.
+    virtual void reduce_scatter(std::span<const float> whole, std::span<float> part) = 0;
+    /// The parts one after the other, in order of ranks. `part` may lie in `whole`, at its own
+    /// place.
+    virtual void all_gather(std::span<const float> part, std::span<float> whole) = 0;
+    /// At most 2^31 - 1 bytes.
+    virtual void broadcast(std::span<std::byte>, int root) = 0;
+
+    /// Never waits for the receiver: `values` may be changed at once. Messages between two ranks
+    /// arrive in the order in which they were sent, and are as long as what receive() asks for.
+    virtual void send(std::span<const float> values, int to) = 0;
+    virtual void receive(std::span<float> values, int from) = 0;
+    /// Returns when what was sent needs no more memory here.
+    virtual void flush() = 0;
+
+    /// A group of the ranks that gave the same color, in the order of their ranks here. Collective.
+    virtual std::unique_ptr<Comm> split(int color) = 0;
+};
+
+/// Runs body on `ranks` threads of this process, each with its own Comm; returns when all are done.
+/// ranks in 1..256.
+void run_threads(int ranks, const std::function<void(Comm&)>& body);
+
+/// Whether this build has MPI.
+bool have_mpi();
+/// Whether an MPI launcher (mpirun, srun --mpi=pmix or pmi2) started this process.
+bool started_by_mpi();
+/// MPI_Init, body with MPI_COMM_WORLD, MPI_Finalize. Needs have_mpi().
+void run_mpi(const std::function<void(Comm&)>& body);
+
+}  // namespace arena::train

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Ranks as threads of one process. A collective is: show where my values are, wait for all, work on
+// my share of the elements (sums always in the order of the ranks), wait, take the result.
+#include <barrier>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "train/comm.h"
+#include "train/shape.h"
+
+namespace arena::train {
+namespace {
+
+struct Mailbox {
+    std::mutex mutex;
+    std::condition_variable filled;
+    std::deque<std::vector<float>> messages;
+};
+
+/// What the ranks of one group share.
+struct Group {
+    explicit Group(int n)
+        : size(n),
+          barrier(n),
+          shown(static_cast<std::size_t>(n)),
+          colors(shown.size()),
+          groups(shown.size()),
+          boxes(shown.size() * shown.size()) {}
+    int size;
+    std::barrier<> barrier;
+    std::vector<const void*> shown;
+    std::vector<int> colors;
+    std::vector<std::shared_ptr<Group>> groups;
+    std::vector<Mailbox> boxes;  ///< [from * size + to]
+    std::vector<std::byte> result;
+};
+
+class ThreadComm final : public Comm {
+  public:
+    ThreadComm(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return group_->size; }
+
+    void all_reduce_sum(std::span<float> v) override { reduce(v, add<float>); }
+    void all_reduce_sum(std::span<double> v) override { reduce(v, add<double>); }
+    void all_reduce_max(std::span<float> v) override {
+        reduce(v, [](float a, float b) { return a < b ? b : a; });
+    }
+    void reduce_scatter(std::span<const float> whole, std::span<float> part) override {
+        show(whole.data());
+        std::vector<float> sum(part.size());
+        fold<float>(
+            {part_begin(part.size()), part_begin(part.size()) + static_cast<Index>(part.size())},
+            sum.data(), add<float>);
+        group_->barrier.arrive_and_wait();
+        std::copy(sum.begin(), sum.end(), part.begin());
+    }
+    void all_gather(std::span<const float> part, std::span<float> whole) override {
+        show(part.data());
+        for (std::size_t r = 0; r < group_->shown.size(); ++r) {
+            float* const to = whole.data() + r * part.size();
+            if (to != group_->shown[r]) std::memcpy(to, group_->shown[r], part.size_bytes());
+        }
+        group_->barrier.arrive_and_wait();
+    }
+    void broadcast(std::span<std::byte> bytes, int root) override {
+        show(bytes.data());
+        if (rank_ != root)
+            std::memcpy(bytes.data(), group_->shown[static_cast<std::size_t>(root)], bytes.size());
+        group_->barrier.arrive_and_wait();
+    }
+    void send(std::span<const float> values, int to) override {
+        Mailbox& box = mailbox(rank_, to);
+        {
+            const std::lock_guard lock(box.mutex);
+            box.messages.emplace_back(values.begin(), values.end());
+        }
+        box.filled.notify_one();
+    }
+    void receive(std::span<float> values, int from) override {
+        Mailbox& box = mailbox(from, rank_);
+        std::unique_lock lock(box.mutex);
+        box.filled.wait(lock, [&] { return !box.messages.empty(); });
+        std::copy(box.messages.front().begin(), box.messages.front().end(), values.begin());
+        box.messages.pop_front();
+    }
+    void flush() override {}
+
+    std::unique_ptr<Comm> split(int color) override {
+        Group& g = *group_;
+        g.colors[static_cast<std::size_t>(rank_)] = color;
+        g.barrier.arrive_and_wait();
+        int first = -1, members = 0, mine = 0;
+        for (int r = 0; r < g.size; ++r) {
+            if (g.colors[static_cast<std::size_t>(r)] != color) continue;
+            if (first < 0) first = r;
+            if (r == rank_) mine = members;
+            ++members;
+        }
+        if (first == rank_)
+            g.groups[static_cast<std::size_t>(rank_)] = std::make_shared<Group>(members);
+        g.barrier.arrive_and_wait();
+        auto comm = std::make_unique<ThreadComm>(g.groups[static_cast<std::size_t>(first)], mine);
+        g.barrier.arrive_and_wait();
+        return comm;
+    }
+
+  private:
+    template <typename T>
+    static T add(T a, T b) {
+        return a + b;
+    }
+    Mailbox& mailbox(int from, int to) {
+        return group_->boxes[static_cast<std::size_t>(from * group_->size + to)];
+    }
+    [[nodiscard]] Index part_begin(std::size_t part) const {
+        return rank_ * static_cast<Index>(part);
+    }
+
+    /// Puts my pointer where all see it; returns when all have done so.
+    void show(const void* values) {
+        group_->shown[static_cast<std::size_t>(rank_)] = values;
+        group_->barrier.arrive_and_wait();
+    }
+    /// to[0..] = the elements of `range`, folded over the ranks in their order.
+    template <typename T, typename F>
+    void fold(Range range, T* to, F f) {
+        const auto first = static_cast<const T*>(group_->shown[0]);
+        std::copy(first + range.begin, first + range.end, to);
+        for (std::size_t r = 1; r < group_->shown.size(); ++r) {
+            const auto from = static_cast<const T*>(group_->shown[r]) + range.begin;
+            for (Index i = 0; i < range.size(); ++i) to[i] = f(to[i], from[i]);
+        }
+    }
+    template <typename T, typename F>
+    void reduce(std::span<T> v, F f) {
+        if (group_->size == 1) return;
+        if (rank_ == 0) group_->result.resize(v.size_bytes());
+        show(v.data());
+        T* const result = reinterpret_cast<T*>(group_->result.data());
+        const Range mine = share(static_cast<Index>(v.size()), group_->size, rank_);
+        fold<T>(mine, result + mine.begin, f);
+        group_->barrier.arrive_and_wait();
+        std::copy(result, result + v.size(), v.data());
+        group_->barrier.arrive_and_wait();
+    }
+
+    std::shared_ptr<Group> group_;
+    int rank_;
+};
+
+}  // namespace
+
+void run_threads(int ranks, const std::function<void(Comm&)>& body) {
+    const auto group = std::make_shared<Group>(ranks);
+    std::vector<std::jthread> threads;
+    for (int r = 1; r < ranks; ++r)
+        threads.emplace_back([&body, group, r] {
+            ThreadComm comm(group, r);
+            body(comm);
+        });
+    ThreadComm comm(group, 0);
+    body(comm);
+}
+
+}  // namespace arena::train

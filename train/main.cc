@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena-train`: ranks from MPI where an MPI launcher started it, else threads of this process.
+// Exit codes: 0 all steps done, 1 told to leave and not saved, 2 usage, 3 environment,
+// --requeue-code saved and to be started again.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+
+#include "profiler/cpu_kernels.h"
+#include "train/options.h"
+
+using namespace arena::train;
+
+namespace {
+
+std::optional<std::string> environment(std::string_view name) {
+    const char* value = std::getenv(std::string(name).c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+}
+
+extern "C" void leave(int) { told_to_leave = true; }
+
+void catch_signals() {
+    struct sigaction action {};
+    action.sa_handler = leave;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGUSR1, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void print_error(const arena::Error& error) {
+    if (!error.text.empty()) fmt::print(stderr, "arena-train: {}\n", error.message());
+}
+
+int code_of(const arena::Error& error) {
+    Outcome outcome;
+    outcome.status = error;
+    return exit_code(outcome, {});
+}
+
+/// Every rank says why it ends, where it is the one that knows.
+int run_rank(const TrainOptions& options, Comm& world) {
+    const Outcome outcome = train(options, world);
+    if (!outcome.status) print_error(outcome.status.error());
+    return exit_code(outcome, options);
+}
+
+int run_with_mpi(const CommandLine& line) {
+    int code = 0;
+    run_mpi([&](Comm& world) {
+        const auto options = complete(line, environment, world.size());
+        if (!options && world.rank() == 0) print_error(options.error());
+        code = options ? run_rank(*options, world) : code_of(options.error());
+    });
+    return code;
+}
+
+int run_with_threads(const CommandLine& line) {
+    const auto options = complete(line, environment, line.ranks);
+    if (!options) {
+        print_error(options.error());
+        return code_of(options.error());
+    }
+    int code = 0;
+    std::mutex mutex;
+    run_threads(static_cast<int>(options->plan.layout.size()), [&](Comm& world) {
+        const int mine = run_rank(*options, world);
+        const std::lock_guard lock(mutex);
+        code = mine;
+    });
+    return code;
+}
+
+int run(const CommandLine& line) {
+    if (!arena::cpu::have_gemm()) {
+        fmt::print(
+            stderr,
+            "arena-train: this build has no GEMM: install libopenblas-dev and configure again\n");
+        return 3;
+    }
+    arena::cpu::set_gemm_threads(line.run.threads);
+    if (line.ranks == 0 && have_mpi() && started_by_mpi()) return run_with_mpi(line);
+    return run_with_threads(line);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CommandLine line;
+    try {
+        catch_signals();
+        const ParsedLine parsed = parse_command_line(argc, argv, line);
+        return parsed.go ? run(line) : parsed.exit_code;
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "arena-train: internal error: {}\n", error.what());
+        return 3;
+    }
+}
