@@ -121,35 +121,6 @@ ok "a job can be cancelled while its model is profiled" wait_for_state "$job" CA
 ok "the carrier ends by itself" wait_until '[[ ! $(carrier) ]]' 60
 is "$(job_state "$job")" CANCELLED "and the cancelled job never comes back"
 
-# ---- faults of the device, played by the measuring program itself over a device of the tests -----------
-faulty=$ARENA_BUILDDIR/arena-profiler-faulty
-failures() { grep -c "profiling for a100 failed on .*: $1 (try" "$cluster_dir/log/slurmctld.log"; }
-# fault NAME WORDS [SETUP]: a job whose model is measured on such a device; WORDS are the reason in slurmctld's log
-n=300
-fault() {
-    stand_in "export ARENA_TEST_HARDWARE=emulated-cpu ARENA_TEST_FAULT=$1 ARENA_DATA_DIR=$ARENA_SRCDIR/etc; ${3:-:}; exec $faulty \"\$@\""
-    file=$(model $n)
-    n=$((n + 4))
-    job=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1 --arena-types=a100 -o /dev/null "$quick")
-    ok "a job completes although its GPU does this: $1" wait_for_state "$job" COMPLETED 60
-    is "$(source_of "$job")" analytic "on the analytic estimate"
-    isnt "$(failures "$2")" 0 "and slurmctld's log says '$2'"
-}
-fault oom '.*out of memory'
-fault lost '.*the GPU fell off the bus'
-fault nan '.*gave no usable time.*'
-fault busy '.*is in use, so nothing was measured: process 4711 .python3.'
-fault none '.*exit code 3: .*File too large' 'ulimit -f 1; trap "" XFSZ'
-ok "no node was drained by any of them" undrained
-
-# ---- a GPU that somebody uses: the second try takes another node, and measures there --------------------
-stand_in "if mkdir $work/used; then export ARENA_TEST_FAULT=busy; exec $faulty \"\$@\"; fi; exec $ARENA_BUILDDIR/arena-profiler \"\$@\""
-job=$(submit --arena-model="$(model 124)" --arena-batch=8 --arena-gpus=1 --arena-types=a40 -o /dev/null "$quick")
-ok "a job whose model met a busy GPU completes" wait_for_state "$job" COMPLETED 90
-is "$(source_of "$job") $(carriers m124)" "profiled 2" "on what the second try measured"
-is "$(grep -o 'on n[12]: arena: profile m124' "$cluster_dir/log/slurmctld.log" | sort -u | wc -l)" 2 "on another node"
-ok "and no node was drained" undrained
-
 stand_in
 # ---- success, once, and again from the store ------------------------------------------------------
 file=$(model 128)
