@@ -50,7 +50,7 @@ void run_threads(int ranks, const std::function<void(Comm&)>& body);
 
 /// Whether this build has MPI.
 bool have_mpi();
-/// Whether an MPI launcher (mpirun, srun --mpi=pmix or pmi2) started this process.
+/// Whether an MPI launcher (mpirun, srun --mpi=pmix) started this process.
 bool started_by_mpi();
 /// MPI_Init, body with MPI_COMM_WORLD, MPI_Finalize. Needs have_mpi().
 void run_mpi(const std::function<void(Comm&)>& body);

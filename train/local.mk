@@ -38,8 +38,8 @@ tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-TESTS += tests/t0400-train.t
-dist_check_SCRIPTS += tests/t0400-train.t
+TESTS += tests/t0400-train.t tests/t0410-train-in-slurm.t
+dist_check_SCRIPTS += tests/t0400-train.t tests/t0410-train-in-slurm.t
 EXTRA_DIST += tests/train/gpt_numpy.py
-tests/t0400-train.log: arena-train$(EXEEXT)
+tests/t0400-train.log tests/t0410-train-in-slurm.log: arena-train$(EXEEXT)
 dist_man_MANS += doc/man/arena-train.1

@@ -102,8 +102,7 @@ Status check_plan(const TrainPlan& plan, const GptShape& shape, Index global_bat
     if (l.size() != ranks)
         return misfit(
             fmt::format("pp{} x dp{} x tp{} takes {} ranks, but this run has {}; under Slurm start "
-                        "it with srun "
-                        "--mpi=pmix or --mpi=pmi2, by hand with --ranks={} or mpirun -n {}",
+                        "it with srun --mpi=pmix, by hand with --ranks={} or mpirun -n {}",
                         l.pp, l.dp, l.tp, l.size(), ranks, l.size(), l.size()));
     if (static_cast<Index>(plan.stage_layers.size()) != l.pp)
         return misfit(fmt::format("{} stages, but layers for {} ({})", l.pp,
