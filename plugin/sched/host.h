@@ -22,19 +22,19 @@ enum class HostJobState { pending, running, suspended, completing, finished };
 /// What decides how a job is to be treated; cheap to fill under the lock.
 struct JobFacts {
     HostJobState state = HostJobState::pending;
-    bool held = false;              ///< priority 0
-    bool special_exit = false;      ///< left with a RequeueExitHold code
-    bool asked_to_hold = false;     ///< the record says sbatch --hold
+    bool held = false;           ///< priority 0
+    bool special_exit = false;   ///< left with a RequeueExitHold code
+    bool asked_to_hold = false;  ///< the record says sbatch --hold
     std::uint32_t restart = 0;
     std::optional<JobMark> mark;
 };
 
 /// What to do with a job before anything is planned.
 enum class Step {
-    none,          ///< leave as it is
-    take,          ///< hold it for Arena, mark it held with its present restart count
-    take_user_hold,///< the same, but the user's own --hold stays in force
-    mark_started,  ///< Slurm started it in the shape we released it with
+    none,            ///< leave as it is
+    take,            ///< hold it for Arena, mark it held with its present restart count
+    take_user_hold,  ///< the same, but the user's own --hold stays in force
+    mark_started,    ///< Slurm started it in the shape we released it with
 };
 /// Pure; the rules of DESIGN "How Slurm is driven" 8.
 Step classify(const JobFacts&);
@@ -47,74 +47,79 @@ struct JobView {
     JobId id = 0;
     JobFacts facts;
     std::uint32_t user_id = 0;
-    std::string record;             ///< ARENA_RECORD
-    std::string comment;            ///< the user's Comment, may hold "arena:..."
-    std::string reason;             ///< state_desc as squeue shows it
+    std::string record;   ///< ARENA_RECORD
+    std::string comment;  ///< the user's Comment, may hold "arena:..."
+    std::string reason;   ///< state_desc as squeue shows it
     std::string partition;
-    std::string offer_json;         ///< ARENA_PLAN as last written; "" = none
+    std::string offer_json;  ///< ARENA_PLAN as last written; "" = none
     double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
-    double priority = 0;            ///< what Slurm would give it were it not held
-    bool ordinary_ahead = false;    ///< a startable ordinary job before it in the queue shares its nodes
-    double ordinary_start_s = INFINITY;  ///< when Slurm expects the first of those to start; 0: it has not said
-    bool eligible = true;           ///< no unmet dependency, begin time reached
-    std::uint32_t node_set = 0;     ///< index into ClusterView::snapshot.node_sets
-    bool configuring = false;       ///< running: a Prolog or a booting node still keeps its script waiting
-    std::vector<NodeIndex> nodes;   ///< running or completing: those it holds
-    bool nodes_open = false;        ///< and all of them will take another job after it: none is drained
+    double priority = 0;  ///< what Slurm would give it were it not held
+    bool ordinary_ahead =
+        false;  ///< a startable ordinary job before it in the queue shares its nodes
+    double ordinary_start_s =
+        INFINITY;          ///< when Slurm expects the first of those to start; 0: it has not said
+    bool eligible = true;  ///< no unmet dependency, begin time reached
+    std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets
+    bool configuring =
+        false;  ///< running: a Prolog or a booting node still keeps its script waiting
+    std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
+    bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
 };
 
 /// A profiling job of the service user.
 struct CarrierView {
     JobId id = 0;
-    std::uint32_t user_id = 0;      ///< anybody's: who it must be is ProfileBook's to check
-    std::string request;            ///< ProfileRequest JSON
+    std::uint32_t user_id = 0;  ///< anybody's: who it must be is ProfileBook's to check
+    std::string request;        ///< ProfileRequest JSON
     std::string node;
     bool finished = false;
     double start_s = 0;
 };
 
 struct ClusterView {
-    Snapshot snapshot;              ///< time, nodes, node_sets; jobs empty
+    Snapshot snapshot;                                    ///< time, nodes, node_sets; jobs empty
     std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
     std::vector<JobView> jobs;
     std::vector<CarrierView> carriers;
-    double preemption_wait_s = 40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
-    bool memory_tracked = false;    ///< memory is a consumable resource here
-    double since_recovery_s = INFINITY;  ///< since slurmctld came up with jobs of an earlier life; infinite: with none
+    double preemption_wait_s =
+        40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
+    bool memory_tracked = false;  ///< memory is a consumable resource here
+    double since_recovery_s =
+        INFINITY;  ///< since slurmctld came up with jobs of an earlier life; infinite: with none
 };
 
 /// The shape a job is rewritten to, and everything that goes with it.
 struct Shape {
     JobId job = 0;
-    std::uint32_t restart = 0;      ///< re-checked at apply
+    std::uint32_t restart = 0;  ///< re-checked at apply
     Offer offer;
     std::int64_t tasks_per_node = 1;
     std::int64_t cpus_per_task = 1;
-    std::int64_t memory_mb_per_node = 0;  ///< 0 = leave to Slurm
-    std::vector<std::string> environment; ///< NAME=value, merged over the job's environment
+    std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
+    std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
 };
 
 enum class ApplyOutcome {
     done,
-    retry,                   ///< refused; the job is held again
-    limited,                 ///< the same, by a limit: no fault, and it may be lifted when a job ends
-    stale,                   ///< not the job or the nodes that were planned any more; nothing was changed
+    retry,    ///< refused; the job is held again
+    limited,  ///< the same, by a limit: no fault, and it may be lifted when a job ends
+    stale,    ///< not the job or the nodes that were planned any more; nothing was changed
     waiting_for_preemption,  ///< keeps shape and priority: Slurm is preempting for it
     busy,                    ///< keeps shape and priority: the nodes are not free (yet)
 };
 struct ApplyResult {
     ApplyOutcome outcome = ApplyOutcome::done;
-    std::string text;               ///< Slurm's words when not done
+    std::string text;  ///< Slurm's words when not done
 };
 
 struct CarrierSpec {
     ProfileRequest request;
     std::uint32_t user_id = 0, group_id = 0;
     std::string partition;
-    std::string node;               ///< exactly this node
+    std::string node;  ///< exactly this node
     std::int64_t cpus = 1;
-    std::int64_t memory_mb = 0;     ///< 0 = leave to Slurm
+    std::int64_t memory_mb = 0;  ///< 0 = leave to Slurm
     std::uint32_t time_limit_minutes = 1;
     std::string comment;
 };
@@ -124,8 +129,8 @@ struct LockTimes {
     double read_max_ms = 0, write_max_ms = 0;
 };
 
-/// All calls come from the scheduler's one thread and take and give back their own locks; none holds
-/// a lock longer than about `slice_ms`.
+/// All calls come from the scheduler's one thread and take and give back their own locks; none
+/// holds a lock longer than about `slice_ms`.
 class Host {
   public:
     virtual ~Host() = default;
@@ -134,7 +139,8 @@ class Host {
     /// Anything for us at all? Cheap: no Arena job and no carrier means no round.
     virtual bool has_work() = 0;
     /// Applies classify() to every Arena job; returns how many changed.
-    virtual std::size_t survey(const std::function<bool(const std::string& record)>& asks_to_hold) = 0;
+    virtual std::size_t survey(
+        const std::function<bool(const std::string& record)>& asks_to_hold) = 0;
     virtual ClusterView collect() = 0;
     /// Second of the newest change to any job or node; lock-free.
     virtual std::int64_t last_change() = 0;
@@ -152,8 +158,8 @@ class Host {
     virtual ApplyResult hold_again(JobId, std::uint32_t restart) = 0;
     /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
     virtual ApplyResult opt_out(const Shape&) = 0;
-    /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind it.
-    /// `moved`: by Arena's own decision, which counts among its moves, not by its user's wish.
+    /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind
+    /// it. `moved`: by Arena's own decision, which counts among its moves, not by its user's wish.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,
                                    bool moved) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Slurm's records -> plain values. Free resources are counted from GRES state and from running jobs'
-// own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
+// Slurm's records -> plain values. Free resources are counted from GRES state and from running
+// jobs' own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
 #include "plugin/sched/host_slurm_read.h"
 
 #include <cmath>
@@ -47,7 +47,8 @@ NodeState read_node(const node_record_t* node) {
     state.name = text_of(node->name);
     state.gpu_type = gpus.type;
     state.total_gpus = gpus.total;
-    state.free_gpus = node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
+    state.free_gpus =
+        node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
     state.up = node_is_up(node);
     state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
     state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
@@ -65,7 +66,8 @@ NodeTable read_nodes(ClusterView& view) {
     for (int i = 0; i < node_record_count; ++i) {
         const node_record_t* node = node_record_table_ptr[i];
         if (!node || !node->name) continue;
-        table.ours[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(view.snapshot.nodes.size());
+        table.ours[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(view.snapshot.nodes.size());
         view.snapshot.nodes.push_back(read_node(node));
         view.node_cpus.push_back(view.snapshot.nodes.back().free_cpus);
         view.node_memory_mb.push_back(view.snapshot.nodes.back().free_memory_mb);
@@ -185,7 +187,8 @@ class NodeSets {
     std::uint32_t intern(const bitstr_t* nodes) {
         std::vector<NodeIndex> list;
         for (std::size_t i = 0; i < table_.ours.size(); ++i)
-            if (table_.ours[i] >= 0 && bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
+            if (table_.ours[i] >= 0 &&
+                bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
                 list.push_back(static_cast<NodeIndex>(table_.ours[i]));
         const auto next = static_cast<std::uint32_t>(view_.snapshot.node_sets.size());
         const auto [known, added] = seen_.emplace(list, next);
@@ -203,10 +206,10 @@ double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
     if (queue) return queue->place_of(job);
     if (!job->prio_factors) return 0;
     const priority_factors_object_t* f = job->prio_factors;
-    const double sum =
-        f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js + f->priority_part +
-        f->priority_qos - (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
-        (static_cast<double>(f->priority_site) - static_cast<double>(NICE_OFFSET));
+    const double sum = f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js +
+                       f->priority_part + f->priority_qos -
+                       (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
+                       (static_cast<double>(f->priority_site) - static_cast<double>(NICE_OFFSET));
     return std::floor(std::max(sum, 1.0));
 }
 
@@ -215,7 +218,8 @@ void read_allocation(const job_record_t* job, const NodeTable& table, JobView& v
     if (!nodes || !(IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))) return;
     view.nodes_open = true;
     for (std::size_t i = 0; i < table.ours.size(); ++i) {
-        if (!bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) || table.ours[i] < 0) continue;
+        if (!bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) || table.ours[i] < 0)
+            continue;
         view.nodes.push_back(static_cast<NodeIndex>(table.ours[i]));
         view.nodes_open = view.nodes_open && node_is_up(node_record_table_ptr[i]);
     }
@@ -230,7 +234,8 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const Ba
     view.comment = text_of(job->comment);
     view.reason = text_of(job->state_desc);
     view.partition = text_of(job->partition);
-    if (const char* offer = find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN"))
+    if (const char* offer =
+            find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN"))
         view.offer_json = offer;
     view.submit_s = static_cast<double>(job->details->submit_time);
     view.eligible_s = static_cast<double>(eligible_since(job));
@@ -250,7 +255,8 @@ struct JobWalk {
     const NodeTable* table;
     NodeSets* sets;
     const BasicQueue* queue;  ///< priority/basic only
-    /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones, too.
+    /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones,
+    /// too.
     std::vector<const job_record_t*> ordinary;
 };
 
@@ -262,14 +268,17 @@ bool waits_for_resources(const job_record_t* job) {
            job->state_reason == WAIT_PRIORITY;
 }
 
-/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not stand
-/// before an Arena job, none of them does. Keeps the look at a long queue short.
-std::vector<const job_record_t*> first_of_each_partition(const std::vector<const job_record_t*>& jobs) {
+/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not
+/// stand before an Arena job, none of them does. Keeps the look at a long queue short.
+std::vector<const job_record_t*> first_of_each_partition(
+    const std::vector<const job_record_t*>& jobs) {
     std::map<std::pair<const part_record_t*, std::string_view>, const job_record_t*> first;
     for (const job_record_t* job : jobs) {
         const std::string_view partitions = job->partition ? job->partition : "";
-        const job_record_t*& known = first.try_emplace({job->part_ptr, partitions}, job).first->second;
-        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id)) known = job;
+        const job_record_t*& known =
+            first.try_emplace({job->part_ptr, partitions}, job).first->second;
+        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id))
+            known = job;
     }
     std::vector<const job_record_t*> list;
     for (const auto& [partition, job] : first) list.push_back(job);
@@ -325,8 +334,7 @@ int visit_job(void* item, void* argument) {
         walk->view->since_recovery_s = since_boot(walk->view->snapshot.time_s);
     // A completing job holds its resources, even when it is over or already pending again.
     const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
-    if (job->job_resrcs && holds)
-        subtract_allocation(job, *walk->table, walk->view->snapshot);
+    if (job->job_resrcs && holds) subtract_allocation(job, *walk->table, walk->view->snapshot);
     if (const char* request = carrier_request(job)) {
         CarrierView carrier;
         carrier.id = job->job_id;

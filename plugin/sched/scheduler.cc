@@ -3,10 +3,10 @@
 // first, then what each job wants, then one decision for all, then its application job by job.
 #include "plugin/sched/scheduler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 
@@ -33,7 +33,8 @@ bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.p
 
 }  // namespace
 
-Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration)
+Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
+                     Calibration calibration)
     : host_(host),
       config_(std::move(config)),
       profiles_(host, config_, hardware),
@@ -85,7 +86,8 @@ void Scheduler::round() {
     ++stats_.rounds;
 }
 
-Shape Scheduler::shape_for(const Planned& planned, const Offer& offer, std::string_view state) const {
+Shape Scheduler::shape_for(const Planned& planned, const Offer& offer,
+                           std::string_view state) const {
     const Request& request = planned.wish->request;
     const Grid& grid = offer.grid;
     Shape shape;
@@ -95,8 +97,8 @@ Shape Scheduler::shape_for(const Planned& planned, const Offer& offer, std::stri
     shape.tasks_per_node = tasks_per_node(request.launcher, grid);
     const auto same = [&](const JobState& job) { return job.id == shape.job; };
     const auto job = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(), same);
-    shape.cpus_per_task = std::max<std::int64_t>(
-        job->cpus_per_gpu * grid.gpus_per_node / shape.tasks_per_node, 1);
+    shape.cpus_per_task =
+        std::max<std::int64_t>(job->cpus_per_gpu * grid.gpus_per_node / shape.tasks_per_node, 1);
     shape.memory_mb_per_node = job->memory_mb_per_gpu * grid.gpus_per_node;
     shape.environment = launch_environment(request, offer);
     shape.admin_comment = admin_comment(state, offer);
@@ -108,16 +110,20 @@ void Scheduler::block(JobId job, const Grid& grid, const std::string& why, bool 
     blocked_[job].push_back({grid, view_.snapshot.time_s + blocked_s, why, limited});
 }
 
-/// The job waits released, at its place, with this shape; only when Slurm keeps refusing is it replanned.
+/// The job waits released, at its place, with this shape; only when Slurm keeps refusing is it
+/// replanned.
 void Scheduler::keep_trying(const Planned& planned, const Offer& offer, const std::string& why) {
     const JobId id = planned.view->id;
-    const auto at = busy_.try_emplace(id, Blocked{offer.grid, view_.snapshot.time_s + busy_s, why}).first;
-    if (at->second.grid != offer.grid) at->second = {offer.grid, view_.snapshot.time_s + busy_s, why};
+    const auto at =
+        busy_.try_emplace(id, Blocked{offer.grid, view_.snapshot.time_s + busy_s, why}).first;
+    if (at->second.grid != offer.grid)
+        at->second = {offer.grid, view_.snapshot.time_s + busy_s, why};
     last_[id].state = "waiting with a reservation";
     last_[id].reason = why;
     if (view_.snapshot.time_s < at->second.until_s) return;
     busy_.erase(at);
-    if (host_.hold_again(id, planned.view->facts.restart).outcome == ApplyOutcome::done) ++stats_.reholds;
+    if (host_.hold_again(id, planned.view->facts.restart).outcome == ApplyOutcome::done)
+        ++stats_.reholds;
     block(id, offer.grid, why);
     wait_reason(*planned.view, why);
 }
@@ -182,14 +188,15 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
 /// Released jobs that the decision no longer starts or keeps waiting with a shape are held again.
 void Scheduler::take_back(const std::map<JobId, const Action*>& actions) {
     for (const auto& [id, planned] : planned_) {
-        if (planned.role != Role::waits || planned.view->facts.held || actions.contains(id)) continue;
+        if (planned.role != Role::waits || planned.view->facts.held || actions.contains(id))
+            continue;
         if (host_.hold_again(id, planned.view->facts.restart).outcome == ApplyOutcome::done)
             ++stats_.reholds;
     }
 }
 
-/// Takes the action's GPUs out of what is free now. False, and nothing taken, where some of them are still
-/// held by a job that gives them back.
+/// Takes the action's GPUs out of what is free now. False, and nothing taken, where some of them
+/// are still held by a job that gives them back.
 bool Scheduler::take_free_nodes(const Action& action) {
     std::vector<NodeState>& nodes = view_.snapshot.nodes;
     const std::int64_t gpus = action.offer.grid.gpus_per_node;
@@ -214,7 +221,8 @@ void Scheduler::apply_move(const Planned& planned, const Action& action) {
     const JobId id = planned.view->id;
     if (!checkpoint(*planned.view, true)) return;
     ++stats_.moves;
-    const std::string to = action.kind == ActionKind::preempt ? "others" : short_form(action.offer.grid);
+    const std::string to =
+        action.kind == ActionKind::preempt ? "others" : short_form(action.offer.grid);
     host_.log_info(fmt::format("JobId={} gives way to {}: {}", id, to, action.reason));
     last_[id].state = "checkpointing";
     last_[id].reason = fmt::format("for {}: {}", to, action.reason);

@@ -3,6 +3,7 @@
 #include "cli/ask.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,8 +18,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 
@@ -121,7 +120,8 @@ bool send_line(int fd, std::string text) {
 std::string find_program(const std::string& name) {
     if (name.find('/') != std::string::npos) return name;
     const char* path = std::getenv("PATH");
-    const std::string all = std::string(path != nullptr ? path : "/usr/bin:/bin") + ":/usr/sbin:/sbin";
+    const std::string all =
+        std::string(path != nullptr ? path : "/usr/bin:/bin") + ":/usr/sbin:/sbin";
     for (const std::string_view directory : split(all, ':')) {
         const std::string file = fmt::format("{}/{}", directory, name);
         if (directory.starts_with('/') && ::access(file.c_str(), X_OK) == 0) return file;
@@ -162,7 +162,8 @@ pid_t spawn(const std::string& file, const std::vector<std::string>& argv, int o
     posix_spawn_file_actions_adddup2(actions.get(), out, 1);
     posix_spawn_file_actions_adddup2(actions.get(), err, 2);
     pid_t pid = -1;
-    const int error = ::posix_spawn(&pid, file.c_str(), actions.get(), nullptr, words.data(), environ);
+    const int error =
+        ::posix_spawn(&pid, file.c_str(), actions.get(), nullptr, words.data(), environ);
     errno = error;
     return error == 0 ? pid : -1;
 }
@@ -191,7 +192,8 @@ Result<std::string> ask_socket(const std::string& path, std::string_view line) {
 
 Result<ProgramOutput> run_program(const std::vector<std::string>& argv) {
     const std::string file = find_program(argv.front());
-    if (file.empty()) return environment_error("is not in PATH; install Slurm's commands", argv.front());
+    if (file.empty())
+        return environment_error("is not in PATH; install Slurm's commands", argv.front());
     Pipe out, err;
     if (!open_pipe(out) || !open_pipe(err)) return environment_error(std::strerror(errno), "pipe");
     const pid_t pid = spawn(file, argv, out.write.get(), err.write.get());

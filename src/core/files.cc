@@ -2,14 +2,13 @@
 // File reads and writes of text.h. A read never follows a symlink, never blocks on a fifo and never
 // reads an endless device: only regular files of a bounded size are accepted.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 
@@ -69,7 +68,8 @@ Status sync_directory(const std::string& path) {
 }  // namespace
 
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes) {
-    const File file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+    const File file(
+        ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
     if (file.fd() < 0 && errno == ELOOP) {
         return environment_error("is a symbolic link; give the file itself", path);
     }
@@ -87,7 +87,8 @@ Result<std::string> read_regular_file(const std::string& path, std::size_t max_b
 
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode) {
     const std::string fresh = path + ".new";
-    if (::unlink(fresh.c_str()) != 0 && errno != ENOENT) return system_error("cannot remove", fresh);
+    if (::unlink(fresh.c_str()) != 0 && errno != ENOENT)
+        return system_error("cannot remove", fresh);
     File file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                      static_cast<mode_t>(mode)));
     if (file.fd() < 0) return system_error("cannot create", fresh);

@@ -14,7 +14,8 @@
 namespace arena {
 
 /// Whole-string decimal integer in [min, max]; nothing for empty, signs other than '-', overflow.
-std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t min, std::int64_t max);
+std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t min,
+                                          std::int64_t max);
 /// Whole-string finite decimal number in [min, max].
 std::optional<double> parse_number(std::string_view text, double min, double max);
 std::vector<std::string_view> split(std::string_view text, char separator);
@@ -30,8 +31,9 @@ std::string hash_hex(std::string_view text);
 std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);
 
-/// Reads a regular file of at most max_bytes as the calling user: O_NOFOLLOW|O_NONBLOCK|O_CLOEXEC, fstat
-/// before read. Errors say which of: missing, permission, symlink, not a regular file, too large.
+/// Reads a regular file of at most max_bytes as the calling user: O_NOFOLLOW|O_NONBLOCK|O_CLOEXEC,
+/// fstat before read. Errors say which of: missing, permission, symlink, not a regular file, too
+/// large.
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes);
 /// Writes path.new, fsync, rename, fsync of the directory.
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode = 0644);

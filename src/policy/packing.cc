@@ -12,8 +12,8 @@ Packing::Packing(const Problem& problem)
     free_.reserve(snapshot.nodes.size());
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
         const NodeState& node = snapshot.nodes[i];
-        free_.push_back({node.free_gpus, node.free_cpus, node.free_memory_mb,
-                         problem.type_of_node(i), 0});
+        free_.push_back(
+            {node.free_gpus, node.free_cpus, node.free_memory_mb, problem.type_of_node(i), 0});
         if (free_.back().type < 0) continue;
         auto& by_free = buckets_[static_cast<std::size_t>(free_.back().type)];
         const auto most = static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus));
@@ -110,8 +110,8 @@ bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
     return false;
 }
 
-bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer, std::int64_t per_node,
-                       Placement& out) {
+bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer,
+                       std::int64_t per_node, Placement& out) {
     out.offer = &offer;
     return take(task, choice, per_node, out);
 }
@@ -154,9 +154,8 @@ void Packing::take_current(const Task& task) {
 
 bool Packing::can_take_current(const Task& task) const {
     const std::int64_t per_node = task.job->current->grid.gpus_per_node;
-    return std::all_of(task.job->nodes.begin(), task.job->nodes.end(), [&](NodeIndex n) {
-        return has_room(task, n, per_node);
-    });
+    return std::all_of(task.job->nodes.begin(), task.job->nodes.end(),
+                       [&](NodeIndex n) { return has_room(task, n, per_node); });
 }
 
 Action action_for(const Task& task, const Placement& placement, std::string reason) {

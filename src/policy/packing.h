@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Puts choices on nodes: the same number of GPUs on each node of a job, fullest nodes first, so that
-// idle nodes stay whole. Keeps the nodes of a type in buckets by free GPUs, so that a placement costs
-// time in the nodes it takes, not in the nodes there are.
+// Puts choices on nodes: the same number of GPUs on each node of a job, fullest nodes first, so
+// that idle nodes stay whole. Keeps the nodes of a type in buckets by free GPUs, so that a
+// placement costs time in the nodes it takes, not in the nodes there are.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,12 @@ struct Placement {
 class Packing {
   public:
     explicit Packing(const Problem&);
-    /// Finds nodes for the choice and takes their GPUs; false (and nothing taken) when there are none.
+    /// Finds nodes for the choice and takes their GPUs; false (and nothing taken) when there are
+    /// none.
     [[nodiscard]] bool place(const Task&, const Choice&, Placement&);
     /// The same in one layout: so many GPUs on each node.
-    [[nodiscard]] bool place_as(const Task&, const Choice&, const Offer&, std::int64_t per_node, Placement&);
+    [[nodiscard]] bool place_as(const Task&, const Choice&, const Offer&, std::int64_t per_node,
+                                Placement&);
     /// Gives back what a placement took.
     void remove(const Task&, const Placement&);
     /// Frees the nodes of a running task; take_current() is its undoing and needs them still free.
@@ -38,12 +40,14 @@ class Packing {
     /// Whether all GPUs of the type could be given to the choice by count alone.
     [[nodiscard]] bool could_fit(const Choice& c) const { return free_gpus(c.type) >= c.gpus; }
 
-    /// Whether the task may use the node, and whether so many GPUs, and what goes with them, are free there.
+    /// Whether the task may use the node, and whether so many GPUs, and what goes with them, are
+    /// free there.
     [[nodiscard]] bool is_in_set(const Task&, NodeIndex) const;
     [[nodiscard]] bool has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
         return free_[index].gpus >= per_node && has_resources(task, index, per_node);
     }
-    /// Whether nodes could be found if nothing but what is taken now stood there; CPUs and memory aside.
+    /// Whether nodes could be found if nothing but what is taken now stood there; CPUs and memory
+    /// aside.
     [[nodiscard]] bool could_stand(const Task&, const Choice&) const;
     /// GPUs that the widest node of the type may have free.
     [[nodiscard]] std::int64_t widest(std::int32_t type) const {
