@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/file_descriptor.h"
 #include "core/text.h"
 #include "profiler/recorder.h"
 
@@ -45,20 +46,6 @@ bool is_word(std::string_view text) {
            std::all_of(text.begin(), text.end(),
                        [](unsigned char c) { return std::isalnum(c) != 0; });
 }
-
-class Descriptor {
-  public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    ~Descriptor() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    operator int() const { return fd_; }
-
-  private:
-    int fd_;
-};
 
 bool read_all(int fd, std::string& out) {
     for (std::size_t at = 0; at < out.size();) {
@@ -181,14 +168,14 @@ Result<std::string> MeetingPlace::share(const std::function<std::string()>& make
 Result<std::string> MeetingPlace::wait(std::size_t size) const {
     const double until = monotonic_s() + timeout_s_;
     while (true) {
-        const Descriptor fd(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+        const FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
         const int why = errno;
-        if (fd >= 0) {
+        if (fd.get() >= 0) {
             struct stat st {};
-            const bool is_ours = ::fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+            const bool is_ours = ::fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) &&
                                  st.st_uid == ::geteuid() && (st.st_mode & 077) == 0;
             std::string bytes(size, '\0');
-            if (!is_ours || static_cast<std::size_t>(st.st_size) != size || !read_all(fd, bytes))
+            if (!is_ours || static_cast<std::size_t>(st.st_size) != size || !read_all(fd.get(), bytes))
                 return environment_error("is not the file that rank 0 of this run wrote; remove it",
                                          path_);
             return bytes;
@@ -248,11 +235,11 @@ Result<std::int64_t> count_in_child(const std::function<Result<std::int64_t>()>&
         ::_exit(0);
     }
     ::close(ends[1]);
-    const Descriptor out(ends[0]);
+    const FileDescriptor out(ends[0]);
     if (child < 0) return environment_error(std::strerror(errno), "fork");
     std::array<char, 512> text{};
     ssize_t n = 0;
-    do n = ::read(out, text.data(), text.size() - 1);
+    do n = ::read(out.get(), text.data(), text.size() - 1);
     while (n < 0 && errno == EINTR);
     int status = 0;
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {

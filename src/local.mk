@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 noinst_LTLIBRARIES += libarena_core.la
 libarena_core_la_SOURCES = \
-	src/core/result.h \
+	src/core/result.h src/core/file_descriptor.h \
 	src/core/values.h src/core/values.cc src/core/values_json.cc src/core/snapshot_json.cc \
 	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/json.h src/core/json.cc \

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/file_descriptor.h"
 #include "core/json.h"
 #include "core/text.h"
 
@@ -32,17 +33,6 @@ std::string key_of(const TensorSpec& spec, Part part) { return spec.name + "/" +
 Error system_error(const std::string& what, const std::string& where) {
     return environment_error(fmt::format("{}: {}", what, std::strerror(errno)), where);
 }
-
-/// A descriptor that closes itself.
-struct Descriptor {
-    int fd;
-    explicit Descriptor(int value) : fd(value) {}
-    ~Descriptor() {
-        if (fd >= 0) close(fd);
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-};
 
 bool read_fully(int fd, void* to, std::size_t bytes, Index offset) {
     auto* at = static_cast<char*>(to);
@@ -165,13 +155,7 @@ Status CheckpointWriter::finish(const CheckpointFacts& facts) {
     if (rename(new_path_.c_str(), path_.c_str()) != 0) return refuse("cannot be renamed");
     close(std::exchange(fd_, -1));
     if (hook_) hook_();
-    const auto slash = path_.rfind('/');
-    const Descriptor directory(
-        ::open(slash == std::string::npos ? "." : path_.substr(0, slash).c_str(),
-               O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (directory.fd < 0 || fsync(directory.fd) != 0)
-        return refuse("its directory cannot be synced");
-    return Done{};
+    return sync_directory(path_);
 }
 
 Error CheckpointReader::damaged(const std::string& what) const {
@@ -181,10 +165,10 @@ Error CheckpointReader::damaged(const std::string& what) const {
 Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
     CheckpointReader reader;
     reader.path_ = path;
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.fd < 0) return system_error("cannot be opened", path);
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) return system_error("cannot be opened", path);
     struct stat facts {};
-    if (fstat(file.fd, &facts) != 0) return system_error("cannot be looked at", path);
+    if (fstat(file.get(), &facts) != 0) return system_error("cannot be looked at", path);
     struct {
         std::uint64_t length, sum;
         char mark[16];
@@ -192,14 +176,14 @@ Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
     static_assert(sizeof tail == tail_bytes);
     const Index end = facts.st_size - static_cast<Index>(tail_bytes);
     if (end < static_cast<Index>(head_mark.size()) ||
-        !read_fully(file.fd, &tail, sizeof tail, end) ||
+        !read_fully(file.get(), &tail, sizeof tail, end) ||
         std::string_view(tail.mark, sizeof tail.mark) != end_mark)
         return reader.damaged("it does not end as a checkpoint does");
     if (tail.length > static_cast<std::uint64_t>(std::min(end, max_footer_bytes)))
         return reader.damaged("its footer is longer than the file or 64 MiB");
     std::string footer(tail.length, '\0');
     reader.data_end_ = end - static_cast<Index>(tail.length);
-    if (!read_fully(file.fd, footer.data(), footer.size(), reader.data_end_) ||
+    if (!read_fully(file.get(), footer.data(), footer.size(), reader.data_end_) ||
         checksum(std::as_bytes(std::span(footer))) != tail.sum)
         return reader.damaged("its footer does not match the checksum");
     if (const Status status = reader.parse_footer(footer); !status)
@@ -235,9 +219,9 @@ Status CheckpointReader::read(const TensorSpec& spec, Part part, std::span<float
     const auto entry = entries_.find(key);
     if (entry == entries_.end() || entry->second.size != static_cast<Index>(whole.size()))
         return damaged(key + " is missing or has another size");
-    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.fd < 0) return system_error("cannot be opened", path_);
-    if (!read_fully(file.fd, whole.data(), whole.size_bytes(), entry->second.offset))
+    const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) return system_error("cannot be opened", path_);
+    if (!read_fully(file.get(), whole.data(), whole.size_bytes(), entry->second.offset))
         return damaged(key + " cannot be read");
     if (checksum(std::as_bytes(whole)) != entry->second.sum)
         return damaged(key + " does not match its checksum");

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/file_descriptor.h"
 #include "core/text.h"
 
 extern char** environ;
@@ -31,26 +32,8 @@ constexpr std::size_t max_answer_bytes = std::size_t{64} << 20;
 constexpr auto socket_limit = std::chrono::seconds(10);
 constexpr auto program_limit = std::chrono::seconds(15);
 
-class Fd {
-  public:
-    explicit Fd(int fd = -1) : fd_(fd) {}
-    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Fd& operator=(Fd&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~Fd() { reset(); }
-    [[nodiscard]] int get() const { return fd_; }
-    void reset() {
-        if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-    }
-
-  private:
-    int fd_;
-};
-
 struct Stream {
-    Fd fd;
+    FileDescriptor fd;
     std::string text;
 };
 
@@ -86,14 +69,14 @@ const char* drain(std::vector<Stream*> streams, Clock::time_point deadline) {
     }
 }
 
-Result<Fd> connect_socket(const std::string& path) {
+Result<FileDescriptor> connect_socket(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) {
         return usage_error("a socket path has at most 107 bytes", path);
     }
     path.copy(address.sun_path, path.size());
-    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval limit{std::chrono::seconds(socket_limit).count(), 0};
     if (fd.get() >= 0) ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (fd.get() < 0 ||
@@ -142,13 +125,13 @@ class SpawnActions {
 };
 
 struct Pipe {
-    Fd read, write;
+    FileDescriptor read, write;
 };
 
 bool open_pipe(Pipe& pipe) {
     int fds[2];
     if (::pipe2(fds, O_CLOEXEC) != 0) return false;
-    pipe = {Fd(fds[0]), Fd(fds[1])};
+    pipe = {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
     return true;
 }
 
@@ -178,7 +161,7 @@ int reap(pid_t pid) {
 }  // namespace
 
 Result<std::string> ask_socket(const std::string& path, std::string_view line) {
-    Result<Fd> fd = connect_socket(path);
+    Result<FileDescriptor> fd = connect_socket(path);
     if (!fd) return fd.error();
     if (!send_line(fd->get(), std::string(line))) {
         return environment_error("the scheduler plug-in does not take the question", path);

@@ -10,26 +10,11 @@
 #include <cstring>
 #include <utility>
 
+#include "core/file_descriptor.h"
 #include "core/text.h"
 
 namespace arena {
 namespace {
-
-class File {
-  public:
-    explicit File(int fd) : fd_(fd) {}
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    ~File() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    [[nodiscard]] int fd() const { return fd_; }
-    /// The result of close(2), which reports late write errors.
-    [[nodiscard]] bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
-
-  private:
-    int fd_;
-};
 
 Error system_error(const char* what, const std::string& path) {
     return environment_error(fmt::format("{}: {}", what, std::strerror(errno)), path);
@@ -57,28 +42,20 @@ bool write_all(int fd, std::string_view content) {
     return true;
 }
 
-Status sync_directory(const std::string& path) {
-    const std::size_t slash = path.rfind('/');
-    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    const File file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (file.fd() < 0 || ::fsync(file.fd()) != 0) return system_error("cannot sync", directory);
-    return Done{};
-}
-
 }  // namespace
 
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes) {
-    const File file(
+    const FileDescriptor file(
         ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-    if (file.fd() < 0 && errno == ELOOP) {
+    if (file.get() < 0 && errno == ELOOP) {
         return environment_error("is a symbolic link; give the file itself", path);
     }
-    if (file.fd() < 0) return system_error("cannot open", path);
+    if (file.get() < 0) return system_error("cannot open", path);
     struct stat info {};
-    if (::fstat(file.fd(), &info) != 0) return system_error("cannot stat", path);
+    if (::fstat(file.get(), &info) != 0) return system_error("cannot stat", path);
     if (!S_ISREG(info.st_mode)) return environment_error("is not a regular file", path);
     std::string content;
-    if (!read_all(file.fd(), max_bytes, content)) return system_error("cannot read", path);
+    if (!read_all(file.get(), max_bytes, content)) return system_error("cannot read", path);
     if (content.size() > max_bytes) {
         return usage_error(fmt::format("is larger than {} bytes", max_bytes), path);
     }
@@ -89,17 +66,25 @@ Status write_file_atomic(const std::string& path, std::string_view content, unsi
     const std::string fresh = path + ".new";
     if (::unlink(fresh.c_str()) != 0 && errno != ENOENT)
         return system_error("cannot remove", fresh);
-    File file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                     static_cast<mode_t>(mode)));
-    if (file.fd() < 0) return system_error("cannot create", fresh);
-    const bool written = ::fchmod(file.fd(), static_cast<mode_t>(mode)) == 0 &&
-                         write_all(file.fd(), content) && ::fsync(file.fd()) == 0 && file.close();
+    FileDescriptor file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                               static_cast<mode_t>(mode)));
+    if (file.get() < 0) return system_error("cannot create", fresh);
+    const bool written = ::fchmod(file.get(), static_cast<mode_t>(mode)) == 0 &&
+                         write_all(file.get(), content) && ::fsync(file.get()) == 0 && file.close();
     if (!written || ::rename(fresh.c_str(), path.c_str()) != 0) {
         Error error = system_error("cannot write", path);
         ::unlink(fresh.c_str());
         return error;
     }
     return sync_directory(path);
+}
+
+Status sync_directory(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (file.get() < 0 || ::fsync(file.get()) != 0) return system_error("cannot sync", directory);
+    return Done{};
 }
 
 }  // namespace arena

@@ -37,5 +37,7 @@ std::string human_seconds(double seconds);
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes);
 /// Writes path.new, fsync, rename, fsync of the directory.
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode = 0644);
+/// Makes a rename to `path` last: syncs the directory that holds it.
+Status sync_directory(const std::string& path);
 
 }  // namespace arena

@@ -8,25 +8,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/file_descriptor.h"
 #include "core/text.h"
 #include "store/store.h"
 
 namespace arena {
 namespace {
-
-class Descriptor {
-  public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    [[nodiscard]] int get() const { return fd_; }
-
-  private:
-    int fd_;
-};
 
 Error open_error(const std::string& path) {
     const int e = errno;
@@ -86,14 +73,14 @@ Result<std::string> read_spool_file(const std::string& spool, const std::string&
         return usage_error("a nonce is 16 to 64 letters and digits, not '" + printable(nonce) +
                            "'");
     const std::string path = spool + "/" + nonce + suffix;
-    const Descriptor directory(
+    const FileDescriptor directory(
         ::open(spool.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (directory.get() < 0)
         return environment_error(
             std::string("cannot open the profile spool: ") + std::strerror(errno), spool);
     if (auto s = check_directory(directory.get(), spool, owner_uid); !s) return s.error();
-    const Descriptor file(::openat(directory.get(), (nonce + suffix).c_str(),
-                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    const FileDescriptor file(::openat(directory.get(), (nonce + suffix).c_str(),
+                                       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (file.get() < 0) return open_error(path);
     if (auto s = check_file(file.get(), path, owner_uid); !s) return s.error();
     return read_all(file.get(), path);
