@@ -125,19 +125,6 @@ class CommRank {
     std::vector<CommTime> times_;
 };
 
-Status check_output(const CommCommand& command) {
-    if (command.out == "-" && command.json)
-        return usage_error(
-            "writes to standard output, where --out would write too: give --out FILE", "--json");
-    if (command.out == "-") return Done{};
-    const std::filesystem::path parent = std::filesystem::path(command.out).parent_path();
-    const std::string directory = parent.empty() ? "." : parent.string();
-    if (::access(directory.c_str(), W_OK | X_OK) != 0)
-        return environment_error(std::string("cannot write there: ") + std::strerror(errno),
-                                 directory);
-    return Done{};
-}
-
 int run_rank(const CommCommand& command, const CommWorld& world, const MeetingPlace& place,
              const std::function<void()>& on_joined) {
     const auto query = query_of(command, world);
@@ -272,7 +259,7 @@ Result<CommQuery> query_of(const CommCommand& command, const CommWorld& world) {
 }
 
 int run_comm_command(const CommCommand& command) {
-    if (auto s = check_output(command); !s) return fail(s.error());
+    if (auto s = check_output(command.out, command.json); !s) return fail(s.error());
     if (command.gpus < 0 || command.gpus > 1024)
         return fail(usage_error("must be 1 to 1024", "--gpus"));
     const auto world = world_of_step(::getenv);

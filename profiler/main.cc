@@ -59,22 +59,8 @@ void become_cuda([[maybe_unused]] char** argv) {
 #endif
 }
 
-/// Found out before a minute of the device is spent on it.
-Status check_output(const Options& o) {
-    if (o.out == "-" && o.json)
-        return usage_error(
-            "writes to standard output, where --out would write too: give --out FILE", "--json");
-    if (o.out == "-") return Done{};
-    const std::filesystem::path parent = std::filesystem::path(o.out).parent_path();
-    const std::string directory = parent.empty() ? "." : parent.string();
-    if (::access(directory.c_str(), W_OK | X_OK) != 0)
-        return environment_error(std::string("cannot write there: ") + std::strerror(errno),
-                                 directory);
-    return Done{};
-}
-
 int run(const Options& o, char** argv) {
-    if (auto s = check_output(o); !s) return fail(s.error());
+    if (auto s = check_output(o.out, o.json); !s) return fail(s.error());
     const auto request = request_of(o);
     if (!request) return fail(request.error());
     const auto work = assign(*request, o.hardware_file);

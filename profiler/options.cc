@@ -2,9 +2,13 @@
 // See options.h.
 #include "profiler/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "core/request.h"
@@ -62,6 +66,19 @@ Result<ProfileRequest> request_of(const Options& o) {
                           ? o.budget_s
                           : std::min(o.budget_s, r->budget_s);
     return r;
+}
+
+Status check_output(const std::string& out, bool json) {
+    if (out == "-" && json)
+        return usage_error(
+            "writes to standard output, where --out would write too: give --out FILE", "--json");
+    if (out == "-") return Done{};
+    const std::filesystem::path parent = std::filesystem::path(out).parent_path();
+    const std::string directory = parent.empty() ? "." : parent.string();
+    if (::access(directory.c_str(), W_OK | X_OK) != 0)
+        return environment_error(std::string("cannot write there: ") + std::strerror(errno),
+                                 directory);
+    return Done{};
 }
 
 }  // namespace arena
