@@ -35,8 +35,7 @@ double hand_over_s(const PoolContext& context, const Topology& topology, std::in
 
 double mixed_boundary_s(const FrameworkConstants& framework, double sent_s, double received_s,
                         double sent_before_s) {
-    const double wait_s = received_s - sent_before_s;
-    return sent_s + wait_s + framework.blocking_boundary * (received_s - wait_s);
+    return sent_s + received_s - (1 - framework.blocking_boundary) * sent_before_s;
 }
 
 bool is_aligned(std::int64_t first_gpu, std::int64_t gpus, std::int64_t gpus_per_node) {
