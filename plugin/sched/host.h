@@ -54,11 +54,11 @@ struct JobView {
     std::string offer_json;  ///< ARENA_PLAN as last written; "" = none
     double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
     double priority = 0;  ///< what Slurm would give it were it not held
-    bool ordinary_ahead =
-        false;  ///< a startable ordinary job before it in the queue shares its nodes
-    double ordinary_start_s =
-        INFINITY;          ///< when Slurm expects the first of those to start; 0: it has not said
-    bool eligible = true;  ///< no unmet dependency, begin time reached
+    /// When Slurm expects the first startable ordinary job before it that shares its nodes to
+    /// start; 0: it has not said; infinite: there is none.
+    double ordinary_start_s = INFINITY;
+    [[nodiscard]] bool ordinary_ahead() const { return ordinary_start_s < INFINITY; }
+    bool eligible = true;        ///< no unmet dependency, begin time reached
     std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets
     bool configuring =
         false;  ///< running: a Prolog or a booting node still keeps its script waiting

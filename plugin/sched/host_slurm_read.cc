@@ -314,7 +314,6 @@ void note_ordinary_ahead(ClusterView& view, const std::vector<const job_record_t
         for (const job_record_t* other : ordinary) {
             const bool shares = other->part_ptr == record->part_ptr || shares_nodes(other, record);
             if (!shares || !stands_before(other, job)) continue;
-            job.ordinary_ahead = true;
             job.ordinary_start_s =
                 std::min(job.ordinary_start_s, expected_start_s(other, view.snapshot.time_s));
         }

@@ -209,7 +209,7 @@ bool Scheduler::take_free_nodes(const Action& action) {
 void Scheduler::apply_waiting(const Planned& planned, const Action& action) {
     // Whoever stands before it in Slurm's queue must not be overtaken: with its shape, at its
     // place, Slurm's own backfill starts it as soon as that delays nobody.
-    const bool start = action.kind == ActionKind::start && !planned.view->ordinary_ahead;
+    const bool start = action.kind == ActionKind::start && !planned.view->ordinary_ahead();
     if (start && take_free_nodes(action))
         apply_start(planned, action);
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)

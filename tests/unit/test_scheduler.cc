@@ -28,7 +28,7 @@ END_TEST
 START_TEST(a_job_behind_ordinary_ones_waits_at_its_place) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
-    scene.job(1).ordinary_ahead = true;
+    scene.job(1).ordinary_start_s = 0;
     scene.scheduler()->round();
     ck_assert(called(scene.host, "release 1"));
     ck_assert(!called(scene.host, "start 1 n1"));
@@ -168,7 +168,6 @@ START_TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 4, 4);
     JobView& job = scene.job(1);
-    job.ordinary_ahead = true;
     job.eligible_s = scene.host.view.snapshot.time_s;
     job.ordinary_start_s = 0;  // Slurm has not said when
     auto scheduler = scene.scheduler();
@@ -188,7 +187,6 @@ START_TEST(behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_s
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 4, 4);
     JobView& job = scene.job(1);
-    job.ordinary_ahead = true;
     job.ordinary_start_s = scene.host.view.snapshot.time_s + 5;
     scene.scheduler()->round();
     ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
