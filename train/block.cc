@@ -6,8 +6,6 @@
 namespace arena::train {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
 /// [rows, cols] = [rows, k] [cols, k]^T
 void forward_gemm(Index rows, Index cols, Index k, const float* x, const float* w, float* y) {
     cpu::gemm({cpu::Layout::nt, rows, cols, k}, x, k, w, k, 0, y, cols);

@@ -8,8 +8,6 @@
 namespace arena::train {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
 /// The stage that saves a tensor: the one that holds it and not as a shadow.
 Index stage_of(const TensorSpec& spec, const TrainPlan& plan) {
     if (!spec.name.starts_with("h.")) return spec.name.starts_with("w") ? 0 : plan.layout.pp - 1;

@@ -9,7 +9,6 @@
 namespace arena::train {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 const LocalTensor& tensor(const Parameters& p, Index i) { return p.tensors()[at(i)]; }
 
 /// Subtracts `top`, exponentiates in place, returns the sum.

@@ -9,8 +9,6 @@
 namespace arena::train {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
 std::span<float> part(std::span<float> all, Range range) {
     return all.subspan(at(range.begin), at(range.size()));
 }

@@ -7,7 +7,6 @@
 namespace arena::train {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 double bytes(const Floats& f) { return static_cast<double>(f.size() * sizeof(float)); }
 
 double bytes(const BlockState& s) {

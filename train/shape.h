@@ -13,6 +13,8 @@
 namespace arena::train {
 
 using Index = std::int64_t;
+/// As a position in a container; not negative.
+inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 /// Sizes of the whole model, in elements. heads divides hidden.
 struct GptShape {

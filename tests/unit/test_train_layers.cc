@@ -27,23 +27,29 @@ double dot(std::span<const float> a, std::span<const float> b) {
     return sum;
 }
 
-/// Moves `values` along `direction` by +-step and compares the slope of `loss` with the one that
-/// the gradient says.
-void check_direction(std::span<float> values, std::span<const float> gradient,
-                     std::span<const float> direction, const std::function<double()>& loss,
-                     const std::string& name) {
+/// Of `loss`, where `values` move along `direction` by `step`; they end where they were. Five points: the error is of
+/// the fourth power of the step.
+double slope_along(std::span<float> values, std::span<const float> direction, double step,
+                   const std::function<double()>& loss) {
     const std::vector<float> before(values.begin(), values.end());
-    const double length = std::sqrt(dot(direction, direction)),
-                 step = 1e-2 / std::max(length, 1e-12);
     const auto at = [&](double factor) {
         for (std::size_t i = 0; i < values.size(); ++i)
             values[i] =
                 before[i] + static_cast<float>(factor * step * static_cast<double>(direction[i]));
         return loss();
     };
-    // Five points: the error is of the fourth power of the step.
     const double slope = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step);
     std::copy(before.begin(), before.end(), values.begin());
+    return slope;
+}
+
+/// Moves `values` along `direction` by +-step and compares the slope of `loss` with the one that
+/// the gradient says.
+void check_direction(std::span<float> values, std::span<const float> gradient,
+                     std::span<const float> direction, const std::function<double()>& loss,
+                     const std::string& name) {
+    const double length = std::sqrt(dot(direction, direction));
+    const double slope = slope_along(values, direction, 1e-2 / std::max(length, 1e-12), loss);
     const double wanted = dot(gradient, direction);
     const double scale = std::sqrt(dot(gradient, gradient)) * length;
     ck_assert_msg(std::abs(slope - wanted) <= 2e-3 * scale + 1e-4,
@@ -108,17 +114,8 @@ void check_sharded(OneRank& r, const LocalTensor& t, const std::function<double(
         draw(gradient.size(), t.spec.sharded ? 20U + static_cast<unsigned>(r.comm.rank()) : 20U);
     double facts[] = {dot(gradient, direction), dot(gradient, gradient), dot(direction, direction)};
     if (t.spec.sharded) r.comm.all_reduce_sum(std::span<double>(facts));
-    const auto values = r.weights(t);
-    const std::vector<float> before(values.begin(), values.end());
-    const double step = 1e-2 / std::sqrt(facts[2]);
-    const auto at = [&](double factor) {
-        for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] =
-                before[i] + static_cast<float>(factor * step * static_cast<double>(direction[i]));
-        return loss();
-    };
-    const double slope = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step);
-    std::copy(before.begin(), before.end(), values.begin());
+    const double slope =
+        slope_along(r.weights(t), direction, 1e-2 / std::sqrt(facts[2]), loss);
     ck_assert_msg(std::abs(slope - facts[0]) <= 2e-3 * std::sqrt(facts[1] * facts[2]) + 1e-4,
                   "%s on shard %d of %d: slope %.8g, gradient says %.8g", t.spec.name.c_str(),
                   r.comm.rank(), r.comm.size(), slope, facts[0]);
