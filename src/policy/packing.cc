@@ -97,17 +97,9 @@ bool Packing::take(const Task& task, const Choice& choice, std::int64_t per_node
 
 bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
     if (!could_fit(choice)) return false;
-    const auto offers = problem_->offers(choice);
-    for (const Offer* offer : offers) {
-        out.offer = offer;
-        if (take(task, choice, offer->grid.gpus_per_node, out)) return true;
-    }
-    if (!problem_->options().any_layout) return false;
-    out.offer = offers.front();
-    for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest(choice.type)); g >= 1; --g) {
-        if (choice.gpus % g == 0 && take(task, choice, g, out)) return true;
-    }
-    return false;
+    return any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
+        return place_as(task, choice, offer, per_node, out);
+    });
 }
 
 bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer,
@@ -118,22 +110,15 @@ bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offe
 
 bool Packing::could_stand(const Task& task, const Choice& choice) const {
     const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
-    const auto nodes_with = [&](std::int64_t per_node, std::int64_t wanted) {
+    return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
+        std::int64_t wanted = choice.gpus / per_node;
         for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
             for (const NodeIndex index : by_free[left]) {
                 if (is_in_set(task, index) && --wanted <= 0) return true;
             }
         }
         return false;
-    };
-    for (const Offer* offer : problem_->offers(choice)) {
-        if (nodes_with(offer->grid.gpus_per_node, offer->grid.nodes)) return true;
-    }
-    if (!problem_->options().any_layout) return false;
-    for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest(choice.type)); g >= 1; --g) {
-        if (choice.gpus % g == 0 && nodes_with(g, choice.gpus / g)) return true;
-    }
-    return false;
+    });
 }
 
 void Packing::remove(const Task& task, const Placement& placement) {

@@ -28,6 +28,20 @@ class Packing {
     /// The same in one layout: so many GPUs on each node.
     [[nodiscard]] bool place_as(const Task&, const Choice&, const Offer&, std::int64_t per_node,
                                 Placement&);
+    /// Asks `works(offer, GPUs per node)` of each layout that the choice may have, until one does.
+    template <typename Works>
+    bool any_layout(const Choice& choice, Works works) const {
+        const auto offers = problem_->offers(choice);
+        for (const Offer* offer : offers) {
+            if (works(*offer, offer->grid.gpus_per_node)) return true;
+        }
+        if (!problem_->options().any_layout) return false;
+        for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest(choice.type)); g >= 1;
+             --g) {
+            if (choice.gpus % g == 0 && works(*offers.front(), g)) return true;
+        }
+        return false;
+    }
     /// Gives back what a placement took.
     void remove(const Task&, const Placement&);
     /// Frees the nodes of a running task; take_current() is its undoing and needs them still free.

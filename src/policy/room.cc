@@ -133,20 +133,9 @@ bool RoomMaker::make(std::size_t i, const Choice& choice, double alternative,
         problem_.tasks()[i].first_choice;
     const double least_gain = alternative - values_[at];
     if (least_gain >= 0) return false;
-    for (const Offer* offer : problem_.offers(choice)) {
-        if (try_layout(i, choice, *offer, offer->grid.gpus_per_node, least_gain, keeps, out,
-                       leavers))
-            return true;
-    }
-    if (!problem_.options().any_layout) return false;
-    const std::int64_t widest = std::min<std::int64_t>(choice.gpus, packing_->widest(choice.type));
-    for (std::int64_t g = widest; g >= 1; --g) {
-        if (choice.gpus % g != 0) continue;
-        if (try_layout(i, choice, *problem_.offers(choice).front(), g, least_gain, keeps, out,
-                       leavers))
-            return true;
-    }
-    return false;
+    return packing.any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
+        return try_layout(i, choice, offer, per_node, least_gain, keeps, out, leavers);
+    });
 }
 
 }  // namespace arena

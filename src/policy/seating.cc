@@ -136,8 +136,8 @@ void Seating::rescue(RoomMaker& room) {
     }
     std::sort(order.begin(), order.end());
     for (const auto& [priority, age, i] : order) {
-        std::vector<bool> may_leave =
-            keeps_;  // not those that waited as long and have just been started
+        // Not those that waited as long and have just been started.
+        std::vector<bool> may_leave(tasks.size());
         for (std::size_t k = 0; k < tasks.size(); ++k)
             may_leave[k] = keeps_[k] && !(*seats_.starving)[k];
         ByValue wishes;
