@@ -25,7 +25,8 @@ class Comm {
     virtual void all_reduce_sum(std::span<float>) = 0;
     virtual void all_reduce_sum(std::span<double>) = 0;
     virtual void all_reduce_max(std::span<float>) = 0;
-    /// whole.size() = size() * part.size(); this rank's part of the sum of all wholes.
+    /// whole.size() = size() * part.size(); this rank's part of the sum of all wholes. `part` may
+    /// lie in `whole`, at its own place; the rest of `whole` is kept.
     virtual void reduce_scatter(std::span<const float> whole, std::span<float> part) = 0;
     /// The parts one after the other, in order of ranks. `part` may lie in `whole`, at its own
     /// place.

@@ -55,7 +55,9 @@ class MpiComm final : public Comm {
             const float* from = whole.data() + static_cast<std::size_t>(owner) * part.size();
             for (std::size_t at = 0; at < part.size(); at += longest) {
                 const auto n = static_cast<int>(std::min(longest, part.size() - at));
-                MPI_Reduce(from + at, part.data() + at, n, MPI_FLOAT, MPI_SUM, owner, comm_);
+                const bool in_place = owner == rank_ && from == part.data();
+                const void* mine = in_place ? MPI_IN_PLACE : from + at;
+                MPI_Reduce(mine, part.data() + at, n, MPI_FLOAT, MPI_SUM, owner, comm_);
             }
         }
     }

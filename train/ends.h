@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "train/block.h"
 
@@ -14,41 +13,50 @@ namespace arena::train {
 
 class Embedding {
   public:
-    Embedding(const BlockShape&, Parameters&, Comm& shards);
+    Embedding(const BlockShape&, Weights&, Group& shards);
     /// ids [tokens], each in [0, vocab); output [tokens, hidden].
-    void forward(std::span<const std::int32_t> ids, float* output);
+    void forward(Tokens ids, Pointer<Element> output);
     /// Adds to the gradients of both tables.
-    void backward(std::span<const std::int32_t> ids, const float* gradient);
+    void backward(Tokens ids, Pointer<const Element> gradient);
 
   private:
+    [[nodiscard]] Index span() const { return s_.seq * s_.hidden; }  ///< of a sample
+    [[nodiscard]] LogitsShape rows() const { return {s_.tokens(), rows_.size(), rows_.begin}; }
+
     BlockShape s_;
-    Comm& shards_;
+    Device device_;
+    Group& shards_;
     Range rows_;  ///< of the token table
-    float *tokens_, *d_tokens_, *positions_, *d_positions_;
+    Pointer<Element> tokens_, positions_;
+    Pointer<float> d_tokens_, d_positions_;
 };
 
 class Head {
   public:
     /// The head's matrix is lm_head.weight where there is one, else wte.weight (or its shadow).
-    Head(const BlockShape&, Parameters&, Comm& shards);
-    /// Sum over tokens of the cross-entropy in nats; the same on all shards. Keeps what backward()
+    Head(const BlockShape&, Weights&, Group& shards);
+    /// Adds the cross-entropy of each token, in nats; the same on all shards. Keeps what backward()
     /// needs.
-    double forward(const float* input, std::span<const std::int32_t> labels);
+    void forward(Pointer<const Element> input, Tokens labels, Device::Sum& loss);
+    /// The sum alone.
+    double forward(Pointer<const Element> input, Tokens labels);
     /// gradient [tokens, hidden] of `scale` times the loss of the forward before.
-    void backward(const float* input, std::span<const std::int32_t> labels, float scale,
-                  float* gradient);
+    void backward(Pointer<const Element> input, Tokens labels, float scale,
+                  Pointer<Element> gradient);
 
   private:
-    [[nodiscard]] float* logits_of(Index token) { return logits_.data() + token * rows_.size(); }
-    void exponentiate();
+    [[nodiscard]] LogitsShape rows() const { return {s_.tokens(), rows_.size(), rows_.begin}; }
 
     BlockShape s_;
-    Comm& shards_;
+    Device device_;
+    Group& shards_;
     Range rows_;
-    float *gamma_, *beta_, *d_gamma_, *d_beta_, *table_, *d_table_;
-    Floats norm_, saved_, logits_;  ///< logits: of this shard; after forward() their exponentials
-    Floats top_, target_, sum_;     ///< [tokens]
-    Floats d_norm_, partial_, sums_, sums_2_;
+    Pointer<Element> gamma_, beta_, table_;
+    Pointer<float> d_gamma_, d_beta_, d_table_;
+    Elements norm_, logits_;  ///< logits: of this shard; after forward() the device's own
+    Floats saved_, top_, target_, sum_;  ///< [tokens, 2]; [tokens] each
+    Elements d_norm_;
+    Device::NormScratch norm_scratch_;
 };
 
 }  // namespace arena::train

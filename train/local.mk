@@ -6,6 +6,7 @@ noinst_LTLIBRARIES += libarena_train.la
 libarena_train_la_SOURCES = \
 	train/shape.h train/shape.cc \
 	train/comm.h train/comm_threads.cc train/comm_mpi.cc \
+	train/device.h train/cpu_device.h train/cpu_device.cc train/weights.h \
 	train/parameters.h train/parameters.cc \
 	train/block.h train/block.cc \
 	train/ends.h train/ends.cc \

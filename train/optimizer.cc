@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "profiler/cpu_kernels.h"
-
 namespace arena::train {
 namespace {
 
-std::span<float> part(std::span<float> all, Range range) {
+template <typename T>
+T part(T all, Range range) {
     return all.subspan(at(range.begin), at(range.size()));
 }
 
@@ -20,18 +19,21 @@ Range common(Range a, const LocalTensor& t) {
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options, Parameters& parameters, Comm& replicas,
-                     Comm& world, Index shard, int threads)
+Optimizer::Optimizer(const OptimizerOptions& options, Weights& weights, const Replicas& replicas,
+                     Comm& world, Index shard, const Device& device)
     : o_(options),
-      p_(parameters),
+      w_(weights),
       replicas_(replicas),
       world_(world),
       shard_(shard),
-      threads_(threads) {
-    const auto all = static_cast<Index>(p_.weights().size());
-    owned_ = o_.sharded ? share(all, replicas.size(), replicas.rank()) : Range{0, all};
-    first_.assign(at(owned_.size()), 0);
-    second_.assign(at(owned_.size()), 0);
+      device_(device),
+      owned_(owned(static_cast<Index>(w_.weights().size()))),
+      masters_(w_, owned_),
+      first_(at(owned_.size())),
+      second_(at(owned_.size())) {}
+
+Range Optimizer::owned(Index all) const {
+    return o_.sharded ? share(all, replicas_.host.size(), replicas_.host.rank()) : Range{0, all};
 }
 
 float Optimizer::rate(Index step) const {
@@ -46,56 +48,61 @@ double Optimizer::update(Index step) {
     const double norm = std::sqrt(squares[0]);
     if (o_.clip > 0 && norm > static_cast<double>(o_.clip))
         scale_owned(static_cast<float>(static_cast<double>(o_.clip) / norm));
-    for (const LocalTensor& tensor : p_.tensors()) update_tensor(tensor, step);
-    if (o_.sharded) replicas_.all_gather(part(p_.weights(), owned_), p_.weights());
+    for (const LocalTensor& tensor : w_.tensors()) update_tensor(tensor, step);
+    if (o_.sharded) replicas_.device.all_gather(part(w_.weights(), owned_), w_.weights());
     return norm;
 }
 
 void Optimizer::sum_gradients() {
-    if (!o_.sharded) return replicas_.all_reduce_sum(p_.gradients());
-    std::vector<float> sum(at(owned_.size()));
-    replicas_.reduce_scatter(p_.gradients(), sum);
-    std::copy(sum.begin(), sum.end(), part(p_.gradients(), owned_).begin());
+    if (!o_.sharded) return replicas_.device.all_reduce_sum(w_.gradients());
+    replicas_.device.reduce_scatter(w_.gradients(), part(w_.gradients(), owned_));
 }
 
 /// Every element of the model counts once: not on other replicas, shards or the shadow of a table.
 double Optimizer::norm_of_owned() {
-    if (!o_.sharded && replicas_.rank() != 0) return 0;
-    double sum = 0;
-    for (const LocalTensor& t : p_.tensors()) {
+    if (!o_.sharded && replicas_.host.rank() != 0) return 0;
+    device_.clear(squares_);
+    for (const LocalTensor& t : w_.tensors()) {
         if (t.shadow || (!t.spec.sharded && shard_ != 0)) continue;
-        for (const float g : part(p_.gradients(), common(owned_, t)))
-            sum += static_cast<double>(g) * static_cast<double>(g);
+        const Range mine = common(owned_, t);
+        if (mine.size() > 0)
+            device_.add_squares(mine.size(), w_.gradients().data() + mine.begin, squares_);
     }
-    return sum;
+    return device_.value(squares_);
 }
 
 void Optimizer::scale_owned(float factor) {
-    for (float& g : part(p_.gradients(), owned_)) g *= factor;
+    device_.scale(owned_.size(), factor, w_.gradients().data() + owned_.begin);
 }
 
 void Optimizer::update_tensor(const LocalTensor& tensor, Index step) {
     const Range range = common(owned_, tensor);
     const Index begin = range.begin - owned_.begin;
     if (range.size() == 0) return;
-    const cpu::AdamW adam{
-        rate(step), o_.beta1, o_.beta2, o_.epsilon, tensor.spec.decayed ? o_.decay : 0, step};
-    cpu::adamw(adam, range.size(), part(p_.weights(), range).data(),
-               part(p_.gradients(), range).data(), first_.data() + begin, second_.data() + begin,
-               threads_);
+    const AdamW adam{rate(step), o_.beta1, o_.beta2, o_.epsilon, tensor.spec.decayed ? o_.decay : 0,
+                     step};
+    device_.adamw(adam, range.size(), masters_.data() + begin, w_.gradients().data() + range.begin,
+                  first_.data() + begin, second_.data() + begin, w_.weights().data() + range.begin);
+}
+
+void Optimizer::upload() { masters_.upload(device_, owned_); }
+
+void Optimizer::download() {
+    const std::span<float> host = masters_.download(device_, owned_);
+    if (!host.empty() && o_.sharded) replicas_.host.all_gather(part(host, owned_), host);
 }
 
 std::vector<float> Optimizer::gather(Moment which) {
-    const std::vector<float>& mine = moment(which);
+    std::vector<float> mine(at(owned_.size()));
+    device_.download(moment(which).data(), mine);
     if (!o_.sharded) return mine;
-    std::vector<float> all(p_.weights().size());
-    replicas_.all_gather(mine, all);
+    std::vector<float> all(w_.weights().size());
+    replicas_.host.all_gather(mine, all);
     return all;
 }
 
 void Optimizer::set(Moment which, std::span<const float> all) {
-    const auto mine = all.subspan(at(owned_.begin), at(owned_.size()));
-    std::copy(mine.begin(), mine.end(), moment(which).begin());
+    device_.upload(part(all, owned_), moment(which).data());
 }
 
 }  // namespace arena::train

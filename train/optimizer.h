@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // AdamW with gradient clipping over the replicas of one shard: each holds all moments and updates
 // all weights, or (ZeRO stage 1) holds and updates its part of the flat array and gathers the
-// others'.
+// others'. On a far device the masters and moments lie there too; the host's Parameters are their
+// picture for a checkpoint.
 #pragma once
 
 #include <vector>
 
 #include "train/comm.h"
-#include "train/parameters.h"
+#include "train/weights.h"
 
 namespace arena::train {
 
@@ -20,16 +21,25 @@ struct OptimizerOptions {
 
 class Optimizer {
   public:
+    /// The replicas of one shard, as the host and as the device talk to them.
+    struct Replicas {
+        Comm& host;
+        Group& device;
+    };
     /// `shard`: this rank's place among the tensor-parallel ranks. References outlive the
     /// optimizer.
-    Optimizer(const OptimizerOptions&, Parameters&, Comm& replicas, Comm& world, Index shard,
-              int threads);
+    Optimizer(const OptimizerOptions&, Weights&, const Replicas&, Comm& world, Index shard,
+              const Device&);
 
     /// Sums the gradients over the replicas, clips, updates the weights; `step` from 1. Returns the
     /// norm of all gradients before clipping, the same on all ranks.
     double update(Index step);
     [[nodiscard]] float rate(Index step) const;
 
+    /// Where the device is far: weights from the host's Parameters to it, and from its masters back
+    /// (collective among the replicas). Else they are the same, and nothing is done.
+    void upload();
+    void download();
     /// A moment of all of this rank's elements, gathered over the replicas. Collective among them.
     enum class Moment { first, second };
     std::vector<float> gather(Moment);
@@ -37,20 +47,23 @@ class Optimizer {
     void set(Moment, std::span<const float> all);
 
   private:
+    [[nodiscard]] Range owned(Index all) const;
     void sum_gradients();
     double norm_of_owned();
     void scale_owned(float factor);
     void update_tensor(const LocalTensor&, Index step);
-    std::vector<float>& moment(Moment m) { return m == Moment::first ? first_ : second_; }
+    Array<float>& moment(Moment m) { return m == Moment::first ? first_ : second_; }
 
     OptimizerOptions o_;
-    Parameters& p_;
-    Comm& replicas_;
+    Weights& w_;
+    Replicas replicas_;
     Comm& world_;
     Index shard_;
-    int threads_;
+    Device device_;
     Range owned_;  ///< of the flat arrays
-    std::vector<float> first_, second_;
+    Masters masters_;
+    Array<float> first_, second_;
+    Device::Sum squares_;
 };
 
 }  // namespace arena::train

@@ -7,7 +7,10 @@
 namespace arena::train {
 namespace {
 
-double bytes(const Floats& f) { return static_cast<double>(f.size() * sizeof(float)); }
+template <typename T>
+double bytes(const Array<T>& a) {
+    return static_cast<double>(a.size() * sizeof(T));
+}
 
 double bytes(const BlockState& s) {
     return bytes(s.norm_1) + bytes(s.saved_1) + bytes(s.query) + bytes(s.key) + bytes(s.value) +
@@ -27,12 +30,13 @@ Index in_flight(Index stages, Index stage, Index micro_batches) {
     return std::min(stages - stage, micro_batches);
 }
 
-Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place,
-             Parameters& parameters, Comm& world, Comm& shards, int threads)
+Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place, Weights& weights,
+             Group& world, Group& shards, const Device& device)
     : shape_(shape),
       plan_(plan),
       place_(place),
-      block_shape_(block_shape(shape, plan.layout.tp, plan.micro_batch, threads)),
+      block_shape_(block_shape(shape, plan.layout.tp, plan.micro_batch, device)),
+      device_(device),
       world_(world),
       scratch_(block_shape_),
       shared_state_(block_shape_),
@@ -40,23 +44,23 @@ Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place,
       gradient_(at(block_shape_.tokens() * shape.hidden)) {
     const Index count = plan.stage_layers[at(place.stage)];
     for (Index i = 0; i < count; ++i)
-        blocks_.emplace_back(block_shape_, parameters, i * block_tensors, shards, scratch_);
-    if (is_first()) embedding_ = std::make_unique<Embedding>(block_shape_, parameters, shards);
-    if (is_last()) head_ = std::make_unique<Head>(block_shape_, parameters, shards);
+        blocks_.emplace_back(block_shape_, weights, i * block_tensors, shards, scratch_);
+    if (is_first()) embedding_ = std::make_unique<Embedding>(block_shape_, weights, shards);
+    if (is_last()) head_ = std::make_unique<Head>(block_shape_, weights, shards);
     slots_.resize(at(in_flight(plan.layout.pp, place.stage, plan.num_micro_batches)));
     for (Slot& slot : slots_) {
-        slot.inputs.assign(at(count + 1), Floats(gradient_.size()));
-        if (plan.recompute != Recompute::full)
-            slot.states.assign(at(count), BlockState(block_shape_));
-        if (plan.recompute == Recompute::none)
-            slot.cores.assign(at(count), AttentionCore(block_shape_));
+        for (Index i = 0; i <= count; ++i) slot.inputs.emplace_back(gradient_.size());
+        for (Index i = 0; i < count; ++i) {
+            if (plan.recompute != Recompute::full) slot.states.emplace_back(block_shape_);
+            if (plan.recompute == Recompute::none) slot.cores.emplace_back(block_shape_);
+        }
     }
 }
 
 double Stage::activation_bytes() const {
     double sum = 0;
     for (const Slot& slot : slots_) {
-        for (const Floats& input : slot.inputs) sum += bytes(input);
+        for (const Elements& input : slot.inputs) sum += bytes(input);
         for (const BlockState& state : slot.states) sum += bytes(state);
         for (const AttentionCore& core : slot.cores) sum += bytes(core);
     }
@@ -66,25 +70,26 @@ double Stage::activation_bytes() const {
 double Stage::run(const Batch& batch) {
     const Index all = plan_.num_micro_batches;
     const Index warmup = in_flight(plan_.layout.pp, place_.stage, all) - 1;
-    loss_ = 0;
-    for (Index m = 0; m < warmup; ++m) forward(batch, m);
+    if (is_first()) inputs_ = device_.upload(batch.inputs, input_storage_);
+    if (is_last()) labels_ = device_.upload(batch.labels, label_storage_);
+    device_.clear(loss_);
+    for (Index m = 0; m < warmup; ++m) forward(m);
     for (Index m = warmup; m < all; ++m) {
-        forward(batch, m);
-        backward(batch, m - warmup);
+        forward(m);
+        backward(m - warmup);
     }
-    for (Index m = all - warmup; m < all; ++m) backward(batch, m);
+    for (Index m = all - warmup; m < all; ++m) backward(m);
     world_.flush();
-    return loss_;
+    return device_.value(loss_);
 }
 
 int Stage::neighbour(Index step) const {
     return static_cast<int>(plan_.layout.rank({place_.stage + step, place_.replica, place_.shard}));
 }
 
-std::span<const std::int32_t> Stage::part(const std::vector<std::int32_t>& tokens,
-                                          Index micro_batch) const {
+Tokens Stage::part(Tokens tokens, Index micro_batch) const {
     const std::size_t each = at(block_shape_.tokens());
-    return std::span(tokens).subspan(at(micro_batch) * each, each);
+    return tokens.subspan(at(micro_batch) * each, each);
 }
 
 Stage::Slot& Stage::slot(Index micro_batch) { return slots_[at(micro_batch) % slots_.size()]; }
@@ -96,38 +101,38 @@ AttentionCore& Stage::core(std::size_t block, Slot& slot) {
     return slot.cores.empty() ? shared_core_ : slot.cores[block];
 }
 
-void Stage::forward(const Batch& batch, Index micro_batch) {
+void Stage::forward(Index micro_batch) {
     Slot& s = slot(micro_batch);
     if (is_first())
-        embedding_->forward(part(batch.inputs, micro_batch), s.inputs.front().data());
+        embedding_->forward(part(inputs_, micro_batch), s.inputs.front().data());
     else
-        world_.receive(s.inputs.front(), neighbour(-1));
+        world_.receive(span_of(s.inputs.front()), neighbour(-1));
     for (std::size_t b = 0; b < blocks_.size(); ++b)
         blocks_[b].forward(s.inputs[b].data(), state(b, s), core(b, s), s.inputs[b + 1].data());
     if (is_last())
-        loss_ += head_->forward(s.inputs.back().data(), part(batch.labels, micro_batch));
+        head_->forward(s.inputs.back().data(), part(labels_, micro_batch), loss_);
     else
-        world_.send(s.inputs.back(), neighbour(1));
+        world_.send(span_of(s.inputs.back()), neighbour(1));
 }
 
-void Stage::backward(const Batch& batch, Index micro_batch) {
+void Stage::backward(Index micro_batch) {
     Slot& s = slot(micro_batch);
     const auto tokens = static_cast<float>(plan_.global_batch() * shape_.seq);
     if (is_last())
-        head_->backward(s.inputs.back().data(), part(batch.labels, micro_batch), 1.0F / tokens,
+        head_->backward(s.inputs.back().data(), part(labels_, micro_batch), 1.0F / tokens,
                         gradient_.data());
     else
-        world_.receive(gradient_, neighbour(1));
+        world_.receive(span_of(gradient_), neighbour(1));
     for (std::size_t b = blocks_.size(); b-- > 0;) backward_block(b, s);
     if (is_first())
-        embedding_->backward(part(batch.inputs, micro_batch), gradient_.data());
+        embedding_->backward(part(inputs_, micro_batch), gradient_.data());
     else
-        world_.send(gradient_, neighbour(-1));
+        world_.send(span_of(gradient_), neighbour(-1));
 }
 
 void Stage::backward_block(std::size_t b, Slot& s) {
     Block& block = blocks_[b];
-    const float* input = s.inputs[b].data();
+    const Block::Input input = s.inputs[b].data();
     if (plan_.recompute == Recompute::full) block.recompute(input, state(b, s), core(b, s));
     if (plan_.recompute == Recompute::selective) block.recompute_core(state(b, s), core(b, s));
     block.backward(input, state(b, s), core(b, s), gradient_.data());

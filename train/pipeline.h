@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "train/ends.h"
@@ -37,8 +36,8 @@ Index in_flight(Index stages, Index stage, Index micro_batches);
 class Stage {
   public:
     /// World: all ranks; shards: those of this replica and stage. References outlive the stage.
-    Stage(const GptShape&, const TrainPlan&, const Place&, Parameters&, Comm& world, Comm& shards,
-          int threads);
+    Stage(const GptShape&, const TrainPlan&, const Place&, Weights&, Group& world, Group& shards,
+          const Device&);
 
     /// Forward and backward of all micro-batches; adds d(mean loss of the global batch) to the
     /// gradients. Returns this replica's sum of token losses on the last stage, 0 on the others.
@@ -47,19 +46,18 @@ class Stage {
     [[nodiscard]] double activation_bytes() const;
 
   private:
-    struct Slot {                    ///< a micro-batch in flight
-        std::vector<Floats> inputs;  ///< of each block, and of the head
+    struct Slot {                      ///< a micro-batch in flight
+        std::vector<Elements> inputs;  ///< of each block, and of the head
         std::vector<BlockState> states;
         std::vector<AttentionCore> cores;
     };
     [[nodiscard]] bool is_first() const { return place_.stage == 0; }
     [[nodiscard]] bool is_last() const { return place_.stage == plan_.layout.pp - 1; }
     [[nodiscard]] int neighbour(Index step) const;
-    [[nodiscard]] std::span<const std::int32_t> part(const std::vector<std::int32_t>&,
-                                                     Index micro_batch) const;
+    [[nodiscard]] Tokens part(Tokens, Index micro_batch) const;
     Slot& slot(Index micro_batch);
-    void forward(const Batch&, Index micro_batch);
-    void backward(const Batch&, Index micro_batch);
+    void forward(Index micro_batch);
+    void backward(Index micro_batch);
     void backward_block(std::size_t block, Slot&);
     /// Where a block's state lies: the slot's, or the shared one of full recomputation.
     BlockState& state(std::size_t block, Slot&);
@@ -69,7 +67,8 @@ class Stage {
     TrainPlan plan_;
     Place place_;
     BlockShape block_shape_;
-    Comm& world_;
+    Device device_;
+    Group& world_;
     BlockScratch scratch_;
     BlockState shared_state_;
     AttentionCore shared_core_;
@@ -77,8 +76,10 @@ class Stage {
     std::unique_ptr<Embedding> embedding_;
     std::unique_ptr<Head> head_;
     std::vector<Slot> slots_;
-    Floats gradient_;
-    double loss_ = 0;
+    Elements gradient_;
+    Device::TokenStorage input_storage_, label_storage_;
+    Tokens inputs_, labels_;  ///< of the step
+    Device::Sum loss_;
 };
 
 }  // namespace arena::train

@@ -72,9 +72,17 @@ class Rank {
           replicas_(
               world.split(static_cast<int>(o.plan.layout.rank({place_.stage, 0, place_.shard})))),
           ends_(world.split(static_cast<int>(ends_color()))),
+          device_(make_device(o.threads, world)),
+          world_group_(world, device_),
+          shard_group_(*shards_, device_),
+          replica_group_(*replicas_, device_),
+          end_group_(*ends_, device_),
           parameters_(o.shape, o.plan.layout, place_, o.plan.layers(place_.stage)),
-          stage_(o.shape, o.plan, place_, parameters_, world, *shards_, o.threads),
-          optimizer_(optimizer_options(), parameters_, *replicas_, world, place_.shard, o.threads) {
+          weights_(parameters_),
+          stage_(o.shape, o.plan, place_, weights_, world_group_, shard_group_, device_),
+          optimizer_(optimizer_options(), weights_, {*replicas_, replica_group_}, world,
+                     place_.shard, device_) {
+        world_group_.connect(o.plan.layout, place_);
     }
 
     Outcome run();
@@ -109,7 +117,10 @@ class Rank {
     Comm& world_;
     Place place_;
     std::unique_ptr<Comm> shards_, replicas_, ends_;
-    Parameters parameters_;
+    Device device_;
+    DeviceGroup world_group_, shard_group_, replica_group_, end_group_;
+    Parameters parameters_;  ///< what is computed with where the device is the CPU, else a picture
+    WeightsOf weights_;
     Stage stage_;
     Optimizer optimizer_;
     std::optional<TokenFile> data_;
@@ -136,7 +147,9 @@ Status Rank::prepare() {
          {"ranks", world_.size()},
          {"plan", describe(o_.plan)},
          {"activation_bytes", stage_.activation_bytes()}});
-    return restore();
+    if (Status status = restore(); !status) return status;
+    optimizer_.upload();
+    return Done{};
 }
 
 Status Rank::restore() {
@@ -173,14 +186,14 @@ Status Rank::read_batch() {
 
 void Rank::add_tied_gradients() {
     if (!o_.shape.tied || ends_->size() < 2) return;
-    const Index table = parameters_.find("wte.weight");
-    const auto size = parameters_.tensors()[static_cast<std::size_t>(table)].size();
-    ends_->all_reduce_sum(std::span(parameters_.gradient(table), static_cast<std::size_t>(size)));
+    const Index table = weights_.find("wte.weight");
+    const auto size = static_cast<std::size_t>(weights_.tensors()[at(table)].size());
+    end_group_->all_reduce_sum(Span<float>(weights_.gradient(table), size));
 }
 
 Status Rank::one_step(Outcome& outcome) {
     const auto start = Clock::now();
-    std::ranges::fill(parameters_.gradients(), 0.0F);
+    device_.fill_zero(weights_.gradients());
     const double mine = stage_.run(batch_);
     add_tied_gradients();
     const double norm = optimizer_.update(step_ + 1);
@@ -211,6 +224,7 @@ void Rank::report(double loss, double norm, double seconds) {
 Status Rank::save() {
     if (o_.checkpoints.empty() || saved_ == step_) return Done{};
     const auto start = Clock::now();
+    optimizer_.download();
     if (Status status = save_checkpoint(o_.checkpoints, facts(), state()); !status) return status;
     saved_ = step_;
     journal_.note(
