@@ -105,8 +105,7 @@ void attention_forward(const Attention& a, const float* q, const float* k, const
     const Index d = a.head_dim, e = value_dim(a), group = a.heads / a.kv_heads;
     const float scale = 1.0F / std::sqrt(static_cast<float>(d));
     const Index blocks = (a.seq + block_rows - 1) / block_rows;
-    set_gemm_threads(1);
-    parallel_for(a.heads * blocks, threads, [&](int, Index begin, Index end) {
+    parallel_gemms(a.heads * blocks, threads, [&](int, Index begin, Index end) {
         std::vector<float> s(static_cast<std::size_t>(block_rows * a.seq));
         for (Index i = begin; i < end; ++i) {
             const Block b = block_at(a, i / blocks, i % blocks * block_rows);
@@ -118,7 +117,6 @@ void attention_forward(const Attention& a, const float* q, const float* k, const
                  o + row * e, e);
         }
     });
-    set_gemm_threads(threads);
 }
 
 void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
@@ -137,8 +135,7 @@ void attention_backward(const Attention& a, const float* q, const float* k, cons
         gemm({Layout::nn, b.rows, d, w}, dp, w, k + key * d, d, 0, dq + row * d, d);
         gemm({Layout::tn, w, d, b.rows}, dp, w, q + row * d, d, 1, dk + key * d, d);
     };
-    set_gemm_threads(1);
-    parallel_for(a.kv_heads, threads, [&](int, Index begin, Index end) {
+    parallel_gemms(a.kv_heads, threads, [&](int, Index begin, Index end) {
         std::vector<float> p(static_cast<std::size_t>(block_rows * a.seq)), dp(p.size());
         std::fill(dk + begin * a.seq * d, dk + end * a.seq * d, 0.0F);
         std::fill(dv + begin * a.seq * e, dv + end * a.seq * e, 0.0F);
@@ -146,7 +143,6 @@ void attention_backward(const Attention& a, const float* q, const float* k, cons
             for (Index first = 0; first < a.seq; first += block_rows)
                 one_block(block_at(a, head, first), p.data(), dp.data());
     });
-    set_gemm_threads(threads);
 }
 
 }  // namespace arena::cpu

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The operators of a training step on a CPU in fp32: GEMMs by OpenBLAS (or oneDNN), convolutions by
-// oneDNN, the rest by
-// vectorised loops over rows, fused as training frameworks fuse them. Each is checked against an
+// The operators of a training step on a CPU in fp32: GEMMs by oneDNN (or OpenBLAS), convolutions by
+// oneDNN, the rest by vectorised loops over rows, fused as training frameworks fuse them. Each is checked against an
 // fp64 reference. All matrices are row-major and dense; sizes are element counts; pointers never
 // overlap unless said. `threads` is the number of threads to use, at least 1.
 #pragma once
@@ -39,6 +38,8 @@ void set_gemm_threads(int threads);
 
 /// Runs body(thread, begin, end) on contiguous, nearly equal parts of [0, n).
 void parallel_for(Index n, int threads, const std::function<void(int, Index, Index)>& body);
+/// The same where body calls gemm(): each call there uses the thread that it is in.
+void parallel_gemms(Index n, int threads, const std::function<void(int, Index, Index)>& body);
 
 struct Attention {
     Index heads = 0;     ///< batch x query heads

@@ -37,9 +37,10 @@ libarena_profiler_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(HWLOC_CF
 libarena_profiler_cpu_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 # The kernels are what is measured: always at -O3, whatever CXXFLAGS says of the rest.
 ARENA_KERNEL_CXXFLAGS = -O3 -fno-math-errno -fno-trapping-math -fopenmp
-ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
 if HAVE_ONEDNN
-ARENA_BLAS_LIBS += -ldnnl
+ARENA_BLAS_LIBS = -ldnnl
+else
+ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
 endif
 ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
 arena_profiler_SOURCES = profiler/main.cc profiler/no_communicator.cc
