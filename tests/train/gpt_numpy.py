@@ -178,4 +178,5 @@ def main():
         print(f"{loss:.9g}")
 
 
-main()
+if __name__ == "__main__":
+    main()
