@@ -38,6 +38,18 @@ float normal(std::uint64_t key) {
 
 }  // namespace
 
+namespace {
+
+std::uint64_t key_of(const TensorSpec& spec, std::uint64_t seed) {
+    return mix(hash(spec.name) ^ mix(seed));
+}
+float value_at(const TensorSpec& spec, std::uint64_t key, Index index) {
+    if (spec.deviation == 0) return spec.value;
+    return spec.deviation * normal(key + static_cast<std::uint64_t>(index));
+}
+
+}  // namespace
+
 std::uint64_t mix(std::uint64_t x) {
     x += 0x9e3779b97f4a7c15U;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -46,9 +58,7 @@ std::uint64_t mix(std::uint64_t x) {
 }
 
 float initial_value(const TensorSpec& spec, std::uint64_t seed, Index index) {
-    if (spec.deviation == 0) return spec.value;
-    return spec.deviation *
-           normal(mix(hash(spec.name) ^ mix(seed)) + static_cast<std::uint64_t>(index));
+    return value_at(spec, key_of(spec, seed), index);
 }
 
 std::vector<TensorSpec> block_specs(const GptShape& s, Index layer) {
@@ -132,10 +142,11 @@ Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Pl
 void Parameters::initialize(std::uint64_t seed) {
     for (const LocalTensor& t : tensors_) {
         float* to = weights_.data() + t.offset;
+        const std::uint64_t key = key_of(t.spec, seed);
         const Index row = t.spec.axis * t.spec.inner, piece = t.range.size() * t.spec.inner;
         for (Index o = 0; o < t.spec.outer; ++o)
             for (Index i = 0; i < piece; ++i)
-                *to++ = initial_value(t.spec, seed, o * row + t.range.begin * t.spec.inner + i);
+                *to++ = value_at(t.spec, key, o * row + t.range.begin * t.spec.inner + i);
     }
 }
 
