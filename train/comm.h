@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -46,14 +47,17 @@ class Comm {
 };
 
 /// Runs body on `ranks` threads of this process, each with its own Comm; returns when all are done.
-/// ranks in 1..256.
+/// ranks in 1..256. An exception of one rank ends the others where they wait for it, and is thrown
+/// here.
 void run_threads(int ranks, const std::function<void(Comm&)>& body);
 
 /// Whether this build has MPI.
 bool have_mpi();
 /// Whether an MPI launcher (mpirun, srun --mpi=pmix) started this process.
 bool started_by_mpi();
-/// MPI_Init, body with MPI_COMM_WORLD, MPI_Finalize. Needs have_mpi().
-void run_mpi(const std::function<void(Comm&)>& body);
+/// MPI_Init, body with MPI_COMM_WORLD, MPI_Finalize. Needs have_mpi(). An exception of body is told
+/// to `failed` on its rank and ends all ranks (MPI_Abort with 3).
+void run_mpi(const std::function<void(Comm&)>& body,
+             const std::function<void(int rank, const std::exception&)>& failed);
 
 }  // namespace arena::train

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Ranks as MPI processes. Errors inside MPI end the run (MPI_ERRORS_ARE_FATAL): a rank that dies
-// takes the others with it, and the last checkpoint stands.
+// Ranks as MPI processes. Errors inside MPI end the run (MPI_ERRORS_ARE_FATAL), and so does an
+// exception of a rank: a rank that dies takes the others with it, and the last checkpoint stands.
 #include "config.h"
 #include "train/comm.h"
 
@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <list>
 #include <vector>
 
@@ -33,7 +34,9 @@ class MpiComm final : public Comm {
         MPI_Comm_rank(comm_, &rank_);
         MPI_Comm_size(comm_, &size_);
     }
+    /// While an exception ends this rank the others do not take part in anything: nothing waits.
     ~MpiComm() override {
+        if (std::uncaught_exceptions() > 0) return;
         flush();
         if (own_) MPI_Comm_free(&comm_);
     }
@@ -123,11 +126,17 @@ bool started_by_mpi() {
                        [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-void run_mpi(const std::function<void(Comm&)>& body) {
+void run_mpi(const std::function<void(Comm&)>& body,
+             const std::function<void(int rank, const std::exception&)>& failed) {
     MPI_Init(nullptr, nullptr);
     {
         MpiComm world(MPI_COMM_WORLD, false);
-        body(world);
+        try {
+            body(world);
+        } catch (const std::exception& error) {
+            failed(world.rank(), error);
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        }
     }
     MPI_Finalize();
 }
@@ -144,7 +153,10 @@ bool have_mpi() { return false; }
 bool started_by_mpi() {
     return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
 }
-void run_mpi(const std::function<void(Comm&)>&) { std::abort(); }
+void run_mpi(const std::function<void(Comm&)>&,
+             const std::function<void(int, const std::exception&)>&) {
+    std::abort();
+}
 
 }  // namespace arena::train
 #endif

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Ranks as threads of one process. A collective is: show where my values are, wait for all, work on
-// my share of the elements (sums always in the order of the ranks), wait, take the result.
-#include <barrier>
+// my share of the elements (sums always in the order of the ranks), wait, take the result. A rank
+// that ends with an exception breaks what the others wait at: they end, too.
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <map>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -16,10 +17,66 @@
 namespace arena::train {
 namespace {
 
-struct Mailbox {
-    std::mutex mutex;
-    std::condition_variable filled;
-    std::deque<std::vector<float>> messages;
+/// What the ranks that waited for one that has ended get.
+struct AnotherRankEnded {};
+
+/// A place where ranks wait for one another. Broken it lets nobody wait.
+class Meeting {
+  public:
+    void break_up() {
+        const std::lock_guard lock(mutex_);
+        broken_ = true;
+        changed_.notify_all();
+    }
+
+  protected:
+    template <typename Ready>
+    void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
+        changed_.wait(lock, [&] { return broken_ || ready(); });
+        if (!ready()) throw AnotherRankEnded{};
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+
+  private:
+    bool broken_ = false;
+};
+
+class Barrier : public Meeting {
+  public:
+    explicit Barrier(int size) : size_(size) {}
+    void arrive_and_wait() {
+        std::unique_lock lock(mutex_);
+        const std::uint64_t mine = round_;
+        if (++arrived_ == size_) {
+            arrived_ = 0;
+            round_ += 1;
+            changed_.notify_all();
+        }
+        wait(lock, [&] { return round_ != mine; });
+    }
+
+  private:
+    int size_, arrived_ = 0;
+    std::uint64_t round_ = 0;
+};
+
+class Mailbox : public Meeting {
+  public:
+    void put(std::span<const float> values) {
+        const std::lock_guard lock(mutex_);
+        messages_.emplace_back(values.begin(), values.end());
+        changed_.notify_one();
+    }
+    void take(std::span<float> values) {
+        std::unique_lock lock(mutex_);
+        wait(lock, [&] { return !messages_.empty(); });
+        std::copy(messages_.front().begin(), messages_.front().end(), values.begin());
+        messages_.pop_front();
+    }
+
+  private:
+    std::deque<std::vector<float>> messages_;
 };
 
 /// What the ranks of one group share.
@@ -32,12 +89,34 @@ struct Group {
           groups(shown.size()),
           boxes(shown.size() * shown.size()) {}
     int size;
-    std::barrier<> barrier;
+    Barrier barrier;
     std::vector<const void*> shown;
     std::vector<int> colors;
     std::vector<std::shared_ptr<Group>> groups;
     std::vector<Mailbox> boxes;  ///< [from * size + to]
     std::vector<std::byte> result;
+
+    std::shared_ptr<Group> part(int members) {
+        const std::lock_guard lock(mutex);
+        auto made = std::make_shared<Group>(members);
+        if (broken) made->break_up();
+        parts.push_back(made);
+        return made;
+    }
+    /// Of this group and all that were split from it.
+    void break_up() {
+        barrier.break_up();
+        for (Mailbox& box : boxes) box.break_up();
+        const std::lock_guard lock(mutex);
+        broken = true;
+        for (const auto& weak : parts)
+            if (const auto one = weak.lock()) one->break_up();
+    }
+
+  private:
+    std::mutex mutex;  ///< of what follows
+    bool broken = false;
+    std::vector<std::weak_ptr<Group>> parts;
 };
 
 class ThreadComm final : public Comm {
@@ -52,8 +131,8 @@ class ThreadComm final : public Comm {
         reduce(v, [](float a, float b) { return a < b ? b : a; });
     }
     void reduce_scatter(std::span<const float> whole, std::span<float> part) override {
+        std::vector<float> sum(part.size());  // before the others read what this rank would free
         show(whole.data());
-        std::vector<float> sum(part.size());
         fold<float>(
             {part_begin(part.size()), part_begin(part.size()) + static_cast<Index>(part.size())},
             sum.data(), add<float>);
@@ -74,21 +153,8 @@ class ThreadComm final : public Comm {
             std::memcpy(bytes.data(), group_->shown[static_cast<std::size_t>(root)], bytes.size());
         group_->barrier.arrive_and_wait();
     }
-    void send(std::span<const float> values, int to) override {
-        Mailbox& box = mailbox(rank_, to);
-        {
-            const std::lock_guard lock(box.mutex);
-            box.messages.emplace_back(values.begin(), values.end());
-        }
-        box.filled.notify_one();
-    }
-    void receive(std::span<float> values, int from) override {
-        Mailbox& box = mailbox(from, rank_);
-        std::unique_lock lock(box.mutex);
-        box.filled.wait(lock, [&] { return !box.messages.empty(); });
-        std::copy(box.messages.front().begin(), box.messages.front().end(), values.begin());
-        box.messages.pop_front();
-    }
+    void send(std::span<const float> values, int to) override { mailbox(rank_, to).put(values); }
+    void receive(std::span<float> values, int from) override { mailbox(from, rank_).take(values); }
     void flush() override {}
 
     std::unique_ptr<Comm> split(int color) override {
@@ -103,7 +169,7 @@ class ThreadComm final : public Comm {
             ++members;
         }
         if (first == rank_)
-            g.groups[static_cast<std::size_t>(rank_)] = std::make_shared<Group>(members);
+            g.groups[static_cast<std::size_t>(rank_)] = g.part(members);
         g.barrier.arrive_and_wait();
         auto comm = std::make_unique<ThreadComm>(g.groups[static_cast<std::size_t>(first)], mine);
         g.barrier.arrive_and_wait();
@@ -158,14 +224,25 @@ class ThreadComm final : public Comm {
 
 void run_threads(int ranks, const std::function<void(Comm&)>& body) {
     const auto group = std::make_shared<Group>(ranks);
-    std::vector<std::jthread> threads;
-    for (int r = 1; r < ranks; ++r)
-        threads.emplace_back([&body, group, r] {
-            ThreadComm comm(group, r);
+    std::mutex mutex;
+    std::exception_ptr first;
+    const auto run = [&](int rank) {
+        try {
+            ThreadComm comm(group, rank);
             body(comm);
-        });
-    ThreadComm comm(group, 0);
-    body(comm);
+        } catch (const AnotherRankEnded&) {
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            if (!first) first = std::current_exception();
+            group->break_up();
+        }
+    };
+    {
+        std::vector<std::jthread> threads;
+        for (int r = 1; r < ranks; ++r) threads.emplace_back(run, r);
+        run(0);
+    }
+    if (first) std::rethrow_exception(first);
 }
 
 }  // namespace arena::train

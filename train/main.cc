@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <new>
 
 #include "profiler/cpu_kernels.h"
 #include "train/options.h"
@@ -50,12 +51,23 @@ int run_rank(const TrainOptions& options, Comm& world) {
     return exit_code(outcome, options);
 }
 
+void print_exception(const std::string& who, const std::exception& error) {
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    fmt::print(stderr, "arena-train: {}{}\n", who,
+               memory ? "not enough memory: more stages or shards, smaller micro-batches or "
+                        "--recompute full need less"
+                      : fmt::format("internal error: {}", error.what()));
+}
+
 int run_with_mpi(const CommandLine& line) {
     int code = 0;
-    run_mpi([&](Comm& world) {
+    const auto body = [&](Comm& world) {
         const auto options = complete(line, environment, world.size());
         if (!options && world.rank() == 0) print_error(options.error());
         code = options ? run_rank(*options, world) : code_of(options.error());
+    };
+    run_mpi(body, [](int rank, const std::exception& error) {
+        print_exception(fmt::format("rank {}: ", rank), error);
     });
     return code;
 }
@@ -97,7 +109,7 @@ int main(int argc, char** argv) {
         const ParsedLine parsed = parse_command_line(argc, argv, line);
         return parsed.go ? run(line) : parsed.exit_code;
     } catch (const std::exception& error) {
-        fmt::print(stderr, "arena-train: internal error: {}\n", error.what());
+        print_exception("", error);
         return 3;
     }
 }
