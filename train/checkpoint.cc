@@ -83,68 +83,81 @@ Status check_facts(const CheckpointReader& reader, const CheckpointFacts& wanted
     return Done{};
 }
 
-/// The newest whole checkpoint, for rank 0.
-Result<Resumed> choose(const std::string& directory, const CheckpointFacts& wanted) {
-    const auto steps = checkpoint_steps(directory);
-    if (!steps) return steps.error();
-    Resumed choice;
-    for (const Index step : *steps) {
-        const auto reader = CheckpointReader::open(checkpoint_path(directory, step));
-        Status status = Done{};
+/// The next of `steps` from `next` on whose footer is whole, for rank 0; "" = there is none. Why the
+/// first one was passed by goes to `passed_by`.
+Result<std::string> next_candidate(const std::string& directory, const std::vector<Index>& steps,
+                                   const CheckpointFacts& wanted, std::size_t& next,
+                                   std::string& passed_by) {
+    while (next < steps.size()) {
+        const auto reader = CheckpointReader::open(checkpoint_path(directory, steps[next++]));
         if (reader) {
             if (const Status same = check_facts(*reader, wanted); !same) return same.error();
-            status = reader->verify();
+            return reader->path();
         }
-        if (reader && status) {
-            choice.step = reader->facts().step;
-            choice.path = reader->path();
-            return choice;
-        }
-        if (choice.passed_by.empty())
-            choice.passed_by = (reader ? status.error() : reader.error()).message();
+        if (passed_by.empty()) passed_by = reader.error().message();
     }
-    if (steps->empty()) return choice;
-    return environment_error(
-        fmt::format("none of its {} checkpoints is whole ({}); remove them to start anew",
-                    steps->size(), choice.passed_by),
-        directory);
+    return std::string();
 }
 
-Status load(const CheckpointReader& reader, const RunState& run) {
+void broadcast_floats(Comm& comm, std::span<float> values, int root) {
+    constexpr std::size_t longest = std::size_t{1} << 28;
+    for (std::size_t i = 0; i < values.size(); i += longest)
+        comm.broadcast(
+            std::as_writable_bytes(values.subspan(i, std::min(longest, values.size() - i))), root);
+}
+
+/// Collective over the ranks of a stage, which take turns in reading the stage's arrays: all stages
+/// together read and check the file once. A rank that fails goes on, for the others wait for it.
+Status load(const Result<CheckpointReader>& reader, Comm& stage, const RunState& run) {
     std::vector<float> first(run.parameters.weights().size()), second(first.size()), whole;
+    Status status = reader ? Status(Done{}) : Status(reader.error());
+    int turn = 0;
     for (const LocalTensor& tensor : run.parameters.tensors()) {
         whole.resize(at(tensor.spec.size()));
         float* const to[] = {run.parameters.weights().data(), first.data(), second.data()};
         for (const Part part : parts) {
-            if (Status status = reader.read(tensor.spec, part, whole); !status) return status;
+            const int owner = turn++ % stage.size();
+            if (owner == stage.rank() && status) status = reader->read(tensor.spec, part, whole);
+            if (stage.size() > 1) broadcast_floats(stage, whole, owner);
             take_part(tensor, whole, to[static_cast<std::size_t>(part)] + tensor.offset);
         }
     }
     run.optimizer.set(Optimizer::Moment::first, first);
     run.optimizer.set(Optimizer::Moment::second, second);
-    return Done{};
+    return status;
 }
 
-/// Rank 0's text on all ranks.
-std::string share_text(Comm& world, std::string text) {
+/// The text of rank `root` on all ranks.
+std::string share_text(Comm& world, std::string text, int root) {
     auto size = static_cast<std::uint64_t>(text.size());
-    world.broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
+    world.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
     text.resize(size);
-    world.broadcast(std::as_writable_bytes(std::span(text)), 0);
+    world.broadcast(std::as_writable_bytes(std::span(text)), root);
     return text;
+}
+
+/// The lowest rank that has failed and how; -1 = none has.
+struct Failure {
+    int rank = -1;
+    ErrorCode code = ErrorCode::no;
+};
+Failure first_failure(Comm& world, const Status& mine) {
+    std::vector<double> failed(at(world.size()));
+    failed[at(world.rank())] = mine ? 0 : 1 + static_cast<double>(mine.error().code);
+    world.all_reduce_sum(std::span<double>(failed));
+    const auto first = std::ranges::find_if(failed, [](double code) { return code != 0; });
+    if (first == failed.end()) return {};
+    return {static_cast<int>(first - failed.begin()),
+            static_cast<ErrorCode>(static_cast<int>(*first) - 1)};
 }
 
 }  // namespace
 
 Status agree(Comm& world, const Status& mine) {
-    std::vector<double> failed(static_cast<std::size_t>(world.size()));
-    failed[static_cast<std::size_t>(world.rank())] =
-        mine ? 0 : 1 + static_cast<double>(mine.error().code);
-    world.all_reduce_sum(std::span<double>(failed));
-    const auto first = std::ranges::find_if(failed, [](double code) { return code != 0; });
-    if (first == failed.end()) return Done{};
-    if (first - failed.begin() == world.rank()) return mine;
-    return Error{static_cast<ErrorCode>(static_cast<int>(*first) - 1), "", ""};
+    const Failure failure = first_failure(world, mine);
+    if (failure.rank < 0) return Done{};
+    if (failure.rank == world.rank()) return mine;
+    return Error{failure.code, "", ""};
 }
 
 Status save_checkpoint(const std::string& directory, const CheckpointFacts& facts,
@@ -159,17 +172,36 @@ Status save_checkpoint(const std::string& directory, const CheckpointFacts& fact
 Result<Resumed> resume(const std::string& directory, const CheckpointFacts& wanted,
                        const RunState& run) {
     const bool chief = run.world.rank() == 0;
-    Result<Resumed> choice = chief ? choose(directory, wanted) : Result<Resumed>(Resumed{});
-    if (const Status status = agree(run.world, choice ? Status(Done{}) : Status(choice.error()));
-        !status)
-        return status.error();
-    choice->step =
-        static_cast<Index>(std::stoll(share_text(run.world, std::to_string(choice->step))));
-    choice->path = share_text(run.world, choice->path);
-    if (choice->path.empty()) return choice;
-    const auto reader = CheckpointReader::open(choice->path);
-    const Status loaded = reader ? load(*reader, run) : Status(reader.error());
-    if (const Status all = agree(run.world, loaded); !all) return all.error();
+    const auto steps =
+        chief ? checkpoint_steps(directory) : Result<std::vector<Index>>(std::vector<Index>{});
+    if (const Status s = agree(run.world, steps ? Status(Done{}) : steps.error()); !s)
+        return s.error();
+    const auto stage = run.world.split(static_cast<int>(run.place.stage));
+    Resumed choice;
+    for (std::size_t next = 0;;) {
+        const auto path = next_candidate(directory, *steps, wanted, next, choice.passed_by);
+        if (const Status s = agree(run.world, path ? Status(Done{}) : path.error()); !s)
+            return s.error();
+        choice.path = share_text(run.world, *path, 0);
+        if (choice.path.empty()) break;
+        const auto reader = CheckpointReader::open(choice.path);
+        const Status loaded = load(reader, *stage, run);
+        const Failure failure = first_failure(run.world, loaded);
+        if (failure.rank < 0) {
+            choice.step = reader->facts().step;
+            return choice;
+        }
+        const std::string why = failure.rank == run.world.rank() ? loaded.error().message() : "";
+        const std::string shared = share_text(run.world, why, failure.rank);
+        if (choice.passed_by.empty()) choice.passed_by = shared;
+    }
+    Status whole = Done{};
+    if (chief && !steps->empty())
+        whole = environment_error(
+            fmt::format("none of its {} checkpoints is whole ({}); remove them to start anew",
+                        steps->size(), choice.passed_by),
+            directory);
+    if (const Status s = agree(run.world, whole); !s) return s.error();
     return choice;
 }
 

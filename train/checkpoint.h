@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Saving and resuming a run, collective over all its ranks. Rank 0 gathers one tensor at a time and
-// writes; every rank reads what it needs by itself.
+// writes. Each array is read, and checked as it is read, by one rank of the stages that hold it,
+// which gives it to the others: no file is read twice (but for a tied table, which two stages hold).
 #pragma once
 
 #include <optional>
@@ -31,7 +32,8 @@ struct Resumed {
     std::string passed_by;  ///< why a newer one was not used; "" = there is none
 };
 /// Loads the newest checkpoint of `wanted` (its step is ignored) that is whole. An error when it is
-/// of another model or run, or when there are some and none is whole. The same answer on all ranks.
+/// of another model or run, or when there are some and none is whole: then weights and moments are
+/// of no use. The same answer on all ranks.
 Result<Resumed> resume(const std::string& directory, const CheckpointFacts& wanted,
                        const RunState&);
 

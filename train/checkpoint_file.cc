@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/file_descriptor.h"
 #include "core/json.h"
 #include "core/text.h"
 
@@ -165,25 +164,29 @@ Error CheckpointReader::damaged(const std::string& what) const {
 Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
     CheckpointReader reader;
     reader.path_ = path;
-    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) return system_error("cannot be opened", path);
+    reader.file_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const int fd = reader.file_.get();
+    if (fd < 0) return system_error("cannot be opened", path);
     struct stat facts {};
-    if (fstat(file.get(), &facts) != 0) return system_error("cannot be looked at", path);
+    if (fstat(fd, &facts) != 0) return system_error("cannot be looked at", path);
     struct {
         std::uint64_t length, sum;
         char mark[16];
     } tail{};
     static_assert(sizeof tail == tail_bytes);
     const Index end = facts.st_size - static_cast<Index>(tail_bytes);
-    if (end < static_cast<Index>(head_mark.size()) ||
-        !read_fully(file.get(), &tail, sizeof tail, end) ||
+    char head[head_mark.size()] = {};
+    if (end < static_cast<Index>(head_mark.size()) || !read_fully(fd, head, sizeof head, 0) ||
+        std::string_view(head, sizeof head) != head_mark)
+        return reader.damaged("it does not begin as a checkpoint does");
+    if (!read_fully(fd, &tail, sizeof tail, end) ||
         std::string_view(tail.mark, sizeof tail.mark) != end_mark)
         return reader.damaged("it does not end as a checkpoint does");
     if (tail.length > static_cast<std::uint64_t>(std::min(end, max_footer_bytes)))
         return reader.damaged("its footer is longer than the file or 64 MiB");
     std::string footer(tail.length, '\0');
     reader.data_end_ = end - static_cast<Index>(tail.length);
-    if (!read_fully(file.get(), footer.data(), footer.size(), reader.data_end_) ||
+    if (!read_fully(fd, footer.data(), footer.size(), reader.data_end_) ||
         checksum(std::as_bytes(std::span(footer))) != tail.sum)
         return reader.damaged("its footer does not match the checksum");
     if (const Status status = reader.parse_footer(footer); !status)
@@ -219,22 +222,10 @@ Status CheckpointReader::read(const TensorSpec& spec, Part part, std::span<float
     const auto entry = entries_.find(key);
     if (entry == entries_.end() || entry->second.size != static_cast<Index>(whole.size()))
         return damaged(key + " is missing or has another size");
-    const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) return system_error("cannot be opened", path_);
-    if (!read_fully(file.get(), whole.data(), whole.size_bytes(), entry->second.offset))
+    if (!read_fully(file_.get(), whole.data(), whole.size_bytes(), entry->second.offset))
         return damaged(key + " cannot be read");
     if (checksum(std::as_bytes(whole)) != entry->second.sum)
         return damaged(key + " does not match its checksum");
-    return Done{};
-}
-
-Status CheckpointReader::verify() const {
-    std::vector<float> whole;
-    for (const TensorSpec& spec : all_specs(facts_.shape)) {
-        whole.resize(static_cast<std::size_t>(spec.size()));
-        for (const Part part : parts)
-            if (Status status = read(spec, part, whole); !status) return status;
-    }
     return Done{};
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_descriptor.h"
 #include "train/parameters.h"
 
 namespace arena::train {
@@ -64,14 +65,14 @@ class CheckpointWriter {
 
 class CheckpointReader {
   public:
-    /// Reads the footer and checks it and the file's length: a truncated file is refused here.
+    /// Reads the footer and checks it, both marks and the file's length: a truncated file is refused
+    /// here.
     static Result<CheckpointReader> open(const std::string& path);
     [[nodiscard]] const CheckpointFacts& facts() const { return facts_; }
     [[nodiscard]] const std::string& path() const { return path_; }
     /// A whole array; refuses what is not there, has another size or does not match its checksum.
+    /// The file stays open between calls: what is read is of one file, whatever becomes of its name.
     Status read(const TensorSpec&, Part, std::span<float> whole) const;
-    /// Reads everything.
-    Status verify() const;
 
   private:
     struct Entry {
@@ -81,6 +82,7 @@ class CheckpointReader {
     Status parse_footer(std::string_view text);
     [[nodiscard]] Error damaged(const std::string& what) const;
     std::string path_;
+    FileDescriptor file_;
     CheckpointFacts facts_;
     std::map<std::string, Entry> entries_;  ///< by "name/part"
     Index data_end_ = 0;
