@@ -39,8 +39,14 @@ tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-TESTS += tests/t0400-train.t tests/t0410-train-in-slurm.t
-dist_check_SCRIPTS += tests/t0400-train.t tests/t0410-train-in-slurm.t
-EXTRA_DIST += tests/train/gpt_numpy.py
-tests/t0400-train.log tests/t0410-train-in-slurm.log: arena-train$(EXEEXT)
+TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t
+dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t
+EXTRA_DIST += tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch
+tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log: arena-train$(EXEEXT)
+tests/t0405-train-faults.log: tests/tools/kill_at_call.so
+check_DATA = tests/tools/kill_at_call.so
+tests/tools/kill_at_call.so: tests/tools/kill_at_call.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/kill_at_call.cc -ldl
+CLEANFILES += tests/tools/kill_at_call.so
+EXTRA_DIST += tests/tools/kill_at_call.cc
 dist_man_MANS += doc/man/arena-train.1
