@@ -121,7 +121,9 @@ Gemm::Gemm(cublasLtHandle_t handle, const Problem& p, void* workspace, std::size
                                   : layout_of(type, p.n, p.k, p.batch);
     second_ = layout == Layout::tn ? layout_of(type, p.m, p.k, p.batch)
                                    : layout_of(type, p.k, p.m, p.batch);
-    result_ = layout_of(fp8 ? CUDA_R_16BF : type, p.n, p.m, p.batch);
+    const auto result_type = p.adds ? CUDA_R_32F : fp8 ? CUDA_R_16BF : type;
+    result_ = layout_of(result_type, p.n, p.m, p.batch);
+    keep_ = p.adds ? 1 : 0;
     if (fp8) use_fast_sums();
     propose();
 }
@@ -176,8 +178,8 @@ Gemm::~Gemm() {
 }
 
 void Gemm::run(cudaStream_t stream, const void* a, const void* b, void* c) const {
-    const float one = 1, zero = 0;
-    check(cublasLtMatmul(handle_, operation_, &one, b, first_, a, second_, &zero, c, result_, c,
+    const float one = 1;
+    check(cublasLtMatmul(handle_, operation_, &one, b, first_, a, second_, &keep_, c, result_, c,
                          result_, &algorithm_, workspace_, workspace_bytes_, stream),
           "matmul");
 }

@@ -23,6 +23,7 @@ struct Problem {
     Index m = 0, n = 0, k = 0, batch = 1;
     Precision precision =
         Precision::bf16;  ///< of A and B; fp8 writes C as bf16 and always runs as nt
+    bool adds = false;    ///< C is fp32 and added to
 };
 
 /// A library has no algorithm for a shape on this device: another shape may well have one.
@@ -44,7 +45,7 @@ class Gemm {
     Gemm& operator=(const Gemm&) = delete;
     void run(cudaStream_t, const void* a, const void* b, void* c) const;
     /// Times each algorithm that the heuristic proposed a few times and keeps the fastest, as
-    /// frameworks that tune do; the first one until then. Waits for the stream.
+    /// frameworks that tune do; the first one until then. Waits for the stream. C is spoilt.
     void tune(cudaStream_t, const void* a, const void* b, void* c);
 
   private:
@@ -57,6 +58,7 @@ class Gemm {
     cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
     std::vector<cublasLtMatmulAlgo_t> proposed_;
     cublasLtMatmulAlgo_t algorithm_{};
+    float keep_ = 0;  ///< share of C that stays
 };
 
 }  // namespace arena::cuda

@@ -1,65 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See cuda_kernels.h. Memory-bound kernels: 16-byte loads where the address allows, one block per
 // row for reductions along a row, atomics into fp32 for sums over rows.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
-#include "profiler/cuda_kernels.h"
+#include "profiler/cuda_common.cuh"
 
 namespace arena::cuda {
 namespace {
-
-constexpr int block_size = 256;
-
-template <typename T>
-struct alignas(16) Pack {
-    static constexpr int size = 16 / sizeof(T);
-    T v[size];
-};
-
-__device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(__half x) { return __half2float(x); }
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <typename T>
-__device__ T from_float(float x);
-template <>
-__device__ inline float from_float<float>(float x) {
-    return x;
-}
-template <>
-__device__ inline __half from_float<__half>(float x) {
-    return __float2half(x);
-}
-template <>
-__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
-    return __float2bfloat16(x);
-}
-
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-
-struct Sum {
-    static constexpr float empty = 0.0f;
-    __device__ static float join(float a, float b) { return a + b; }
-};
-struct Max {
-    static constexpr float empty = -INFINITY;
-    __device__ static float join(float a, float b) { return fmaxf(a, b); }
-};
-
-/// Reduction over the block; every thread gets the result.
-template <typename Op>
-__device__ float reduce(float x) {
-    __shared__ float part[32];
-    for (int o = 16; o > 0; o /= 2) x = Op::join(x, __shfl_xor_sync(0xffffffffu, x, o));
-    __syncthreads();  // part may still be read from the reduction before
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = threadIdx.x % 32 < block_size / 32 ? part[threadIdx.x % 32] : Op::empty;
-    for (int o = 16; o > 0; o /= 2) x = Op::join(x, __shfl_xor_sync(0xffffffffu, x, o));
-    return x;
-}
 
 // ---- element-wise: f(i, inputs...) on packs, remainder one by one
 // ---------------------------------
@@ -121,10 +68,6 @@ __global__ void map_kernel(Index n, Arrays<In, Out> a) {
     }
 }
 
-int blocks_for(Index items) {
-    return static_cast<int>(std::clamp<Index>((items + block_size - 1) / block_size, 1, 1 << 16));
-}
-
 template <typename F, int In, int Out>
 void map(Stream s, Index n, Arrays<In, Out> a) {
     const int blocks = blocks_for(n / (s.type == Type::f32 ? 4 : 8));
@@ -137,22 +80,6 @@ void map(Stream s, Index n, Arrays<In, Out> a) {
             break;
         case Type::bf16:
             map_kernel<__nv_bfloat16, F><<<blocks, block_size, 0, s.handle>>>(n, a);
-            break;
-    }
-}
-
-/// Calls f with a null pointer of the element type: picks the instance of a template by Type.
-template <typename F>
-void with_type(Type type, F f) {
-    switch (type) {
-        case Type::f32:
-            f(static_cast<float*>(nullptr));
-            break;
-        case Type::f16:
-            f(static_cast<__half*>(nullptr));
-            break;
-        case Type::bf16:
-            f(static_cast<__nv_bfloat16*>(nullptr));
             break;
     }
 }
@@ -232,7 +159,7 @@ __global__ void bias_gradient_kernel(Index rows, Index cols, const T* dy, T* dx,
     float sum = 0;
     for (Index r = begin; r < end; ++r) {
         const T g = dy[r * cols + c];
-        dx[r * cols + c] = g;
+        if (dx != nullptr) dx[r * cols + c] = g;
         sum += to_float(g);
     }
     atomicAdd(d_bias + c, sum);
@@ -320,23 +247,13 @@ __global__ void scatter_kernel(Index hidden, const std::int32_t* ids, const T* d
         atomicAdd(row + i, to_float(d_out[blockIdx.x * hidden + i]));
 }
 
-struct AdamFactors {
-    float beta1, beta2, keep, step, correct, epsilon;
-};
-
-template <typename T>
-__global__ void adamw_kernel(Index n, AdamFactors f, float* p, const T* g, float* m, float* v,
+template <typename G, typename T>
+__global__ void adamw_kernel(Index n, AdamFactors f, float* p, const G* g, float* m, float* v,
                              T* copy) {
     const Index stride = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
-        const float gi = to_float(g[i]);
-        const float mi = f.beta1 * m[i] + (1 - f.beta1) * gi,
-                    vi = f.beta2 * v[i] + (1 - f.beta2) * gi * gi;
-        const float next = p[i] * f.keep - f.step * mi / (sqrtf(vi) * f.correct + f.epsilon);
-        m[i] = mi;
-        v[i] = vi;
-        p[i] = next;
-        if (copy != nullptr) copy[i] = from_float<T>(next);
+        p[i] = adamw_element(f, p[i], to_float(g[i]), m[i], v[i]);
+        if (copy != nullptr) copy[i] = from_float<T>(p[i]);
     }
 }
 
@@ -396,6 +313,12 @@ void norm_backward(Stream s, Index rows, Index cols, bool rms, const void* x, co
                    const float* saved, const void* dy, void* dx, float* d_gamma, float* d_beta) {
     cudaMemsetAsync(d_gamma, 0, static_cast<std::size_t>(cols) * sizeof(float), s.handle);
     if (!rms) cudaMemsetAsync(d_beta, 0, static_cast<std::size_t>(cols) * sizeof(float), s.handle);
+    norm_backward_add(s, rows, cols, rms, x, gamma, saved, dy, dx, d_gamma, d_beta);
+}
+
+void norm_backward_add(Stream s, Index rows, Index cols, bool rms, const void* x, const void* gamma,
+                       const float* saved, const void* dy, void* dx, float* d_gamma,
+                       float* d_beta) {
     with_type(s.type, [&](auto* t) {
         using P = decltype(t);
         using C = const std::remove_pointer_t<P>*;
@@ -442,6 +365,15 @@ void bias_residual_backward(Stream s, Index rows, Index cols, const void* dy, vo
         using C = const std::remove_pointer_t<P>*;
         bias_gradient_kernel<<<column_grid(rows, cols), block_size, 0, s.handle>>>(
             rows, cols, static_cast<C>(dy), static_cast<P>(dx), d_bias);
+    });
+}
+
+void add_column_sums(Stream s, Index rows, Index cols, const void* x, float* sums) {
+    with_type(s.type, [&](auto* t) {
+        using P = decltype(t);
+        using C = const std::remove_pointer_t<P>*;
+        bias_gradient_kernel<<<column_grid(rows, cols), block_size, 0, s.handle>>>(
+            rows, cols, static_cast<C>(x), static_cast<P>(nullptr), sums);
     });
 }
 
@@ -500,20 +432,20 @@ void cross_entropy_backward(Stream s, Index rows, Index cols, const void* x,
 }
 
 void adamw(Stream s, Index n, Index step, float* p, const void* g, float* m, float* v, void* copy) {
-    const double rate = 1e-4, beta1 = 0.9, beta2 = 0.95, decay = 0.1;
-    const double c1 = 1 - pow(beta1, static_cast<double>(step)),
-                 c2 = 1 - pow(beta2, static_cast<double>(step));
-    const AdamFactors f{static_cast<float>(beta1),
-                        static_cast<float>(beta2),
-                        static_cast<float>(1 - rate * decay),
-                        static_cast<float>(rate / c1),
-                        static_cast<float>(1 / sqrt(c2)),
-                        1e-8f};
+    const AdamFactors f = adam_factors(1e-4, 0.9, 0.95, 1e-8, 0.1, step);
     with_type(s.type, [&](auto* t) {
         using P = decltype(t);
         using C = const std::remove_pointer_t<P>*;
         adamw_kernel<<<blocks_for(n), block_size, 0, s.handle>>>(n, f, p, static_cast<C>(g), m, v,
                                                                  static_cast<P>(copy));
+    });
+}
+
+void adamw_masters(Stream s, const AdamFactors& f, Index n, float* p, const float* g, float* m,
+                   float* v, void* copy) {
+    with_type(s.type, [&](auto* t) {
+        adamw_kernel<<<blocks_for(n), block_size, 0, s.handle>>>(n, f, p, g, m, v,
+                                                                 static_cast<decltype(t)>(copy));
     });
 }
 

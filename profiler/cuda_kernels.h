@@ -9,9 +9,10 @@
 
 #include <cstdint>
 
+#include "profiler/cuda_elements.h"
+
 namespace arena::cuda {
 
-using Index = std::int64_t;
 enum class Type { f32, f16, bf16 };
 
 struct Stream {
@@ -26,6 +27,10 @@ void norm_forward(Stream, Index rows, Index cols, bool rms, float epsilon, const
 void norm_backward(Stream, Index rows, Index cols, bool rms, const void* x, const void* gamma,
                    const float* saved, const void* dy, void* dx, float* d_gamma, float* d_beta);
 
+/// The same, where d_gamma and d_beta are added to.
+void norm_backward_add(Stream, Index rows, Index cols, bool rms, const void* x, const void* gamma,
+                       const float* saved, const void* dy, void* dx, float* d_gamma, float* d_beta);
+
 void gelu_forward(Stream, Index n, const void* x, void* y);
 void gelu_backward(Stream, Index n, const void* x, const void* dy, void* dx);
 void swiglu_forward(Stream, Index n, const void* gate, const void* up, void* y);
@@ -37,6 +42,8 @@ void bias_residual_forward(Stream, Index rows, Index cols, const void* x, const 
 /// d_bias: float [cols], overwritten.
 void bias_residual_backward(Stream, Index rows, Index cols, const void* dy, void* dx,
                             float* d_bias);
+/// sums: float [cols], added to.
+void add_column_sums(Stream, Index rows, Index cols, const void* x, float* sums);
 
 /// In place: probabilities = softmax(scale * scores) over each row of `cols`. Causal: row r sees
 /// columns [0, r % cols].
@@ -59,6 +66,10 @@ void cross_entropy_backward(Stream, Index rows, Index cols, const void* x,
 /// One AdamW step on fp32 p, m, v with gradient g of the stream's type; the new parameters are also
 /// written to `copy` in that type unless it is null. `step` counts from 1.
 void adamw(Stream, Index n, Index step, float* p, const void* g, float* m, float* v, void* copy);
+
+/// The same with factors of one's own and a gradient in fp32.
+void adamw_masters(Stream, const AdamFactors&, Index n, float* p, const float* g, float* m,
+                   float* v, void* copy);
 
 /// Fills with uniform numbers in [-0.5, 0.5), or ids in [0, limit); the same for the same seed.
 void fill_uniform(Stream, Index n, std::uint64_t seed, void* p);

@@ -62,7 +62,7 @@ endif
 arena_profiler_cuda_SOURCES = profiler/main.cc profiler/cuda_backend.cc \
 	profiler/cuda_identity.h profiler/cuda_identity.cc \
 	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
-	profiler/cuda_kernels.h profiler/cuda_kernels.cu
+	profiler/cuda_kernels.h profiler/cuda_common.cuh profiler/cuda_elements.h profiler/cuda_kernels.cu
 ARENA_CUDNN_LIBS =
 arena_profiler_cuda_SOURCES += profiler/cuda_recipe.h profiler/cudnn_recipes.h
 if HAVE_CUDNN
@@ -96,16 +96,18 @@ am__v_NVCC_1 =
 SUFFIXES = .cu
 .cu.o:
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) $(ARENA_NVCCFLAGS) $(NVCCFLAGS) -I$(top_srcdir)/src -I$(top_srcdir) -c -o $@ $<
-profiler/cuda_kernels.o: $(top_srcdir)/profiler/cuda_kernels.h
+profiler/cuda_kernels.o: $(top_srcdir)/profiler/cuda_kernels.h $(top_srcdir)/profiler/cuda_common.cuh $(top_srcdir)/profiler/cuda_elements.h
 tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h profiler/cuda_gemm.cc $(ARENA_CUDNN_SOURCES)
 tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cudnn_LDADD = libarena_core.la $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
-tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda_gemm.cc profiler/cuda_kernels.cu
+tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda_gemm.cc profiler/cuda_kernels.cu \
+	train/cuda_train_kernels.h train/cuda_train_kernels.cu train/cpu_device.cc
+tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/gpu/run tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
+EXTRA_DIST += tests/gpu/run tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs

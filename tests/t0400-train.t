@@ -14,7 +14,7 @@ unset ARENA_PLAN ARENA_GLOBAL_BATCH "${!OMPI_@}" "${!PMIX_@}" "${!PMI_@}"
 # 20,000 bytes below 128 that follow from one another, a few of them by chance.
 awk 'BEGIN { x = 7; c = 40; for (i = 0; i < 20000; i++) { x = (x * 1103515245 + 12345) % 2147483648
     c = x % 97 < 12 ? 32 + int(x / 97) % 90 : 32 + (c % 16 * 5 + 3) % 90; printf "%c", c } }' >"$work/text"
-small=(--layers 3 --hidden 32 --heads 4 --vocab 128 --seq-length 32 --global-batch 8 --lr 1e-3 --data "$work/text")
+small=(--device cpu --layers 3 --hidden 32 --heads 4 --vocab 128 --seq-length 32 --global-batch 8 --lr 1e-3 --data "$work/text")
 losses() { jq -r 'select(has("loss")) | .loss' "$1"; }
 # same FILE FILE: as many losses, each within 1e-4 of the other
 same() {

@@ -19,7 +19,7 @@ trap cleanup EXIT
 unset ARENA_PLAN ARENA_GLOBAL_BATCH "${!OMPI_@}" "${!PMIX_@}" "${!PMI_@}"
 
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 32 + (i * i + int(i / 7)) % 90 }' >"$work/text"
-model=(--layers 2 --hidden 16 --heads 2 --vocab 128 --seq-length 16 --global-batch 2 --data "$work/text" --quiet)
+model=(--device cpu --layers 2 --hidden 16 --heads 2 --vocab 128 --seq-length 16 --global-batch 2 --data "$work/text" --quiet)
 saved=$work/saved log=$work/log
 # run ARGUMENT...: rc, out = stderr
 run() { rc=0; out=$("$train" "${model[@]}" "$@" 2>&1 >/dev/null) || rc=$?; }

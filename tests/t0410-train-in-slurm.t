@@ -34,7 +34,7 @@ if ((life)); then
     steps=\${last#step-} steps=\$((10#\${steps%.arena} + 20))
 fi
 echo \$steps >$work/steps.\$life
-exec srun --mpi=pmix $ARENA_BUILDDIR/arena-train --model $work/tiny.yaml --data $work/text --steps \$steps \\
+exec srun --mpi=pmix $ARENA_BUILDDIR/arena-train --device cpu --model $work/tiny.yaml --data $work/text --steps \$steps \\
     --checkpoint $work/saved --log $work/log.\$life --quiet
 END
 chmod 755 "$work/job"
@@ -58,7 +58,7 @@ is "$(losses "$work/log.0" | tail -n 1 | cut -d' ' -f1)" "$saved" "the checkpoin
 is "$(jq 'select(.event == "resumed").step' "$work/log.1")" "$saved" "the second life begins there"
 is "$(losses "$work/log.1" | cut -d' ' -f1 | tr '\n' ' ')" "$(seq -s' ' $((saved + 1)) $((saved + 20))) " \
     "and does every step after it, once and in order"
-ok "a run on one rank from the same checkpoint" "$ARENA_BUILDDIR/arena-train" --model "$work/tiny.yaml" --data "$work/text" \
+ok "a run on one rank from the same checkpoint" "$ARENA_BUILDDIR/arena-train" --device cpu --model "$work/tiny.yaml" --data "$work/text" \
     --global-batch 8 --steps $((saved + 20)) --checkpoint "$work/kept" --log "$work/alone" --quiet
 ok "has the same losses" awk '{ d = $2 - $4; if ($1 != $3 || d > 1e-4 * $4 || d < -1e-4 * $4) { print; bad = 1 } n++ } END { exit bad || n != 20 }' \
     <(paste -d' ' <(losses "$work/log.1") <(losses "$work/alone"))

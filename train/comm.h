@@ -21,6 +21,8 @@ class Comm {
 
     [[nodiscard]] virtual int rank() const = 0;  ///< in [0, size)
     [[nodiscard]] virtual int size() const = 0;
+    /// Among those ranks that run on this machine. Collective.
+    [[nodiscard]] virtual int node_rank() = 0;
 
     /// Every rank's values become the element-wise sum, bit-equal on all ranks.
     virtual void all_reduce_sum(std::span<float>) = 0;

@@ -42,6 +42,14 @@ class MpiComm final : public Comm {
     }
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return size_; }
+    [[nodiscard]] int node_rank() override {
+        MPI_Comm node = MPI_COMM_NULL;
+        int rank = 0;
+        MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
+        MPI_Comm_rank(node, &rank);
+        MPI_Comm_free(&node);
+        return rank;
+    }
 
     void all_reduce_sum(std::span<float> v) override {
         if (size_ > 1) reduce_in_pieces(v, MPI_FLOAT, MPI_SUM, comm_);

@@ -124,6 +124,7 @@ class ThreadComm final : public Comm {
     ThreadComm(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return group_->size; }
+    [[nodiscard]] int node_rank() override { return rank_; }
 
     void all_reduce_sum(std::span<float> v) override { reduce(v, add<float>); }
     void all_reduce_sum(std::span<double> v) override { reduce(v, add<double>); }

@@ -36,7 +36,8 @@ using AdamW = cpu::AdamW;
 
 class CpuDevice {
   public:
-    static constexpr bool is_far = false;  ///< its memory is the host's
+    /// Tensors begin at multiples of so many elements of the flat arrays.
+    static constexpr Index alignment = 1;
     /// Implicit: a number of threads says all of it.
     CpuDevice(int threads = 1) : threads_(threads) {}
     static std::string name() { return "cpu"; }

@@ -2,30 +2,77 @@
 # arena-train: the reference trainer. The kernels are the profiler's; MPI is optional (without it the ranks
 # are threads of one process).
 bin_PROGRAMS += arena-train
-noinst_LTLIBRARIES += libarena_train.la
-libarena_train_la_SOURCES = \
+noinst_LTLIBRARIES += libarena_train_base.la libarena_train.la
+# What knows no device.
+libarena_train_base_la_SOURCES = \
 	train/shape.h train/shape.cc \
 	train/comm.h train/comm_threads.cc train/comm_mpi.cc \
-	train/device.h train/cpu_device.h train/cpu_device.cc train/weights.h \
 	train/parameters.h train/parameters.cc \
+	train/data.h train/data.cc \
+	train/gpu_program.h train/gpu_program.cc \
+	train/checkpoint_file.h train/checkpoint_file.cc \
+	# end
+libarena_train_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+libarena_train_base_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+# What is compiled for a device (train/device.h): once for the CPU, once for those with memory of their own.
+ARENA_TRAIN_ON_DEVICE = \
+	train/device.h train/weights.h train/cpu_device.h \
 	train/block.h train/block.cc \
 	train/ends.h train/ends.cc \
 	train/pipeline.h train/pipeline.cc \
 	train/optimizer.h train/optimizer.cc \
-	train/data.h train/data.cc \
 	train/plan.h train/plan.cc \
-	train/checkpoint_file.h train/checkpoint_file.cc \
 	train/checkpoint.h train/checkpoint.cc \
 	train/trainer.h train/trainer.cc \
 	# end
-libarena_train_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+libarena_train_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/cpu_device.cc
 libarena_train_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-ARENA_TRAIN_LIBS = libarena_train.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS)
-arena_train_SOURCES = train/main.cc train/options.h train/options.cc
+ARENA_TRAIN_LIBS = libarena_train.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS)
+ARENA_TRAIN_MAIN = train/main.cc train/options.h train/options.cc
+arena_train_SOURCES = $(ARENA_TRAIN_MAIN)
 arena_train_LDADD = $(ARENA_TRAIN_LIBS)
 
+ARENA_FAR = -DARENA_TRAIN_DEVICE='"train/far_device.h"'
+libarena_train_far_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/far.h train/far_device.h train/far_device.cc
+libarena_train_far_la_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR)
+if HAVE_CUDA
+noinst_LTLIBRARIES += libarena_train_far.la
+pkglibexec_PROGRAMS += arena-train-cuda
+else
+check_LTLIBRARIES += libarena_train_far.la
+endif
+# The program that arena-train becomes where it trains on GPUs.
+arena_train_cuda_SOURCES = $(ARENA_TRAIN_MAIN) \
+	train/cuda_device.h train/cuda_device.cc \
+	train/cuda_attention.h train/cuda_attention.cc \
+	train/cuda_train_kernels.h train/cuda_train_kernels.cu \
+	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
+	profiler/cuda_kernels.h profiler/cuda_common.cuh profiler/cuda_elements.h profiler/cuda_kernels.cu
+arena_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR) -isystem $(CUDA_HOME)/include
+if HAVE_CUDNN
+arena_train_cuda_SOURCES += $(ARENA_CUDNN_SOURCES)
+arena_train_cuda_CPPFLAGS += -DARENA_WITH_CUDNN
+endif
+if HAVE_NCCL
+arena_train_cuda_SOURCES += train/nccl_group.cc
+else
+arena_train_cuda_SOURCES += train/no_nccl_group.cc
+endif
+arena_train_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
+arena_train_cuda_LDADD = libarena_train_far.la libarena_train_base.la libarena_planner.la \
+	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(MPI_LIBS)
+train/cuda_train_kernels.o: $(top_srcdir)/train/cuda_train_kernels.h $(top_srcdir)/profiler/cuda_elements.h $(top_srcdir)/profiler/cuda_common.cuh
+# The same program over a device that is emulated on the host: for tests, never installed.
+check_PROGRAMS += arena-train-emulated
+ARENA_EMULATED = tests/train/emulated_device.cc train/cpu_device.cc
+arena_train_emulated_SOURCES = $(ARENA_TRAIN_MAIN) $(ARENA_EMULATED)
+arena_train_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR)
+arena_train_emulated_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+arena_train_emulated_LDADD = libarena_train_far.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS)
+
 # ---- tests ------------------------------------------------------------------------------------
-train_tests = tests/unit/test_train_layers tests/unit/test_train_plans tests/unit/test_train_checkpoint
+train_tests = tests/unit/test_train_layers tests/unit/test_train_plans tests/unit/test_train_checkpoint \
+	tests/unit/test_train_far
 if HAVE_CHECK
 check_PROGRAMS += $(train_tests)
 TESTS += $(train_tests)
@@ -33,17 +80,22 @@ endif
 tests_unit_test_train_layers_SOURCES = tests/unit/test_train_layers.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_layers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_layers_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
+tests_unit_test_train_far_SOURCES = tests/unit/test_train_far.cc tests/unit/suite.h $(ARENA_EMULATED)
+tests_unit_test_train_far_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR) $(CHECK_CFLAGS)
+tests_unit_test_train_far_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+tests_unit_test_train_far_LDADD = libarena_train_far.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_plans_SOURCES = tests/unit/test_train_plans.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t
-dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t
+TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0420-train-device.t
+dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0420-train-device.t
 EXTRA_DIST += tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch
 tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log: arena-train$(EXEEXT)
 tests/t0405-train-faults.log: tests/tools/kill_at_call.so
+tests/t0420-train-device.log: arena-train$(EXEEXT) arena-train-emulated$(EXEEXT)
 check_DATA = tests/tools/kill_at_call.so
 tests/tools/kill_at_call.so: tests/tools/kill_at_call.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/kill_at_call.cc -ldl

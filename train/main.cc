@@ -9,8 +9,10 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 
 #include "profiler/cpu_kernels.h"
+#include "train/gpu_program.h"
 #include "train/options.h"
 
 using namespace arena::train;
@@ -53,10 +55,12 @@ int run_rank(const TrainOptions& options, Comm& world) {
 
 void print_exception(const std::string& who, const std::exception& error) {
     const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    // what a GPU or NCCL says stands for itself
+    const bool runtime = dynamic_cast<const std::runtime_error*>(&error) != nullptr;
     fmt::print(stderr, "arena-train: {}{}\n", who,
                memory ? "not enough memory: more stages or shards, smaller micro-batches or "
                         "--recompute full need less"
-                      : fmt::format("internal error: {}", error.what()));
+                      : fmt::format("{}{}", runtime ? "" : "internal error: ", error.what()));
 }
 
 int run_with_mpi(const CommandLine& line) {
@@ -88,7 +92,44 @@ int run_with_threads(const CommandLine& line) {
     return code;
 }
 
-int run(const CommandLine& line) {
+#ifdef ARENA_TRAIN_DEVICE
+
+/// This is the program that arena-train becomes: the choice has been made.
+int run(CommandLine& line, char**) {
+    if (line.device == "cpu") {
+        print_error(
+            arena::usage_error("is arena-train's; this program trains on GPUs", "--device"));
+        return 2;
+    }
+    if (line.ranks == 0 && have_mpi() && started_by_mpi()) return run_with_mpi(line);
+    return run_with_threads(line);
+}
+
+#else
+
+/// Ranks of this machine; 0 = not known, or what is wrong will be said later.
+Index ranks_of_node(const CommandLine& line) {
+    if (line.ranks == 0 && have_mpi() && started_by_mpi()) return launched_ranks(environment);
+    const auto options = complete(line, environment, line.ranks);
+    return options ? options->plan.layout.size() : 0;
+}
+
+/// Does not return where GPUs are chosen.
+arena::Status take_device(CommandLine& line, char** argv) {
+    const std::string program = gpu_program();
+    const auto choice = choose_device(
+        line.device, {!program.empty(), count_gpus, [&] { return ranks_of_node(line); }});
+    if (!choice) return choice.error();
+    if (choice->is_gpu) return become(program, argv);
+    line.run.device_note = choice->why;
+    return arena::Done{};
+}
+
+int run(CommandLine& line, char** argv) {
+    if (const arena::Status status = take_device(line, argv); !status) {
+        print_error(status.error());
+        return code_of(status.error());
+    }
     if (!arena::cpu::have_gemm()) {
         fmt::print(
             stderr,
@@ -100,6 +141,8 @@ int run(const CommandLine& line) {
     return run_with_threads(line);
 }
 
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -107,7 +150,7 @@ int main(int argc, char** argv) {
     try {
         catch_signals();
         const ParsedLine parsed = parse_command_line(argc, argv, line);
-        return parsed.go ? run(line) : parsed.exit_code;
+        return parsed.go ? run(line, argv) : parsed.exit_code;
     } catch (const std::exception& error) {
         print_exception("", error);
         return 3;

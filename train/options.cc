@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "planner/hf_config.h"
+#include "planner/model.h"
 #include "planner/planner.h"
 
 namespace arena::train {
@@ -54,6 +55,10 @@ void add_plan_options(CLI::App& app, CommandLine& line) {
            "--ranks", line.ranks,
            "run so many ranks as threads of this process, without MPI [what the plan takes]")
         ->check(CLI::Range(1, 256));
+    app.add_option("--device", line.device,
+                   "cpu, cuda, or auto: cuda where there is a GPU for each rank")
+        ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+        ->capture_default_str();
     app.add_option("--threads", line.run.threads, "of each rank")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
@@ -177,6 +182,7 @@ Result<TrainOptions> complete(const CommandLine& line, const Environment& enviro
     const auto shape = shape_of(*model);
     if (!shape) return shape.error();
     run.shape = *shape;
+    run.flops_per_sample = 3 * forward_flops(*model);
     const auto batch = read_global_batch(line, environment);
     if (!batch) return batch.error();
     const auto plan = read_plan(line, environment, *shape, *batch, ranks);

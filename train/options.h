@@ -18,6 +18,7 @@ struct CommandLine {
     Index ranks = 0;  ///< threads of this process; 0 = what the plan takes, or 1
     Index global_batch = 0;
     std::string token_width = "u8";
+    std::string device = "auto";
     PlanFlags plan;
     TrainOptions run;  ///< shape and plan are filled by complete()
 };

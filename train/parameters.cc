@@ -117,11 +117,12 @@ void put_part(const TensorSpec& spec, Range range, const float* part, std::span<
 }
 
 Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Place& place,
-                       Range layers) {
+                       Range layers, Index alignment) {
     Index total = 0;
     const auto hold = [&](TensorSpec spec, bool shadow = false) {
         const Range range =
             spec.sharded ? share(spec.axis, layout.tp, place.shard) : Range{0, spec.axis};
+        total = (total + alignment - 1) / alignment * alignment;
         tensors_.push_back({std::move(spec), range, total, shadow});
         total += tensors_.back().size();
     };

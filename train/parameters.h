@@ -63,7 +63,8 @@ void put_part(const TensorSpec&, Range, const float* part, std::span<float> whol
 /// dp; the rest stays 0).
 class Parameters {
   public:
-    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers);
+    /// `alignment`: each tensor begins at a multiple of it; what lies between stays 0.
+    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1);
     void initialize(std::uint64_t seed);
 
     [[nodiscard]] const std::vector<LocalTensor>& tensors() const { return tensors_; }

@@ -4,11 +4,11 @@
 // the model, the batch or the number of ranks, is refused in a sentence.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "train/gpu_program.h"
 #include "train/pipeline.h"
 
 namespace arena::train {
@@ -21,9 +21,6 @@ struct PlanFlags {
     Index zero = -1;
     [[nodiscard]] bool any() const;
 };
-
-/// Value of an environment variable; nothing when it is not set.
-using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 
 /// ARENA_PLAN where it is set; an offer that arena-train cannot run is refused with what it cannot.
 Result<std::optional<TrainPlan>> plan_of_environment(const Environment&);

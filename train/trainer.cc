@@ -14,6 +14,7 @@
 
 #include "core/json.h"
 #include "train/checkpoint.h"
+#include "train/gpu_program.h"
 #include "train/plan.h"
 
 namespace arena::train {
@@ -77,7 +78,8 @@ class Rank {
           shard_group_(*shards_, device_),
           replica_group_(*replicas_, device_),
           end_group_(*ends_, device_),
-          parameters_(o.shape, o.plan.layout, place_, o.plan.layers(place_.stage)),
+          parameters_(o.shape, o.plan.layout, place_, o.plan.layers(place_.stage),
+                      Device::alignment),
           weights_(parameters_),
           stage_(o.shape, o.plan, place_, weights_, world_group_, shard_group_, device_),
           optimizer_(optimizer_options(), weights_, {*replicas_, replica_group_}, world,
@@ -99,6 +101,11 @@ class Rank {
         OptimizerOptions options = o_.optimizer;
         options.sharded = o_.plan.zero_stage == 1;
         return options;
+    }
+    /// "cpu (2 ranks here, 1 GPU visible)"
+    [[nodiscard]] std::string on() const {
+        return o_.device_note.empty() ? device_.name()
+                                      : fmt::format("{} ({})", device_.name(), o_.device_note);
     }
     RunState state() { return {o_.plan, place_, parameters_, optimizer_, world_}; }
     [[nodiscard]] CheckpointFacts facts() const {
@@ -129,6 +136,7 @@ class Rank {
     Index step_ = 0, saved_ = -1;
     bool leaving_ = false;
     std::vector<double> seconds_;
+    double peak_ = 0;  ///< FLOP/s of all ranks' devices; 0 = not known
 };
 
 Status Rank::prepare() {
@@ -138,14 +146,17 @@ Status Rank::prepare() {
     if (Status status = agree(world_, file ? Status(Done{}) : Status(file.error())); !status)
         return status;
     data_.emplace(std::move(*file));
+    peak_ = o_.flops_per_sample > 0 ? peak_flops(device_.name()) * world_.size() : 0;
     parameters_.initialize(o_.seed);
     journal_.note(
-        fmt::format("{} ranks as {}; {:.4g} million parameters, {:.4g} million tokens of data",
-                    world_.size(), describe(o_.plan), parameter_count(o_.shape) / 1e6,
-                    static_cast<double>(data_->tokens()) / 1e6),
+        fmt::format(
+            "{} ranks as {} on {}; {:.4g} million parameters, {:.4g} million tokens of data",
+            world_.size(), describe(o_.plan), on(), parameter_count(o_.shape) / 1e6,
+            static_cast<double>(data_->tokens()) / 1e6),
         {{"event", "start"},
          {"ranks", world_.size()},
          {"plan", describe(o_.plan)},
+         {"device", device_.name()},
          {"activation_bytes", stage_.activation_bytes()}});
     if (Status status = restore(); !status) return status;
     optimizer_.upload();
@@ -211,14 +222,17 @@ Status Rank::one_step(Outcome& outcome) {
 void Rank::report(double loss, double norm, double seconds) {
     const double tokens_per_s =
         static_cast<double>(o_.plan.global_batch() * o_.shape.seq) / seconds;
-    journal_.note(fmt::format("step {} loss {:.6f} {:.4f} s {:.0f} tokens/s", step_, loss, seconds,
-                              tokens_per_s),
-                  {{"step", step_},
-                   {"loss", loss},
-                   {"iteration_s", seconds},
-                   {"tokens_per_s", tokens_per_s},
-                   {"gradient_norm", norm},
-                   {"learning_rate", optimizer_.rate(step_)}});
+    std::string text = fmt::format("step {} loss {:.6f} {:.4f} s {:.0f} tokens/s", step_, loss,
+                                   seconds, tokens_per_s);
+    Json facts{{"step", step_},          {"loss", loss},
+               {"iteration_s", seconds}, {"tokens_per_s", tokens_per_s},
+               {"gradient_norm", norm},  {"learning_rate", optimizer_.rate(step_)}};
+    if (peak_ > 0) {
+        const double flops = o_.flops_per_sample * static_cast<double>(o_.plan.global_batch());
+        facts["mfu"] = flops / seconds / peak_;
+        text += fmt::format(" MFU {:.1f} %", 100 * flops / seconds / peak_);
+    }
+    journal_.note(text, std::move(facts));
 }
 
 Status Rank::save() {

@@ -28,6 +28,8 @@ struct TrainOptions {
     bool quiet = false;       ///< no lines on stdout
     int requeue_code = 99;    ///< exit code after a signal, where checkpoints are written
     int threads = 1;          ///< of each rank
+    std::string device_note;  ///< why it is this device, for the first line; "" = nothing to say
+    double flops_per_sample = 0;  ///< of the model, forward and backward: for the share of the peak
 };
 
 /// Set by the signal handlers: finish the step, save, leave.

@@ -8,6 +8,8 @@
 
 #include "profiler/cpu_kernels.h"
 #include "tests/gpu/device_array.h"
+#include "train/cpu_device.h"
+#include "train/cuda_train_kernels.h"
 
 namespace {
 
@@ -176,6 +178,142 @@ void rest(Stream s) {
     close(copy, p, bound_of(s.type), name + "adamw copy");
 }
 
+// ---- arena-train's own --------------------------------------------------------------------------
+
+/// What is added to: gradients of weights and biases, in fp32.
+void added(const Blas& blas, Stream s) {
+    const std::string name = std::string(name_of(s.type)) + "added: ";
+    const Index m = 72, n = 136, k = 200;
+    const auto a = draw(k * m, 1, s.type), b = draw(k * n, 2, s.type),
+               c = draw(m * n, 3, Type::f32);
+    const train::CpuDevice cpu(1);
+    Floats want = c;
+    cpu.multiply_add(train::Layout::tn, m, n, k, a.data(), b.data(), want.data());
+    const Array da(a, s.type), db(b, s.type), dc(c, Type::f32), spoilt(m * n, Type::f32);
+    cuda::Gemm g(blas.handle, {cuda::Layout::tn, m, n, k, 1, precision_of(s.type), true},
+                 blas.workspace, Blas::bytes);
+    g.tune(s.handle, da, db, spoilt);
+    g.run(s.handle, da, db, dc);
+    close(dc, want, 1e-4, name + "gemm");
+
+    const Index rows = 133, cols = 264;
+    const auto x = draw(rows * cols, 4, s.type), bias = draw(cols, 5, s.type),
+               dy = draw(rows * cols, 6, s.type);
+    const auto start = draw(cols, 7, Type::f32);
+    Floats y = x, sums = start, saved(size_of(2 * rows)), dx(x.size()), d_gamma = start,
+           d_beta = start;
+    cpu.add_bias(rows, cols, bias.data(), y.data());
+    cpu.add_column_sums(rows, cols, x.data(), sums.data());
+    train::CpuDevice::NormScratch scratch(cols, cpu);
+    cpu.norm_forward(rows, cols, x.data(), bias.data(), bias.data(), dx.data(), saved.data());
+    cpu.norm_backward(rows, cols, x.data(), bias.data(), saved.data(), dy.data(), dx.data(),
+                      d_gamma.data(), d_beta.data(), scratch);
+    const Array ax(x, s.type), ay(x, s.type), abias(bias, s.type), asums(start, Type::f32),
+        ady(dy, s.type), adx(rows * cols, s.type), as(saved, Type::f32), ag(start, Type::f32),
+        ab(start, Type::f32);
+    cuda::add_bias(s, rows, cols, abias, ay);
+    close(ay, y, bound_of(s.type), name + "bias");
+    cuda::add_column_sums(s, rows, cols, ax, asums.f32());
+    close(asums, sums, 2e-5, name + "bias's gradient");
+    cuda::norm_backward_add(s, rows, cols, false, ax, abias, as.f32(), ady, adx, ag.f32(),
+                            ab.f32());
+    close(adx, dx, bound_of(s.type), name + "norm dx");
+    close(ag, d_gamma, 2e-5, name + "norm dgamma");
+    close(ab, d_beta, 2e-5, name + "norm dbeta");
+}
+
+void heads(Stream s) {
+    const train::CpuDevice cpu(1);
+    for (const Index d : {Index{24}, Index{5}})  // whole packs, and none
+        for (const Index parts : {Index{1}, Index{3}}) {
+            const train::AttentionShape shape{2, 3, 7, d};
+            const Index n = 2 * 3 * 7 * d, part = parts - 1;
+            const auto rows = draw(parts * n, 1, s.type), back = draw(n, 2, s.type);
+            Floats want(size_of(n)), want_rows = rows;
+            cpu.to_heads({shape, part, parts}, rows.data(), want.data());
+            cpu.to_rows({shape, part, parts}, back.data(), want_rows.data());
+            const Array in(rows, s.type), out(n, s.type), from(back, s.type);
+            const cuda::HeadsLayout layout{2, 7, 3, d, part, parts};
+            const std::string name = std::string(name_of(s.type)) + std::to_string(parts) +
+                                     " parts of heads of " + std::to_string(d);
+            cuda::to_heads(s, layout, in, out);
+            close(out, want, 0, name + ", from rows");
+            cuda::to_rows(s, layout, from, in);
+            close(in, want_rows, 0, name + ", to rows");
+        }
+}
+
+/// A shard of a vocabulary, and ids of which some are another's.
+void vocabulary(Stream s) {
+    const train::CpuDevice cpu(1);
+    const train::LogitsShape shape{.tokens = 37, .width = 130, .first = 50};
+    const cuda::VocabularyShard shard{shape.first, shape.width};
+    const Index hidden = 70, cells = shape.tokens * shape.width;
+    const std::string name = std::string(name_of(s.type)) + "vocabulary: ";
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < 37; ++i) ids.push_back(i * 7 % 230);
+    const Array dids(ids);
+    const auto table = draw(shape.width * hidden, 1, s.type),
+               d_out = draw(shape.tokens * hidden, 2, s.type),
+               before = draw(shape.width * hidden, 3, Type::f32);
+    Floats out(size_of(shape.tokens * hidden)), d_table = before;
+    cpu.gather_rows(shape, hidden, ids, table.data(), out.data());
+    cpu.scatter_rows(shape, hidden, ids, d_out.data(), d_table.data());
+    const Array at(table, s.type), aout(shape.tokens * hidden, s.type), ad(d_out, s.type),
+        adt(before, Type::f32);
+    cuda::gather_rows(s, shard, shape.tokens, hidden, dids.ids(), at, aout);
+    close(aout, out, 0, name + "rows");
+    cuda::scatter_rows(s, shard, shape.tokens, hidden, dids.ids(), ad, adt.f32());
+    close(adt, d_table, 2e-5, name + "gradient of rows");
+
+    const auto x = draw(cells, 4, s.type, 20);
+    Floats top(37), target(37), sums(37), gradient = x;
+    cpu.top_and_target(shape, x.data(), ids, top.data(), target.data());
+    cpu.sum_exponentials(shape, gradient.data(), top.data(), sums.data());
+    train::CpuDevice::Sum loss;
+    cpu.add_losses(37, top.data(), target.data(), sums.data(), loss);
+    cpu.logits_gradient(shape, gradient.data(), ids, top.data(), sums.data(), 0.25F);
+    const Array ax(x, s.type), atop(37, Type::f32), atarget(37, Type::f32), asums(37, Type::f32);
+    cuda::top_and_target(s, shard, 37, ax, dids.ids(), atop.f32(), atarget.f32());
+    close(atop, top, 0, name + "largest logits");
+    close(atarget, target, 0, name + "logits of labels");
+    cuda::sum_exponentials(s, shard, 37, ax, atop.f32(), asums.f32());
+    close(asums, sums, 2e-5, name + "sums of exponentials");
+    cuda::logits_gradient(s, shard, 37, ax, dids.ids(), atop.f32(), asums.f32(), 0.25F);
+    close(ax, gradient, bound_of(s.type), name + "gradient of logits");
+    const Array sum(Floats(4, 0), Type::f32);  // two doubles
+    double* const numbers = static_cast<double*>(static_cast<void*>(sum));
+    cuda::add_losses(s.handle, 37, atop.f32(), atarget.f32(), asums.f32(), numbers);
+    cuda::add_squares(s.handle, 37, asums.f32(), numbers + 1);
+    double got[2] = {}, squares = 0;
+    cuda::check(cudaMemcpy(got, numbers, sizeof got, cudaMemcpyDeviceToHost), "copy");
+    for (const float v : sums) squares += static_cast<double>(v) * v;
+    const bool good = std::abs(got[0] - loss.value) <= 1e-5 * std::abs(loss.value) &&
+                      std::abs(got[1] - squares) <= 1e-4 * squares;
+    failures += !good;
+    std::printf("%sok %d - %sloss and sum of squares\n", good ? "" : "not ", ++tests, name.c_str());
+}
+
+/// fp32 masters and gradient, weights of the type.
+void masters(Stream s) {
+    const Index n = 1003;
+    auto p = draw(n, 5, Type::f32), m = Floats(size_of(n), 0.01F), v = m;
+    const auto g = draw(n, 6, Type::f32);
+    const Array dp(p, Type::f32), dm(m, Type::f32), dv(v, Type::f32), dg(g, Type::f32),
+        copy(n, s.type);
+    const cpu::AdamW a{3e-3F, 0.8F, 0.9F, 1e-6F, 0.2F, 4};
+    cpu::adamw(a, n, p.data(), g.data(), m.data(), v.data(), 1);
+    cuda::adamw_masters(s, cuda::adam_factors(3e-3, 0.8, 0.9, 1e-6, 0.2, 4), n, dp.f32(), dg.f32(),
+                        dm.f32(), dv.f32(), copy);
+    const std::string name = std::string(name_of(s.type)) + "masters: ";
+    close(dp, p, 2e-6, name + "parameters");
+    close(dv, v, 2e-6, name + "second moment");
+    close(copy, p, bound_of(s.type), name + "weights");
+    cuda::scale(s.handle, n, 0.5F, dp.f32());
+    for (float& x : p) x *= 0.5F;
+    close(dp, p, 2e-6, name + "scaled");
+}
+
 }  // namespace
 
 int main() {
@@ -187,6 +325,10 @@ int main() {
         elementwise({nullptr, t});
         softmax({nullptr, t});
         rest({nullptr, t});
+        added(blas, {nullptr, t});
+        heads({nullptr, t});
+        vocabulary({nullptr, t});
+        masters({nullptr, t});
     }
     std::printf("1..%d\n", tests);
     return failures == 0 ? 0 : 1;

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What arena-train's GPU half is made of, without a GPU: rounding to bf16, memory that the host
+// cannot follow, the element functions that the CUDA kernels call (over all indices, against the
+// CPU back-end), which device is chosen, and the peak that MFU is counted against.
+// The standard library before check.h, whose macros have names of its members.
+// clang-format off
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "profiler/cuda_elements.h"
+#include "train/cpu_device.h"
+#include "train/far_device.h"
+#include "train/gpu_program.h"
+
+#include "suite.h"
+// clang-format on
+
+using namespace arena;
+using namespace arena::train;
+
+namespace {
+
+std::vector<float> draw(Index n, unsigned seed, float width = 2) {
+    std::mt19937 engine(seed);
+    std::uniform_real_distribution<float> value(-width / 2, width / 2);
+    std::vector<float> values(at(n));
+    for (float& v : values) v = value(engine);
+    return values;
+}
+
+template <typename P>
+concept Followed = requires(P p) {
+    *p;
+}
+|| requires(P p) { p[0]; };
+static_assert(!Followed<Far<float>> && !Followed<FarSpan<float>> && !Followed<FarArray<float>>);
+static_assert(!std::is_convertible_v<Far<float>, Far<Bf16>> &&
+              !std::is_convertible_v<Far<const float>, Far<float>> &&
+              !std::is_convertible_v<float*, Far<float>> &&
+              std::is_convertible_v<Far<float>, Far<const float>>);
+
+START_TEST(bf16_is_the_nearest_and_ties_go_to_even) {
+    ck_assert_float_eq(to_float(to_bf16(1.0F)), 1.0F);
+    ck_assert_float_eq(to_float(to_bf16(1.0F + 0x1p-8F)), 1.0F);  // a tie: to even
+    ck_assert_float_eq(to_float(to_bf16(1.0F + 3 * 0x1p-8F)), 1.0F + 0x1p-6F);
+    ck_assert_float_eq(to_float(to_bf16(1.0F + 0x1p-8F + 0x1p-20F)), 1.0F + 0x1p-7F);
+    ck_assert(std::isinf(to_float(to_bf16(std::numeric_limits<float>::max()))));
+    ck_assert(std::isnan(to_float(to_bf16(std::numeric_limits<float>::signaling_NaN()))));
+    for (const float x : draw(1000, 1, 8))
+        ck_assert_float_le(std::abs(to_float(to_bf16(x)) - x), std::abs(x) * 0x1p-8F);
+}
+END_TEST
+
+/// The signal that ends a process that reads through the address; 0 = none does.
+int signal_of_reading(const float* address) {
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        const volatile float* p = address;
+        _exit(*p == 0 ? 0 : 1);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+START_TEST(who_follows_an_address_of_the_emulated_device_is_ended) {
+    const FarArray<float> array(4);
+    const std::vector<float> host(4);
+    ck_assert_int_eq(signal_of_reading(array.data().address()), SIGSEGV);
+    ck_assert_int_eq(signal_of_reading(host.data()), 0);
+}
+END_TEST
+
+START_TEST(heads_lie_where_the_cpu_puts_them) {
+    const CpuDevice cpu(1);
+    for (const Index parts : {1, 3}) {
+        const AttentionShape s{.samples = 2, .heads = 3, .seq = 5, .head_dim = 4};
+        const Index n = s.samples * s.heads * s.seq * s.head_dim;
+        const auto rows = draw(parts * n, 1);
+        for (Index part = 0; part < parts; ++part) {
+            std::vector<float> heads(at(n));
+            cpu.to_heads({s, part, parts}, rows.data(), heads.data());
+            const cuda::HeadsLayout layout{s.samples, s.seq, s.heads, s.head_dim, part, parts};
+            ck_assert_int_eq(layout.size(), n);
+            for (Index i = 0; i < n; ++i)
+                ck_assert_float_eq(rows[at(cuda::row_of_head(layout, i))], heads[at(i)]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(each_id_is_in_one_shard_of_the_vocabulary) {
+    for (std::int32_t id = 0; id < 12; ++id) {
+        int found = 0;
+        for (const cuda::VocabularyShard s :
+             {cuda::VocabularyShard{0, 5}, cuda::VocabularyShard{5, 4}, {9, 3}}) {
+            const Index row = cuda::shard_row(s, id);
+            if (row < 0) continue;
+            ++found;
+            ck_assert_int_eq(s.first + row, id);
+            ck_assert_int_lt(row, s.width);
+        }
+        ck_assert_int_eq(found, 1);
+    }
+}
+END_TEST
+
+START_TEST(loss_and_gradient_of_logits_are_those_of_the_cpu) {
+    const CpuDevice cpu(1);
+    const LogitsShape whole{.tokens = 7, .width = 30, .first = 20};
+    const auto logits = draw(whole.tokens * whole.width, 3, 20);
+    std::vector<std::int32_t> labels;
+    for (std::int32_t t = 0; t < 7; ++t) labels.push_back(17 + t * 5);  // some are another shard's
+    std::vector<float> top(7), target(7), sums(7);
+    cpu.top_and_target(whole, logits.data(), labels, top.data(), target.data());
+    std::vector<float> gradient = logits;
+    cpu.sum_exponentials(whole, gradient.data(), top.data(), sums.data());
+    CpuDevice::Sum loss;
+    cpu.add_losses(7, top.data(), target.data(), sums.data(), loss);
+    cpu.logits_gradient(whole, gradient.data(), labels, top.data(), sums.data(), 0.25F);
+    double sum = 0;
+    const cuda::VocabularyShard shard{whole.first, whole.width};
+    for (Index t = 0; t < whole.tokens; ++t) {
+        sum += cuda::token_loss(top[at(t)], target[at(t)], sums[at(t)]);
+        for (Index i = 0; i < whole.width; ++i) {
+            const std::size_t n = at(t * whole.width + i);
+            const float got =
+                cuda::logit_gradient(logits[n], top[at(t)], sums[at(t)],
+                                     i == cuda::shard_row(shard, labels[at(t)]), 0.25F);
+            ck_assert_float_le(std::abs(got - gradient[n]), 1e-6F);
+        }
+    }
+    ck_assert_double_eq_tol(sum, loss.value, 1e-9 * std::abs(loss.value));
+}
+END_TEST
+
+START_TEST(a_step_of_adamw_is_the_cpus) {
+    const Index n = 1003;
+    auto p = draw(n, 5), m = draw(n, 6), v = draw(n, 7);
+    for (float& x : v) x = std::abs(x);
+    const auto g = draw(n, 8);
+    auto q = p, m2 = m, v2 = v;
+    AdamW adam;
+    adam.rate = 3e-3F;
+    adam.step = 5;
+    CpuDevice(1).adamw(adam, n, p.data(), g.data(), m.data(), v.data(), p.data());
+    const cuda::AdamFactors f =
+        cuda::adam_factors(static_cast<double>(adam.rate), static_cast<double>(adam.beta1),
+                           static_cast<double>(adam.beta2), static_cast<double>(adam.epsilon),
+                           static_cast<double>(adam.decay), adam.step);
+    for (Index i = 0; i < n; ++i) {
+        q[at(i)] = cuda::adamw_element(f, q[at(i)], g[at(i)], m2[at(i)], v2[at(i)]);
+        ck_assert_float_le(std::abs(q[at(i)] - p[at(i)]), 2e-6F);
+        ck_assert_float_le(std::abs(m2[at(i)] - m[at(i)]), 1e-6F);
+        ck_assert_float_le(std::abs(v2[at(i)] - v[at(i)]), 1e-6F);
+    }
+}
+END_TEST
+
+/// A machine that has the GPU program.
+DeviceFacts machine(Result<int> gpus, Index ranks) {
+    return {true, [gpus] { return gpus; }, [ranks] { return ranks; }};
+}
+
+START_TEST(the_device_is_a_gpu_only_where_each_rank_has_one) {
+    const Error none = environment_error("no usable GPU: no driver");
+    ck_assert(choose_device("auto", machine(2, 2))->is_gpu);
+    ck_assert(choose_device("auto", machine(2, 0))->is_gpu);
+    ck_assert(choose_device("cuda", machine(1, 8))->is_gpu);  // said by the ranks that have none
+    ck_assert(!choose_device("cpu", machine(2, 2))->is_gpu);
+    const auto crowded = choose_device("auto", machine(1, 4));
+    ck_assert(!crowded->is_gpu);
+    ck_assert_str_eq(crowded->why.c_str(), "4 ranks here, 1 GPU visible");
+    const auto without = choose_device("auto", machine(none, 1));
+    ck_assert(!without->is_gpu);
+    ck_assert_str_eq(without->why.c_str(), "no usable GPU: no driver");
+    arena::test::assert_refused(choose_device("cuda", machine(none, 1)), "no usable GPU");
+    arena::test::assert_refused(choose_device("cuda", {}), "this build has no arena-train-cuda");
+    ck_assert(!choose_device("auto", {})->is_gpu && choose_device("auto", {})->why.empty());
+}
+END_TEST
+
+START_TEST(the_ranks_of_a_machine_are_what_its_launcher_says) {
+    const auto with = [](const std::string& name, const std::string& value) {
+        return launched_ranks([=](std::string_view wanted) -> std::optional<std::string> {
+            if (wanted == name) return value;
+            return std::nullopt;
+        });
+    };
+    ck_assert_int_eq(with("OMPI_COMM_WORLD_LOCAL_SIZE", "6"), 6);
+    ck_assert_int_eq(with("SLURM_STEP_TASKS_PER_NODE", "4(x2),3"), 4);
+    ck_assert_int_eq(with("SLURM_STEP_TASKS_PER_NODE", "3,8(x12)"), 8);
+    ck_assert_int_eq(with("SLURM_STEP_TASKS_PER_NODE", "x"), 0);
+    ck_assert_int_eq(with("OTHER", "4"), 0);
+}
+END_TEST
+
+START_TEST(the_peak_of_a_gpu_is_that_of_its_hardware_entry) {
+    ck_assert_double_eq_tol(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12, 1e9);
+    ck_assert_double_eq_tol(peak_flops("NVIDIA A100-SXM4-40GB"), 312e12, 1e9);
+    ck_assert_double_eq(peak_flops("emulated"), 0);
+    ck_assert_double_eq(peak_flops("Tesla V100-SXM2-16GB"), 0);  // no bf16
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite(
+        "train_far", {bf16_is_the_nearest_and_ties_go_to_even,
+                      who_follows_an_address_of_the_emulated_device_is_ended,
+                      heads_lie_where_the_cpu_puts_them, each_id_is_in_one_shard_of_the_vocabulary,
+                      loss_and_gradient_of_logits_are_those_of_the_cpu, a_step_of_adamw_is_the_cpus,
+                      the_device_is_a_gpu_only_where_each_rank_has_one,
+                      the_ranks_of_a_machine_are_what_its_launcher_says,
+                      the_peak_of_a_gpu_is_that_of_its_hardware_entry});
+}
