@@ -13,6 +13,7 @@
 namespace arena {
 namespace {
 
+constexpr std::size_t max_bytes = 512;
 constexpr std::array<std::pair<Phase, std::string_view>, 6> phases{{
     {Phase::held, "held"},
     {Phase::released, "released"},
@@ -61,15 +62,19 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     if (key == "phase") return assign_named(phases, value, mark.phase);
     if (key == "hold") return assign_named(holds, value, mark.hold);
     if (key == "moves") return assign_moves(mark, value);
-    if (key == "restart" || key == "since" || key == "done") {
-        auto number = parse_integer(value, 0, key == "restart" ? UINT32_MAX : INT64_MAX);
-        if (!number) return false;
-        if (key == "restart")
-            mark.restart = static_cast<std::uint32_t>(*number);
-        else
-            (key == "since" ? mark.since : mark.done) = *number;
+    if (key == "restart") {
+        auto number = parse_integer(value, 0, UINT32_MAX);
+        if (number) mark.restart = static_cast<std::uint32_t>(*number);
+        return number.has_value();
     }
-    return true;
+    std::int64_t* const field = key == "since"    ? &mark.since
+                                : key == "done"   ? &mark.done
+                                : key == "waited" ? &mark.waited_since
+                                                  : nullptr;
+    if (field == nullptr) return true;
+    auto number = parse_integer(value, 0, INT64_MAX);
+    if (number) *field = *number;
+    return number.has_value();
 }
 
 }  // namespace
@@ -91,12 +96,13 @@ std::string format_mark(const JobMark& mark) {
     std::string text = fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase),
                                    mark.restart, to_string(mark.hold), mark.since);
     if (mark.done != 0) text += fmt::format(";done={}", mark.done);
+    if (mark.waited_since != 0) text += fmt::format(";waited={}", mark.waited_since);
     if (!mark.moves.empty()) text += fmt::format(";moves={}", fmt::join(mark.moves, ","));
     return text;
 }
 
 std::optional<JobMark> parse_mark(std::string_view text) {
-    if (text.size() > 256) return std::nullopt;
+    if (text.size() > max_bytes) return std::nullopt;
     JobMark mark;
     bool versioned = false;
     for (std::string_view pair : split(text, ';')) {

@@ -36,6 +36,7 @@ struct JobMark {
     std::int64_t since = 0;              ///< epoch seconds: when the phase began (checkpoint deadline)
     std::int64_t done = 0;               ///< iterations up to its last checkpoint, as far as known
     std::vector<std::int64_t> moves = {};     ///< epoch seconds of Arena's own resizes, oldest first, at most max_moves
+    std::int64_t waited_since = 0;       ///< epoch seconds: since when it waited for its first start; 0 = had none
     bool operator==(const JobMark&) const = default;
 };
 
@@ -43,9 +44,9 @@ struct JobMark {
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold, std::int64_t now);
 
 /// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name), and where there are
-/// any ";done=4000;moves=1700000000,1700000900".
+/// any ";done=4000;waited=1690000000;moves=1700000000,1700000900".
 std::string format_mark(const JobMark&);
-/// Nothing for another version, an unknown phase or malformed text. At most 256 bytes are looked at.
+/// Nothing for another version, an unknown phase or malformed text. More than 512 bytes is malformed.
 std::optional<JobMark> parse_mark(std::string_view text);
 
 }  // namespace arena

@@ -294,14 +294,19 @@ JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::ve
     state.id = job.id;
     state.priority = job.priority;
     state.submit_s = job.submit_s;
-    state.age_s = std::max(now_s - job.eligible_s, 0.0);
+    // Its place in Slurm's queue counts from the requeue; the aging bound from when it could first run.
+    const bool again = job.facts.mark && job.facts.mark->waited_since > 0;
+    const double waited_since_s = again ? static_cast<double>(job.facts.mark->waited_since) : job.eligible_s;
+    state.age_s = std::max(now_s - std::min(waited_since_s, job.eligible_s), 0.0);
     state.min_gpus = wish.request.min_gpus;
     state.max_gpus = wish.request.max_gpus > 0 ? wish.request.max_gpus : INT64_MAX;
     take_share(state, config_, wish.request, pools);
     state.node_set = job.node_set;
     state.done_iterations = done_iterations(job);
-    if (wish.request.steps > 0)
-        state.remaining_iterations = std::max(static_cast<double>(wish.request.steps) - state.done_iterations, 1.0);
+    if (wish.request.steps > 0) {
+        const double left = static_cast<double>(wish.request.steps) - state.done_iterations;
+        state.remaining_iterations = left > 0 ? left : 1;  // not the last one, but beyond it
+    }
     state.time_limit_s = job.time_limit_s;
     state.elastic = wish.request.elastic;
     state.restarts = job.facts.restart;

@@ -100,7 +100,10 @@ std::optional<JobMark> read_mark(const job_record_t* job) {
 }
 
 void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
-    write_mark(job, next_mark(read_mark(job), phase, job->restart_cnt, hold, time(nullptr)));
+    JobMark mark = next_mark(read_mark(job), phase, job->restart_cnt, hold, time(nullptr));
+    // A requeue makes a new submission of the job: this is the last that knows of the first.
+    if (phase == Phase::started && mark.waited_since == 0) mark.waited_since = eligible_since(job);
+    write_mark(job, mark);
 }
 
 void write_mark(job_record_t* job, const JobMark& mark) {

@@ -107,6 +107,34 @@ START_TEST(while_it_saves_its_state_the_decision_stands) {
 }
 END_TEST
 
+/// Two weeks are the bound of a job that was started once before.
+START_TEST(a_requeue_does_not_make_a_job_young_again) {
+    for (const double waited_days : {0.0, 13.0, 15.0}) {
+        Scene scene;
+        scene.config.policy = "arena";
+        const double at_s = scene.host.view.snapshot.time_s = 1e8;
+        scene.node("n1", "a40", 4, 4);
+        for (const JobId id : {1U, 2U}) {
+            Request request = Scene::request();
+            request.min_gpus = request.max_gpus = 4;
+            request.steps = id == 1 ? 1000000 : 10;
+            JobView& job = scene.job(id, request);
+            job.submit_s = job.eligible_s = at_s - 60;  // Slurm's, of the requeue
+            job.facts.restart = job.facts.mark->restart = id == 1 ? 1 : 0;
+        }
+        if (waited_days > 0)
+            scene.host.view.jobs[0].facts.mark->waited_since =
+                static_cast<std::int64_t>(at_s - 86400 * waited_days);
+        auto scheduler = scene.scheduler();
+        scheduler->round();
+        scene.host.view.snapshot.time_s += 3;  // not in the second of its end
+        scheduler->round();
+        const bool first = called(scene.host, "start 1 n1"), second = called(scene.host, "start 2 n1");
+        ck_assert_msg(first != second && first == (waited_days > 14), "%g days", waited_days);
+    }
+}
+END_TEST
+
 void expect_no_move(void (*change)(MovesScene&), const char* why) {
     MovesScene scene;
     scene.short_job();
@@ -181,5 +209,6 @@ int main() {
         moves_of_more_than_an_hour_ago_do_not_count,
         a_rigid_job_is_never_moved,
         a_job_that_was_just_requeued_keeps_its_place,
+        a_requeue_does_not_make_a_job_young_again,
     });
 }
