@@ -15,7 +15,8 @@ libarena_core_la_SOURCES = \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
 	src/policy/fifo.h src/policy/fifo.cc \
 	src/policy/problem.h src/policy/problem.cc src/policy/packing.h src/policy/packing.cc \
-	src/policy/room.h src/policy/room.cc src/policy/seating.h src/policy/seating.cc \
+	src/policy/room.h src/policy/room.cc src/policy/exhaustive.h src/policy/exhaustive.cc \
+	src/policy/seating.h src/policy/seating.cc \
 	src/policy/reservation.h src/policy/reservation.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena_policy.h src/policy/arena_policy.cc \
 	src/policy/fcfs.h src/policy/fcfs.cc \

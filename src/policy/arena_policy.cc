@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "policy/exhaustive.h"
 #include "policy/knapsack.h"
 #include "policy/packing.h"
 #include "policy/reservation.h"
@@ -44,12 +45,12 @@ constexpr double starving_s = 7 * 86400, most_starving_bounds = 4, starving_quan
 constexpr double starving_weight = 1e6;
 /// Attempts to seat a choice on nodes, and how much better another one must be.
 constexpr int reseatings = 3;
-constexpr double better_seating = 1.01;
+constexpr double better_seating = 1.01, rounding = 1e-9;
 
 class Round {
   public:
     Round(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
-        : options_(options), problem_(snapshot, offers, options), packing_(problem_),
+        : offers_(offers), options_(options), problem_(snapshot, offers, options), packing_(problem_),
           steps_(options.search_steps) {}
     Decision decide();
 
@@ -70,6 +71,7 @@ class Round {
     void choose();
     void drop_impossible();
     Seating seat();
+    bool search_all(const Seats&, Seating& best);
     using Move = std::tuple<double, std::size_t, std::size_t>;  ///< (-gain per GPU, task, choice)
     void find_growth(const Seating&, std::size_t i, std::vector<Move>&) const;
     void grow(Seating&);
@@ -77,6 +79,7 @@ class Round {
         return problem_.tasks()[i].first_choice + choice;
     }
 
+    const Offers& offers_;
     const PolicyOptions& options_;
     Problem problem_;
     Packing packing_;
@@ -85,16 +88,23 @@ class Round {
     std::vector<double> values_;          ///< by choice
     std::vector<double> moved_;           ///< by task: value of its current choice on other nodes
     std::vector<std::int32_t> chosen_;    ///< by task: index within its choices, or -1
+    std::vector<double> prices_;          ///< of a GPU by type, and whether chosen_ is the best there is by count,
+    bool exact_ = false;                  ///< both without shares
     std::vector<bool> starving_;          ///< by task
     std::int64_t steps_;                  ///< left of the budget
 };
 
+/// Of all jobs with offers that may be started or moved: a node more changes nobody's weight.
 void Round::find_priority_range() {
     lowest_priority_ = std::numeric_limits<double>::infinity();
     highest_priority_ = -lowest_priority_;
-    for (const Task& task : problem_.tasks()) {
-        lowest_priority_ = std::min(lowest_priority_, task.job->priority);
-        highest_priority_ = std::max(highest_priority_, task.job->priority);
+    for (const JobState& job : problem_.snapshot().jobs) {
+        const bool known = job.priority >= lowest_priority_ && job.priority <= highest_priority_;
+        if (known || (job.phase == JobPhase::running && !job.elastic)) continue;
+        const auto at = offers_.find(job.id);
+        if (at == offers_.end() || at->second.empty()) continue;
+        lowest_priority_ = std::min(lowest_priority_, job.priority);
+        highest_priority_ = std::max(highest_priority_, job.priority);
     }
 }
 
@@ -205,6 +215,10 @@ std::vector<std::int32_t> Round::solve(const std::vector<double>& factors, const
         }
     }
     std::vector<std::int32_t> chosen = knapsack.solve(options_.search_steps);
+    if (prices_.empty()) {
+        prices_ = knapsack.prices();
+        exact_ = knapsack.solved_exactly();
+    }
     steps_ -= options_.search_steps - knapsack.steps_left();
     return chosen;
 }
@@ -276,6 +290,28 @@ void Round::drop_impossible() {
     }
 }
 
+/// Few jobs: tries all that could be. True when nothing can be better than `best` then.
+bool Round::search_all(const Seats& seats, Seating& best) {
+    if (!options_.shares.empty()) return false;
+    double by_count = 0;
+    for (std::size_t i = 0; i < chosen_.size(); ++i) {
+        if (chosen_[i] >= 0) by_count += values_[item(i, static_cast<std::size_t>(chosen_[i]))];
+    }
+    if (exact_ && best.value() >= (1 - rounding) * by_count) return true;
+    const bool starves = std::find(starving_.begin(), starving_.end(), true) != starving_.end();
+    if (starves || !Exhaustive::is_small(problem_)) return false;
+    std::int64_t steps = steps_ / 2;
+    steps_ -= steps;
+    Exhaustive all(problem_, packing_, values_, moved_, prices_);
+    std::vector<Seat> found = all.search(best.value(), steps);
+    if (!found.empty()) {
+        Seating other(seats, packing_);
+        other.seat_as(std::move(found));
+        best = std::move(other);
+    }
+    return steps > 0;
+}
+
 /// Puts what was chosen on nodes. What finds none is tried first in the next attempt, then not chosen again, as far
 /// as the budget goes; an attempt has to be better by what one job matters in a small cluster.
 Seating Round::seat() {
@@ -283,6 +319,7 @@ Seating Round::seat() {
     RoomMaker room(problem_, values_, moved_);
     Seating best(seats, packing_);
     best.seat(chosen_, {}, room);
+    if (search_all(seats, best)) return best;
     std::vector<std::size_t> missed = best.missed(), first;
     std::vector<double> left = values_;
     for (int attempt = 1; !missed.empty() && (attempt <= reseatings || steps_ > 0); ++attempt) {

@@ -127,6 +127,12 @@ void Packing::remove(const Task& task, const Placement& placement) {
     }
 }
 
+void Packing::put(const Task& task, const Placement& placement) {
+    for (const NodeIndex index : placement.nodes) {
+        change(*task.job, index, -placement.gpus_per_node);
+    }
+}
+
 void Packing::release_current(const Task& task) {
     const std::int64_t per_node = task.job->current->grid.gpus_per_node;
     for (const NodeIndex index : task.job->nodes) change(*task.job, index, per_node);

@@ -42,8 +42,9 @@ class Packing {
         }
         return false;
     }
-    /// Gives back what a placement took.
+    /// Gives back what a placement took; put() takes it, and needs it free.
     void remove(const Task&, const Placement&);
+    void put(const Task&, const Placement&);
     /// Frees the nodes of a running task; take_current() is its undoing and needs them still free.
     void release_current(const Task&);
     void take_current(const Task&);

@@ -12,6 +12,10 @@ namespace {
 
 constexpr double whatever_it_costs = -std::numeric_limits<double>::infinity();
 
+std::string_view why_of(const Task& task) {
+    return task.runs() ? "the change pays for its restart" : "worth the price of its GPUs";
+}
+
 }  // namespace
 
 Seating::Seating(const Seats& seats, Packing packing)
@@ -157,8 +161,7 @@ void Seating::rescue(RoomMaker& room) {
 void Seating::place_or_fall_back(std::size_t i, RoomMaker& room) {
     const Task& task = seats_.problem->tasks()[i];
     const Choice& wanted = seats_.problem->choices(task)[static_cast<std::size_t>(chosen_[i])];
-    const std::string_view why =
-        task.runs() ? "the change pays for its restart" : "worth the price of its GPUs";
+    const std::string_view why = why_of(task);
     if (packing_.place(task, wanted, placement_)) return give(i, why);
     if (make_room(i, wanted, value_of_fall_back(i), keeps_, why, room)) return;
     missed_.push_back(i);
@@ -205,6 +208,24 @@ void Seating::seat(const std::vector<std::int32_t>& chosen, const std::vector<st
         if (!given_[i]) place_or_fall_back(i, room);
     }
     fill();
+    value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
+}
+
+void Seating::seat_as(std::vector<Seat> seats) {
+    const auto& tasks = seats_.problem->tasks();
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (seats[i].stays) {
+            keep(i);
+        } else if (tasks[i].runs()) {
+            packing_.release_current(tasks[i]);
+        }
+    }
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (seats[i].placement.nodes.empty()) continue;
+        placement_ = std::move(seats[i].placement);
+        packing_.put(tasks[i], placement_);
+        give(i, why_of(tasks[i]));
+    }
     value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "policy/exhaustive.h"
 #include "policy/packing.h"
 #include "policy/room.h"
 
@@ -33,6 +34,9 @@ class Seating {
     /// Once.
     void seat(const std::vector<std::int32_t>& chosen, const std::vector<std::size_t>& first,
               RoomMaker&);
+
+    /// Gives everybody just that, by task; instead of seat(). Once.
+    void seat_as(std::vector<Seat> seats);
 
     [[nodiscard]] double value() const { return value_; }  ///< sum over all tasks
     /// Tasks that did not get what was chosen for them.

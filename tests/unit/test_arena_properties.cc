@@ -181,6 +181,13 @@ void nobody_takes_what_starves_another_beyond_the_bound() {
     }
 }
 
+/// More GPUs are worth no less, by the objective as arena_cases.h has it.
+void an_idle_node_costs_at_most_a_hundredth() {
+    const Round r = test::random_round(pick, {8, 8, 6, 8, true});
+    const Round more = test::with_idle_node(pick, r);
+    RC_ASSERT(test::objective_of(more, decide(more)) >= 0.99 * test::objective_of(r, decide(r)));
+}
+
 }  // namespace
 
 int main() {
@@ -194,5 +201,7 @@ int main() {
     good &= rc::check("the same round has the same bytes", the_same_round_has_the_same_bytes);
     good &= rc::check("nobody takes what starves another beyond the bound",
                       nobody_takes_what_starves_another_beyond_the_bound);
+    good &= rc::check("an idle node costs at most a hundredth of the objective",
+                      an_idle_node_costs_at_most_a_hundredth);
     return good ? 0 : 1;
 }
