@@ -180,6 +180,7 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
     options.progress = [&](double now_s, std::size_t ended, std::size_t jobs) {
         bar.show(now_s, ended, jobs);
     };
+    options.only_events = policy.only_events;
     Result<sim::Metrics> run = sim::simulate(workload, policy.name, policy.decide, options);
     if (!run) return environment_error(run.error().message(), std::string(policy.name));
     return run;

@@ -114,7 +114,7 @@ void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--models", wish.models, "MODEL:BATCH,...: draw from these, with the planner's estimates")
         ->delimiter(',');
     command.add_option("--out", wish.out, "file to write [standard output]");
-    command.add_option("--mix", wish.mix, "draw models, sizes and work from this trace");
+    command.add_option("--mix", wish.mix, "draw models, sizes and work from this trace, GPU types such that all have the load");
     sim::GeneratorOptions& g = wish.generator;
     command.add_option("--jobs", g.jobs, "number of jobs")
         ->check(CLI::Range(1, 10000000))

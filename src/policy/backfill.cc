@@ -22,7 +22,7 @@ struct Reservation {
 class Backfill {
   public:
     Backfill(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
-        : problem_(snapshot, offers, options),
+        : problem_(snapshot, offers, options, Scope::requests),
           packing_(problem_),
           ends_(problem_.types()),
           reservations_(problem_.types()) {

@@ -22,7 +22,7 @@ std::vector<std::size_t> waiting_in_order(const Problem& problem) {
 }
 
 Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options) {
-    const Problem problem(snapshot, offers, options);
+    const Problem problem(snapshot, offers, options, Scope::requests);
     Packing packing(problem);
     Decision decision;
     std::vector<bool> blocked(problem.types(), false);

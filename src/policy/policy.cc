@@ -21,8 +21,9 @@ namespace {
 constexpr std::array registry{
     Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now", &decide_fifo,
            true},
-    Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs},
-    Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill},
+    Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs, false, true},
+    Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill, false,
+           true},
     Policy{"arena", "Arena: one offer per job by prices of GPUs, restarts that pay", &decide_arena,
            true},
     Policy{"elasticflow-ls", "the requested type; counts double where they add most",

@@ -55,6 +55,8 @@ struct Policy {
     std::string_view summary;
     PolicyFunction decide;
     bool in_slurm = false;  ///< sched/arena carries out every action that it decides
+    /// Nothing but an arrival or an end changes what it decides: not time alone.
+    bool only_events = false;
 };
 
 /// All policies, the default first.

@@ -10,8 +10,9 @@ namespace {
 constexpr double layout_tolerance = 1.05;
 /// Work that a job without a stated amount or limit counts as: a day.
 constexpr double unknown_work_s = 86400;
-/// A job that outlives what its user said is taken to need this share of what it did, once more.
-constexpr double overrun_share = 0.1;
+/// A job that outlives what its user said (it says that just one iteration is left) is taken to need this share of
+/// what it did, once more.
+constexpr double overrun_share = 0.5;
 
 bool is_allowed(const JobState& job, std::string_view type) {
     if (job.gpu_types.empty()) return true;
@@ -20,13 +21,14 @@ bool is_allowed(const JobState& job, std::string_view type) {
 
 }  // namespace
 
-Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
-    : snapshot_(snapshot), options_(options) {
+Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options, Scope scope)
+    : snapshot_(snapshot), options_(options), scope_(scope) {
     count_nodes();
     count_sets();
     tasks_.reserve(snapshot.jobs.size());
     auto at = offers.begin();
     for (const JobState& job : snapshot.jobs) {
+        if (scope == Scope::requests && job.phase == JobPhase::running) continue;
         if (at == offers.end() || at->first != job.id) at = offers.find(job.id);
         if (at == offers.end()) continue;
         add_task(job, at->second);
@@ -85,6 +87,8 @@ void Problem::add_choices(const JobState& job, const std::vector<Offer>& offers)
     scratch_.clear();
     for (const Offer& offer : offers) {
         const std::int64_t gpus = offer.grid.gpus();
+        if (scope_ == Scope::requests && (gpus != job.requested_gpus || offer.grid.gpu_type != job.requested_type))
+            continue;
         const std::int32_t type = type_of(offer.grid.gpu_type);
         if (type < 0 || gpus < job.min_gpus || gpus > job.max_gpus) continue;
         if (!could_hold(job, type, gpus)) continue;
@@ -119,6 +123,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     task.first_choice = static_cast<std::uint32_t>(choices_.size());
     add_choices(job, offers);
     task.choice_count = static_cast<std::uint32_t>(choices_.size()) - task.first_choice;
+    if (scope_ == Scope::requests) return tasks_.push_back(task);
     if (task.choice_count == 0) return;
     if (runs) {
         const Grid& grid = job.current->grid;
@@ -140,7 +145,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
         task.remaining = work_s / choice(asked < 0 ? static_cast<std::int32_t>(task.first_choice)
                                                    : asked).iteration_s;
     }
-    if (job.remaining_iterations <= 1) {
+    if (job.remaining_iterations == 1) {
         task.remaining = std::max(task.remaining, overrun_share * job.done_iterations);
     }
     tasks_.push_back(task);

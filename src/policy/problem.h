@@ -30,12 +30,16 @@ struct Task {
     [[nodiscard]] bool runs() const { return current >= 0; }
 };
 
+/// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they were requested,
+/// waiting jobs with their one choice (or none).
+enum class Scope { all, requests };
+
 /// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
 /// elastic, or whose nodes or offer are unknown, are left out together with the GPUs they hold.
 class Problem {
   public:
     /// Keeps references to the arguments. O(nodes + jobs + offers).
-    Problem(const Snapshot&, const Offers&, const PolicyOptions&);
+    Problem(const Snapshot&, const Offers&, const PolicyOptions&, Scope = Scope::all);
 
     [[nodiscard]] const Snapshot& snapshot() const { return snapshot_; }
     [[nodiscard]] const PolicyOptions& options() const { return options_; }
@@ -75,6 +79,7 @@ class Problem {
 
     const Snapshot& snapshot_;
     const PolicyOptions& options_;
+    Scope scope_;
     std::vector<std::string_view> types_;
     std::vector<std::int32_t> node_types_;
     std::vector<std::int64_t> capacity_, total_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
 #include <numbers>
 
 #include <fmt/format.h>
@@ -27,6 +29,10 @@ class Generator {
 
   private:
     void find_models();
+    Status balance_types();
+    [[nodiscard]] double weight_of(const NodeGroup&) const;
+    [[nodiscard]] Result<std::map<std::string, double>> demand_on(const std::string& gpu_type) const;
+    [[nodiscard]] WorkloadOptions binding() const;
     TraceJob draw();
     TraceJob draw_fresh();
     [[nodiscard]] std::string draw_type();
@@ -40,6 +46,7 @@ class Generator {
     const GeneratorOptions& options_;
     Random random_;
     std::vector<std::pair<std::string, std::int64_t>> models_;  ///< usable on the cluster
+    std::map<std::string, double> factors_;  ///< by GPU type: how much more often it is asked for than GPUs say
 };
 
 void Generator::find_models() {
@@ -52,11 +59,63 @@ void Generator::find_models() {
     }
 }
 
+WorkloadOptions Generator::binding() const {
+    WorkloadOptions options;
+    options.iteration_divisor = options_.iteration_divisor;
+    options.trace_name = "generated";
+    return options;
+}
+
+/// GPU-seconds, by the type on which they end up, of all jobs of the mix if they asked for this one.
+Result<std::map<std::string, double>> Generator::demand_on(const std::string& gpu_type) const {
+    std::vector<TraceJob> jobs = options_.mix;
+    for (TraceJob& job : jobs) job.gpu_type = gpu_type;
+    const Result<Workload> bound = bind_workload(cluster_, jobs, table_, binding());
+    if (!bound) return bound.error();
+    std::map<std::string, double> demand;
+    for (const SimJob& job : bound->jobs) {
+        const Offer& asked = bound->profiles[job.profile].offers[job.asked];
+        demand[asked.grid.gpu_type] += job.iterations * asked.estimate.iteration_s * static_cast<double>(asked.grid.gpus());
+    }
+    return demand;
+}
+
+double Generator::weight_of(const NodeGroup& group) const {
+    const auto at = factors_.find(group.gpu_type);
+    return static_cast<double>(group.count * group.gpus_per_node) * (at == factors_.end() ? 1 : at->second);
+}
+
+/// Jobs of a mix bring their work, which takes longer on slow types; they ask for types such that all have the same
+/// load. Were one overloaded, its queue would grow with the trace, at whatever load of the whole.
+Status Generator::balance_types() {
+    std::map<std::string, double> gpus;
+    for (const NodeGroup& group : cluster_.groups) gpus[group.gpu_type] += weight_of(group);
+    std::map<std::string, std::map<std::string, double>> demand;
+    for (const auto& [type, count] : gpus) {
+        auto of_type = demand_on(type);
+        if (!of_type) return of_type.error();
+        demand[type] = std::move(*of_type);
+        factors_[type] = 1;
+    }
+    constexpr int steps = 100;
+    for (int i = 0; i < steps; ++i) {
+        std::map<std::string, double> load;
+        for (const auto& [asked, landed] : demand)
+            for (const auto& [type, gpu_s] : landed) load[type] += gpus[asked] * factors_[asked] * gpu_s / gpus[type];
+        double mean = 0;
+        for (const auto& [type, value] : load) mean += value / static_cast<double>(load.size());
+        for (auto& [type, factor] : factors_) factor *= load[type] > 0 ? std::sqrt(mean / load[type]) : 0;
+    }
+    return Done{};
+}
+
 /// By the GPUs that the cluster has of each.
 std::string Generator::draw_type() {
-    double left = random_.uniform() * static_cast<double>(cluster_.gpus());
+    double sum = 0;
+    for (const NodeGroup& group : cluster_.groups) sum += weight_of(group);
+    double left = random_.uniform() * sum;
     for (const NodeGroup& group : cluster_.groups) {
-        left -= static_cast<double>(group.count * group.gpus_per_node);
+        left -= weight_of(group);
         if (left < 0) return group.gpu_type;
     }
     return cluster_.groups.back().gpu_type;
@@ -93,6 +152,7 @@ TraceJob Generator::draw_fresh() {
 
 TraceJob Generator::draw() {
     TraceJob job = options_.mix.empty() ? draw_fresh() : options_.mix[random_.below(options_.mix.size())];
+    if (!options_.mix.empty()) job.gpu_type = draw_type();
     job.account = draw_account();
     job.priority =
         static_cast<double>(random_.below(static_cast<std::size_t>(options_.priorities)));
@@ -113,11 +173,9 @@ double Generator::next_arrival(double now_s, double mean_gap_s) {
 
 /// Binding once tells what each job's request turns into, and so its speed.
 Status Generator::set_times(std::vector<TraceJob>& jobs) {
-    WorkloadOptions binding;
-    binding.iteration_divisor = options_.iteration_divisor;
-    binding.trace_name = "generated";
+    const WorkloadOptions options = binding();
     for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].line = i;
-    const Result<Workload> bound = bind_workload(cluster_, jobs, table_, binding);
+    const Result<Workload> bound = bind_workload(cluster_, jobs, table_, options);
     if (!bound) return bound.error();
     double gpu_s = 0;
     std::vector<TraceJob> kept;
@@ -133,7 +191,7 @@ Status Generator::set_times(std::vector<TraceJob>& jobs) {
             iterations = std::max(1.0, std::round(run_s / asked.estimate.iteration_s));
             job.num_iteration = static_cast<std::int64_t>(iterations) * options_.iteration_divisor;
         }
-        const double run_s = iterations * asked.estimate.iteration_s + binding.limit_slack_s;
+        const double run_s = iterations * asked.estimate.iteration_s + options.limit_slack_s;
         job.time_limit_s = std::ceil(run_s * random_.uniform(1, 5));
         gpu_s += run_s * static_cast<double>(asked.grid.gpus());
         kept.push_back(std::move(job));
@@ -149,6 +207,7 @@ Status Generator::set_times(std::vector<TraceJob>& jobs) {
 Result<std::vector<TraceJob>> Generator::generate() {
     find_models();
     if (models_.empty()) return usage_error("no row of the throughput table is usable on the cluster");
+    if (const Status status = options_.mix.empty() ? Status(Done{}) : balance_types(); !status) return status.error();
     std::vector<TraceJob> jobs;
     jobs.reserve(static_cast<std::size_t>(options_.jobs));
     for (std::int64_t i = 0; i < options_.jobs; ++i) {

@@ -23,6 +23,7 @@ struct GeneratorOptions {
     std::int64_t iteration_divisor = 5;  ///< num_iteration = iterations x this
     std::uint64_t seed = 1;
     std::vector<TraceJob> mix;        ///< jobs are drawn from these when not empty (model, size, work)
+                                      ///< and ask for GPU types such that all have the load
 };
 
 /// Jobs with run times known from the table, so that load and time limits (1 to 5 times the truth) mean

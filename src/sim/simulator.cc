@@ -128,7 +128,7 @@ double Simulation::next_event_s() const {
     double at_s = due_s_;
     if (arrived_ < workload_.jobs.size()) at_s = std::min(at_s, workload_.jobs[arrived_].submit_s);
     if (!completions_.empty()) at_s = std::min(at_s, completions_.top().at_s);
-    if (!snapshot_.jobs.empty()) {
+    if (!snapshot_.jobs.empty() && !options_.only_events) {
         const double rounds = std::floor(snapshot_.time_s / options_.round_s) + 1;
         double round_at_s = rounds * options_.round_s;
         // floor(k * r / r) is k - 1 for some r, and the round at hand would come again for ever.
@@ -258,8 +258,8 @@ void Simulation::update_jobs() {
         job.age_s = snapshot_.time_s - job.submit_s;
         if (job.phase != JobPhase::running) continue;
         job.done_iterations = done_now(job, live);
-        job.remaining_iterations =
-            std::max(1.0, workload_.jobs[live.job].iterations - job.done_iterations);
+        const double left = workload_.jobs[live.job].iterations - job.done_iterations;
+        job.remaining_iterations = left > 0 ? left : 1;
         job.attained_gpu_s = live.gpu_s + static_cast<double>(job.current->grid.gpus()) *
                                               (snapshot_.time_s - job.start_s);
     }
@@ -361,10 +361,10 @@ Status Simulation::check_stuck(const Decision& decision) {
     const bool idle = running_ == 0 && decision.actions.empty() && !snapshot_.jobs.empty() &&
                       arrived_ == workload_.jobs.size();
     idle_rounds_ = idle ? idle_rounds_ + 1 : 0;
-    if (idle_rounds_ < stuck_rounds) return Done{};
+    if (idle_rounds_ < (options_.only_events ? 1 : stuck_rounds)) return Done{};
     return environment_error(fmt::format("at {:.0f} s the policy leaves {} jobs waiting on an idle "
                                          "cluster for {} rounds, the first is job {}",
-                                         snapshot_.time_s, snapshot_.jobs.size(), stuck_rounds,
+                                         snapshot_.time_s, snapshot_.jobs.size(), idle_rounds_,
                                          snapshot_.jobs.front().id));
 }
 

@@ -17,6 +17,7 @@ namespace arena::sim {
 struct SimulationOptions {
     double round_s = 300;   ///< longest time between decisions while jobs are there, > 0
     double min_gap_s = 0.5; ///< shortest time between decisions, >= 0
+    bool only_events = false;  ///< no decisions but on arrivals and ends: see Policy::only_events
     double max_time_s = std::numeric_limits<double>::infinity();  ///< end of the simulation
     PlacementRule placement = PlacementRule::nodes;
     Errors errors;

@@ -266,6 +266,12 @@ START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
             ck_assert_int_eq(first->finished, first->jobs);
             const auto second = simulate(*workload, policy.name, policy.decide, options);
             ck_assert(first->jct_s.mean == second->jct_s.mean && first->restarts == second->restarts);
+            if (!policy.only_events) continue;
+            options.min_gap_s = 0;  // a round keeps nobody waiting
+            const auto rounds = simulate(*workload, policy.name, policy.decide, options);
+            options.only_events = true;
+            const auto events = simulate(*workload, policy.name, policy.decide, options);
+            ck_assert(rounds->jct_s.mean == events->jct_s.mean && rounds->decisions > events->decisions);
         }
     }
 }
