@@ -28,7 +28,8 @@ namespace arena {
 /// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then put on nodes (seating.h): running jobs
 /// make room for what finds none, by moving or stopping, where that is worth more than it costs (room.h); else
 /// it keeps what it had, or takes its best offer that finds some. Of few jobs on few nodes all ways are searched
-/// (exhaustive.h) where that fell short of the knapsack, no job waits beyond its bound and no shares are asked for. options.search_steps bounds the work: fewer
+/// (exhaustive.h) where that fell short of the knapsack, no job waits beyond its bound and no shares are asked for.
+/// options.search_steps bounds the work: fewer
 /// steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs), and for each job that
 /// finds no nodes, of which there are few, the nodes of a type.
 Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&);
