@@ -62,11 +62,21 @@ ok "it learns" awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last < fir
 ok "50 steps under ARENA_PLAN, two uneven stages" env ARENA_PLAN="$offer" ARENA_GLOBAL_BATCH=8 "$train" "${small[@]}" --steps 50 --log "$work/two"
 ok "the losses are those of one rank" same "$work/two" "$work/one"
 like "$(head -n 1 "$work/two")" 'pp2,dp1,tp1,mb2x4, stages of 1,2 layers, recompute full' "the log says the plan"
-if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then skip 2 "python3-numpy is not installed"; else
+# Large enough that every loop is split between threads.
+wide=("${small[@]}" --hidden 64 --seq-length 128 --micro-batch 8 --steps 8 --quiet)
+ok "8 steps of a wider model" "$train" "${wide[@]}" --log "$work/wide"
+ok "the same on three threads" "$train" "${wide[@]}" --threads 3 --log "$work/threads"
+ok "the losses on three threads are those of one" same "$work/threads" "$work/wide"
+if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then skip 3 "python3-numpy is not installed"; else
     ok "the first weights are saved" "$train" "${small[@]}" --steps 0 --checkpoint "$work/first" --quiet
     numpy() { /usr/bin/python3 "$ARENA_SRCDIR/tests/train/gpt_numpy.py" "$work/first/step-0000000000.arena" "$work/text" 50 1e-3 |
         jq -c '{loss: .}' >"$work/numpy" && same "$work/one" "$work/numpy"; }
     ok "a NumPy script at the same weights has the same losses" numpy
+    if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then skip 1 "python3-torch is not installed (564 MB: not in contrib/install-deps)"; else
+        pytorch() { /usr/bin/python3 "$ARENA_SRCDIR/tests/train/gpt_pytorch.py" "$work/first/step-0000000000.arena" "$work/text" 50 1e-3 |
+            awk '{ print "{\"loss\":" $1 "}" }' >"$work/pytorch" && same "$work/one" "$work/pytorch"; }
+        ok "PyTorch at the same weights has the same losses" pytorch
+    fi
 fi
 
 # ---- MPI -----------------------------------------------------------------------------------------

@@ -9,19 +9,49 @@
 namespace arena::train {
 namespace {
 
-void add_to(Index n, const float* b, float* a) {
+ARENA_CLONES void add_to(Index n, const float* b, float* a) {
+#pragma omp simd
     for (Index i = 0; i < n; ++i) a[i] += b[i];
+}
+ARENA_CLONES void multiply_by(Index n, float factor, float* x) {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) x[i] *= factor;
+}
+ARENA_CLONES double squares(Index n, const float* x) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (Index i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return sum;
+}
+ARENA_CLONES float largest(Index n, const float* x) {
+    float top = x[0];
+#pragma omp simd reduction(max : top)
+    for (Index i = 0; i < n; ++i) top = std::max(top, x[i]);
+    return top;
+}
+
+/// Threads for so many floats: one where there is less to do than waking another takes.
+int threads_for(Index floats, int threads) { return floats < (1 << 15) ? 1 : threads; }
+
+/// f(begin, end) on parts of [0, n), each item of `size` floats.
+template <typename F>
+void spread(Index n, Index size, int threads, F f) {
+    cpu::parallel_for(n, threads_for(n * size, threads),
+                      [&](int, Index begin, Index end) { f(begin, end); });
 }
 
 /// Rows of `head_dim` floats: f(index in rows, index in heads).
 template <typename F>
-void for_each_head_row(const HeadsShape& h, F f) {
+void for_each_head_row(const HeadsShape& h, int threads, F f) {
     const AttentionShape& s = h.of;
-    for (Index b = 0; b < s.samples; ++b)
-        for (Index t = 0; t < s.seq; ++t)
+    spread(s.samples * s.seq, s.heads * s.head_dim, threads, [&](Index begin, Index end) {
+        for (Index token = begin; token < end; ++token) {
+            const Index b = token / s.seq, t = token % s.seq;
             for (Index i = 0; i < s.heads; ++i)
-                f((((b * s.seq + t) * h.parts + h.part) * s.heads + i) * s.head_dim,
+                f(((token * h.parts + h.part) * s.heads + i) * s.head_dim,
                   ((b * s.heads + i) * s.seq + t) * s.head_dim);
+        }
+    });
 }
 
 cpu::Attention attention(const AttentionShape& s) {
@@ -80,12 +110,19 @@ void CpuDevice::norm_backward(Index rows, Index cols, const float* x, const floa
 }
 
 void CpuDevice::add_bias(Index rows, Index cols, const float* bias, float* y) const {
-    for (Index r = 0; r < rows; ++r) add_to(cols, bias, y + r * cols);
+    spread(rows, cols, threads_, [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r) add_to(cols, bias, y + r * cols);
+    });
 }
 void CpuDevice::add_column_sums(Index rows, Index cols, const float* x, float* sums) const {
-    for (Index r = 0; r < rows; ++r) add_to(cols, x + r * cols, sums);
+    spread(cols, rows, threads_, [&](Index begin, Index end) {
+        for (Index r = 0; r < rows; ++r) add_to(end - begin, x + r * cols + begin, sums + begin);
+    });
 }
-void CpuDevice::accumulate(Index n, const float* b, float* a) const { add_to(n, b, a); }
+void CpuDevice::accumulate(Index n, const float* b, float* a) const {
+    spread(n, 1, threads_,
+           [&](Index begin, Index end) { add_to(end - begin, b + begin, a + begin); });
+}
 void CpuDevice::bias_residual(Index rows, Index cols, const float* x, const float* bias,
                               const float* residual, float* y) const {
     cpu::bias_residual_forward(rows, cols, x, bias, residual, y, threads_);
@@ -98,11 +135,11 @@ void CpuDevice::gelu_backward(Index n, const float* x, const float* dy, float* d
 }
 
 void CpuDevice::to_heads(const HeadsShape& s, const float* rows, float* heads) const {
-    for_each_head_row(s,
+    for_each_head_row(s, threads_,
                       [&](Index r, Index h) { std::copy_n(rows + r, s.of.head_dim, heads + h); });
 }
 void CpuDevice::to_rows(const HeadsShape& s, const float* heads, float* rows) const {
-    for_each_head_row(s,
+    for_each_head_row(s, threads_,
                       [&](Index r, Index h) { std::copy_n(heads + h, s.of.head_dim, rows + r); });
 }
 void CpuDevice::attention_forward(const AttentionShape& s, const AttentionTensors& t) const {
@@ -125,35 +162,42 @@ void CpuDevice::gather_rows(const LogitsShape& s, Index hidden, std::span<const 
 }
 void CpuDevice::scatter_rows(const LogitsShape& s, Index hidden, std::span<const std::int32_t> ids,
                              const float* d_out, float* d_table) const {
-    for (Index t = 0; t < s.tokens; ++t)
-        if (const Index row = place_of(s, ids[at(t)]); row >= 0)
-            add_to(hidden, d_out + t * hidden, d_table + row * hidden);
+    spread(hidden, s.tokens, threads_, [&](Index begin, Index end) {
+        for (Index t = 0; t < s.tokens; ++t)
+            if (const Index row = place_of(s, ids[at(t)]); row >= 0)
+                add_to(end - begin, d_out + t * hidden + begin, d_table + row * hidden + begin);
+    });
 }
 
 void CpuDevice::top_and_target(const LogitsShape& s, const float* logits,
                                std::span<const std::int32_t> labels, float* top,
                                float* target) const {
-    for (Index t = 0; t < s.tokens; ++t) {
-        const float* row = logits + t * s.width;
-        top[t] = *std::max_element(row, row + s.width);
-        const Index label = place_of(s, labels[at(t)]);
-        target[t] = label >= 0 ? row[label] : 0.0F;
-    }
+    spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
+        for (Index t = begin; t < end; ++t) {
+            const float* row = logits + t * s.width;
+            top[t] = largest(s.width, row);
+            const Index label = place_of(s, labels[at(t)]);
+            target[t] = label >= 0 ? row[label] : 0.0F;
+        }
+    });
 }
 void CpuDevice::sum_exponentials(const LogitsShape& s, float* logits, const float* top,
                                  float* sums) const {
-    for (Index t = 0; t < s.tokens; ++t)
-        sums[t] = exponentials(s.width, top[t], logits + t * s.width);
+    spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
+        for (Index t = begin; t < end; ++t)
+            sums[t] = exponentials(s.width, top[t], logits + t * s.width);
+    });
 }
 void CpuDevice::logits_gradient(const LogitsShape& s, float* logits,
                                 std::span<const std::int32_t> labels, const float*,
                                 const float* sums, float factor) const {
-    for (Index t = 0; t < s.tokens; ++t) {
-        float* const row = logits + t * s.width;
-        const float share = factor / sums[t];
-        for (Index i = 0; i < s.width; ++i) row[i] *= share;
-        if (const Index label = place_of(s, labels[at(t)]); label >= 0) row[label] -= factor;
-    }
+    spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
+        for (Index t = begin; t < end; ++t) {
+            float* const row = logits + t * s.width;
+            multiply_by(s.width, factor / sums[t], row);
+            if (const Index label = place_of(s, labels[at(t)]); label >= 0) row[label] -= factor;
+        }
+    });
 }
 
 void CpuDevice::add_losses(Index tokens, const float* top, const float* target, const float* sums,
@@ -164,13 +208,20 @@ void CpuDevice::add_losses(Index tokens, const float* top, const float* target, 
     sum.value += loss;
 }
 void CpuDevice::add_squares(Index n, const float* x, Sum& sum) const {
-    for (Index i = 0; i < n; ++i)
-        sum.value += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    std::vector<double> parts(at(threads_));
+    cpu::parallel_for(n, threads_for(n, threads_), [&](int part, Index begin, Index end) {
+        parts[at(part)] = squares(end - begin, x + begin);
+    });
+    for (const double part : parts) sum.value += part;
 }
 void CpuDevice::scale(Index n, float factor, float* x) const {
-    for (Index i = 0; i < n; ++i) x[i] *= factor;
+    spread(n, 1, threads_,
+           [&](Index begin, Index end) { multiply_by(end - begin, factor, x + begin); });
 }
-void CpuDevice::fill_zero(std::span<float> x) const { std::ranges::fill(x, 0.0F); }
+void CpuDevice::fill_zero(std::span<float> x) const {
+    spread(static_cast<Index>(x.size()), 1, threads_,
+           [&](Index begin, Index end) { std::fill(x.data() + begin, x.data() + end, 0.0F); });
+}
 void CpuDevice::adamw(const AdamW& adam, Index n, float* masters, const float* gradient,
                       float* first, float* second, float*) const {
     cpu::adamw(adam, n, masters, gradient, first, second, threads_);
