@@ -24,7 +24,7 @@ saved=$work/saved log=$work/log
 # run ARGUMENT...: rc, out = stderr
 run() { rc=0; out=$("$train" "${model[@]}" "$@" 2>&1 >/dev/null) || rc=$?; }
 one_line() { is "$(grep -c . <<<"$out")" 1 "$1: in one line"; }
-last_saved() { jq -s 'map(select(.event == "saved").step) | max' "$log"; }
+last_saved() { grep '}$' "$log" | jq -s 'map(select(.event == "saved").step) | max'; }
 # goes_on NAME: a run of another plan begins at the last saved step or later, and says no damage
 goes_on() {
     local before

@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# kill -9 of one of two ranks that srun --mpi=pmix started: the other ends, srun says which one died, the last checkpoint
+# stands. In a private cluster of stock Slurm.
+# shellcheck disable=SC2016,SC2317  # functions are called by ok
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+need_slurm
+[[ -x $ARENA_BUILDDIR/arena-train ]] || skip_all "arena-train is not built"
+grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h" || skip_all "this build has no MPI"
+compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null || skip_all "this Slurm has no mpi/pmix plug-in"
+
+start_cluster --nodes cpu:1x0
+for ((i = 0; i < 200; i++)); do printf 'the quick brown fox no. %d. ' "$i"; done >"$work/text"
+model="--layers 2 --hidden 16 --heads 2 --vocab 128 --seq-length 16 --global-batch 2 --data $work/text --quiet"
+mkdir "$work/pmix" "$work/saved"
+cat >"$work/rank" <<END
+#!/bin/bash
+echo \$\$ >"$work/pid.\$SLURM_PROCID"
+exec "\$@"
+END
+cat >"$work/job" <<END
+#!/bin/bash
+export SLURM_PMIX_TMPDIR=$work/pmix OMPI_MCA_mpi_yield_when_idle=1
+srun --mpi=pmix -n 2 $work/rank $ARENA_BUILDDIR/arena-train $model --pp 2 --steps 1000000000 --save-every 20 \\
+    --checkpoint $work/saved --log $work/log
+echo "srun ended with \$?"
+END
+chmod 755 "$work/rank" "$work/job"
+last_saved() { grep '}$' "$work/log" | jq -s 'map(select(.event == "saved").step) | max'; }
+ended() { grep -qs '^srun ended with' "$work/out"; }
+gone() { local pid; for pid in $(<"$work/pid.0") $(<"$work/pid.1"); do ! kill -0 "$pid" 2>/dev/null || return 1; done; }
+
+job=$(submit -n 2 -t 30 -o "$work/out" "$work/job")
+ok "two ranks train and save" wait_until 'grep -qs "\"saved\"" "$work/log" || ended' 60
+kill -KILL "$(<"$work/pid.1")"
+ok "kill -9 of rank 1: srun ends" wait_until ended 60
+ok "and so does the other rank" wait_until gone 60
+unlike "$(<"$work/out")" 'srun ended with 0' "it is no success"
+like "$(<"$work/out")" 'task 1: Killed' "srun says which rank was killed"
+ok "the job ends" wait_for_state "$job" 'COMPLETED|FAILED' 60
+before=$(last_saved)
+# shellcheck disable=SC2086
+ok "a run on two replicas goes on" "$ARENA_BUILDDIR/arena-train" $model --dp 2 --steps $((before + 200)) --checkpoint "$work/saved" --log "$work/next"
+ok "from what was saved, without damage" jq -se --argjson n "$before" \
+    '(map(select(.event == "resumed")) | length == 1 and .[0].step >= $n) and (map(select(.event == "damaged")) | length == 0)' "$work/next"
+done_testing
