@@ -61,6 +61,14 @@ for plan in '--pp 3' '--dp 2 --zero 1 --micro-batch 2' '--tp 2' '--pp 2 --stage-
     ok "the losses are those of one rank within 0.2 %" same "$work/plan" "$wanted" 0.002
 done
 
+# FLOPs of 8 samples, forward and twice that backward: 3 layers of 2 s (4 h^2 + 2 h f) + 4 s^2 h, logits 2 s h v
+ok "where the GPU's peak is known the log has MFU" env ARENA_EMULATED_NAME='NVIDIA H100 80GB HBM3' "${far[@]}" --steps 3 --log "$work/mfu"
+ok "which is the model's FLOPs over the peak and the time" jq -es 'map(select(has("loss"))) | length == 3 and
+    all(.mfu * .iteration_s * 989.4e12 / (8 * 3 * (3 * (2 * 32 * (4 * 32 * 32 + 2 * 32 * 128) + 4 * 32 * 32 * 32) + 2 * 32 * 32 * 128)) - 1 |
+        fabs < 1e-6)' "$work/mfu"
+like "$(ARENA_EMULATED_NAME='NVIDIA H100 80GB HBM3' "$build/arena-train-emulated" "${small[@]/--quiet/--seed=1}" --steps 1 | tail -n 1)" \
+    'step 1 loss [0-9.]+ .* tokens/s MFU [0-9.]+ %$' "and the step's line ends in it"
+
 # ---- checkpoints know no device ------------------------------------------------------------------
 # onward NAME FIRST-PROGRAM... -- SECOND-PROGRAM...: 25 steps by the first, 25 more by the second
 onward() {

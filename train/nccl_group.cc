@@ -217,22 +217,15 @@ class NcclGroup final : public FarGroup {
     std::list<FarDevice::State::Check>::iterator check_;
 };
 
-/// Boundaries after even stages first, then those after odd ones: each rank is in one pair at most
-/// at a time.
 void NcclGroup::connect(const RankLayout& layout, const Place& place) {
     for (const Index parity : {0, 1}) {
-        const Index lower = place.stage % 2 == parity ? place.stage : place.stage - 1;
-        const bool paired = lower >= 0 && lower + 1 < layout.pp;
-        const Index color = paired ? layout.rank({lower, place.replica, place.shard})
-                                   : layout.size() + host_.rank();
-        const auto pair = host_.split(static_cast<int>(color));
-        if (!paired) continue;
-        auto up = std::make_unique<Link>(*pair, stream_),
-             down = std::make_unique<Link>(*pair, stream_);
-        const bool is_lower = place.stage == lower;
-        const Index other = is_lower ? lower + 1 : lower;
-        const auto rank = static_cast<int>(layout.rank({other, place.replica, place.shard}));
-        Neighbour& links = neighbours_[rank];
+        const StagePair mine = stage_pair(layout, place, parity);
+        const auto pair = host_.split(static_cast<int>(mine.color));
+        if (!mine.exists) continue;
+        auto up = std::make_unique<Link>(*pair, stream_);
+        auto down = std::make_unique<Link>(*pair, stream_);
+        const bool is_lower = place.stage == mine.lower;
+        Neighbour& links = neighbours_[static_cast<int>(layout.rank(mine.other))];
         links.out = std::move(is_lower ? up : down);
         links.in = std::move(is_lower ? down : up);
     }

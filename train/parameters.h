@@ -64,7 +64,8 @@ void put_part(const TensorSpec&, Range, const float* part, std::span<float> whol
 class Parameters {
   public:
     /// `alignment`: each tensor begins at a multiple of it; what lies between stays 0.
-    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1);
+    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1,
+               bool with_gradients = true);
     void initialize(std::uint64_t seed);
 
     [[nodiscard]] const std::vector<LocalTensor>& tensors() const { return tensors_; }

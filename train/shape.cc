@@ -49,4 +49,16 @@ double parameter_count(const GptShape& s) {
     return static_cast<double>(s.layers) * block + tables * h + 2 * h;
 }
 
+StagePair stage_pair(const RankLayout& layout, const Place& place, Index parity) {
+    const Index lower = place.stage % 2 == parity ? place.stage : place.stage - 1;
+    if (lower < 0 || lower + 1 >= layout.pp)
+        return {
+            .exists = false, .lower = 0, .color = layout.size() + layout.rank(place), .other = {}};
+    const Index other = place.stage == lower ? lower + 1 : lower;
+    return {.exists = true,
+            .lower = lower,
+            .color = layout.rank({lower, place.replica, place.shard}),
+            .other = {other, place.replica, place.shard}};
+}
+
 }  // namespace arena::train

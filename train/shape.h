@@ -50,6 +50,16 @@ struct RankLayout {
     bool operator==(const RankLayout&) const = default;
 };
 
+/// The boundary between two stages that a place has to do with: those after even stages (parity 0)
+/// and after odd ones (1) in turn, so that each place is in one pair at most.
+struct StagePair {
+    bool exists = false;
+    Index lower = 0;  ///< stage before the boundary
+    Index color = 0;  ///< the same in both places and nowhere else: for Comm::split()
+    Place other;      ///< the neighbour
+};
+StagePair stage_pair(const RankLayout&, const Place&, Index parity);
+
 /// [begin, end) of `total` things that the share `index` of `shares` has; sizes differ by 1 at
 /// most.
 struct Range {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "core/json.h"
@@ -79,7 +80,7 @@ class Rank {
           replica_group_(*replicas_, device_),
           end_group_(*ends_, device_),
           parameters_(o.shape, o.plan.layout, place_, o.plan.layers(place_.stage),
-                      Device::alignment),
+                      Device::alignment, has_gradients),
           weights_(parameters_),
           stage_(o.shape, o.plan, place_, weights_, world_group_, shard_group_, device_),
           optimizer_(optimizer_options(), weights_, {*replicas_, replica_group_}, world,
@@ -102,6 +103,8 @@ class Rank {
         options.sharded = o_.plan.zero_stage == 1;
         return options;
     }
+    /// The host's Parameters are what is trained, not a picture of it.
+    static constexpr bool has_gradients = std::is_reference_v<WeightsOf>;
     /// "cpu (2 ranks here, 1 GPU visible)"
     [[nodiscard]] std::string on() const {
         return o_.device_note.empty() ? device_.name()

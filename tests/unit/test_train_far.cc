@@ -201,6 +201,31 @@ START_TEST(the_ranks_of_a_machine_are_what_its_launcher_says) {
 }
 END_TEST
 
+START_TEST(neighbouring_stages_meet_in_pairs_and_nobody_else_does) {
+    for (const RankLayout layout :
+         {RankLayout{1, 2, 1}, {2, 1, 1}, {3, 2, 2}, {4, 1, 2}, {5, 2, 1}}) {
+        std::vector<int> boundaries(at(layout.size()));  // that each rank was paired over
+        run_threads(static_cast<int>(layout.size()), [&](Comm& world) {
+            const Place me = layout.place(world.rank());
+            for (const Index parity : {0, 1}) {
+                const StagePair pair = stage_pair(layout, me, parity);
+                const auto group = world.split(static_cast<int>(pair.color));
+                ck_assert_int_eq(group->size(), pair.exists ? 2 : 1);
+                if (!pair.exists) continue;
+                boundaries[at(world.rank())] += 1;
+                ck_assert_int_eq(group->rank(), me.stage == pair.lower ? 0 : 1);
+                ck_assert_int_eq(std::abs(pair.other.stage - me.stage), 1);
+                ck_assert(stage_pair(layout, pair.other, parity).other == me);
+            }
+        });
+        for (Index rank = 0; rank < layout.size(); ++rank) {
+            const Index stage = layout.place(rank).stage;
+            ck_assert_int_eq(boundaries[at(rank)], (stage > 0) + (stage + 1 < layout.pp));
+        }
+    }
+}
+END_TEST
+
 START_TEST(the_peak_of_a_gpu_is_that_of_its_hardware_entry) {
     ck_assert_double_eq_tol(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12, 1e9);
     ck_assert_double_eq_tol(peak_flops("NVIDIA A100-SXM4-40GB"), 312e12, 1e9);
@@ -218,6 +243,7 @@ int main() {
                       heads_lie_where_the_cpu_puts_them, each_id_is_in_one_shard_of_the_vocabulary,
                       loss_and_gradient_of_logits_are_those_of_the_cpu, a_step_of_adamw_is_the_cpus,
                       the_device_is_a_gpu_only_where_each_rank_has_one,
+                      neighbouring_stages_meet_in_pairs_and_nobody_else_does,
                       the_ranks_of_a_machine_are_what_its_launcher_says,
                       the_peak_of_a_gpu_is_that_of_its_hardware_entry});
 }
