@@ -1,4 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+launchersdir = $(pkgdatadir)/launchers
+dist_launchers_SCRIPTS = \
+	contrib/launchers/arena-args \
+	contrib/launchers/deepspeed.sh \
+	contrib/launchers/megatron.sh \
+	contrib/launchers/nemo.sh \
+	contrib/launchers/torchrun.sh \
+	contrib/launchers/torchtitan.sh \
+	# end
+dist_launchers_DATA = \
+	contrib/launchers/checkpoint_on_signal.py \
+	contrib/launchers/deepspeed.table \
+	contrib/launchers/megatron-deepspeed.table \
+	contrib/launchers/megatron.table \
+	contrib/launchers/nemo.table \
+	contrib/launchers/torchrun.table \
+	contrib/launchers/torchtitan.table \
+	# end
+TESTS += tests/t0420-launchers.t
+dist_check_SCRIPTS += tests/t0420-launchers.t
+EXTRA_DIST += tests/launchers/plans tests/launchers/expected
 EXTRA_DIST += \
 	contrib/build-lib.sh \
 	contrib/check \

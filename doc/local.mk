@@ -3,6 +3,7 @@ dist_man_MANS += \
 	doc/man/arena.1 \
 	doc/man/arena.yaml.5 \
 	doc/man/arena-model.5 \
+	doc/man/arena-launchers.7 \
 	doc/man/sched_arena.8 \
 	doc/man/spank_arena.8 \
 	# end

@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# NeMo 2 under Arena: the plan as overrides of a recipe, one task per GPU.
+#SBATCH --arena-model=./config.json --arena-batch=512 --arena-gpus=8-64
+#SBATCH --arena-launcher=nemo --time=12:00:00
+# usage: sbatch nemo.sh RECIPE [OVERRIDES]
+set -euo pipefail
+launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
+recipe=${1:?the factory of a recipe, such as llama3_8b}
+shift
+plan=$("$launchers/arena-args" nemo)
+mapfile -t args <<<"$plan"
+exec srun nemo llm pretrain --factory "$recipe" --yes "trainer.num_nodes=$SLURM_JOB_NUM_NODES" \
+    "trainer.devices=$((SLURM_NTASKS / SLURM_JOB_NUM_NODES))" "${args[@]}" "$@"

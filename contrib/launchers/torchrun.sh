@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A script of one's own under Arena by torchrun; the script reads the plan from ARENA_*. With checkpoint_on_signal.py
+# it is elastic: SIGUSR1 goes to the ranks, which save and leave.
+#SBATCH --arena-model=./config.json --arena-batch=512 --arena-gpus=1-8 --arena-elastic
+#SBATCH --arena-launcher=torchrun --time=12:00:00
+# usage: sbatch torchrun.sh SCRIPT [ARGUMENTS]
+set -uo pipefail
+launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
+ranks=$("$launchers/arena-args" torchrun) || exit
+mapfile -t ranks <<<"$ranks"
+# torchrun ends with 1 whatever its ranks end with: a file says that they saved and left because they were told to.
+export ARENA_LEFT_FILE=$PWD/.arena-left.$SLURM_JOB_ID
+rm -f "$ARENA_LEFT_FILE"
+srun torchrun "${ranks[@]}" "$@"
+code=$?
+if [[ -e $ARENA_LEFT_FILE ]]; then rm -f "$ARENA_LEFT_FILE"; exit "${ARENA_REQUEUE_CODE:-99}"; fi
+exit "$code"

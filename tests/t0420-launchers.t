@@ -1,0 +1,117 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# contrib/launchers: what each framework is told of each plan (golden), what it cannot be told is refused, the job
+# scripts hand it on whole, and the PyTorch example saves and leaves on a signal and goes on from there.
+# shellcheck disable=SC2016,SC2317  # functions are called by ok
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+launchers=$(realpath "$ARENA_SRCDIR/contrib/launchers") expected=$ARENA_SRCDIR/tests/launchers/expected
+work=$(mktemp -d) || exit 99
+running=''
+trap '[[ ! $running ]] || kill -KILL "$running" 2>/dev/null; rm -rf "$work"' EXIT
+unset "${!ARENA_P@}" "${!SLURM_@}" ARENA_GLOBAL_BATCH ARENA_STAGE_LAYERS ARENA_RECOMPUTE
+export ARENA_RDZV_HOST=n1 SLURM_JOB_ID=42
+# shellcheck disable=SC2054  # a comma of the value
+plan=(ARENA_PP=2 ARENA_DP=2 ARENA_TP=1 ARENA_MICRO_BATCH=2 ARENA_NUM_MICRO_BATCHES=4 ARENA_GLOBAL_BATCH=16 ARENA_STAGE_LAYERS=6,6)
+args() { env "${plan[@]}" "$launchers/arena-args" "$@"; }
+
+# ---- golden --------------------------------------------------------------------------------------
+while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes; do
+    [[ $name != \#* ]] || continue
+    plan_of=(ARENA_PP="$pp" ARENA_DP="$dp" ARENA_TP="$tp" ARENA_MICRO_BATCH="$mb" ARENA_NUM_MICRO_BATCHES="$nmb"
+        ARENA_GLOBAL_BATCH="$batch" ARENA_STAGE_LAYERS="$layers" ARENA_RECOMPUTE="$recompute" ARENA_ZERO_STAGE="$zero"
+        ARENA_SEQUENCE_PARALLEL="$sp" ARENA_VPP="$vpp" ARENA_CP="$cp" ARENA_EP="$ep" SLURM_JOB_NUM_NODES="$nodes")
+    for framework in 'megatron --version 0.9' 'megatron --version 0.13' torchtitan megatron-deepspeed deepspeed nemo torchrun; do
+        # shellcheck disable=SC2086  # two words
+        printf '%s %s: %s\n' "$name" "${framework/--version /}" \
+            "$(env "${plan_of[@]}" "$launchers/arena-args" $framework 2>&1 | paste -sd' ')"
+    done
+done <"$ARENA_SRCDIR/tests/launchers/plans" >"$work/got"
+[[ ! ${ARENA_GOLDEN_UPDATE-} ]] || cp "$work/got" "$expected"
+ok "each framework is told each plan in its own words, or refused" diff "$expected" "$work/got"
+is "$(grep -c 'cannot be told' "$expected")" 37 "what cannot be told is refused, not left out"
+is "$(args megatron | wc -l)" 8 "one argument per line"
+
+# ---- bad input -----------------------------------------------------------------------------------
+# refused CODE SENTENCE COMMAND...
+refused() {
+    local code=$1 sentence=$2 out rc=0
+    shift 2
+    out=$("$@" 2>&1 >"$work/stdout") || rc=$?
+    is "$rc" "$code" "exit code $code: $sentence"
+    like "$out" "$sentence" "says: $sentence"
+    is "$(grep -c . <<<"$out")$(wc -c <"$work/stdout")" 10 "in one line, and prints no arguments: $sentence"
+}
+refused 2 "no table for 'horovod'.*torchtitan" args horovod
+refused 2 "no table for '../x'" args ../x
+refused 2 "'new' is no version" args megatron --version new
+refused 2 'megatron 0.5 is not in its table, which begins with 0.9' args megatron --version 0.5
+refused 2 'torchtitan 1.0 is not in its table' args torchtitan --version 1.0
+refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" "$launchers/arena-args" megatron
+refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' "$launchers/arena-args" megatron
+refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 "$launchers/arena-args" megatron
+refused 2 'is not the global batch of 17' env "${plan[@]}" ARENA_GLOBAL_BATCH=17 "$launchers/arena-args" megatron
+refused 1 'stages that differ in dp .2,1.' env "${plan[@]}" 'ARENA_PLAN={"plan":{"stage_dp":[2,1],"stage_tp":[1,1]}}' \
+    "$launchers/arena-args" megatron
+
+# ---- the job scripts, with commands that write down how they were called ----------------------------
+mkdir "$work/bin"
+for name in srun torchrun python nemo scancel; do
+    printf '#!/bin/bash\nprintf "%%s\\n" "%s" "$@" >>"%s/called"\n' "$name" "$work" >"$work/bin/$name"
+done
+printf '#!/bin/bash\necho n1\n' >"$work/bin/scontrol"
+chmod 755 "$work/bin/"*
+plan_of=("${plan[@]}" SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=4 SLURM_JOB_NODELIST='n[1-2]' ARENA_LAUNCHERS="$launchers"
+    MEGATRON=/opt/megatron PATH="$work/bin:$PATH")
+# called SCRIPT ARGUMENT...: the words that reached srun, on one line
+called() {
+    rm -f "$work/called"
+    (cd "$work" && env "${plan_of[@]}" "$launchers/$1" "${@:2}") >"$work/script.out" 2>&1
+    paste -sd' ' "$work/called" 2>/dev/null
+}
+like "$(called megatron.sh --bf16)" ' python /opt/megatron/pretrain_gpt.py --tensor-model-parallel-size 1 .* --exit-signal-handler --bf16$' \
+    "megatron.sh hands the plan and its own arguments to pretrain_gpt.py"
+like "$(called torchtitan.sh --x)" '^srun torchrun --nnodes=2 --nproc-per-node=2 .* -m torchtitan.train --parallelism.* --x$' \
+    "torchtitan.sh starts one torchrun per node"
+like "$(called nemo.sh llama3_8b)" '^srun nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
+    "nemo.sh overrides the recipe"
+like "$(called torchrun.sh train.py --lr 1)" '^srun torchrun --nnodes=2 --nproc-per-node=2 .*:29400 train.py --lr 1$' "torchrun.sh runs the script"
+echo '{"zero_optimization":{"overlap_comm":true},"train_batch_size":1}' >"$work/ds.json"
+called deepspeed.sh ds.json train.py >"$work/words"
+like "$(<"$work/script.out")" 'cannot be told pipeline stages' "deepspeed.sh refuses a pipeline"
+is "$(<"$work/words")" '' "and starts nothing"
+plan_of+=(ARENA_PP=1 ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_STAGE_LAYERS=12 ARENA_ZERO_STAGE=2)
+like "$(called deepspeed.sh ds.json train.py)" 'train.py --deepspeed --deepspeed_config 42.ds_config.json$' "deepspeed.sh runs the script with a JSON of its own"
+is "$(jq -c . "$work/42.ds_config.json")" \
+    '{"zero_optimization":{"overlap_comm":true,"stage":2},"train_batch_size":16,"train_micro_batch_size_per_gpu":2,"gradient_accumulation_steps":2}' \
+    "in which the plan stands beside what the user wrote"
+
+# ---- the PyTorch example -------------------------------------------------------------------------
+example=$launchers/checkpoint_on_signal.py
+# ready: whether the example catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has ended
+ready() {
+    local caught
+    while caught=$(sed -n 's/^SigCgt:\t*//p' "/proc/$running/status" 2>/dev/null) && [[ $caught ]]; do
+        if ((16#$caught >> 9 & 1)); then return 0; fi
+        sleep 0.05
+    done
+    return 1
+}
+saved() { sed -n 's/^saved after step //p' "$1"; }
+if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then skip 6 "python3-torch is not installed"; else
+    export CHECKPOINT=$work/c.pt ARENA_GLOBAL_BATCH=8 OMP_NUM_THREADS=1
+    STEPS=1000000000 ARENA_LEFT_FILE=$work/left /usr/bin/python3 "$example" >"$work/first" 2>&1 &
+    running=$!
+    ok "the example starts" ready
+    kill -USR1 "$running"
+    rc=0
+    wait "$running" || rc=$?
+    running=''
+    is "$rc" 99 "on SIGUSR1 it leaves with the requeue code"
+    like "$(<"$work/first")" '^saved after step [0-9]+$' "after it has saved"
+    ok "and left a file for torchrun.sh" test -e "$work/left"
+    step=$(saved "$work/first")
+    ok "it goes on" env STEPS=$((step + 5)) /usr/bin/python3 "$example"
+    is "$(/usr/bin/python3 -c 'import torch, sys; print(torch.load(sys.argv[1])["step"])' "$CHECKPOINT")" $((step + 5)) \
+        "from there to the end"
+fi
+done_testing
