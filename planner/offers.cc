@@ -34,12 +34,6 @@ void scale(Estimate& e, double ratio) {
 
 }  // namespace
 
-bool is_usable(const Observation& o) {
-    if (!(o.iteration_s > 0) || !(o.estimated_s > 0)) return false;
-    const double ratio = o.iteration_s / o.estimated_s;
-    return std::isfinite(ratio) && ratio > 1 / max_observed_ratio && ratio < max_observed_ratio;
-}
-
 double observation_weight(const Observation& o, const Offer& offer) {
     if (o.grid.gpu_type != offer.grid.gpu_type) return 0;
     if (is_same_shape(o.grid, offer.grid) && o.plan == offer.plan) return 1;

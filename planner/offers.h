@@ -12,28 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "core/observation.h"
 #include "core/values.h"
 
 namespace arena {
 
-/// What a running job reports of itself, for one model and global batch.
-struct Observation {
-    Grid grid;
-    Plan plan;
-    double iteration_s = 0;  ///< median over at least a few iterations, > 0
-    double estimated_s = 0;  ///< the uncorrected estimate when it was started, > 0
-    double spread = 0;       ///< relative, of the iterations
-    bool operator==(const Observation&) const = default;
-};
-
-/// Ratios beyond this are not the model's error but a broken job or clock: they are left out.
-inline constexpr double max_observed_ratio = 8;
 /// Least error bound of an observed offer: runs of one plan on a shared fabric differ by
 /// as much and more.
 inline constexpr double observed_error = 0.05;
-
-/// Positive times whose ratio is within max_observed_ratio.
-bool is_usable(const Observation&);
 
 /// How far an observation speaks for an offer: 1 for its own plan, 0 for other GPU types; 1/2 at
 /// the same number of GPUs under another plan, and half of that for each factor of two in GPUs.

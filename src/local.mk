@@ -8,6 +8,7 @@ libarena_core_la_SOURCES = \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
 	src/core/comm_table.h src/core/comm_table.cc \
 	src/core/launchers.h src/core/launchers.cc \
+	src/core/observation.h src/core/observation.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
 	src/core/text.h src/core/text.cc src/core/files.cc \
 	src/core/yaml.h src/core/yaml.cc \
@@ -54,6 +55,8 @@ arena_SOURCES = \
 	src/cli/doctor.h src/cli/doctor.cc src/cli/doctor_command.cc \
 	src/cli/evaluate_command.cc \
 	src/cli/explain_command.cc \
+	src/cli/measure_command.cc \
+	src/cli/report_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/site_tables.h src/cli/site_tables.cc src/cli/plan_command.cc \
 	src/cli/profile_command.cc src/cli/profile_run.h src/cli/profile_run.cc \
 	src/cli/planned_throughputs.h src/cli/planned_throughputs.cc \

@@ -230,4 +230,4 @@ tests_unit_test_fairness_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_simulator_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
-	tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slurm_conf.cc
+	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slurm_conf.cc

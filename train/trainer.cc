@@ -17,6 +17,7 @@
 #include "train/checkpoint.h"
 #include "train/gpu_program.h"
 #include "train/plan.h"
+#include "train/report.h"
 
 namespace arena::train {
 
@@ -84,7 +85,8 @@ class Rank {
           weights_(parameters_),
           stage_(o.shape, o.plan, place_, weights_, world_group_, shard_group_, device_),
           optimizer_(optimizer_options(), weights_, {*replicas_, replica_group_}, world,
-                     place_.shard, device_) {
+                     place_.shard, device_),
+          reporter_(o.report && world.rank() == 0) {
         world_group_.connect(o.plan.layout, place_);
     }
 
@@ -136,6 +138,7 @@ class Rank {
     std::optional<TokenFile> data_;
     Batch batch_;
     Journal journal_;
+    Reporter reporter_;
     Index step_ = 0, saved_ = -1;
     bool leaving_ = false;
     std::vector<double> seconds_;
@@ -217,6 +220,7 @@ Status Rank::one_step(Outcome& outcome) {
     leaving_ = sums[1] != 0;
     outcome.losses.push_back(sums[0] / static_cast<double>(o_.plan.global_batch() * o_.shape.seq));
     seconds_.push_back(seconds_since(start));
+    reporter_.add(seconds_.back());
     report(outcome.losses.back(), norm, seconds_.back());
     const bool due = o_.save_every > 0 && step_ % o_.save_every == 0;
     return due || leaving_ || step_ >= o_.steps ? save() : Status(Done{});
@@ -244,6 +248,7 @@ Status Rank::save() {
     optimizer_.download();
     if (Status status = save_checkpoint(o_.checkpoints, facts(), state()); !status) return status;
     saved_ = step_;
+    reporter_.tell(false);
     journal_.note(
         fmt::format("saved {} in {:.3f} s", checkpoint_path(o_.checkpoints, step_),
                     seconds_since(start)),
@@ -260,6 +265,7 @@ Outcome Rank::run() {
         outcome.status = agree(world_, read_batch());
         if (outcome.status) outcome.status = one_step(outcome);
     }
+    if (outcome.status) reporter_.tell(true);
     outcome.requeue = outcome.status.ok() && leaving_ && step_ < o_.steps;
     if (outcome.requeue && o_.checkpoints.empty())
         outcome.status = agree(

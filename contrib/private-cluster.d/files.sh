@@ -114,6 +114,7 @@ CredType=cred/munge
 CommunicationParameters=NoInAddrAny
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
+TmpFS=$dir/tmp/%n
 SlurmctldPidFile=$dir/run/slurmctld.pid
 SlurmdPidFile=$dir/run/slurmd.%n.pid
 SlurmctldLogFile=$dir/log/slurmctld.log
@@ -232,6 +233,9 @@ make_directories() {
     install -d -m 755 "$dir"/{bin,dev,log,run,spool}
     install -d -m 700 "$dir"/{state,profile-store,munge}
     install -d -m 755 "$dir/profile-spool"
+    # One for each slurmd: PMIx names files after job and step alone, and the nodes are one host.
+    local n
+    for ((n = 1; n <= node_count; n++)); do install -d -m 1777 "$dir/tmp/n$n"; done
     if ((EUID == 0)); then
         chown "$slurm_user" "$dir"/{state,log,run,profile-store}
         chown "$service_user" "$dir/profile-spool"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One eventfd and one thread-local flag: the only state that the plug-ins share.
+// One eventfd, one thread-local flag and a list of reports: the only state that the plug-ins share.
 #include "plugin/common/shared.h"
 
 #include <sys/eventfd.h>
@@ -7,12 +7,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <utility>
 
 namespace arena {
 namespace {
 
 thread_local int own_depth = 0;
 std::atomic<int> round_fd{-1};
+constexpr std::size_t max_reports = 256;
+std::mutex reports_mutex;
+std::vector<LeftReport> reports;
 
 }  // namespace
 
@@ -26,6 +31,17 @@ void request_round() {
     const std::uint64_t one = 1;
     // A full counter means a round is already due; nothing else can fail on an eventfd.
     [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+void leave_report(LeftReport report) {
+    const std::lock_guard lock(reports_mutex);
+    if (reports.size() >= max_reports) reports.erase(reports.begin());
+    reports.push_back(std::move(report));
+}
+
+std::vector<LeftReport> take_reports() {
+    const std::lock_guard lock(reports_mutex);
+    return std::exchange(reports, {});
 }
 
 int open_round_fd() {

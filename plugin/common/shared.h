@@ -3,6 +3,11 @@
 // libarena_slurm.so, of which there is one instance.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "core/observation.h"
+
 namespace arena {
 
 /// True while the calling thread runs Arena's own update_job(): job_modify lets it pass untouched.
@@ -19,6 +24,16 @@ class OwnCall {
 
 /// job_submit/job_modify -> scheduler: something to look at. Cheap, never blocks.
 void request_round();
+
+/// A report that job_modify has checked, with all that it takes to make use of it when the job is gone.
+struct LeftReport {
+    JobId job = 0;
+    std::string record, offer_json;  ///< ARENA_RECORD and ARENA_PLAN of the job as it reported
+    IterationReport report;
+};
+/// job_modify -> scheduler. At most 256 wait, the oldest are dropped: they correct estimates, no more.
+void leave_report(LeftReport);
+std::vector<LeftReport> take_reports();
 
 /// The scheduler's side: an eventfd that request_round() makes readable; -1 on failure. Reading it is
 /// the scheduler's business.

@@ -376,7 +376,42 @@ bool record_is_sound(const job_record_t* job) {
            (job->details == nullptr || job->details->magic == DETAILS_MAGIC);
 }
 
+/// Takes a report out of the comment that it came as: it goes to the scheduler, the comment stays.
+int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t uid) {
+    const auto refuse = [&](int code, const std::string& why) {
+        info("arena: JobId=%u report refused: %s (uid=%u)", job->job_id, why.c_str(), uid);
+        return code;
+    };
+    if (uid != job->user_id && !validate_operator(uid))
+        return refuse(ESLURM_ACCESS_DENIED, "not its user's");
+    const auto report = arena::parse_report(change->comment);
+    if (!report) return refuse(ESLURM_NOT_SUPPORTED, report.error().message());
+    const char* record = record_of(job);
+    if (record == nullptr) return refuse(ESLURM_JOB_NOT_RUNNING, "not a job of Arena's");
+    const auto variable = [&](std::string_view name) {
+        return find_variable(job->details->env_sup, job->details->env_cnt, name);
+    };
+    const char *plan = variable("ARENA_PLAN"), *mark = variable(arena::state_variable);
+    std::optional<arena::Offer> offer;
+    if (plan != nullptr)
+        if (auto parsed = arena::parse_offer_json(plan)) offer = std::move(*parsed);
+    const std::string why = arena::refuse_report(
+        *report, offer, mark != nullptr ? arena::parse_mark(mark) : std::nullopt, IS_JOB_RUNNING(job));
+    if (!why.empty()) return refuse(offer ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
+    arena::leave_report({job->job_id, record, plan, *report});
+    xfree(change->comment);
+    arena::request_round();
+    return SLURM_SUCCESS;
+}
+
+bool is_report(const job_desc_msg_t* change) {
+    return change->comment != nullptr &&
+           std::string_view(change->comment).starts_with(arena::report_prefix);
+}
+
 int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
+    if (!arena::own_call() && record_is_sound(job) && job->details != nullptr && is_report(change))
+        return take_report(change, job, uid);
     if (arena::own_call() || !record_is_sound(job) || IS_JOB_FINISHED(job)) return SLURM_SUCCESS;
     const char* record = record_of(job);
     if (record == nullptr || !may_update(job, uid)) return SLURM_SUCCESS;

@@ -2,6 +2,8 @@
 // See modify_rules.h.
 #include "plugin/job_submit/modify_rules.h"
 
+#include "core/text.h"
+
 namespace arena {
 namespace {
 
@@ -80,6 +82,20 @@ ModifyDecision decide_modify(const ModifyFacts& facts) {
     ModifyDecision decision = change_priority(facts);
     decision.take_nice = facts.nice_change && facts.pending && facts.held;
     return decision;
+}
+
+std::string refuse_report(const IterationReport& report, const std::optional<Offer>& offer,
+                          const std::optional<JobMark>& mark, bool running) {
+    const bool ours = mark && (mark->phase == Phase::started || mark->phase == Phase::checkpointing);
+    if (!running || !ours || !offer) return "it does not run under a plan of Arena's";
+    const std::string grid = short_form(offer->grid), plan = short_form(offer->plan);
+    if (report.grid != grid || report.plan != plan)
+        return "it runs " + grid + " " + plan + ", not " + printable(report.grid, 40) + " " +
+               printable(report.plan, 80);
+    const Observation observation{offer->grid, offer->plan, report.iteration_s,
+                                  offer->estimate.iteration_s, report.spread};
+    if (!is_usable(observation)) return "its iterations are 8 times off the estimate, or more";
+    return {};
 }
 
 }  // namespace arena

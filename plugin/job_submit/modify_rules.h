@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "core/observation.h"
 #include "plugin/common/job_mark.h"
 
 namespace arena {
@@ -45,5 +46,10 @@ struct ModifyDecision {
 };
 
 ModifyDecision decide_modify(const ModifyFacts& facts);
+
+/// Why a report of a job is refused; "" = it is taken. `offer`: what the job runs under as its own
+/// environment has it, nothing where Arena gave it none.
+std::string refuse_report(const IterationReport&, const std::optional<Offer>& offer,
+                          const std::optional<JobMark>&, bool running);
 
 }  // namespace arena

@@ -54,6 +54,20 @@ const std::vector<SitePool>& OfferBook::pools(const ClusterView& view, std::uint
     return at->second;
 }
 
+std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool& pool) {
+    auto hardware = find_hardware(hardware_, pool.hardware);
+    if (!hardware) return std::nullopt;
+    GpuPool entry;
+    entry.gpu_type = pool.gpu_type;
+    entry.hardware = std::move(hardware).value();
+    entry.framework = request.launcher;
+    entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
+    entry.gpus_per_node = pool.gpus_per_node;
+    entry.max_gpus = request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
+    entry.profile = profiles_.table(pool.gpu_type);
+    return entry;
+}
+
 PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& pools) {
     PlanQuery query;
     query.model = request.model;
@@ -63,18 +77,10 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
     if (const Launcher* launcher = find_launcher(request.launcher)) query.can = launcher->can;
     for (const SitePool& pool : pools) {
         if (!wanted(request, pool.gpu_type)) continue;
-        auto hardware = find_hardware(hardware_, pool.hardware);
-        if (!hardware) continue;
-        GpuPool entry;
-        entry.gpu_type = pool.gpu_type;
-        entry.hardware = std::move(hardware).value();
-        entry.framework = request.launcher;
-        entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
-        entry.gpus_per_node = pool.gpus_per_node;
-        entry.max_gpus = request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
-        entry.profile = profiles_.table(pool.gpu_type);
-        query.max_gpus = std::max(query.max_gpus, entry.max_gpus);
-        query.pools.push_back(std::move(entry));
+        auto entry = pool_of(request, pool);
+        if (!entry) continue;
+        query.max_gpus = std::max(query.max_gpus, entry->max_gpus);
+        query.pools.push_back(std::move(*entry));
     }
     return query;
 }
@@ -95,17 +101,32 @@ OfferList OfferBook::offers(const Request& request, const std::string& model_fin
     const std::string key = cache_key(request, model_fingerprint, pools);
     OfferList list = cache_.find(key);
     if (!list) list = cache_.insert(key, make_offers(query(request, pools)));
-    const auto observed = observed_.find({model_fingerprint, request.global_batch});
+    const auto observed = observed_.find(observed_key(request, model_fingerprint));
     if (observed == observed_.end()) return list;
     const std::string corrected_key = fmt::format("{}|observed {}", key, observed->second.version);
     if (OfferList corrected = cache_.find(corrected_key)) return corrected;
     return cache_.insert(corrected_key, correct_offers(*list, observed->second.list));
 }
 
+std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer) {
+    const Grid& grid = offer.grid;
+    const auto mapping =
+        std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                     [&](const GpuMapping& m) { return m.gres_type == grid.gpu_type; });
+    if (mapping == config_.gpu_types.end()) return std::nullopt;
+    const auto pool = pool_of(request, {.gpu_type = grid.gpu_type,
+                                        .hardware = mapping->hardware,
+                                        .gpus_per_node = grid.gpus_per_node,
+                                        .max_gpus = grid.gpus()});
+    if (!pool) return std::nullopt;
+    const auto estimate = price_plan(request.model, request.global_batch, grid, offer.plan, *pool);
+    return estimate ? std::optional(*estimate) : std::nullopt;
+}
+
 bool OfferBook::observe(const Request& request, const std::string& model_fingerprint,
                         const Observation& observation) {
     if (!is_usable(observation)) return false;
-    Observed& observed = observed_[{model_fingerprint, request.global_batch}];
+    Observed& observed = observed_[observed_key(request, model_fingerprint)];
     add_observation(observed.list, observation);
     observed.version = ++observations_;  // never used before: a forgotten list must not come back
     if (observed_.size() > max_observed)

@@ -5,7 +5,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/config.h"
@@ -38,12 +40,12 @@ class OfferBook {
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
     OfferList offers(const Request& request, const std::string& model_fingerprint,
                      const std::vector<SitePool>& pools);
-    /// Corrects the offers of this model and batch from now on; false, and nothing changes, when the
+    /// The uncorrected estimate of a plan as it is now; nothing where the site has no such GPU type any
+    /// more or the plan is none.
+    std::optional<Estimate> price(const Request& request, const Offer& offer);
+    /// Corrects the offers of this model, batch and launcher from now on; false, and nothing changes, when the
     /// times are no measurement (see max_observed_ratio). Remembers the latest observation of each grid
-    /// and plan, 64 per model and batch, of the max_observed models and batches observed last. For
-    /// whoever learns how long iterations of a running job take: `arena report` (not there yet) will
-    /// send { job, iteration_s, spread } to the plug-in's socket, which knows the job's request, grid,
-    /// plan and the estimate that it started with.
+    /// and plan, 64 per model, batch and launcher, of the max_observed ones observed last.
     bool observe(const Request& request, const std::string& model_fingerprint, const Observation&);
     [[nodiscard]] std::size_t observed() const { return observed_.size(); }
     /// The same query's grids with reasons, for explain; good until the next call.
@@ -55,6 +57,11 @@ class OfferBook {
         std::uint64_t version = 0;  ///< of the whole book's observations, at the latest one here
     };
 
+    using ObservedKey = std::tuple<std::string, std::int64_t, std::string>;
+    static ObservedKey observed_key(const Request& request, const std::string& model_fingerprint) {
+        return {model_fingerprint, request.global_batch, request.launcher};
+    }
+    std::optional<GpuPool> pool_of(const Request& request, const SitePool& pool);
     PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
     std::string cache_key(const Request& request, const std::string& model_fingerprint,
                           const std::vector<SitePool>& pools);
@@ -65,7 +72,7 @@ class OfferBook {
     ProfileBook& profiles_;
     std::map<std::uint32_t, std::vector<SitePool>> pools_;
     OfferCache cache_;
-    std::map<std::pair<std::string, std::int64_t>, Observed> observed_;  ///< by model and batch
+    std::map<ObservedKey, Observed> observed_;
     std::uint64_t observations_ = 0;
     std::map<std::string, std::vector<GridResult>> grids_;
 };

@@ -289,4 +289,17 @@ std::uint64_t ProfileBook::version(const std::string& gpu_type) const {
     return at == versions_.end() ? 0 : at->second;
 }
 
+std::vector<ObservedRun> ProfileBook::observed() {
+    auto runs = store_ ? store_->observed() : std::vector<ObservedRun>();
+    if (runs) return std::move(runs).value();
+    host_.log_error(runs.error().message() + "; estimates stay uncorrected until jobs report again");
+    return {};
+}
+
+void ProfileBook::keep_observed(const ObservedRun& run) {
+    if (!store_) return;
+    if (auto kept = store_->keep_observed(run); !kept)
+        host_.log_error(kept.error().message() + "; the report counts until slurmctld restarts");
+}
+
 }  // namespace arena

@@ -53,6 +53,9 @@ class ProfileBook {
     /// Measured operators of a GPU type; changes when version() does.
     const ProfileTable& table(const std::string& gpu_type);
     [[nodiscard]] std::uint64_t version(const std::string& gpu_type) const;
+    /// What jobs have reported so far, oldest first; the latest of each shape.
+    [[nodiscard]] std::vector<ObservedRun> observed();
+    void keep_observed(const ObservedRun&);
     [[nodiscard]] std::size_t running() const { return running_.size(); }
     [[nodiscard]] std::uint64_t imported() const { return imported_; }
     [[nodiscard]] std::uint64_t failed() const { return failed_; }

@@ -42,6 +42,7 @@ class Plugin {
     bool layout_is_sound();
     void wait_for_event();
     bool round_is_due();
+    void take_in_reports();
     void guarded_round() noexcept;
     void note_fault(const char* what);
     std::string answer(std::string_view line, std::uint32_t uid);
@@ -168,6 +169,12 @@ void Plugin::note_fault(const char* what) {
     error("arena: %zu faults in 10 minutes: Arena is off until scontrol reconfigure", faults_.size());
 }
 
+/// Outside rounds: a job that reports at its end leaves nothing that would make one.
+void Plugin::take_in_reports() {
+    for (const LeftReport& report : take_reports())
+        if (scheduler_) scheduler_->observe(report, static_cast<double>(time(nullptr)));
+}
+
 void Plugin::guarded_round() noexcept {
     woken_ = false;
     last_round_ = Clock::now();
@@ -206,6 +213,7 @@ void Plugin::run() noexcept {
                 load();
                 woken_ = true;
             }
+            take_in_reports();
             if (scheduler_ && !off_ && round_is_due()) guarded_round();
         } catch (const std::exception& fault) {
             note_fault(fault.what());

@@ -45,6 +45,12 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
     policy_options_.objective = parse_objective(config_.objective).value_or(Objective::jct);
     policy_options_.restart = {config_.restart_checkpoint_s, config_.restart_per_gpu_s,
                                config_.restart_launch_cap_s};
+    for (const ObservedRun& run : profiles_.observed()) {
+        Request request;
+        request.global_batch = run.global_batch;
+        request.launcher = run.launcher;
+        (void)offers_book_.observe(request, run.model_fingerprint, run.observation);
+    }
 }
 
 const std::vector<SitePool>& Scheduler::pools_of(const JobView& job) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "plugin/common/shared.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/offer_book.h"
 #include "plugin/sched/profile_book.h"
@@ -22,7 +23,7 @@ namespace arena {
 /// Counters of the life of this plug-in; `arena stats` prints them.
 struct SchedulerStats {
     std::uint64_t rounds = 0, starts = 0, releases = 0, reholds = 0, checkpoints = 0, moves = 0, requeues = 0;
-    std::uint64_t opt_outs = 0, stale = 0, failed_starts = 0, faults = 0;
+    std::uint64_t opt_outs = 0, reports = 0, stale = 0, failed_starts = 0, faults = 0;
     double last_ms = 0, max_ms = 0, total_ms = 0;
     double survey_ms = 0, collect_ms = 0, plan_ms = 0, decide_ms = 0, apply_ms = 0;  ///< last round
     std::size_t jobs_pending = 0, jobs_running = 0;
@@ -34,6 +35,9 @@ class Scheduler {
 
     /// One round. Not thread-safe; never called with locks held.
     void round();
+
+    /// A running job's iteration time: corrects the offers of its like from now on and goes to the store.
+    void observe(const LeftReport& left, double now_s);
 
     /// JSON documents for the socket: see `arena explain`, `arena stats`, `arena snapshot save`.
     /// explain is empty when uid may not see the job, or there is none.

@@ -325,6 +325,10 @@ void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& o
     state.phase = JobPhase::running;
     state.elastic = movable(job, wish);
     state.current = offer;
+    // What runs and what it could have instead are compared by what is known now.
+    for (const Offer& now : *offers)
+        if (now.grid == offer.grid && now.plan == offer.plan) state.current = now;
+    last_[job.id].offers = offers;
     state.nodes = job.nodes;
     state.start_s = job.start_s;
     if (state.time_limit_s > 0)

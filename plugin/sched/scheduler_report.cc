@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the scheduler says of itself as JSON, for the socket: explain, stats, snapshot.
+// What the scheduler says of itself as JSON, for the socket: explain, stats, snapshot; and what jobs
+// say of themselves: reports.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "plugin/sched/scheduler.h"
@@ -18,6 +21,27 @@ std::string dump(const Json& json) {
 }
 
 }  // namespace
+
+/// job_modify has checked that it is the job's plan; what cannot be used all the same is said.
+void Scheduler::observe(const LeftReport& left, double now_s) {
+    const auto request = parse_record(left.record);
+    const auto offer = parse_offer_json(left.offer_json);
+    if (!request || !offer || !check_model(request->model)) return;
+    const auto estimate = offers_book_.price(*request, *offer);
+    const Observation observation{offer->grid, offer->plan, left.report.iteration_s,
+                                  estimate.value_or(offer->estimate).iteration_s, left.report.spread};
+    const std::string model = fingerprint(request->model);
+    if (!offers_book_.observe(*request, model, observation))
+        return host_.log_error(fmt::format("JobId={} its report is left out: 8 times off the estimate of "
+                                           "{:.4g} s, or more",
+                                           left.job, observation.estimated_s));
+    ++stats_.reports;
+    profiles_.keep_observed({model, request->model.name, request->global_batch, request->launcher,
+                             observation, left.report.steps, left.job, now_s});
+    host_.log_info(fmt::format("JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s",
+                               left.job, observation.iteration_s, short_form(offer->grid),
+                               short_form(offer->plan), observation.estimated_s));
+}
 
 std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
     const auto at = last_.find(job);
@@ -59,6 +83,7 @@ std::string Scheduler::stats_json() const {
          {{"starts", stats_.starts}, {"releases", stats_.releases}, {"reholds", stats_.reholds},
           {"checkpoints", stats_.checkpoints}, {"moves", stats_.moves}, {"requeues", stats_.requeues},
           {"opt_outs", stats_.opt_outs}}},
+        {"reports", stats_.reports},
         {"dropped", {{"stale", stats_.stale}, {"failed_starts", stats_.failed_starts}}},
         {"profiles",
          {{"running", profiles_.running()}, {"imported", profiles_.imported()},

@@ -30,7 +30,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t max_answer_bytes = std::size_t{64} << 20;
 constexpr auto socket_limit = std::chrono::seconds(10);
-constexpr auto program_limit = std::chrono::seconds(15);
 
 struct Stream {
     FileDescriptor fd;
@@ -173,7 +172,7 @@ Result<std::string> ask_socket(const std::string& path, std::string_view line) {
     return std::move(stream.text);
 }
 
-Result<ProgramOutput> run_program(const std::vector<std::string>& argv) {
+Result<ProgramOutput> run_program(const std::vector<std::string>& argv, std::chrono::seconds limit) {
     const std::string file = find_program(argv.front());
     if (file.empty())
         return environment_error("is not in PATH; install Slurm's commands", argv.front());
@@ -186,7 +185,7 @@ Result<ProgramOutput> run_program(const std::vector<std::string>& argv) {
     out.write.reset();
     err.write.reset();
     Stream text{std::move(out.read), {}}, complaint{std::move(err.read), {}};
-    const char* problem = drain({&text, &complaint}, Clock::now() + program_limit);
+    const char* problem = drain({&text, &complaint}, Clock::now() + limit);
     if (problem != nullptr) ::kill(pid, SIGKILL);
     const int status = reap(pid);
     if (problem != nullptr) return environment_error(problem, file);

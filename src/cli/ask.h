@@ -3,6 +3,7 @@
 // Slurm's own commands (argv, never a shell) elsewhere.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <string_view>
@@ -19,8 +20,9 @@ struct ProgramOutput {
     int status = 0;  ///< exit status, 128 + signal when killed
     std::string out, err;
 };
-/// Runs a program found in PATH (also /usr/sbin, /sbin), stdin /dev/null, within 15 s and 64 MiB.
-Result<ProgramOutput> run_program(const std::vector<std::string>& argv);
+/// Runs a program found in PATH (also /usr/sbin, /sbin), stdin /dev/null, within 64 MiB and the limit.
+Result<ProgramOutput> run_program(const std::vector<std::string>& argv,
+                                  std::chrono::seconds limit = std::chrono::seconds(15));
 /// As run_program, but a status other than 0 is an error that quotes stderr's first line.
 Result<std::string> program_text(const std::vector<std::string>& argv);
 

@@ -54,6 +54,8 @@ void add_plan(CLI::App&, Globals&);
 void add_config(CLI::App&, Globals&);
 void add_snapshot(CLI::App&, Globals&);
 void add_explain(CLI::App&, Globals&);
+void add_measure(CLI::App&, Globals&);
+void add_report(CLI::App&, Globals&);
 void add_stats(CLI::App&, Globals&);
 void add_doctor(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);

@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
     add_plan(app, globals);
     add_evaluate(app, globals);
     add_explain(app, globals);
+    add_measure(app, globals);
+    add_report(app, globals);
     add_stats(app, globals);
     add_profile(app, globals);
     add_config(app, globals);

@@ -226,6 +226,7 @@ int plan(const Globals& globals, const PlanOptions& options) {
                                                   options.pareto)
                                          : price(options, *model, *ranges, *pools, *can);
     if (!results) return fail(globals, results.error());
+    if (auto s = correct_by_reports(options, *model, *pools, *results); !s) return fail(globals, s.error());
     rank(*results, options.top);
     return report(globals, options, *model, *pools, *results);
 }

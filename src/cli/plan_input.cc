@@ -12,6 +12,8 @@
 #include "core/text.h"
 #include "planner/grids.h"
 #include "planner/megatron_args.h"
+#include "planner/model.h"
+#include "planner/offers.h"
 #include "store/store.h"
 
 namespace arena::cli {
@@ -91,21 +93,39 @@ Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool)
     return table;
 }
 
-/// The store is asked by GRES type: the pool's own name, else the newest type of the same hardware.
+/// The pool's own name, else the newest type of the same hardware; "" when there is none.
+std::string gres_type_of(const std::vector<ProfileRun>& runs, const GpuPool& pool) {
+    std::string gres_type;
+    for (const ProfileRun& run : runs) {
+        if (run.gpu_type == pool.gpu_type) return run.gpu_type;
+        if (gres_type.empty() && run.hardware == pool.hardware.name) gres_type = run.gpu_type;
+    }
+    return gres_type;
+}
+
+/// The store is asked by GRES type.
 Result<ProfileTable> table_of_store(const std::string& file, const GpuPool& pool) {
     const auto store = ProfileStore::open_read_only(file);
     if (!store) return store.error();
     const auto runs = (*store)->runs();
     if (!runs) return runs.error();
-    std::string gres_type;
-    for (const ProfileRun& run : *runs) {
-        if (run.gpu_type == pool.gpu_type) return (*store)->table(run.gpu_type);
-        if (gres_type.empty() && run.hardware == pool.hardware.name) gres_type = run.gpu_type;
-    }
-    if (gres_type.empty()) {
-        return no_error(fmt::format("has no profile of {}", pool.gpu_type), file);
-    }
-    return (*store)->table(gres_type);
+    const std::string gres_type = gres_type_of(*runs, pool);
+    if (!gres_type.empty()) return (*store)->table(gres_type);
+    const auto observed = (*store)->observed();
+    const auto is_ours = [&](const ObservedRun& run) { return run.observation.grid.gpu_type == pool.gpu_type; };
+    if (observed && std::any_of(observed->begin(), observed->end(), is_ours)) return ProfileTable();
+    return no_error(fmt::format("has no profile of {}", pool.gpu_type), file);
+}
+
+bool is_store(const PlanOptions& options) { return options.profiles.ends_with(".db"); }
+
+void correct(std::vector<GridResult>& results, const std::vector<Observation>& observations) {
+    std::vector<Offer> offers;
+    for (const GridResult& r : results)
+        if (r.estimate.iteration_s > 0) offers.push_back({r.grid, r.plan, r.estimate});
+    for (const Offer& offer : correct_offers(std::move(offers), observations))
+        for (GridResult& r : results)
+            if (r.grid == offer.grid && r.plan == offer.plan) r.estimate = offer.estimate;
 }
 
 }  // namespace
@@ -200,8 +220,7 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         pool.framework = options.launcher;
         pool.constants = tables->calibration.constants(entry->name, options.launcher);
         if (!options.profiles.empty()) {
-            const bool is_store = options.profiles.ends_with(".db");
-            auto table = is_store ? table_of_store(options.profiles, pool)
+            auto table = is_store(options) ? table_of_store(options.profiles, pool)
                                   : table_of_file(options.profiles, pool);
             if (!table) return table.error();
             pool.profile = std::move(*table);
@@ -209,6 +228,32 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         pools.push_back(std::move(pool));
     }
     return pools;
+}
+
+Status correct_by_reports(const PlanOptions& options, const Model& model, const std::vector<GpuPool>& pools,
+                          std::vector<GridResult>& results) {
+    if (!is_store(options)) return Done{};
+    const auto store = ProfileStore::open_read_only(options.profiles);
+    if (!store) return store.error();
+    const auto runs = (*store)->runs();
+    if (!runs) return runs.error();
+    const auto observed = (*store)->observed();
+    if (!observed) return observed.error();
+    const std::string key = fingerprint(model);
+    std::vector<Observation> observations;
+    for (const GpuPool& pool : pools) {
+        const std::string other_name = gres_type_of(*runs, pool);
+        for (const ObservedRun& run : *observed) {
+            const std::string& type = run.observation.grid.gpu_type;
+            if (run.model_fingerprint != key || run.global_batch != options.global_batch ||
+                run.launcher != options.launcher || (type != pool.gpu_type && type != other_name))
+                continue;
+            observations.push_back(run.observation);
+            observations.back().grid.gpu_type = pool.gpu_type;
+        }
+    }
+    correct(results, observations);
+    return Done{};
 }
 
 }  // namespace arena::cli

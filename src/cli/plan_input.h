@@ -49,5 +49,8 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions&);
 /// One pool per --gpu-type: a hardware entry, an alias of one, or a GRES type of arena.yaml; with the
 /// constants of the launcher.
 Result<std::vector<GpuPool>> read_pools(const Globals&, const PlanOptions&);
+/// Where --profiles is a store: corrects estimates by what jobs of this model, batch and launcher reported.
+Status correct_by_reports(const PlanOptions&, const Model&, const std::vector<GpuPool>&,
+                          std::vector<GridResult>&);
 
 }  // namespace arena::cli

@@ -87,6 +87,35 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
     return exit_yes;
 }
 
+int observed(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    const auto runs = store.observed();
+    if (!runs) return fail(globals, runs.error());
+    Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan"}, {"measured", true},
+                 {"estimated", true}, {"off", true}, {"steps", true}, {"job", true}, {"reported"}});
+    Json json = Json::array();
+    for (const ObservedRun& run : *runs) {
+        const Observation& o = run.observation;
+        if (!options.gpu_type.empty() && o.grid.gpu_type != options.gpu_type) continue;
+        json.push_back({{"model_name", run.model_name}, {"model_fingerprint", run.model_fingerprint},
+                        {"global_batch", run.global_batch}, {"launcher", run.launcher},
+                        {"grid", arena::json_of(o.grid)}, {"plan", arena::json_of(o.plan)},
+                        {"iteration_s", o.iteration_s}, {"estimated_s", o.estimated_s},
+                        {"spread", o.spread}, {"steps", run.steps}, {"job", run.job}, {"at_s", run.at_s}});
+        table.add({printable(run.model_name, 40), std::to_string(run.global_batch), run.launcher,
+                   short_form(o.grid), short_form(o.plan), human_seconds(o.iteration_s),
+                   human_seconds(o.estimated_s),
+                   fmt::format("{:+.1f} %", 100 * (o.estimated_s / o.iteration_s - 1)),
+                   std::to_string(run.steps), run.job != 0 ? std::to_string(run.job) : "by hand",
+                   utc_time(run.at_s)});
+    }
+    if (globals.json) {
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"observed", json}}));
+    } else {
+        fmt::print("{}", table.text());
+    }
+    return exit_yes;
+}
+
 std::string text_of(const GpuPlace& place) {
     std::string text = place.pci;
     if (place.numa_node >= 0) text += fmt::format(", NUMA node {}", place.numa_node);
@@ -340,6 +369,8 @@ void add_profile(CLI::App& app, Globals& globals) {
     add_run(profile, globals, options);
     add_comm(profile, globals, options);
     add(profile, globals, options, "list", "profile runs, newest first", false, &list)
+        ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
+    add(profile, globals, options, "observed", "iteration times that jobs reported", false, &observed)
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
     add(profile, globals, options, "show", "operators of one run", false, &show)
         ->add_option("nonce", options->nonce, "run")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See open.h. Schema, user_version 3, application_id "ARNA" (a newer user_version is refused, never
+// See open.h. Schema, user_version 4, application_id "ARNA" (a newer user_version is refused, never
 // converted down):
 //   runs     one row per profile run. seq grows with each import and is what "newest" means: node
 //            clocks differ, the order of import does not. nonce is unique. Device fields as in
@@ -8,6 +8,8 @@
 //            stands for, seconds, repeats, spread. Failed runs have none.
 //   comm     one row per measured collective: group of `ranks` over `nodes`, with `groups` of them
 //            at the same time, and the bytes of the buffer on each rank. The newest import stays.
+//   observed one row per model, batch, launcher, grid and plan that a job ran and reported: the latest
+//            report. seq grows with each: what "latest" means. plan is JSON.
 #include "store/open.h"
 
 #include <fcntl.h>
@@ -25,7 +27,7 @@
 namespace arena::sql {
 namespace {
 
-constexpr std::int64_t schema_version = 3;
+constexpr std::int64_t schema_version = 4;
 constexpr std::int64_t application_id = 0x41524e41;
 
 constexpr const char* schema = R"(
@@ -64,6 +66,19 @@ CREATE TABLE comm(
   min_s REAL NOT NULL CHECK(min_s > 0), median_s REAL NOT NULL CHECK(median_s > 0),
   p95_s REAL NOT NULL CHECK(p95_s > 0), source TEXT NOT NULL,
   PRIMARY KEY(gpu_type, op, ranks, nodes, groups, bytes)) WITHOUT ROWID;
+)";
+
+constexpr const char* observed_schema = R"(
+CREATE TABLE observed(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  model_fingerprint TEXT NOT NULL, model_name TEXT NOT NULL,
+  global_batch INTEGER NOT NULL CHECK(global_batch >= 1), launcher TEXT NOT NULL,
+  gpu_type TEXT NOT NULL, nodes INTEGER NOT NULL CHECK(nodes >= 1),
+  gpus_per_node INTEGER NOT NULL CHECK(gpus_per_node >= 1), stages INTEGER NOT NULL CHECK(stages >= 1),
+  plan TEXT NOT NULL,
+  iteration_s REAL NOT NULL CHECK(iteration_s > 0), estimated_s REAL NOT NULL CHECK(estimated_s > 0),
+  spread REAL NOT NULL CHECK(spread >= 0), steps INTEGER NOT NULL, job INTEGER NOT NULL, at_s REAL NOT NULL,
+  UNIQUE(model_fingerprint, global_batch, launcher, gpu_type, nodes, gpus_per_node, plan));
 )";
 
 /// From version 1: what a run re-used and saved, the device's state, and communication tables.
@@ -182,8 +197,8 @@ std::optional<Error> create_schema(sqlite3* db, const std::string& path) {
     const auto id = "PRAGMA application_id=" + std::to_string(application_id);
     const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
     if (execute(db, schema) != SQLITE_OK || execute(db, comm_schema) != SQLITE_OK ||
-        execute(db, id) != SQLITE_OK || execute(db, version) != SQLITE_OK ||
-        t.commit() != SQLITE_OK)
+        execute(db, observed_schema) != SQLITE_OK || execute(db, id) != SQLITE_OK ||
+        execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
         return sql_error(db, path, "create");
     return {};
 }
@@ -195,10 +210,11 @@ std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path) {
     const auto found = pragma_integer(db, "PRAGMA user_version");
     if (found == schema_version) return {};
     const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
-    const bool is_first = found == 1;
+    const bool is_first = found == 1, has_place = found >= 3;
     if ((is_first && execute(db, to_version_2) != SQLITE_OK) ||
         (is_first && execute(db, comm_schema) != SQLITE_OK) ||
-        execute(db, to_version_3) != SQLITE_OK || execute(db, version) != SQLITE_OK ||
+        (!has_place && execute(db, to_version_3) != SQLITE_OK) ||
+        execute(db, observed_schema) != SQLITE_OK || execute(db, version) != SQLITE_OK ||
         t.commit() != SQLITE_OK)
         return sql_error(db, path, "upgrade");
     return {};

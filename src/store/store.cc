@@ -161,6 +161,8 @@ class SqliteStore final : public ProfileStore {
     Result<std::int64_t> prune(double before_s) override;
     Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) override;
     Result<std::vector<CommTime>> comm(const std::string& gpu_type) override;
+    Status keep_observed(const ObservedRun&) override;
+    Result<std::vector<ObservedRun>> observed() override;
 
   private:
     Error error(std::string_view doing) const { return sql::sql_error(db_.get(), path_, doing); }
@@ -287,6 +289,10 @@ Result<std::vector<std::string>> SqliteStore::verify() {
                 " (status = 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq))");
     while (r.step())
         wrong.push_back("run " + printable(r.text(0)) + ": bad nonce, or failed with entries");
+    Statement o(db_.get(), "SELECT plan, job FROM observed");
+    while (o.step())
+        if (!parse_plan_json(o.text(0)))
+            wrong.push_back("observed by job " + o.text(1) + ": its plan cannot be read");
     return wrong;
 }
 
@@ -321,6 +327,40 @@ Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
     return rows;
 }
 
+Status SqliteStore::keep_observed(const ObservedRun& run) {
+    const Observation& o = run.observation;
+    if (!is_usable(o))
+        return usage_error("observed times must be positive, and within a factor of 8 of the estimate");
+    Statement s(db_.get(),
+                "INSERT OR REPLACE INTO observed(model_fingerprint, model_name, global_batch, launcher,"
+                " gpu_type, nodes, gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps,"
+                " job, at_s) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    s.bind(run.model_fingerprint).bind(run.model_name).bind(run.global_batch).bind(run.launcher);
+    s.bind(o.grid.gpu_type).bind(o.grid.nodes).bind(o.grid.gpus_per_node).bind(o.grid.stages);
+    s.bind(to_json(o.plan)).bind(o.iteration_s).bind(o.estimated_s).bind(o.spread).bind(run.steps);
+    if (s.bind(static_cast<std::int64_t>(run.job)).bind(run.at_s).run() != SQLITE_OK)
+        return error("keep what was observed");
+    return Done{};
+}
+
+Result<std::vector<ObservedRun>> SqliteStore::observed() {
+    Statement s(db_.get(),
+                "SELECT model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes,"
+                " gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps, job, at_s"
+                " FROM observed ORDER BY seq");
+    std::vector<ObservedRun> runs;
+    while (s.step()) {
+        auto plan = parse_plan_json(s.text(8));
+        if (!plan) continue;  // verify() names it
+        const Grid grid{s.text(4), s.integer(5), s.integer(6), s.integer(7)};
+        runs.push_back({s.text(0), s.text(1), s.integer(2), s.text(3),
+                        {grid, std::move(*plan), s.number(9), s.number(10), s.number(11)},
+                        s.integer(12), static_cast<JobId>(s.integer(13)), s.number(14)});
+    }
+    if (s.code() != SQLITE_OK) return error("observed");
+    return runs;
+}
+
 Result<std::int64_t> SqliteStore::prune(double before_s) {
     Transaction t(db_.get());
     if (t.code() != SQLITE_OK) return error("prune");
@@ -330,6 +370,8 @@ Result<std::int64_t> SqliteStore::prune(double before_s) {
     Statement runs(db_.get(), "DELETE FROM runs WHERE started_s < ?");
     if (runs.bind(before_s).run() != SQLITE_OK) return error("prune");
     const std::int64_t gone = sqlite3_changes64(db_.get());
+    Statement observed(db_.get(), "DELETE FROM observed WHERE at_s < ?");
+    if (observed.bind(before_s).run() != SQLITE_OK) return error("prune");
     if (t.commit() != SQLITE_OK) return error("prune");
     return gone;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/comm_table.h"
+#include "core/observation.h"
 #include "core/profile.h"
 #include "core/result.h"
 
@@ -56,7 +57,12 @@ class ProfileStore {
     virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;
     /// All of a GRES type ("" = of all), sorted by key.
     virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
-    /// Removes the runs that started before an epoch second, with their entries; how many went.
+    /// Keeps what a job observed in place of what was kept of the same model, batch, launcher, grid and plan.
+    virtual Status keep_observed(const ObservedRun&) = 0;
+    /// All of them, oldest first.
+    virtual Result<std::vector<ObservedRun>> observed() = 0;
+    /// Removes the runs that started before an epoch second, with their entries, and what was observed
+    /// before; how many runs went.
     virtual Result<std::int64_t> prune(double before_s) = 0;
 };
 

@@ -242,6 +242,33 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
 }
 END_TEST
 
+START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
+    const Offer offer = example_offer();
+    const JobMark started{Phase::started, 0, OtherHold::none, 1, 0, {}};
+    IterationReport report{1.2 * offer.estimate.iteration_s, 0.01, 40, short_form(offer.grid), short_form(offer.plan)};
+    const auto read = parse_report(format_report(report));
+    ck_assert_msg(read.ok(), "%s", read ? "" : read.error().message().c_str());
+    ck_assert(read->plan == report.plan && read->grid == report.grid && read->steps == 40);
+    ck_assert_double_eq_tol(read->iteration_s, report.iteration_s, 1e-5 * report.iteration_s);
+    ck_assert_str_eq(refuse_report(report, offer, started, true).c_str(), "");
+    ck_assert(!refuse_report(report, offer, started, false).empty());
+    ck_assert(!refuse_report(report, offer, std::nullopt, true).empty());
+    ck_assert(!refuse_report(report, std::nullopt, started, true).empty());
+    report.iteration_s = 8.5 * offer.estimate.iteration_s;
+    ck_assert(refuse_report(report, offer, started, true).find("8 times") != std::string::npos);
+    report.iteration_s = offer.estimate.iteration_s;
+    report.plan = "pp1,dp1,tp1,mb1x1";
+    ck_assert(refuse_report(report, offer, started, true).find("it runs") != std::string::npos);
+    const std::string start(report_prefix), rest = "spread=0;steps=40;grid=a40;plan=pp1";
+    for (const char* wrong : {"iteration_s=0;", "iteration_s=-1;", "iteration_s=nan;", "iteration_s=1e9;", "",
+                              "iteration_s=1;iteration_s=1;", "iteration_s=1;x=1;", "iteration_s=1;;"})
+        ck_assert_msg(!parse_report(start + wrong + rest), "%s", wrong);
+    ck_assert(parse_report(start + "iteration_s=1;" + rest).ok());
+    ck_assert(!parse_report(start + "iteration_s=1;" + rest + std::string(512, '1')));
+    ck_assert(!parse_report("arena:gpus=1-1"));
+}
+END_TEST
+
 START_TEST(a_mark_keeps_the_history_of_its_job) {
     JobMark mark{Phase::checkpointing, 3, OtherHold::user, 1700000000, 4711, {1699990000, 1699999999}, 1690000000};
     ck_assert(parse_mark(format_mark(mark)) == mark);
@@ -272,6 +299,7 @@ int main() {
         a_users_own_hold_is_kept,
         marks_survive_their_text_form,
         a_mark_keeps_the_history_of_its_job,
+        a_report_is_taken_of_the_plan_that_runs_and_of_no_other,
         comments_change_only_what_they_name,
         the_environment_and_comments_carry_the_plan,
         each_launcher_is_told_the_plan_in_its_own_words,

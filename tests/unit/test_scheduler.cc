@@ -402,6 +402,33 @@ START_TEST(a_richer_type_does_not_make_a_poorer_one_impossible) {
 }
 END_TEST
 
+START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) {
+    Scene scene;
+    scene.node("n1", "a40", 2, 2);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Offer ran = scene.host.last_shape.offer;
+    const double measured = 1.5 * ran.estimate.iteration_s;
+    LeftReport left{1, format_record(Scene::request()).value(), to_json(ran),
+                    {measured, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
+    scheduler->observe(left, 2000);
+    for (int life = 0; life < 2; ++life) {
+        scene.job(2 + static_cast<JobId>(life));
+        scheduler->round();
+        const std::string told = scheduler->explain(2 + static_cast<JobId>(life), true, 0);
+        ck_assert_msg(told.find("\"source\":\"observed\"") != std::string::npos, "%s", told.c_str());
+        scheduler.reset();  // its store is one writer's
+        scheduler = scene.scheduler();
+    }
+    // Eight times as slow is a broken run: nothing comes of it.
+    left.report.iteration_s = 9 * ran.estimate.iteration_s;
+    const std::string before = scheduler->stats_json();
+    scheduler->observe(left, 2001);
+    ck_assert(scheduler->stats_json() == before);
+}
+END_TEST
+
 START_TEST(explain_answers_its_owner_and_admins_only) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -443,5 +470,6 @@ int main() {
         a_released_job_with_a_bad_comment_is_held_to_say_so,
         a_richer_type_does_not_make_a_poorer_one_impossible,
         explain_answers_its_owner_and_admins_only,
+        a_report_corrects_what_the_next_job_is_offered_also_after_a_restart,
     });
 }

@@ -320,10 +320,10 @@ END_TEST
 
 START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     must_open().reset();
-    sql("PRAGMA user_version = 4");
+    sql("PRAGMA user_version = 5");
     auto r = ProfileStore::open(db_path());
     ck_assert(!r.ok());
-    ck_assert_msg(r.error().text.find("version 4") != std::string::npos, "%s",
+    ck_assert_msg(r.error().text.find("version 5") != std::string::npos, "%s",
                   r.error().text.c_str());
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     fs::remove(db_path());
@@ -394,7 +394,7 @@ END_TEST
 
 START_TEST(store_of_version_2_is_converted_with_all_rows) {
     must(must_open()->import(sample(nonce_of(1), 1), "m"));
-    sql("ALTER TABLE runs DROP COLUMN place; PRAGMA user_version = 2");
+    sql("ALTER TABLE runs DROP COLUMN place; DROP TABLE observed; PRAGMA user_version = 2");
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     auto store = must_open();
     Profile as_before = sample(nonce_of(1), 1);
@@ -403,6 +403,44 @@ START_TEST(store_of_version_2_is_converted_with_all_rows) {
     must(store->import(sample(nonce_of(2), 0.5), "m"));
     ck_assert(store->load(nonce_of(2))->place == sample(nonce_of(2), 0.5).place);
     ck_assert_uint_eq(store->comm("").value().size(), 0);
+}
+END_TEST
+
+ObservedRun observed_run(double iteration_s, std::int64_t dp) {
+    Plan plan;
+    plan.stage_layers = {12};
+    plan.stage_dp = {dp};
+    plan.stage_tp = {1};
+    return {"0123456789abcdef", "gpt2", 64, "arena-train",
+            {{"a40", 1, dp, 1}, plan, iteration_s, 1, 0.02}, 40, 7, 1700000000.5};
+}
+
+START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
+    auto store = must_open();
+    must(store->keep_observed(observed_run(1.5, 1)));
+    must(store->keep_observed(observed_run(0.8, 2)));
+    must(store->keep_observed(observed_run(1.25, 1)));
+    for (const double wrong : {0.0, -1.0, 8.0, 0.125})
+        ck_assert(!store->keep_observed(observed_run(wrong, 1)).ok());
+    store.reset();
+    store = must_open();
+    const auto runs = store->observed();
+    ck_assert(runs.ok());
+    ck_assert_uint_eq(runs->size(), 2);
+    ck_assert((*runs)[0] == observed_run(0.8, 2) && (*runs)[1] == observed_run(1.25, 1));
+    ck_assert(store->verify()->empty());
+    ck_assert(store->prune(1700000001).ok());
+    ck_assert(store->observed()->empty());
+}
+END_TEST
+
+START_TEST(store_of_version_3_is_converted_and_takes_reports) {
+    must(must_open()->import(sample(nonce_of(1), 1), "m"));
+    sql("DROP TABLE observed; PRAGMA user_version = 3");
+    auto store = must_open();
+    ck_assert(*store->load(nonce_of(1)) == sample(nonce_of(1), 1));
+    must(store->keep_observed(observed_run(1.5, 1)));
+    ck_assert_uint_eq(store->observed()->size(), 1);
 }
 END_TEST
 
@@ -501,6 +539,8 @@ int main() {
         link_fifo_and_open_directory_are_refused,
         store_of_version_1_is_converted_with_all_rows,
         store_of_version_2_is_converted_with_all_rows,
+        what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays,
+        store_of_version_3_is_converted_and_takes_reports,
         a_profile_ages_out_when_its_node_shows_another_driver_or_library,
         what_was_measured_on_a_device_is_that_devices_alone,
         communication_times_come_back_and_newer_ones_replace_older,

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/observation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+#include "core/text.h"
+
+namespace arena {
+namespace {
+
+constexpr std::size_t max_report_bytes = 512;
+constexpr double max_iteration_s = 86400, max_spread = 10;
+constexpr std::int64_t max_steps = std::int64_t{1} << 30;
+
+/// Of short_form(Grid) and short_form(Plan).
+bool is_short_form(std::string_view text) {
+    return !text.empty() && text.size() <= 128 &&
+           text.find_first_of("; =\t\n") == std::string_view::npos && printable(text, 128) == text;
+}
+
+/// False when the value of a known key is not accepted, or the key is not known.
+bool read_item(IterationReport& report, std::string_view key, std::string_view value) {
+    if (key == "iteration_s") {
+        report.iteration_s = parse_number(value, 0, max_iteration_s).value_or(-1);
+        return report.iteration_s > 0;
+    }
+    if (key == "spread") {
+        report.spread = parse_number(value, 0, max_spread).value_or(-1);
+        return report.spread >= 0;
+    }
+    if (key == "steps") {
+        report.steps = parse_integer(value, min_reported_steps, max_steps).value_or(0);
+        return report.steps != 0;
+    }
+    if (key == "grid") report.grid = value;
+    if (key == "plan") report.plan = value;
+    return key == "grid" || key == "plan";
+}
+
+}  // namespace
+
+bool is_usable(const Observation& o) {
+    if (!(o.iteration_s > 0) || !(o.estimated_s > 0)) return false;
+    const double ratio = o.iteration_s / o.estimated_s;
+    return std::isfinite(ratio) && ratio > 1 / max_observed_ratio && ratio < max_observed_ratio;
+}
+
+Status check_report(const IterationReport& report) {
+    if (!(report.iteration_s > 0) || report.iteration_s > max_iteration_s)
+        return usage_error("takes seconds above 0, at most 86400", "--iteration-s");
+    if (!(report.spread >= 0) || report.spread > max_spread)
+        return usage_error("takes 0 to 10", "--spread");
+    if (report.steps < min_reported_steps || report.steps > max_steps)
+        return usage_error(
+            fmt::format("takes {} to 2^30: fewer steps have no median", min_reported_steps),
+            "--steps");
+    if (!is_short_form(report.grid) || !is_short_form(report.plan))
+        return usage_error("is no plan that Arena gives", "plan");
+    return Done{};
+}
+
+std::string format_report(const IterationReport& report) {
+    return fmt::format("{}iteration_s={:.6g};spread={:.4g};steps={};grid={};plan={}", report_prefix,
+                       report.iteration_s, report.spread, report.steps, report.grid, report.plan);
+}
+
+Result<IterationReport> parse_report(std::string_view text) {
+    if (!text.starts_with(report_prefix) || text.size() > max_report_bytes)
+        return usage_error("is no report");
+    IterationReport report;
+    std::set<std::string_view> seen;
+    for (const std::string_view item : split(text.substr(report_prefix.size()), ';')) {
+        const std::size_t equal = item.find('=');
+        if (equal == std::string_view::npos || !seen.insert(item.substr(0, equal)).second ||
+            !read_item(report, item.substr(0, equal), item.substr(equal + 1)))
+            return usage_error(
+                fmt::format("'{}' is not accepted in a report", printable(item, 40)));
+    }
+    if (auto wrong = check_report(report); !wrong) return wrong.error();
+    return report;
+}
+
+}  // namespace arena

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a running job says of itself: how long its iterations take. A report travels from the job's
+// node as the text of `scontrol update Comment=...`, which every node can send and slurmctld
+// authenticates; job_submit/arena takes it out before it becomes the comment. What comes of it is
+// an Observation, which corrects offers (planner/offers.h) and lies in the profile store as an
+// ObservedRun.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/values.h"
+
+namespace arena {
+
+/// What a running job reports of itself, for one model, global batch and launcher.
+struct Observation {
+    Grid grid;
+    Plan plan;
+    double iteration_s = 0;  ///< median over at least a few iterations, > 0
+    double estimated_s = 0;  ///< the uncorrected estimate when it was made, > 0
+    double spread = 0;       ///< relative, of the iterations
+    bool operator==(const Observation&) const = default;
+};
+
+/// Ratios beyond this are not the model's error but a broken job or clock: they are left out.
+inline constexpr double max_observed_ratio = 8;
+/// Positive times whose ratio is within max_observed_ratio.
+bool is_usable(const Observation&);
+
+/// A row of the profile store. Of one model, batch, launcher, grid and plan the latest stays.
+struct ObservedRun {
+    std::string model_fingerprint, model_name;
+    std::int64_t global_batch = 1;
+    std::string launcher;
+    Observation observation;
+    std::int64_t steps = 0;  ///< whose median it is
+    JobId job = 0;           ///< 0 = measured by hand (`arena measure`)
+    double at_s = 0;         ///< seconds since the epoch
+    bool operator==(const ObservedRun&) const = default;
+};
+
+/// What `arena report` sends. Grid and plan in their short forms guard against a report of an
+/// earlier life of the job, which ran in another shape.
+struct IterationReport {
+    double iteration_s = 0;  ///< (0, 86400]
+    double spread = 0;       ///< 0..10: interquartile range over median
+    std::int64_t steps = 0;  ///< 3..2^30
+    std::string grid, plan;
+    bool operator==(const IterationReport&) const = default;
+};
+
+inline constexpr std::string_view report_prefix = "arena:observed;";
+inline constexpr std::int64_t min_reported_steps = 3;
+
+/// Ranges; the sentence names the option of `arena report`.
+Status check_report(const IterationReport&);
+/// "arena:observed;iteration_s=0.25;spread=0.01;steps=40;grid=2xa40;plan=pp2,dp1,tp1,mb4x2".
+std::string format_report(const IterationReport&);
+/// Untrusted: at most 512 bytes, every key once, values in range.
+Result<IterationReport> parse_report(std::string_view);
+
+}  // namespace arena
