@@ -17,8 +17,8 @@ dist_launchers_DATA = \
 	contrib/launchers/torchrun.table \
 	contrib/launchers/torchtitan.table \
 	# end
-TESTS += tests/t0420-launchers.t
-dist_check_SCRIPTS += tests/t0420-launchers.t
+TESTS += tests/t0425-launchers.t
+dist_check_SCRIPTS += tests/t0425-launchers.t
 EXTRA_DIST += tests/launchers/plans tests/launchers/expected
 EXTRA_DIST += \
 	contrib/build-lib.sh \
