@@ -31,9 +31,10 @@ EXTRA_DIST += \
 	contrib/private-cluster.d/files.sh \
 	contrib/private-cluster.d/processes.sh \
 	contrib/quickstart \
-	contrib/quickstart.d/gpt2/config.json \
+	contrib/quickstart.d/losses \
 	contrib/quickstart.d/rank.sh \
 	contrib/quickstart.d/report \
+	contrib/quickstart.d/small-gpt.yaml \
 	contrib/quickstart.d/tiny-llama.yaml \
 	contrib/quickstart.d/train.sh \
 	# end

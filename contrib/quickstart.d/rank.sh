@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # One rank: compares what Arena put into its environment with what slurmctld says about the job
 # (scontrol) and with the GPU devices of the node it runs on. Ends 1 with a sentence at the first
-# difference. Trains nothing.
+# difference.
 set -euo pipefail
 me="rank ${SLURM_PROCID:?} on ${SLURMD_NODENAME:?}"
 wrong() { echo "$me: WRONG: $*"; exit 1; }
