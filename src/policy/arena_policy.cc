@@ -21,7 +21,7 @@ constexpr double charged_restarts = 20;
 /// A running job's current offer counts this much more than another one of its GPU type ...
 constexpr double keep_bonus = 1.3;
 /// ... and the latter this much more than one of another type.
-constexpr double type_bonus = 1.4;
+constexpr double type_bonus = 1.33;
 /// Every offer of a running job counts this much more than those of waiting jobs, and more still, up to
 /// twice, when it ends within about this time: who is nearly done is not worth two restarts.
 constexpr double momentum = 1.7, nearly_done_s = 3000;

@@ -16,7 +16,7 @@ namespace arena {
 /// options.shares, accounts' values are scaled until those that want more have their share of the GPUs.
 ///
 /// A running job keeps what it has unless another offer, with twenty restarts charged to it, is worth 1.3
-/// times as much (and 1.4 times that for another GPU type), and makes room for a waiting job only when that
+/// times as much (and 1.33 times that for another GPU type), and makes room for a waiting job only when that
 /// one is worth 1.7 times as much, or up to twice that when it is nearly done. Idle GPUs go to running jobs
 /// of more than eight hours that they finish by a tenth sooner. Objective jct: while the cluster is full and
 /// few wait, long jobs change, or start again, only at appointed times (multiples of a tenth of the time left,

@@ -193,7 +193,7 @@ inline double value_of(const Round& r, const JobState& job, const std::string& t
             std::max(0.0, job.start_s + r.options.restart.seconds(now_gpus) - r.snapshot.time_s);
         return value * 1.3 / (left_s + rest_s);
     }
-    if (type != job.current->grid.gpu_type) value /= 1.4;
+    if (type != job.current->grid.gpu_type) value /= 1.33;
     return value / (left_s + 20 * restart_s);
 }
 
