@@ -102,9 +102,12 @@ END_JOB
     ok "arena-train completes on two nodes" wait_for_state "$job" COMPLETED 120
     is "$(job_field "$job" NumNodes)" 2 "they are two"
     is "$(jq -s 'map(select(has("loss"))) | length' "$work/log")" 30 "it did its 30 steps"
-    ok "its iteration time is in the store" wait_until "observed '.observed[] | select(.job == $job) | .launcher == \"arena-train\" and .steps == 28'"
-    measured=$(jq -s 'map(select(has("iteration_s")).iteration_s)[2:] | sort | .[length / 2 | floor]' "$work/log")
-    ok "and is the median of its log, the first two left out" observed \
-        ".observed[] | select(.job == $job) | (.iteration_s / $measured) | . > 0.999 and . < 1.001"
+    # A machine with far too much to do is further off the estimate than a report may be.
+    if grep -q '8 times off the estimate' "$work/out"; then skip 2 "this machine is so busy that its steps are 8 times off the estimate"; else
+        ok "its iteration time is in the store" wait_until "observed '.observed[] | select(.job == $job) | .launcher == \"arena-train\" and .steps == 28'"
+        measured=$(jq -s 'map(select(has("iteration_s")).iteration_s)[2:] | sort | .[length / 2 | floor]' "$work/log")
+        ok "and is the median of its log, the first two left out" observed \
+            ".observed[] | select(.job == $job) | (.iteration_s / $measured) | . > 0.999 and . < 1.001"
+    fi
 fi
 done_testing
