@@ -171,6 +171,19 @@ LayerList layer_list(const Model& model) {
     return transformer_layers(model);
 }
 
+std::vector<double> layer_inputs(const Model& model, const LayerList& list) {
+    const LayerKind& first = list.kinds[list.runs.front().kind];
+    std::vector<double> inputs{layer_output_elements(model, first)};
+    if (first.body == Body::bottleneck) {
+        const Bottleneck b = bottleneck(model, first);
+        inputs[0] = real(b.in) * real(b.edge_in) * real(b.edge_in);
+    }
+    for (const LayerRun& run : list.runs)
+        inputs.insert(inputs.end(), static_cast<std::size_t>(run.count),
+                      layer_output_elements(model, list.kinds[run.kind]));
+    return inputs;
+}
+
 LayerParameters layer_parameters(const Model& model, const LayerKind& kind) {
     if (kind.body == Body::bottleneck) {
         const double p = bottleneck_parameters(bottleneck(model, kind), kind.is_first);

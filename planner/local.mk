@@ -18,8 +18,9 @@ libarena_planner_la_SOURCES = \
 	planner/collectives.h planner/collectives.cc \
 	planner/memory.h planner/memory.cc \
 	planner/schedule.h planner/schedule.cc \
-	planner/partition.h planner/partition.cc \
-	planner/shard.h planner/shard.cc planner/iteration.cc \
+	planner/partition.h planner/partition.cc planner/balance.h \
+	planner/layer_sums.h planner/shard.h planner/shard.cc \
+	planner/iteration.h planner/iteration.cc \
 	planner/grids.h planner/grids.cc \
 	planner/search.h planner/search.cc \
 	planner/mixed.h planner/mixed.cc \

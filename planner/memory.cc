@@ -2,6 +2,7 @@
 #include "planner/memory.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/profile.h"
 #include "planner/model.h"
@@ -14,22 +15,9 @@ namespace {
 constexpr double workspace_bytes = 256.0 * 1024 * 1024;
 constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
 
-double real(std::int64_t value) { return static_cast<double>(value); }
+constexpr std::size_t kept_column = 2;  ///< of MemoryModel's rows, by Recompute
 
-/// Mean over the model's layers.
-KeptElements mean_kept(const Model& model, const ShardShape& shape) {
-    const LayerList list = layer_list(model);
-    KeptElements mean;
-    for (std::size_t k = 0; k < list.kinds.size(); ++k) {
-        const double share = real(list.count_of(k)) / real(model.layers);
-        const KeptElements kept = kept_elements(model, list.kinds[k], shape);
-        mean.replicated += share * kept.replicated;
-        mean.split += share * kept.split;
-        mean.scores += share * kept.scores;
-        mean.dropout += share * kept.dropout;
-    }
-    return mean;
-}
+double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Tensors that backward needs from one layer, without the s x s matrices.
 double kept_bytes(const KeptElements& kept, double width, const ShardShape& shape) {
@@ -65,6 +53,11 @@ double micro_batches_in_flight(const PlanChoice& choice, std::int64_t index) {
     return real(std::min(choice.micro_batches * v, chunks)) / real(v);
 }
 
+std::int64_t StageMemory::capacity(std::int64_t most, double limit_bytes) const {
+    const double layers = std::floor((limit_bytes - fixed_bytes) / layer_bytes);
+    return static_cast<std::int64_t>(std::clamp(layers, 0.0, real(most)));
+}
+
 MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision precision,
                          const ShardShape& shape)
     : MemoryModel(model, type, builtin_calibration().framework("default"), precision, shape) {}
@@ -77,41 +70,89 @@ MemoryModel::MemoryModel(const Model& model, const GpuType& type,
       extra_state_bytes_(precision == Precision::bf16 ? framework.bf16_state_bytes : 0),
       shape_(shape),
       tied_(model.tied_embedding),
-      layer_parameters_(layer_shard_parameters(model, shape)),
       embedding_parameters_(embedding_shard_parameters(model, shape.tp)),
       head_parameters_(head_shard_parameters(model, shape.tp)) {
     const double width = element_bytes(plain_precision(precision));
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
     const double split = shape.sequence_parallel ? real(shape.tp) : 1;
-    KeptElements elements = mean_kept(model, shape);
-    if (framework.keeps_masks < 0.5) elements.dropout = 0;
-    const double kept = kept_bytes(elements, width, shape);
-    const double input = tokens * real(model.hidden) * width / split;
-    const bool fused = !type.emulated && framework.fused_attention >= 0.5;
-    activations_ = {kept + (fused ? 0 : score_bytes(elements, width)), kept, input};
     logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) *
                                   (type.emulated ? width + 8 : framework.logit_bytes) +
                               2 * width * real(model.hidden) / split);
-    boundary_bytes_ = 4 * tokens * real(model.hidden) * width / split;
     const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
     reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
     const LayerList list = layer_list(model);
-    for (std::size_t k = 0; k < list.kinds.size(); ++k)
-        expert_parameters_ += real(list.count_of(k)) / real(model.layers) *
-                              shard_parameters(model, list.kinds[k], shape).expert;
+    if (is_transformer(model.family)) {
+        inputs_.assign(list.kinds.size() == 1 ? 1 : static_cast<std::size_t>(model.layers) + 1,
+                       tokens * real(model.hidden) * width / split);
+    } else {
+        inputs_ = layer_inputs(model, list);
+        for (double& input : inputs_) input *= real(shape.micro_batch) * width;
+    }
+    set_layers(model, list, framework, type.emulated);
+}
+
+/// Kept bytes under full recompute are the layer's input, which depends on the layer before.
+MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kind,
+                                        const FrameworkConstants& framework, bool emulated) const {
+    const double width = element_bytes(plain_precision(precision_));
+    const LayerParameters parameters = shard_parameters(model, kind, shape_);
+    KeptElements elements = kept_elements(model, kind, shape_);
+    if (framework.keeps_masks < 0.5) elements.dropout = 0;
+    const double kept = kept_bytes(elements, width, shape_);
+    const bool fused = !emulated && framework.fused_attention >= 0.5;
+    return {parameters.total() - parameters.expert, parameters.expert,
+            kept + (fused ? 0 : score_bytes(elements, width)), kept, inputs_.front()};
+}
+
+void MemoryModel::set_layers(const Model& model, const LayerList& list,
+                             const FrameworkConstants& framework, bool emulated) {
+    std::vector<Row> kinds;
+    for (const LayerKind& kind : list.kinds)
+        kinds.push_back(layer_row(model, kind, framework, emulated));
+    if (kinds.size() == 1) {
+        const Row& row = kinds.front();
+        held_.set_alike(row);
+        most_parameters_.set_alike(row[0] + row[1]);
+        for (std::size_t r = 0; r < 3; ++r) {
+            activations_[r] = row[kept_column + r];
+            most_live_[r].set_alike(std::max(0.0, row[kept_column] - row[kept_column + r]));
+        }
+        return;
+    }
+    std::vector<Row> rows;
+    for (const LayerRun& run : list.runs)
+        rows.insert(rows.end(), static_cast<std::size_t>(run.count), kinds[run.kind]);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i][4] = inputs_[i];
+    held_.set(rows);
+    const auto column = [&](auto value) {
+        std::vector<double> values;
+        for (const Row& row : rows) values.push_back(value(row));
+        return values;
+    };
+    most_parameters_.set(column([](const Row& row) { return row[0] + row[1]; }));
+    const Row sums = held_.over({0, model.layers});
+    for (std::size_t r = 0; r < 3; ++r) {
+        activations_[r] = sums[kept_column + r] / real(model.layers);
+        most_live_[r].set(column([&](const Row& row) {
+            return std::max(0.0, row[kept_column] - row[kept_column + r]);
+        }));
+    }
 }
 
 double MemoryModel::state_bytes(std::int64_t zero_stage, std::int64_t ranks) const {
     return state_bytes_per_parameter(precision_, zero_stage, ranks) + extra_state_bytes_;
 }
 
-/// Weights, gradients, optimizer state of a layer; experts are sharded over their own replicas.
-double MemoryModel::layer_state_bytes(const PlanChoice& choice) const {
+/// Weights, gradients, optimizer state, of which experts' are sharded over their own replicas; and
+/// the activations of the micro-batches in flight.
+MemoryModel::Row MemoryModel::weights(const PlanChoice& choice, std::int64_t index) const {
     const std::int64_t ranks = choice.dp * choice.cp;
     const std::int64_t experts =
         shape_.ep == 1 ? ranks : std::max<std::int64_t>(1, ranks * shape_.tp / shape_.ep);
-    return (layer_parameters_ - expert_parameters_) * state_bytes(choice.zero_stage, ranks) +
-           expert_parameters_ * state_bytes(choice.zero_stage, experts);
+    Row row{state_bytes(choice.zero_stage, ranks), state_bytes(choice.zero_stage, experts)};
+    row[kept_column + static_cast<std::size_t>(choice.recompute)] =
+        slack_ * micro_batches_in_flight(choice, index);
+    return row;
 }
 
 /// Parameters outside the layers. One stage holds a tied table once; two stages hold a copy each.
@@ -121,25 +162,64 @@ double MemoryModel::held_parameters(const PlanChoice& choice, std::int64_t index
     return (first ? embedding_parameters_ : 0) + (last ? head_parameters_ : 0);
 }
 
-StageMemory MemoryModel::stage(const PlanChoice& choice, std::int64_t index) const {
+MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
+                                            std::span<const LayerRange> ranges) const {
+    Extremes most;
+    for (const LayerRange& range : ranges) {
+        if (range.size() == 0) continue;  // an embedding in the place of a layer
+        const LayerMost& live = most_live_[static_cast<std::size_t>(choice.recompute)];
+        const double in = is_alike() ? inputs_[0] : inputs_[static_cast<std::size_t>(range.begin)];
+        const double out = is_alike() ? inputs_[0] : inputs_[static_cast<std::size_t>(range.end)];
+        most.live_bytes = std::max(most.live_bytes, live.over(range));
+        most.parameters = std::max(most.parameters, most_parameters_.over(range));
+        most.boundary_bytes = std::max(most.boundary_bytes, 2 * in + 2 * out);
+    }
+    return most;
+}
+
+double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,
+                                const Extremes& most) const {
     const double state = state_bytes(choice.zero_stage, choice.dp * choice.cp);
-    const double in_flight = micro_batches_in_flight(choice, index);
-    StageMemory memory;
-    memory.fixed_bytes = reserved_bytes_ + held_parameters(choice, index) * state;
-    memory.layer_bytes =
-        layer_state_bytes(choice) + slack_ * in_flight * activation_bytes(choice.recompute);
-    // Recompute brings one layer back in full while its backward runs.
-    if (choice.recompute != Recompute::none)
-        memory.fixed_bytes +=
-            slack_ * (activation_bytes(Recompute::none) - activation_bytes(choice.recompute));
+    double bytes = reserved_bytes_ + held_parameters(choice, index) * state;
+    bytes += slack_ * most.live_bytes;
     if (choice.zero_stage >= 3)
-        memory.fixed_bytes += 2 * layer_parameters_ * element_bytes(plain_precision(precision_));
-    if (index == choice.stages - 1) memory.fixed_bytes += slack_ * logits_bytes_;
-    if (choice.stages > 1) memory.fixed_bytes += boundary_bytes_;
+        bytes += 2 * most.parameters * element_bytes(plain_precision(precision_));
+    if (index == choice.stages - 1) bytes += slack_ * logits_bytes_;
+    if (choice.stages > 1) bytes += most.boundary_bytes;
     if (choice.dp > 1)
-        memory.fixed_bytes +=
-            std::min(bucket_bytes, layer_parameters_ * gradient_bytes(precision_));
-    return memory;
+        bytes += std::min(bucket_bytes, most.parameters * gradient_bytes(precision_));
+    return bytes;
+}
+
+StageMemory MemoryModel::stage(const PlanChoice& choice, std::int64_t index) const {
+    const LayerRange one[] = {{0, 1}};
+    return {fixed_bytes(choice, index, extremes(choice, one)),
+            held_.weighed(one[0], weights(choice, index))};
+}
+
+double MemoryModel::bytes(const PlanChoice& choice, std::int64_t index,
+                          std::span<const LayerRange> ranges) const {
+    double layers = 0;
+    for (const LayerRange& range : ranges) layers += held_.weighed(range, weights(choice, index));
+    return fixed_bytes(choice, index, extremes(choice, ranges)) + layers;
+}
+
+double MemoryModel::buffer_bytes(const PlanChoice& choice,
+                                 std::span<const LayerRange> ranges) const {
+    return choice.stages == 1 ? 0 : extremes(choice, ranges).boundary_bytes;
+}
+
+std::int64_t MemoryModel::capacity(const PlanChoice& choice, std::int64_t index, std::int64_t begin,
+                                   std::int64_t most, double limit) const {
+    if (is_alike()) return stage(choice, index).capacity(most, limit);
+    std::int64_t fits = 0, above = most + 1;
+    while (above - fits > 1) {
+        const std::int64_t middle = (fits + above) / 2;
+        const LayerRange range[] = {{begin, begin + middle}};
+        const bool does = bytes(choice, index, range) - buffer_bytes(choice, range) <= limit;
+        (does ? fits : above) = middle;
+    }
+    return fits;
 }
 
 }  // namespace arena

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "planner/iteration.h"
 #include "planner/model.h"
 
 namespace arena {
@@ -15,10 +16,10 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// The parts of an estimate that one stage decides.
 void add_stage_times(Estimate& e, const Shard& shard, const Plan& plan, std::size_t i,
-                     const StagePart& part) {
+                     LayerRange layers, const StagePart& part) {
     const double m = real(plan.num_micro_batches);
     const bool last = i + 1 == plan.stage_layers.size();
-    e.tp_comm_s = m * (real(plan.stage_layers[i]) * layer_seconds(shard, plan.recompute).comm_s +
+    e.tp_comm_s = m * (shard.seconds(plan.recompute, layers).comm_s +
                        (i == 0 ? shard.embedding_comm_s : 0) + (last ? shard.head_comm_s : 0));
     e.pp_comm_s = m * part.boundary_s;
     e.compute_s = m * part.pass_s() - e.tp_comm_s - e.pp_comm_s;
@@ -44,9 +45,8 @@ bool is_aligned(std::int64_t first_gpu, std::int64_t gpus, std::int64_t gpus_per
 }
 
 StagePart lone_part(const PoolContext& context, const Topology& topology, const Shard& shard,
-                    const PlanChoice& choice, std::span<const std::int64_t> layers,
-                    std::size_t index) {
-    StagePart part = stage_part(context, topology, shard, choice, layers, index);
+                    const PlanChoice& choice, std::int64_t index, LayerRange layers) {
+    StagePart part = Iteration(context, topology, shard, choice).part(index, layers);
     part.forward_s -= part.boundary_s / 2;
     part.backward_s -= part.boundary_s / 2;
     part.boundary_s = 0;
@@ -109,34 +109,39 @@ Estimate price_mixed(const PoolContext& context, const Topology& topology, Shard
     Estimate e;
     PipelineLength pipeline;
     double slowest_s = -1, exchange = 0, step = 0, host = 0, fixed = 0, sent_s = 0;
-    std::int64_t end_gpu = 0;
+    std::int64_t end_gpu = 0, end_layer = 0;
     const Shard* before = nullptr;
     for (std::size_t i = 0; i < stages; ++i) {
         const Shard& shard = shards.get(plan.stage_tp[i], samples / plan.stage_dp[i]);
         const PlanChoice choice{plan.pp(), plan.stage_dp[i], m, plan.recompute, plan.zero_stage};
-        StagePart part = lone_part(context, topology, shard, choice, plan.stage_layers, i);
-        if (i == 0) fixed = fixed_seconds(context, topology, shard, choice);
-        const double received_s =
-            i == 0 ? 0
-                   : hand_over_s(context, topology, end_gpu,
-                                 std::max(before->boundary_bytes, shard.boundary_bytes));
+        const auto index = static_cast<std::int64_t>(i);
+        const LayerRange layers{end_layer, end_layer + plan.stage_layers[i]};
+        end_layer = layers.end;
+        StagePart part = lone_part(context, topology, shard, choice, index, layers);
+        if (i == 0) fixed = Iteration(context, topology, shard, choice).fixed_s();
+        const double received_s = i == 0
+                                      ? 0
+                                      : hand_over_s(context, topology, end_gpu,
+                                                    std::max(before->boundary_bytes(layers.begin),
+                                                             shard.boundary_bytes(layers.begin)));
         end_gpu += plan.stage_dp[i] * plan.stage_tp[i];
         const double sent_before_s = sent_s;  // 0 before the first
-        sent_s = i + 1 < stages ? hand_over_s(context, topology, end_gpu, shard.boundary_bytes) : 0;
+        sent_s = i + 1 < stages
+                     ? hand_over_s(context, topology, end_gpu, shard.boundary_bytes(layers.end))
+                     : 0;
         part.boundary_s =
             mixed_boundary_s(context.constants.framework, sent_s, received_s, sent_before_s);
         part.forward_s += part.boundary_s / 2;
         part.backward_s += part.boundary_s / 2;
         before = &shard;
-        pipeline.add(part.forward_s, part.backward_s,
-                     std::min(m, plan.pp() - static_cast<std::int64_t>(i)), m);
+        pipeline.add(part.forward_s, part.backward_s, std::min(m, plan.pp() - index), m);
         exchange = std::max(exchange, part.exchange_s);
         step = std::max(step, part.step_s);
         host = std::max(host, part.host_s);
         e.memory_bytes_per_gpu = std::max(e.memory_bytes_per_gpu, part.bytes);
         if (part.pass_s() <= slowest_s) continue;
         slowest_s = part.pass_s();
-        add_stage_times(e, shard, plan, i, part);
+        add_stage_times(e, shard, plan, i, layers, part);
         const Estimate alike =  // what its evidence is worth
             price_stages(context, topology, shard, choice, plan.stage_layers);
         e.source = alike.source;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "planner/partition.h"
 #include "planner/planner.h"
 #include "planner/shard.h"
 
@@ -47,7 +48,7 @@ double mixed_boundary_s(const FrameworkConstants&, double sent_s, double receive
                         double sent_before_s);
 /// Stage `index` without transfers.
 StagePart lone_part(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
-                    std::span<const std::int64_t> stage_layers, std::size_t index);
+                    std::int64_t index, LayerRange);
 /// Seconds and bytes of a mixed plan that check_mixed() accepts. Of a uniform plan: as
 /// price_stages(). Source and error bound are those of the slowest stage.
 Estimate price_mixed(const PoolContext&, const Topology&, ShardBook&, const Plan&);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <tuple>
 
+#include "planner/iteration.h"
+
 namespace arena {
 
 namespace {
@@ -19,7 +21,10 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 }  // namespace
 
 MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context)
-    : query_(query), context_(context), shards_(context, query.can.sequence_parallel) {}
+    : query_(query),
+      context_(context),
+      shards_(context, query.can.sequence_parallel),
+      is_alike_(layer_list(query.model).kinds.size() == 1) {}
 
 bool MixedSearch::Label::beats(const Label& other) const {
     return exchange_s <= other.exchange_s * slack && step_s <= other.step_s * slack &&
@@ -42,7 +47,7 @@ void MixedSearch::list_options(const Setting& setting) {
             if (query_.pin.dp != 0 && query_.pin.dp != dp) continue;
             if (query_.pin.micro_batch != 0 && query_.pin.micro_batch != samples / dp) continue;
             const Shard& shard = shards_.get(tp, samples / dp);
-            options_.push_back({gpus, dp, tp, &shard, layer_seconds(shard, setting.recompute)});
+            options_.push_back({gpus, dp, tp, &shard});
         }
     }
 }
@@ -53,24 +58,45 @@ double MixedSearch::ends_s(std::int64_t stage, const Shard& shard) const {
            (stage + 1 == grid_.stages ? shard.head_s + shard.head_comm_s : 0);
 }
 
-/// Layers that fit a stage's memory, by the comparison that pricing makes, and its share of the
-/// limit.
-void MixedSearch::list_capacities(const Setting& setting, double limit_s) {
+PlanChoice MixedSearch::choice(const Setting& setting, const Option& option) const {
+    return {grid_.stages, option.dp, setting.micro_batches, setting.recompute, setting.zero_stage};
+}
+
+/// Layers from `begin` on that fit a stage's memory, buffers aside, by the comparison that pricing
+/// makes, and its share of the limit; `least` of them are known to.
+std::int64_t MixedSearch::capacity_from(const Setting& setting, std::int64_t stage,
+                                        const Option& option, std::int64_t begin,
+                                        std::int64_t least, double limit_s) const {
     const double bytes = real(context_.pool.hardware.memory_bytes), m = real(setting.micro_batches);
-    const std::int64_t most = context_.model.layers - grid_.stages + 1;
+    const std::int64_t most =
+        context_.model.layers - grid_.stages + 1 - (is_alike_ ? 0 : begin - stage);
+    const PlanChoice plan = choice(setting, option);
+    const MemoryModel& memory = option.shard->memory;
+    const StageMemory alike = is_alike_ ? memory.stage(plan, stage) : StageMemory{};
+    const double ends = ends_s(stage, *option.shard);
+    std::int64_t layers = least;
+    for (LayerRange next{begin, begin + least + 1}; layers < most; ++next.end, ++layers) {
+        const double held = is_alike_ ? alike.total(layers + 1)
+                                      : memory.bytes(plan, stage, {&next, 1}) -
+                                            memory.buffer_bytes(plan, {&next, 1});
+        const double work = option.shard->seconds(setting.recompute, next).total() + ends;
+        if (held > bytes || m * work >= limit_s) break;
+    }
+    return layers;
+}
+
+/// A later first layer leaves room for as late a last one.
+void MixedSearch::list_capacities(const Setting& setting, double limit_s) {
     capacities_.clear();
+    begins_ = is_alike_ ? 1 : static_cast<std::size_t>(context_.model.layers);
     for (std::int64_t stage = 0; stage < grid_.stages; ++stage)
         for (const Option& option : options_) {
-            const StageMemory memory =
-                option.shard->memory.stage({grid_.stages, option.dp, setting.micro_batches,
-                                            setting.recompute, setting.zero_stage},
-                                           stage);
-            const double ends = ends_s(stage, *option.shard);
-            std::int64_t layers = 0;
-            while (layers < most && memory.total(layers + 1) <= bytes &&
-                   m * (real(layers + 1) * option.layer.total() + ends) < limit_s)
-                ++layers;
-            capacities_.push_back(layers);
+            std::int64_t last = 0;
+            for (std::size_t begin = 0; begin < begins_; ++begin) {
+                last = capacity_from(setting, stage, option, static_cast<std::int64_t>(begin),
+                                     std::max<std::int64_t>(0, last - 1), limit_s);
+                capacities_.push_back(last);
+            }
         }
 }
 
@@ -93,18 +119,22 @@ bool MixedSearch::list_held() {
     held(0, 0) = 0;
     std::vector<std::int64_t> most(static_cast<std::size_t>(gpus) + 1);  // by GPUs of the stage
     for (std::int64_t stage = 0; stage < grid_.stages; ++stage) {
-        std::fill(most.begin(), most.end(), 0);
-        for (std::size_t o = 0; o < options_.size(); ++o) {
-            std::int64_t& best = most[static_cast<std::size_t>(options_[o].gpus)];
-            best = std::max(best, capacity(stage, o));
-        }
-        for (std::int64_t first = stage; first < gpus; ++first)
-            for (std::int64_t n = 1; held(stage, first) >= 0 && n <= gpus - first; ++n) {
+        const std::int64_t most_before = layers - (grid_.stages - stage - 1);  // one for each after
+        for (std::int64_t first = stage; first < gpus; ++first) {
+            const std::int64_t begin = held(stage, first);
+            if (begin < 0) continue;
+            std::fill(most.begin(), most.end(), 0);
+            for (std::size_t o = 0; o < options_.size(); ++o) {
+                std::int64_t& best = most[static_cast<std::size_t>(options_[o].gpus)];
+                best = std::max(best, capacity(stage, o, begin));
+            }
+            for (std::int64_t n = 1; n <= gpus - first; ++n) {
                 const std::int64_t own = most[static_cast<std::size_t>(n)];
                 if (own == 0 || !can_stand(stage, first, n)) continue;
                 std::int64_t& after = held(stage + 1, first + n);
-                after = std::max(after, std::min(layers, held(stage, first) + own));
+                after = std::max(after, std::min(most_before, begin + own));
             }
+        }
     }
     return held(grid_.stages, gpus) >= layers;
 }
@@ -127,14 +157,16 @@ void MixedSearch::list_rest(const Setting& setting, std::int64_t stage, std::int
     for (std::size_t o = 0; o < options_.size(); ++o) {
         const Option& option = options_[o];
         if (!can_stand(stage, first_gpu, option.gpus)) continue;
-        const double ends = ends_s(stage, *option.shard), layer_s = option.layer.total();
-        for (std::int64_t n = 1; n <= capacity(stage, o); ++n) {
-            const double pass = real(n) * layer_s + ends;
-            for (std::int64_t left = std::max(after, least - n); left + n <= layers - stage;
-                 ++left) {
-                const Rest& behind = rest(stage + 1, first_gpu + option.gpus, left);
+        const double ends = ends_s(stage, *option.shard);
+        for (std::int64_t all = std::max(after + 1, least); all <= layers - stage; ++all) {
+            const std::int64_t begin = layers - all;
+            const std::int64_t most = std::min(capacity(stage, o, begin), all - after);
+            for (std::int64_t n = 1; n <= most; ++n) {
+                const Rest& behind = rest(stage + 1, first_gpu + option.gpus, all - n);
                 if (behind.sum_s == infinity) continue;
-                Rest& best = rest(stage, first_gpu, left + n);
+                const LayerRange range{begin, begin + n};
+                const double pass = option.shard->seconds(setting.recompute, range).total() + ends;
+                Rest& best = rest(stage, first_gpu, all);
                 best.sum_s = std::min(best.sum_s, pass + behind.sum_s);
                 best.length_s =
                     std::min(best.length_s,
@@ -158,11 +190,12 @@ void MixedSearch::list_rests(const Setting& setting) {
 /// Every layer at the best rate per GPU and no bubble.
 double MixedSearch::ideal_s(const Setting& setting) {
     list_options(setting);
+    const LayerRange all{0, context_.model.layers};
     double least_gpu_s = infinity;
     for (const Option& option : options_)
-        least_gpu_s = std::min(least_gpu_s, real(option.gpus) * option.layer.total());
-    return real(setting.micro_batches) * real(context_.model.layers) * least_gpu_s /
-           real(grid_.gpus());
+        least_gpu_s = std::min(
+            least_gpu_s, real(option.gpus) * option.shard->seconds(setting.recompute, all).total());
+    return real(setting.micro_batches) * least_gpu_s / real(grid_.gpus());
 }
 
 /// Leaves options, capacities and rests as the setting has them; infinite when nothing fits below
@@ -179,20 +212,19 @@ double MixedSearch::bound_s(const Setting& setting, double limit_s) {
 
 // ---- search
 
-const StagePart& MixedSearch::part(const Setting& setting, std::int64_t stage, std::uint32_t option,
-                                   std::int64_t layers) {
+StagePart MixedSearch::part(const Setting& setting, std::int64_t stage, std::uint32_t option,
+                            LayerRange layers) {
+    const Option& o = options_[option];
+    const auto price = [&] {
+        return lone_part(context_, topology_, *o.shard, choice(setting, o), stage, layers);
+    };
+    if (!is_alike_) return price();
     const std::int64_t place = stage == 0 ? 0 : stage + 1 < grid_.stages ? 1 : 2;
     const auto options = static_cast<std::int64_t>(options_.size());
-    const auto at =
-        static_cast<std::size_t>((place * options + option) * (context_.model.layers + 1) + layers);
+    const auto at = static_cast<std::size_t>(
+        (place * options + option) * (context_.model.layers + 1) + layers.size());
     if (has_part_[at] == 0) {
-        const Option& o = options_[option];
-        const auto index = static_cast<std::size_t>(stage);
-        scratch_[index] = layers;
-        parts_[at] = lone_part(
-            context_, topology_, *o.shard,
-            {grid_.stages, o.dp, setting.micro_batches, setting.recompute, setting.zero_stage},
-            scratch_, index);
+        parts_[at] = price();
         has_part_[at] = 1;
     }
     return parts_[at];
@@ -203,46 +235,55 @@ void MixedSearch::extend(const Setting& setting, std::int64_t stage, std::uint32
     const Label parent = labels_[from];
     const std::int64_t m = setting.micro_batches, after = grid_.stages - stage - 1;
     const std::int64_t left = context_.model.layers - parent.layers;
+    const double bytes = real(context_.pool.hardware.memory_bytes);
     for (std::uint32_t o = 0; o < options_.size(); ++o) {
         const Option& option = options_[o];
         if (!can_stand(stage, parent.gpus, option.gpus)) continue;
         Label label = parent;
         label.gpus += option.gpus;
         label.parent = from, label.option = o;
-        label.sent_bytes = option.shard->boundary_bytes;
-        label.sent_s =
-            after == 0 ? 0 : hand_over_s(context_, topology_, label.gpus, label.sent_bytes);
-        const double received_s = stage == 0
-                                      ? 0
-                                      : hand_over_s(context_, topology_, parent.gpus,
-                                                    std::max(parent.sent_bytes, label.sent_bytes));
-        const double boundary_s =
-            mixed_boundary_s(context_.constants.framework, label.sent_s, received_s, parent.sent_s);
-        const std::int64_t room =
-            capacities_[static_cast<std::size_t>(stage) * options_.size() + o];
-        for (std::int64_t n = 1; n <= std::min(room, left - after); ++n) {
+        const std::int64_t room = std::min(capacity(stage, o, parent.layers), left - after);
+        for (std::int64_t n = 1; n <= room; ++n) {
             const Rest& behind = rest(stage + 1, label.gpus, left - n);
             if (behind.sum_s == infinity) continue;
-            const StagePart& p = part(setting, stage, o, n);
-            const double pass = p.pass_s() + boundary_s;
-            if (parent.pipeline.sum_s + real(m) * pass >= limit_s) break;
-            label.layers = parent.layers + n;
+            const LayerRange own{parent.layers, parent.layers + n};
+            const StagePart p = part(setting, stage, o, own);
+            if (p.bytes > bytes) continue;  // for what it sends
+            if (parent.pipeline.sum_s + real(m) * p.pass_s() >= limit_s) break;
+            set_boundary(label, parent, option, own);
+            label.layers = own.end;
             label.pipeline = parent.pipeline;
-            label.pipeline.add(p.forward_s + boundary_s / 2, p.backward_s + boundary_s / 2,
-                               std::min(m, after + 1), m);
+            label.pipeline.add(p.forward_s + label.boundary_s / 2,
+                               p.backward_s + label.boundary_s / 2, std::min(m, after + 1), m);
             label.exchange_s = std::max(parent.exchange_s, p.exchange_s);
             label.step_s = std::max(parent.step_s, p.step_s);
             label.host_s = std::max(parent.host_s, p.host_s);
-            if (stage == 0) {
-                const PlanChoice choice{grid_.stages, option.dp, m, setting.recompute,
-                                        setting.zero_stage};
-                label.fixed_s = fixed_seconds(context_, topology_, *option.shard, choice);
-            }
+            if (stage == 0)
+                label.fixed_s =
+                    Iteration(context_, topology_, *option.shard, choice(setting, option))
+                        .fixed_s();
             const double least = std::max(label.pipeline.least_s(behind.sum_s),
                                           label.pipeline.sum_s + behind.length_s);
             if (least + label.ends_s() < limit_s) labels_.push_back(label);
         }
     }
+}
+
+/// What the stage sends, the last one nothing, and its boundaries' share of its time.
+void MixedSearch::set_boundary(Label& label, const Label& parent, const Option& option,
+                               LayerRange layers) const {
+    const Shard& shard = *option.shard;
+    label.sent_bytes = shard.boundary_bytes(layers.end);
+    label.sent_s = layers.end == context_.model.layers
+                       ? 0
+                       : hand_over_s(context_, topology_, label.gpus, label.sent_bytes);
+    const double received_s =
+        layers.begin == 0
+            ? 0
+            : hand_over_s(context_, topology_, parent.gpus,
+                          std::max(parent.sent_bytes, shard.boundary_bytes(layers.begin)));
+    label.boundary_s =
+        mixed_boundary_s(context_.constants.framework, label.sent_s, received_s, parent.sent_s);
 }
 
 /// Of labels with the same layers and GPUs, keeps those that nothing beats.
@@ -285,8 +326,8 @@ Plan MixedSearch::to_plan(const Setting& setting, std::uint32_t at) const {
 
 bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
     if (bound_s(setting, limit_s) >= limit_s) return false;
-    scratch_.assign(static_cast<std::size_t>(grid_.stages), 1);
-    has_part_.assign(3 * options_.size() * static_cast<std::size_t>(context_.model.layers + 1), 0);
+    const auto numbers = static_cast<std::size_t>(is_alike_ ? context_.model.layers + 1 : 0);
+    has_part_.assign(3 * options_.size() * numbers, 0);
     parts_.resize(has_part_.size());
     labels_.assign(1, {});
     std::size_t begin = 0;

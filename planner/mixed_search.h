@@ -29,7 +29,6 @@ class MixedSearch {
     struct Option {
         std::int64_t gpus, dp, tp;
         const Shard* shard;
-        LayerSeconds layer;
     };
     /// What all stages share.
     struct Setting {
@@ -43,6 +42,7 @@ class MixedSearch {
         PipelineLength pipeline;
         double exchange_s = 0, step_s = 0, host_s = 0, fixed_s = 0;
         double sent_bytes = 0, sent_s = 0;  ///< by the last of them, per rank
+        double boundary_s = 0;              ///< of the last of them
         std::uint32_t parent = 0, option = 0;
         [[nodiscard]] bool beats(const Label&) const;
         [[nodiscard]] double ends_s() const { return exchange_s + step_s + host_s + fixed_s; }
@@ -58,9 +58,15 @@ class MixedSearch {
 
     void list_options(const Setting&);
     void list_capacities(const Setting&, double limit_s);
-    [[nodiscard]] std::int64_t capacity(std::int64_t stage, std::size_t option) const {
-        return capacities_[static_cast<std::size_t>(stage) * options_.size() + option];
+    /// Layers from `begin` on that the stage can hold; of layers alike whatever begin is.
+    [[nodiscard]] std::int64_t capacity(std::int64_t stage, std::size_t option,
+                                        std::int64_t begin) const {
+        const std::size_t at = static_cast<std::size_t>(stage) * options_.size() + option;
+        return capacities_[is_alike_ ? at : at * begins_ + static_cast<std::size_t>(begin)];
     }
+    [[nodiscard]] std::int64_t capacity_from(const Setting&, std::int64_t stage, const Option&,
+                                             std::int64_t begin, std::int64_t least,
+                                             double limit_s) const;
     bool list_held();
     [[nodiscard]] std::int64_t& held(std::int64_t stage, std::int64_t first_gpu);
     void list_rests(const Setting&);
@@ -69,15 +75,17 @@ class MixedSearch {
     [[nodiscard]] bool can_stand(std::int64_t stage, std::int64_t first_gpu,
                                  std::int64_t gpus) const;
     [[nodiscard]] double ends_s(std::int64_t stage, const Shard&) const;
+    [[nodiscard]] PlanChoice choice(const Setting&, const Option&) const;
     [[nodiscard]] double ideal_s(const Setting&);
     double bound_s(const Setting&, double limit_s);
     std::vector<Setting> settings_below(double limit_s);
     void search_below(double limit_s, Found&);
     bool solve(const Setting&, double limit_s, Found&);
+    void set_boundary(Label&, const Label& parent, const Option&, LayerRange) const;
     void extend(const Setting&, std::int64_t stage, std::uint32_t from, double limit_s);
-    /// A stage without transfers; of the same option and layers only the ends of a pipeline differ.
-    const StagePart& part(const Setting&, std::int64_t stage, std::uint32_t option,
-                          std::int64_t layers);
+    /// A stage without transfers. Of layers alike remembered by their number: of the same option
+    /// only the ends of a pipeline differ.
+    StagePart part(const Setting&, std::int64_t stage, std::uint32_t option, LayerRange);
     void keep_best(std::size_t begin);
     [[nodiscard]] Plan to_plan(const Setting&, std::uint32_t label) const;
 
@@ -87,14 +95,15 @@ class MixedSearch {
     Grid grid_;
     Topology topology_;
     std::vector<Option> options_;
-    std::vector<std::int64_t> capacities_;  ///< layers, by stage and option
+    bool is_alike_ = true;                  ///< all layers cost the same
+    std::size_t begins_ = 0;                ///< first layers that a stage may have
+    std::vector<std::int64_t> capacities_;  ///< layers, by stage, option and first layer
     std::vector<std::int64_t>
         held_;  ///< layers before a stage and a GPU, at most; -1: no way there
     std::vector<Rest> rests_;
     std::vector<StagePart> parts_;
     std::vector<char> has_part_;
     std::vector<Label> labels_;
-    std::vector<std::int64_t> scratch_;
 };
 
 }  // namespace arena

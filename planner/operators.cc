@@ -129,15 +129,6 @@ LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
     return p;
 }
 
-double layer_shard_parameters(const Model& model, const ShardShape& shape) {
-    const LayerList list = layer_list(model);
-    double sum = 0;
-    for (std::size_t k = 0; k < list.kinds.size(); ++k)
-        sum += real(list.count_of(k)) / real(model.layers) *
-               shard_parameters(model, list.kinds[k], shape).total();
-    return sum;
-}
-
 std::int64_t shard_vocab(const Model& model, std::int64_t tp) {
     return ceil_div(model.vocab, 128 * tp) * 128;
 }

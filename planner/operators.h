@@ -49,8 +49,6 @@ ShardOperators shard_operators(const Model&, Precision, const ShardShape&);
 /// Parameters of one layer on one rank: matrices divided by tp, vectors replicated, experts divided
 /// by ep (by tp when ep is 1). Experts exchange gradients in a group of their own.
 LayerParameters shard_parameters(const Model&, const LayerKind&, const ShardShape&);
-/// Mean over the model's layers, experts included.
-double layer_shard_parameters(const Model&, const ShardShape&);
 /// Parameters of the token table on one rank.
 double embedding_shard_parameters(const Model&, std::int64_t tp);  ///< padded table, positions
 double head_shard_parameters(const Model&,

@@ -84,15 +84,21 @@ bool PartitionSolver::solve_even(const PartitionProblem& problem, const StagePar
 }
 
 /// What the label and stages after it that sum to rest_s take at least.
-double PartitionSolver::least_s(const PartitionProblem& problem, const Label& label, double rest_s,
-                                std::int64_t after, bool relaxed) const {
-    const double so_far =
-        relaxed ? label.pipeline.open_s + 2 * rest_s : label.pipeline.least_s(rest_s);
-    const double behind =
-        after == 0 ? 0
-                   : label.pipeline.sum_s + least_pipeline_seconds(rest_s, rest_s / real(after),
-                                                                   after, problem.micro_batches);
+double PartitionSolver::least_s(const PartitionProblem& problem, const StageParts& parts,
+                                const Label& label, double rest_s, std::int64_t after,
+                                bool relaxed) const {
+    const double so_far = alone_s(label.pipeline, rest_s, relaxed);
+    if (after == 0) return so_far + label.ends_s() + problem.fixed_s;
+    const double longest =
+        std::max(rest_s / real(after), parts.longest_s(problem.stages - after, label.used));
+    const double behind = label.pipeline.sum_s +
+                          least_pipeline_seconds(rest_s, longest, after, problem.micro_batches);
     return std::max(so_far, behind) + label.ends_s() + problem.fixed_s;
+}
+
+/// What this much of a pipeline and stages that sum to rest_s take at least.
+double PartitionSolver::alone_s(const PipelineLength& pipeline, double rest_s, bool relaxed) {
+    return relaxed ? pipeline.open_s + 2 * rest_s : pipeline.least_s(rest_s);
 }
 
 /// Appends the children of a label: stage `stage` takes one layer more each time, until it alone is
@@ -104,7 +110,8 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
     const std::int64_t most = problem.layers - after, own = in_flight(problem, stage);
     for (std::int64_t end = after == 0 ? most : parent.used + 1; end <= most; ++end) {
         const StagePart part = parts.part(stage, parent.used, end);
-        if (part.bytes > problem.bytes) break;
+        if (part.bytes - part.buffer_bytes > problem.bytes) break;
+        if (part.bytes > problem.bytes) continue;
         Label child{end,
                     parent.pipeline,
                     std::max(parent.exchange_s, part.exchange_s),
@@ -113,10 +120,15 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
                     from};
         child.pipeline.add(part.forward_s, part.backward_s, own, m);
         const double rest = after == 0 ? 0 : parts.rest_s(stage + 1, end);
-        const double alone = relaxed ? child.pipeline.open_s + 2 * rest  // both grow with `end`
-                                     : child.pipeline.least_s(rest);
-        if (alone + problem.fixed_s >= limit_s && parts.is_monotone()) break;
-        if (least_s(problem, child, rest, after, relaxed) < limit_s) keep(child, relaxed);
+        if (alone_s(child.pipeline, rest, relaxed) + problem.fixed_s >= limit_s) {
+            if (parts.sends_alike()) break;
+            PipelineLength least = parent.pipeline;  // grows with `end`
+            const double transfer = part.boundary_s / 2;
+            least.add(part.forward_s - transfer, part.backward_s - transfer, own, m);
+            if (alone_s(least, rest, relaxed) + problem.fixed_s >= limit_s) break;
+            continue;
+        }
+        if (least_s(problem, parts, child, rest, after, relaxed) < limit_s) keep(child, relaxed);
     }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/launchers.h"
+#include "planner/layer_sums.h"
 #include "planner/schedule.h"
 
 namespace arena {
@@ -20,11 +21,12 @@ namespace arena {
 /// What one stage contributes to an iteration.
 struct StagePart {
     double forward_s = 0, backward_s = 0;  ///< one micro-batch, with its transfers onwards
-    double exchange_s = 0;  ///< of the gradients, what nothing hides; the longest counts
-    double step_s = 0;      ///< optimizer, device; the longest counts
-    double host_s = 0;      ///< per iteration, by layers; the longest counts
-    double bytes = 0;       ///< device memory
-    double boundary_s = 0;  ///< the transfers' share of pass_s()
+    double exchange_s = 0;    ///< of the gradients, what nothing hides; the longest counts
+    double step_s = 0;        ///< optimizer, device; the longest counts
+    double host_s = 0;        ///< per iteration, by layers; the longest counts
+    double bytes = 0;         ///< device memory
+    double boundary_s = 0;    ///< the transfers' share of pass_s(), half of it each way
+    double buffer_bytes = 0;  ///< of bytes, what holds the transfers
     [[nodiscard]] double pass_s() const { return forward_s + backward_s; }
 };
 
@@ -35,15 +37,21 @@ class StageParts {
     StageParts(const StageParts&) = delete;
     StageParts& operator=(const StageParts&) = delete;
     virtual ~StageParts() = default;
-    /// bytes must not fall when `end` grows.
+    /// Neither bytes without buffers, nor either direction without transfers may fall when `end`
+    /// grows: which layer a stage ends with decides what it sends.
     [[nodiscard]] virtual StagePart part(std::int64_t stage, std::int64_t begin,
                                          std::int64_t end) const = 0;
     /// At most what pass_s() of the stages from `stage` on, holding the layers from `begin` on, sum
-    /// to.
+    /// to; with pass_s() of the stage before, without transfers, it must not fall when `begin`
+    /// grows.
     [[nodiscard]] virtual double rest_s(std::int64_t stage, std::int64_t begin) const = 0;
-    /// Whether forward_s, backward_s, and pass_s() + rest_s(stage + 1, end), never fall when `end`
-    /// grows; then a stage that is too slow alone ends the search of longer ones.
-    [[nodiscard]] virtual bool is_monotone() const { return true; }
+    /// The longest of those stages takes at least this of a micro-batch, however they share those
+    /// layers; the mean of rest_s() is known to the caller.
+    [[nodiscard]] virtual double longest_s(std::int64_t /*stage*/, std::int64_t /*begin*/) const {
+        return 0;
+    }
+    /// Whether what a stage sends is the same whichever layer it ends with; saves a comparison.
+    [[nodiscard]] virtual bool sends_alike() const { return false; }
 };
 
 /// The length of an iteration: 1F1B of the stages (PipelineLength) + max(exchange_s) + max(step_s)
@@ -85,8 +93,9 @@ class PartitionSolver {
                     std::vector<std::int64_t>& stage_layers);
     void extend(const PartitionProblem&, const StageParts&, std::int64_t stage, std::uint32_t from,
                 double limit_s, bool relaxed);
-    [[nodiscard]] double least_s(const PartitionProblem&, const Label&, double rest_s,
-                                 std::int64_t after, bool relaxed) const;
+    [[nodiscard]] static double alone_s(const PipelineLength&, double rest_s, bool relaxed);
+    [[nodiscard]] double least_s(const PartitionProblem&, const StageParts&, const Label&,
+                                 double rest_s, std::int64_t after, bool relaxed) const;
     void keep(const Label&, bool relaxed);
 
     using Bucket = std::vector<std::uint32_t>;  ///< labels that have used the same layers

@@ -265,6 +265,23 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
     return price_stages(context, topology, shard, choice, plan.stage_layers);
 }
 
+Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid& grid, Plan plan,
+                      const GpuPool& pool, LayerSplit split) {
+    const auto precision = effective_precision(pool.hardware, model.precision);
+    const bool is_alike = layer_list(model).kinds.size() == 1;
+    if (!precision || is_alike || is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
+    PlanQuery query{model, global_batch, grid.gpus(), grid.gpus(), {}, {}, {}};
+    query.pin.micro_batch = plan.micro_batch;
+    query.can.layers = split;
+    PoolSearch search(query, pool, *precision);
+    const ShardShape shape{plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep};
+    const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,
+                            plan.recompute, plan.zero_stage, 1,
+                            plan.cp,        plan.ep};
+    search.deal_fixed({grid.nodes, grid.gpus_per_node}, shape, choice, plan.stage_layers);
+    return plan;
+}
+
 PlanQuery profile_query(const ProfileRequest& request, const GpuType& hardware) {
     PlanQuery query;
     query.model = request.model;

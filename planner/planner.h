@@ -69,6 +69,12 @@ std::vector<Offer> make_offers(const PlanQuery&);
 Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&, const Plan&,
                             const GpuPool&);
 
+/// The plan, one that price_plan() takes, with the fastest deal of layers that its launcher can be
+/// told and that fits memory, if one does. Layers that are alike, mixed and interleaved stages stay
+/// as they are.
+Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan, const GpuPool&,
+                      LayerSplit);
+
 /// Operators that plan_grids() would look up for this query, most valuable first, each once: small
 /// shards (tp 1, micro-batch 1; tp 2; ...) before large ones, in each the operators of a layer by
 /// estimated time, then those of embedding and head; so that a prefix is a basis to scale the rest

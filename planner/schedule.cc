@@ -110,15 +110,24 @@ double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stage
 
 // ---- interleaved
 
+double InterleavedStages::work_s(std::size_t stage) const {
+    if (!chunks_differ)
+        return static_cast<double>(chunks) * (chunk_forward_s[stage] + chunk_backward_s[stage]);
+    double sum = 0;
+    for (std::size_t i = stage; i < chunk_forward_s.size(); i += stages())
+        sum += chunk_forward_s[i] + chunk_backward_s[i];
+    return sum;
+}
+
 namespace {
 
 double even_interleaved_seconds(const InterleavedStages& s) {
     const double m = static_cast<double>(s.micro_batches), v = static_cast<double>(s.chunks);
     double sum = s.first_forward_s + s.first_backward_s + s.last_forward_s + s.last_backward_s;
     double longest = 0;
-    for (std::size_t i = 0; i < s.chunk_forward_s.size(); ++i) {
-        const bool is_last = i + 1 == s.chunk_forward_s.size();
-        const double chunks = v * (s.chunk_forward_s[i] + s.chunk_backward_s[i]);
+    for (std::size_t i = 0; i < s.stages(); ++i) {
+        const bool is_last = i + 1 == s.stages();
+        const double chunks = s.work_s(i);
         sum += chunks;
         longest = std::max(longest, chunks + (i == 0 ? s.first_forward_s + s.first_backward_s : 0) +
                                         (is_last ? s.last_forward_s + s.last_backward_s : 0));
@@ -170,7 +179,8 @@ bool InterleavedReplay::run_task(const InterleavedStages& s, std::int64_t stage)
         ready = stage < last ? backward_end_s_[slot(stage + 1, task.chunk, task.micro_batch)]
                              : backward_end_s_[slot(0, task.chunk + 1, task.micro_batch)];
     if (ready < 0) return false;
-    double took = forward ? s.chunk_forward_s[index] : s.chunk_backward_s[index];
+    const std::size_t at = s.at(index, static_cast<std::size_t>(task.chunk));
+    double took = forward ? s.chunk_forward_s[at] : s.chunk_backward_s[at];
     if (first_chunk) took += forward ? s.first_forward_s : s.first_backward_s;
     if (last_chunk) took += forward ? s.last_forward_s : s.last_backward_s;
     free_s_[index] = std::max(free_s_[index], ready) + took;
@@ -181,7 +191,7 @@ bool InterleavedReplay::run_task(const InterleavedStages& s, std::int64_t stage)
 }
 
 double InterleavedReplay::play(const InterleavedStages& s) {
-    stages_ = static_cast<std::int64_t>(s.chunk_forward_s.size());
+    stages_ = static_cast<std::int64_t>(s.stages());
     chunks_ = s.chunks;
     micro_batches_ = s.micro_batches;
     const auto tasks = static_cast<std::size_t>(stages_ * chunks_ * micro_batches_);
@@ -199,7 +209,7 @@ double InterleavedReplay::play(const InterleavedStages& s) {
 
 double InterleavedReplay::seconds(const InterleavedStages& s, std::int64_t max_tasks) {
     constexpr std::int64_t least_groups = 8;
-    const auto stages = static_cast<std::int64_t>(s.chunk_forward_s.size());
+    const auto stages = static_cast<std::int64_t>(s.stages());
     const std::int64_t groups = s.micro_batches / stages;
     const std::int64_t playable = max_tasks / (stages * s.chunks) / stages;
     if (groups <= std::max<std::int64_t>(playable, 1)) return play(s);
@@ -215,15 +225,14 @@ double InterleavedReplay::seconds(const InterleavedStages& s, std::int64_t max_t
 
 /// A stage waits for the first chunk of those before it, does all its work, and they finish theirs.
 double least_interleaved_seconds(const InterleavedStages& s) {
-    const double m = static_cast<double>(s.micro_batches), v = static_cast<double>(s.chunks);
+    const double m = static_cast<double>(s.micro_batches);
     double around = 0, least = 0;
-    for (std::size_t i = 0; i < s.chunk_forward_s.size(); ++i) {
-        const double chunk = s.chunk_forward_s[i] + s.chunk_backward_s[i];
+    for (std::size_t i = 0; i < s.stages(); ++i) {
+        const std::size_t at = s.at(i, 0);
         const double first = i == 0 ? s.first_forward_s + s.first_backward_s : 0;
-        const double last =
-            i + 1 == s.chunk_forward_s.size() ? s.last_forward_s + s.last_backward_s : 0;
-        least = std::max(least, around + m * (v * chunk + first + last));
-        around += chunk + first;
+        const double last = i + 1 == s.stages() ? s.last_forward_s + s.last_backward_s : 0;
+        least = std::max(least, around + m * (s.work_s(i) + first + last));
+        around += s.chunk_forward_s[at] + s.chunk_backward_s[at] + first;
     }
     return least;
 }

@@ -58,12 +58,23 @@ double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stage
                               std::int64_t micro_batches);
 
 /// Interleaved 1F1B in Megatron-LM's order: stage i has chunks i, i + stages, ... of the layers,
-/// each taking chunk_forward_s[i] and chunk_backward_s[i]; the first chunk of stage 0 and the last
-/// of the last stage take extra_*_s more. Needs micro_batches to be a multiple of the stages.
+/// each taking chunk_forward_s[i] and chunk_backward_s[i], or where chunks differ, the c-th one
+/// those at c * stages + i; the first chunk of stage 0 and the last of the last stage take
+/// first_*_s and last_*_s more. Needs micro_batches to be a multiple of the stages.
 struct InterleavedStages {
     std::span<const double> chunk_forward_s, chunk_backward_s;
     double first_forward_s = 0, first_backward_s = 0, last_forward_s = 0, last_backward_s = 0;
     std::int64_t chunks = 2, micro_batches = 1;
+    bool chunks_differ = false;
+
+    [[nodiscard]] std::size_t stages() const {
+        return chunk_forward_s.size() / (chunks_differ ? static_cast<std::size_t>(chunks) : 1);
+    }
+    [[nodiscard]] std::size_t at(std::size_t stage, std::size_t chunk) const {
+        return chunks_differ ? chunk * stages() + stage : stage;
+    }
+    /// Both directions of all chunks of a stage, without what the ends take more.
+    [[nodiscard]] double work_s(std::size_t stage) const;
 };
 
 /// Tasks that a replay plays; whole groups of micro-batches, see InterleavedReplay.

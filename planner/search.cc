@@ -8,6 +8,9 @@
 #include <cmath>
 
 #include "core/text.h"
+#include "planner/balance.h"
+#include "planner/iteration.h"
+#include "planner/model.h"
 #include "planner/schedule.h"
 
 namespace arena {
@@ -18,79 +21,123 @@ constexpr std::int64_t max_replicas = 1 << 20;
 constexpr std::int64_t max_measured_micro_batch = 128;
 constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits, for the reasons
 
+constexpr double below = 1 - 1e-12;  ///< gives rounding away, for bounds
+
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// The stages of a candidate; only the number of layers matters while layers are of one kind, so
-/// each stage is priced once for each number.
+/// The stages of a candidate. Where all layers are alike only their number matters, and each stage
+/// is priced once for each number.
 class ShardParts final : public StageParts {
   public:
     ShardParts(const PoolContext& context, const Topology& topology, const Shard& shard,
                const PlanChoice& choice, PartBuffers& buffers)
         : context_(context),
-          topology_(topology),
           shard_(shard),
           choice_(choice),
-          buffers_(buffers),
-          layer_s_(layer_seconds(shard, choice.recompute).total()) {
+          iteration_(context, topology, shard, choice),
+          buffers_(buffers) {
         const auto stages = static_cast<std::size_t>(choice.stages);
         const auto sizes = static_cast<std::size_t>(context.model.layers) + 1;
-        buffers_.layers.assign(stages, 1);
-        buffers_.parts.assign(stages * sizes, {});
+        if (shard.is_alike()) buffers_.parts.assign(stages * sizes, {});
         buffers_.extra_s.assign(stages + 1, 0);
-        for (std::size_t i = stages; i-- > 0;)  // what stages take besides their layers
+        for (std::size_t i = stages; i-- > 0;)
             buffers_.extra_s[i] = buffers_.extra_s[i + 1] +
-                                  part(static_cast<std::int64_t>(i), 0, 1).pass_s() - layer_s_;
+                                  below * iteration_.least_extra_s(static_cast<std::int64_t>(i));
+        buffers_.rest_s.resize(sizes);
+        const double layer_s = below * shard.seconds(choice.recompute, {0, 1}).total();
+        for (std::size_t i = 0; i < sizes; ++i) {
+            const LayerRange rest{static_cast<std::int64_t>(i), context.model.layers};
+            buffers_.rest_s[i] = shard.is_alike()
+                                     ? real(rest.size()) * layer_s
+                                     : below * shard.seconds(choice.recompute, rest).total();
+        }
     }
 
     StagePart part(std::int64_t stage, std::int64_t begin, std::int64_t end) const override {
-        const auto index = static_cast<std::size_t>(stage);
+        if (!shard_.is_alike()) return iteration_.part(stage, {begin, end});
         StagePart& known =
-            buffers_.parts[index * static_cast<std::size_t>(context_.model.layers + 1) +
-                           static_cast<std::size_t>(end - begin)];
-        if (known.bytes == 0) {
-            buffers_.layers[index] = end - begin;
-            known = stage_part(context_, topology_, shard_, choice_, buffers_.layers, index);
-        }
+            buffers_
+                .parts[static_cast<std::size_t>(stage * (context_.model.layers + 1) + end - begin)];
+        if (known.bytes == 0) known = iteration_.part(stage, {begin, end});
         return known;
     }
 
     double rest_s(std::int64_t stage, std::int64_t begin) const override {
-        return (1 - 1e-12) * (real(context_.model.layers - begin) * layer_s_ +
-                              buffers_.extra_s[static_cast<std::size_t>(stage)]);
+        return buffers_.rest_s[static_cast<std::size_t>(begin)] +
+               buffers_.extra_s[static_cast<std::size_t>(stage)];
     }
+
+    double longest_s(std::int64_t stage, std::int64_t begin) const override {
+        return shard_.is_alike() ? 0 : longest(stage, begin);
+    }
+
+    /// Fills what longest_s() answers, from the last stage to the first: a stage that takes more
+    /// layers is longer and those after it are shorter, so the best cut is where they meet.
+    void find_longest() {
+        const std::int64_t stages = choice_.stages, layers = context_.model.layers;
+        buffers_.longest_s.assign(static_cast<std::size_t>(stages * (layers + 1)), 0);
+        for (std::int64_t stage = stages - 1; stage >= 0; --stage)
+            for (std::int64_t begin = stage; begin <= layers - (stages - stage); ++begin)
+                longest(stage, begin) = best_cut_s(stage, begin);
+    }
+
+    bool sends_alike() const override { return shard_.is_alike(); }
 
     PartitionProblem problem(LayerSplit split) const {
         return {.layers = context_.model.layers,
                 .stages = choice_.stages,
                 .micro_batches = choice_.micro_batches,
-                .fixed_s = fixed_seconds(context_, topology_, shard_, choice_),
+                .fixed_s = iteration_.fixed_s(),
                 .bytes = real(context_.pool.hardware.memory_bytes),
                 .split = split};
     }
 
-    LayerDeal balance(std::span<const std::int64_t> capacity) const {
-        return {context_.model.layers, layer_s_, shard_.embedding_s + shard_.embedding_comm_s,
-                shard_.head_s + shard_.head_comm_s, capacity};
+  private:
+    double& longest(std::int64_t stage, std::int64_t begin) const {
+        return buffers_
+            .longest_s[static_cast<std::size_t>(stage * (context_.model.layers + 1) + begin)];
     }
 
-  private:
+    /// The longest stage from `stage` on for the best end of that one.
+    double best_cut_s(std::int64_t stage, std::int64_t begin) const {
+        const std::int64_t after = choice_.stages - stage - 1, layers = context_.model.layers;
+        const auto i = static_cast<std::size_t>(stage);
+        const double extra = buffers_.extra_s[i] - buffers_.extra_s[i + 1];
+        const auto own_s = [&](std::int64_t end) {
+            return below * shard_.seconds(choice_.recompute, {begin, end}).total() + extra;
+        };
+        if (after == 0) return own_s(layers);
+        std::int64_t shorter = begin, longer = layers - after;  // than what is after it; at least
+        while (longer - shorter > 1) {
+            const std::int64_t middle = (shorter + longer) / 2;
+            (own_s(middle) < longest(stage + 1, middle) ? shorter : longer) = middle;
+        }
+        const double cut = std::max(own_s(longer), longest(stage + 1, longer));
+        return shorter > begin ? std::min(cut, longest(stage + 1, shorter)) : cut;
+    }
+
     const PoolContext& context_;
-    const Topology& topology_;
     const Shard& shard_;
     const PlanChoice& choice_;
+    Iteration iteration_;
     PartBuffers& buffers_;
-    double layer_s_;
 };
 
-/// Whether one layer can be held at all: a middle stage, no replica's share of the state.
+/// Whether each layer can be held at all: a middle stage, no replica's share of the state.
 bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
     const MemoryModel memory(query.model, context.pool.hardware, context.constants.framework,
                              context.precision, shape);
+    const double limit = real(context.pool.hardware.memory_bytes);
+    const std::int64_t layers = memory.is_alike() ? 1 : query.model.layers;
     for (const Recompute recompute : recompute_kinds(query))
         for (std::int64_t zero = 0; zero <= 3; ++zero) {
             const PlanChoice choice{3, max_replicas, 1, recompute, zero, 1, shape.cp, shape.ep};
-            if (memory.stage(choice, 1).total(1) <= real(context.pool.hardware.memory_bytes))
-                return true;
+            LayerRange one{0, 1};
+            while (one.begin < layers &&
+                   memory.bytes(choice, 1, {&one, 1}) - memory.buffer_bytes(choice, {&one, 1}) <=
+                       limit)
+                ++one.begin, ++one.end;
+            if (one.begin == layers) return true;
         }
     return false;
 }
@@ -155,46 +202,81 @@ void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
 /// The shortest pipeline of this work in whole layers, transfers left out, and one stage's
 /// optimizer step; rounding is given away. Interleaved stages have equally many layers.
 double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) const {
-    const double layer = layer_seconds(shard, choice.recompute).total();
+    const LayerSeconds all = shard.seconds(choice.recompute, {0, query_.model.layers});
     const std::int64_t most = (query_.model.layers + choice.stages - 1) / choice.stages;
+    const double m = real(choice.micro_batches), mean = all.total() / real(choice.stages);
+    const double longest = shard.is_alike()
+                               ? shard.seconds(choice.recompute, {0, most}).total()
+                               : std::max(mean, shard.slowest_layer_s(choice.recompute));
     const double embedding = shard.embedding_s + shard.embedding_comm_s;
     const double head = shard.head_s + shard.head_comm_s;
     const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp) : 1;
-    const double step = share * real(most) * shard.layer_parameters * shard.optimizer_parameter_s;
-    const double m = real(choice.micro_batches), stage = real(most) * layer;
-    const double pipeline =
-        choice.vpp > 1
-            ? std::max(m * (stage + embedding), real(choice.stages - 1) / real(choice.vpp) * stage +
-                                                    embedding + m * (stage + head))
-            : least_pipeline_seconds(real(query_.model.layers) * layer + embedding + head, stage,
-                                     choice.stages, choice.micro_batches);
-    return (1 - 1e-12) * (pipeline + step);
+    const double held =
+        shard.is_alike() ? real(most) : real(query_.model.layers) / real(choice.stages);
+    const double step = share * held * shard.layer_parameters * shard.optimizer_parameter_s;
+    const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
+    double pipeline = 0;
+    if (choice.vpp == 1)
+        pipeline = least_pipeline_seconds(all.total() + embedding + head, longest, choice.stages,
+                                          choice.micro_batches);
+    else if (shard.is_alike())
+        pipeline = std::max(m * (longest + embedding), around + m * (longest + head));
+    else
+        pipeline = m * longest;
+    return below * (pipeline + step);
 }
 
+/// Where layers differ: by the greatest stages that fit, one after the other.
 bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
                           double& wanted_bytes) {
     const double limit = real(pool_.hardware.memory_bytes);
-    const std::int64_t even = (query_.model.layers + choice.stages - 1) / choice.stages;
+    const std::int64_t layers = query_.model.layers, stages = choice.stages;
+    const bool is_alike = memory.is_alike();
     std::int64_t room = 0;
     bool fits = true;
     wanted_bytes = 0;
-    for (std::int64_t i = 0; i < choice.stages; ++i) {
-        const StageMemory stage = memory.stage(choice, i);
-        const double layers = std::floor((limit - stage.fixed_bytes) / stage.layer_bytes);
-        const auto most =
-            static_cast<std::int64_t>(std::clamp(layers, 0.0, real(query_.model.layers)));
+    for (std::int64_t i = 0; i < stages; ++i) {
+        const LayerRange even{i * layers / stages, (i + 1) * layers / stages};
+        const StageMemory stage = is_alike ? memory.stage(choice, i) : StageMemory{};
+        const std::int64_t most =
+            is_alike ? stage.capacity(layers, limit)
+                     : memory.capacity(choice, i, room, layers - room - (stages - i - 1), limit);
         capacity_[static_cast<std::size_t>(i)] = most;
         room += most;
         fits = fits && most >= 1;
-        wanted_bytes = std::max(wanted_bytes, stage.total(even));
+        wanted_bytes = std::max(wanted_bytes, is_alike ? stage.total((layers + stages - 1) / stages)
+                                                       : memory.bytes(choice, i, {&even, 1}));
+        if (!is_alike && !fits) room = even.end;  // the rest is for wanted_bytes
     }
-    return fits && room >= query_.model.layers;
+    const bool lies_apart = choice.vpp > 1 && !is_alike;  // dealt once, and asked then
+    return lies_apart || (fits && room >= layers);
+}
+
+/// The deal with the least slowest stage into layers_, transfers aside.
+bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
+    const double first_s = shard.embedding_s + shard.embedding_comm_s;
+    const double last_s = shard.head_s + shard.head_comm_s;
+    if (shard.is_alike())
+        return deal_layers({query_.model.layers, shard.seconds(choice.recompute, {0, 1}).total(),
+                            first_s, last_s, capacity_},
+                           layers_);
+    const auto work_s = [&](std::int64_t stage, LayerRange range) {
+        return shard.seconds(choice.recompute, range).total() + (stage == 0 ? first_s : 0) +
+               (stage + 1 == choice.stages ? last_s : 0);
+    };
+    const double limit = real(pool_.hardware.memory_bytes);
+    const auto fits = [&](std::int64_t stage, LayerRange range) {
+        const LayerRange own[] = {range};
+        return shard.memory.bytes(choice, stage, own) - shard.memory.buffer_bytes(choice, own) <=
+               limit;
+    };
+    return balance_layers(query_.model.layers, choice.stages, work_s, fits, layers_);
 }
 
 /// The fastest layers_ below limit_s.
 bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanChoice& choice,
                       double limit_s) {
-    const ShardParts parts(context_, topology, shard, choice, buffers_);
+    ShardParts parts(context_, topology, shard, choice, buffers_);
     PartitionProblem problem = parts.problem(query_.can.layers);
     if (choice.vpp == 1 &&
         least_pipeline_seconds(parts.rest_s(0, 0), 0, choice.stages, choice.micro_batches) +
@@ -207,12 +289,33 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
     }
     layers_.resize(static_cast<std::size_t>(choice.stages));
     if (problem.split != LayerSplit::any) return solver_.solve(problem, parts, limit_s, layers_);
+    if (!shard.is_alike()) {
+        parts.find_longest();
+        if (least_pipeline_seconds(parts.rest_s(0, 0), parts.longest_s(0, 0), choice.stages,
+                                   choice.micro_batches) +
+                problem.fixed_s >=
+            limit_s)
+            return false;
+    }
     // The deal with the least slowest stage is nearly always the best: a tight limit for the exact
     // one.
-    if (!deal_layers(parts.balance(capacity_), layers_)) return false;
+    if (!balance(shard, choice)) return false;
     const double balanced_s = iteration_seconds(problem, parts, layers_);
     return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
            balanced_s < limit_s;
+}
+
+bool PoolSearch::deal_fixed(const NodeShape& nodes, const ShardShape& shape,
+                            const PlanChoice& choice, std::vector<std::int64_t>& stage_layers) {
+    prepare(choice.stages);
+    const Topology topology = topology_of(nodes, choice.stages);
+    const Shard shard(context_, topology, shape);
+    double wanted = 0;
+    if (!has_room(shard.memory, choice, wanted) ||
+        !deal(topology, shard, choice, std::numeric_limits<double>::infinity()))
+        return false;
+    stage_layers = layers_;
+    return true;
 }
 
 bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candidate, double limit_s,
@@ -228,10 +331,9 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
         best.least_bytes = std::min(best.least_bytes, wanted);
         return false;
     }
-    if (choice.vpp > 1 &&
-        least_interleaved_seconds(context_, topology, priced, choice, layers_) >= limit_s)
-        return false;
-    const Estimate estimate = price_stages(context_, topology, priced, choice, layers_);
+    const Iteration iteration(context_, topology, priced, choice);
+    if (choice.vpp > 1 && iteration.least_interleaved_s(layers_) >= limit_s) return false;
+    const Estimate estimate = iteration.price(layers_);
     if (estimate.iteration_s >= limit_s) return false;
     best.iteration_s = estimate.iteration_s;
     best.estimate = estimate;
@@ -349,6 +451,9 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
             "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
             "of {}, and micro-batches that are a multiple of the {} stages",
             query_.pin.vpp, query_.pin.vpp, stages);
+    const bool is_split = is_transformer(query_.model.family);
+    if (tp_degrees(query_, pool_).empty() && !is_split)
+        return "heads: " + tp_obstacle(query_.model, query_.pin.tp);
     if (tp_degrees(query_, pool_).empty())
         return fmt::format("heads: tp{} does not divide the {} heads", query_.pin.tp,
                            query_.model.heads);
@@ -362,6 +467,9 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            nodes.gpus_per_node);
     if (nodes.gpus() % stages != 0)
         return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
+    if (!is_split)
+        return fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
+                           query_.global_batch, nodes.gpus() / stages);
     return fmt::format(
         "batch: {} samples cannot be split evenly over the {} GPUs of a stage with any "
         "tensor-parallel degree that fits {} heads and a node of {} GPUs",

@@ -24,9 +24,10 @@ inline constexpr std::int64_t max_candidates = 4'000'000;
 
 /// What the deals of one candidate share; kept between candidates for its memory.
 struct PartBuffers {
-    std::vector<std::int64_t> layers;
-    std::vector<StagePart> parts;  ///< by stage and layers; bytes 0: not priced yet
-    std::vector<double> extra_s;   ///< by stage: what it and those after it take besides layers
+    std::vector<StagePart> parts;   ///< of layers alike, by stage and number; bytes 0: not priced
+    std::vector<double> rest_s;     ///< of the layers from each one on
+    std::vector<double> longest_s;  ///< of unlike layers, by stage and first layer: see StageParts
+    std::vector<double> extra_s;    ///< by stage: what it and those after it take besides layers
 };
 
 /// One pool's search: shards are made once per shape and reused by every grid of the pool.
@@ -41,6 +42,9 @@ class PoolSearch {
     /// Shards that fit memory in some grid of the query, of degrees and micro-batches (to 128) that
     /// are pinned or powers of two: what is worth measuring; others follow from these.
     std::vector<ShardShape> fitting_shapes();
+    /// The fastest deal of layers for this plan without interleaving; false when none fits.
+    bool deal_fixed(const NodeShape&, const ShardShape&, const PlanChoice&,
+                    std::vector<std::int64_t>& stage_layers);
     [[nodiscard]] const PoolContext& context() const { return context_; }
     /// Candidates looked at so far.
     [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }
@@ -73,6 +77,7 @@ class PoolSearch {
     /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
     bool try_candidate(const Topology&, const Candidate&, double limit_s, Best&);
     bool deal(const Topology&, const Shard&, const PlanChoice&, double limit_s);
+    bool balance(const Shard&, const PlanChoice&);
     /// Whether the layers fit at all; the bytes that even stages want.
     bool has_room(const MemoryModel&, const PlanChoice&, double& wanted_bytes);
     [[nodiscard]] double lower_bound_s(const Shard&, const PlanChoice&) const;

@@ -16,13 +16,13 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// Seconds of the operators, `weight` times.
+/// Seconds of the operators, of which `weight` count as evidence.
 double sum_seconds(const Pricer& pricer, const std::vector<OpCount>& ops, EvidenceSeconds& evidence,
                    double weight = 1) {
     double sum = 0;
     for (const OpCount& op : ops) {
         const OpTime time = pricer.price(op.shape);
-        sum += weight * op.count * time.seconds;
+        sum += op.count * time.seconds;
         evidence[static_cast<std::size_t>(time.evidence)] += weight * op.count * time.seconds;
     }
     return sum;
@@ -118,6 +118,77 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
     return seconds;
 }
 
+/// Of one kind of layer: its operators, and what its communication and the host add.
+class KindPricer {
+  public:
+    KindPricer(const PoolContext& context, const Topology& topology, const ShardShape& shape)
+        : context_(context),
+          framework_(context.constants.framework),
+          topology_(topology),
+          shape_(shape) {
+        const double tokens =
+            real(context.model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+        const double bytes =
+            tokens * real(context.model.hidden) * element_bytes(plain_precision(context.precision));
+        collective_s_ = all_reduce_s(topology, tp_group(topology, shape.tp), bytes) +
+                        framework_.collective_skew_s * std::log2(real(shape.tp));
+        experts_s_ = exchange_with_experts_s(context, topology, shape);
+    }
+
+    [[nodiscard]] double collective_s() const { return collective_s_; }
+
+    /// By Recompute; `share` of its seconds by evidence are added to `evidence`.
+    [[nodiscard]] std::array<LayerSeconds, 3> price(const LayerKind& kind,
+                                                    const ShardOperators& ops, double share,
+                                                    EvidenceSeconds& evidence) const {
+        EvidenceSeconds unused{};
+        LayerParts parts{};
+        parts.forward_s = sum_seconds(context_.pricer, ops.layer_forward, evidence, share);
+        parts.backward_s = sum_seconds(context_.pricer, ops.layer_backward, evidence, share);
+        parts.attention_s = sum_seconds(context_.pricer, ops.attention, unused);
+        parts.collective_s = collective_s_;
+        parts.extra_host_s = fallback_s(ops);
+        parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
+        if (kind.body == LayerKind::Body::moe) {
+            parts.extra_host_s += framework_.host_expert_s;
+            parts.experts_s = experts_s_;
+        }
+        parts.tp = shape_.tp;
+        parts.emulated = context_.pool.hardware.emulated;
+        return {compose(parts, Recompute::none, framework_),
+                compose(parts, Recompute::selective, framework_),
+                compose(parts, Recompute::full, framework_)};
+    }
+
+  private:
+    /// Host time of a softmax that the fused kernel does not take.
+    [[nodiscard]] double fallback_s(const ShardOperators& ops) const {
+        const double batch = ops.attention.empty() ? 0 : real(ops.attention.front().shape.dims[0]);
+        const bool is_fused =
+            framework_.fused_attention >= 0.5 || std::fmod(batch, framework_.softmax_multiple) == 0;
+        return is_fused ? 0 : framework_.softmax_fallback_s;
+    }
+
+    const PoolContext& context_;
+    const FrameworkConstants& framework_;
+    const Topology& topology_;
+    const ShardShape& shape_;
+    double collective_s_ = 0, experts_s_ = 0;
+};
+
+LayerSums<4>::Row row_of(const LayerSeconds& s) {
+    return {s.compute_s, s.comm_s, s.forward_s, s.backward_s};
+}
+
+/// A number of each kind, layer after layer.
+template <typename Row>
+std::vector<Row> by_layer(const LayerList& list, std::span<const Row> kinds) {
+    std::vector<Row> rows;
+    for (const LayerRun& run : list.runs)
+        rows.insert(rows.end(), static_cast<std::size_t>(run.count), kinds[run.kind]);
+    return rows;
+}
+
 }  // namespace
 
 Shard::Shard(const PoolContext& context, const Topology& topology, const ShardShape& wanted)
@@ -125,56 +196,69 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
       memory(context.model, context.pool.hardware, context.constants.framework, context.precision,
              wanted) {
     const Model& model = context.model;
-    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
-    const double width = element_bytes(plain_precision(context.precision));
-    const double bytes = tokens * real(model.hidden) * width;
-    LayerParts parts{};
+    const KindPricer pricer(context, topology, shape);
     const LayerList list = layer_list(model);
-    double step_s = 0, stepped = 0, boundary = 0, expert_share = 0;
-    for (std::size_t k = 0; k < list.kinds.size(); ++k) {  // the mean over all layers
-        const LayerKind& kind = list.kinds[k];
+    std::vector<Kind> kinds;
+    double step_s = 0, stepped = 0;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k) {
         const double share = real(list.count_of(k)) / real(model.layers);
-        const ShardOperators ops = shard_operators(model, context.precision, shape, kind);
-        EvidenceSeconds unused{};
-        parts.forward_s += sum_seconds(context.pricer, ops.layer_forward, layer_evidence, share);
-        parts.backward_s += sum_seconds(context.pricer, ops.layer_backward, layer_evidence, share);
-        parts.attention_s += sum_seconds(context.pricer, ops.attention, unused, share);
+        const ShardOperators ops = shard_operators(model, context.precision, shape, list.kinds[k]);
+        const LayerParameters held = shard_parameters(model, list.kinds[k], shape);
+        kinds.push_back(
+            {pricer.price(list.kinds[k], ops, share, layer_evidence), {held.total(), held.expert}});
         step_s += share * context.pricer.price(ops.optimizer).seconds;
         stepped += share * real(ops.optimizer.dims[0]);
-        boundary += share * layer_output_elements(model, kind);
-        expert_share += kind.body == LayerKind::Body::moe ? share : 0;
-        expert_parameters += share * shard_parameters(model, kind, shape).expert;
+        if (k == 0) set_ends(context, ops);
     }
-    const ShardOperators ops = shard_operators(model, context.precision, shape);
-    parts.collective_s = all_reduce_s(topology, tp_group(topology, shape.tp), bytes) +
-                         context.constants.framework.collective_skew_s * std::log2(real(shape.tp));
-    parts.tp = shape.tp;
-    parts.emulated = context.pool.hardware.emulated;
-    const FrameworkConstants& framework = context.constants.framework;
-    const double attention_batch =
-        ops.attention.empty() ? 0 : real(ops.attention.front().shape.dims[0]);
-    if (framework.fused_attention < 0.5 &&
-        std::fmod(attention_batch, framework.softmax_multiple) != 0)
-        parts.extra_host_s += framework.softmax_fallback_s;
-    parts.extra_host_s += expert_share * framework.host_expert_s;
-    parts.experts_s = expert_share * exchange_with_experts_s(context, topology, shape);
-    parts.ring_s = context_ring_s(context, topology, shape, parts.attention_s);
-    for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
-        layer[static_cast<std::size_t>(recompute)] =
-            compose(parts, recompute, context.constants.framework);
-    embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
-    head_s = head_tokens(context) *
-             (sum_seconds(context.pricer, ops.head, ends_evidence) +
-              unpadded_head_s(context, ops.head, shape));
-    embedding_comm_s = head_comm_s = parts.collective_s;
-    layer_parameters = layer_shard_parameters(model, shape);
+    embedding_comm_s = head_comm_s = pricer.collective_s();
     optimizer_parameter_s = step_s / stepped;
-    embedding_parameters = embedding_shard_parameters(model, shape.tp);
-    head_parameters = head_shard_parameters(model, shape.tp);
-    const bool parts_of_boundary =
-        shape.sequence_parallel || (!parts.emulated && framework.partitions_boundary > 0.5);
-    boundary_bytes = boundary * real(shape.micro_batch) * width /
-                     (real(shape.cp) * (parts_of_boundary ? real(shape.tp) : 1));
+    set_layers(list, kinds);
+    set_boundaries(context, list);
+}
+
+/// Embedding and head, which the operators of any layer name.
+void Shard::set_ends(const PoolContext& context, const ShardOperators& ops) {
+    embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
+    head_s = head_tokens(context) * (sum_seconds(context.pricer, ops.head, ends_evidence) +
+                                     unpadded_head_s(context, ops.head, shape));
+    embedding_parameters = embedding_shard_parameters(context.model, shape.tp);
+    head_parameters = head_shard_parameters(context.model, shape.tp);
+}
+
+void Shard::set_layers(const LayerList& list, std::span<const Kind> kinds) {
+    for (std::size_t r = 0; r < times_.size(); ++r) {
+        std::vector<LayerSums<4>::Row> rows;
+        for (const Kind& kind : kinds) {
+            rows.push_back(row_of(kind.seconds[r]));
+            slowest_s_[r] = std::max(slowest_s_[r], kind.seconds[r].total());
+        }
+        kinds.size() == 1 ? times_[r].set_alike(rows[0])
+                          : times_[r].set(by_layer<LayerSums<4>::Row>(list, rows));
+    }
+    layer_parameters = kinds[0].parameters[0];
+    if (kinds.size() == 1) return parameters_.set_alike(kinds[0].parameters);
+    std::vector<LayerSums<2>::Row> rows;
+    for (const Kind& kind : kinds) rows.push_back(kind.parameters);
+    rows = by_layer<LayerSums<2>::Row>(list, rows);
+    parameters_.set(rows);
+    const auto layers = static_cast<std::int64_t>(rows.size());
+    layer_parameters = parameters_.over({0, layers})[0] / real(layers);
+}
+
+/// A rank sends its part of what leaves a layer where the framework splits it.
+void Shard::set_boundaries(const PoolContext& context, const LayerList& list) {
+    const FrameworkConstants& framework = context.constants.framework;
+    const bool in_parts = shape.sequence_parallel ||
+                          (!context.pool.hardware.emulated && framework.partitions_boundary > 0.5);
+    const double width = element_bytes(plain_precision(context.precision));
+    const double ranks = real(shape.cp) * (in_parts ? real(shape.tp) : 1);
+    if (is_alike())
+        boundary_bytes_ = {layer_output_elements(context.model, list.kinds[0])};
+    else
+        boundary_bytes_ = layer_inputs(context.model, list);
+    for (double& bytes : boundary_bytes_) bytes = bytes * real(shape.micro_batch) * width / ranks;
+    const auto inner = boundary_bytes_.begin() + (is_alike() ? 0 : 1);
+    least_boundary_bytes_ = *std::min_element(inner, boundary_bytes_.end());
 }
 
 PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t global_batch,
@@ -192,10 +276,6 @@ double head_tokens(const PoolContext& context) {
 
 double model_tflops_per_gpu(const PoolContext& context, double samples_per_s, double gpus) {
     return 3 * forward_flops(context.model, head_tokens(context)) * samples_per_s / gpus / 1e12;
-}
-
-const LayerSeconds& layer_seconds(const Shard& shard, Recompute recompute) {
-    return shard.layer[static_cast<std::size_t>(recompute)];
 }
 
 }  // namespace arena

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A Shard is everything about a plan that depends only on (tp, micro_batch): operator times, tensor
-// parallel communication, parameters, memory. Search prices thousands of plans from a few dozen
-// shards without touching an operator again.
+// parallel communication, parameters, memory, of each layer by itself. Search prices thousands of
+// plans from a few dozen shards without touching an operator again.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/values.h"
 #include "planner/collectives.h"
 #include "planner/cost.h"
+#include "planner/layer_sums.h"
 #include "planner/memory.h"
 #include "planner/operators.h"
-#include "planner/partition.h"
 #include "planner/planner.h"
 
 namespace arena {
 
 using EvidenceSeconds = std::array<double, evidence_count>;
 
-/// Seconds of one layer and one micro-batch, forward + backward + what recompute repeats.
+/// Seconds of layers and one micro-batch, forward + backward + what recompute repeats.
 struct LayerSeconds {
     double compute_s = 0, comm_s = 0;
     double forward_s = 0, backward_s = 0;  ///< the same, by direction
@@ -45,32 +46,56 @@ double model_tflops_per_gpu(const PoolContext&, double samples_per_s, double gpu
 struct Shard {
     Shard(const PoolContext&, const Topology&, const ShardShape&);
 
+    /// Of all layers in a range, one after the other.
+    [[nodiscard]] LayerSeconds seconds(Recompute recompute, LayerRange range) const {
+        const auto [compute, comm, forward, backward] =
+            times_[static_cast<std::size_t>(recompute)].over(range);
+        return {compute, comm, forward, backward};
+    }
+    [[nodiscard]] double slowest_layer_s(Recompute recompute) const {
+        return slowest_s_[static_cast<std::size_t>(recompute)];
+    }
+    /// {all, those in routed experts} on one rank.
+    [[nodiscard]] std::array<double, 2> parameters(LayerRange range) const {
+        return parameters_.over(range);
+    }
+    /// From stage to stage behind a layer (1 ... layers), one direction, per rank.
+    [[nodiscard]] double boundary_bytes(std::int64_t behind) const {
+        return is_alike() ? boundary_bytes_[0] : boundary_bytes_[static_cast<std::size_t>(behind)];
+    }
+    /// No stage sends less.
+    [[nodiscard]] double least_boundary_bytes() const { return least_boundary_bytes_; }
+    /// Whether every layer costs the same, so that only their number matters.
+    [[nodiscard]] bool is_alike() const { return parameters_.is_alike(); }
+
     ShardShape shape;
     MemoryModel memory;
-    std::array<LayerSeconds, 3> layer;   ///< by Recompute
     double embedding_s = 0, head_s = 0;  ///< compute, forward + backward
     double embedding_comm_s = 0, head_comm_s = 0;
     double optimizer_parameter_s = 0;  ///< per parameter of the step
-    double expert_parameters = 0;      ///< of layer_parameters, those in routed experts
-    double layer_parameters = 0, embedding_parameters = 0, head_parameters = 0;
-    double boundary_bytes = 0;  ///< between stages, one direction, per rank
-    EvidenceSeconds layer_evidence{}, ends_evidence{};
+    double layer_parameters = 0;       ///< mean of the layers
+    double embedding_parameters = 0, head_parameters = 0;
+    EvidenceSeconds layer_evidence{}, ends_evidence{};  ///< of a layer: the mean
+
+  private:
+    struct Kind {
+        std::array<LayerSeconds, 3> seconds;  ///< by Recompute
+        std::array<double, 2> parameters;     ///< all, those in routed experts
+    };
+
+    void set_ends(const PoolContext&, const ShardOperators&);
+    void set_layers(const LayerList&, std::span<const Kind>);
+    void set_boundaries(const PoolContext&, const LayerList&);
+
+    std::array<LayerSums<4>, 3> times_;  ///< by Recompute
+    std::array<double, 3> slowest_s_{};
+    LayerSums<2> parameters_;
+    std::vector<double> boundary_bytes_;
+    double least_boundary_bytes_ = 0;
 };
 
-/// The seconds that deal_layers() balances.
-const LayerSeconds& layer_seconds(const Shard&, Recompute);
-/// What stage `index` contributes, of stage_layers reads only that entry; and what the tied table
-/// and the iteration itself add. price_stages() of 1F1B is iteration_seconds() of these parts. Of
-/// the embedding, the head and what the host spends on a micro-batch, a third is forward.
-StagePart stage_part(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
-                     std::span<const std::int64_t> stage_layers, std::size_t index);
-double fixed_seconds(const PoolContext&, const Topology&, const Shard&, const PlanChoice&);
-/// Prices stage_layers under the choice. O(stages) without interleaving, and no allocation; an
-/// interleaved schedule is replayed, O(stages vpp micro-batches).
+/// Prices stage_layers under the choice; see iteration.h.
 Estimate price_stages(const PoolContext&, const Topology&, const Shard&, const PlanChoice&,
                       std::span<const std::int64_t> stage_layers);
-/// No interleaved replay of stage_layers takes less, nor what follows it.
-double least_interleaved_seconds(const PoolContext&, const Topology&, const Shard&,
-                                 const PlanChoice&, std::span<const std::int64_t> stage_layers);
 
 }  // namespace arena

@@ -181,7 +181,7 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
     }
     const auto grid = fixed_grid(*fixed, pools[0]);
     if (!grid) return grid.error();
-    const auto plan = make_plan(*fixed, model, options.global_batch, can.layers);
+    auto plan = make_plan(*fixed, model, options.global_batch, can.layers);
     if (!plan) return plan.error();
     if (const std::string what = inexpressible(can, *plan); !what.empty()) {
         return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
@@ -190,8 +190,12 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
                            "--fixed");
     }
     pools[0].max_gpus = grid->gpus();
+    auto estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
+    if (estimate) {  // a plan at all
+        *plan = with_best_layers(model, options.global_batch, *grid, *plan, pools[0], can.layers);
+        estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
+    }
     GridResult result{*grid, false, "", *plan, {}};
-    const auto estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
     if (!estimate && estimate.error().code != ErrorCode::no) return estimate.error();
     if (!estimate) {
         result.reason = estimate.error().text;

@@ -73,7 +73,60 @@ inline const std::vector<GpuType>& all_hardware() {
     return *types;
 }
 
+/// Layers that differ in everything: work, parameters, what they keep and what they hand on.
+inline Model any_list(Random& random, std::int64_t max_layers) {
+    Model m;
+    m.name = "list";
+    m.family = Family::custom;
+    m.precision = random.of({Precision::fp32, Precision::fp16, Precision::bf16});
+    for (std::int64_t left = random.whole(1, max_layers); left > 0;) {
+        CustomLayer layer;
+        layer.count = random.whole(1, std::min<std::int64_t>(left, 3));
+        layer.forward_flops = std::exp(random.real(18, 25));
+        layer.parameter_bytes = random.of({0.0, 1e5, 1e7, 1e8, 1e9});
+        layer.activation_bytes = std::exp(random.real(12, 20));
+        layer.output_bytes = random.of({0.0, 1e4, 1e6, 3e7});
+        m.custom_layers.push_back(layer);
+        left -= layer.count;
+    }
+    const Result<Model> model = complete_model(m, "generated");
+    ck_assert(model.ok());
+    return *model;
+}
+
+inline Model any_resnet(Random& random, std::int64_t max_layers) {
+    Model m;
+    m.name = "resnet";
+    m.family = Family::wide_resnet;
+    for (std::int64_t left = random.whole(1, max_layers); left > 0 && m.blocks.size() < 4;) {
+        m.blocks.push_back(random.whole(1, left));
+        left -= m.blocks.back();
+    }
+    m.base_channels = 16 * random.whole(1, 12);
+    m.width_factor = random.whole(1, 3);
+    m.image_size = random.of<std::int64_t>({64, 224, 299});
+    m.precision = random.of({Precision::fp32, Precision::fp16});
+    const Result<Model> model = complete_model(m, "generated");
+    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
+    return *model;
+}
+
+/// Dense first layers, every n-th one with experts or with a whole window.
+inline void mix_kinds(Random& random, Model& m) {
+    if (m.family == Family::moe && m.layers > 1)
+        (random.whole(0, 1) == 0 ? m.dense_layers : m.moe_every) =
+            random.whole(1, std::min<std::int64_t>(m.layers - 1, 3));
+    if (m.family == Family::llama) {
+        m.window = m.seq_length / 4;
+        m.full_attention_every = random.whole(0, 3);
+    }
+}
+
+/// Of every family; in half of the models layers differ.
 inline Model small_model(Random& random, std::int64_t max_layers) {
+    const std::int64_t list = random.whole(0, 9);
+    if (list == 0) return any_resnet(random, max_layers);
+    if (list <= 3) return any_list(random, max_layers);
     Model m;
     m.name = "small";
     m.family = random.of({Family::gpt, Family::llama, Family::bert, Family::moe});
@@ -90,8 +143,9 @@ inline Model small_model(Random& random, std::int64_t max_layers) {
     m.vocab = random.whole(1000, 60000);
     m.seq_length = random.of<std::int64_t>({128, 512, 768, 1024, 2048});
     m.precision = random.of({Precision::fp32, Precision::fp16, Precision::bf16});
+    if (list >= 8) mix_kinds(random, m);
     const Result<Model> model = complete_model(m, "generated");
-    ck_assert(model.ok());
+    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
     return *model;
 }
 

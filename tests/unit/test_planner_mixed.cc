@@ -67,8 +67,8 @@ double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
 
 START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
     Random random(8);
-    long plans = 0, chosen = 0;
-    for (int n = 0; n < 600;) {
+    long plans = 0, chosen = 0, unlike = 0;
+    for (int n = 0; n < 1000;) {
         std::optional<Case> c = small_case(random);
         if (!c || c->query.model.layers > 6 || c->query.global_batch > 16) continue;
         ++n;
@@ -88,6 +88,7 @@ START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
             found = std::min(found, any[i].estimate.iteration_s);
             if (!is_mixed(any[i].plan)) continue;
             ++chosen;
+            unlike += layer_list(c->query.model).kinds.size() > 1 ? 1 : 0;
             const auto priced = price_plan(c->query.model, c->query.global_batch, any[i].grid,
                                            any[i].plan, c->query.pools[0]);
             ck_assert(priced.ok() && *priced == any[i].estimate);
@@ -99,9 +100,10 @@ START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
                       "case %d: %.17g found, the best takes %.17g (uniform %.17g)", n, found, best,
                       even);
     }
-    std::printf("%ld mixed plans, %ld chosen\n", plans, chosen);
+    std::printf("%ld mixed plans, %ld chosen, %ld of layers that differ\n", plans, chosen, unlike);
     ck_assert_int_gt(plans, 10000);
     ck_assert_int_gt(chosen, 10);
+    ck_assert_int_gt(unlike, 5);
 }
 END_TEST
 

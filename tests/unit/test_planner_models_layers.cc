@@ -259,19 +259,36 @@ END_TEST
 START_TEST(layers_sum_to_the_model) {
     for (const std::string& name : zoo_names()) {
         const Model m = zoo(name);
+        const LayerList list = layer_list(m);
         std::int64_t layers = 0;
-        for (const LayerRun& run : layer_list(m).runs) {
+        double held = 0;
+        for (const LayerRun& run : list.runs) {
             ck_assert_int_ge(run.count, 1);
             layers += run.count;
+            held +=
+                real(run.count) * shard_parameters(m, list.kinds[run.kind], {1, 1, false}).total();
         }
         ck_assert_int_eq(layers, m.layers);
-        const double mean = layer_shard_parameters(m, {1, 1, false});
         const double ends = m.family == Family::wide_resnet
                                 ? embedding_shard_parameters(m, 1) + head_shard_parameters(m, 1)
-                                : parameter_count(m) - real(m.layers) * mean;
-        ck_assert_double_eq_tol((real(m.layers) * mean + ends) / parameter_count(m), 1, 1e-9);
+                                : parameter_count(m) - held;
+        ck_assert_double_eq_tol((held + ends) / parameter_count(m), 1, 1e-9);
         ck_assert_double_gt(ends, 0);
     }
+}
+END_TEST
+
+START_TEST(what_leaves_a_residual_block_depends_on_the_stage_of_the_network) {
+    const Result<Model> m = find_zoo_model("resnet-50");
+    ck_assert(m.ok());
+    const std::vector<double> inputs = layer_inputs(*m, layer_list(*m));
+    ck_assert_uint_eq(inputs.size(), 17);
+    const auto map = [](double channels, double edge) { return channels * edge * edge; };
+    ck_assert_double_eq(inputs[0], map(64, 56));  // from the stem
+    for (std::size_t i = 1; i <= 3; ++i) ck_assert_double_eq(inputs[i], map(256, 56));
+    for (std::size_t i = 4; i <= 7; ++i) ck_assert_double_eq(inputs[i], map(512, 28));
+    for (std::size_t i = 8; i <= 13; ++i) ck_assert_double_eq(inputs[i], map(1024, 14));
+    for (std::size_t i = 14; i <= 16; ++i) ck_assert_double_eq(inputs[i], map(2048, 7));
 }
 END_TEST
 
@@ -283,6 +300,8 @@ int main() {
          gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not,
          windows_and_value_sizes_are_said_to_the_profiler,
          narrow_precisions_are_those_of_block_gemms_only,
-         residual_networks_have_the_shapes_of_the_paper, custom_layers_cost_what_their_owner_says,
+         residual_networks_have_the_shapes_of_the_paper,
+         what_leaves_a_residual_block_depends_on_the_stage_of_the_network,
+         custom_layers_cost_what_their_owner_says,
          every_operator_has_a_key_that_reads_back_and_a_positive_time, layers_sum_to_the_model});
 }

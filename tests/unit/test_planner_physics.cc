@@ -9,23 +9,27 @@ using namespace arena::test;
 namespace {
 
 constexpr int physics_cases = 10000;
-constexpr double rounding = 1 + 1e-12;
+constexpr double rounding = 1 + 1e-12, noise = 1e-14;
 
 }  // namespace
 
 START_TEST(more_micro_batches_lower_the_bubble_share) {
     Random random(4);
+    int hidden = 0;
     for (int n = 0; n < physics_cases; ++n) {
         Priced p = any_priced(random);
         const Estimate few = p.price();
         const std::int64_t times = random.whole(2, 5);
         p.plan.num_micro_batches *= times, p.batch *= times;
         const Estimate many = p.price();
-        ck_assert_double_le(many.bubble_s / many.iteration_s,
-                            few.bubble_s / few.iteration_s * rounding);
-        if (p.plan.pp() > 1)
-            ck_assert_double_lt(many.bubble_s / many.iteration_s, few.bubble_s / few.iteration_s);
+        const double before = few.bubble_s / few.iteration_s;
+        const double after = many.bubble_s / many.iteration_s;
+        ck_assert_double_le(after, before * rounding + noise);
+        // Where one stage takes nearly all of the time, it never waits for the others.
+        hidden += p.plan.pp() > 1 && before <= noise ? 1 : 0;
+        if (before > noise) ck_assert_double_lt(after, before);
     }
+    ck_assert_int_lt(hidden, physics_cases / 100);
 }
 END_TEST
 

@@ -173,7 +173,7 @@ std::vector<Task> megatron_order(std::int64_t p, std::int64_t v, std::int64_t m,
 /// Ends of all tasks by relaxing "after the one before on this stage, and after what it needs"
 /// until nothing moves: the longest path, whatever the order of looking at tasks.
 double longest_interleaved_path(const InterleavedStages& s) {
-    const auto p = static_cast<std::int64_t>(s.chunk_forward_s.size());
+    const auto p = static_cast<std::int64_t>(s.stages());
     const std::int64_t v = s.chunks, m = s.micro_batches, last = p - 1;
     std::map<std::pair<std::int64_t, Task>, double> end;
     bool moved = true;
@@ -183,9 +183,9 @@ double longest_interleaved_path(const InterleavedStages& s) {
         for (std::int64_t i = 0; i < p; ++i) {
             double free_s = 0;
             for (const Task& t : megatron_order(p, v, m, i)) {
-                double ready = 0,
-                       took = (t.forward ? s.chunk_forward_s
-                                         : s.chunk_backward_s)[static_cast<std::size_t>(i)];
+                const std::size_t at =
+                    static_cast<std::size_t>(s.chunks_differ ? t.chunk * p + i : i);
+                double ready = 0, took = (t.forward ? s.chunk_forward_s : s.chunk_backward_s)[at];
                 const bool first = i == 0 && t.chunk == 0, final = i == last && t.chunk == v - 1;
                 if (first) took += t.forward ? s.first_forward_s : s.first_backward_s;
                 if (final) took += t.forward ? s.last_forward_s : s.last_backward_s;
@@ -214,16 +214,19 @@ START_TEST(interleaved_length_is_the_longest_path_of_megatrons_order) {
     InterleavedReplay replay;
     for (int n = 0; n < 150; ++n) {
         const auto stages = static_cast<std::size_t>(random.whole(2, 5));
-        const std::vector<double> f = any_stages(random, stages), g = any_stages(random, stages);
-        const std::int64_t groups = random.whole(1, 4);
+        const std::int64_t chunks = random.whole(2, 4), groups = random.whole(1, 4);
+        const bool differ = n % 2 == 1;
+        const std::size_t times = stages * static_cast<std::size_t>(differ ? chunks : 1);
+        const std::vector<double> f = any_stages(random, times), g = any_stages(random, times);
         const InterleavedStages s{f,
                                   g,
                                   random.real(0, 1),
                                   random.real(0, 1),
                                   random.real(0, 3),
                                   random.real(0, 3),
-                                  random.whole(2, 4),
-                                  groups * static_cast<std::int64_t>(stages)};
+                                  chunks,
+                                  groups * static_cast<std::int64_t>(stages),
+                                  differ};
         const double length = replay.seconds(s);
         ck_assert_double_eq_tol(length, longest_interleaved_path(s), 1e-9 * length);
         ck_assert_double_le(least_interleaved_seconds(s), length * (1 + 1e-12));

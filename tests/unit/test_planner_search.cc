@@ -2,6 +2,7 @@
 // The search against plain enumeration, on seeded random cases (the seed is printed). Enumeration
 // shares no code with the search but the price of one plan: it walks every degree and every
 // composition of the layers.
+#include "planner/iteration.h"
 #include "planner/partition.h"
 #include "planner/search.h"
 #include "planner/shard.h"
@@ -15,15 +16,17 @@ using namespace arena::test;
 
 namespace {
 
-/// Layers of any cost; exchange and step without any order. One kind: all layers alike.
+/// Layers of any cost; exchange and step without any order, transfers and buffers by the last layer
+/// of a stage. One kind: all layers alike.
 class RandomParts final : public StageParts {
   public:
-    RandomParts(Random& random, std::int64_t layers, std::int64_t stages, bool one_kind)
-        : one_kind_(one_kind) {
+    RandomParts(Random& random, std::int64_t layers, std::int64_t stages, bool one_kind) {
         prefix_.push_back(0);
         const double each = random.real(0.5, 2);
         for (std::int64_t i = 0; i < layers; ++i)
             prefix_.push_back(prefix_.back() + (one_kind ? each : random.real(0.1, 3)));
+        for (std::int64_t i = 0; i <= layers; ++i)
+            sent_.push_back(one_kind ? 1 : random.real(0, 2));
         for (std::int64_t i = 0; i < stages; ++i) {
             extra_.push_back(random.real(0, 2));
             forward_share_.push_back(random.real(0, 1));
@@ -44,19 +47,23 @@ class RandomParts final : public StageParts {
                             extra_[static_cast<std::size_t>(stage)];
         const auto n = static_cast<double>(end - begin);
         const double forward = forward_share_[static_cast<std::size_t>(stage)] * pass;
-        return {forward,         pass - forward,
-                exchange_[safe], step_[safe],
-                0.1 * n,         bytes_each_ * n * extra_[static_cast<std::size_t>(stage)]};
+        const double sent = sent_[static_cast<std::size_t>(end)];
+        return {forward + sent / 2,
+                pass - forward + sent / 2,
+                exchange_[safe],
+                step_[safe],
+                0.1 * n,
+                bytes_each_ * (n * extra_[static_cast<std::size_t>(stage)] + sent),
+                sent,
+                bytes_each_ * sent};
     }
 
     double rest_s(std::int64_t, std::int64_t begin) const override {
         return prefix_.back() - prefix_[static_cast<std::size_t>(begin)];
     }
-    bool is_monotone() const override { return one_kind_; }
 
   private:
-    bool one_kind_;
-    std::vector<double> prefix_, extra_, forward_share_, exchange_, step_;
+    std::vector<double> prefix_, sent_, extra_, forward_share_, exchange_, step_;
     double bytes_each_ = 0;
 };
 
@@ -186,45 +193,162 @@ class Enumeration {
 
 }  // namespace
 
+namespace {
+
+/// What the enumerated grids were like.
+struct Seen {
+    long cases = 0, plans = 0, infeasible = 0;
+    long piped = 0, uneven = 0, interleaved = 0, odd_tp = 0, context = 0, expert = 0;  // best plans
+
+    void add(const Plan& plan) {
+        piped += plan.pp() > 1 ? 1 : 0;
+        uneven += expresses(LayerSplit::even, plan.stage_layers) ? 0 : 1;
+        interleaved += plan.vpp > 1 ? 1 : 0;
+        odd_tp += plan.tp() % 3 == 0 ? 1 : 0;
+        context += plan.cp > 1 ? 1 : 0;
+        expert += plan.ep > 1 ? 1 : 0;
+    }
+    void print(const char* layers) const {
+        std::printf(
+            "seed %llu: %ld cases of layers %s, %ld plans, %ld infeasible grids; best plans: %ld "
+            "of "
+            "several stages, %ld uneven, %ld interleaved, %ld of tp 3 or 6, %ld of cp, %ld of ep\n",
+            static_cast<unsigned long long>(seed()), cases, layers, plans, infeasible, piped,
+            uneven, interleaved, odd_tp, context, expert);
+    }
+};
+
+void check_choice(const Case& c, Seen& seen) {
+    ++seen.cases;
+    const double limit = static_cast<double>(c.query.pools[0].hardware.memory_bytes);
+    for (const GridResult& result : plan_grids(c.query)) {
+        double best = infinity;
+        Enumeration(c, result.grid).each_plan([&](const Estimate& e) {
+            ++seen.plans;
+            if (e.memory_bytes_per_gpu <= limit) best = std::min(best, e.iteration_s);
+        });
+        ck_assert_msg(result.feasible == std::isfinite(best), "case %ld: %s, best %g", seen.cases,
+                      result.feasible ? "a plan" : result.reason.c_str(), best);
+        seen.infeasible += result.feasible ? 0 : 1;
+        if (!result.feasible) continue;
+        ck_assert_msg(std::fabs(result.estimate.iteration_s / best - 1) < 1e-12,
+                      "case %ld: %s takes %.17g, the best takes %.17g", seen.cases,
+                      short_form(result.plan).c_str(), result.estimate.iteration_s, best);
+        ck_assert(expresses(c.query.can, result.plan));
+        seen.add(result.plan);
+    }
+}
+
+bool is_alike(const Model& model) { return layer_list(model).kinds.size() == 1; }
+
+}  // namespace
+
 START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     Random random(2);
-    long cases = 0, plans = 0, infeasible = 0, uneven = 0, odd_tp = 0, context = 0, expert = 0;
-    while (cases < 1000) {
-        const std::optional<Case> c = small_case(random);
-        if (!c) continue;
-        ++cases;
-        const double limit = static_cast<double>(c->query.pools[0].hardware.memory_bytes);
-        for (const GridResult& result : plan_grids(c->query)) {
-            double best = infinity;
-            Enumeration(*c, result.grid).each_plan([&](const Estimate& e) {
-                ++plans;
-                if (e.memory_bytes_per_gpu <= limit) best = std::min(best, e.iteration_s);
-            });
-            ck_assert_msg(result.feasible == std::isfinite(best), "case %ld: %s, best %g", cases,
-                          result.feasible ? "a plan" : result.reason.c_str(), best);
-            infeasible += result.feasible ? 0 : 1;
-            if (!result.feasible) continue;
-            ck_assert_msg(std::fabs(result.estimate.iteration_s / best - 1) < 1e-12,
-                          "case %ld: %s takes %.17g, the best takes %.17g", cases,
-                          short_form(result.plan).c_str(), result.estimate.iteration_s, best);
-            ck_assert(expresses(c->query.can, result.plan));
-            uneven += expresses(LayerSplit::even, result.plan.stage_layers) ? 0 : 1;
-            odd_tp += result.plan.tp() % 3 == 0 ? 1 : 0;
-            context += result.plan.cp > 1 ? 1 : 0;
-            expert += result.plan.ep > 1 ? 1 : 0;
+    Seen seen;
+    while (seen.cases < 1000)
+        if (const auto c = small_case(random); c && is_alike(c->query.model))
+            check_choice(*c, seen);
+    seen.print("alike");
+    ck_assert_int_gt(seen.plans, 100000);
+    ck_assert_int_gt(seen.infeasible, 50);
+    ck_assert_int_gt(seen.uneven, 50);
+    ck_assert_int_gt(seen.odd_tp, 20);
+    ck_assert_int_gt(seen.context, 20);
+    ck_assert_int_gt(seen.expert, 20);
+}
+END_TEST
+
+START_TEST(the_same_for_layers_that_differ) {
+    Random random(13);
+    Seen seen;
+    while (seen.cases < 1000)
+        if (const auto c = small_case(random); c && !is_alike(c->query.model))
+            check_choice(*c, seen);
+    seen.print("that differ");
+    ck_assert_int_gt(seen.plans, 100000);
+    ck_assert_int_gt(seen.infeasible, 50);
+    ck_assert_int_gt(seen.piped, 300);
+    ck_assert_int_gt(seen.uneven, 100);
+    ck_assert_int_gt(seen.interleaved, 10);
+}
+END_TEST
+
+START_TEST(a_plan_takes_as_long_as_its_stages_say) {
+    Random random(11);
+    for (int n = 0; n < 5000; ++n) {
+        const Priced p = any_priced(random);
+        const auto precision = effective_precision(p.pool.hardware, p.model.precision);
+        const PoolContext context = make_context(p.model, p.pool, p.batch, *precision);
+        const Topology topology = make_topology(p.pool.hardware, p.grid, p.pool.gpus_per_node);
+        const Shard shard(context, topology,
+                          {p.plan.tp(), p.plan.micro_batch, p.plan.sequence_parallel});
+        const PlanChoice choice{p.plan.pp(), p.plan.dp(), p.plan.num_micro_batches,
+                                p.plan.recompute, p.plan.zero_stage};
+        const Iteration iteration(context, topology, shard, choice);
+        PipelineLength pipeline;
+        double exchange = 0, step = 0, host = 0, bytes = 0;
+        std::int64_t begin = 0;
+        for (std::int64_t i = 0; i < p.plan.pp(); ++i) {
+            const std::int64_t end = begin + p.plan.stage_layers[static_cast<std::size_t>(i)];
+            const StagePart part = iteration.part(i, {begin, end});
+            pipeline.add(part.forward_s, part.backward_s,
+                         std::min(choice.micro_batches, choice.stages - i), choice.micro_batches);
+            exchange = std::max(exchange, part.exchange_s);
+            step = std::max(step, part.step_s), host = std::max(host, part.host_s);
+            bytes = std::max(bytes, part.bytes);
+            ck_assert_double_ge(part.pass_s(), iteration.least_extra_s(i));
+            begin = end;
         }
+        const Estimate e = p.price();
+        const double sum = pipeline.closed_s + exchange + step + host + iteration.fixed_s();
+        ck_assert_double_eq_tol(sum, e.iteration_s, 1e-9 * sum);
+        ck_assert(bytes == e.memory_bytes_per_gpu);
     }
-    std::printf(
-        "seed %llu: %ld cases, %ld plans, %ld infeasible grids; best plans: %ld uneven, %ld of "
-        "tp 3 or 6, %ld of cp, %ld of ep\n",
-        static_cast<unsigned long long>(seed()), cases, plans, infeasible, uneven, odd_tp, context,
-        expert);
-    ck_assert_int_gt(plans, 100000);
-    ck_assert_int_gt(infeasible, 50);
-    ck_assert_int_gt(uneven, 50);
-    ck_assert_int_gt(odd_tp, 20);
-    ck_assert_int_gt(context, 20);
-    ck_assert_int_gt(expert, 20);
+}
+END_TEST
+
+/// Entries of one layer each are the same model as one entry of as many.
+START_TEST(equal_entries_of_a_list_are_one_entry_with_a_count) {
+    Random random(12);
+    for (int n = 0; n < 2000; ++n) {
+        Priced p = any_priced(random);
+        if (p.model.family != Family::custom) continue;
+        CustomLayer one = p.model.custom_layers[0];
+        if (one.output_bytes == 0) one.output_bytes = one.activation_bytes;
+        one.count = p.model.layers;
+        p.model.custom_layers = {one};
+        const Estimate whole = p.price();
+        one.count = 1;
+        p.model.custom_layers.assign(static_cast<std::size_t>(p.model.layers), one);
+        for (std::size_t i = 0; i < p.model.custom_layers.size();
+             ++i)  // so that they are not merged
+            p.model.custom_layers[i].name = std::to_string(i);
+        const Estimate apart = p.price();
+        ck_assert_double_eq_tol(whole.iteration_s, apart.iteration_s, 1e-9 * whole.iteration_s);
+        ck_assert_double_eq_tol(whole.bubble_s, apart.bubble_s, 1e-9 * whole.iteration_s);
+        ck_assert_double_eq_tol(whole.memory_bytes_per_gpu, apart.memory_bytes_per_gpu, 1);
+    }
+}
+END_TEST
+
+/// One layer as heavy as the four others: the mean would put two or three on each stage.
+START_TEST(stages_balance_layers_that_differ) {
+    Model m;
+    m.name = "list";
+    m.family = Family::custom;
+    m.precision = Precision::fp16;
+    for (const double work : {4.0, 1.0, 1.0, 1.0, 1.0})
+        m.custom_layers.push_back({"", 1, work * 1e13, 1e6, 1e6, 1e3});
+    PlanQuery query{*complete_model(m, "list"), 64, 2, 2, {}, {}, all_capabilities()};
+    query.pin = {2, 1, 1, 1};
+    query.pools = {{"x", *find_hardware(all_hardware(), "A100-SXM-80GB"), 8, 2, {}, {}, {}}};
+    const std::vector<GridResult> grids = plan_grids(query);
+    ck_assert_uint_eq(grids.size(), 1);
+    ck_assert(grids[0].feasible);
+    ck_assert(grids[0].plan.stage_layers == (Layers{1, 4}));
+    std::swap(query.model.custom_layers.front(), query.model.custom_layers.back());
+    ck_assert(plan_grids(query)[0].plan.stage_layers == (Layers{4, 1}));
 }
 END_TEST
 
@@ -256,6 +380,10 @@ int main() {
                                   {
                                       the_deal_of_layers_is_the_best_of_all_compositions,
                                       the_chosen_plan_is_the_best_of_all_plans_of_the_grid,
+                                      the_same_for_layers_that_differ,
+                                      a_plan_takes_as_long_as_its_stages_say,
+                                      equal_entries_of_a_list_are_one_entry_with_a_count,
+                                      stages_balance_layers_that_differ,
                                       the_pareto_set_is_beaten_by_no_plan,
                                   },
                                   {.timeout_s = 300});
