@@ -124,6 +124,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-arena-data \
+	tests/bench/planner-ceiling \
 	tests/bench/planner \
 	tests/bench/properties \
 	tests/bench/policies \
