@@ -20,7 +20,9 @@ unset ARENA_PLAN ARENA_GLOBAL_BATCH "${!OMPI_@}" "${!PMIX_@}" "${!PMI_@}"
 
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 32 + (i * i + int(i / 7)) % 90 }' >"$work/text"
 model=(--device cpu --layers 2 --hidden 16 --heads 2 --vocab 128 --seq-length 16 --global-batch 2 --data "$work/text" --quiet)
-saved=$work/saved log=$work/log
+# A kill loses nothing that was written, so memory does for a disk, where hundreds of fsyncs would wait for others' data.
+quick=$(mktemp -d -p /dev/shm arena-train.XXXXXX 2>/dev/null) || quick=$work
+saved=$quick/saved log=$work/log
 # run ARGUMENT...: rc, out = stderr
 run() { rc=0; out=$("$train" "${model[@]}" "$@" 2>&1 >/dev/null) || rc=$?; }
 one_line() { is "$(grep -c . <<<"$out")" 1 "$1: in one line"; }
@@ -71,17 +73,17 @@ echo $$ >"$PIDS.$OMPI_COMM_WORLD_RANK"
 exec "$@"
 END2
 chmod 755 "$work/rank"
-# start_ranks: two processes train and save
+# start_ranks ARGUMENT...: two processes train and save
 start_ranks() {
     rm -rf "$saved" "$log" "$work"/pid.*
-    PIDS=$work/pid "${mpi[@]}" -n 2 "$work/rank" "$train" "${model[@]}" --pp 2 --steps 100000000 --save-every 20 --checkpoint "$saved" \
-        --log "$log" >"$work/out" 2>&1 &
+    PIDS=$work/pid "${mpi[@]}" -n 2 "$work/rank" "$train" "${model[@]}" --pp 2 --steps 100000000 --checkpoint "$saved" \
+        --log "$log" "$@" >"$work/out" 2>&1 &
     running=$!
 }
-if ! grep -q '#define HAVE_MPI 1' "${ARENA_BUILDDIR:-.}/config.h"; then skip 16 "this build has no MPI"
-elif ! command -v mpirun >/dev/null; then skip 16 "mpirun is not installed"; else
+if ! grep -q '#define HAVE_MPI 1' "${ARENA_BUILDDIR:-.}/config.h"; then skip 22 "this build has no MPI"
+elif ! command -v mpirun >/dev/null; then skip 22 "mpirun is not installed"; else
     for victim in 0 1; do
-        start_ranks
+        start_ranks --save-every 20
         ok "MPI: two ranks train and save" saves "$running"
         kill -KILL "$(<"$work/pid.$victim")"
         ok "MPI, kill -9 of rank $victim: the other and mpirun end" eval 'ends "$running" 60 && gone'
@@ -92,6 +94,14 @@ elif ! command -v mpirun >/dev/null; then skip 16 "mpirun is not installed"; els
         like "$(<"$work/out")" "rank $victim .*exited on signal 9" "MPI, kill -9 of rank $victim: somebody says it"
         goes_on "MPI, kill -9 of rank $victim"
     done
+    start_ranks --save-every 20 --stall-limit 10
+    ok "MPI: two ranks train and save" saves "$running"
+    kill -STOP "$(<"$work/pid.1")"
+    ok "MPI, a rank that hangs: the other ends, and with it both and mpirun" eval 'ends "$running" 60 && gone'
+    wait "$running"
+    running=''
+    like "$(<"$work/out")" 'arena-train: rank 0: no other rank has answered for 10 s' "MPI, a rank that hangs: the other says why"
+    goes_on "MPI, a rank that hangs"
     rc=0
     PIDS=$work/pid LIMIT=3000000 "${mpi[@]}" -n 3 "$work/rank" "$train" "${model[@]}" "${huge[@]}" >"$work/out" 2>&1 || rc=$?
     is "$rc" 3 "MPI without memory: all end, with 3"
@@ -166,14 +176,12 @@ if ! mount -t tmpfs -o size=$((size * 3 / 2048))k none "$work/full" 2>/dev/null;
     saved=$work/full/saved
     goes_on "after the full file system"
 fi
-saved=$work/saved
+saved=$quick/saved
 
 # ---- 100 kills in the middle of saves ------------------------------------------------------------
 # One run that saves after each step, with as many lives as it takes: each dies at a call that the seed chose, of the
 # some 70 that a save of this model makes. Its own log says whether something was lost.
 if [[ ! -e $shim ]]; then skip 5 "tests/tools/kill_at_call.so is not built"; else
-    # A kill loses nothing that was written, so memory does for a disk, where hundreds of fsyncs would wait for others' data.
-    quick=$(mktemp -d -p /dev/shm arena-train.XXXXXX 2>/dev/null) && saved=$quick
     rm -rf "$saved" "$log"
     RANDOM=20 codes=''
     for ((i = 0; i < 100; i++)); do

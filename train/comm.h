@@ -57,9 +57,13 @@ void run_threads(int ranks, const std::function<void(Comm&)>& body);
 bool have_mpi();
 /// Whether an MPI launcher (mpirun, srun --mpi=pmix) started this process.
 bool started_by_mpi();
-/// MPI_Init, body with MPI_COMM_WORLD, MPI_Finalize. Needs have_mpi(). An exception of body is told
-/// to `failed` on its rank and ends all ranks (MPI_Abort with 3).
-void run_mpi(const std::function<void(Comm&)>& body,
-             const std::function<void(int rank, const std::exception&)>& failed);
+/// What run_mpi() does when a rank fails. All of it ends all ranks with 3, after the sentence.
+struct MpiFaults {
+    std::function<void(int rank, const std::exception&)> failed;  ///< an exception of body
+    int stall_limit_s = 0;                  ///< 0 = wait for other ranks for ever
+    std::function<void(int rank)> stalled;  ///< no operation has ended for so long
+};
+/// MPI_Init, body with MPI_COMM_WORLD, MPI_Finalize. Needs have_mpi().
+void run_mpi(const std::function<void(Comm&)>& body, const MpiFaults&);
 
 }  // namespace arena::train

@@ -7,15 +7,50 @@
 #ifdef HAVE_MPI
 #define OMPI_SKIP_MPICXX 1  // the C interface alone
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <vector>
 
 namespace arena::train {
 namespace {
+
+/// Operations of this process that have ended.
+std::atomic<std::uint64_t> progress{0};
+
+/// Ends the process where no operation ends for a time: another rank hangs. It counts its own
+/// seconds and no clock, so that a job that Slurm suspends and resumes has not waited.
+class StallWatch {
+  public:
+    StallWatch(int limit_s, std::function<void()> say)
+        : thread_([limit_s, say](const std::stop_token& stop) {
+              std::mutex mutex;
+              std::condition_variable_any wake;
+              std::unique_lock lock(mutex);
+              std::uint64_t seen = progress;
+              for (int idle = 0; idle < limit_s;) {
+                  wake.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; });
+                  if (stop.stop_requested()) return;
+                  const std::uint64_t now = progress;
+                  idle = now == seen ? idle + 1 : 0;
+                  seen = now;
+              }
+              say();
+              _exit(3);
+          }) {}
+
+  private:
+    std::jthread thread_;
+};
 
 /// MPI counts are ints; longer arrays go in pieces.
 constexpr std::size_t longest = std::size_t{1} << 28;
@@ -25,6 +60,7 @@ void reduce_in_pieces(std::span<T> v, MPI_Datatype type, MPI_Op op, MPI_Comm com
     for (std::size_t at = 0; at < v.size(); at += longest) {
         const auto n = static_cast<int>(std::min(longest, v.size() - at));
         MPI_Allreduce(MPI_IN_PLACE, v.data() + at, n, type, op, comm);
+        progress += 1;
     }
 }
 
@@ -84,6 +120,7 @@ class MpiComm final : public Comm {
     }
     void broadcast(std::span<std::byte> bytes, int root) override {
         MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root, comm_);
+        progress += 1;
     }
     void send(std::span<const float> values, int to) override {
         drop_sent();
@@ -95,6 +132,7 @@ class MpiComm final : public Comm {
     void receive(std::span<float> values, int from) override {
         MPI_Recv(values.data(), static_cast<int>(values.size()), MPI_FLOAT, from, 0, comm_,
                  MPI_STATUS_IGNORE);
+        progress += 1;
     }
     void flush() override {
         for (Message& message : outgoing_) MPI_Wait(&message.request, MPI_STATUS_IGNORE);
@@ -134,15 +172,17 @@ bool started_by_mpi() {
                        [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-void run_mpi(const std::function<void(Comm&)>& body,
-             const std::function<void(int rank, const std::exception&)>& failed) {
+void run_mpi(const std::function<void(Comm&)>& body, const MpiFaults& faults) {
     MPI_Init(nullptr, nullptr);
     {
         MpiComm world(MPI_COMM_WORLD, false);
+        std::optional<StallWatch> watch;
+        if (faults.stall_limit_s > 0 && world.size() > 1)
+            watch.emplace(faults.stall_limit_s, [&, rank = world.rank()] { faults.stalled(rank); });
         try {
             body(world);
         } catch (const std::exception& error) {
-            failed(world.rank(), error);
+            faults.failed(world.rank(), error);
             MPI_Abort(MPI_COMM_WORLD, 3);
         }
     }
@@ -161,10 +201,7 @@ bool have_mpi() { return false; }
 bool started_by_mpi() {
     return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
 }
-void run_mpi(const std::function<void(Comm&)>&,
-             const std::function<void(int, const std::exception&)>&) {
-    std::abort();
-}
+void run_mpi(const std::function<void(Comm&)>&, const MpiFaults&) { std::abort(); }
 
 }  // namespace arena::train
 #endif

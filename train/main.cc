@@ -70,9 +70,18 @@ int run_with_mpi(const CommandLine& line) {
         if (!options && world.rank() == 0) print_error(options.error());
         code = options ? run_rank(*options, world) : code_of(options.error());
     };
-    run_mpi(body, [](int rank, const std::exception& error) {
+    MpiFaults faults;
+    faults.failed = [](int rank, const std::exception& error) {
         print_exception(fmt::format("rank {}: ", rank), error);
-    });
+    };
+    faults.stall_limit_s = line.stall_limit_s;
+    faults.stalled = [&](int rank) {
+        fmt::print(stderr,
+                   "arena-train: rank {}: no other rank has answered for {} s (--stall-limit); the "
+                   "last checkpoint stands\n",
+                   rank, line.stall_limit_s);
+    };
+    run_mpi(body, faults);
     return code;
 }
 

@@ -59,6 +59,9 @@ void add_plan_options(CLI::App& app, CommandLine& line) {
                    "cpu, cuda, or auto: cuda where there is a GPU for each rank")
         ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
         ->capture_default_str();
+    app.add_option("--stall-limit", line.stall_limit_s,
+                   "under MPI end when no other rank answers for so many seconds [never]")
+        ->check(CLI::Range(1, 1 << 30));
     app.add_option("--threads", line.run.threads, "of each rank")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();

@@ -17,6 +17,7 @@ struct CommandLine {
     bool untied = false;
     Index ranks = 0;  ///< threads of this process; 0 = what the plan takes, or 1
     Index global_batch = 0;
+    int stall_limit_s = 0;  ///< 0 = none
     std::string token_width = "u8";
     std::string device = "auto";
     PlanFlags plan;
