@@ -15,6 +15,12 @@ dist_models_DATA = \
 	etc/models/llama-3-8b.args \
 	# end
 
+# Recorded profiles: one line for each file that is added.
+profilesdir = $(pkgdatadir)/profiles
+dist_profiles_DATA = \
+	etc/profiles/README \
+	# end
+
 # ---- examples and the SPANK snippet, with the paths of this installation ---------------------------
 dist_pkgdata_DATA += etc/slurm.conf.example
 spankconf_DATA = etc/plugstack.conf.d/arena.conf

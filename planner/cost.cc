@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/text.h"
+#include "planner/whole_layer.h"
 
 namespace arena {
 
@@ -21,12 +22,22 @@ bool same_class(const OpShape& a, const OpShape& b) {
            a.variant == b.variant;
 }
 
+/// Layers of one kind: only widths and tokens differ.
+bool same_layer_class(const OpShape& a, const OpShape& b) {
+    const auto x = parse_layer_variant(a.variant), y = parse_layer_variant(b.variant);
+    return a.pass == b.pass && a.precision == b.precision && x && y && x->is_graph == y->is_graph &&
+           x->is_causal == y->is_causal && x->is_rms == y->is_rms && x->is_gated == y->is_gated &&
+           x->has_bias == y->has_bias;
+}
+
 /// True for a dimension in which the operator is only repeated: tokens, batch x heads, parameters.
 bool repeats_along(const OpShape& shape, std::size_t dimension) {
     switch (shape.kind) {
         case OpKind::gemm:
             return dimension == (shape.variant == "wgrad" ? 2u : 0u);
         case OpKind::attention:
+            return dimension < 2;
+        case OpKind::layer:
             return dimension < 2;
         default:
             return dimension == 0;
@@ -70,26 +81,48 @@ std::optional<OpShape> parse_op_key(std::string_view key) {
         shape.dims[i] = *value;
     }
     if (op_key(shape) != key) return std::nullopt;
+    if (shape.kind == OpKind::layer && !parse_layer_variant(shape.variant)) return std::nullopt;
     return shape;
 }
 
 Pricer::Pricer(const GpuType& type, const CostConstants& constants, const ProfileTable& profile)
     : type_(type), constants_(constants) {
+    const auto by_shape = [](const Point& a, const Point& b) { return a.shape < b.shape; };
+    std::vector<std::pair<OpShape, double>> layers;
     for (const auto& [key, seconds] : profile) {
         const std::optional<OpShape> shape = parse_op_key(key);
         if (!shape || !(seconds > 0) || !std::isfinite(seconds)) continue;
+        if (shape->kind == OpKind::layer) {
+            layers.emplace_back(*shape, seconds);
+            continue;
+        }
         const double ratio = std::log(seconds / analytic_seconds(type, constants, *shape));
         points_.push_back({*shape, octaves_of(*shape), seconds, ratio});
     }
-    std::sort(points_.begin(), points_.end(),
-              [](const Point& a, const Point& b) { return a.shape < b.shape; });
+    std::sort(points_.begin(), points_.end(), by_shape);
+    for (const auto& [shape, seconds] : layers) add_layer(shape, seconds);  // priced by the others
+    std::sort(layers_.begin(), layers_.end(), by_shape);
 }
 
-Pricer::Scale Pricer::class_scale(const OpShape& shape) const {
+void Pricer::add_layer(const OpShape& shape, double seconds) {
+    double sum_s = 0;
+    for (const OpCount& op : operators_of(shape)) sum_s += op.count * price(op.shape).seconds;
+    layers_.push_back({shape, octaves_of(shape), seconds, std::log(seconds / sum_s)});
+}
+
+const Pricer::Point* Pricer::find(const std::vector<Point>& points, const OpShape& shape) const {
+    const auto it = std::lower_bound(points.begin(), points.end(), shape,
+                                     [](const Point& p, const OpShape& s) { return p.shape < s; });
+    return it != points.end() && it->shape == shape ? &*it : nullptr;
+}
+
+template <typename Same>
+Pricer::Scale Pricer::nearby_scale(const std::vector<Point>& points, const OpShape& shape,
+                                   Same same) {
     const std::array<double, 4> at = octaves_of(shape);
     double sum = 0, weights = 0, nearest_squared = std::numeric_limits<double>::infinity();
-    for (const Point& point : points_) {
-        if (!same_class(point.shape, shape)) continue;
+    for (const Point& point : points) {
+        if (!same(point.shape, shape)) continue;
         double squared = 0;
         for (std::size_t i = 0; i < at.size(); ++i)
             squared += (point.octaves[i] - at[i]) * (point.octaves[i] - at[i]);
@@ -98,6 +131,10 @@ Pricer::Scale Pricer::class_scale(const OpShape& shape) const {
         nearest_squared = std::min(nearest_squared, squared);
     }
     return {weights > 0 ? sum / weights : 0, std::sqrt(nearest_squared)};
+}
+
+Pricer::Scale Pricer::class_scale(const OpShape& shape) const {
+    return nearby_scale(points_, shape, same_class);
 }
 
 /// Mean over the kind, else over everything measured.
@@ -116,15 +153,36 @@ double Pricer::wide_scale(OpKind kind) const {
 
 OpTime Pricer::price(const OpShape& shape) const {
     if (points_.empty()) return {analytic_seconds(type_, constants_, shape), Evidence::analytic};
-    const auto it = std::lower_bound(points_.begin(), points_.end(), shape,
-                                     [](const Point& p, const OpShape& s) { return p.shape < s; });
-    if (it != points_.end() && it->shape == shape) return {it->seconds, Evidence::exact};
+    if (const Point* measured = find(points_, shape)) return {measured->seconds, Evidence::exact};
     const Scale scale = class_scale(shape);
     const bool known = std::isfinite(scale.distance);
     const double ratio = std::exp(known ? scale.log_ratio : wide_scale(shape.kind));
     const bool near = known && scale.distance <= near_octaves;
     return {analytic_seconds(type_, constants_, shape) * ratio,
             near ? Evidence::interpolated : Evidence::scaled};
+}
+
+std::optional<OpTime> Pricer::whole(const OpShape& layer, double sum_s) const {
+    if (const Point* measured = find(layers_, layer))
+        return OpTime{measured->seconds, Evidence::exact};
+    const Scale scale = nearby_scale(layers_, layer, same_layer_class);
+    if (!std::isfinite(scale.distance)) return std::nullopt;
+    return OpTime{sum_s * std::exp(scale.log_ratio),
+                  scale.distance <= near_octaves ? Evidence::interpolated : Evidence::scaled};
+}
+
+double Pricer::issue_seconds(const OpShape& plain_layer) const {
+    constexpr double waits = 1.05;  // plain over graph: above it, the device waits for launches
+    double least = 0;
+    for (const Point& plain : layers_) {
+        if (!same_layer_class(plain.shape, plain_layer)) continue;
+        const Point* graph = find(layers_, as_graph(plain.shape));
+        if (graph == nullptr) continue;
+        if (plain.shape == plain_layer) return plain.seconds;
+        if (plain.seconds > waits * graph->seconds && (least == 0 || plain.seconds < least))
+            least = plain.seconds;
+    }
+    return least;
 }
 
 }  // namespace arena

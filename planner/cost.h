@@ -55,6 +55,15 @@ class Pricer {
         : Pricer(type, builtin_calibration().constants(type.name, "default"), profile) {}
     [[nodiscard]] OpTime price(const OpShape&) const;
     [[nodiscard]] bool has_profile() const { return !points_.empty(); }
+    /// Whether whole layers (whole_layer.h) were measured.
+    [[nodiscard]] bool has_layers() const { return !layers_.empty(); }
+    /// A whole layer whose operators are priced at `sum_s`: measured, or scaled as measured layers
+    /// of its kind say; nothing where none of its kind and way of launching was measured.
+    [[nodiscard]] std::optional<OpTime> whole(const OpShape& layer, double sum_s) const;
+    /// What launching the layer operator by operator takes at least: its measured seconds beside
+    /// those of its graph, else the least of measured layers of its kind that wait for launches;
+    /// 0 = not known.
+    [[nodiscard]] double issue_seconds(const OpShape& plain_layer) const;
 
   private:
     struct Point {
@@ -67,12 +76,18 @@ class Pricer {
         double log_ratio;
         double distance;  ///< to the nearest point; infinite when none of the class
     };
+    template <typename Same>
+    [[nodiscard]] static Scale nearby_scale(const std::vector<Point>&, const OpShape&, Same);
     [[nodiscard]] Scale class_scale(const OpShape&) const;
     [[nodiscard]] double wide_scale(OpKind) const;
 
     const GpuType& type_;
     CostConstants constants_;
-    std::vector<Point> points_;  ///< sorted by shape
+    void add_layer(const OpShape&, double seconds);
+    [[nodiscard]] const Point* find(const std::vector<Point>&, const OpShape&) const;
+
+    std::vector<Point> points_;  ///< single operators, sorted by shape
+    std::vector<Point> layers_;  ///< whole ones, sorted by shape; log_ratio: to their operators' sum
 };
 
 }  // namespace arena

@@ -9,13 +9,16 @@ libarena_planner_la_SOURCES = \
 	planner/zoo.cc \
 	planner/build_request.cc \
 	planner/hardware.h planner/hardware.cc \
+	planner/shipped_profile.h planner/shipped_profile.cc \
 	planner/operators.h planner/operators.cc planner/op_builder.h \
 	planner/transformer_ops.cc planner/resnet_ops.cc \
 	planner/calibration.h planner/calibration.cc \
 	planner/measured.h planner/measured.cc \
 	planner/evaluate.h planner/evaluate.cc \
 	planner/cost.h planner/cost.cc planner/roofline.cc \
+	planner/whole_layer.h planner/whole_layer.cc \
 	planner/collectives.h planner/collectives.cc \
+	planner/measured_links.h planner/measured_links.cc \
 	planner/memory.h planner/memory.cc \
 	planner/schedule.h planner/schedule.cc \
 	planner/partition.h planner/partition.cc planner/balance.h \

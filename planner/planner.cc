@@ -18,6 +18,7 @@
 #include "planner/hardware.h"
 #include "planner/mixed_search.h"
 #include "planner/search.h"
+#include "planner/whole_layer.h"
 
 namespace arena {
 
@@ -128,6 +129,30 @@ struct OperatorSet {
             if (seen.insert(shape).second) list.push_back(shape);
     }
 };
+
+/// Shards whose layers are measured whole: of each (tp, sequence parallelism) those of the smallest
+/// and of the largest micro-batch; the others lie between them.
+bool measures_layers_of(const ShardShape& shape, const std::vector<ShardShape>& all) {
+    bool has_smaller = false, has_larger = false;
+    for (const ShardShape& other : all) {
+        if (other.tp != shape.tp || other.sequence_parallel != shape.sequence_parallel) continue;
+        has_smaller = has_smaller || other.micro_batch < shape.micro_batch;
+        has_larger = has_larger || other.micro_batch > shape.micro_batch;
+    }
+    return !has_smaller || !has_larger;
+}
+
+/// Whole layers of a shard; an emulated type is a CPU, which launches nothing as a graph.
+void add_whole_layers(const Model& model, Precision precision, const ShardShape& shape,
+                      bool is_emulated, OperatorSet& set) {
+    for (const LayerKind& kind : layer_list(model).kinds)
+        for (const Pass pass : {Pass::forward, Pass::backward}) {
+            const auto layer = whole_layer(model, precision, shape, kind, pass);
+            if (!layer) continue;
+            set.add({{0, *layer}});
+            if (!is_emulated) set.add({{0, as_graph(*layer)}});
+        }
+}
 
 Status check_shape(const Model& model, std::int64_t global_batch, const Grid& grid,
                    const Plan& plan) {
@@ -300,8 +325,11 @@ std::vector<OpShape> operator_list(const PlanQuery& query) {
         std::stable_sort(shapes.begin(), shapes.end(), measured_before);
         const Pricer analytic(pool.hardware,
                               make_context(query.model, pool, 1, *precision).constants, {});
-        for (const ShardShape& shape : shapes)
+        for (const ShardShape& shape : shapes) {
             set.add(weighted_operators(query.model, analytic, *precision, shape));
+            if (measures_layers_of(shape, shapes))
+                add_whole_layers(query.model, *precision, shape, pool.hardware.emulated, set);
+        }
     }
     return set.list;
 }

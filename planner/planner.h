@@ -77,8 +77,8 @@ Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan
 
 /// Operators that plan_grids() would look up for this query, most valuable first, each once: small
 /// shards (tp 1, micro-batch 1; tp 2; ...) before large ones, in each the operators of a layer by
-/// estimated time, then those of embedding and head; so that a prefix is a basis to scale the rest
-/// from. What arena-profiler measures. Emulated types: fp32 whatever the model's precision.
+/// estimated time, then those of embedding and head, then whole layers of the smallest and the
+/// largest micro-batch; so that a prefix is a basis to scale the rest from. What arena-profiler measures. Emulated types: fp32 whatever the model's precision.
 std::vector<OpShape> operator_list(const PlanQuery&);
 
 /// All grids of the request's GPU type and range: what a profile run measures for, wherever it is asked.

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "planner/cost.h"
+#include "planner/whole_layer.h"
 
 namespace arena {
 
@@ -162,10 +163,18 @@ double moved_bytes(const CostConstants& c, const OpShape& shape, bool emulated) 
     }
 }
 
+double layer_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    double sum = 0;
+    for (const OpCount& op : operators_of(shape))
+        sum += op.count * analytic_seconds(type, c, op.shape);
+    return sum;
+}
+
 }  // namespace
 
 double analytic_seconds(const GpuType& type, const CostConstants& constants, const OpShape& shape) {
     const double tail = constants.device.kernel_s;
+    if (shape.kind == OpKind::layer) return layer_s(type, constants, shape);
     if (shape.kind == OpKind::gemm) return gemm_s(type, constants, shape) + tail;
     if (shape.kind == OpKind::conv) return conv_s(type, constants, shape) + tail;
     if (shape.kind == OpKind::custom) return custom_s(type, constants, shape) + tail;

@@ -9,6 +9,7 @@
 
 #include "planner/model.h"
 #include "planner/op_builder.h"
+#include "planner/whole_layer.h"
 
 namespace arena {
 
@@ -83,11 +84,34 @@ double context_ring_s(const PoolContext& context, const Topology& topology, cons
 
 struct LayerParts {
     double forward_s, backward_s, attention_s, collective_s;
+    double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
     double extra_host_s;  ///< of one forward: softmax that is not fused, experts
     double experts_s;     ///< all-to-all to experts and back, exposed part
     double ring_s;        ///< keys and values around the context-parallel group, exposed part
     std::int64_t tp;
     bool emulated;
+};
+
+/// One pass of a kind of layer; `share` of its seconds are added to `evidence`.
+struct LayerPass {
+    const PoolContext& context;
+    const ShardShape& shape;
+    const LayerKind& kind;
+    double share;
+    EvidenceSeconds& evidence;
+
+    double seconds(Pass pass, const std::vector<OpCount>& ops, double& issue_s) const {
+        EvidenceSeconds own{};
+        const double sum_s = sum_seconds(context.pricer, ops, own);
+        const PassTime time =
+            pass_time(context.pricer,
+                      whole_layer(context.model, context.precision, shape, kind, pass), sum_s);
+        const double rest = sum_s > 0 ? share * (time.seconds - time.exact_s) / sum_s : 0;
+        for (std::size_t i = 0; i < own.size(); ++i) evidence[i] += rest * own[i];
+        evidence[static_cast<std::size_t>(Evidence::exact)] += share * time.exact_s;
+        issue_s = time.issue_s;
+        return time.seconds;
+    }
 };
 
 /// Two all-reduces forward and two backward; full recompute repeats the forward ones.
@@ -109,6 +133,10 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
         const double host_back = c.host_backward_s + parts.extra_host_s + 2 * issue;
         forward_total = side_by_side_s(forward, host, c.host_sharpness);
         backward_total = side_by_side_s(backward, host_back + (full ? host : 0), c.host_sharpness);
+        // no framework launches faster than the profiler does
+        forward_total = std::max(forward_total, parts.issue_forward_s);
+        backward_total =
+            std::max(backward_total, parts.issue_backward_s + (full ? parts.issue_forward_s : 0));
     }
     LayerSeconds seconds;
     seconds.comm_s = forward_comm + backward_comm;
@@ -143,8 +171,9 @@ class KindPricer {
                                                     EvidenceSeconds& evidence) const {
         EvidenceSeconds unused{};
         LayerParts parts{};
-        parts.forward_s = sum_seconds(context_.pricer, ops.layer_forward, evidence, share);
-        parts.backward_s = sum_seconds(context_.pricer, ops.layer_backward, evidence, share);
+        const LayerPass pass{context_, shape_, kind, share, evidence};
+        parts.forward_s = pass.seconds(Pass::forward, ops.layer_forward, parts.issue_forward_s);
+        parts.backward_s = pass.seconds(Pass::backward, ops.layer_backward, parts.issue_backward_s);
         parts.attention_s = sum_seconds(context_.pricer, ops.attention, unused);
         parts.collective_s = collective_s_;
         parts.extra_host_s = fallback_s(ops);

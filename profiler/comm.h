@@ -52,6 +52,8 @@ struct CommSetup {
     std::int64_t max_bytes = 1;  ///< buffers hold this much
     double timeout_s = 60;       ///< no single step takes longer
     ShareBytes share;
+    /// Why the run cannot go on; "" while it can. Asked while a step waits.
+    std::function<std::string()> lost = [] { return std::string(); };
 };
 
 /// How many devices a process here can use. Not to be called in a process that forks later.

@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "core/json.h"
 #include "core/text.h"
 #include "profiler/comm_world.h"
+#include "profiler/host_communicator.h"
 #include "profiler/options.h"
 #include "profiler/recorder.h"
 #include "profiler/topology.h"
@@ -39,12 +41,13 @@ void install_stop_handlers() {
 /// One rank from its first to its last step.
 class CommRank {
   public:
-    CommRank(const CommCommand& command, const CommQuery& query, const CommSetup& setup)
-        : command_(command), query_(query), setup_(setup) {}
+    CommRank(const CommCommand& command, const CommQuery& query, const CommSetup& setup,
+             const PeerPlace& peers)
+        : command_(command), query_(query), setup_(setup), peers_(peers) {}
 
     int run(const std::function<void()>& on_joined) {
         install_stop_handlers();
-        auto communicator = make_communicator(setup_);
+        auto communicator = join();
         on_joined();
         if (!communicator) return fail(communicator.error());
         CommHooks hooks;
@@ -57,12 +60,25 @@ class CommRank {
             std::fprintf(stderr, "arena-profiler: rank %lld measured %zu of %zu sizes: %s\n",
                          static_cast<long long>(setup_.world.rank), outcome.measured,
                          outcome.wanted, outcome.reason.c_str());
+        if (!outcome.has_failed && lifeline_) lifeline_->leave();
         const int written = is_first() ? write((*communicator)->device(), outcome) : 0;
         return written != 0 ? written : is_complete ? 0 : 1;
     }
 
   private:
     [[nodiscard]] bool is_first() const { return setup_.world.rank == 0; }
+
+    /// TCP tells by itself that a rank is gone; NCCL's ranks watch each other beside it.
+    Result<std::unique_ptr<Communicator>> join() {
+        if (command_.device == "cpu") return make_host_communicator(setup_, peers_);
+        setup_.lost = [this] { return lifeline_ ? lifeline_->lost() : std::string(); };
+        auto communicator = make_communicator(setup_);
+        if (!communicator) return communicator;
+        auto lifeline = Lifeline::join(setup_.world, peers_);  // rank 0: until all have come so far
+        if (!lifeline) return lifeline.error();
+        lifeline_ = std::move(lifeline).value();
+        return communicator;
+    }
 
     void keep(const CommTime& time) {
         times_.push_back(time);
@@ -121,12 +137,15 @@ class CommRank {
 
     const CommCommand& command_;
     const CommQuery& query_;
-    const CommSetup& setup_;
+    CommSetup setup_;
+    const PeerPlace& peers_;
+    std::unique_ptr<Lifeline> lifeline_;
     std::vector<CommTime> times_;
 };
 
-int run_rank(const CommCommand& command, const CommWorld& world, const MeetingPlace& place,
+int run_rank(const CommCommand& command, const CommWorld& world, const std::string& path,
              const std::function<void()>& on_joined) {
+    const MeetingPlace place(path, world.rank == 0, command.timeout_s);
     const auto query = query_of(command, world);
     if (!query) return world.rank == 0 ? fail(query.error()) : 2;
     CommSetup setup;
@@ -134,7 +153,11 @@ int run_rank(const CommCommand& command, const CommWorld& world, const MeetingPl
     setup.max_bytes = query->max_bytes;
     setup.timeout_s = command.timeout_s;
     setup.share = [&](const auto& make, std::size_t size) { return place.share(make, size); };
-    return CommRank(command, *query, setup).run(on_joined);
+    const PeerPlace peers{path + "-peers", command.timeout_s};
+    return CommRank(command, *query, setup, peers).run([&] {
+        place.leave();  // joined: all have read it
+        on_joined();
+    });
 }
 
 /// One of the tasks that srun started.
@@ -147,14 +170,26 @@ int run_in_step(const CommCommand& command, const CommWorld& world) {
                                           std::strerror(errno) +
                                           "; give --meet a directory that all nodes see",
                                       directory));
-    const MeetingPlace place(directory + "/" + name, world.rank == 0, command.timeout_s);
-    return run_rank(command, world, place, [&] { place.leave(); });  // joined: all have read it
+    return run_rank(command, world, directory + "/" + name, [] {});
+}
+
+Result<std::int64_t> count_devices(const CommCommand& command) {
+    if (command.device == "cpu")
+        return command.gpus > 0 ? command.gpus
+                                : static_cast<std::int64_t>(std::thread::hardware_concurrency());
+    return count_in_child(count_comm_devices);
+}
+
+Status check_device(const CommCommand& command) {
+    if (command.device == "cuda" || command.device == "cpu") return Done{};
+    return usage_error("accepted are cpu and cuda, not '" + printable(command.device, 40) + "'",
+                       "--device");
 }
 
 /// All ranks are ours.
 int run_on_this_node(const CommCommand& command) {
     std::int64_t gpus = command.gpus;
-    const auto found = count_in_child(count_comm_devices);
+    const auto found = count_devices(command);
     if (!found) return fail(found.error());
     if (gpus == 0) gpus = *found;
     if (gpus > *found)
@@ -170,8 +205,7 @@ int run_on_this_node(const CommCommand& command) {
     if (::mkdtemp(directory.data()) == nullptr)
         return fail(environment_error(std::strerror(errno), directory));
     const int code = run_in_children(gpus, [&](std::int64_t rank) {
-        const MeetingPlace place(directory + "/meet", rank == 0, command.timeout_s);
-        return run_rank(command, {rank, 1, gpus}, place, [] {});  // the directory goes at the end
+        return run_rank(command, {rank, 1, gpus}, directory + "/meet", [] {});
     });
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
@@ -260,6 +294,7 @@ Result<CommQuery> query_of(const CommCommand& command, const CommWorld& world) {
 
 int run_comm_command(const CommCommand& command) {
     if (auto s = check_output(command.out, command.json); !s) return fail(s.error());
+    if (auto s = check_device(command); !s) return fail(s.error());
     if (command.gpus < 0 || command.gpus > 1024)
         return fail(usage_error("must be 1 to 1024", "--gpus"));
     const auto world = world_of_step(::getenv);

@@ -13,6 +13,7 @@ namespace arena {
 
 struct CommCommand {
     std::string gpu_type, out = "-", meet;
+    std::string device = "cuda";  ///< or cpu: host memory over TCP
     std::vector<std::string> ops;     ///< empty = all
     std::vector<std::string> groups;  ///< RANKS[xNODES[xGROUPS]]; empty = all_placements()
     std::string min_bytes = "1K", max_bytes = "1G";

@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "profiler/cpu_device.h"
 #include "profiler/cpu_kernels.h"
+#include "profiler/cpu_layer.h"
 #include "profiler/cpu_memory.h"
 #include "profiler/operator.h"
 
@@ -293,8 +294,9 @@ Recipe recipe_for(const OpShape& s, int threads) {
             return optimizer_recipe(s, threads);
         case OpKind::conv:
             return conv_recipe(s, threads);
-        case OpKind::custom:
-            break;  // refused by check_shape()
+        case OpKind::layer:   // prepare_layer()
+        case OpKind::custom:  // refused by check_shape()
+            break;
     }
     return {};
 }
@@ -309,6 +311,14 @@ Status check_convolution(const OpShape& s) {
     if (!variant || variant->kernel > max_kernel || variant->stride > max_kernel ||
         (s.pass == Pass::forward) == (variant->is_data_gradient || variant->is_weight_gradient))
         return no_error("the CPU back-end has no such variant", op_key(s));
+    return Done{};
+}
+
+Status check_layer(const OpShape& s) {
+    const auto variant = parse_layer_variant(s.variant);
+    if (!variant) return no_error("the CPU back-end has no such variant", op_key(s));
+    if (variant->is_graph)
+        return no_error("a CPU launches no graphs: measure the plain layer", op_key(s));
     return Done{};
 }
 
@@ -335,6 +345,7 @@ Status check_shape(const OpShape& s) {
         return no_error("the operators of a custom layer are not known: nothing to measure",
                         op_key(s));
     if (s.kind == OpKind::conv) return check_convolution(s);
+    if (s.kind == OpKind::layer) return check_layer(s);
     if (s.kind == OpKind::attention && s.dims[0] % s.dims[1] != 0)
         return no_error("query heads must be a multiple of key/value heads", op_key(s));
     if (measures_also(s)) return Done{};
@@ -359,10 +370,28 @@ class CpuBackend final : public Backend {
     Result<std::unique_ptr<Operator>> prepare(const OpShape& shape) override;
 
   private:
+    Result<std::unique_ptr<Operator>> prepare_layer(const OpShape& shape, double budget);
     int threads_;
     CpuFacts facts_;
     Region inputs_{Region::Fill::uniform}, outputs_{Region::Fill::uniform};
 };
+
+/// As many layers as fill twice the cache, run in turn.
+Result<std::unique_ptr<Operator>> CpuBackend::prepare_layer(const OpShape& shape, double budget) {
+    const double bytes = cpu::stack_shape(shape).bytes();
+    const double wanted = 2 * static_cast<double>(facts_.cache_bytes) / bytes + 1;
+    const auto sets = static_cast<Index>(std::clamp(std::min(wanted, budget / bytes), 1.0, 256.0));
+    const auto too_large = no_error(
+        "needs " + human_bytes(bytes) + " of memory, " + human_bytes(budget) + " may be used",
+        op_key(shape));
+    if (bytes > budget) return too_large;
+    try {
+        return std::unique_ptr<Operator>(
+            std::make_unique<CpuOperator>(cpu::layer_bodies(shape, sets, threads_)));
+    } catch (const std::bad_alloc&) {
+        return too_large;
+    }
+}
 
 Result<std::unique_ptr<Operator>> CpuBackend::prepare(const OpShape& shape) {
     if (auto s = check_shape(shape); !s) return s.error();
@@ -374,6 +403,7 @@ Result<std::unique_ptr<Operator>> CpuBackend::prepare(const OpShape& shape) {
     };
     // op_bytes is a double: it comes before element counts that could overflow
     if (op_bytes(shape) > budget) return too_large(op_bytes(shape));
+    if (shape.kind == OpKind::layer) return prepare_layer(shape, budget);
     Recipe recipe;
     try {
         recipe = recipe_for(shape, threads_);

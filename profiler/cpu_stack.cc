@@ -149,12 +149,20 @@ struct LayerStack::State {
           output(floats(s.tokens() * s.hidden)),
           d_output(output.size()),
           d_input(output.size()),
-          norm{s.tokens(), s.hidden, s.rms},
+          norm{s.tokens() / s.sequence_ranks, s.hidden, s.rms},
           attention{s.samples * s.heads, s.samples * s.kv_heads, s.seq, s.head_dim, s.causal} {
         std::uint64_t seed = 1;
         for (LayerWeights& w : weights) draw(w, seed);
         fill(kept.front().x, 2, 1000);
         fill(d_output, 2, 1001);
+        if (s.sequence_ranks > 1) draw_gathered();
+    }
+    /// What a rank has from others before a GEMM: the rows that its own norms and sums do not write.
+    void draw_gathered() {
+        std::uint64_t seed = 2000;
+        for (Kept& a : kept)
+            for (Floats* rows : {&a.norm1, &a.norm2}) fill(*rows, 2, seed++);
+        fill(shared.d_branch, 2, seed);
     }
     /// Of a size that keeps activations near one through any number of layers.
     void draw(LayerWeights& w, std::uint64_t& seed) const {
@@ -320,21 +328,27 @@ LayerStack::~LayerStack() = default;
 
 void LayerStack::on_operator(std::function<void()> tick) { state_->tick = std::move(tick); }
 
-void LayerStack::forward() {
+void LayerStack::forward_layer(Index layer) {
     State& s = *state_;
-    for (std::size_t l = 0; l < s.kept.size(); ++l) {
-        s.attention_half(s.weights[l], s.kept[l]);
-        s.mlp_half(s.weights[l], s.kept[l], l + 1 < s.kept.size() ? s.kept[l + 1].x : s.output);
-    }
+    const auto l = static_cast<std::size_t>(layer);
+    s.attention_half(s.weights[l], s.kept[l]);
+    s.mlp_half(s.weights[l], s.kept[l], l + 1 < s.kept.size() ? s.kept[l + 1].x : s.output);
+}
+
+void LayerStack::backward_layer(Index layer) {
+    State& s = *state_;
+    const auto l = static_cast<std::size_t>(layer);
+    const bool last = l + 1 == s.kept.size();
+    s.mlp_half_backward(s.weights[l], s.gradients[l], s.kept[l], last ? s.d_output : s.d_input);
+    s.attention_half_backward(s.weights[l], s.gradients[l], s.kept[l], s.d_input);
+}
+
+void LayerStack::forward() {
+    for (Index l = 0; l < state_->shape.layers; ++l) forward_layer(l);
 }
 
 void LayerStack::backward() {
-    State& s = *state_;
-    for (std::size_t l = s.kept.size(); l-- > 0;) {
-        const bool last = l + 1 == s.kept.size();
-        s.mlp_half_backward(s.weights[l], s.gradients[l], s.kept[l], last ? s.d_output : s.d_input);
-        s.attention_half_backward(s.weights[l], s.gradients[l], s.kept[l], s.d_input);
-    }
+    for (Index l = state_->shape.layers; l-- > 0;) backward_layer(l);
 }
 
 std::vector<float>& LayerStack::input() { return state_->kept.front().x; }

@@ -19,9 +19,10 @@ struct StackShape {
     Index layers = 1, samples = 1, seq = 1, hidden = 1;
     Index heads = 1, kv_heads = 1, head_dim = 1, ffn = 1;
     bool causal = true;
-    bool rms = false;    ///< RMSNorm, else LayerNorm
-    bool gated = false;  ///< SwiGLU, else GELU
-    bool bias = true;    ///< residual sums add a bias
+    bool rms = false;          ///< RMSNorm, else LayerNorm
+    bool gated = false;        ///< SwiGLU, else GELU
+    bool bias = true;          ///< residual sums add a bias
+    Index sequence_ranks = 1;  ///< norms and residual sums see one in so many of the tokens
     [[nodiscard]] Index tokens() const { return samples * seq; }
     [[nodiscard]] Index qkv_width() const { return head_dim * (heads + 2 * kv_heads); }
     [[nodiscard]] Index up_width() const { return gated ? 2 * ffn : ffn; }
@@ -48,6 +49,11 @@ class LayerStack {
 
     /// Reads input() and writes output().
     void forward();
+    /// One layer: reads what the one before it wrote, and the last one's result is output().
+    void forward_layer(Index layer);
+    /// After forward_layer() of the same: the last layer reads output_gradient(), each other one
+    /// what the layer after it wrote.
+    void backward_layer(Index layer);
     /// After forward(): reads output_gradient(), writes input_gradient() and all gradients of
     /// weights.
     void backward();

@@ -19,6 +19,7 @@
 #include "profiler/cuda_gemm.h"
 #include "profiler/cuda_identity.h"
 #include "profiler/cuda_kernels.h"
+#include "profiler/cuda_layer.h"
 #include "profiler/cuda_recipe.h"
 #include "profiler/cudnn_recipes.h"
 #include "profiler/nvml.h"
@@ -160,6 +161,8 @@ class Recipes {
                 return optimizer();
             case OpKind::conv:
                 return context_.dnn->convolution(shape_);
+            case OpKind::layer:
+                return layer();
             case OpKind::custom:
                 break;  // refused by check_shape()
         }
@@ -250,6 +253,20 @@ class Recipes {
                         dv->run(s.handle, b[5], b[0], b[7]);
                     };
                 }};
+    }
+
+    /// Its operators one after the other; of each its own recipe.
+    Result<Recipe> layer() const {
+        const auto unfused = [this](const OpShape& op) {
+            const Recipes recipes(context_, op);
+            return op.pass == Pass::forward ? recipes.attention_forward()
+                                            : recipes.attention_backward();
+        };
+        return cuda::layer_recipe(
+            shape_,
+            {stream_, [this](const OpShape& op) { return Recipes(context_, op).make().value(); },
+             unfused, [this](const OpShape& op) { return context_.dnn->attention_in_rows(op); },
+             [this](const OpShape& op) { return context_.dnn->attention(op, op.precision).ok(); }});
     }
 
     Precision attention_precision() const {
@@ -386,6 +403,15 @@ double padded(const Need& need, const OpShape& s) {
            512;
 }
 
+Status check_layer(const OpShape& s) {
+    if (s.precision == Precision::fp8)
+        return no_error("layers in fp8 are not measured whole: casts lie between their operators",
+                        op_key(s));
+    if (!parse_layer_variant(s.variant))
+        return no_error("the CUDA back-end has no such variant", op_key(s));
+    return Done{};
+}
+
 Status check_shape(const OpShape& s, int capability) {
     for (std::size_t i = 0; i < dim_count(s.kind); ++i)
         if (s.dims[i] < 1 || s.dims[i] > (std::int64_t{1} << 31) - 1)
@@ -399,6 +425,7 @@ Status check_shape(const OpShape& s, int capability) {
     if (s.precision == Precision::fp8 && capability < 89)
         return no_error("this GPU has no fp8 (compute capability below 8.9)", op_key(s));
     if (s.kind == OpKind::conv) return Done{};  // cuDNN says what it has
+    if (s.kind == OpKind::layer) return check_layer(s);
     const auto variants = variants_of(s.kind);
     if (std::find(variants.begin(), variants.end(), s.variant) == variants.end())
         return no_error("the CUDA back-end has no such variant", op_key(s));
@@ -485,6 +512,9 @@ Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) try
                 256 * 256;
         }
         bodies.push_back(recipe.make(buffers));
+        const auto layer = parse_layer_variant(shape.variant);
+        if (shape.kind == OpKind::layer && layer->is_graph)
+            bodies.back() = cuda::as_graph_launch(context_.stream, bodies.back());
     }
     check(cudaStreamSynchronize(context_.stream), "fill buffers");
     return std::unique_ptr<Operator>(std::make_unique<CudaOperator>(context_, std::move(bodies)));

@@ -294,6 +294,21 @@ __global__ void value_kernel(Index n, float value, float* p) {
         p[i] = value;
 }
 
+template <typename T>
+__global__ void heads_kernel(HeadCopy c, T* rows, T* dense, bool to_rows) {
+    const Index n = c.samples * c.heads * c.seq * c.d;
+    const Index stride = static_cast<Index>(gridDim.x) * blockDim.x;
+    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
+        const Index element = i % c.d, token = i / c.d % c.seq, head = i / (c.d * c.seq);
+        const Index row = head / c.heads * c.seq + token;
+        T& in_row = rows[row * c.width + c.offset + head % c.heads * c.d + element];
+        if (to_rows)
+            in_row = dense[i];
+        else
+            dense[i] = in_row;
+    }
+}
+
 unsigned rows_grid(Index rows) { return static_cast<unsigned>(rows); }
 
 }  // namespace
@@ -390,6 +405,14 @@ void softmax_backward(Stream s, Index rows, Index cols, float scale, const void*
         using C = const std::remove_pointer_t<P>*;
         softmax_gradient_kernel<<<rows_grid(rows), block_size, 0, s.handle>>>(
             cols, scale, static_cast<C>(p), static_cast<P>(dp));
+    });
+}
+
+void copy_heads(Stream s, const HeadCopy& c, void* rows, void* dense, bool to_rows) {
+    with_type(s.type, [&](auto* t) {
+        using P = decltype(t);
+        heads_kernel<<<blocks_for(c.samples * c.heads * c.seq * c.d), block_size, 0, s.handle>>>(
+            c, static_cast<P>(rows), static_cast<P>(dense), to_rows);
     });
 }
 

@@ -51,6 +51,13 @@ void softmax_forward(Stream, Index rows, Index cols, float scale, bool causal, v
 /// In place on dp: ds = p * (dp - sum(p * dp)) * scale.
 void softmax_backward(Stream, Index rows, Index cols, float scale, const void* p, void* dp);
 
+/// `heads` of each token, side by side in rows [samples * seq, width] from `offset` on.
+struct HeadCopy {
+    Index samples = 1, heads = 1, seq = 1, d = 1, width = 1, offset = 0;
+};
+/// rows to dense [samples * heads, seq, d], or back.
+void copy_heads(Stream, const HeadCopy&, void* rows, void* dense, bool to_rows);
+
 void embedding_forward(Stream, Index tokens, Index hidden, const std::int32_t* ids,
                        const void* table, void* out);
 /// d_table: float [vocab, hidden], added to with atomics.

@@ -29,16 +29,25 @@ class AttentionGraph {
     explicit AttentionGraph(const AttentionShape& shape)
         : shape_(shape),
           type_(data_type(shape.precision)),
-          queries_{1, shape.heads, shape.seq, shape.d},
-          keys_{1, shape.kv_heads, shape.seq, shape.d},
-          scores_{1, shape.heads, shape.seq, shape.seq},
-          rows_{1, shape.heads, shape.seq, 1} {
-        q = memory(queries_);
-        k_transposed = graph.tensor(transposed(keys_), transposed(dense(keys_)), type_);
+          queries_{shape.samples, shape.heads, shape.seq, shape.d},
+          keys_{shape.samples, shape.kv_heads, shape.seq, shape.d},
+          scores_{shape.samples, shape.heads, shape.seq, shape.seq},
+          rows_{shape.samples, shape.heads, shape.seq, 1},
+          query_strides_(dense(queries_)),
+          key_strides_(dense(keys_)),
+          output_strides_(dense(queries_)) {
+        if (shape.is_in_rows) {
+            query_strides_ = key_strides_ = in_rows((shape.heads + 2 * shape.kv_heads) * shape.d);
+            output_strides_ = in_rows(shape.heads * shape.d);
+        }
+        q = query();
+        k_transposed = graph.tensor(transposed(keys_), transposed(key_strides_), type_);
         scale = graph.scalar();
     }
 
-    GraphTensor memory(const Sizes& sizes) { return graph.tensor(sizes, dense(sizes), type_); }
+    GraphTensor query() { return graph.tensor(queries_, query_strides_, type_); }
+    GraphTensor key() { return graph.tensor(keys_, key_strides_, type_); }
+    GraphTensor output() { return graph.tensor(queries_, output_strides_, type_); }
     GraphTensor numbers(const Sizes& sizes) {
         return graph.tensor(sizes, dense(sizes), CUDNN_DATA_FLOAT);
     }
@@ -79,16 +88,20 @@ class AttentionGraph {
         graph.reshape(x, y);
         return y;
     }
+    /// [sample, head, token, element] of heads that lie side by side in rows of this width.
+    [[nodiscard]] Sizes in_rows(Index width) const {
+        return {shape_.seq * width, shape_.d, width, 1};
+    }
     AttentionShape shape_;
     cudnnDataType_t type_;
-    Sizes queries_, keys_, scores_, rows_;
+    Sizes queries_, keys_, scores_, rows_, query_strides_, key_strides_, output_strides_;
 };
 
 class ForwardGraph final : public AttentionGraph {
   public:
     explicit ForwardGraph(const AttentionShape& shape) : AttentionGraph(shape) {
-        v = memory(keys_);
-        o = memory(queries_);
+        v = key();
+        o = output();
         stats = numbers(rows_);
         const GraphTensor s = masked_scores();
         const GraphTensor largest = inside(rows_), sum = inside(rows_);
@@ -108,9 +121,9 @@ class ForwardGraph final : public AttentionGraph {
 class BackwardGraph final : public AttentionGraph {
   public:
     explicit BackwardGraph(const AttentionShape& shape) : AttentionGraph(shape) {
-        v_transposed = graph.tensor(transposed(keys_), transposed(dense(keys_)), type_);
-        o = memory(queries_), d_o = memory(queries_), dq = memory(queries_);
-        dk = memory(keys_), dv = memory(keys_);
+        v_transposed = graph.tensor(transposed(keys_), transposed(key_strides_), type_);
+        o = output(), d_o = output(), dq = query();
+        dk = key(), dv = key();
         stats = numbers(rows_);
         unit = graph.scalar();
         dq_sum = graph.accumulator(queries_);
@@ -194,7 +207,7 @@ std::size_t FlashAttention::workspace_bytes() const {
 }
 
 Index FlashAttention::accumulator_count() const {
-    return state_->backward ? state_->shape.heads * state_->shape.seq * state_->shape.d : 0;
+    return state_->backward ? state_->shape.query_count() : 0;
 }
 
 FlashAttention::Bound FlashAttention::bind(const Tensors& t, void* workspace) const {

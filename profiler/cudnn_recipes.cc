@@ -75,6 +75,43 @@ Result<Recipe> Cudnn::attention(const OpShape& op, Precision precision) try {
     return no_error(error.what(), op_key(op));
 }
 
+Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
+    const auto v = parse_layer_variant(layer.variant);
+    if (!v) return no_error("the CUDA back-end has no such variant", op_key(layer));
+    const AttentionShape shape{v->heads,       v->kv_heads,     layer.dims[1], v->head_dim,
+                               v->is_causal,   layer.precision, true,          layer.dims[0]};
+    const bool is_backward = layer.pass == Pass::backward;
+    const auto flash = std::make_shared<FlashAttention>(state_->handle, shape, is_backward);
+    const auto workspace = device_block(flash->workspace_bytes());
+    const Index tokens = shape.samples * shape.seq, q = shape.heads * shape.d,
+                kv = shape.kv_heads * shape.d;
+    const cudaStream_t stream = state_->stream;
+    Recipe recipe{{element(tokens * (q + 2 * kv)), element(tokens * q),
+                   number(shape.samples * shape.heads * shape.seq)},
+                  {}};
+    if (is_backward)
+        for (const Need& need : {element(tokens * q), element(tokens * (q + 2 * kv)),
+                                 number(flash->accumulator_count(), 0)})
+            recipe.needs.push_back(need);
+    recipe.make = [=](const Buffers& b) -> Body {
+        const auto part = [](void* rows, Index elements) {  // fp16 and bf16 only
+            return static_cast<void*>(static_cast<std::byte*>(rows) + 2 * elements);
+        };
+        FlashAttention::Tensors t{b[0], part(b[0], q), part(b[0], q + kv), b[1], f32(b[2])};
+        if (is_backward) {
+            t.d_o = b[3], t.dq = b[4], t.dk = part(b[4], q), t.dv = part(b[4], q + kv);
+            t.dq_sum = f32(b[5]);
+        }
+        const auto bound = flash->bind(t, workspace.get());
+        if (!is_backward) return [=] { (void)flash, (void)workspace, bound.forward(stream); };
+        bound.forward(stream);
+        return [=] { (void)flash, (void)workspace, bound.backward(stream); };
+    };
+    return recipe;
+} catch (const Unsupported& error) {
+    return no_error(error.what(), op_key(layer));
+}
+
 Result<Recipe> Cudnn::convolution(const OpShape& op) try {
     const auto variant = parse_conv_variant(op.variant);
     if (!variant) return no_error("the CUDA back-end has no such variant", op_key(op));

@@ -9,8 +9,9 @@
 
 #include "core/text.h"
 #include "planner/layers.h"
-#include "planner/model.h"
+#include "planner/whole_layer.h"
 #include "profiler/cpu_device.h"
+#include "profiler/cpu_layer.h"
 #include "profiler/cpu_memory.h"
 #include "profiler/cpu_stack.h"
 #include "profiler/measure.h"
@@ -49,53 +50,31 @@ class InPlace {
     double last_s_ = 0;
 };
 
+/// One layer of the model's first kind, in fp32.
+std::optional<OpShape> layer_of(const DirectOptions& o, Pass pass) {
+    return whole_layer(o.model, Precision::fp32, o.shard, layer_list(o.model).kinds.front(), pass);
+}
+
 Status check(const DirectOptions& o) {
     const Model& m = o.model;
-    if (!is_transformer(m.family) || m.experts > 0 || is_latent(m) || m.qk_norm ||
-        layer_list(m).kinds.front().window > 0)
-        return no_error("only dense transformers with plain attention run as whole layers; " +
-                        m.name + " is not one");
+    if (o.shard.tp < 1) return usage_error("at least 1 tensor-parallel rank");
     if (const std::string obstacle = tp_obstacle(m, o.shard.tp); !obstacle.empty())
         return usage_error(obstacle);
+    if (m.experts > 0 || !layer_of(o, Pass::forward))
+        return no_error("only dense transformers with plain attention run as whole layers; " +
+                        m.name + " is not one");
     if (o.layers < 1 || o.layers > 1024) return usage_error("1 to 1024 layers");
     if (o.iterations < 1 || o.iterations > 1000) return usage_error("1 to 1000 iterations");
     if (o.shard.micro_batch < 1) return usage_error("the micro-batch is at least 1");
     return Done{};
 }
 
-cpu::StackShape stack_shape(const DirectOptions& o) {
-    const Model& m = o.model;
-    cpu::StackShape s;
-    s.layers = o.layers;
-    s.samples = o.shard.micro_batch;
-    s.seq = m.seq_length;
-    s.hidden = m.hidden;
-    s.heads = m.heads / o.shard.tp;
-    s.kv_heads = std::max<std::int64_t>(1, m.kv_heads / o.shard.tp);
-    s.head_dim = head_dim(m);
-    s.ffn = m.ffn_hidden / o.shard.tp;
-    s.causal = m.family != Family::bert;
-    s.rms = m.rms_norm;
-    s.gated = is_gated(m);
-    s.bias = m.linear_bias;
-    return s;
-}
-
-double sum(const Pricer& pricer, const std::vector<OpCount>& ops, double& exact_s) {
-    double total = 0;
-    for (const OpCount& op : ops) {
-        const OpTime time = pricer.price(op.shape);
-        total += op.count * time.seconds;
-        if (time.evidence == Evidence::exact) exact_s += op.count * time.seconds;
-    }
-    return total;
-}
-
 }  // namespace
 
 Result<DirectResult> run_direct(const DirectOptions& o) {
     if (auto s = check(o); !s) return s.error();
-    const cpu::StackShape shape = stack_shape(o);
+    cpu::StackShape shape = cpu::stack_shape(*layer_of(o, Pass::forward));
+    shape.layers = o.layers;
     const auto available = static_cast<double>(cpu::available_memory());
     const auto too_large = no_error("needs " + human_bytes(shape.bytes()) + " of memory, " +
                                     human_bytes(available / 2) + " may be used");
@@ -136,15 +115,8 @@ Result<DirectResult> run_direct(const DirectOptions& o) {
     return r;
 }
 
-DirectPrediction predict_direct(const DirectOptions& o, const Pricer& pricer) {
-    const ShardOperators ops = shard_operators(o.model, Precision::fp32, o.shard);
-    DirectPrediction p;
-    double exact_s = 0;
-    const auto layers = static_cast<double>(o.layers);
-    p.forward_s = layers * sum(pricer, ops.layer_forward, exact_s);
-    p.backward_s = layers * sum(pricer, ops.layer_backward, exact_s);
-    p.exact = layers * exact_s / (p.forward_s + p.backward_s);
-    return p;
+LayerPrediction predict_direct(const DirectOptions& o, const Pricer& pricer) {
+    return predict_layers(o.model, Precision::fp32, o.shard, o.layers, pricer);
 }
 
 }  // namespace arena

@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "planner/cost.h"
 #include "planner/operators.h"
+#include "profiler/predict.h"
 
 namespace arena {
 
@@ -36,11 +37,8 @@ struct DirectResult {
 /// half of the free memory.
 Result<DirectResult> run_direct(const DirectOptions&);
 
-struct DirectPrediction {
-    double forward_s = 0, backward_s = 0;
-    double exact = 0;  ///< share of the seconds that rests on shapes measured exactly
-};
-/// The same layers by the sum of their operators' prices, in fp32.
-DirectPrediction predict_direct(const DirectOptions&, const Pricer&);
+/// The same layers as the planner prices them, in fp32: by their operators, and by the whole layers
+/// that the profile has.
+LayerPrediction predict_direct(const DirectOptions&, const Pricer&);
 
 }  // namespace arena

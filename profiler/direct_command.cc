@@ -47,7 +47,7 @@ Result<ProfileTable> table_of(const Options& o, std::int64_t threads) {
 }
 
 void print(const Options& o, const DirectOptions& d, const DirectResult& r,
-           const DirectPrediction& p) {
+           const LayerPrediction& p) {
     const double predicted = p.forward_s + p.backward_s;
     const double error = predicted / r.in_place_s - 1;
     if (o.json) {
@@ -66,6 +66,7 @@ void print(const Options& o, const DirectOptions& d, const DirectResult& r,
                                        {"spent_s", r.spent_s},
                                        {"predicted_forward_s", p.forward_s},
                                        {"predicted_backward_s", p.backward_s},
+                                       {"predicted_operators_s", p.operators_s},
                                        {"exact", p.exact},
                                        {"error", error}})
                                 .c_str());
@@ -82,6 +83,8 @@ void print(const Options& o, const DirectOptions& d, const DirectResult& r,
         "  predicted  forward %10s  backward %10s  %+.1f %% (%.0f %% from measured shapes)\n",
         human_seconds(p.forward_s).c_str(), human_seconds(p.backward_s).c_str(), 100 * error,
         100 * p.exact);
+    std::printf("  by the sum of the layers' operators alone %s, %+.1f %%\n",
+                human_seconds(p.operators_s).c_str(), 100 * (p.operators_s / r.in_place_s - 1));
 }
 
 }  // namespace

@@ -13,9 +13,12 @@ libarena_profiler_la_SOURCES = \
 	profiler/options.h profiler/options.cc \
 	profiler/progress.h profiler/progress.cc \
 	profiler/run_command.h profiler/run_command.cc \
+	profiler/predict.h profiler/predict.cc \
 	profiler/comm.h \
 	profiler/comm_bench.h profiler/comm_bench.cc \
 	profiler/comm_world.h profiler/comm_world.cc \
+	profiler/peer_sockets.h profiler/peer_sockets.cc \
+	profiler/host_communicator.h profiler/host_communicator.cc \
 	profiler/comm_command.h profiler/comm_command.cc \
 	profiler/topology.h profiler/topology.cc \
 	profiler/nvml.h profiler/nvml.cc \
@@ -29,6 +32,7 @@ libarena_profiler_cpu_la_SOURCES = \
 	profiler/cpu_conv.cc profiler/cpu_images.cc \
 	profiler/cpu_memory.h profiler/cpu_memory.cc \
 	profiler/cpu_stack.h profiler/cpu_stack.cc \
+	profiler/cpu_layer.h profiler/cpu_layer.cc \
 	profiler/direct.h profiler/direct.cc \
 	profiler/direct_command.h profiler/direct_command.cc \
 	profiler/cpu_device.h profiler/cpu_device.cc \
@@ -62,6 +66,7 @@ endif
 arena_profiler_cuda_SOURCES = profiler/main.cc profiler/cuda_backend.cc \
 	profiler/cuda_identity.h profiler/cuda_identity.cc \
 	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
+	profiler/cuda_layer.h profiler/cuda_layer.cc \
 	profiler/cuda_kernels.h profiler/cuda_common.cuh profiler/cuda_elements.h profiler/cuda_kernels.cu
 ARENA_CUDNN_LIBS =
 arena_profiler_cuda_SOURCES += profiler/cuda_recipe.h profiler/cudnn_recipes.h
@@ -107,7 +112,7 @@ tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/gpu/run tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
+EXTRA_DIST += tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs

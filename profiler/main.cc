@@ -22,6 +22,7 @@
 #include "profiler/comm_command.h"
 #include "profiler/operator.h"
 #include "profiler/options.h"
+#include "profiler/predict.h"
 #include "profiler/prolog_help.h"
 #include "profiler/request.h"
 #include "profiler/run_command.h"
@@ -122,7 +123,7 @@ int show_device(const Options& o, char** argv) {
 }
 
 int comm(const CommCommand& command, char** argv) {
-    become_cuda(argv);
+    if (command.device == "cuda") become_cuda(argv);
     return run_comm_command(command);
 }
 
@@ -194,13 +195,29 @@ void add_comm_flags(CLI::App& c, CommCommand& o) {
     c.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str();
     c.add_option("--max-bytes", o.max_bytes, "largest size")->capture_default_str();
     c.add_option("--factor", o.factor, "from one size to the next")->capture_default_str();
+    c.add_option("--device", o.device,
+                 "cuda: NCCL; cpu: host memory over TCP, for an emulated type")
+        ->capture_default_str();
     c.add_option("--gpus", o.gpus, "of this node (default: all that are visible)");
     c.add_option("--budget", o.budget_s, "seconds")->capture_default_str();
-    c.add_option("--timeout", o.timeout_s, "seconds after which a rank that does not answer ends the run")
+    c.add_option("--timeout", o.timeout_s,
+                 "seconds after which a rank that does not answer ends the run")
         ->capture_default_str();
     c.add_option("--meet", o.meet, "directory that all nodes see (default: the current one)");
     c.add_flag("--json", o.json, "a record with the topology of rank 0's node on standard output");
     c.add_flag("-v,--verbose", o.verbose, "one line per size on standard error");
+}
+
+void add_predict_flags(CLI::App& c, Options& o) {
+    c.add_option("--model", o.model, "model name of the zoo, or a file")->required();
+    c.add_option("--profile", o.profile, "profile to predict from")->required();
+    c.add_option("--seq-length", o.seq_length, "tokens of a sample (the model's)");
+    c.add_option("--layers", o.layers, "of the model's first kind")->capture_default_str();
+    c.add_option("--tp", o.tp, "tensor-parallel ranks that share a layer")->capture_default_str();
+    c.add_option("--micro-batch", o.micro_batch, "samples")->capture_default_str();
+    c.add_option("--hardware", o.hardware, "hardware entry of the profile")->capture_default_str();
+    c.add_option("--hardware-file", o.hardware_file, "the site's own hardware entries");
+    c.add_flag("--json", o.json, "for programs");
 }
 
 #ifndef ARENA_WITH_CUDA
@@ -263,13 +280,16 @@ int main_of(int argc, char** argv) {
     finish_app->add_option("--exit-code", o.end.exit_code, "how it ended")->required();
     finish_app->add_option("--spool", o.spool, "directory of results")->required();
     CommCommand c;
-    auto* comm_app =
-        app.add_subcommand("comm", "measure collectives between GPUs, of one node or of an srun step");
+    auto* comm_app = app.add_subcommand(
+        "comm", "measure collectives between GPUs, of one node or of an srun step");
     add_comm_flags(*comm_app, c);
     std::string xml;
     auto* topology_app = app.add_subcommand("topology", "show where the GPUs of this node sit");
     topology_app->add_option("--xml", xml, "of another node, as lstopo writes it");
     topology_app->add_flag("--json", o.json, "for programs");
+    auto* predict_app =
+        app.add_subcommand("predict", "what the planner makes of a profile for whole layers");
+    add_predict_flags(*predict_app, o);
 #ifndef ARENA_WITH_CUDA
     auto* direct_app = app.add_subcommand(
         "direct", "run whole layers on the CPU, beside what a profile predicts for them");
@@ -284,6 +304,7 @@ int main_of(int argc, char** argv) {
     if (*ops_app) return list_operators(o);
     if (*comm_app) return comm(c, argv);
     if (*topology_app) return show_topology(xml, o.json);
+    if (*predict_app) return run_predict_command(o);
 #ifndef ARENA_WITH_CUDA
     if (*direct_app) return run_direct_command(o);
 #endif

@@ -211,6 +211,7 @@ class NcclCommunicator final : public Communicator {
     NcclCommunicator(const CommSetup& setup, int gpu)
         : world_(setup.world),
           timeout_s_(setup.timeout_s),
+          lost_(setup.lost),
           watch_(setup.world.rank, setup.timeout_s),
           properties_(select_gpu(gpu)) {
         stream_.make();
@@ -374,9 +375,13 @@ class NcclCommunicator final : public Communicator {
         while ((e = cudaEventQuery(event)) == cudaErrorNotReady) {
             ncclResult_t state = ncclSuccess;
             const ncclResult_t asked = ncclCommGetAsyncError(comm.get(), &state);
-            if (asked == ncclSuccess && state == ncclSuccess && monotonic_s() <= until) continue;
+            const std::string lost = lost_();
+            if (asked == ncclSuccess && state == ncclSuccess && lost.empty() &&
+                monotonic_s() <= until)
+                continue;
             std::string why = asked != ncclSuccess   ? ncclGetErrorString(asked)
                               : state != ncclSuccess ? ncclGetErrorString(state)
+                              : !lost.empty()        ? lost
                                                      : "no answer from the other ranks within " +
                                                            human_seconds(timeout_s_);
             const char* last = ncclGetLastError(comm.get());
@@ -398,6 +403,7 @@ class NcclCommunicator final : public Communicator {
 
     CommWorld world_;
     double timeout_s_;
+    std::function<std::string()> lost_;
     Watch watch_;
     cudaDeviceProp properties_;  ///< made where the GPU is selected: before all that lies on it
     TimedStream stream_;

@@ -11,6 +11,9 @@ std::string Cudnn::version() const { return {}; }
 Result<Recipe> Cudnn::attention(const OpShape& op, Precision) {
     return no_error("this build has no cuDNN", op_key(op));
 }
+Result<Recipe> Cudnn::attention_in_rows(const OpShape& op) {
+    return no_error("this build has no cuDNN", op_key(op));
+}
 Result<Recipe> Cudnn::convolution(const OpShape& op) {
     return no_error("this build has no cuDNN, which convolutions need", op_key(op));
 }

@@ -34,7 +34,7 @@ class Pace {
     }
 
   private:
-    std::array<std::array<double, 2>, 8> pace_{};
+    std::array<std::array<double, 2>, op_kind_count> pace_{};
 };
 
 class Session {

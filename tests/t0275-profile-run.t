@@ -114,6 +114,34 @@ like "$("$profiler" topology --json)" '"gpus":\[' "arena-profiler topology shows
 echo '<topology' >"$work/broken.xml"
 refused 2 "is not hwloc's XML" "a topology that is none" topology --xml "$work/broken.xml"
 
+refused 2 'accepted are cpu and cuda' "an unknown device" comm --device tpu
+is "$(comm --device cpu --gpus 2 --ops all-reduce --min-bytes 4K | tail -n 1 | cut -d, -f1-6)" h100,all_reduce,2,1,1,4096 \
+    "two ranks of this host measure without a GPU"
+
+# ---- profiles that come with slurm-arena -----------------------------------------------------------------
+mkdir -p "$work/data/profiles"
+cp "$ARENA_SRCDIR/etc/hardware.yaml" "$work/data/"
+"$profiler" run --model gpt2 --batch 8 --max-gpus 1 --hardware A40 --gpu-type a40 --out "$work/data/profiles/a40.json" 2>/dev/null
+echo '{' >"$work/data/profiles/broken.json"
+jq -c '.device.kind = "cpu"' "$work/data/profiles/a40.json" >"$work/data/profiles/cpu.json"
+planned() { ARENA_DATA_DIR=$work/data "$ARENA_BUILDDIR/arena" plan --json --model gpt2 --global-batch 8 --gpu-type "$@" --gpus 1 2>"$work/err" |
+    jq -r '.grids[.best].estimate | "\(.source) \(.iteration_s)"'; }
+recorded=$(planned A40)
+like "$recorded" '^profiled ' "a recorded profile of the hardware entry is used"
+like "$(cat "$work/err")" 'broken.json: .*left out' "a file that is none is left out with a sentence"
+like "$(cat "$work/err")" "cpu.json: is a CPU's profile" "and so is a CPU's"
+like "$(planned A40 --profiles none)" '^analytic ' "--profiles none leaves them out"
+like "$(planned A100-SXM-80GB)" '^analytic ' "they speak for no other entry"
+mkdir -m 700 "$work/site"
+jq -c '.entries[].seconds *= 3' "$work/data/profiles/a40.json" >"$work/slower.json"
+"$ARENA_BUILDDIR/arena" profile --store "$work/site/p.db" import "$work/slower.json" >/dev/null
+site=$(planned A40 --profiles "$work/site/p.db")
+ok "what the site measured wins: $site against $recorded" jq -en "${site#* } > 2 * ${recorded#* }"
+jq -c '.nonce = "anothertype00000" | .gpu_type = "other" | .hardware = "A100-SXM-80GB"' "$work/slower.json" >"$work/other.json"
+mkdir -m 700 "$work/elsewhere"
+"$ARENA_BUILDDIR/arena" profile --store "$work/elsewhere/p.db" import "$work/other.json" >/dev/null
+is "$(planned A40 --profiles "$work/elsewhere/p.db")" "$recorded" "a store that knows nothing of the type leaves it to them"
+
 reference=${ARENA_REFERENCE_DATA:-$ARENA_SRCDIR/../shared/data}/arena/comm_tables.csv
 if [[ -r $reference ]]; then
     is "$(profile import-comm "$reference" --table 8_a40_8_n_2_d_ib | jq '.rows > 1000')" true "Arena's own tables are read"

@@ -59,7 +59,7 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     if (!hardware) return std::nullopt;
     GpuPool entry;
     entry.gpu_type = pool.gpu_type;
-    entry.hardware = std::move(hardware).value();
+    entry.hardware = profiles_.with_links(pool.gpu_type, std::move(hardware).value());
     entry.framework = request.launcher;
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;

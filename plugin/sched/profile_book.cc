@@ -16,7 +16,9 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "planner/measured_links.h"
 #include "planner/planner.h"
+#include "planner/shipped_profile.h"
 
 namespace arena {
 namespace {
@@ -30,6 +32,10 @@ std::string new_nonce() {
 constexpr std::size_t max_runs = 8;
 /// How long a finished carrier's missing result is waited for.
 constexpr double result_grace_s = 3;
+/// How long a result waits for a store that another process (`arena profile`) holds.
+constexpr double locked_grace_s = 5;
+/// A store that cannot be opened is tried again this often.
+constexpr double reopen_interval_s = 30;
 /// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to start.
 constexpr double expected_within_s = 60;
 /// A reason that changes is a change of the job, which makes the next round: not each second.
@@ -78,9 +84,20 @@ void ProfileBook::open_store() {
     if (!notice.empty()) host_.log_error(notice);
     if (store)
         store_ = std::move(store).value();
-    else
-        host_.log_error("profile store: " + store.error().message() +
-                        "; estimates stay analytic until it can be opened");
+    else if (const std::string why = store.error().message(); why != std::exchange(store_error_, why))
+        host_.log_error("profile store: " + why + "; estimates stay analytic until it can be opened");
+}
+
+/// An administrator may have put right what was wrong.
+void ProfileBook::reopen_store(double now_s) {
+    if (store_ || now_s < store_tried_s_ + reopen_interval_s) return;
+    if (std::exchange(store_tried_s_, now_s) != 0) open_store();  // the first time it was just tried
+    if (!store_ || store_error_.empty()) return;
+    store_error_.clear();
+    tables_.clear();
+    links_.clear();
+    for (const GpuMapping& type : config_.gpu_types) ++versions_[type.gres_type];
+    host_.log_info("profile store: it could be opened now");
 }
 
 bool ProfileBook::measured(const Key& key) {
@@ -112,25 +129,26 @@ bool ProfileBook::result_may_come(const CarrierView& carrier, const ProfileReque
     return now_s < finished_since_.try_emplace(carrier.id, now_s).first->second + result_grace_s;
 }
 
-void ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
-    settled_.insert(carrier.id);
+bool ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
     const Key key{fingerprint(request.model), request.gpu_type};
-    if (!store_ || store_->load(request.nonce)) return;  // imported before a restart of ours
+    if (!store_ || store_->load(request.nonce)) return true;  // imported before a restart of ours
     auto profile = read_spool_profile(config_.profile_spool, request.nonce, user_id_);
     if (!profile) {
         count_failure(key, carrier.node, profile.error().message(), now_s);
-        return;
+        return true;
     }
     const bool fits = profile->gpu_type == request.gpu_type &&
                       profile->model_fingerprint == key.first && profile->hardware == request.hardware;
     if (!fits || profile->status == ProfileStatus::failed) {
         if (fits) (void)store_->import(*profile, request.model.name);  // for `arena profile status`
         count_failure(key, carrier.node, fits ? profile->reason : "the result is for another request", now_s);
-        return;
+        return true;
     }
     if (auto status = store_->import(*profile, request.model.name); !status) {
+        if (now_s < kept_out_since_.try_emplace(carrier.id, now_s).first->second + locked_grace_s)
+            return false;
         count_failure(key, carrier.node, status.error().message(), now_s);
-        return;
+        return true;
     }
     ++imported_;
     // The node may have shown another driver or library: what was measured with the old one no longer holds.
@@ -141,6 +159,7 @@ void ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& reque
     host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s", carrier.id,
                                request.model.name, request.gpu_type, profile->entries.size(),
                                profile->device_seconds));
+    return true;
 }
 
 /// A run that has not begun, or whose spool cannot be read yet, has no progress to show.
@@ -153,6 +172,7 @@ std::string ProfileBook::progress_of(const ProfileRequest& request, double now_s
 }
 
 void ProfileBook::update(ClusterView& view) {
+    reopen_store(view.snapshot.time_s);
     running_.clear();
     const std::map<std::string, Shown> before = std::exchange(shown_, {});
     std::erase_if(view.carriers,
@@ -167,14 +187,16 @@ void ProfileBook::update(ClusterView& view) {
             continue;
         }
         if (const auto at = before.find(request->nonce); at != before.end()) shown_.insert(*at);
-        if (carrier.finished && !result_may_come(carrier, *request, view.snapshot.time_s))
-            settle(carrier, *request, view.snapshot.time_s);
+        if (carrier.finished && !result_may_come(carrier, *request, view.snapshot.time_s) &&
+            settle(carrier, *request, view.snapshot.time_s))
+            settled_.insert(carrier.id);
         else
             running_[{fingerprint(request->model), request->gpu_type}] = {
                 carrier.id, progress_of(*request, view.snapshot.time_s)};
     }
     std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
-    std::erase_if(finished_since_, [&](const auto& entry) { return !seen.contains(entry.first); });
+    for (auto* since : {&finished_since_, &kept_out_since_})
+        std::erase_if(*since, [&](const auto& entry) { return !seen.contains(entry.first); });
 }
 
 const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts& attempts,
@@ -275,13 +297,36 @@ ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
     return start(need, key, view);
 }
 
+/// Seconds of another site's GPU of this kind, until one of ours is measured.
+ProfileTable ProfileBook::shipped_table(const std::string& gpu_type) {
+    const auto at = std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                                 [&](const GpuMapping& type) { return type.gres_type == gpu_type; });
+    if (at == config_.gpu_types.end()) return {};
+    const auto hardware = find_hardware(hardware_, at->hardware);
+    if (!hardware) return {};
+    ShippedProfile shipped = shipped_profile(hardware->name);
+    for (const std::string& complaint : shipped.complaints)
+        host_.log_error("recorded profile " + complaint + "; it is left out");
+    return std::move(shipped.table);
+}
+
 const ProfileTable& ProfileBook::table(const std::string& gpu_type) {
     const auto at = tables_.find(gpu_type);
     if (at != tables_.end()) return at->second;
     ProfileTable table;
     if (store_)
         if (auto loaded = store_->table(gpu_type)) table = std::move(loaded).value();
+    if (table.empty()) table = shipped_table(gpu_type);
     return tables_[gpu_type] = std::move(table);
+}
+
+GpuType ProfileBook::with_links(const std::string& gpu_type, GpuType hardware) {
+    if (const auto at = links_.find(gpu_type); at != links_.end())
+        return with_measured_links(std::move(hardware), at->second);
+    std::vector<CommTime> times;
+    if (store_)
+        if (auto loaded = store_->comm(gpu_type)) times = std::move(loaded).value();
+    return with_measured_links(std::move(hardware), links_[gpu_type] = std::move(times));
 }
 
 std::uint64_t ProfileBook::version(const std::string& gpu_type) const {

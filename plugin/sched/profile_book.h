@@ -50,8 +50,11 @@ class ProfileBook {
     void update(ClusterView& view);
     /// State of a pair; starts a carrier when one is due and a GPU of that type is free.
     ProfileAnswer require(const ProfileNeed& need, ClusterView& view);
-    /// Measured operators of a GPU type; changes when version() does.
+    /// Measured operators of a GPU type: this site's, else those that come with slurm-arena; changes
+    /// when version() does.
     const ProfileTable& table(const std::string& gpu_type);
+    /// The type with its links as this site measured them; read once.
+    GpuType with_links(const std::string& gpu_type, GpuType hardware);
     [[nodiscard]] std::uint64_t version(const std::string& gpu_type) const;
     /// What jobs have reported so far, oldest first; the latest of each shape.
     [[nodiscard]] std::vector<ObservedRun> observed();
@@ -79,14 +82,17 @@ class ProfileBook {
     };
 
     void open_store();
+    void reopen_store(double now_s);
     bool result_may_come(const CarrierView& carrier, const ProfileRequest& request, double now_s);
-    void settle(const CarrierView& carrier, const ProfileRequest& request, double now_s);
+    /// False: the store is held by another process; again in the next round.
+    bool settle(const CarrierView& carrier, const ProfileRequest& request, double now_s);
     void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
     bool measured(const Key& key);
     std::string progress_of(const ProfileRequest& request, double now_s);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
+    ProfileTable shipped_table(const std::string& gpu_type);
     void fill_known(ProfileRequest& request, const std::string& node);
     std::vector<OpShape> wanted_operators(const ProfileRequest& request) const;
 
@@ -94,6 +100,8 @@ class ProfileBook {
     Config config_;
     std::vector<GpuType> hardware_;
     std::unique_ptr<ProfileStore> store_;
+    std::string store_error_;     ///< said last
+    double store_tried_s_ = 0;
     bool user_known_ = false;
     std::uint32_t user_id_ = 0, group_id_ = 0;
     std::map<Key, Attempts> attempts_;
@@ -102,7 +110,9 @@ class ProfileBook {
     std::set<Key> measured_;
     std::set<JobId> settled_;
     std::map<JobId, double> finished_since_;  ///< carriers that ended without a result so far
+    std::map<JobId, double> kept_out_since_;  ///< carriers whose result a locked store did not take yet
     std::map<std::string, ProfileTable> tables_;
+    std::map<std::string, std::vector<CommTime>> links_;
     std::map<std::string, std::uint64_t> versions_;
     std::uint64_t imported_ = 0, failed_ = 0;
 };

@@ -253,7 +253,7 @@ void add_plan(CLI::App& app, Globals& globals) {
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
     command->add_option("--hardware", o->hardware, "more hardware entries (YAML)");
     command->add_option("--calibration", o->calibration, "constants over the built-in ones (YAML)");
-    command->add_option("--profiles", o->profiles, "profile JSON, or a profile store (.db)");
+    command->add_option("--profiles", o->profiles, "profile JSON, a profile store (.db), or none [what comes with slurm-arena]");
     command->add_option("--fixed", o->fixed, "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
     command->add_option("--launcher", o->launcher,
                         "only plans that it can be told: any, " + launcher_names() + " [env]");

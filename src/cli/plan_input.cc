@@ -11,9 +11,11 @@
 #include "core/launchers.h"
 #include "core/text.h"
 #include "planner/grids.h"
+#include "planner/measured_links.h"
 #include "planner/megatron_args.h"
 #include "planner/model.h"
 #include "planner/offers.h"
+#include "planner/shipped_profile.h"
 #include "store/store.h"
 
 namespace arena::cli {
@@ -128,6 +130,40 @@ void correct(std::vector<GridResult>& results, const std::vector<Observation>& o
             if (r.grid == offer.grid && r.plan == offer.plan) r.estimate = offer.estimate;
 }
 
+/// The links as measured on this site, where the store has a table of them.
+GpuType hardware_of_store(const std::string& file, const GpuPool& pool) {
+    const auto store = ProfileStore::open_read_only(file);
+    if (!store) return pool.hardware;  // said already
+    auto times = (*store)->comm(pool.gpu_type);
+    return times ? with_measured_links(pool.hardware, *times) : pool.hardware;
+}
+
+/// What comes with slurm-arena for the pool's hardware.
+ProfileTable table_of_shipped(const GpuPool& pool) {
+    ShippedProfile shipped = shipped_profile(pool.hardware.name);
+    for (const std::string& complaint : shipped.complaints)
+        fmt::print(stderr, "arena: {}; it is left out\n", printable(complaint, 400));
+    return std::move(shipped.table);
+}
+
+bool has_links(const std::string& file, const GpuPool& pool) {
+    const auto store = ProfileStore::open_read_only(file);
+    const auto times = store ? (*store)->comm(pool.gpu_type) : Result<std::vector<CommTime>>(store.error());
+    return times && !times->empty();
+}
+
+/// What --profiles says; a store that knows nothing of the pool leaves it to what comes with slurm-arena.
+Result<ProfileTable> profile_of(const std::string& file, const GpuPool& pool) {
+    if (file == "none") return ProfileTable();
+    if (file.empty()) return table_of_shipped(pool);
+    if (!file.ends_with(".db")) return table_of_file(file, pool);
+    auto table = table_of_store(file, pool);
+    if (table ? !table->empty() : table.error().code != ErrorCode::no) return table;
+    ProfileTable shipped = table_of_shipped(pool);
+    if (shipped.empty() && (table || !has_links(file, pool))) return table;
+    return shipped;
+}
+
 }  // namespace
 
 Result<FixedPlan> parse_fixed(std::string_view text) {
@@ -219,12 +255,10 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
         pool.framework = options.launcher;
         pool.constants = tables->calibration.constants(entry->name, options.launcher);
-        if (!options.profiles.empty()) {
-            auto table = is_store(options) ? table_of_store(options.profiles, pool)
-                                  : table_of_file(options.profiles, pool);
-            if (!table) return table.error();
-            pool.profile = std::move(*table);
-        }
+        auto table = profile_of(options.profiles, pool);
+        if (!table) return table.error();
+        pool.profile = std::move(*table);
+        if (is_store(options)) pool.hardware = hardware_of_store(options.profiles, pool);
         pools.push_back(std::move(pool));
     }
     return pools;

@@ -96,6 +96,40 @@ double gemm_bytes(const OpShape& shape) {
     return (m * k + k * n + m * n) * at(shape, 3) * element_bytes(shape.precision);
 }
 
+/// Elements of a layer's four matrices, and of all their results for one token.
+struct LayerElements {
+    double weights = 0, results = 0;
+};
+
+LayerElements layer_elements(const OpShape& shape, const LayerVariant& v) {
+    const double h = at(shape, 2), ffn = at(shape, 3), up = (v.is_gated ? 2 : 1) * ffn;
+    const double q = static_cast<double>(v.heads * v.head_dim);
+    const double qkv = q + 2 * static_cast<double>(v.kv_heads * v.head_dim);
+    return {h * (qkv + q + up + ffn), qkv + q + 4 * h + up + ffn};
+}
+
+OpShape attention_of_layer(const OpShape& shape, const LayerVariant& v) {
+    return {OpKind::attention, shape.pass, shape.precision,
+            {shape.dims[0] * v.heads, shape.dims[0] * v.kv_heads, shape.dims[1], v.head_dim},
+            v.is_causal ? "causal" : "full"};
+}
+
+/// Its GEMMs and its attention.
+double layer_flops(const OpShape& shape) {
+    const LayerVariant v = parse_layer_variant(shape.variant).value_or(LayerVariant{});
+    const double tokens = at(shape, 0) * at(shape, 1), twice = is_backward(shape) ? 2 : 1;
+    return twice * 2 * tokens * layer_elements(shape, v).weights +
+           op_flops(attention_of_layer(shape, v));
+}
+
+/// Weights read (and their gradients written), results written and read.
+double layer_bytes(const OpShape& shape) {
+    const LayerVariant v = parse_layer_variant(shape.variant).value_or(LayerVariant{});
+    const LayerElements e = layer_elements(shape, v);
+    const double tokens = at(shape, 0) * at(shape, 1), twice = is_backward(shape) ? 2 : 1;
+    return twice * (e.weights + 2 * tokens * e.results) * element_bytes(shape.precision);
+}
+
 }  // namespace
 
 std::string_view to_string(OpKind kind) {
@@ -109,6 +143,7 @@ std::string_view to_string(OpKind kind) {
         case OpKind::optimizer: return "optimizer";
         case OpKind::conv: return "conv";
         case OpKind::custom: return "custom";
+        case OpKind::layer: return "layer";
     }
     return "?";
 }
@@ -127,7 +162,7 @@ std::string_view to_string(ProfileStatus status) {
 std::optional<OpKind> parse_op_kind(std::string_view text) {
     for (const OpKind kind : {OpKind::gemm, OpKind::attention, OpKind::norm, OpKind::elementwise,
                               OpKind::embedding, OpKind::cross_entropy, OpKind::optimizer,
-                              OpKind::conv, OpKind::custom}) {
+                              OpKind::conv, OpKind::custom, OpKind::layer}) {
         if (text == to_string(kind)) return kind;
     }
     return std::nullopt;
@@ -151,7 +186,8 @@ std::size_t dim_count(OpKind kind) {
     switch (kind) {
         case OpKind::gemm:
         case OpKind::attention:
-        case OpKind::conv: return 4;
+        case OpKind::conv:
+        case OpKind::layer: return 4;
         case OpKind::embedding: return 3;
         case OpKind::norm:
         case OpKind::elementwise:
@@ -178,7 +214,8 @@ std::span<const std::string_view> variants_of(OpKind kind) {
         case OpKind::embedding:
         case OpKind::cross_entropy:
         case OpKind::conv:
-        case OpKind::custom: return plain;
+        case OpKind::custom:
+        case OpKind::layer: return plain;
     }
     return plain;
 }
@@ -218,6 +255,43 @@ std::optional<ConvVariant> parse_conv_variant(std::string_view text) {
     return variant;
 }
 
+std::string to_string(const LayerVariant& v) {
+    std::string text = fmt::format("{}_{}_{}_{}{}_a{}_k{}_d{}", v.is_graph ? "graph" : "plain",
+                                   v.is_causal ? "causal" : "full", v.is_rms ? "rms" : "layer",
+                                   v.is_gated ? "swiglu" : "gelu", v.has_bias ? "_bias" : "", v.heads,
+                                   v.kv_heads, v.head_dim);
+    if (v.sequence_ranks > 1) text += fmt::format("_p{}", v.sequence_ranks);
+    return text;
+}
+
+std::optional<LayerVariant> parse_layer_variant(std::string_view text) {
+    const std::string_view whole = text;
+    const auto take = [&](std::string_view word) {
+        if (!text.starts_with(word)) return false;
+        text.remove_prefix(word.size());
+        return true;
+    };
+    LayerVariant v;
+    v.is_graph = take("graph");
+    if (!v.is_graph && !take("plain")) return std::nullopt;
+    v.is_causal = take("_causal");
+    if (!v.is_causal && !take("_full")) return std::nullopt;
+    v.is_rms = take("_rms");
+    if (!v.is_rms && !take("_layer")) return std::nullopt;
+    v.is_gated = take("_swiglu");
+    if (!v.is_gated && !take("_gelu")) return std::nullopt;
+    v.has_bias = take("_bias");
+    v.heads = take_number(text, "_a");
+    v.kv_heads = take_number(text, "_k");
+    v.head_dim = take_number(text, "_d");
+    v.sequence_ranks = std::max<std::int64_t>(1, take_number(text, "_p"));
+    constexpr std::int64_t max_width = std::int64_t{1} << 20;  // products of three stay in range
+    for (const std::int64_t width : {v.heads, v.kv_heads, v.head_dim, v.sequence_ranks})
+        if (width < 1 || width > max_width) return std::nullopt;
+    if (v.heads % v.kv_heads != 0 || to_string(v) != whole) return std::nullopt;
+    return v;
+}
+
 bool is_nonce(std::string_view text) {
     return text.size() >= 16 && text.size() <= 64 &&
            std::all_of(text.begin(), text.end(), [](char c) {
@@ -247,6 +321,7 @@ double op_flops(const OpShape& shape) {
         case OpKind::optimizer: return 14 * at(shape, 0);
         case OpKind::conv: return conv_flops(shape);
         case OpKind::custom: return twice * 1e6 * at(shape, 0);
+        case OpKind::layer: return layer_flops(shape);
     }
     return 0;
 }
@@ -268,6 +343,7 @@ double op_bytes(const OpShape& shape) {
         case OpKind::optimizer: return 28 * at(shape, 0);  // p, g, two moments read; three written
         case OpKind::conv: return conv_bytes(shape);
         case OpKind::custom: return (backward ? 2 : 1) * 1e3 * at(shape, 1);
+        case OpKind::layer: return layer_bytes(shape);
     }
     return 0;
 }

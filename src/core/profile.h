@@ -27,14 +27,16 @@ enum class OpKind {
     optimizer,
     conv,
     custom,
+    layer,
 };
+inline constexpr std::size_t op_kind_count = static_cast<std::size_t>(OpKind::layer) + 1;
 enum class Pass { forward, backward };
 std::string_view to_string(OpKind);
 std::string_view to_string(Pass);
 std::optional<OpKind> parse_op_kind(std::string_view);
 /// For messages of readers.
 inline constexpr std::string_view one_of_op_kinds =
-    "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer, conv, custom";
+    "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer, conv, custom, layer";
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
@@ -62,6 +64,9 @@ double element_bytes(Precision);
 ///                 (K x K kernel, stride S, as much padding as keeps the edge), backward with "_dgrad" or
 ///                 "_wgrad"
 ///   custom        10^6 FLOP, 10^3 bytes, as a user stated them; never measured
+///   layer         samples, tokens of a sample, hidden, MLP width: one whole layer of a dense
+///                 transformer as one rank runs it, without communication; its operators' sum leaves
+///                 out what lies between them. variant: see LayerVariant
 struct OpShape {
     OpKind kind = OpKind::gemm;
     Pass pass = Pass::forward;
@@ -84,6 +89,18 @@ struct ConvVariant {
     bool is_data_gradient = false, is_weight_gradient = false;
 };
 std::optional<ConvVariant> parse_conv_variant(std::string_view);
+
+/// What a layer variant says. Widths are one tensor-parallel rank's.
+struct LayerVariant {
+    bool is_graph = false;  ///< launched as one graph; else operator by operator ("plain")
+    bool is_causal = true, is_rms = false, is_gated = false, has_bias = true;
+    std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
+    std::int64_t sequence_ranks = 1;  ///< norms and sums see only one in so many of the tokens
+    bool operator==(const LayerVariant&) const = default;
+};
+/// "plain_causal_layer_gelu_bias_a12_k12_d64", "graph_causal_rms_swiglu_a4_k1_d128_p8"; nothing for anything else.
+std::optional<LayerVariant> parse_layer_variant(std::string_view);
+std::string to_string(const LayerVariant&);
 
 /// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the store's key.
 std::string op_key(const OpShape&);

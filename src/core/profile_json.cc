@@ -98,7 +98,7 @@ void read_shape(const JsonFields& fields, OpShape& out) {
     fields.word("op", out.kind, &parse_op_kind, one_of_op_kinds);
     fields.word("pass", out.pass, &parse_pass, "one of forward, backward");
     fields.word("precision", out.precision, &parse_precision, one_of_precisions);
-    fields.text("variant", out.variant, 16);
+    fields.text("variant", out.variant, out.kind == OpKind::layer ? 96 : 16);
     std::vector<std::int64_t> dims;
     fields.integers("shape", dims, 1, max_dim, out.dims.size());
     if (!fields.ok()) return;
@@ -109,6 +109,8 @@ void read_shape(const JsonFields& fields, OpShape& out) {
         return fields.refuse("shape", fmt::format("a list of {} integers", dim_count(out.kind)));
     }
     std::copy(dims.begin(), dims.end(), out.dims.begin());
+    if (out.kind == OpKind::layer && !parse_layer_variant(out.variant))
+        fields.refuse("variant", "of a layer, as plain_causal_layer_gelu_bias_a12_k12_d64");
 }
 
 void read_entry(const JsonFields& fields, ProfileEntry& out) {

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // For tests only: ranks that talk to nobody. A collective takes 10 us and 1 ns for each 100 bytes,
 // without waiting for it; ARENA_TEST_FAULT as in faulty_backend.cc: lost, nan and kill, "NAME@N"
-// from the N-th collective on; ARENA_TEST_GPUS says how many GPUs there are (4).
+// from the N-th collective on, and orphan: rank 1 kills itself, the others wait for it as NCCL's
+// kernels do; ARENA_TEST_GPUS says how many GPUs there are (4).
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "core/text.h"
 #include "profiler/comm.h"
+#include "profiler/recorder.h"
 
 namespace arena {
 namespace {
 
 class FaultyCommunicator final : public Communicator {
   public:
-    explicit FaultyCommunicator(CommWorld world) : world_(world) {
+    explicit FaultyCommunicator(const CommSetup& setup)
+        : world_(setup.world), timeout_s_(setup.timeout_s), lost_(setup.lost) {
         const char* said = std::getenv("ARENA_TEST_FAULT");
         const auto words = split(said == nullptr ? "none" : said, '@');
         fault_ = words[0];
@@ -32,7 +37,9 @@ class FaultyCommunicator final : public Communicator {
         if (is_now && fault_ == "lost")
             throw std::runtime_error("NCCL: all-reduce: remote process exited");
         if (is_now && fault_ == "nan") return std::numeric_limits<double>::quiet_NaN();
-        if (is_now && fault_ == "kill" && world_.rank == 1) std::raise(SIGKILL);
+        if (is_now && (fault_ == "kill" || fault_ == "orphan") && world_.rank == 1)
+            std::raise(SIGKILL);
+        if (is_now && fault_ == "orphan") wait_for_ever();
         return static_cast<double>(times) * (1e-5 + 1e-11 * static_cast<double>(bytes));
     }
     std::vector<double> largest(const std::vector<double>& numbers) override {
@@ -43,7 +50,17 @@ class FaultyCommunicator final : public Communicator {
     }
 
   private:
+    [[noreturn]] void wait_for_ever() const {
+        const double until = monotonic_s() + timeout_s_;
+        std::string lost;
+        while ((lost = lost_()).empty() && monotonic_s() < until)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        throw std::runtime_error("NCCL: execute: " + (lost.empty() ? "no answer" : lost));
+    }
+
     CommWorld world_;
+    double timeout_s_;
+    std::function<std::string()> lost_;
     std::string fault_;
     std::int64_t from_ = 1, executions_ = 0, group_ = -1;
 };
@@ -62,7 +79,7 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommSetup& setup) 
     const auto shared = setup.share([&] { return id; }, id.size());
     if (!shared) return shared.error();
     if (*shared != std::string(128, 'i')) return environment_error("another id than rank 0's");
-    return std::unique_ptr<Communicator>(std::make_unique<FaultyCommunicator>(setup.world));
+    return std::unique_ptr<Communicator>(std::make_unique<FaultyCommunicator>(setup));
 }
 
 }  // namespace arena

@@ -9,10 +9,12 @@
 
 #include "planner/collectives.h"
 #include "planner/cost.h"
+#include "planner/measured_links.h"
 #include "planner/memory.h"
 #include "planner/model.h"
 #include "planner/operators.h"
 #include "planner/planner.h"
+#include "planner/whole_layer.h"
 #include "suite.h"
 
 using namespace arena;
@@ -144,6 +146,117 @@ START_TEST(measured_operators_override_the_roofline_and_scale_their_neighbours) 
 }
 END_TEST
 
+START_TEST(a_whole_layer_consists_of_its_shards_operators) {
+    for (const char* name : {"gpt-1.3b", "llama-2-70b", "bert-large"})
+        for (const ShardShape& shape : {ShardShape{1, 2, false}, {4, 1, false}, {8, 2, true}}) {
+            const Model m = zoo(name);
+            const LayerKind kind = layer_list(m).kinds.front();
+            const ShardOperators ops = shard_operators(m, Precision::bf16, shape);
+            for (const Pass pass : {Pass::forward, Pass::backward}) {
+                const auto layer = whole_layer(m, Precision::bf16, shape, kind, pass);
+                ck_assert_msg(layer.has_value(), "%s", name);
+                const auto& want = pass == Pass::forward ? ops.layer_forward : ops.layer_backward;
+                const std::vector<OpCount> got = operators_of(*layer);
+                ck_assert_uint_eq(got.size(), want.size());
+                for (std::size_t i = 0; i < got.size(); ++i) {
+                    arena::test::assert_text(op_key(got[i].shape), op_key(want[i].shape));
+                    ck_assert(got[i].count == want[i].count);
+                }
+                double flops = 0;
+                for (const OpCount& op : got)
+                    if (op.shape.kind == OpKind::gemm || op.shape.kind == OpKind::attention)
+                        flops += op.count * op_flops(op.shape);
+                ck_assert_double_eq_tol(op_flops(*layer) / flops, 1, 1e-9);
+                const auto read = parse_op_key(op_key(as_graph(*layer)));
+                ck_assert(read && *read == as_graph(*layer) && !(*read == *layer));
+            }
+        }
+}
+END_TEST
+
+START_TEST(layers_that_no_back_end_runs_whole_are_summed_up) {
+    const auto layer_of = [](const char* name, Precision precision, const ShardShape& shape) {
+        const Model m = zoo(name);
+        return whole_layer(m, precision, shape, layer_list(m).kinds.back(), Pass::forward);
+    };
+    ck_assert(layer_of("gpt2", Precision::bf16, {1, 1, false}).has_value());
+    ck_assert(!layer_of("mixtral-8x7b", Precision::bf16, {1, 1, false}));  // experts
+    ck_assert(!layer_of("deepseek-v3", Precision::bf16, {1, 1, false}));   // latent attention
+    ck_assert(!layer_of("gpt2", Precision::fp8, {1, 1, false}));           // casts between operators
+    ck_assert(!layer_of("gpt2", Precision::bf16, {1, 1, false, 2}));       // context parallel
+    for (const char* bad : {"", "plain", "plain_causal_layer_gelu_a12_k12", "plain_causal_layer_gelu_a3_k2_d64",
+                            "plain_causal_layer_gelu_a12_k12_d64_p1", "slow_causal_layer_gelu_a12_k12_d64",
+                            "plain_causal_layer_gelu_a12_k12_d64x"})
+        ck_assert_msg(!parse_layer_variant(bad), "%s", bad);
+}
+END_TEST
+
+/// gpt2's layer at a micro-batch, and what a table of its operators and layers makes of it.
+struct Gpt2Layer {
+    GpuType type = hardware("a100");
+    ProfileTable table;
+    static OpShape at(std::int64_t micro_batch) {
+        const Model m = zoo("gpt2");
+        return *whole_layer(m, Precision::bf16, {1, micro_batch, false}, layer_list(m).kinds.front(),
+                            Pass::forward);
+    }
+    /// Every operator at its roofline; returns their sum.
+    double measure_operators(std::int64_t micro_batch) {
+        double sum = 0;
+        for (const OpCount& op : operators_of(at(micro_batch))) {
+            table[op_key(op.shape)] = analytic_seconds(type, op.shape);
+            sum += op.count * table[op_key(op.shape)];
+        }
+        return sum;
+    }
+    [[nodiscard]] PassTime time(std::int64_t micro_batch, double sum_s) const {
+        return pass_time(Pricer(type, table), at(micro_batch), sum_s);
+    }
+};
+
+START_TEST(measured_layers_correct_the_sum_of_their_operators) {
+    Gpt2Layer layer;
+    const double small = layer.measure_operators(1), large = layer.measure_operators(4);
+    ck_assert_double_eq(layer.time(1, small).seconds, small);  // nothing is known of layers
+    ck_assert_double_eq(layer.time(1, small).issue_s, 0);
+    layer.table[op_key(layer.at(1))] = 1.25 * small;
+    ck_assert_double_eq(layer.time(1, small).seconds, 1.25 * small);
+    ck_assert_double_eq(layer.time(1, small).exact_s, 1.25 * small);
+    ck_assert_double_eq_tol(layer.time(4, large).seconds / large, 1.25, 1e-9);  // its neighbour
+    ck_assert_double_eq(layer.time(4, large).exact_s, 0);
+    layer.table[op_key(as_graph(layer.at(1)))] = 1.1 * small;  // the device alone
+    ck_assert_double_eq(layer.time(1, small).seconds, 1.1 * small);
+    ck_assert_double_eq(layer.time(1, small).issue_s, 1.25 * small);
+    ck_assert_double_eq_tol(layer.time(4, large).seconds / large, 1.1, 1e-9);
+    ck_assert_double_eq(layer.time(4, large).issue_s, 1.25 * small);  // launches take as long
+}
+END_TEST
+
+START_TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
+    const Model m = zoo("gpt2");
+    GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
+    Plan plan;
+    plan.stage_layers = {12}, plan.stage_dp = {1}, plan.stage_tp = {1};
+    const auto compute_s = [&] { return price_plan(m, 1, {"a100", 1, 1, 1}, plan, pool)->compute_s; };
+    for (const OpShape& shape : operator_list({m, 1, 1, 1, {}, {pool}}))
+        if (shape.kind != OpKind::layer)
+            pool.profile[op_key(shape)] = analytic_seconds(pool.hardware, shape);
+    const double by_operators = compute_s();
+    double layers = 0;
+    for (const OpShape& shape : operator_list({m, 1, 1, 1, {}, {pool}}))
+        if (shape.kind == OpKind::layer) {
+            ++layers;
+            pool.profile[op_key(shape)] = 0.01;  // seconds: far more than the host takes to launch it
+        }
+    ck_assert_double_eq(layers, 4);  // both passes, as a graph and plain
+    ck_assert_double_lt(by_operators, 0.1);
+    ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.01, 0.02);
+    for (auto& [key, seconds] : pool.profile)
+        if (key.find("/plain_") != std::string::npos) seconds = 0.02;  // the device waits for launches
+    ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.02, 0.02);
+}
+END_TEST
+
 START_TEST(roofline_respects_peak_bandwidth_and_shape) {
     const GpuType a100 = hardware("a100");
     const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -173,6 +286,42 @@ START_TEST(collectives_slow_down_with_bytes_and_across_nodes) {
     ck_assert_double_lt(point_to_point_s(t, false, 1e8), point_to_point_s(t, true, 1e8));
     ck_assert(dp_group(t, 8, 4).per_node == 2 && dp_group(t, 4, 1).per_node == 4);
     ck_assert(!boundary_crosses(t, 0, 4) && boundary_crosses(t, 1, 4) && boundary_crosses(t, 0, 8));
+}
+END_TEST
+
+/// What these links' collectives take by our own formulas, as a table.
+std::vector<CommTime> table_of(const GpuType& type, std::int64_t nodes, std::int64_t ranks,
+                               std::int64_t per_node, std::int64_t groups) {
+    const Topology t = make_topology(type, {"x", nodes, 8, 1}, 8);
+    std::vector<CommTime> times;
+    for (std::int64_t bytes = 1024; bytes <= 1 << 30; bytes *= 8)
+        for (const CommOp op : {CommOp::all_reduce, CommOp::all_gather}) {
+            const Group group{ranks, per_node};
+            const auto size = static_cast<double>(bytes);
+            const double s = op == CommOp::all_reduce ? all_reduce_s(t, group, size)
+                                                      : all_gather_s(t, group, size);
+            times.push_back({"x", op, ranks, ranks / per_node, groups, bytes, s, s, s});
+        }
+    return times;
+}
+
+START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
+    const GpuType entry = hardware("a100");
+    GpuType site = entry;
+    site.intra.alpha_s *= 3, site.intra.bytes_per_s /= 2;
+    site.inter.alpha_s *= 2, site.inter.bytes_per_s /= 5;
+    ck_assert(with_measured_links(entry, {}) == entry);
+    std::vector<CommTime> times = table_of(site, 1, 8, 8, 1);
+    const GpuType inside = with_measured_links(entry, times);
+    ck_assert_double_eq_tol(inside.intra.alpha_s / site.intra.alpha_s, 1, 1e-6);
+    ck_assert_double_eq_tol(inside.intra.bytes_per_s / site.intra.bytes_per_s, 1, 1e-6);
+    ck_assert(inside.inter == entry.inter);  // nobody measured it
+    for (const CommTime& t : table_of(site, 2, 2, 1, 8)) times.push_back(t);  // each GPU with its peer
+    const GpuType both = with_measured_links(entry, times);
+    ck_assert_double_eq_tol(both.inter.alpha_s / site.inter.alpha_s, 1, 1e-6);
+    ck_assert_double_eq_tol(both.inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
+    for (CommTime& t : times) t.median_s = 1e-3;  // a time that does not depend on the size says nothing
+    ck_assert(with_measured_links(entry, times) == entry);
 }
 END_TEST
 
@@ -257,8 +406,13 @@ int main() {
         sharded_optimizer_state_never_grows_with_replicas,
         operator_keys_are_read_back_and_garbage_is_not,
         measured_operators_override_the_roofline_and_scale_their_neighbours,
+        a_whole_layer_consists_of_its_shards_operators,
+        layers_that_no_back_end_runs_whole_are_summed_up,
+        measured_layers_correct_the_sum_of_their_operators,
+        a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
         roofline_respects_peak_bandwidth_and_shape,
         collectives_slow_down_with_bytes_and_across_nodes,
+        measured_collectives_replace_the_links_of_the_hardware_entry,
         groups_share_the_network_of_their_node,
         optimizer_step_moves_its_state_once_and_is_shared_by_zero,
         a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,

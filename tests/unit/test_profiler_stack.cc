@@ -6,9 +6,12 @@
 #include <string>
 
 #include "float_arrays.h"
+#include "planner/layers.h"
 #include "planner/planner.h"
+#include "planner/whole_layer.h"
 #include "profiler/cpu_stack.h"
 #include "profiler/direct.h"
+#include "profiler/operator.h"
 #include "suite.h"
 
 using namespace arena;
@@ -146,10 +149,58 @@ START_TEST(prediction_is_the_sum_of_the_layers_operators) {
     for (const auto* list : {&ops.layer_forward, &ops.layer_backward})
         for (const OpCount& op : *list) table[op_key(op.shape)] = 0.25;
     for (const OpCount& op : ops.layer_forward) forward += 3 * op.count * 0.25;
-    const DirectPrediction p = predict_direct(o, Pricer(type, table));
+    const LayerPrediction p = predict_direct(o, Pricer(type, table));
     ck_assert_double_eq_tol(p.forward_s, forward, 1e-9);
     ck_assert_double_eq_tol(p.exact, 1, 1e-9);
     ck_assert_double_eq_tol(predict_direct(o, Pricer(type, {})).exact, 0, 1e-9);
+}
+END_TEST
+
+START_TEST(prediction_is_the_whole_layer_where_the_profile_has_it) {
+    DirectOptions o;
+    o.model = *find_zoo_model("gpt2");
+    o.layers = 3;
+    const GpuType type = *find_hardware(*load_hardware(""), "emulated-cpu");
+    ProfileTable table;
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+        const auto layer = whole_layer(o.model, Precision::fp32, o.shard, {}, pass);
+        for (const OpCount& op : operators_of(*layer)) table[op_key(op.shape)] = 0.25;
+        table[op_key(*layer)] = pass == Pass::forward ? 10 : 20;
+    }
+    const LayerPrediction p = predict_direct(o, Pricer(type, table));
+    ck_assert_double_eq_tol(p.forward_s, 30, 1e-9);
+    ck_assert_double_eq_tol(p.backward_s, 60, 1e-9);
+    ck_assert_double_eq_tol(p.exact, 1, 1e-9);
+    ck_assert_double_gt(p.operators_s, 0);
+    ck_assert_double_lt(p.operators_s, 90);
+}
+END_TEST
+
+START_TEST(the_cpu_measures_whole_layers_of_every_family_but_no_graphs) {
+    const auto backend = make_cpu_backend(1);
+    if (!backend) return;  // a build without GEMMs
+    for (const char* name : {"gpt2", "llama-2-7b", "bert-large"})
+        for (const ShardShape& shape : {ShardShape{4, 2, false}, {4, 1, true}})
+            for (const Pass pass : {Pass::forward, Pass::backward}) {
+                Model model = *find_zoo_model(name);
+                model.seq_length = 8;
+                model.hidden = 64, model.ffn_hidden = 96, model.head_dim = 8;
+                model.heads = 8, model.kv_heads = 8;
+                const auto layer = whole_layer(model, Precision::fp32, shape, {}, pass);
+                ck_assert(layer.has_value());
+                const auto op = (*backend)->prepare(*layer);
+                ck_assert_msg(op.ok(), "%s: %s", op_key(*layer).c_str(),
+                              op.ok() ? "" : op.error().message().c_str());
+                ck_assert((*op)->execute(300) >
+                          0);  // more often than there are layers in the stack
+                test::assert_refused((*backend)->prepare(as_graph(*layer)), "no graphs");
+            }
+    OpShape huge = *whole_layer(*find_zoo_model("gpt2"), Precision::fp32, {1, 1 << 16, false}, {},
+                                Pass::forward);
+    test::assert_refused((*backend)->prepare(huge), "of memory");
+    huge.variant = "plain_causal";
+    huge.dims[0] = 1;
+    test::assert_refused((*backend)->prepare(huge), "no such variant");
 }
 END_TEST
 
@@ -159,6 +210,8 @@ int main() {
         {gradients_of_a_gpt_stack_are_those_of_its_output,
          gradients_of_a_llama_stack_are_those_of_its_output, a_token_never_sees_a_later_one,
          direct_runs_refuse_what_they_would_not_run_as_it_is,
-         prediction_is_the_sum_of_the_layers_operators},
+         prediction_is_the_sum_of_the_layers_operators,
+         prediction_is_the_whole_layer_where_the_profile_has_it,
+         the_cpu_measures_whole_layers_of_every_family_but_no_graphs},
         {.timeout_s = 60, .fork = false});
 }
