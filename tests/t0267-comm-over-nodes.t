@@ -32,7 +32,7 @@ reduce_scatter,2,1,1 reduce_scatter,2,2,1 reduce_scatter,2,2,2 reduce_scatter,4,
 is "$(find . -name '.arena-comm*' | wc -l)" 0 "nothing is left of the ranks' meeting place"
 ok "the table goes into the store" "$arena" profile --store "$work/store/p.db" import-comm "$work/a40.csv"
 price() { # [OPTION...]: seconds of tensor-parallel communication of two GPUs in a node
-    "$arena" plan --json --model gpt2 --global-batch 8 --gpu-type A40 --gpus 2 --fixed pp=1,dp=1,tp=2,micro_batch=8 "$@" |
+    env -u SLURM_CONF "$arena" plan --json --model gpt2 --global-batch 8 --gpu-type A40 --gpus 2 --fixed pp=1,dp=1,tp=2,micro_batch=8 "$@" |
         jq '.grids[0].estimate.tp_comm_s'
 }
 ok "and from there into the planner's prices: loopback is no PCIe" \
