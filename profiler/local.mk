@@ -112,7 +112,7 @@ tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
+EXTRA_DIST += tests/t0266-device-faults-in-slurm.t tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs
