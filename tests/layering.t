@@ -36,7 +36,9 @@ for header in '<slurm/slurm.h>' '"src/slurmctld/slurmctld.h"' '<cuda_runtime.h>'
     result $? "the check sees $header"
 done
 forbid 'src/ and planner/ know no Slurm, CUDA or NCCL' "$foreign" src planner
-forbid 'train/ knows no Slurm, CUDA or command' 'slurm/|cuda|nccl|plugin/|cli/|policy/|sim/|store/' train
+forbid 'train/ knows no Slurm or command' 'slurm/|plugin/|cli/|policy/|sim/|store/' train
+mapfile -t host_side < <(find train -type f ! -name 'cuda_*' ! -name 'nccl_*')
+forbid "train/ knows CUDA and NCCL in its CUDA back-end alone" '[^>"]*(cuda|nccl)' "${host_side[@]}"
 forbid 'planner/ builds on src/core only' 'cli/|policy/|sim/|store/|CLI/' planner
 forbid 'core/ builds on itself only' 'cli/|policy/|sim/|store/|planner/|CLI/' src/core
 forbid 'policy/ builds on core only' 'cli/|sim/|store/|planner/|CLI/|nlohmann' src/policy
