@@ -40,7 +40,7 @@ shape='[512,4096,1024,1]'
 measure() {
     local name=$1
     shift
-    "${urgent[@]}" "$@" "$profiler" run --model "$work/model.yaml" --batch 1 --max-gpus 1 --budget 1 --out "$work/profile.json" \
+    "${urgent[@]}" "$@" "$profiler" run --model "$work/model.yaml" --batch 1 --max-gpus 1 --budget 3 --out "$work/profile.json" \
         2>"$work/err" || { cat "$work/err" >&2; return 1; }
     jq -e --argjson s "$shape" '.entries[] | select(.op == "gemm" and .pass == "forward" and .shape == $s).seconds' \
         "$work/profile.json" >>"$work/$name"
