@@ -48,6 +48,9 @@ need_arena() {
 make_work() {
     [[ $work ]] && return
     work=$(mktemp -d "${TMPDIR:-/tmp}/arena-test.XXXXXX")
+    # Open MPI names shared memory by host, user and job id, which clusters beside each other have in common.
+    mkdir -m 1777 "$work/mpi-shared-memory"
+    export OMPI_MCA_btl_vader_backing_directory=$work/mpi-shared-memory
     chmod 755 "$work"
     # Shared: see own_machine.
     exec 6>"$ARENA_BUILDDIR/.machine.lock" && flock -s 6
