@@ -43,6 +43,7 @@ refused() {
 }
 refused 2 "no table for 'horovod'.*torchtitan" args horovod
 refused 2 "no table for '../x'" args ../x
+refused 2 '--version needs a value' args megatron --version
 refused 2 "'new' is no version" args megatron --version new
 refused 2 'megatron 0.5 is not in its table, which begins with 0.9' args megatron --version 0.5
 refused 2 'torchtitan 1.0 is not in its table' args torchtitan --version 1.0
@@ -74,7 +75,7 @@ like "$(called torchtitan.sh --x)" '^srun torchrun --nnodes=2 --nproc-per-node=2
     "torchtitan.sh starts one torchrun per node"
 like "$(called nemo.sh llama3_8b)" '^srun nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
     "nemo.sh overrides the recipe"
-like "$(called torchrun.sh train.py --lr 1)" '^srun torchrun --nnodes=2 --nproc-per-node=2 .*:29400 train.py --lr 1$' "torchrun.sh runs the script"
+like "$(called torchrun.sh train.py --lr 1)" 'exec torchrun .* _ --nnodes=2 --nproc-per-node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
 echo '{"zero_optimization":{"overlap_comm":true},"train_batch_size":1}' >"$work/ds.json"
 called deepspeed.sh ds.json train.py >"$work/words"
 like "$(<"$work/script.out")" 'cannot be told pipeline stages' "deepspeed.sh refuses a pipeline"
@@ -85,23 +86,90 @@ is "$(jq -c . "$work/42.ds_config.json")" \
     '{"zero_optimization":{"overlap_comm":true,"stage":2},"train_batch_size":16,"train_micro_batch_size_per_gpu":2,"gradient_accumulation_steps":2}' \
     "in which the plan stands beside what the user wrote"
 
-# ---- the PyTorch example -------------------------------------------------------------------------
-example=$launchers/checkpoint_on_signal.py
-# ready: whether the example catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has ended
-ready() {
+# ---- SIGUSR1 to all processes of a step, as slurmctld sends it -----------------------------------------
+# catches PID: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has ended
+catches() {
     local caught
-    while caught=$(sed -n 's/^SigCgt:\t*//p' "/proc/$running/status" 2>/dev/null) && [[ $caught ]]; do
+    while caught=$(sed -n 's/^SigCgt:\t*//p' "/proc/$1/status" 2>/dev/null) && [[ $caught ]]; do
         if ((16#$caught >> 9 & 1)); then return 0; fi
         sleep 0.05
     done
     return 1
 }
+# begun FILE: waits until FILE has a process's id, for as long as the job script runs
+begun() {
+    until [[ -s $1 ]]; do
+        kill -0 "$running" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
+# launched SCRIPT: runs it as the batch script, beside us
+launched() {
+    rm -f "$work"/*.pid "$work/told"
+    (cd "$work" && exec env "${plan_of[@]}" SLURM_PROCID=0 SLURM_LOCALID=0 STUB="$work" "$launchers/$1" train.py) \
+        >"$work/script.out" 2>&1 &
+    running=$!
+}
+ended() { rc=0; wait "$running" || rc=$?; running=''; }
+plan_of+=(ARENA_ZERO_STAGE=0)
+cat >"$work/bin/srun" <<'END'
+#!/bin/bash
+echo $$ >"$STUB/task.pid" # the task's too: exec
+exec "$@"
+END
+cat >"$work/bin/python" <<'END'
+#!/bin/bash
+trap 'echo "rank $RANK of $WORLD_SIZE saved" >"$STUB/told"; exit 0' TERM
+echo $$ >"$STUB/rank.pid"
+for ((i = 0; i < 1200; i++)); do sleep 0.05; done
+END
+cat >"$work/bin/torchrun" <<'END'
+#!/bin/bash
+/usr/bin/python3 -c 'import os, signal, sys, time
+def leave(*_):
+    open(os.environ["ARENA_LEFT_FILE"], "w").close()
+    sys.exit(99)
+signal.signal(signal.SIGUSR1, leave)
+print(os.getpid(), file=open(os.environ["STUB"] + "/rank.pid", "w"), flush=True)
+time.sleep(60)' &
+wait $!
+echo "the agent saw its rank end with $?" >"$STUB/told"
+exit 1
+END
+launched megatron.sh
+ok "megatron.sh starts a rank" begun "$work/rank.pid"
+ok "below a task that waits for SIGUSR1" catches "$(<"$work/task.pid")"
+kill -USR1 "$(<"$work/rank.pid")"
+kill -USR1 "$(<"$work/task.pid")"
+ended
+is "$rc" 99 "told to save, the job leaves with the requeue code"
+is "$(cat "$work/told" 2>&1)" "rank 0 of 4 saved" "after its rank was sent SIGTERM"
+not_ok "and leaves no file behind" compgen -G "$work/.arena-left.*"
+launched megatron.sh
+ok "megatron.sh starts again" begun "$work/rank.pid"
+ok "with a task that waits" catches "$(<"$work/task.pid")"
+kill -KILL "$(<"$work/rank.pid")"
+ended
+is "$rc" 137 "a rank that dies by itself is no request to come back"
+if [[ ! -x /usr/bin/python3 ]]; then skip 4 "python3 is not installed"; else
+    launched torchrun.sh
+    ok "torchrun.sh starts a rank" begun "$work/rank.pid"
+    kill -USR1 "$(<"$work/task.pid")"
+    kill -USR1 "$(<"$work/rank.pid")"
+    ended
+    is "$rc" 99 "told to save, the job leaves with the requeue code"
+    is "$(cat "$work/told" 2>&1)" "the agent saw its rank end with 99" "torchrun outlives the signal"
+    not_ok "and no file is left" compgen -G "$work/.arena-left.*"
+fi
+
+# ---- the PyTorch example -------------------------------------------------------------------------
+example=$launchers/checkpoint_on_signal.py
 saved() { sed -n 's/^saved after step //p' "$1"; }
 if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then skip 6 "python3-torch is not installed"; else
     export CHECKPOINT=$work/c.pt ARENA_GLOBAL_BATCH=8 OMP_NUM_THREADS=1
     STEPS=1000000000 ARENA_LEFT_FILE=$work/left /usr/bin/python3 "$example" >"$work/first" 2>&1 &
     running=$!
-    ok "the example starts" ready
+    ok "the example starts" catches "$running"
     kill -USR1 "$running"
     rc=0
     wait "$running" || rc=$?

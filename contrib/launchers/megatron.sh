@@ -9,16 +9,24 @@ launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
 plan=$("$launchers/arena-args" megatron --version "${MEGATRON_VERSION:-0.13}")
 mapfile -t args <<<"$plan"
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export MASTER_ADDR MASTER_PORT=29400 CUDA_DEVICE_MAX_CONNECTIONS=1
-# --exit-signal-handler saves and exits on its signal; torch_dist checkpoints load in any shape.
+export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) CUDA_DEVICE_MAX_CONNECTIONS=1
+# Arena signals SIGUSR1 to all processes of the job's steps, not to this script. Megatron-LM saves and leaves on SIGTERM
+# only: each task ignores SIGUSR1 in its rank, notes it in a file and sends the rank SIGTERM.
+export ARENA_LEFT_FILE=$PWD/.arena-left.$SLURM_JOB_ID
+rm -f "$ARENA_LEFT_FILE"
 # shellcheck disable=SC2016  # expands in the task
-srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS exec "$@"' _ \
+task='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+trap "" USR1
+"$@" &
+trap "trap \"\" USR1; : >\"\$ARENA_LEFT_FILE\"; kill -TERM $! 2>/dev/null" USR1
+wait $!
+code=$?
+if ((code > 128)); then wait $!; code=$?; fi # the signal had ended the first
+exit $code'
+code=0
+# torch_dist checkpoints load in any shape.
+srun bash -c "$task" _ \
     python "${MEGATRON:?MEGATRON names the directory of Megatron-LM}/pretrain_gpt.py" "${args[@]}" \
-    --save checkpoints --load checkpoints --ckpt-format torch_dist --exit-signal-handler "$@" &
-steps=$!
-stopped=''
-# Arena signals SIGUSR1 to the job's steps; where the framework knows SIGTERM only, the batch script passes it on.
-trap 'stopped=yes; scancel --signal=TERM "$SLURM_JOB_ID.0"' USR1
-wait "$steps" || true
-if [[ $stopped ]]; then wait "$steps" || true; exit "${ARENA_REQUEUE_CODE:-99}"; fi
-wait "$steps"
+    --save checkpoints --load checkpoints --ckpt-format torch_dist --exit-signal-handler "$@" || code=$?
+if [[ -e $ARENA_LEFT_FILE ]]; then rm -f "$ARENA_LEFT_FILE"; exit "${ARENA_REQUEUE_CODE:-99}"; fi
+exit "$code"

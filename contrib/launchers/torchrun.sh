@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A script of one's own under Arena by torchrun; the script reads the plan from ARENA_*. With checkpoint_on_signal.py
-# it is elastic: SIGUSR1 goes to the ranks, which save and leave.
+# it is elastic: SIGUSR1 goes to all processes of the step; the ranks save and leave, torchrun ignores it.
 #SBATCH --arena-model=./config.json --arena-batch=512 --arena-gpus=1-8 --arena-elastic
 #SBATCH --arena-launcher=torchrun --time=12:00:00
 # usage: sbatch torchrun.sh SCRIPT [ARGUMENTS]
@@ -12,7 +12,9 @@ mapfile -t ranks <<<"$ranks"
 # torchrun ends with 1 whatever its ranks end with: a file says that they saved and left because they were told to.
 export ARENA_LEFT_FILE=$PWD/.arena-left.$SLURM_JOB_ID
 rm -f "$ARENA_LEFT_FILE"
-srun torchrun "${ranks[@]}" "$@"
+# A script that handles the signal replaces the ignoring that its ranks inherit.
+# shellcheck disable=SC2016  # expands in the task
+srun bash -c 'trap "" USR1; exec torchrun "$@"' _ "${ranks[@]}" "$@"
 code=$?
 if [[ -e $ARENA_LEFT_FILE ]]; then rm -f "$ARENA_LEFT_FILE"; exit "${ARENA_REQUEUE_CODE:-99}"; fi
 exit "$code"
