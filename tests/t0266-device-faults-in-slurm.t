@@ -52,7 +52,8 @@ ends() {
     ok "a job completes although its GPU does this: $1" wait_for_state "${job[$1]}" COMPLETED 120
     is "$(source_of "$1")" "$2" "$1: on an estimate that is $2"
 }
-undrained() { [[ ! $(sinfo -h -N -t drain,drained,draining,down -o %N) ]]; }
+# shellcheck disable=SC2317 # called by ok
+undrained() { local out; out=$(sinfo -h -N -t drain,drained,draining,down -o %N) && [[ ! $out ]]; }
 
 # ---- faults of the device -----------------------------------------------------------------------------
 declare -A words=([oom]='.*out of memory' [lost]='.*the GPU fell off the bus' [nan]='.*gave no usable time'
@@ -78,14 +79,16 @@ is "$(grep -o 'on n[0-9]*: arena: profile f-used' "$log" | sort -u | wc -l)" 2 "
 
 # ---- what all of them left behind ---------------------------------------------------------------------------
 ok "no node was drained" undrained
-late=$(scontrol -o show job | grep 'JobName=arena-profile' | tr ' ' '\n' | sed -n 's/^RunTime=//p' |
-    awk -F: -v limit=$limit '$1 * 3600 + $2 * 60 + $3 > limit + 5')
+times=$(scontrol -o show job | grep 'JobName=arena-profile' | tr ' ' '\n' | sed -n 's/^RunTime=//p')
+isnt "$(grep -c . <<<"$times")" 0 "slurmctld still knows a carrier"
+late=$(awk -F: -v limit=$limit '$1 * 3600 + $2 * 60 + $3 > limit + 5' <<<"$times")
 is "$late" "" "each carrier ended within its limit and 5 s"
 is "$(arena profile verify)" "ok    every row of the profile store" "the store is whole"
 is "$(arena profile list --json | jq '[.runs[].nonce] | length == (unique | length)')" true "each run is in it once"
 for fault in oom lost nan slow kill; do
     is "$(runs "$fault" length)" 2 "$fault: both of its runs"
 done
+ok "the spool is there" test -d "$cluster_dir/profile-spool"
 is "$(find "$cluster_dir/profile-spool" -name '*.part' -o -name '*.progress' | wc -l)" 0 "nothing half-written is in the spool"
 
 # ---- another process holds the store ---------------------------------------------------------------------------
