@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "profiler/cuda_gemm.h"
@@ -326,15 +328,40 @@ Result<Recipe> layer_recipe(const OpShape& layer, const LayerParts& parts) {
     return LayerBuilder(layer, *variant, parts).build();
 }
 
-Body as_graph_launch(cudaStream_t stream, const Body& body) {
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a graph");
+namespace {
+
+/// What body does, as a graph. Throws Unsupported where something in it cannot be captured.
+cudaGraph_t captured(cudaStream_t stream, const Body& body) {
+    // Libraries allocate and load kernels on a first call, which a capture does not allow.
     body();
-    check(cudaStreamEndCapture(stream, &graph), "end a graph");
+    check(cudaStreamSynchronize(stream), "run a layer before its graph");
+    cudaGraph_t graph = nullptr;
+    std::string why;
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a graph");
+    try {
+        body();
+    } catch (const std::runtime_error& error) {
+        why = error.what();
+    }
+    const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    if (why.empty() && ended == cudaSuccess) return graph;
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();  // a capture that failed is not to be the next call's error
+    throw Unsupported("cannot be captured as a graph: " +
+                      (why.empty() ? cudaGetErrorString(ended) : why));
+}
+
+}  // namespace
+
+Body as_graph_launch(cudaStream_t stream, const Body& body) {
+    cudaGraph_t graph = captured(stream, body);
     cudaGraphExec_t executable = nullptr;
     const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
-    check(made, "make a graph");
+    if (made != cudaSuccess) {
+        cudaGetLastError();
+        throw Unsupported(std::string("cannot be made a graph: ") + cudaGetErrorString(made));
+    }
     const std::shared_ptr<CUgraphExec_st> owner(executable,
                                                 [](cudaGraphExec_t e) { cudaGraphExecDestroy(e); });
     return [stream, owner] { check(cudaGraphLaunch(owner.get(), stream), "launch a graph"); };
