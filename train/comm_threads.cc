@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Ranks as threads of one process. A collective is: show where my values are, wait for all, work on
 // my share of the elements (sums always in the order of the ranks), wait, take the result. A rank
-// that ends with an exception breaks what the others wait at: they end, too.
+// that ends with an exception breaks what the others wait at: they end, too, but none while another
+// may still read what it has shown.
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -30,6 +31,10 @@ class Meeting {
     }
 
   protected:
+    /// Where nobody may begin to wait: one who left would be waited for.
+    void refuse_if_broken() const {
+        if (broken_) throw AnotherRankEnded{};
+    }
     template <typename Ready>
     void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
         changed_.wait(lock, [&] { return broken_ || ready(); });
@@ -45,18 +50,33 @@ class Meeting {
 class Barrier : public Meeting {
   public:
     explicit Barrier(int size) : size_(size) {}
+    /// All get past it or none: a rank that was sent away stays counted, so nobody arrives at a
+    /// broken one.
     void arrive_and_wait() {
         std::unique_lock lock(mutex_);
+        refuse_if_broken();
+        const std::uint64_t mine = arrive();
+        wait(lock, [&] { return round_ != mine; });
+    }
+    /// For all that got past arrive_and_wait() and arrive here whatever happens: broken or not, it
+    /// holds each until the last has come.
+    void arrive_and_finish() {
+        std::unique_lock lock(mutex_);
+        const std::uint64_t mine = arrive();
+        changed_.wait(lock, [&] { return round_ != mine; });
+    }
+
+  private:
+    /// The round that it belongs to.
+    std::uint64_t arrive() {
         const std::uint64_t mine = round_;
         if (++arrived_ == size_) {
             arrived_ = 0;
             round_ += 1;
             changed_.notify_all();
         }
-        wait(lock, [&] { return round_ != mine; });
+        return mine;
     }
-
-  private:
     int size_, arrived_ = 0;
     std::uint64_t round_ = 0;
 };
@@ -137,7 +157,7 @@ class ThreadComm final : public Comm {
         fold<float>(
             {part_begin(part.size()), part_begin(part.size()) + static_cast<Index>(part.size())},
             sum.data(), add<float>);
-        group_->barrier.arrive_and_wait();
+        group_->barrier.arrive_and_finish();
         std::copy(sum.begin(), sum.end(), part.begin());
     }
     void all_gather(std::span<const float> part, std::span<float> whole) override {
@@ -146,13 +166,13 @@ class ThreadComm final : public Comm {
             float* const to = whole.data() + r * part.size();
             if (to != group_->shown[r]) std::memcpy(to, group_->shown[r], part.size_bytes());
         }
-        group_->barrier.arrive_and_wait();
+        group_->barrier.arrive_and_finish();
     }
     void broadcast(std::span<std::byte> bytes, int root) override {
         show(bytes.data());
         if (rank_ != root)
             std::memcpy(bytes.data(), group_->shown[static_cast<std::size_t>(root)], bytes.size());
-        group_->barrier.arrive_and_wait();
+        group_->barrier.arrive_and_finish();
     }
     void send(std::span<const float> values, int to) override { mailbox(rank_, to).put(values); }
     void receive(std::span<float> values, int from) override { mailbox(from, rank_).take(values); }
@@ -189,7 +209,8 @@ class ThreadComm final : public Comm {
         return rank_ * static_cast<Index>(part);
     }
 
-    /// Puts my pointer where all see it; returns when all have done so.
+    /// Puts my pointer where all see it; returns when all have done so. From here to the last
+    /// arrive_and_finish() nothing may throw or wait for anything else.
     void show(const void* values) {
         group_->shown[static_cast<std::size_t>(rank_)] = values;
         group_->barrier.arrive_and_wait();
@@ -212,9 +233,9 @@ class ThreadComm final : public Comm {
         T* const result = reinterpret_cast<T*>(group_->result.data());
         const Range mine = share(static_cast<Index>(v.size()), group_->size, rank_);
         fold<T>(mine, result + mine.begin, f);
-        group_->barrier.arrive_and_wait();
+        group_->barrier.arrive_and_finish();
         std::copy(result, result + v.size(), v.data());
-        group_->barrier.arrive_and_wait();
+        group_->barrier.arrive_and_finish();
     }
 
     std::shared_ptr<Group> group_;

@@ -7,9 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "profiler/cuda_elements.h"
@@ -226,6 +231,55 @@ START_TEST(neighbouring_stages_meet_in_pairs_and_nobody_else_does) {
 }
 END_TEST
 
+/// Rank 0 of {0, 1} fails while rank 2 of {2, 3} waits for rank 3 with what it shows, gives that
+/// up and is gone when rank 3 comes.
+void end_while_another_waits(const std::function<void(Comm&, std::span<float>)>& collective) {
+    std::vector<std::vector<float>> shown(4);  // outlive the ranks: who reads too late reads -1
+    for (auto& values : shown) values.assign(4, 7);
+    shown[3].assign(4, 0);
+    std::atomic<bool> is_gone = false;
+    std::atomic<int> ended_early = 0;
+    std::string sentence;
+    try {
+        run_threads(4, [&](Comm& world) {
+            const auto pair = world.split(world.rank() / 2);
+            if (world.rank() == 0) throw std::runtime_error("rank 0 has no memory");
+            if (world.rank() == 3) is_gone.wait(false);
+            try {
+                collective(*pair, shown[at(world.rank())]);
+            } catch (...) {
+                ended_early += 1;
+                if (world.rank() == 2) {
+                    shown[2].assign(4, -1);
+                    is_gone = true;
+                    is_gone.notify_all();
+                }
+                throw;
+            }
+        });
+    } catch (const std::runtime_error& error) {
+        sentence = error.what();
+    }
+    arena::test::assert_text(sentence, "rank 0 has no memory");
+    ck_assert_int_eq(ended_early, 3);
+    for (const float value : shown[3]) ck_assert_float_eq(value, 0);
+}
+
+START_TEST(who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it) {
+    end_while_another_waits([](Comm& pair, std::span<float> values) {
+        pair.broadcast(std::as_writable_bytes(values), 0);
+    });
+    end_while_another_waits([](Comm& pair, std::span<float> values) {
+        pair.all_gather(values.subspan(at(2 * pair.rank()), 2), values);
+    });
+    end_while_another_waits([](Comm& pair, std::span<float> values) {
+        pair.reduce_scatter(values, values.subspan(at(2 * pair.rank()), 2));
+    });
+    end_while_another_waits(
+        [](Comm& pair, std::span<float> values) { pair.all_reduce_sum(values); });
+}
+END_TEST
+
 START_TEST(the_peak_of_a_gpu_is_that_of_its_hardware_entry) {
     ck_assert_double_eq_tol(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12, 1e9);
     ck_assert_double_eq_tol(peak_flops("NVIDIA A100-SXM4-40GB"), 312e12, 1e9);
@@ -244,6 +298,7 @@ int main() {
                       loss_and_gradient_of_logits_are_those_of_the_cpu, a_step_of_adamw_is_the_cpus,
                       the_device_is_a_gpu_only_where_each_rank_has_one,
                       neighbouring_stages_meet_in_pairs_and_nobody_else_does,
+                      who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it,
                       the_ranks_of_a_machine_are_what_its_launcher_says,
                       the_peak_of_a_gpu_is_that_of_its_hardware_entry});
 }
