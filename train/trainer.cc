@@ -248,11 +248,11 @@ Status Rank::save() {
     optimizer_.download();
     if (Status status = save_checkpoint(o_.checkpoints, facts(), state()); !status) return status;
     saved_ = step_;
-    reporter_.tell(false);
     journal_.note(
         fmt::format("saved {} in {:.3f} s", checkpoint_path(o_.checkpoints, step_),
                     seconds_since(start)),
         {{"event", "saved"}, {"step", step_}, {"path", checkpoint_path(o_.checkpoints, step_)}});
+    if (!leaving_) reporter_.tell(false);  // takes seconds: not from the grace time
     return Done{};
 }
 
