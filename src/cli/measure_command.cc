@@ -20,6 +20,7 @@
 #include "core/json.h"
 #include "core/observation.h"
 #include "core/text.h"
+#include "planner/grids.h"
 #include "planner/planner.h"
 #include "store/store.h"
 
@@ -36,6 +37,7 @@ struct MeasureOptions {
     std::string with, data, trainer, store;
     std::int64_t steps = 8, rounds = 3, threads = 1, max_ranks = 2;
     double limit_s = 600;
+    bool is_emulated = false;  ///< what the estimates are for
 };
 
 struct Subject {
@@ -115,7 +117,8 @@ std::vector<std::string> command_line(const MeasureOptions& options, const std::
          {trainer_of(options), std::string("--model"), options.plan.model, std::string("--data"),
           options.data, std::string("--steps"), steps, std::string("--threads"),
           std::to_string(options.threads), std::string("--log"), log, std::string("--quiet"),
-          std::string("--no-report")})
+          std::string("--no-report"), std::string("--device"),
+          std::string(options.is_emulated ? "cpu" : "cuda")})
         words.push_back(word);
     if (options.plan.seq_length > 0)
         for (const std::string& word :
@@ -209,9 +212,16 @@ Result<std::vector<Subject>> subjects_of(const MeasureOptions& options, const Mo
             return usage_error(fmt::format("has {}, which arena-train cannot run", foreign),
                                "--fixed");
         const std::int64_t gpus = fixed.gpus();
-        const std::int64_t nodes = gpus <= pool.gpus_per_node ? 1 : gpus / pool.gpus_per_node;
-        if (gpus % nodes != 0) continue;
-        const Grid grid{pool.gpu_type, nodes, gpus / nodes, fixed.pp};
+        const NodeShape shape = node_shape(gpus, pool.gpus_per_node);
+        if (fixed.tp > shape.gpus_per_node) {
+            if (options.fixed.empty()) continue;
+            return usage_error(
+                fmt::format("{}: {} ranks fill {} nodes of {} equally, tp{} needs {} on one",
+                            short_form(*plan), gpus, shape.nodes, shape.gpus_per_node, fixed.tp,
+                            fixed.tp),
+                "--fixed");
+        }
+        const Grid grid{pool.gpu_type, shape.nodes, shape.gpus_per_node, fixed.pp};
         pool.max_gpus = gpus;
         const auto estimate = price_plan(model, options.plan.global_batch, grid, *plan, pool);
         if (!estimate && options.fixed.empty() && estimate.error().code == ErrorCode::no) continue;
@@ -235,6 +245,14 @@ Status keep(const MeasureOptions& options, const Model& model,
     for (const Subject& s : subjects) {
         const Observation observation{s.offer.grid, s.offer.plan, s.measured_s(),
                                       s.offer.estimate.iteration_s, s.spread};
+        if (!is_usable(observation)) {
+            fmt::print(stderr,
+                       "arena: {} is not kept: {} measured is {:g} times off the estimate of {} or "
+                       "more\n",
+                       short_form(s.offer.plan), human_seconds(s.measured_s()), max_observed_ratio,
+                       human_seconds(s.offer.estimate.iteration_s));
+            continue;
+        }
         const auto kept = (*store)->keep_observed(
             {fingerprint(model), model.name, options.plan.global_batch, launcher, observation,
              options.steps, 0, static_cast<double>(std::time(nullptr))});
@@ -324,6 +342,7 @@ int measure(const Globals& globals, MeasureOptions options) {
     if (!pools) return fail(globals, pools.error());
     const auto runner = runner_of(options);
     if (!runner) return fail(globals, runner.error());
+    options.is_emulated = pools->front().hardware.emulated;
     auto subjects = subjects_of(options, *model, pools->front());
     if (!subjects) return fail(globals, subjects.error());
     Scratch scratch;
@@ -333,9 +352,9 @@ int measure(const Globals& globals, MeasureOptions options) {
         for (Subject& subject : *subjects)
             if (auto s = run_once(options, *runner, scratch, subject); !s)
                 return fail(globals, s.error());
-    if (auto s = keep(options, *model, *subjects); !s) return fail(globals, s.error());
     show(globals, options, *model, *runner, *subjects);
-    return exit_yes;
+    const Status kept = keep(options, *model, *subjects);
+    return kept ? exit_yes : fail(globals, kept.error());
 }
 
 }  // namespace
