@@ -12,7 +12,7 @@ compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null || skip_all "this Slur
 
 start_cluster --nodes cpu:1x0
 for ((i = 0; i < 200; i++)); do printf 'the quick brown fox no. %d. ' "$i"; done >"$work/text"
-model="--layers 2 --hidden 16 --heads 2 --vocab 128 --seq-length 16 --global-batch 2 --data $work/text --quiet"
+model="--device cpu --layers 2 --hidden 16 --heads 2 --vocab 128 --seq-length 16 --global-batch 2 --data $work/text --quiet"
 mkdir "$work/pmix" "$work/saved"
 cat >"$work/rank" <<END
 #!/bin/bash

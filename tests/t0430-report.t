@@ -94,7 +94,7 @@ elif ! compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null; then skip 5 "t
     cat >"$work/job" <<END_JOB
 #!/bin/bash
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo PATH=$PATH
-exec srun --mpi=pmix $stage/bin/arena-train --model $work/tiny.yaml --data $work/text --steps 30 --log $work/log --quiet
+exec srun --mpi=pmix $stage/bin/arena-train --device cpu --model $work/tiny.yaml --data $work/text --steps 30 --log $work/log --quiet
 END_JOB
     chmod 755 "$work/job"
     job=$(submit -t 10 -o "$work/out" --arena-model="$work/tiny.yaml" --arena-batch=8 --arena-types=a100 --arena-gpus=2 \

@@ -15,8 +15,8 @@ if [[ ${4-} == more ]]; then
     saved=${saved##*/step-} saved=${saved%.arena}
     if ((life == 0)); then steps=1000000; else steps=$((10#${saved:-0} + steps)); fi
 fi
-train=(arena-train --model "$files/small-gpt.yaml" --data "$text" --steps "$steps" --lr 3e-3 --checkpoint "$name.saved"
-    --log "$name.log" --quiet)
+train=(arena-train --device cpu --model "$files/small-gpt.yaml" --data "$text" --steps "$steps" --lr 3e-3
+    --checkpoint "$name.saved" --log "$name.log" --quiet)
 # Ranks on two cores give way to each other; nodes that are one host talk over loopback.
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lo
 if [[ $ARENA_QUICKSTART_MPI == pmix ]]; then exec srun --mpi=pmix "${train[@]}"; fi
