@@ -38,8 +38,11 @@ goes_on() {
         'map(select(.event == "resumed")) | length == 1 and .[0].step >= $n' "$work/next"
     is "$(grep -c '"damaged"' "$work/next")" 0 "$1: and finds no damage"
 }
-# saves PID: waits until the run has saved something, or has ended
-saves() { until grep -q '"saved"' "$log" 2>/dev/null; do kill -0 "$1" 2>/dev/null || return 1; sleep 0.05; done; }
+# saves PID: waits, for 2 minutes at most, until the run has saved something; not after it has ended
+saves() {
+    local end=$((SECONDS + 120))
+    until grep -q '"saved"' "$log" 2>/dev/null; do ((SECONDS < end)) && kill -0 "$1" 2>/dev/null || return 1; sleep 0.05; done
+}
 # ends PID SECONDS: whether it ends in that time; its exit code is in $rc
 ends() {
     local end=$((SECONDS + $2))
@@ -94,13 +97,13 @@ elif ! command -v mpirun >/dev/null; then skip 22 "mpirun is not installed"; els
         like "$(<"$work/out")" "rank $victim .*exited on signal 9" "MPI, kill -9 of rank $victim: somebody says it"
         goes_on "MPI, kill -9 of rank $victim"
     done
-    start_ranks --save-every 20 --stall-limit 10
+    start_ranks --save-every 20 --stall-limit 60
     ok "MPI: two ranks train and save" saves "$running"
     kill -STOP "$(<"$work/pid.1")"
-    ok "MPI, a rank that hangs: the other ends, and with it both and mpirun" eval 'ends "$running" 60 && gone'
+    ok "MPI, a rank that hangs: the other ends, and with it both and mpirun" eval 'ends "$running" 180 && gone'
     wait "$running"
     running=''
-    like "$(<"$work/out")" 'arena-train: rank 0: no other rank has answered for 10 s' "MPI, a rank that hangs: the other says why"
+    like "$(<"$work/out")" 'arena-train: rank 0: no other rank has answered for 60 s' "MPI, a rank that hangs: the other says why"
     goes_on "MPI, a rank that hangs"
     rc=0
     PIDS=$work/pid LIMIT=3000000 "${mpi[@]}" -n 3 "$work/rank" "$train" "${model[@]}" "${huge[@]}" >"$work/out" 2>&1 || rc=$?

@@ -87,11 +87,13 @@ is "$(jq -c . "$work/42.ds_config.json")" \
     "in which the plan stands beside what the user wrote"
 
 # ---- SIGUSR1 to all processes of a step, as slurmctld sends it -----------------------------------------
-# catches PID: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has ended
+# catches PID: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has
+# ended, or 2 minutes
 catches() {
-    local caught
+    local caught end=$((SECONDS + 120))
     while caught=$(sed -n 's/^SigCgt:\t*//p' "/proc/$1/status" 2>/dev/null) && [[ $caught ]]; do
         if ((16#$caught >> 9 & 1)); then return 0; fi
+        ((SECONDS < end)) || return 1
         sleep 0.05
     done
     return 1
