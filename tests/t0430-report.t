@@ -41,6 +41,7 @@ ok "a job runs" wait_started "$job"
 plan=$(sed -n 's/^ARENA_PLAN=//p' "$gates/$job.env.0")
 estimate=$(jq -r .estimate.iteration_s <<<"$plan")
 times() { awk -v e="$estimate" -v f="$1" 'BEGIN { printf "%.9f", e * f }'; }
+job_word() { job_field "$job" AdminComment | tr ' ' '\n' | sed -n "s/^$1=//p"; }
 inside() { env SLURM_JOB_ID="$job" ARENA_PLAN="$plan" SLURM_CONF="$SLURM_CONF" arena report "$@"; }
 refused '--job: is needed outside a job' arena report --iteration-s 1
 refused '--iteration-s: takes seconds above 0' inside --iteration-s 0
@@ -62,6 +63,9 @@ for wrong in 'arena:observed;' 'arena:observed;iteration_s=nan;spread=0;steps=9;
     'arena:observed;iteration_s=0.1;spread=0;steps=9;grid=2xa40;plan=pp9,dp1,tp1,mb1x1'; do
     not_ok "slurmctld refuses Comment=$wrong" scontrol update JobId="$job" Comment="$wrong"
 done
+good="arena:observed;iteration_s=$estimate;spread=0;steps=9;grid=$(job_word grid);plan=$(job_word plan)"
+like "$(scontrol update JobId="$job" Comment="$good" NumNodes=1 2>&1)" 'presently disabled' \
+    "beside a report, NumNodes is refused as without one"
 not_ok "slurmctld refuses a report of an ordinary job" \
     scontrol update JobId="$ordinary" Comment='arena:observed;iteration_s=0.1;spread=0;steps=9;grid=a40;plan=pp1,dp1,tp1,mb1x8'
 ok "nothing of all that is in the store" observed '.observed == []'

@@ -410,13 +410,15 @@ bool is_report(const job_desc_msg_t* change) {
 }
 
 int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
-    if (!arena::own_call() && record_is_sound(job) && job->details != nullptr && is_report(change))
-        return take_report(change, job, uid);
-    if (arena::own_call() || !record_is_sound(job) || IS_JOB_FINISHED(job)) return SLURM_SUCCESS;
+    if (arena::own_call() || !record_is_sound(job)) return SLURM_SUCCESS;
     const char* record = record_of(job);
-    if (record == nullptr || !may_update(job, uid)) return SLURM_SUCCESS;
-    return apply_decision(arena::decide_modify(facts_of(change, job, uid, record)), change, job,
-                          uid);
+    if (record == nullptr || IS_JOB_FINISHED(job) || !may_update(job, uid))
+        return is_report(change) ? take_report(change, job, uid) : SLURM_SUCCESS;
+    // Beside a report, the same rules hold as without; of a refused update nothing is taken.
+    const auto decision = arena::decide_modify(facts_of(change, job, uid, record));
+    if (is_report(change) && decision.refusal == arena::Refusal::none)
+        if (const int rc = take_report(change, job, uid); rc != SLURM_SUCCESS) return rc;
+    return apply_decision(decision, change, job, uid);
 }
 
 }  // namespace
