@@ -94,7 +94,10 @@ std::string refuse_report(const IterationReport& report, const std::optional<Off
                printable(report.plan, 80);
     const Observation observation{offer->grid, offer->plan, report.iteration_s,
                                   offer->estimate.iteration_s, report.spread};
-    if (!is_usable(observation)) return "its iterations are 8 times off the estimate, or more";
+    // A corrected estimate may lie as far from the next run as from the uncorrected one, which the
+    // scheduler knows and tests against.
+    const bool corrected = offer->estimate.source == Source::observed;
+    if (!corrected && !is_usable(observation)) return "its iterations are 8 times off the estimate, or more";
     return {};
 }
 

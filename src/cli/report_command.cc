@@ -62,7 +62,9 @@ Status read_own_plan(JobId job, ReportOptions& options, Subject& subject) {
     subject.estimated_s = offer->estimate.iteration_s;
     const Observation observation{offer->grid, offer->plan, options.report.iteration_s,
                                   subject.estimated_s, options.report.spread};
-    if (options.report.iteration_s > 0 && !is_usable(observation))
+    // A corrected estimate is no measure of what is broken: the scheduler has the uncorrected one.
+    const bool corrected = offer->estimate.source == Source::observed;
+    if (options.report.iteration_s > 0 && !corrected && !is_usable(observation))
         return usage_error(
             fmt::format("{} is 8 times off the estimate of {}, or more: a broken run or clock, not "
                         "an error of the estimate",

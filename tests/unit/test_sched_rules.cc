@@ -256,6 +256,9 @@ START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     ck_assert(!refuse_report(report, std::nullopt, started, true).empty());
     report.iteration_s = 8.5 * offer.estimate.iteration_s;
     ck_assert(refuse_report(report, offer, started, true).find("8 times") != std::string::npos);
+    Offer corrected = offer;
+    corrected.estimate.source = Source::observed;
+    ck_assert_str_eq(refuse_report(report, corrected, started, true).c_str(), "");
     report.iteration_s = offer.estimate.iteration_s;
     report.plan = "pp1,dp1,tp1,mb1x1";
     ck_assert(refuse_report(report, offer, started, true).find("it runs") != std::string::npos);
