@@ -35,6 +35,8 @@ void request_round() {
 
 void leave_report(LeftReport report) {
     const std::lock_guard lock(reports_mutex);
+    // The latest of a job stands for it: one that reports without end crowds nobody else out.
+    std::erase_if(reports, [&](const LeftReport& earlier) { return earlier.job == report.job; });
     if (reports.size() >= max_reports) reports.erase(reports.begin());
     reports.push_back(std::move(report));
 }

@@ -31,7 +31,8 @@ struct LeftReport {
     std::string record, offer_json;  ///< ARENA_RECORD and ARENA_PLAN of the job as it reported
     IterationReport report;
 };
-/// job_modify -> scheduler. At most 256 wait, the oldest are dropped: they correct estimates, no more.
+/// job_modify -> scheduler. The latest of each job waits, at most 256, the oldest are dropped: they
+/// correct estimates, no more.
 void leave_report(LeftReport);
 std::vector<LeftReport> take_reports();
 

@@ -169,10 +169,17 @@ void Plugin::note_fault(const char* what) {
     error("arena: %zu faults in 10 minutes: Arena is off until scontrol reconfigure", faults_.size());
 }
 
-/// Outside rounds: a job that reports at its end leaves nothing that would make one.
+/// Outside rounds: a job that reports at its end leaves nothing that would make one. A report that
+/// fails is no fault of a round, and costs the others nothing.
 void Plugin::take_in_reports() {
-    for (const LeftReport& report : take_reports())
-        if (scheduler_) scheduler_->observe(report, static_cast<double>(time(nullptr)));
+    if (off_ || !scheduler_) return;
+    for (const LeftReport& report : take_reports()) {
+        try {
+            scheduler_->observe(report, static_cast<double>(time(nullptr)));
+        } catch (const std::exception& fault) {
+            error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
+        }
+    }
 }
 
 void Plugin::guarded_round() noexcept {
