@@ -36,6 +36,8 @@ constexpr double result_grace_s = 3;
 constexpr double locked_grace_s = 5;
 /// A store that cannot be opened is tried again this often.
 constexpr double reopen_interval_s = 30;
+/// Reports that wait for the store to be opened.
+constexpr std::size_t max_unkept = 1024;
 /// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to start.
 constexpr double expected_within_s = 60;
 /// A reason that changes is a change of the job, which makes the next round: not each second.
@@ -89,15 +91,17 @@ void ProfileBook::open_store() {
 }
 
 /// An administrator may have put right what was wrong.
-void ProfileBook::reopen_store(double now_s) {
-    if (store_ || now_s < store_tried_s_ + reopen_interval_s) return;
+bool ProfileBook::reopen_store(double now_s) {
+    if (store_ || now_s < store_tried_s_ + reopen_interval_s) return false;
     if (std::exchange(store_tried_s_, now_s) != 0) open_store();  // the first time it was just tried
-    if (!store_ || store_error_.empty()) return;
+    if (!store_ || store_error_.empty()) return false;
     store_error_.clear();
     tables_.clear();
     links_.clear();
     for (const GpuMapping& type : config_.gpu_types) ++versions_[type.gres_type];
     host_.log_info("profile store: it could be opened now");
+    for (const ObservedRun& run : std::exchange(unkept_, {})) keep_observed(run);
+    return true;
 }
 
 bool ProfileBook::measured(const Key& key) {
@@ -131,7 +135,7 @@ bool ProfileBook::result_may_come(const CarrierView& carrier, const ProfileReque
 
 bool ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
     const Key key{fingerprint(request.model), request.gpu_type};
-    if (!store_ || store_->load(request.nonce)) return true;  // imported before a restart of ours
+    if (store_->load(request.nonce)) return true;  // imported before a restart of ours
     auto profile = read_spool_profile(config_.profile_spool, request.nonce, user_id_);
     if (!profile) {
         count_failure(key, carrier.node, profile.error().message(), now_s);
@@ -171,8 +175,8 @@ std::string ProfileBook::progress_of(const ProfileRequest& request, double now_s
     return shown.text;
 }
 
-void ProfileBook::update(ClusterView& view) {
-    reopen_store(view.snapshot.time_s);
+bool ProfileBook::update(ClusterView& view) {
+    const bool reopened = reopen_store(view.snapshot.time_s);
     running_.clear();
     const std::map<std::string, Shown> before = std::exchange(shown_, {});
     std::erase_if(view.carriers,
@@ -180,7 +184,8 @@ void ProfileBook::update(ClusterView& view) {
     std::set<JobId> seen;
     for (const CarrierView& carrier : view.carriers) {
         seen.insert(carrier.id);
-        if (settled_.contains(carrier.id)) continue;
+        // While the store is closed nobody waits for a result; it is taken in as soon as there is one.
+        if (settled_.contains(carrier.id) || (carrier.finished && !store_)) continue;
         auto request = parse_profile_request(carrier.request);
         if (!request) {
             settled_.insert(carrier.id);
@@ -197,6 +202,7 @@ void ProfileBook::update(ClusterView& view) {
     std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
     for (auto* since : {&finished_since_, &kept_out_since_})
         std::erase_if(*since, [&](const auto& entry) { return !seen.contains(entry.first); });
+    return reopened;
 }
 
 const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts& attempts,
@@ -342,7 +348,10 @@ std::vector<ObservedRun> ProfileBook::observed() {
 }
 
 void ProfileBook::keep_observed(const ObservedRun& run) {
-    if (!store_) return;
+    if (!store_) {
+        if (unkept_.size() >= max_unkept) unkept_.erase(unkept_.begin());
+        return unkept_.push_back(run);
+    }
     if (auto kept = store_->keep_observed(run); !kept)
         host_.log_error(kept.error().message() + "; the report counts until slurmctld restarts");
 }

@@ -47,7 +47,8 @@ class ProfileBook {
 
     /// Looks at finished and running carriers; imports, counts failures. Call once a round. Takes out of
     /// the view what somebody else made to look like one: a site without job_submit/arena lets ARENA_PROFILE in.
-    void update(ClusterView& view);
+    /// True when the store was opened only now: observed() has more than it had.
+    [[nodiscard]] bool update(ClusterView& view);
     /// State of a pair; starts a carrier when one is due and a GPU of that type is free.
     ProfileAnswer require(const ProfileNeed& need, ClusterView& view);
     /// Measured operators of a GPU type: this site's, else those that come with slurm-arena; changes
@@ -58,6 +59,7 @@ class ProfileBook {
     [[nodiscard]] std::uint64_t version(const std::string& gpu_type) const;
     /// What jobs have reported so far, oldest first; the latest of each shape.
     [[nodiscard]] std::vector<ObservedRun> observed();
+    /// While the store is closed, the latest wait for it.
     void keep_observed(const ObservedRun&);
     [[nodiscard]] std::size_t running() const { return running_.size(); }
     [[nodiscard]] std::uint64_t imported() const { return imported_; }
@@ -82,9 +84,9 @@ class ProfileBook {
     };
 
     void open_store();
-    void reopen_store(double now_s);
+    bool reopen_store(double now_s);
     bool result_may_come(const CarrierView& carrier, const ProfileRequest& request, double now_s);
-    /// False: the store is held by another process; again in the next round.
+    /// With an open store. False: another process holds it; again in the next round.
     bool settle(const CarrierView& carrier, const ProfileRequest& request, double now_s);
     void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
     bool measured(const Key& key);
@@ -111,6 +113,7 @@ class ProfileBook {
     std::set<JobId> settled_;
     std::map<JobId, double> finished_since_;  ///< carriers that ended without a result so far
     std::map<JobId, double> kept_out_since_;  ///< carriers whose result a locked store did not take yet
+    std::vector<ObservedRun> unkept_;         ///< reported while the store was closed
     std::map<std::string, ProfileTable> tables_;
     std::map<std::string, std::vector<CommTime>> links_;
     std::map<std::string, std::uint64_t> versions_;

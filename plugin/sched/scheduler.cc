@@ -45,6 +45,11 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
     policy_options_.objective = parse_objective(config_.objective).value_or(Objective::jct);
     policy_options_.restart = {config_.restart_checkpoint_s, config_.restart_per_gpu_s,
                                config_.restart_launch_cap_s};
+    recall_observed();
+}
+
+/// What jobs reported before this life, from the store.
+void Scheduler::recall_observed() {
     for (const ObservedRun& run : profiles_.observed()) {
         Request request;
         request.global_batch = run.global_batch;
@@ -72,7 +77,7 @@ void Scheduler::round() {
     offers_book_.new_round();
     note_settled();
     note_returned();
-    profiles_.update(view_);
+    if (profiles_.update(view_)) recall_observed();
     snapshot_ = view_.snapshot;
     snapshot_.generation = stats_.rounds;
     stats_.jobs_pending = stats_.jobs_running = 0;

@@ -77,6 +77,7 @@ class Scheduler {
     };
 
     [[nodiscard]] const std::vector<SitePool>& pools_of(const JobView& job);
+    void recall_observed();
     void note_settled();
     [[nodiscard]] bool settled(const JobView& job) const;
     void follow_running(const JobView& job, const Wish& wish);

@@ -429,6 +429,82 @@ START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) 
 }
 END_TEST
 
+/// A directory in its place: the store cannot be opened. The next round, a minute later, may again.
+void close_store(Scene& scene) {
+    const std::filesystem::path store(scene.config.profile_store);
+    if (std::filesystem::exists(store)) std::filesystem::rename(store, store.string() + ".aside");
+    std::filesystem::create_directory(store);
+}
+
+void open_store(Scene& scene) {
+    const std::filesystem::path store(scene.config.profile_store);
+    std::filesystem::remove(store);
+    if (std::filesystem::exists(store.string() + ".aside"))
+        std::filesystem::rename(store.string() + ".aside", store);
+    scene.host.view.snapshot.time_s += 60;
+}
+
+START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported) {
+    Scene scene;
+    scene.node("n1", "a40", 2, 2);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Offer ran = scene.host.last_shape.offer;
+    LeftReport left{1, format_record(Scene::request()).value(), to_json(ran),
+                    {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
+    const auto told_observed = [&](JobId id) {
+        scene.job(id);
+        scheduler->round();
+        return scheduler->explain(id, true, 0).find("\"source\":\"observed\"") != std::string::npos;
+    };
+    scheduler->observe(left, 2000);
+    scheduler.reset();
+    close_store(scene);
+    scheduler = scene.scheduler();
+    ck_assert(!told_observed(2));
+    open_store(scene);
+    ck_assert(told_observed(3));
+    // Reported while it is closed: in force at once, in the store when it opens.
+    scheduler.reset();
+    std::filesystem::remove(scene.config.profile_store);
+    close_store(scene);
+    scheduler = scene.scheduler();
+    ck_assert(!told_observed(4));
+    scheduler->observe(left, 3000);
+    ck_assert(told_observed(5));
+    open_store(scene);
+    ck_assert(told_observed(6));
+    scheduler.reset();
+    scheduler = scene.scheduler();
+    ck_assert(told_observed(7));
+}
+END_TEST
+
+START_TEST(a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    finish_carriers(scene, true);
+    scheduler.reset();
+    close_store(scene);
+    scheduler = scene.scheduler();
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));  // with the analytic estimate: nobody waits
+    ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
+    open_store(scene);
+    scene.job(2);
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(called(scene.host, "start 2 n1"));
+    ck_assert(!called(scene.host, "carrier a40 n1"));
+}
+END_TEST
+
 START_TEST(explain_answers_its_owner_and_admins_only) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -458,6 +534,8 @@ int main() {
         nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot,
         two_jobs_of_one_model_cause_one_profile_run_per_type,
         a_result_in_the_spool_is_imported_once_and_the_job_starts,
+        a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported,
+        a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens,
         a_profile_run_delays_no_ordinary_job_that_stands_before,
         behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,
         a_job_of_another_user_is_no_carrier_whatever_it_carries,
