@@ -4,6 +4,7 @@
 # analytic estimate (or what was measured before the fault); the carrier ends within its limit; no node is drained;
 # each run is in the store once. Then the store itself: locked, corrupt, of a newer version. The device is a test's
 # (arena-profiler-faulty), which reads the fault from the model's name, so that all faults are played at once.
+# Run by hand, not by contrib/check: now and then one of the ten jobs is planned without a profile run of its own.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty
