@@ -20,7 +20,7 @@ namespace {
 
 struct ReportOptions {
     JobId job = 0;
-    IterationReport report{.steps = min_reported_steps};
+    IterationReport report{.steps = min_reported_steps, .grid = {}, .plan = {}};
 };
 
 struct Subject {
