@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -14,7 +15,9 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "planner/planner.h"
 #include "profiler/comm_world.h"
+#include "profiler/cpu_memory.h"
 #include "profiler/host_communicator.h"
 #include "profiler/options.h"
 #include "profiler/recorder.h"
@@ -24,6 +27,13 @@ namespace arena {
 namespace {
 
 constexpr std::int64_t max_comm_size = std::int64_t{1} << 40;
+constexpr std::int64_t default_host_ranks = 8;
+
+bool is_on_host(const CommCommand& command) { return command.device == "cpu"; }
+
+std::string largest_size(const CommCommand& command) {
+    return !command.max_bytes.empty() ? command.max_bytes : is_on_host(command) ? "64M" : "1G";
+}
 
 volatile std::sig_atomic_t stop_requested = 0;
 void on_stop(int) { stop_requested = 1; }
@@ -70,13 +80,18 @@ class CommRank {
 
     /// TCP tells by itself that a rank is gone; NCCL's ranks watch each other beside it.
     Result<std::unique_ptr<Communicator>> join() {
-        if (command_.device == "cpu") return make_host_communicator(setup_, peers_);
+        if (is_on_host(command_)) return make_host_communicator(setup_, peers_);
         setup_.lost = [this] { return lifeline_ ? lifeline_->lost() : std::string(); };
         auto communicator = make_communicator(setup_);
         if (!communicator) return communicator;
         auto lifeline = Lifeline::join(setup_.world, peers_);  // rank 0: until all have come so far
-        if (!lifeline) return lifeline.error();
-        lifeline_ = std::move(lifeline).value();
+        if (lifeline)
+            lifeline_ = std::move(lifeline).value();
+        else
+            std::fprintf(stderr,
+                         "arena-profiler: rank %lld goes on with NCCL's own watch alone: %s\n",
+                         static_cast<long long>(setup_.world.rank),
+                         lifeline.error().message().c_str());
         return communicator;
     }
 
@@ -160,9 +175,26 @@ int run_rank(const CommCommand& command, const CommWorld& world, const std::stri
     });
 }
 
+/// Host memory is everybody's: buffers that leave no room for the rest of the node are refused.
+Status check_memory(const CommCommand& command, const CommWorld& world) {
+    if (!is_on_host(command)) return Done{};
+    const auto query = query_of(command, world);
+    if (!query) return query.error();
+    const double wanted = 2.5 * static_cast<double>(world.ranks_per_node) *
+                          static_cast<double>(query->max_bytes);
+    const double available = static_cast<double>(cpu::available_memory());
+    if (wanted <= available / 2) return Done{};
+    return environment_error(std::to_string(world.ranks_per_node) + " ranks need " +
+                             human_bytes(wanted) + ", more than half of the " +
+                             human_bytes(available) +
+                             " that are available; give fewer --gpus or a smaller --max-bytes");
+}
+
 /// One of the tasks that srun started.
 int run_in_step(const CommCommand& command, const CommWorld& world) {
     const std::string name = name_of_step(::getenv);
+    if (auto s = check_memory(command, world); !s)
+        return world.rank % world.ranks_per_node == 0 ? fail(s.error()) : 2;
     if (name.empty()) return fail(environment_error("srun has not named this step (SLURM_JOB_ID)"));
     const std::string directory = command.meet.empty() ? "." : command.meet;
     if (world.rank == 0 && ::access(directory.c_str(), W_OK | X_OK) != 0)
@@ -174,16 +206,26 @@ int run_in_step(const CommCommand& command, const CommWorld& world) {
 }
 
 Result<std::int64_t> count_devices(const CommCommand& command) {
-    if (command.device == "cpu")
-        return command.gpus > 0 ? command.gpus
-                                : static_cast<std::int64_t>(std::thread::hardware_concurrency());
+    if (is_on_host(command))
+        return command.gpus > 0
+                   ? command.gpus
+                   : std::min<std::int64_t>(std::thread::hardware_concurrency(), default_host_ranks);
     return count_in_child(count_comm_devices);
 }
 
 Status check_device(const CommCommand& command) {
-    if (command.device == "cuda" || command.device == "cpu") return Done{};
-    return usage_error("accepted are cpu and cuda, not '" + printable(command.device, 40) + "'",
-                       "--device");
+    if (command.device == "cuda") return Done{};
+    if (!is_on_host(command))
+        return usage_error("accepted are cpu and cuda, not '" + printable(command.device, 40) + "'",
+                           "--device");
+    // Times of host memory must never pass as a GPU's.
+    const auto hardware = load_hardware("");
+    if (!hardware) return hardware.error();
+    const auto type = find_hardware(*hardware, command.gpu_type);
+    if (type && type->emulated) return Done{};
+    return usage_error("--device cpu measures for an emulated type (emulated-cpu), not '" +
+                           printable(command.gpu_type, 40) + "'",
+                       "--gpu-type");
 }
 
 /// All ranks are ours.
@@ -200,6 +242,7 @@ int run_on_this_node(const CommCommand& command) {
             environment_error("one GPU has nobody to talk to: at least 2 must be visible, or tasks "
                               "on several nodes (srun)"));
     if (auto query = query_of(command, {0, 1, gpus}); !query) return fail(query.error());
+    if (auto s = check_memory(command, {0, 1, gpus}); !s) return fail(s.error());
     const char* base = ::getenv("TMPDIR");
     std::string directory = std::string(base == nullptr ? "/tmp" : base) + "/arena-comm-XXXXXX";
     if (::mkdtemp(directory.data()) == nullptr)
@@ -258,7 +301,7 @@ Result<CommQuery> query_of(const CommCommand& command, const CommWorld& world) {
     q.budget_s = command.budget_s;
     q.factor = command.factor;
     const auto least = parse_size(command.min_bytes, "--min-bytes"),
-               most = parse_size(command.max_bytes, "--max-bytes");
+               most = parse_size(largest_size(command), "--max-bytes");
     if (!least) return least.error();
     if (!most) return most.error();
     q.min_bytes = *least;

@@ -15,6 +15,7 @@ libarena_profiler_la_SOURCES = \
 	profiler/run_command.h profiler/run_command.cc \
 	profiler/predict.h profiler/predict.cc \
 	profiler/comm.h \
+	profiler/cpu_memory.h profiler/cpu_memory.cc \
 	profiler/comm_bench.h profiler/comm_bench.cc \
 	profiler/comm_world.h profiler/comm_world.cc \
 	profiler/peer_sockets.h profiler/peer_sockets.cc \
@@ -30,7 +31,6 @@ libarena_profiler_cpu_la_SOURCES = \
 	profiler/cpu_kernels.h profiler/cpu_math.h \
 	profiler/cpu_gemm.cc profiler/cpu_attention.cc profiler/cpu_rows.cc \
 	profiler/cpu_conv.cc profiler/cpu_images.cc \
-	profiler/cpu_memory.h profiler/cpu_memory.cc \
 	profiler/cpu_stack.h profiler/cpu_stack.cc \
 	profiler/cpu_layer.h profiler/cpu_layer.cc \
 	profiler/direct.h profiler/direct.cc \

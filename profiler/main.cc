@@ -193,12 +193,12 @@ void add_comm_flags(CLI::App& c, CommCommand& o) {
     c.add_option("--groups", o.groups, "RANKS[xNODES[xGROUPS]] (default: all powers of two)")
         ->delimiter(',');
     c.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str();
-    c.add_option("--max-bytes", o.max_bytes, "largest size")->capture_default_str();
+    c.add_option("--max-bytes", o.max_bytes, "largest size (default 1G; cpu: 64M)");
     c.add_option("--factor", o.factor, "from one size to the next")->capture_default_str();
     c.add_option("--device", o.device,
                  "cuda: NCCL; cpu: host memory over TCP, for an emulated type")
         ->capture_default_str();
-    c.add_option("--gpus", o.gpus, "of this node (default: all that are visible)");
+    c.add_option("--gpus", o.gpus, "of this node (default: all that are visible; cpu: up to 8)");
     c.add_option("--budget", o.budget_s, "seconds")->capture_default_str();
     c.add_option("--timeout", o.timeout_s,
                  "seconds after which a rank that does not answer ends the run")

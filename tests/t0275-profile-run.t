@@ -115,8 +115,10 @@ echo '<topology' >"$work/broken.xml"
 refused 2 "is not hwloc's XML" "a topology that is none" topology --xml "$work/broken.xml"
 
 refused 2 'accepted are cpu and cuda' "an unknown device" comm --device tpu
-is "$(comm --device cpu --gpus 2 --ops all-reduce --min-bytes 4K | tail -n 1 | cut -d, -f1-6)" h100,all_reduce,2,1,1,4096 \
-    "two ranks of this host measure without a GPU"
+host_comm() { "$profiler" comm --device cpu --gpu-type emulated --gpus 2 --ops all-reduce --min-bytes 4K --max-bytes "$@" 2>"$work/err"; }
+is "$(host_comm 4K | tail -n 1 | cut -d, -f1-6)" emulated,all_reduce,2,1,1,4096 "two ranks of this host measure without a GPU"
+refused 3 '2 ranks need .* more than half' "buffers larger than the memory" host_comm 1024G
+refused 2 "for an emulated type .emulated-cpu., not 'h100'" "host memory as a GPU" comm --device cpu --gpus 2
 
 # ---- profiles that come with slurm-arena -----------------------------------------------------------------
 mkdir -p "$work/data/profiles"
