@@ -4,7 +4,6 @@
 # analytic estimate (or what was measured before the fault); the carrier ends within its limit; no node is drained;
 # each run is in the store once. Then the store itself: locked, corrupt, of a newer version. The device is a test's
 # (arena-profiler-faulty), which reads the fault from the model's name, so that all faults are played at once.
-# Run by hand, not by contrib/check: now and then one of the ten jobs is planned without a profile run of its own.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty
@@ -12,8 +11,10 @@ faulty=$ARENA_BUILDDIR/arena-profiler-faulty
 command -v jq >/dev/null || skip_all "jq is not installed"
 need_arena
 
-limit=60
-start_cluster --arena on --hardware A40 --nodes a100:3x1,h100:1x1,v100:1x1 --arena-set profile.budget_s=4 \
+# As many nodes as jobs that fail at once: who finds all of them taken by jobs is planned without a profile. The runs
+# take turns on this host, so that the last of eight waits for all others within its limit.
+limit=180
+start_cluster --arena on --hardware A40 --nodes a100:8x1,h100:1x1,v100:1x1 --arena-set profile.budget_s=4 \
     --arena-set profile.time_limit_s=$limit --arena-set profile.backoff_s=600
 quick=$(script 'true')
 log=$cluster_dir/log/slurmctld.log

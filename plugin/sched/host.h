@@ -71,7 +71,7 @@ struct CarrierView {
     JobId id = 0;
     std::uint32_t user_id = 0;  ///< anybody's: who it must be is ProfileBook's to check
     std::string request;        ///< ProfileRequest JSON
-    std::string node;
+    std::string node;       ///< "" = it never ran
     bool finished = false;
     double start_s = 0;
 };
@@ -164,6 +164,7 @@ class Host {
                                    bool moved) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.
     virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
+    /// 0: the node is not free any more; nothing was started.
     virtual Result<JobId> start_carrier(const CarrierSpec&) = 0;
 
     /// Whether measuring code may run as this user: never root or nobody, and SlurmUser only where

@@ -86,6 +86,7 @@ Result<JobId> create_carrier(const CarrierSpec& spec) {
     rc = select_carrier(job);
     if (rc != SLURM_SUCCESS) {
         cancel_locked(job);
+        if (rc == ESLURM_NODES_BUSY) return JobId{0};
         return no_error("the profiling job could not start: " + std::string(slurm_strerror(rc)));
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());

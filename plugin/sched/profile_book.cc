@@ -36,6 +36,8 @@ constexpr double result_grace_s = 3;
 constexpr double locked_grace_s = 5;
 /// A store that cannot be opened is tried again this often.
 constexpr double reopen_interval_s = 30;
+/// How long another node is waited for where the free one was taken meanwhile.
+constexpr double busy_s = 10;
 /// Reports that wait for the store to be opened.
 constexpr std::size_t max_unkept = 1024;
 /// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to start.
@@ -54,6 +56,15 @@ std::int64_t memory_share(const ClusterView& view, std::size_t node) {
 std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
     return fmt::format("profiling {} on {} (JobId={}){}", need.request->model.name, need.gpu_type,
                        carrier, progress);
+}
+
+std::string waiting_words(const ProfileNeed& need) {
+    return fmt::format("waiting to profile {} on {}", need.request->model.name, need.gpu_type);
+}
+
+ProfileAnswer turn_later(const ProfileNeed& need, std::size_t runs) {
+    return {ProfileState::running,
+            fmt::format("{}: {} other profile run{} first", waiting_words(need), runs, runs == 1 ? " goes" : "s go")};
 }
 
 }  // namespace
@@ -179,8 +190,10 @@ bool ProfileBook::update(ClusterView& view) {
     const bool reopened = reopen_store(view.snapshot.time_s);
     running_.clear();
     const std::map<std::string, Shown> before = std::exchange(shown_, {});
-    std::erase_if(view.carriers,
-                  [&](const CarrierView& c) { return !user_known_ || c.user_id != user_id_; });
+    // One that never ran was counted when it could not start, and has no result to wait for.
+    std::erase_if(view.carriers, [&](const CarrierView& c) {
+        return !user_known_ || c.user_id != user_id_ || (c.finished && c.node.empty());
+    });
     std::set<JobId> seen;
     for (const CarrierView& carrier : view.carriers) {
         seen.insert(carrier.id);
@@ -200,6 +213,7 @@ bool ProfileBook::update(ClusterView& view) {
                 carrier.id, progress_of(*request, view.snapshot.time_s)};
     }
     std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
+    std::erase_if(busy_since_, [&](const auto& busy) { return view.snapshot.time_s > busy.second + 2 * busy_s; });
     for (auto* since : {&finished_since_, &kept_out_since_})
         std::erase_if(*since, [&](const auto& entry) { return !seen.contains(entry.first); });
     return reopened;
@@ -219,6 +233,19 @@ const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts&
         if (!best) best = &node;
     }
     return best;
+}
+
+/// Runs that have a node which this one could use. They end soon, in the order of their jobs: worth waiting for.
+std::size_t ProfileBook::runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view) {
+    const auto could_use = [&](const std::string& name) {
+        return std::any_of(need.nodes->begin(), need.nodes->end(), [&](NodeIndex index) {
+            const NodeState& node = view.snapshot.nodes[index];
+            return node.name == name && node.gpu_type == need.gpu_type && node.up;
+        });
+    };
+    return static_cast<std::size_t>(
+        std::count_if(view.carriers.begin(), view.carriers.end(),
+                      [&](const CarrierView& c) { return !c.finished && could_use(c.node); }));
 }
 
 void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
@@ -245,9 +272,7 @@ std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need
     if (need.ordinary_start_s >= now_s + config_.profile_time_limit_s) return std::nullopt;
     if (need.ordinary_start_s == 0 && now_s < need.eligible_s + expected_within_s)
         return ProfileAnswer{ProfileState::running,
-                             fmt::format("waiting to profile {} on {}: Slurm has not said yet when the ordinary job "
-                                         "before it starts",
-                                         need.request->model.name, need.gpu_type)};
+                             waiting_words(need) + ": Slurm has not said yet when the ordinary job before it starts"};
     return ProfileAnswer{ProfileState::stand_in, "an ordinary job before it waits for the same nodes"};
 }
 
@@ -255,7 +280,10 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     if (auto wait = after_ordinary(need, view.snapshot.time_s)) return *std::move(wait);
     const Attempts attempts = attempts_.contains(key) ? attempts_[key] : Attempts{};
     const NodeState* node = pick_node(need, attempts, view);
-    if (!node) return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
+    if (!node) {
+        if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
+        return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
+    }
     CarrierSpec spec;
     spec.request = {new_nonce(),   need.gpu_type,      need.hardware,           need.request->model,
                     need.request->global_batch, need.max_gpus, need.gpus_per_node,
@@ -272,8 +300,13 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     spec.time_limit_minutes = static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
     spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
     auto id = host_.start_carrier(spec);
+    const double now_s = view.snapshot.time_s;
+    if (id && *id == 0 && now_s < busy_since_.try_emplace(key, now_s).first->second + busy_s)
+        return {ProfileState::running, waiting_words(need) + ": " + node->name + " was taken a moment ago"};
+    busy_since_.erase(key);
+    if (id && *id == 0) id = no_error("the profiling job could not start: Slurm calls " + node->name + " busy");
     if (!id) {
-        count_failure(key, node->name, id.error().message(), view.snapshot.time_s);
+        count_failure(key, node->name, id.error().message(), now_s);
         return {ProfileState::stand_in, id.error().message()};
     }
     running_[key] = {*id, {}};
@@ -297,9 +330,7 @@ ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
             return {ProfileState::stand_in, "profiling failed: " + at->second.reason};
         if (again) attempts_.erase(at);
     }
-    if (running_.size() >= max_runs)
-        return {ProfileState::running, fmt::format("waiting to profile {} on {}: {} other profile runs go first",
-                                                   need.request->model.name, need.gpu_type, running_.size())};
+    if (running_.size() >= max_runs) return turn_later(need, running_.size());
     return start(need, key, view);
 }
 

@@ -93,6 +93,7 @@ class ProfileBook {
     std::string progress_of(const ProfileRequest& request, double now_s);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
+    [[nodiscard]] static std::size_t runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view);
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
     ProfileTable shipped_table(const std::string& gpu_type);
     void fill_known(ProfileRequest& request, const std::string& node);
@@ -108,6 +109,7 @@ class ProfileBook {
     std::uint32_t user_id_ = 0, group_id_ = 0;
     std::map<Key, Attempts> attempts_;
     std::map<Key, Running> running_;
+    std::map<Key, double> busy_since_;        ///< runs whose node was taken before they could start
     std::map<std::string, Shown> shown_;  ///< by nonce
     std::set<Key> measured_;
     std::set<JobId> settled_;

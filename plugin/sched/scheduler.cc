@@ -72,6 +72,7 @@ void Scheduler::round() {
     stats_.collect_ms = ms_since(mark);
     mark = Clock::now();
     planned_.clear();
+    returns_.clear();
     reasons_.clear();
     offers_.clear();
     offers_book_.new_round();
@@ -82,6 +83,7 @@ void Scheduler::round() {
     snapshot_.generation = stats_.rounds;
     stats_.jobs_pending = stats_.jobs_running = 0;
     for (const JobView& job : view_.jobs) consider(job);
+    see_what_is_free();
     stats_.plan_ms = ms_since(mark);
     mark = Clock::now();
     const Decision decision = policy_->decide(snapshot_, offers_, policy_options_);

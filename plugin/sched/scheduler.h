@@ -60,6 +60,10 @@ class Scheduler {
         OfferList offers;
         Role role;
     };
+    struct Return {            ///< what a job that saves its state is about to give back
+        NodeIndex node;
+        std::int64_t gpus, cpus, memory_mb;
+    };
     struct Blocked {           ///< an offer that Slurm refused a moment ago
         Grid grid;
         double until_s;
@@ -89,6 +93,7 @@ class Scheduler {
     [[nodiscard]] JobState state_of(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     void add_running(const JobView& job, const Wish& wish, const Offer& offer);
     void add_returning(const JobView& job, const Wish& wish, const Offer& offer);
+    void see_what_is_free();
     void take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role);
     void follow_unplannable(const JobView& job);
     void consider(const JobView& job);
@@ -124,6 +129,7 @@ class Scheduler {
     Snapshot snapshot_;
     Offers offers_;
     std::map<JobId, Planned> planned_;
+    std::vector<Return> returns_;        ///< of this round
     std::map<JobId, double> settled_since_;
     std::map<JobId, std::vector<Blocked>> blocked_;
     std::int64_t free_before_ = 0;       ///< CPUs and GPUs free in the last round

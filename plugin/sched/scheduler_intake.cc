@@ -313,6 +313,18 @@ JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::ve
     return state;
 }
 
+/// After all jobs were considered: profile runs that began meanwhile have taken nodes, and what jobs that
+/// save their state give back is decided about already.
+void Scheduler::see_what_is_free() {
+    snapshot_.nodes = view_.snapshot.nodes;
+    for (const Return& back : returns_) {
+        NodeState& node = snapshot_.nodes[back.node];
+        node.free_gpus += back.gpus;
+        node.free_cpus += back.cpus;
+        node.free_memory_mb += back.memory_mb;
+    }
+}
+
 void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role) {
     snapshot_.jobs.push_back(std::move(state));
     planned_.emplace(job.id, Planned{&job, &wish, &pools_of(job), std::move(offers), role});
@@ -341,12 +353,9 @@ void Scheduler::add_returning(const JobView& job, const Wish& wish, const Offer&
     const std::vector<SitePool>& pools = pools_of(job);
     OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
     JobState state = state_of(job, wish, pools);
-    for (NodeIndex index : job.nodes) {
-        NodeState& node = snapshot_.nodes[index];
-        node.free_gpus += offer.grid.gpus_per_node;
-        node.free_cpus += offer.grid.gpus_per_node * state.cpus_per_gpu;
-        node.free_memory_mb += offer.grid.gpus_per_node * state.memory_mb_per_gpu;
-    }
+    const std::int64_t gpus = offer.grid.gpus_per_node;
+    for (NodeIndex index : job.nodes)
+        returns_.push_back({index, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
     offers_.emplace(job.id, *offers);
     take_part(job, wish, std::move(state), std::move(offers), Role::returns);
 }

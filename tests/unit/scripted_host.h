@@ -22,6 +22,7 @@ class ScriptedHost : public Host {
     std::vector<std::string> calls;              ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
     ApplyResult next_start;
     bool carriers_refused = false;
+    std::string taken_node;                      ///< no carrier starts there: somebody was faster
     std::vector<Reason> reasons;
     std::vector<CarrierSpec> specs;
     JobId next_id = 100;
@@ -55,6 +56,7 @@ class ScriptedHost : public Host {
     ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
     Result<JobId> start_carrier(const CarrierSpec& spec) override {
         if (carriers_refused) return no_error("refused by the partition");
+        if (spec.node == taken_node) return JobId{0};
         specs.push_back(spec);
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
         return ++next_id;

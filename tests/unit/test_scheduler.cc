@@ -294,6 +294,122 @@ START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
 }
 END_TEST
 
+Request other_model() {
+    Request r = Scene::request();
+    r.model = find_zoo_model("gpt2-medium").value();
+    return r;
+}
+
+START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 4);
+    scene.node("n2", "a100", 4, 4);
+    Request first = Scene::request(), second = other_model();
+    first.gpu_types = second.gpu_types = {"a40"};
+    scene.job(1, first);
+    scene.job(2, second);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    ck_assert(!called(scene.host, "start 2 n1") && !called(scene.host, "release 2"));
+    const auto said = [&](const std::string& text) {
+        return std::any_of(scene.host.reasons.begin(), scene.host.reasons.end(),
+                           [&](const Host::Reason& r) { return r.job == 2 && r.text.find(text) != std::string::npos; });
+    };
+    ck_assert(said("waiting to profile gpt2-medium on a40: 1 other profile run goes first"));
+    finish_carriers(scene, true);
+    scene.host.view.carriers[0].finished = false;  // its script is over, its node not yet free
+    scene.host.view.snapshot.nodes[0].free_gpus = 0;
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    ck_assert(!called(scene.host, "release 2") && said("goes first"));
+    scene.host.view.carriers[0].finished = true;
+    scene.host.view.snapshot.nodes[0].free_gpus = 4;
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 2);
+    ck_assert_str_eq(scene.host.specs[1].request.model.name.c_str(), "gpt2-medium");
+}
+END_TEST
+
+START_TEST(a_gpu_that_a_user_has_leaves_the_analytic_estimate) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 0);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
+    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") != std::string::npos);
+}
+END_TEST
+
+START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 1, 1);
+    scene.node("n2", "a100", 1, 1);
+    Request first = Scene::request(), second = other_model();
+    first.gpu_types = {"a40"};
+    first.max_gpus = second.max_gpus = 1;
+    second.gpu_types = {"a40", "a100"};
+    scene.job(1, first);
+    scene.job(2, second);
+    JobView& released = scene.job(3, second);  // waits with a shape: nothing is measured for it any more
+    released.facts.held = false;
+    released.facts.mark->phase = Phase::released;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(called(scene.host, "carrier a40 n1") && called(scene.host, "carrier a100 n2"));
+    ck_assert(!called(scene.host, "start 3 n1") && !called(scene.host, "start 3 n2"));
+    const std::string decided = scheduler->snapshot_json();
+    ck_assert(decided.find("\"free_gpus\":0") != std::string::npos);
+    ck_assert_msg(decided.find("\"free_gpus\":1") == std::string::npos, "decided on %s", decided.c_str());
+}
+END_TEST
+
+START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.host.taken_node = "n1";
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.specs.empty() && !called(scene.host, "start 1 n1"));
+    ck_assert(scene.host.reasons[0].text.find("n1 was taken a moment ago") != std::string::npos);
+    scene.host.taken_node.clear();
+    scheduler->round();
+    ck_assert(called(scene.host, "carrier a40 n1"));
+}
+END_TEST
+
+START_TEST(a_node_that_stays_busy_is_a_failed_run_and_counts_once) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.host.taken_node = "n1";
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    scene.host.view.snapshot.time_s += 11;
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));  // on the analytic estimate
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+    // Slurm still knows the job that could not start: it has no result, and is not waited for.
+    ProfileRequest request;
+    request.nonce = "0123456789abcdef0123456789abcdef";
+    request.gpu_type = "a40", request.hardware = "emulated-cpu", request.model = Scene::request().model;
+    request.global_batch = 32, request.max_gpus = 2, request.gpus_per_node = 4, request.budget_s = 10;
+    scene.host.view.carriers.push_back({101, 0, to_json(request), "", true, 1011});
+    scene.host.view.snapshot.time_s += 4;
+    scheduler->round();
+    scene.host.view.snapshot.time_s += 4;
+    scheduler->round();
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+}
+END_TEST
+
 START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -541,6 +657,11 @@ int main() {
         a_job_of_another_user_is_no_carrier_whatever_it_carries,
         failed_profiling_is_tried_on_another_node_and_then_estimated,
         a_refused_carrier_leaves_the_analytic_estimate,
+        a_job_waits_for_the_profile_run_that_has_its_node,
+        a_gpu_that_a_user_has_leaves_the_analytic_estimate,
+        nodes_that_profile_runs_just_took_are_given_to_nobody,
+        a_node_that_was_taken_meanwhile_is_no_failed_run,
+        a_node_that_stays_busy_is_a_failed_run_and_counts_once,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
         preemption_that_never_ends_is_given_up,
         comments_opt_out_and_bad_comments_are_told,
