@@ -88,10 +88,9 @@ class CommRank {
         if (lifeline)
             lifeline_ = std::move(lifeline).value();
         else
-            std::fprintf(stderr,
-                         "arena-profiler: rank %lld goes on with NCCL's own watch alone: %s\n",
-                         static_cast<long long>(setup_.world.rank),
-                         lifeline.error().message().c_str());
+            std::fprintf(
+                stderr, "arena-profiler: rank %lld goes on with NCCL's own watch alone: %s\n",
+                static_cast<long long>(setup_.world.rank), lifeline.error().message().c_str());
         return communicator;
     }
 
@@ -180,8 +179,8 @@ Status check_memory(const CommCommand& command, const CommWorld& world) {
     if (!is_on_host(command)) return Done{};
     const auto query = query_of(command, world);
     if (!query) return query.error();
-    const double wanted = 2.5 * static_cast<double>(world.ranks_per_node) *
-                          static_cast<double>(query->max_bytes);
+    const double wanted =
+        2.5 * static_cast<double>(world.ranks_per_node) * static_cast<double>(query->max_bytes);
     const double available = static_cast<double>(cpu::available_memory());
     if (wanted <= available / 2) return Done{};
     return environment_error(std::to_string(world.ranks_per_node) + " ranks need " +
@@ -207,9 +206,9 @@ int run_in_step(const CommCommand& command, const CommWorld& world) {
 
 Result<std::int64_t> count_devices(const CommCommand& command) {
     if (is_on_host(command))
-        return command.gpus > 0
-                   ? command.gpus
-                   : std::min<std::int64_t>(std::thread::hardware_concurrency(), default_host_ranks);
+        return command.gpus > 0 ? command.gpus
+                                : std::min<std::int64_t>(std::thread::hardware_concurrency(),
+                                                         default_host_ranks);
     return count_in_child(count_comm_devices);
 }
 

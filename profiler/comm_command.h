@@ -13,9 +13,9 @@ namespace arena {
 
 struct CommCommand {
     std::string gpu_type, out = "-", meet;
-    std::string device = "cuda";  ///< or cpu: host memory over TCP
-    std::vector<std::string> ops;     ///< empty = all
-    std::vector<std::string> groups;  ///< RANKS[xNODES[xGROUPS]]; empty = all_placements()
+    std::string device = "cuda";              ///< or cpu: host memory over TCP
+    std::vector<std::string> ops;             ///< empty = all
+    std::vector<std::string> groups;          ///< RANKS[xNODES[xGROUPS]]; empty = all_placements()
     std::string min_bytes = "1K", max_bytes;  ///< max_bytes "": 1G, cpu: 64M
     std::int64_t factor = 2, gpus = 0;        ///< gpus: of this node; 0 = all, cpu: up to 8
     double budget_s = 600, timeout_s = 60;

@@ -112,7 +112,7 @@ tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/t0266-device-faults-in-slurm.t tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
+EXTRA_DIST += tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs
@@ -138,10 +138,10 @@ tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
 	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
-	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
+	tests/unit/test_comm tests/unit/test_peer_sockets tests/unit/test_topology tests/unit/test_nvml
 TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
 	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
-	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
+	tests/unit/test_comm tests/unit/test_peer_sockets tests/unit/test_topology tests/unit/test_nvml
 endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -158,6 +158,9 @@ tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/no_communicator.cc tests/unit/suite.h
 tests_unit_test_comm_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_comm_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
+tests_unit_test_peer_sockets_SOURCES = tests/unit/test_peer_sockets.cc profiler/no_communicator.cc tests/unit/suite.h
+tests_unit_test_peer_sockets_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_peer_sockets_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_nvml_SOURCES = tests/unit/test_nvml.cc tests/unit/suite.h
 tests_unit_test_nvml_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -DARENA_FAKE_NVML='"$(abs_builddir)/tests/tools/fake_nvml.so"'
 tests_unit_test_nvml_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
@@ -176,6 +179,8 @@ tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 profiler_black_box_tests = \
 	tests/t0260-throttled-profile.t \
 	tests/t0265-profiler-faults.t \
+	tests/t0266-device-faults-in-slurm.t \
+	tests/t0267-comm-over-nodes.t \
 	tests/t0270-prolog.t \
 	tests/t0275-profile-run.t \
 	tests/t0280-gpu.t \

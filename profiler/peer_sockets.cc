@@ -11,10 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "core/text.h"
@@ -25,13 +26,11 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t secret_bytes = 16, host_bytes = 256;
-/// What a rank writes of itself: host, port, secret (rank 0's; others write zeros).
-struct Address {
-    char host[host_bytes] = "";
-    std::uint32_t port = 0;
-    char secret[secret_bytes] = "";
-};
+using Address = PeerAddress;
+constexpr std::size_t secret_bytes = sizeof Address::secret, host_bytes = sizeof Address::host;
+/// Callers who may be silent at once; then the one goes that has been for longest.
+constexpr std::size_t max_silent = 256;
+/// What a rank says first when it calls another.
 struct Hello {
     char secret[secret_bytes] = "";
     std::uint32_t rank = 0;
@@ -73,41 +72,134 @@ bool receive_all(int fd, void* data, std::size_t n, double until) {
     });
 }
 
+/// Listens on all addresses of a family; an IPv6 socket takes IPv4's callers, too.
+FileDescriptor listen_on(int family) {
+    FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int off = 0;
+    struct sockaddr_storage any {};  // all zeros: any address, any port
+    any.ss_family = static_cast<sa_family_t>(family);
+    const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    const bool is_dual = family != AF_INET6 ||
+                         ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0;
+    if (fd.get() < 0 || !is_dual ||
+        ::bind(fd.get(), reinterpret_cast<struct sockaddr*>(&any), size) != 0 ||
+        ::listen(fd.get(), 1024) != 0)
+        return FileDescriptor(-1);
+    return fd;
+}
+
 Result<FileDescriptor> listen_somewhere(Address& address) {
-    FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    struct sockaddr_in any {};
-    any.sin_family = AF_INET;
-    any.sin_addr.s_addr = INADDR_ANY;
-    socklen_t size = sizeof any;
-    auto* const name = reinterpret_cast<struct sockaddr*>(&any);
-    if (fd.get() < 0 || ::bind(fd.get(), name, size) != 0 || ::listen(fd.get(), 1024) != 0 ||
-        ::getsockname(fd.get(), name, &size) != 0)
+    FileDescriptor fd = listen_on(AF_INET6);
+    if (fd.get() < 0) fd = listen_on(AF_INET);
+    struct sockaddr_storage name {};
+    socklen_t size = sizeof name;
+    if (fd.get() < 0 ||
+        ::getsockname(fd.get(), reinterpret_cast<struct sockaddr*>(&name), &size) != 0)
         return socket_error("cannot listen for the other ranks");
-    address.port = ntohs(any.sin_port);
+    address.port =
+        ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6*>(&name)->sin6_port
+                                         : reinterpret_cast<struct sockaddr_in*>(&name)->sin_port);
     const std::string host = host_name();
     host.copy(address.host, host_bytes - 1);
     return fd;
 }
 
+/// "" when connected, else why not: by `until` at the latest.
+std::string connect_by(int fd, const addrinfo& to, double until) {
+    if (fd < 0) return std::strerror(errno);
+    if (::connect(fd, to.ai_addr, to.ai_addrlen) == 0) return {};
+    if (errno != EINPROGRESS && errno != EINTR) return std::strerror(errno);
+    while (true) {
+        struct pollfd wait {
+            fd, POLLOUT, 0
+        };
+        const double left = until - monotonic_s();
+        if (left <= 0) return "no answer in time";
+        if (::poll(&wait, 1, static_cast<int>(left * 1000) + 1) <= 0) continue;
+        int error = 0;
+        socklen_t size = sizeof error;
+        if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+        return error == 0 ? std::string() : std::strerror(error);
+    }
+}
+
+/// Tries each of the host's addresses in turn; one that does not answer leaves time for the others.
 Result<FileDescriptor> connect_to(const Address& address, double until) {
     const std::string host(address.host, ::strnlen(address.host, host_bytes));
     const std::string port = std::to_string(address.port), whole = printable(host, 64) + ":" + port;
     struct addrinfo hints {};
-    hints.ai_family = AF_INET;
+    hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICSERV;
     struct addrinfo* list = nullptr;
     if (const int code = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &list); code != 0)
         return environment_error(std::string(::gai_strerror(code)) + ": the other ranks' host",
                                  whole);
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
+    int left = 0;
+    for (const addrinfo* a = list; a != nullptr; a = a->ai_next) ++left;
     std::string why = "no address";
-    for (const addrinfo* a = list; a != nullptr && monotonic_s() < until; a = a->ai_next) {
-        FileDescriptor fd(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
-        if (fd.get() >= 0 && ::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return fd;
-        why = std::strerror(errno);
+    for (const addrinfo* a = list; a != nullptr; a = a->ai_next, --left) {
+        FileDescriptor fd(
+            ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
+        const double now = monotonic_s();
+        why = connect_by(fd.get(), *a, now + (until - now) / left);
+        if (why.empty()) return fd;
     }
     return environment_error("cannot connect to another rank: " + why, whole);
 }
+
+/// Those who called and have not yet said who they are.
+class Callers {
+  public:
+    explicit Callers(int listening) : listening_(listening) {}
+    struct Caller {
+        FileDescriptor fd;
+        Hello hello;
+        std::size_t heard = 0;
+    };
+    /// The next one that has said all; nothing when the time is over.
+    std::optional<Caller> next(double until) {
+        while (true) {
+            const double left = until - monotonic_s();
+            if (left <= 0) return {};
+            std::vector<pollfd> waits{{listening_, POLLIN, 0}};
+            for (const Caller& c : silent_) waits.push_back({c.fd.get(), POLLIN, 0});
+            if (::poll(waits.data(), waits.size(), static_cast<int>(left * 1000) + 1) <= 0)
+                continue;
+            for (std::size_t i = waits.size() - 1; i-- > 0;) {
+                if (waits[i + 1].revents == 0) continue;
+                const bool is_there = hear(silent_[i]);
+                if (is_there && silent_[i].heard < sizeof(Hello)) continue;
+                Caller caller = std::move(silent_[i]);
+                silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(i));
+                if (is_there) return caller;
+            }
+            if (waits[0].revents != 0) accept_one();
+        }
+    }
+
+  private:
+    /// False: the other end is gone.
+    static bool hear(Caller& c) {
+        const ssize_t n = ::recv(c.fd.get(), reinterpret_cast<char*>(&c.hello) + c.heard,
+                                 sizeof(Hello) - c.heard, MSG_DONTWAIT);
+        if (n > 0) c.heard += static_cast<std::size_t>(n);
+        return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    }
+    void accept_one() {
+        FileDescriptor fd(::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC));
+        const bool is_full = fd.get() < 0 && (errno == EMFILE || errno == ENFILE);
+        if (fd.get() >= 0) silent_.push_back({std::move(fd), {}, 0});
+        if (silent_.size() > max_silent || (is_full && !silent_.empty()))
+            silent_.erase(silent_.begin());
+        else if (is_full)
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+
+    int listening_;
+    std::vector<Caller> silent_;  ///< oldest first
+};
 
 void set_no_delay(int fd) {
     const int on = 1;
@@ -177,9 +269,10 @@ class Meeting {
             set_no_delay(fd->get());
             sockets[static_cast<std::size_t>(rank)] = std::move(fd).value();
         }
-        const std::int64_t callers = listens() ? world_.ranks() - world_.rank - 1 : 0;
-        for (std::int64_t met = 0; met < callers;) {
-            auto met_one = answer(listening, secret, sockets);
+        Callers callers(listening);
+        const std::int64_t expected = listens() ? world_.ranks() - world_.rank - 1 : 0;
+        for (std::int64_t met = 0; met < expected;) {
+            auto met_one = answer(callers, secret, sockets);
             if (!met_one) return met_one.error();
             met += *met_one ? 1 : 0;
         }
@@ -191,25 +284,17 @@ class Meeting {
     }
 
     /// False: somebody who does not belong here called.
-    Result<bool> answer(int listening, const char* secret, std::vector<FileDescriptor>& sockets) {
-        struct pollfd wait {
-            listening, POLLIN, 0
-        };
-        const double left = until_ - monotonic_s();
-        if (left <= 0) return missing();
-        if (::poll(&wait, 1, static_cast<int>(left * 1000) + 1) <= 0) return false;
-        FileDescriptor fd(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
-        Hello hello;
-        if (fd.get() < 0 ||
-            !receive_all(fd.get(), &hello, sizeof hello, std::min(until_, monotonic_s() + 5)))
-            return false;
-        const auto rank = static_cast<std::int64_t>(hello.rank);
-        const bool knows = std::memcmp(hello.secret, secret, secret_bytes) == 0;
+    Result<bool> answer(Callers& callers, const char* secret,
+                        std::vector<FileDescriptor>& sockets) {
+        auto caller = callers.next(until_);
+        if (!caller) return missing();
+        const auto rank = static_cast<std::int64_t>(caller->hello.rank);
+        const bool knows = std::memcmp(caller->hello.secret, secret, secret_bytes) == 0;
         if (!knows || rank <= world_.rank || rank >= world_.ranks() ||
             sockets[static_cast<std::size_t>(rank)].get() >= 0)
             return false;
-        set_no_delay(fd.get());
-        sockets[static_cast<std::size_t>(rank)] = std::move(fd);
+        set_no_delay(caller->fd.get());
+        sockets[static_cast<std::size_t>(rank)] = std::move(caller->fd);
         return true;
     }
 

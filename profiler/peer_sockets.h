@@ -22,6 +22,14 @@ struct PeerPlace {
     double timeout_s = 60;
 };
 
+/// What a rank's file says: where it listens, and the run's secret (rank 0's file; zeros in
+/// others').
+struct PeerAddress {
+    char host[256] = "";
+    std::uint32_t port = 0;
+    char secret[16] = "";
+};
+
 class PeerSockets {
   public:
     enum class Shape {
@@ -29,7 +37,8 @@ class PeerSockets {
         mesh,  ///< all with all
     };
     /// Collective. Rank 0's listening address and the secret are `path`, rank N's `path`.N; each
-    /// goes when its owner has met all. Refuses what others than the run's user wrote.
+    /// goes when its owner has met all. Refuses what others than the run's user wrote; who calls
+    /// without the secret, or says nothing, keeps no rank waiting. IPv6 and IPv4.
     static Result<std::unique_ptr<PeerSockets>> join(const CommWorld&, const PeerPlace&, Shape);
     /// The connection with that rank; -1 = none.
     [[nodiscard]] int with(std::int64_t rank) const;
