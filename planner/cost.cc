@@ -22,14 +22,6 @@ bool same_class(const OpShape& a, const OpShape& b) {
            a.variant == b.variant;
 }
 
-/// Layers of one kind: only widths and tokens differ.
-bool same_layer_class(const OpShape& a, const OpShape& b) {
-    const auto x = parse_layer_variant(a.variant), y = parse_layer_variant(b.variant);
-    return a.pass == b.pass && a.precision == b.precision && x && y && x->is_graph == y->is_graph &&
-           x->is_causal == y->is_causal && x->is_rms == y->is_rms && x->is_gated == y->is_gated &&
-           x->has_bias == y->has_bias;
-}
-
 /// True for a dimension in which the operator is only repeated: tokens, batch x heads, parameters.
 bool repeats_along(const OpShape& shape, std::size_t dimension) {
     switch (shape.kind) {
@@ -102,27 +94,42 @@ Pricer::Pricer(const GpuType& type, const CostConstants& constants, const Profil
     std::sort(points_.begin(), points_.end(), by_shape);
     for (const auto& [shape, seconds] : layers) add_layer(shape, seconds);  // priced by the others
     std::sort(layers_.begin(), layers_.end(), by_shape);
+    for (LayerPoint& layer : layers_) {
+        const LayerPoint* graph = find(layers_, as_graph(layer.shape));
+        if (graph != nullptr) layer.graph_s = graph->seconds;
+    }
 }
 
+/// Layers whose operators have no price say nothing about others.
 void Pricer::add_layer(const OpShape& shape, double seconds) {
+    const std::optional<LayerClass> kind = layer_class(shape);
     double sum_s = 0;
     for (const OpCount& op : operators_of(shape)) sum_s += op.count * price(op.shape).seconds;
-    layers_.push_back({shape, octaves_of(shape), seconds, std::log(seconds / sum_s)});
+    if (!kind || !(sum_s > 0) || !std::isfinite(sum_s)) return;
+    layers_.push_back({{shape, octaves_of(shape), seconds, std::log(seconds / sum_s)}, *kind, 0});
 }
 
-const Pricer::Point* Pricer::find(const std::vector<Point>& points, const OpShape& shape) const {
+std::optional<Pricer::LayerClass> Pricer::layer_class(const OpShape& shape) {
+    const std::optional<LayerVariant> v = parse_layer_variant(shape.variant);
+    if (!v) return std::nullopt;
+    return LayerClass{shape.pass, shape.precision, v->is_graph, v->is_causal,
+                      v->is_rms,  v->is_gated,     v->has_bias};
+}
+
+template <typename P>
+const P* Pricer::find(const std::vector<P>& points, const OpShape& shape) {
     const auto it = std::lower_bound(points.begin(), points.end(), shape,
-                                     [](const Point& p, const OpShape& s) { return p.shape < s; });
+                                     [](const P& p, const OpShape& s) { return p.shape < s; });
     return it != points.end() && it->shape == shape ? &*it : nullptr;
 }
 
-template <typename Same>
-Pricer::Scale Pricer::nearby_scale(const std::vector<Point>& points, const OpShape& shape,
-                                   Same same) {
+template <typename P, typename Is>
+Pricer::Scale Pricer::nearby_scale(const std::vector<P>& points, const OpShape& shape,
+                                   Is is_of_class) {
     const std::array<double, 4> at = octaves_of(shape);
     double sum = 0, weights = 0, nearest_squared = std::numeric_limits<double>::infinity();
-    for (const Point& point : points) {
-        if (!same(point.shape, shape)) continue;
+    for (const P& point : points) {
+        if (!is_of_class(point)) continue;
         double squared = 0;
         for (std::size_t i = 0; i < at.size(); ++i)
             squared += (point.octaves[i] - at[i]) * (point.octaves[i] - at[i]);
@@ -134,7 +141,8 @@ Pricer::Scale Pricer::nearby_scale(const std::vector<Point>& points, const OpSha
 }
 
 Pricer::Scale Pricer::class_scale(const OpShape& shape) const {
-    return nearby_scale(points_, shape, same_class);
+    return nearby_scale(points_, shape,
+                        [&](const Point& point) { return same_class(point.shape, shape); });
 }
 
 /// Mean over the kind, else over everything measured.
@@ -163,9 +171,11 @@ OpTime Pricer::price(const OpShape& shape) const {
 }
 
 std::optional<OpTime> Pricer::whole(const OpShape& layer, double sum_s) const {
-    if (const Point* measured = find(layers_, layer))
+    if (const LayerPoint* measured = find(layers_, layer))
         return OpTime{measured->seconds, Evidence::exact};
-    const Scale scale = nearby_scale(layers_, layer, same_layer_class);
+    const std::optional<LayerClass> kind = layer_class(layer);
+    const Scale scale = nearby_scale(
+        layers_, layer, [&](const LayerPoint& point) { return kind && point.kind == *kind; });
     if (!std::isfinite(scale.distance)) return std::nullopt;
     return OpTime{sum_s * std::exp(scale.log_ratio),
                   scale.distance <= near_octaves ? Evidence::interpolated : Evidence::scaled};
@@ -173,15 +183,15 @@ std::optional<OpTime> Pricer::whole(const OpShape& layer, double sum_s) const {
 
 double Pricer::issue_seconds(const OpShape& plain_layer) const {
     constexpr double waits = 1.05;  // plain over graph: above it, the device waits for launches
+    const std::optional<LayerClass> kind = layer_class(plain_layer);
+    if (!kind) return 0;
+    if (const LayerPoint* measured = find(layers_, plain_layer); measured && measured->graph_s > 0)
+        return measured->seconds;
     double least = 0;
-    for (const Point& plain : layers_) {
-        if (!same_layer_class(plain.shape, plain_layer)) continue;
-        const Point* graph = find(layers_, as_graph(plain.shape));
-        if (graph == nullptr) continue;
-        if (plain.shape == plain_layer) return plain.seconds;
-        if (plain.seconds > waits * graph->seconds && (least == 0 || plain.seconds < least))
+    for (const LayerPoint& plain : layers_)
+        if (plain.kind == *kind && plain.graph_s > 0 && plain.seconds > waits * plain.graph_s &&
+            (least == 0 || plain.seconds < least))
             least = plain.seconds;
-    }
     return least;
 }
 

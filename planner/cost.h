@@ -72,22 +72,37 @@ class Pricer {
         double seconds;
         double log_ratio;  ///< ln(measured / roofline)
     };
+    /// Layers of one class differ in widths and tokens only.
+    struct LayerClass {
+        Pass pass;
+        Precision precision;
+        bool is_graph, is_causal, is_rms, is_gated, has_bias;
+        bool operator==(const LayerClass&) const = default;
+    };
+    struct LayerPoint : Point {
+        LayerClass kind;
+        double graph_s = 0;  ///< of the same layer launched as one graph; 0 = not measured
+    };
     struct Scale {
         double log_ratio;
         double distance;  ///< to the nearest point; infinite when none of the class
     };
-    template <typename Same>
-    [[nodiscard]] static Scale nearby_scale(const std::vector<Point>&, const OpShape&, Same);
+    [[nodiscard]] static std::optional<LayerClass> layer_class(const OpShape&);
+    /// Of the points that are of the class.
+    template <typename P, typename Is>
+    [[nodiscard]] static Scale nearby_scale(const std::vector<P>&, const OpShape&, Is is_of_class);
     [[nodiscard]] Scale class_scale(const OpShape&) const;
     [[nodiscard]] double wide_scale(OpKind) const;
 
     const GpuType& type_;
     CostConstants constants_;
     void add_layer(const OpShape&, double seconds);
-    [[nodiscard]] const Point* find(const std::vector<Point>&, const OpShape&) const;
+    template <typename P>
+    [[nodiscard]] static const P* find(const std::vector<P>&, const OpShape&);
 
     std::vector<Point> points_;  ///< single operators, sorted by shape
-    std::vector<Point> layers_;  ///< whole ones, sorted by shape; log_ratio: to their operators' sum
+    /// Whole ones, sorted by shape; log_ratio: to the sum of their operators.
+    std::vector<LayerPoint> layers_;
 };
 
 }  // namespace arena

@@ -25,6 +25,7 @@ libarena_planner_la_SOURCES = \
 	planner/layer_sums.h planner/shard.h planner/shard.cc \
 	planner/iteration.h planner/iteration.cc \
 	planner/grids.h planner/grids.cc \
+	planner/shard_parts.h planner/shard_parts.cc \
 	planner/search.h planner/search.cc \
 	planner/mixed.h planner/mixed.cc \
 	planner/mixed_search.h planner/mixed_search.cc \

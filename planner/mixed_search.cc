@@ -387,6 +387,10 @@ bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate&
     if (pin.vpp > 1 || pin.cp > 1 || pin.ep > 1 || grid.stages < 2 ||
         grid.stages > context_.model.layers || grid.stages > grid.gpus())
         return false;
+    const double layers = real(context_.model.layers);
+    if (real(grid.stages) * real(grid.gpus()) * layers * layers >
+        (is_alike_ ? max_mixed_alike : max_mixed_unlike))
+        return false;
     grid_ = grid;
     topology_ = make_topology(context_.pool.hardware, grid, context_.pool.gpus_per_node);
     Found found{infinity, {}};

@@ -15,13 +15,16 @@
 namespace arena {
 
 inline constexpr std::size_t max_labels = 200'000;
+/// Of a grid, stages * GPUs * layers^2 up to which search() looks at mixed stages: seconds.
+inline constexpr double max_mixed_alike = 1 << 30, max_mixed_unlike = 1 << 25;
 
 class MixedSearch {
   public:
     MixedSearch(const PlanQuery&, const PoolContext&);
     /// The best plan of the grid if one takes less than limit_s (infinite: any); false if none.
     /// Exact but for settings with more than max_labels partial plans below the limit, which are
-    /// left out; limits are widened from the best conceivable plan, which leaves tens.
+    /// left out; limits are widened from the best conceivable plan, which leaves tens. False, too,
+    /// where the grid is beyond max_mixed_alike or, of unlike layers, max_mixed_unlike.
     bool search(const Grid&, double limit_s, Plan&, Estimate&);
 
   private:

@@ -50,9 +50,13 @@ bool PartitionSolver::Label::beats(const Label& other, bool relaxed) const {
 bool PartitionSolver::solve(const PartitionProblem& problem, const StageParts& parts,
                             double limit_s, std::vector<std::int64_t>& stage_layers) {
     if (problem.stages < 1 || problem.layers < problem.stages) return false;
-    return problem.split == LayerSplit::any || problem.stages == 1
-               ? solve_any(problem, parts, limit_s, stage_layers)
-               : solve_even(problem, parts, limit_s, stage_layers);
+    const std::int64_t allowed = std::min(steps_left_, max_solve_steps);
+    steps_ = allowed;
+    const bool found = problem.split == LayerSplit::any || problem.stages == 1
+                           ? solve_any(problem, parts, limit_s, stage_layers)
+                           : solve_even(problem, parts, limit_s, stage_layers);
+    spend(allowed - std::max<std::int64_t>(0, steps_));
+    return found;
 }
 
 /// Even stages, or all first and last stages around an even middle: few enough to try.
@@ -64,6 +68,7 @@ bool PartitionSolver::solve_even(const PartitionProblem& problem, const StagePar
         trial_.assign(static_cast<std::size_t>(stages), middle);
         trial_.front() = first;
         trial_.back() = last;
+        steps_ -= stages;
         const double seconds = iteration_seconds(problem, parts, trial_);
         if (seconds >= limit_s) return;
         limit_s = seconds;
@@ -77,8 +82,9 @@ bool PartitionSolver::solve_even(const PartitionProblem& problem, const StagePar
     }
     for (std::int64_t middle = 1; middle * inner <= layers - 2; ++middle) {
         const std::int64_t ends = layers - middle * inner;
-        for (std::int64_t first = 1; first < ends; ++first) attempt(first, middle, ends - first);
-        if (inner == 0) break;
+        for (std::int64_t first = 1; first < ends && !ran_out(); ++first)
+            attempt(first, middle, ends - first);
+        if (inner == 0 || ran_out()) break;
     }
     return found;
 }
@@ -109,6 +115,7 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
     const std::int64_t after = problem.stages - stage - 1, m = problem.micro_batches;
     const std::int64_t most = problem.layers - after, own = in_flight(problem, stage);
     for (std::int64_t end = after == 0 ? most : parent.used + 1; end <= most; ++end) {
+        if (--steps_ < 0) return;
         const StagePart part = parts.part(stage, parent.used, end);
         if (part.bytes - part.buffer_bytes > problem.bytes) break;
         if (part.bytes > problem.bytes) continue;
@@ -135,6 +142,7 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
 /// Adds a label unless one that has used the same layers is no worse, and drops those it beats.
 void PartitionSolver::keep(const Label& label, bool relaxed) {
     Bucket& bucket = next_[static_cast<std::size_t>(label.used)];
+    steps_ -= static_cast<std::int64_t>(bucket.size() / 4);
     for (const std::uint32_t other : bucket)
         if (labels_[other].beats(label, relaxed)) return;
     std::erase_if(bucket,
@@ -163,6 +171,7 @@ const PartitionSolver::Label* PartitionSolver::find_best(const PartitionProblem&
         for (std::size_t used = 0; used < sizes; ++used)
             for (const std::uint32_t from : last_[used])
                 extend(problem, parts, stage, from, limit_s, relaxed);
+        if (ran_out()) return nullptr;
         last_.swap(next_);
     }
     const auto seconds = [&](std::uint32_t at) {

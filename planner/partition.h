@@ -7,6 +7,7 @@
 // have one maximum).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -66,14 +67,25 @@ struct PartitionProblem {
 double iteration_seconds(const PartitionProblem&, const StageParts&,
                          std::span<const std::int64_t> stage_layers);
 
+/// Steps that one solve() takes at most: 0.1 s, and 200 MB of partial deals. Hundreds of layers
+/// take a thousandth.
+inline constexpr std::int64_t max_solve_steps = 1 << 21;
+
 /// Keeps its memory between calls. Deterministic; ties go to the deal found first.
 class PartitionSolver {
   public:
     /// The deal with the least seconds below `limit_s`, each stage at least one layer; false when
     /// there is none. O(stages layers^2) steps at worst, times the partial deals that a limit close
-    /// to the optimum leaves (few).
+    /// to the optimum leaves (few). Where that would be too many steps, the best deal found so far,
+    /// or false: see ran_out().
     bool solve(const PartitionProblem&, const StageParts&, double limit_s,
                std::vector<std::int64_t>& stage_layers);
+    /// Whether the last solve() was cut short, so that there may be a better deal.
+    [[nodiscard]] bool ran_out() const { return steps_ < 0; }
+    /// Steps that all solve() to come may take together.
+    void allow(std::int64_t steps) { steps_left_ = steps; }
+    void spend(std::int64_t steps) { steps_left_ -= std::min(steps, steps_left_); }
+    [[nodiscard]] std::int64_t steps_left() const { return steps_left_; }
 
   private:
     struct Label {
@@ -102,6 +114,8 @@ class PartitionSolver {
     std::vector<Label> labels_;
     std::vector<Bucket> last_, next_;  ///< by layers used, after the last stage and this one
     std::vector<std::int64_t> trial_;
+    std::int64_t steps_ = 0;  ///< that this solve() has left
+    std::int64_t steps_left_ = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace arena

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "core/text.h"
 #include "planner/balance.h"
 #include "planner/iteration.h"
 #include "planner/model.h"
 #include "planner/schedule.h"
+#include "planner/shard_parts.h"
 
 namespace arena {
 
@@ -21,107 +24,23 @@ constexpr std::int64_t max_replicas = 1 << 20;
 constexpr std::int64_t max_measured_micro_batch = 128;
 constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits, for the reasons
 
-constexpr double below = 1 - 1e-12;  ///< gives rounding away, for bounds
-
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// The stages of a candidate. Where all layers are alike only their number matters, and each stage
-/// is priced once for each number.
-class ShardParts final : public StageParts {
-  public:
-    ShardParts(const PoolContext& context, const Topology& topology, const Shard& shard,
-               const PlanChoice& choice, PartBuffers& buffers)
-        : context_(context),
-          shard_(shard),
-          choice_(choice),
-          iteration_(context, topology, shard, choice),
-          buffers_(buffers) {
-        const auto stages = static_cast<std::size_t>(choice.stages);
-        const auto sizes = static_cast<std::size_t>(context.model.layers) + 1;
-        if (shard.is_alike()) buffers_.parts.assign(stages * sizes, {});
-        buffers_.extra_s.assign(stages + 1, 0);
-        for (std::size_t i = stages; i-- > 0;)
-            buffers_.extra_s[i] = buffers_.extra_s[i + 1] +
-                                  below * iteration_.least_extra_s(static_cast<std::int64_t>(i));
-        buffers_.rest_s.resize(sizes);
-        const double layer_s = below * shard.seconds(choice.recompute, {0, 1}).total();
-        for (std::size_t i = 0; i < sizes; ++i) {
-            const LayerRange rest{static_cast<std::int64_t>(i), context.model.layers};
-            buffers_.rest_s[i] = shard.is_alike()
-                                     ? real(rest.size()) * layer_s
-                                     : below * shard.seconds(choice.recompute, rest).total();
-        }
-    }
+/// Seconds of plans by their bytes; the more bytes, the fewer seconds.
+using Front = std::map<double, double>;
 
-    StagePart part(std::int64_t stage, std::int64_t begin, std::int64_t end) const override {
-        if (!shard_.is_alike()) return iteration_.part(stage, {begin, end});
-        StagePart& known =
-            buffers_
-                .parts[static_cast<std::size_t>(stage * (context_.model.layers + 1) + end - begin)];
-        if (known.bytes == 0) known = iteration_.part(stage, {begin, end});
-        return known;
-    }
+/// From here on a plan of so many bytes or more is beaten.
+double beaten_from_s(const Front& front, double bytes) {
+    const auto above = front.upper_bound(bytes);
+    if (above == front.begin()) return std::numeric_limits<double>::infinity();
+    return std::nextafter(std::prev(above)->second, std::numeric_limits<double>::infinity());
+}
 
-    double rest_s(std::int64_t stage, std::int64_t begin) const override {
-        return buffers_.rest_s[static_cast<std::size_t>(begin)] +
-               buffers_.extra_s[static_cast<std::size_t>(stage)];
-    }
-
-    double longest_s(std::int64_t stage, std::int64_t begin) const override {
-        return shard_.is_alike() ? 0 : longest(stage, begin);
-    }
-
-    /// Fills what longest_s() answers, from the last stage to the first: a stage that takes more
-    /// layers is longer and those after it are shorter, so the best cut is where they meet.
-    void find_longest() {
-        const std::int64_t stages = choice_.stages, layers = context_.model.layers;
-        buffers_.longest_s.assign(static_cast<std::size_t>(stages * (layers + 1)), 0);
-        for (std::int64_t stage = stages - 1; stage >= 0; --stage)
-            for (std::int64_t begin = stage; begin <= layers - (stages - stage); ++begin)
-                longest(stage, begin) = best_cut_s(stage, begin);
-    }
-
-    bool sends_alike() const override { return shard_.is_alike(); }
-
-    PartitionProblem problem(LayerSplit split) const {
-        return {.layers = context_.model.layers,
-                .stages = choice_.stages,
-                .micro_batches = choice_.micro_batches,
-                .fixed_s = iteration_.fixed_s(),
-                .bytes = real(context_.pool.hardware.memory_bytes),
-                .split = split};
-    }
-
-  private:
-    double& longest(std::int64_t stage, std::int64_t begin) const {
-        return buffers_
-            .longest_s[static_cast<std::size_t>(stage * (context_.model.layers + 1) + begin)];
-    }
-
-    /// The longest stage from `stage` on for the best end of that one.
-    double best_cut_s(std::int64_t stage, std::int64_t begin) const {
-        const std::int64_t after = choice_.stages - stage - 1, layers = context_.model.layers;
-        const auto i = static_cast<std::size_t>(stage);
-        const double extra = buffers_.extra_s[i] - buffers_.extra_s[i + 1];
-        const auto own_s = [&](std::int64_t end) {
-            return below * shard_.seconds(choice_.recompute, {begin, end}).total() + extra;
-        };
-        if (after == 0) return own_s(layers);
-        std::int64_t shorter = begin, longer = layers - after;  // than what is after it; at least
-        while (longer - shorter > 1) {
-            const std::int64_t middle = (shorter + longer) / 2;
-            (own_s(middle) < longest(stage + 1, middle) ? shorter : longer) = middle;
-        }
-        const double cut = std::max(own_s(longer), longest(stage + 1, longer));
-        return shorter > begin ? std::min(cut, longest(stage + 1, shorter)) : cut;
-    }
-
-    const PoolContext& context_;
-    const Shard& shard_;
-    const PlanChoice& choice_;
-    Iteration iteration_;
-    PartBuffers& buffers_;
-};
+void add_to(Front& front, double bytes, double seconds) {
+    if (beaten_from_s(front, bytes) <= seconds) return;
+    auto at = front.insert_or_assign(bytes, seconds).first;
+    while (++at != front.end() && at->second >= seconds) at = std::prev(front.erase(at));
+}
 
 /// Whether each layer can be held at all: a middle stage, no replica's share of the state.
 bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
@@ -161,7 +80,9 @@ PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision ef
       context_(make_context(query.model, pool, query.global_batch, effective)),
       shapes_(possible_shapes(query, pool, context_)),
       recomputes_(recompute_kinds(query)),
-      shards_(shapes_.size()) {}
+      shards_(shapes_.size()) {
+    solver_.allow(max_deal_steps);
+}
 
 /// Tensor-parallel groups stay inside a node, so a shard is the same in every grid; groups that
 /// share tokens or experts depend on the nodes.
@@ -223,7 +144,7 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
         pipeline = std::max(m * (longest + embedding), around + m * (longest + head));
     else
         pipeline = m * longest;
-    return below * (pipeline + step);
+    return below_bounds * (pipeline + step);
 }
 
 /// Where layers differ: by the greatest stages that fit, one after the other.
@@ -288,9 +209,14 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
         return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
     }
     layers_.resize(static_cast<std::size_t>(choice.stages));
-    if (problem.split != LayerSplit::any) return solver_.solve(problem, parts, limit_s, layers_);
+    if (problem.split != LayerSplit::any) return deal_evenly(problem, parts, limit_s);
     if (!shard.is_alike()) {
-        parts.find_longest();
+        const std::int64_t looked_at = problem.stages * problem.layers;
+        if (looked_at <= solver_.steps_left())
+            parts.find_longest();
+        else
+            parts.forget_longest();
+        solver_.spend(looked_at);
         if (least_pipeline_seconds(parts.rest_s(0, 0), parts.longest_s(0, 0), choice.stages,
                                    choice.micro_batches) +
                 problem.fixed_s >=
@@ -303,6 +229,20 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
     const double balanced_s = iteration_seconds(problem, parts, layers_);
     return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
            balanced_s < limit_s;
+}
+
+/// The evenest deal of all stands where there are too many to try.
+bool PoolSearch::deal_evenly(const PartitionProblem& problem, const ShardParts& parts,
+                             double limit_s) {
+    const bool found = solver_.solve(problem, parts, limit_s, layers_);
+    if (!solver_.ran_out()) return found;
+    const std::vector<std::int64_t> spread =
+        spread_layers(problem.split, problem.layers, problem.stages);
+    if (!expresses(problem.split, spread)) return found;
+    const double spread_s = iteration_seconds(problem, parts, spread);
+    if (spread_s >= (found ? iteration_seconds(problem, parts, layers_) : limit_s)) return found;
+    layers_ = spread;
+    return true;
 }
 
 bool PoolSearch::deal_fixed(const NodeShape& nodes, const ShardShape& shape,
@@ -358,21 +298,49 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     return result(nodes, stages, best);
 }
 
+/// At most what the fullest stage of any deal holds: of equal layers, some stage has the mean.
+double PoolSearch::least_bytes(const Candidate& candidate) const {
+    const PlanChoice& choice = candidate.choice;
+    const MemoryModel& memory = shards_[candidate.shard].shard->memory;
+    if (!memory.is_alike()) return 0;
+    const std::int64_t mean = (query_.model.layers + choice.stages - 1) / choice.stages;
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (std::int64_t i = 0; i < choice.stages; ++i) {
+        const double bytes = memory.stage(choice, i).total(mean);
+        least = std::min(least, bytes);
+        most = std::max(most, bytes);
+    }
+    return choice.vpp > 1 ? most : least;
+}
+
+/// Candidates in the order of their bounds, so that those that come late are beaten before they
+/// are dealt or replayed.
 std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t stages) {
     prepare(stages);
     list_candidates(nodes, stages);
     if (candidates_seen_ > max_candidates) return {left_out(nodes, stages)};
+    std::vector<std::size_t> order(open_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return open_[a].bound_s < open_[b].bound_s;
+    });
     const Topology topology = topology_of(nodes, stages);
-    std::vector<GridResult> results;
+    std::map<std::size_t, GridResult> found;  // in the candidates' order, which decides ties
+    Front front;
     Best least;
-    for (const Candidate& candidate : open_) {
+    for (const std::size_t at : order) {
+        const double limit_s = beaten_from_s(front, least_bytes(open_[at]));
+        if (open_[at].bound_s >= limit_s) continue;
         Best best;
-        if (try_candidate(topology, candidate, std::numeric_limits<double>::infinity(), best))
-            results.push_back(result(nodes, stages, best));
-        else
-            least.least_bytes = std::min(least.least_bytes, best.least_bytes);
+        if (try_candidate(topology, open_[at], limit_s, best)) {
+            add_to(front, best.estimate.memory_bytes_per_gpu, best.iteration_s);
+            found.emplace(at, result(nodes, stages, best));
+        }
+        least.least_bytes = std::min(least.least_bytes, best.least_bytes);
     }
-    if (results.empty()) return {result(nodes, stages, least)};
+    if (found.empty()) return {result(nodes, stages, least)};
+    std::vector<GridResult> results;
+    for (auto& [at, plan] : found) results.push_back(std::move(plan));
     keep_pareto(results);
     return results;
 }

@@ -16,19 +16,17 @@
 #include "planner/partition.h"
 #include "planner/planner.h"
 #include "planner/shard.h"
+#include "planner/shard_parts.h"
 
 namespace arena {
 
 /// Candidates that one PoolSearch looks at; beyond it search() says that it did not. Two seconds.
 inline constexpr std::int64_t max_candidates = 4'000'000;
 
-/// What the deals of one candidate share; kept between candidates for its memory.
-struct PartBuffers {
-    std::vector<StagePart> parts;   ///< of layers alike, by stage and number; bytes 0: not priced
-    std::vector<double> rest_s;     ///< of the layers from each one on
-    std::vector<double> longest_s;  ///< of unlike layers, by stage and first layer: see StageParts
-    std::vector<double> extra_s;    ///< by stage: what it and those after it take besides layers
-};
+/// Steps of dealing layers (partition.h) in one PoolSearch; beyond them, as in a solve() of more
+/// than max_solve_steps, the evenest deal stands for the best one. Only thousands of layers get
+/// there. Five seconds.
+inline constexpr std::int64_t max_deal_steps = 1 << 25;
 
 /// One pool's search: shards are made once per shape and reused by every grid of the pool.
 class PoolSearch {
@@ -48,6 +46,8 @@ class PoolSearch {
     [[nodiscard]] const PoolContext& context() const { return context_; }
     /// Candidates looked at so far.
     [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }
+    /// Of max_deal_steps.
+    [[nodiscard]] std::int64_t deal_steps_left() const { return solver_.steps_left(); }
 
   private:
     /// A plan but for its layers.
@@ -77,7 +77,9 @@ class PoolSearch {
     /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
     bool try_candidate(const Topology&, const Candidate&, double limit_s, Best&);
     bool deal(const Topology&, const Shard&, const PlanChoice&, double limit_s);
+    bool deal_evenly(const PartitionProblem&, const ShardParts&, double limit_s);
     bool balance(const Shard&, const PlanChoice&);
+    [[nodiscard]] double least_bytes(const Candidate&) const;
     /// Whether the layers fit at all; the bytes that even stages want.
     bool has_room(const MemoryModel&, const PlanChoice&, double& wanted_bytes);
     [[nodiscard]] double lower_bound_s(const Shard&, const PlanChoice&) const;

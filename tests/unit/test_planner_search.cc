@@ -375,16 +375,87 @@ START_TEST(the_pareto_set_is_beaten_by_no_plan) {
 }
 END_TEST
 
+/// Even stages leave each candidate one deal of layers, so that enumeration knows all of them.
+START_TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
+    Random random(4);
+    long plans = 0, kept = 0;
+    for (int n = 0; n < 600; ++n) {
+        std::optional<Case> c = small_case(random);
+        if (!c) continue;
+        c->query.can.layers = LayerSplit::even;
+        const double limit = static_cast<double>(c->query.pools[0].hardware.memory_bytes);
+        const std::vector<GridResult> set = plan_pareto(c->query);
+        for (const GridResult& grid : plan_grids(c->query))
+            Enumeration(*c, grid.grid).each_plan([&](const Estimate& e) {
+                if (e.memory_bytes_per_gpu > limit) return;
+                ++plans;
+                const auto as_good = [&](const GridResult& r) {
+                    return r.feasible && r.grid.gpus() == grid.grid.gpus() &&
+                           r.estimate.iteration_s <= e.iteration_s * (1 + 1e-12) &&
+                           r.estimate.memory_bytes_per_gpu <= e.memory_bytes_per_gpu + 1;
+                };
+                ck_assert_msg(std::any_of(set.begin(), set.end(), as_good), "case %d: %g s", n,
+                              e.iteration_s);
+            });
+        kept += std::count_if(set.begin(), set.end(), [](const auto& r) { return r.feasible; });
+    }
+    ck_assert_int_gt(plans, 5000);
+    ck_assert_int_gt(kept, 200);
+    ck_assert_int_lt(kept, plans / 4);
+}
+END_TEST
+
+/// More partial deals than anyone can look at: the evenest deal stands, within a percent of the
+/// mean.
+START_TEST(ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed) {
+    for (const bool alike : {true, false}) {
+        Model m;
+        m.name = "list";
+        m.family = Family::custom;
+        m.precision = Precision::bf16;
+        m.custom_layers = {{"", 5000, 1e13, 1e6, 1e6, 1e6},
+                           {"", 5000, alike ? 1e13 : 2e13, 1e6, 1e6, 1e6}};
+        PlanQuery query{*complete_model(m, "list"), 64, 8, 8, {}, {}, all_capabilities()};
+        query.can.vpp = Degree::pinned;
+        query.pools = {{"x", *find_hardware(all_hardware(), "A100-SXM-80GB"), 8, 8, {}, {}, {}}};
+        const auto precision = effective_precision(query.pools[0].hardware, m.precision);
+        for (const LayerSplit split : {LayerSplit::any, LayerSplit::ends}) {
+            query.can.layers = split;
+            PoolSearch search(query, query.pools[0], *precision);
+            const GridResult grid = search.search({1, 8}, 8);
+            ck_assert_msg(grid.feasible, "%s", grid.reason.c_str());
+            ck_assert(expresses(query.can, grid.plan));
+            ck_assert_int_ge(search.deal_steps_left(), 0);
+            if (split == LayerSplit::ends && !alike) continue;  // such stages cannot be even
+            const double work = alike ? 10000e13 : 15000e13;
+            std::int64_t begin = 0;
+            for (const std::int64_t own : grid.plan.stage_layers) {
+                const std::int64_t end = begin + own;
+                const auto cheap =
+                    static_cast<double>(std::clamp<std::int64_t>(5000 - begin, 0, own));
+                const double stage =
+                    1e13 * (cheap + (static_cast<double>(own) - cheap) * (alike ? 1 : 2));
+                ck_assert_double_eq_tol(stage, work / 8, 0.02 * work / 8);
+                begin = end;
+            }
+        }
+    }
+}
+END_TEST
+
 int main() {
-    return arena::test::run_suite("planner search",
-                                  {
-                                      the_deal_of_layers_is_the_best_of_all_compositions,
-                                      the_chosen_plan_is_the_best_of_all_plans_of_the_grid,
-                                      the_same_for_layers_that_differ,
-                                      a_plan_takes_as_long_as_its_stages_say,
-                                      equal_entries_of_a_list_are_one_entry_with_a_count,
-                                      stages_balance_layers_that_differ,
-                                      the_pareto_set_is_beaten_by_no_plan,
-                                  },
-                                  {.timeout_s = 300});
+    return arena::test::run_suite(
+        "planner search",
+        {
+            the_deal_of_layers_is_the_best_of_all_compositions,
+            the_chosen_plan_is_the_best_of_all_plans_of_the_grid,
+            the_same_for_layers_that_differ,
+            a_plan_takes_as_long_as_its_stages_say,
+            equal_entries_of_a_list_are_one_entry_with_a_count,
+            stages_balance_layers_that_differ,
+            the_pareto_set_is_beaten_by_no_plan,
+            every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it,
+            ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed,
+        },
+        {.timeout_s = 300});
 }

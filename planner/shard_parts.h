@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The stages of one candidate of the search as the partition program (partition.h) asks for them:
+// what a stage takes with these layers, and bounds on what those after it take. Where all layers
+// are alike only their number matters, and each stage is priced once for each number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/launchers.h"
+#include "planner/iteration.h"
+#include "planner/partition.h"
+#include "planner/shard.h"
+
+namespace arena {
+
+inline constexpr double below_bounds = 1 - 1e-12;  ///< gives rounding away
+
+/// What the deals of one candidate share; kept between candidates for its memory.
+struct PartBuffers {
+    struct Part {
+        StagePart part;
+        std::uint64_t deal = 0;  ///< for which it was priced
+    };
+    std::uint64_t deal = 0;         ///< counts deals
+    std::vector<Part> parts;        ///< of layers alike, by stage and number
+    std::vector<double> rest_s;     ///< of the layers from each one on
+    std::vector<double> longest_s;  ///< of unlike layers, by stage and first layer: see StageParts
+    std::vector<double> extra_s;    ///< by stage: what it and those after it take besides layers
+};
+
+/// Keeps references to everything it is made from.
+class ShardParts final : public StageParts {
+  public:
+    ShardParts(const PoolContext&, const Topology&, const Shard&, const PlanChoice&, PartBuffers&);
+
+    [[nodiscard]] StagePart part(std::int64_t stage, std::int64_t begin,
+                                 std::int64_t end) const override;
+    [[nodiscard]] double rest_s(std::int64_t stage, std::int64_t begin) const override;
+    [[nodiscard]] double longest_s(std::int64_t stage, std::int64_t begin) const override;
+    [[nodiscard]] bool sends_alike() const override { return shard_.is_alike(); }
+    /// Fills what longest_s() answers of unlike layers. O(stages layers log(layers)).
+    void find_longest();
+    /// longest_s() answers 0, for lack of time.
+    void forget_longest() { buffers_.longest_s.clear(); }
+    [[nodiscard]] PartitionProblem problem(LayerSplit) const;
+
+  private:
+    [[nodiscard]] double& longest(std::int64_t stage, std::int64_t begin) const;
+    [[nodiscard]] double best_cut_s(std::int64_t stage, std::int64_t begin) const;
+
+    const PoolContext& context_;
+    const Shard& shard_;
+    const PlanChoice& choice_;
+    Iteration iteration_;
+    PartBuffers& buffers_;
+};
+
+}  // namespace arena
