@@ -63,6 +63,9 @@ Result<std::string> read_regular_file(const std::string& path, std::size_t max_b
 }
 
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode) {
+    struct stat old {};
+    if (::stat(path.c_str(), &old) == 0 && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode))
+        return environment_error("is not a regular file, and stays as it is", path);
     const std::string fresh = path + ".new";
     if (::unlink(fresh.c_str()) != 0 && errno != ENOENT)
         return system_error("cannot remove", fresh);

@@ -35,7 +35,8 @@ std::string human_seconds(double seconds);
 /// fstat before read. Errors say which of: missing, permission, symlink, not a regular file, too
 /// large.
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes);
-/// Writes path.new, fsync, rename, fsync of the directory.
+/// Writes path.new, fsync, rename, fsync of the directory. Refuses to replace what is neither file
+/// nor missing: root's `--out /dev/null` would leave a machine without that device.
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode = 0644);
 /// Makes a rename to `path` last: syncs the directory that holds it.
 Status sync_directory(const std::string& path);

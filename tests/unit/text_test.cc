@@ -87,10 +87,31 @@ START_TEST(only_regular_files_of_bounded_size_are_read) {
 }
 END_TEST
 
+START_TEST(devices_and_pipes_are_never_replaced_by_a_file) {
+    char name[] = "/tmp/arena-text-XXXXXX";
+    const std::string dir = ::mkdtemp(name);
+    const std::string file = dir + "/file", fifo = dir + "/fifo", null = dir + "/null";
+    ck_assert_int_eq(::mkfifo(fifo.c_str(), 0600), 0);
+    ck_assert_int_eq(::symlink("/dev/null", null.c_str()), 0);  // the device itself is not risked
+    for (const std::string& path : {fifo, null}) {
+        struct stat before {}, after {};
+        ck_assert_int_eq(::lstat(path.c_str(), &before), 0);
+        assert_refused(write_file_atomic(path, "hello"), "is not a regular file, and stays as it is");
+        ck_assert_int_eq(::lstat(path.c_str(), &after), 0);
+        ck_assert_uint_eq(before.st_ino, after.st_ino);
+        ck_assert(!std::filesystem::exists(path + ".new"));
+    }
+    ck_assert(write_file_atomic(file, "one").ok() && write_file_atomic(file, "two").ok());
+    assert_text(read_regular_file(file, 5).value(), "two");
+    std::filesystem::remove_all(dir);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "text", {integers_are_whole_and_in_range, numbers_are_finite, splitting_keeps_empty_parts,
                  the_nearest_word_is_within_half_its_length,
                  printable_text_has_no_control_bytes_and_a_bound, people_read_bytes_and_seconds,
-                 the_hash_is_fnv_1a_64, only_regular_files_of_bounded_size_are_read});
+                 the_hash_is_fnv_1a_64, only_regular_files_of_bounded_size_are_read,
+                 devices_and_pipes_are_never_replaced_by_a_file});
 }
