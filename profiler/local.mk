@@ -181,6 +181,7 @@ profiler_black_box_tests = \
 	tests/t0265-profiler-faults.t \
 	tests/t0266-device-faults-in-slurm.t \
 	tests/t0267-comm-over-nodes.t \
+	tests/t0268-profiler-by-hand.t \
 	tests/t0270-prolog.t \
 	tests/t0275-profile-run.t \
 	tests/t0280-gpu.t \

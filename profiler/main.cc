@@ -62,7 +62,7 @@ void become_cuda([[maybe_unused]] char** argv) {
 
 int run(const Options& o, char** argv) {
     if (auto s = check_output(o.out, o.json); !s) return fail(s.error());
-    const auto request = request_of(o);
+    const auto request = checked_request_of(o);
     if (!request) return fail(request.error());
     const auto work = assign(*request, o.hardware_file);
     if (!work) return fail(work.error());
@@ -74,7 +74,7 @@ int run(const Options& o, char** argv) {
 }
 
 int list_operators(const Options& o) {
-    const auto request = request_of(o);
+    const auto request = checked_request_of(o);
     if (!request) return fail(request.error());
     const auto work = assign(*request, o.hardware_file);
     if (!work) return fail(work.error());

@@ -68,6 +68,14 @@ Result<ProfileRequest> request_of(const Options& o) {
     return r;
 }
 
+Result<ProfileRequest> checked_request_of(const Options& o) {
+    auto request = request_of(o);
+    if (!request) return request;
+    if (const auto status = check_model(request->model); !status)
+        return usage_error(status.error().message(), "model");
+    return request;
+}
+
 Status check_output(const std::string& out, bool json) {
     if (out == "-" && json)
         return usage_error(

@@ -30,12 +30,14 @@ struct Options {
 
 /// Says the error on standard error; the exit code that stands for it.
 int fail(const Error&);
-/// Whether a result can be written there: found out before a minute of the device is spent on it. "-":
-/// standard output, which the lines of --json take.
+/// Whether a result can be written there: found out before a minute of the device is spent on it.
+/// "-": standard output, which the lines of --json take.
 Status check_output(const std::string& out, bool json);
 /// A name of the zoo, or a file.
 Result<Model> model_of(const std::string& word);
 /// From --request, --request-env, or the flags that stand for one.
 Result<ProfileRequest> request_of(const Options&);
+/// The same, with a model that check_model() accepts: nothing is measured for others.
+Result<ProfileRequest> checked_request_of(const Options&);
 
 }  // namespace arena

@@ -351,8 +351,12 @@ const ProfileTable& ProfileBook::table(const std::string& gpu_type) {
     const auto at = tables_.find(gpu_type);
     if (at != tables_.end()) return at->second;
     ProfileTable table;
-    if (store_)
-        if (auto loaded = store_->table(gpu_type)) table = std::move(loaded).value();
+    if (store_) {
+        if (auto loaded = store_->table(gpu_type))
+            table = std::move(loaded).value();
+        else
+            host_.log_error(loaded.error().message() + "; nothing measured of " + gpu_type + " is used");
+    }
     if (table.empty()) table = shipped_table(gpu_type);
     return tables_[gpu_type] = std::move(table);
 }

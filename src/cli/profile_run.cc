@@ -110,22 +110,29 @@ class ProfileRunner {
             return fail(globals_, environment_error(std::strerror(errno), "/tmp"));
         if (auto s = find_device(); !s) return fail(globals_, s.error());
         int worst = exit_yes;
-        for (const std::string& model : options_.models) {
-            auto row = measure(model);
-            if (!row) {
-                worst = std::max(worst, fail(globals_, row.error()));
-                if (row.error().code != ErrorCode::no) break;  // the next would fail the same way
-                continue;
-            }
-            const bool stopped = row->profile.reason.find("stopped by") != std::string::npos;
-            rows_.push_back(std::move(row).value());
-            if (stopped) break;
+        for (std::size_t i = 0; i < options_.models.size(); ++i) {
+            auto row = measure(options_.models[i]);
+            const std::string reason = row ? row->profile.reason : row.error().text;
+            if (!row) worst = std::max(worst, fail(globals_, row.error()));
+            if (!row && row.error().code != ErrorCode::no)
+                break;  // the next would fail the same way
+            if (row) rows_.push_back(std::move(row).value());
+            if (reason.find("stopped by") == std::string::npos) continue;
+            worst = std::max(worst, stopped(options_.models.size() - i - 1));
+            break;
         }
         print();
         return worst;
     }
 
   private:
+    /// By Ctrl-C, most likely.
+    static int stopped(std::size_t left) {
+        fmt::print(stderr,
+                   "arena: stopped; what was measured is kept, {} more model{} not measured\n",
+                   left, left == 1 ? " was" : "s were");
+        return exit_no;
+    }
     /// The identity decides which rows of the store hold here.
     Status find_device() {
         if (store_ == nullptr) return Done{};

@@ -30,7 +30,8 @@ constexpr std::string_view run_columns =
 
 /// A run whose node has shown another driver or library since measured a device that is no more.
 constexpr std::string_view still_holds =
-    " NOT EXISTS(SELECT 1 FROM runs later WHERE later.gpu_type = runs.gpu_type AND later.node = runs.node"
+    " NOT EXISTS(SELECT 1 FROM runs later WHERE later.gpu_type = runs.gpu_type AND later.node = "
+    "runs.node"
     " AND later.kind = runs.kind AND later.status != 'failed' AND later.seq > runs.seq"
     " AND (later.driver != runs.driver OR later.library != runs.library)) ";
 
@@ -65,6 +66,8 @@ std::optional<OpShape> shape_of(const Statement& s, int first) {
     return shape;
 }
 
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds <= 3600; }
+
 /// What import() demands of a value that did not come through parse_profile.
 Status check_profile(const Profile& p) {
     std::set<std::string> keys;
@@ -73,8 +76,7 @@ Status check_profile(const Profile& p) {
         const auto key = op_key(e.shape);
         if (!keys.insert(key).second)
             return usage_error("operator measured twice in one profile", key);
-        if (!std::isfinite(e.seconds) || e.seconds <= 0 || e.seconds > 3600 || e.repeats < 1 ||
-            !std::isfinite(e.spread) || e.spread < 0)
+        if (!is_time(e.seconds) || e.repeats < 1 || !std::isfinite(e.spread) || e.spread < 0)
             return usage_error("seconds must be in (0, 3600], repeats at least 1, spread finite",
                                key);
     }
@@ -110,24 +112,30 @@ class SqliteStore final : public ProfileStore {
             "seq");
         s.bind(gpu_type);
         ProfileTable table;
-        while (s.step()) table[s.text(0)] = s.number(1);
+        while (s.step()) {
+            if (!is_time(s.number(1))) return bad_row(s.text(0), "has no possible time");
+            table[s.text(0)] = s.number(1);
+        }
         if (s.code() != SQLITE_OK) return error("table");
         return table;
     }
 
     Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) override {
         KnownOperators known;
-        Statement device(db_.get(),
-                         "SELECT device_identity FROM runs WHERE gpu_type = ? AND status != 'failed' AND"
-                         " EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY node = ? DESC, seq DESC LIMIT 1");
+        Statement device(
+            db_.get(),
+            "SELECT device_identity FROM runs WHERE gpu_type = ? AND status != 'failed' AND"
+            " EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY node = ? DESC, seq DESC LIMIT "
+            "1");
         if (!device.bind(gpu_type).bind(node).step()) {
             if (device.code() != SQLITE_OK) return error("known");
             return known;
         }
         known.device_identity = device.text(0);
-        Statement keys(db_.get(),
-                       "SELECT DISTINCT op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
-                       " device_identity = ? ORDER BY op_key");
+        Statement keys(
+            db_.get(),
+            "SELECT DISTINCT op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
+            " device_identity = ? ORDER BY op_key");
         keys.bind(gpu_type).bind(known.device_identity);
         while (keys.step()) known.op_keys.push_back(keys.text(0));
         if (keys.code() != SQLITE_OK) return error("known");
@@ -159,13 +167,20 @@ class SqliteStore final : public ProfileStore {
     Result<Profile> load(const std::string& nonce) override;
     Result<std::vector<std::string>> verify() override;
     Result<std::int64_t> prune(double before_s) override;
-    Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) override;
+    Result<std::int64_t> import_comm(const std::vector<CommTime>&,
+                                     const std::string& source) override;
     Result<std::vector<CommTime>> comm(const std::string& gpu_type) override;
     Status keep_observed(const ObservedRun&) override;
     Result<std::vector<ObservedRun>> observed() override;
 
   private:
     Error error(std::string_view doing) const { return sql::sql_error(db_.get(), path_, doing); }
+    /// A row that some other program wrote, or a failing disk.
+    Error bad_row(const std::string& name, const std::string& what) const {
+        return environment_error(
+            printable(name, 160) + " " + what + "; `arena profile verify` names every bad row",
+            path_);
+    }
     int insert_run(const Profile& p, const std::string& model_name);
     int insert_entries(const Profile& p, std::int64_t run);
     Database db_;
@@ -220,7 +235,9 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     p.model_fingerprint = s.text(3);
     p.device = {s.text(4), s.text(5),    s.text(6),     s.text(7),
                 s.text(8), s.integer(9), s.integer(10), s.text(11)};
-    p.status = parse_profile_status(s.text(12)).value_or(ProfileStatus::failed);
+    const auto status = parse_profile_status(s.text(12));
+    if (!status) return bad_row(nonce, "has no status that this program knows");
+    p.status = *status;
     p.reason = s.text(13);
     p.started_s = s.number(14);
     p.device_seconds = s.number(15);
@@ -235,9 +252,9 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     rows.bind(s.integer(0));
     while (rows.step()) {
         const auto shape = shape_of(rows, 0);
-        if (!shape)
-            return environment_error("operator is not one this program knows: " + rows.text(11),
-                                     path_);
+        if (!shape || op_key(*shape) != rows.text(11))
+            return bad_row(rows.text(11), "is not the operator that its row tells of");
+        if (!is_time(rows.number(8))) return bad_row(rows.text(11), "has no possible time");
         p.entries.push_back({*shape, rows.number(8), rows.integer(9), rows.number(10)});
     }
     if (rows.code() != SQLITE_OK) return error("load");
@@ -254,7 +271,8 @@ Result<std::vector<ProfileEntry>> SqliteStore::measured_on(const std::string& gp
     std::vector<ProfileEntry> entries;
     while (s.step()) {
         const auto shape = shape_of(s, 0);
-        if (!shape || op_key(*shape) != s.text(11)) continue;  // verify() names it
+        if (!shape || op_key(*shape) != s.text(11) || !is_time(s.number(8)))
+            continue;  // verify() names it; it is measured again
         if (!entries.empty() && entries.back().shape == *shape) entries.pop_back();
         entries.push_back({*shape, s.number(8), s.integer(9), s.number(10)});
     }
@@ -276,8 +294,7 @@ Result<std::vector<std::string>> SqliteStore::verify() {
         if (s.text(13).empty()) wrong.push_back(row + "belongs to no run (" + s.text(12) + ")");
         if (!shape || op_key(*shape) != s.text(11))
             wrong.push_back(row + "the key does not match the shape");
-        if (const double t = s.number(8); !std::isfinite(t) || t <= 0 || t > 3600)
-            wrong.push_back(row + "seconds outside (0, 3600]");
+        if (!is_time(s.number(8))) wrong.push_back(row + "seconds outside (0, 3600]");
         if (s.integer(9) < 1) wrong.push_back(row + "repeats below 1");
         if (const double w = s.number(10); !(w >= 0 && w <= 10))
             wrong.push_back(row + "spread outside [0, 10]");
@@ -286,9 +303,11 @@ Result<std::vector<std::string>> SqliteStore::verify() {
     if (s.code() != SQLITE_OK) wrong.push_back("entries cannot be read to the end");
     Statement r(db_.get(),
                 "SELECT nonce FROM runs WHERE length(nonce) NOT BETWEEN 16 AND 64 OR"
+                " status NOT IN ('complete', 'partial', 'failed') OR"
                 " (status = 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq))");
     while (r.step())
-        wrong.push_back("run " + printable(r.text(0)) + ": bad nonce, or failed with entries");
+        wrong.push_back("run " + printable(r.text(0)) +
+                        ": bad nonce, unknown status, or failed with entries");
     Statement o(db_.get(), "SELECT plan, job FROM observed");
     while (o.step())
         if (!parse_plan_json(o.text(0)))
@@ -312,14 +331,17 @@ Result<std::int64_t> SqliteStore::import_comm(const std::vector<CommTime>& rows,
 }
 
 Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
-    Statement s(db_.get(),
-                "SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s FROM comm"
-                " WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
+    Statement s(
+        db_.get(),
+        "SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s FROM comm"
+        " WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
     s.bind(gpu_type);
     std::vector<CommTime> rows;
     while (s.step()) {
         const auto op = parse_comm_op(s.text(1));
-        if (!op) return environment_error("collective is not one this program knows: " + s.text(1), path_);
+        if (!op)
+            return environment_error("collective is not one this program knows: " + s.text(1),
+                                     path_);
         rows.push_back({s.text(0), *op, s.integer(2), s.integer(3), s.integer(4), s.integer(5),
                         s.number(6), s.number(7), s.number(8)});
     }
@@ -330,11 +352,13 @@ Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
 Status SqliteStore::keep_observed(const ObservedRun& run) {
     const Observation& o = run.observation;
     if (!is_usable(o))
-        return usage_error("observed times must be positive, and within a factor of 8 of the estimate");
-    Statement s(db_.get(),
-                "INSERT OR REPLACE INTO observed(model_fingerprint, model_name, global_batch, launcher,"
-                " gpu_type, nodes, gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps,"
-                " job, at_s) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+        return usage_error(
+            "observed times must be positive, and within a factor of 8 of the estimate");
+    Statement s(
+        db_.get(),
+        "INSERT OR REPLACE INTO observed(model_fingerprint, model_name, global_batch, launcher,"
+        " gpu_type, nodes, gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps,"
+        " job, at_s) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     s.bind(run.model_fingerprint).bind(run.model_name).bind(run.global_batch).bind(run.launcher);
     s.bind(o.grid.gpu_type).bind(o.grid.nodes).bind(o.grid.gpus_per_node).bind(o.grid.stages);
     s.bind(to_json(o.plan)).bind(o.iteration_s).bind(o.estimated_s).bind(o.spread).bind(run.steps);
@@ -353,9 +377,14 @@ Result<std::vector<ObservedRun>> SqliteStore::observed() {
         auto plan = parse_plan_json(s.text(8));
         if (!plan) continue;  // verify() names it
         const Grid grid{s.text(4), s.integer(5), s.integer(6), s.integer(7)};
-        runs.push_back({s.text(0), s.text(1), s.integer(2), s.text(3),
+        runs.push_back({s.text(0),
+                        s.text(1),
+                        s.integer(2),
+                        s.text(3),
                         {grid, std::move(*plan), s.number(9), s.number(10), s.number(11)},
-                        s.integer(12), static_cast<JobId>(s.integer(13)), s.number(14)});
+                        s.integer(12),
+                        static_cast<JobId>(s.integer(13)),
+                        s.number(14)});
     }
     if (s.code() != SQLITE_OK) return error("observed");
     return runs;

@@ -280,6 +280,35 @@ START_TEST(failed_profiling_is_tried_on_another_node_and_then_estimated) {
 }
 END_TEST
 
+START_TEST(a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.config.profile_backoff_s = 600;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    double& now_s = scene.host.view.snapshot.time_s;
+    const auto fail_once = [&] {
+        finish_carriers(scene, false);
+        scheduler->round();  // a missing result is waited for
+        now_s += 4;
+        scheduler->round();
+    };
+    scheduler->round();
+    fail_once();
+    fail_once();
+    ck_assert_uint_eq(scene.host.specs.size(), 2);
+    now_s += 590;
+    scene.job(2);
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 2);  // other jobs of the model, too, go without
+    ck_assert(called(scene.host, "start 2 n1") || called(scene.host, "release 2"));
+    now_s += 11;
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 3);
+}
+END_TEST
+
 START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
     Scene scene;
     scene.config.profile_enabled = true;
@@ -656,6 +685,7 @@ int main() {
         behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,
         a_job_of_another_user_is_no_carrier_whatever_it_carries,
         failed_profiling_is_tried_on_another_node_and_then_estimated,
+        a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off,
         a_refused_carrier_leaves_the_analytic_estimate,
         a_job_waits_for_the_profile_run_that_has_its_node,
         a_gpu_that_a_user_has_leaves_the_analytic_estimate,

@@ -183,7 +183,9 @@ START_TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
     updated.device.node = "updated";
     updated.entries.pop_back();
     must(store->import(updated, "m"));
-    const auto known_on = [&](const std::string& node) { return store->known("a40", node).value(); };
+    const auto known_on = [&](const std::string& node) {
+        return store->known("a40", node).value();
+    };
     ck_assert(known_on("updated").device_identity == updated.device.identity());
     ck_assert_uint_eq(known_on("updated").op_keys.size(), 1);
     ck_assert(known_on(old_library.device.node).device_identity == old_library.device.identity());
@@ -291,6 +293,38 @@ START_TEST(verify_names_the_bad_rows) {
 }
 END_TEST
 
+/// What another program or a failing disk may leave; an open for writing would set the store aside.
+START_TEST(rows_that_cannot_be_are_refused_wherever_they_are_read) {
+    const std::string by_force = "PRAGMA ignore_check_constraints = 1; UPDATE ";
+    fill(1);
+    fs::copy_file(db_path(), directory + "/whole");
+    const Profile whole = *ProfileStore::open_read_only(db_path()).value()->load(nonce_of(0));
+    const auto damaged = [&](const std::string& update) {
+        fs::copy_file(directory + "/whole", db_path(), fs::copy_options::overwrite_existing);
+        sql(by_force + update);
+        auto store = ProfileStore::open_read_only(db_path());
+        ck_assert(store.ok());
+        ck_assert_msg(store.value()->verify()->size() == 1, "%s", update.c_str());
+        return std::move(store).value();
+    };
+    for (const char* seconds : {"-1", "0", "1e9", "9e999"}) {
+        auto store =
+            damaged("entries SET seconds = " + std::string(seconds) + " WHERE d0 = 5 AND d2 = 7");
+        test::assert_refused(store->load(nonce_of(0)),
+                             "has no possible time; `arena profile verify`");
+        test::assert_refused(store->table(whole.gpu_type), "has no possible time");
+        const auto again = store->measured_on(whole.gpu_type, whole.device.identity());
+        ck_assert_uint_eq(again->size(), whole.entries.size() - 1);  // it is measured again
+    }
+    auto store =
+        damaged("entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7");
+    test::assert_refused(store->load(nonce_of(0)), "is not the operator that its row tells of");
+    store.reset();
+    store = damaged("runs SET status = 'odd'");
+    test::assert_refused(store->load(nonce_of(0)), "has no status that this program knows");
+}
+END_TEST
+
 START_TEST(locked_file_is_an_error_and_stays) {
     must_open().reset();
     sqlite3* db = nullptr;
@@ -357,20 +391,29 @@ END_TEST
 /// The schema of version 1, as it was.
 const char* version_1 =
     "CREATE TABLE runs(seq INTEGER PRIMARY KEY AUTOINCREMENT, nonce TEXT NOT NULL UNIQUE,"
-    " gpu_type TEXT NOT NULL, hardware TEXT NOT NULL, model_name TEXT NOT NULL, model_fingerprint TEXT NOT NULL,"
-    " kind TEXT NOT NULL, name TEXT NOT NULL, uuid TEXT NOT NULL, driver TEXT NOT NULL, library TEXT NOT NULL,"
-    " memory_bytes INTEGER NOT NULL, threads INTEGER NOT NULL, node TEXT NOT NULL, device_identity TEXT NOT NULL,"
+    " gpu_type TEXT NOT NULL, hardware TEXT NOT NULL, model_name TEXT NOT NULL, model_fingerprint "
+    "TEXT NOT NULL,"
+    " kind TEXT NOT NULL, name TEXT NOT NULL, uuid TEXT NOT NULL, driver TEXT NOT NULL, library "
+    "TEXT NOT NULL,"
+    " memory_bytes INTEGER NOT NULL, threads INTEGER NOT NULL, node TEXT NOT NULL, device_identity "
+    "TEXT NOT NULL,"
     " status TEXT NOT NULL CHECK(status IN ('complete','partial','failed')), reason TEXT NOT NULL,"
     " started_s REAL NOT NULL, device_seconds REAL NOT NULL);"
     "CREATE INDEX runs_by_model ON runs(model_fingerprint, gpu_type, seq);"
     "CREATE INDEX runs_by_type ON runs(gpu_type, device_identity, seq);"
-    "CREATE TABLE entries(run INTEGER NOT NULL REFERENCES runs(seq), op_key TEXT NOT NULL, kind TEXT NOT NULL,"
-    " pass TEXT NOT NULL, precision TEXT NOT NULL, d0 INTEGER NOT NULL, d1 INTEGER NOT NULL, d2 INTEGER NOT NULL,"
+    "CREATE TABLE entries(run INTEGER NOT NULL REFERENCES runs(seq), op_key TEXT NOT NULL, kind "
+    "TEXT NOT NULL,"
+    " pass TEXT NOT NULL, precision TEXT NOT NULL, d0 INTEGER NOT NULL, d1 INTEGER NOT NULL, d2 "
+    "INTEGER NOT NULL,"
     " d3 INTEGER NOT NULL, variant TEXT NOT NULL, seconds REAL NOT NULL CHECK(seconds > 0),"
-    " repeats INTEGER NOT NULL CHECK(repeats >= 1), spread REAL NOT NULL, PRIMARY KEY(run, op_key)) WITHOUT ROWID;"
-    "INSERT INTO runs VALUES(1, 'nonce0000000000000001', 'a40', 'emulated-cpu', 'gpt2', '0123456789abcdef', 'cpu',"
-    " 'AMD EPYC', '', '6.1', 'OpenBLAS', 1, 2, 'n1', 'cpu|AMD EPYC|6.1|OpenBLAS|2', 'complete', '', 1.7e9, 1.5);"
-    "INSERT INTO entries VALUES(1, 'gemm/forward/fp32/64x32x16x1', 'gemm', 'forward', 'fp32', 64, 32, 16, 1, '',"
+    " repeats INTEGER NOT NULL CHECK(repeats >= 1), spread REAL NOT NULL, PRIMARY KEY(run, "
+    "op_key)) WITHOUT ROWID;"
+    "INSERT INTO runs VALUES(1, 'nonce0000000000000001', 'a40', 'emulated-cpu', 'gpt2', "
+    "'0123456789abcdef', 'cpu',"
+    " 'AMD EPYC', '', '6.1', 'OpenBLAS', 1, 2, 'n1', 'cpu|AMD EPYC|6.1|OpenBLAS|2', 'complete', "
+    "'', 1.7e9, 1.5);"
+    "INSERT INTO entries VALUES(1, 'gemm/forward/fp32/64x32x16x1', 'gemm', 'forward', 'fp32', 64, "
+    "32, 16, 1, '',"
     " 0.001, 5, 0.01);"
     "PRAGMA application_id = 1095913025; PRAGMA user_version = 1;";
 
@@ -411,8 +454,14 @@ ObservedRun observed_run(double iteration_s, std::int64_t dp) {
     plan.stage_layers = {12};
     plan.stage_dp = {dp};
     plan.stage_tp = {1};
-    return {"0123456789abcdef", "gpt2", 64, "arena-train",
-            {{"a40", 1, dp, 1}, plan, iteration_s, 1, 0.02}, 40, 7, 1700000000.5};
+    return {"0123456789abcdef",
+            "gpt2",
+            64,
+            "arena-train",
+            {{"a40", 1, dp, 1}, plan, iteration_s, 1, 0.02},
+            40,
+            7,
+            1700000000.5};
 }
 
 START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
@@ -451,7 +500,8 @@ START_TEST(a_profile_ages_out_when_its_node_shows_another_driver_or_library) {
     elsewhere.device.node = "n2";
     elsewhere.model_fingerprint = "00000000000000ff";
     must(store->import(elsewhere, "other"));
-    ck_assert(store->find("0123456789abcdef", "a40").ok());  // another node says nothing about this one
+    ck_assert(
+        store->find("0123456789abcdef", "a40").ok());  // another node says nothing about this one
     Profile failed = sample(nonce_of(3), 1, "OpenBLAS 2");
     failed.status = ProfileStatus::failed;
     failed.entries.clear();
@@ -533,6 +583,7 @@ int main() {
         file_cut_at_any_place_opens_with_all_rows_or_a_notice,
         pages_of_garbage_are_noticed_on_open_or_by_verify,
         verify_names_the_bad_rows,
+        rows_that_cannot_be_are_refused_wherever_they_are_read,
         locked_file_is_an_error_and_stays,
         newer_schema_and_foreign_database_are_refused_untouched,
         read_only_sees_rows_and_cannot_write_nor_create,

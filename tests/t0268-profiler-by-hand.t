@@ -1,0 +1,145 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# An administrator at a terminal: the bar, the --json stream, Ctrl-C that keeps what was measured, and each wrong
+# input as a sentence with exit code 2 or 3 that leaves nothing behind. The device is a test's
+# (arena-profiler-faulty, invented times); collectives run between two processes of this host.
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+: "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
+faulty=$ARENA_BUILDDIR/arena-profiler-faulty profiler=$ARENA_BUILDDIR/arena-profiler arena=$ARENA_BUILDDIR/arena
+[[ -x $faulty && -x $profiler && -x $arena ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"
+for program in jq sqlite3; do command -v $program >/dev/null || skip_all "$program is not installed"; done
+export ARENA_DATA_DIR=$ARENA_SRCDIR/etc
+work=$(mktemp -d "${TMPDIR:-/tmp}/arena-hand-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/store"
+cd "$work" || exit 99
+a40=(--model gpt2 --batch 8 --max-gpus 1 --hardware A40 --gpu-type a40 --budget 600)
+
+# in_front COMMAND... : in a process group of its own, as a shell with a terminal starts it; its id in $front
+in_front() { set -m; "$@" & front=$!; set +m; }
+# waits for a line in a file; no run here ends by itself
+until_line() {
+    local i
+    for ((i = 0; i < 1200; i++)); do
+        grep -q "$1" "$2" 2>/dev/null && return
+        sleep 0.1
+    done
+    return 1
+}
+# shellcheck disable=SC2317
+ctrl_c() { kill -INT -- "-$front"; wait "$front"; code=$?; }
+
+# ---- Ctrl-C -----------------------------------------------------------------------------------------
+hang() { ARENA_TEST_FAULT=$1 "$faulty" run "${a40[@]}" --json --out "$2" >"$3" 2>err; }
+in_front hang hang@300 cut.json stream
+ok "a run is in the middle of its operators" until_line '"done":2,' stream
+ctrl_c
+is "$code $(jq -r .status cut.json)" "0 partial" "Ctrl-C keeps what was measured"
+like "$(jq -r .reason cut.json)" '^stopped by Interrupt during [a-z_]+/' "and says where it was"
+is "$(jq '.entries|length' cut.json)" "$(grep -c '"event":"operator"' stream)" "every operator that the stream told of"
+is "$(tail -n 1 stream | jq -r .event)" end "the stream has its end"
+in_front hang hang none.json stream-of-none
+ok "a run that hangs in its first operator" until_line '"event":"begin"' stream-of-none
+ctrl_c
+is "$code $(jq -r .status none.json)" "1 failed" "has nothing to keep"
+
+# shellcheck disable=SC2016
+printf '#!/bin/bash\n[[ $1 != run ]] || exec %q "$@" --json >%q\nexec %q "$@"\n' "$faulty" "$work/lines" "$faulty" >slow-profiler
+chmod 755 slow-profiler
+two() { ARENA_TEST_FAULT=hang@300 ARENA_PROFILER=$work/slow-profiler "$arena" profile --store store/p.db run --hardware A40 \
+    --gpu-type a40 --batch 8 --max-gpus 1 --budget 600 gpt2 gpt2-medium >out 2>err; }
+in_front two
+ok "arena profile run is in the middle of the first of two models" until_line '"done":2,' lines
+ctrl_c
+is "$("$arena" --json profile --store store/p.db list | jq -c '[.runs[]|.status]')" '["partial"]' \
+    "Ctrl-C: what was measured is in the store, and the second model is left"
+ok "with its operators" jq -e '.runs[0].entries >= 2' <("$arena" --json profile --store store/p.db list)
+is "$code $(tail -n 1 err)" "1 arena: stopped; what was measured is kept, 1 more model was not measured" "and it says so"
+at_once() { ARENA_TEST_FAULT=hang ARENA_PROFILER=$work/slow-profiler "$arena" profile --store store/p.db run --hardware A40 \
+    --gpu-type a40 --batch 8 --max-gpus 1 --budget 600 gpt2-large gpt2-medium >out 2>err; }
+rm lines
+in_front at_once
+ok "another one hangs in its first operator" until_line '"event":"begin"' lines
+ctrl_c
+is "$code $(tail -n 1 err)" "1 arena: stopped; what was measured is kept, 1 more model was not measured" "Ctrl-C ends all of it, too"
+
+ring() { "$profiler" comm --device cpu --gpu-type emulated --gpus 2 --budget 3000 --min-bytes 1M --max-bytes 32M --out ring.csv \
+    --timeout 600 -v 2>err; }
+in_front ring
+ok "collectives are measured" until_line 'GB/s' err
+ctrl_c
+is "$code" 1 "Ctrl-C ends them"
+like "$(cat err)" 'measured [0-9]+ of 30 sizes' "and says how far they came"
+ok "what was measured is kept" test "$(wc -l <ring.csv)" -ge 2
+
+# ---- bar and stream -------------------------------------------------------------------------------------
+run() { "$faulty" run "${a40[@]}" "$@"; }
+if command -v script >/dev/null; then
+    script -qec "$(printf '%q ' "$faulty" run "${a40[@]}" --out bar.json)" typescript </dev/null >/dev/null
+    like "$(tr '\r' '\n' <typescript)" '\[#+ +\] [0-9]+/[0-9]+, about .* left  [a-z_]+/' "a terminal shows a bar"
+    like "$(tail -n 4 typescript)" 'operators measured, 0 of [0-9]+ re-used' "and then what came out"
+else
+    skip 2 "script is not installed: no terminal to draw on"
+fi
+run --out good.json 2>err
+unlike "$(cat err)" 'about .* left' "a file gets no bar"
+is "$(jq -r .status good.json)" complete "the run is complete"
+
+# ---- bad input: a sentence, exit code 2 or 3, nothing written -----------------------------------------------
+# refused CODE WORDS NAME COMMAND...
+refused() {
+    local wanted=$1 words=$2 name=$3 got
+    shift 3
+    "$@" >out 2>err
+    got=$?
+    is "$got" "$wanted" "$name: exit code $wanted"
+    like "$(cat out err)" "$words" "$name: a sentence"
+    not_ok "$name: nothing is written" test -e x.json -o -e x.json.new
+}
+request=$("$faulty" request "${a40[@]}")
+asks() { "$faulty" run --request "$1" --out x.json; }
+refused 2 'accepted are cpu, cuda and auto' "an unknown device" run --device tpu --out x.json
+ARENA_TEST_FAULT=busy refused 3 'is in use, so nothing was measured: process 4711' "a busy device" run --out x.json
+for bad in 'layers":12/layers":-1' 'layers":12/layers":100000000000' 'hidden":768/hidden":1000000000000' 'heads":12/heads":7' \
+    'global_batch":8/global_batch":0' 'budget_s":600.0/budget_s":1e300'; do
+    changed=${request/"${bad%%/*}"/"${bad#*/}"}
+    isnt "$changed" "$request" "there is a record with ${bad#*/}"
+    refused 2 "${bad%%\"*}" "${bad#*/}" asks "$changed"
+done
+refused 2 'not valid JSON' "half a record" asks "${request:0:200}"
+refused 3 'cannot write there' "a directory that is not there" run --out nowhere/x.json
+ln -s /dev/null device # not itself: where this test fails, root would lose it
+refused 3 'device: is not a regular file, and stays' "a device as --out" run --out device
+ok "the device is still there" test -c device
+jq '.device.driver = "2"' good.json >foreign.json
+refused 2 'was measured on .*nothing of it can be re-used' "a profile of another device" run --reuse foreign.json --out x.json
+jq '.entries[0].seconds = -1' good.json >negative.json
+head -c 700 good.json >half.json
+for verb in import plan; do
+    for file in negative half; do
+        if [[ $verb == import ]]; then command=(profile --store store/p.db import "$file.json"); else
+            command=(plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles "$file.json"); fi
+        refused 2 "$file.json" "arena ${command[0]} of a $file profile" "$arena" "${command[@]}"
+    done
+done
+
+# ---- the store ----------------------------------------------------------------------------------------------
+"$arena" profile --store store/p.db import good.json >/dev/null
+nonce=$(jq -r .nonce good.json)
+uses=('profile --store store/bad.db show NONCE' 'profile --store store/bad.db export NONCE x.json'
+    'plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles store/bad.db')
+cp store/p.db store/bad.db
+sqlite3 store/bad.db 'PRAGMA ignore_check_constraints = 1; UPDATE entries SET seconds = -1'
+for use in "${uses[@]}"; do
+    # shellcheck disable=SC2086
+    refused 3 'has no possible time; .arena profile verify. names every bad row' "a corrupt row: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
+done
+is "$("$arena" profile --store store/bad.db verify | sed -n '1s/ .*//p') ${PIPESTATUS[0]}" "bad 0" "verify names it"
+sqlite3 store/bad.db 'PRAGMA user_version = 99'
+for use in "${uses[@]}" 'profile --store store/bad.db list' 'profile --store store/bad.db verify' \
+    'profile --store store/bad.db prune --older-than-days 1' 'profile --store store/bad.db import good.json'; do
+    # shellcheck disable=SC2086
+    refused 3 'schema version 99, this program knows up to' "a newer store: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
+done
+is "$(sqlite3 store/bad.db 'PRAGMA user_version')" 99 "it stays as it is"
+done_testing
