@@ -19,7 +19,11 @@ class OpBuilder {
     using Dims = std::array<std::int64_t, 4>;
 
     OpBuilder(std::vector<OpCount>& forward, std::vector<OpCount>& backward)
-        : forward_(forward), backward_(backward) {}
+        : forward_(forward), backward_(backward) {
+        constexpr std::size_t dense_layer = 12;
+        forward_.reserve(dense_layer);
+        backward_.reserve(dense_layer);
+    }
 
     void pair(OpKind kind, Precision precision, Dims dims, const std::string& variant,
               double count = 1) {

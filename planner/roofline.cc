@@ -44,9 +44,9 @@ double gemm_share(const DeviceConstants& device, Precision precision) {
 
 /// Slowdown of a GEMM whose rows do not start on 16-byte borders, or do not fill 128 bytes.
 double misalignment(const DeviceConstants& device, double m, double n, double k) {
-    const auto multiple = [&](double unit) {
-        return std::fmod(m, unit) == 0 && std::fmod(n, unit) == 0 && std::fmod(k, unit) == 0;
-    };
+    const auto whole = [](double size) { return static_cast<std::int64_t>(size); };
+    const std::int64_t bits = whole(m) | whole(n) | whole(k);
+    const auto multiple = [&](std::int64_t power_of_two) { return bits % power_of_two == 0; };
     if (!multiple(8)) return device.gemm_align_8;
     return multiple(64) ? 1 : device.gemm_align_64;
 }
