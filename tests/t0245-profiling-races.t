@@ -11,6 +11,8 @@ start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=2
 chmod 1777 "$work"
 cat >"$cluster_dir/arena-profiler" <<END
 #!/bin/bash
+nonce=\$(sed 's/.*"nonce":"\([A-Za-z0-9]*\)".*/\1/' <<<"\$SPANK_ARENA_PROFILE")
+echo 'arena-progress 1 12 40 20.0 58.0' >"\$nonce.new" && mv "\$nonce.new" "\$nonce.progress" # in the spool
 touch "$work/waits.\$SLURMD_NODENAME"
 for ((i = 0; i < 900; i++)); do
     [[ ! -e "$work/gate" ]] || exec "$stage/libexec/slurm-arena/arena-profiler" "\$@"
@@ -40,6 +42,7 @@ held_by() { wait_for_reason "$job" "^JobHeld$1\$" 10; }
 
 # ---- hold, time limit, release, while the carrier runs and after it ----------------------------------
 profiled 128 a40
+ok "and how far it is" wait_for_reason "$job" '^Arena:.profiling.r128.on.a40.\(JobId=[0-9]+\).12/40,.about.1.min$' 30
 ok "a time limit can be changed" scontrol update JobId="$job" TimeLimit=20
 is "$(job_field "$job" TimeLimit)" 00:20:00 "and takes effect"
 ok "an administrator can hold the job" scontrol hold "$job"
