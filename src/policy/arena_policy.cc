@@ -16,22 +16,31 @@
 namespace arena {
 namespace {
 
-/// How many restarts a change of a running job is charged with: the next ones that it may cause.
-constexpr double charged_restarts = 20;
-/// A running job's current offer counts this much more than another one of its GPU type ...
-constexpr double keep_bonus = 1.3;
-/// ... and the latter this much more than one of another type.
-constexpr double type_bonus = 1.33;
+/// Objective jct: an offer is worth the inverse of its time by this power: above 1, so that who
+/// ends soon goes first by more than its hours alone say, and what a job gains by more GPUs counts
+/// for more, the faster it is already.
+constexpr double sharpness = 1.25;
+/// Jobs that end much sooner than this are much alike, as are all that need longer than that.
+constexpr double soon_s = 7200, far_s = 360000;
+/// A change of a running job is charged with so many restarts over the time left (it may cause
+/// others), and with so many over the time that the job kept its GPUs on average so far: who was
+/// moved often is soon moved again. Growth on idle GPUs moves nobody else, and is charged with
+/// less.
+constexpr double charged_restarts = 25, growth_restarts = 10;
+/// A running job's current offer counts this much more than another one of its GPU type, and the
+/// latter as much more than one of another type: the first where nobody waits, the second where
+/// this share of the jobs does or more.
+constexpr double least_bonus = 1.08, most_bonus = 1.38, crowded_share = 0.15;
 /// Every offer of a running job counts this much more than those of waiting jobs, and more still, up to
 /// twice, when it ends within about this time: who is nearly done is not worth two restarts.
-constexpr double momentum = 1.7, nearly_done_s = 3000;
-/// Idle GPUs are taken by long running jobs that they finish by this factor sooner.
-constexpr double grow_factor = 1.1, grow_left_s = 29420;
-/// Appointed times: while the cluster is full (no more than this share idle) and few wait (no more than this
-/// share of those that run), a job that would run for a period's tenfold or more changes its GPUs, or starts
-/// again, only in the first round of each period. Between them it may only be stopped: bursts of arrivals
+constexpr double momentum = 1.5, nearly_done_s = 3000;
+/// Idle GPUs are taken by running jobs that they finish by this factor sooner.
+constexpr double grow_factor = 1.1;
+/// Appointed times: while no GPU is idle and few wait (no more than this share of those that run),
+/// a job that would run for a period's tenfold or more changes its GPUs, or starts again, only in
+/// the first round of each period. Between them it may only be stopped: bursts of arrivals
 /// otherwise shrink long jobs step by step, and every gap starts them for seconds.
-constexpr double full_idle_share = 0.05, few_waiting_share = 0.15;
+constexpr double few_waiting_share = 0.15;
 constexpr double period_share = 0.1, shortest_period_s = 600, longest_period_s = 7200, appointed_s = 301;
 /// Objective fairness: speed counts by this power of the slow-down so far.
 constexpr double fairness_power = 4;
@@ -55,18 +64,20 @@ class Round {
     Decision decide();
 
   private:
-    void find_priority_range();
+    void look_at_jobs();
     [[nodiscard]] bool is_starving(const Task&) const;
     [[nodiscard]] double weight_of(const Task&) const;
-    [[nodiscard]] double fastest_s(const Task&) const;
     [[nodiscard]] double time_s(const Task&, const Choice&, bool is_current) const;
     [[nodiscard]] double bonus(const Task&, const Choice&, bool is_current) const;
+    [[nodiscard]] double stay_charge(const Task&, const Choice&, double restarts) const;
+    [[nodiscard]] double value_of(const Task&, double weight, double time_s) const;
     void find_calm();
     [[nodiscard]] bool is_settled(const Task&) const;
     void price_offers();
     [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors,
                                                   const std::vector<double>& values);
     [[nodiscard]] std::size_t account_of(const Task&) const;
+    [[nodiscard]] bool is_shared() const;
     double balance(const std::vector<std::int32_t>& chosen, std::vector<double>& factors) const;
     void choose();
     void drop_impossible();
@@ -84,7 +95,8 @@ class Round {
     Problem problem_;
     Packing packing_;
     double lowest_priority_ = 0, highest_priority_ = 0;
-    bool calm_ = false;                   ///< full, and few wait
+    bool calm_ = false;                   ///< no GPU is idle, and few wait
+    double change_bonus_ = least_bonus;   ///< by how many wait
     std::vector<double> values_;          ///< by choice
     std::vector<double> moved_;           ///< by task: value of its current choice on other nodes
     std::vector<std::int32_t> chosen_;    ///< by task: index within its choices, or -1
@@ -94,24 +106,23 @@ class Round {
     std::int64_t steps_;                  ///< left of the budget
 };
 
-/// Of all jobs with offers that may be started or moved: a node more changes nobody's weight.
-void Round::find_priority_range() {
+/// Priorities of all jobs with offers that may be started or moved, and how many wait: a node more
+/// changes nobody's weight.
+void Round::look_at_jobs() {
     lowest_priority_ = std::numeric_limits<double>::infinity();
     highest_priority_ = -lowest_priority_;
+    double waiting = 0, all = 0;
     for (const JobState& job : problem_.snapshot().jobs) {
-        const bool known = job.priority >= lowest_priority_ && job.priority <= highest_priority_;
-        if (known || (job.phase == JobPhase::running && !job.elastic)) continue;
+        if (job.phase == JobPhase::running && !job.elastic) continue;
         const auto at = offers_.find(job.id);
         if (at == offers_.end() || at->second.empty()) continue;
         lowest_priority_ = std::min(lowest_priority_, job.priority);
         highest_priority_ = std::max(highest_priority_, job.priority);
+        waiting += job.phase == JobPhase::pending ? 1 : 0;
+        all += 1;
     }
-}
-
-double Round::fastest_s(const Task& task) const {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Choice& c : problem_.choices(task)) least = std::min(least, c.iteration_s);
-    return least;
+    const double crowd = all > 0 ? std::min(1.0, waiting / all / crowded_share) : 0;
+    change_bonus_ = least_bonus + crowd * (most_bonus - least_bonus);
 }
 
 /// Waits, or was started while it did, for longer than its bound.
@@ -132,7 +143,7 @@ double Round::weight_of(const Task& task) const {
     }
     if (is_starving(task)) weight *= starving_weight;
     if (options_.objective == Objective::jct) return weight;
-    const double fastest = fastest_s(task);
+    const double fastest = task.fastest_s;
     weight *= fastest;
     if (options_.objective == Objective::throughput) return weight;
     const std::int32_t asked = problem_.requested(task);
@@ -150,36 +161,51 @@ double Round::time_s(const Task& task, const Choice& choice, bool is_current) co
     return left_s + (task.runs() ? charged_restarts : 1) * restart_s;
 }
 
+/// By what a restart, so often, lengthens the time for which the job kept its GPUs on average; the first two stays do
+/// not count, and half an hour is the least age: a young job may still grow.
+double Round::stay_charge(const Task& task, const Choice& choice, double restarts) const {
+    if (options_.objective != Objective::jct) return 1;
+    const auto starts = static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - 2));
+    return 1 + restarts * options_.restart.seconds(choice.gpus) * starts / std::max(1800.0, task.job->age_s);
+}
+
 double Round::bonus(const Task& task, const Choice& choice, bool is_current) const {
     if (!task.runs()) return 1;
     const double left_s = Problem::time_left_s(task, problem_.choice(task.current));
     const double m = momentum * (1 + std::min(1.0, nearly_done_s / left_s));
-    if (is_current) return m * keep_bonus;
-    return choice.type == problem_.choice(task.current).type ? m : m / type_bonus;
+    if (is_current) return m * change_bonus_;
+    const bool same_type = choice.type == problem_.choice(task.current).type;
+    return m / (same_type ? 1 : change_bonus_) / stay_charge(task, choice, charged_restarts);
+}
+
+double Round::value_of(const Task& task, double weight, double time_s) const {
+    // Without an end in sight only the speed counts, and what a restart costs of it.
+    if (options_.objective != Objective::jct) return weight * task.remaining / time_s;
+    const double least_s = task.remaining * task.fastest_s + options_.restart.checkpoint_s +
+                           options_.restart.launch_cap_s;
+    return weight * std::pow(least_s / time_s / (std::min(least_s, far_s) + soon_s), sharpness);
 }
 
 void Round::find_calm() {
-    std::int64_t idle = 0, all = 0, waiting = 0, running = 0;
-    for (std::size_t t = 0; t < problem_.types(); ++t) {
+    std::int64_t idle = 0, waiting = 0, running = 0;
+    for (std::size_t t = 0; t < problem_.types(); ++t)
         idle += packing_.free_gpus(static_cast<std::int32_t>(t));
-        all += problem_.capacity(t);
-    }
     for (const Task& task : problem_.tasks()) ++(task.runs() ? running : waiting);
-    calm_ = options_.objective == Objective::jct &&
-            static_cast<double>(idle) <= full_idle_share * static_cast<double>(all) &&
+    calm_ = options_.objective == Objective::jct && idle == 0 &&
             static_cast<double>(waiting) <= few_waiting_share * static_cast<double>(running);
 }
 
 /// Whether the job keeps what it has, or has not, until its next appointed time.
 bool Round::is_settled(const Task& task) const {
     if (!calm_ || is_starving(task) || (!task.runs() && task.job->restarts == 0)) return false;
-    const double period_s = std::min(longest_period_s, period_share * task.remaining * fastest_s(task));
+    const double period_s =
+        std::min(longest_period_s, period_share * task.remaining * task.fastest_s);
     return period_s > shortest_period_s &&
            std::fmod(problem_.snapshot().time_s, period_s) >= appointed_s;
 }
 
 void Round::price_offers() {
-    find_priority_range();
+    look_at_jobs();
     find_calm();
     for (const Task& task : problem_.tasks()) {
         const double weight = weight_of(task);
@@ -189,15 +215,12 @@ void Round::price_offers() {
         auto at = static_cast<std::int32_t>(task.first_choice);
         for (const Choice& c : problem_.choices(task)) {
             const bool is_current = at++ == task.current;
-            double time = time_s(task, c, is_current);
-            // Without an end in sight only the speed counts, and what a restart costs of it.
-            if (options_.objective != Objective::jct) time /= task.remaining;
-            values_.push_back(settled && !is_current ? 0 : weight * bonus(task, c, is_current) / time);
-            if (is_current && !settled) {
-                double there = time_s(task, c, false);
-                if (options_.objective != Objective::jct) there /= task.remaining;
-                moved_.back() = weight * bonus(task, c, false) / there;
-            }
+            const double there =
+                value_of(task, weight, time_s(task, c, false)) * bonus(task, c, false);
+            const double here =
+                value_of(task, weight, time_s(task, c, true)) * bonus(task, c, true);
+            values_.push_back(is_current ? here : settled ? 0 : there);
+            if (is_current && !settled) moved_.back() = there;
         }
     }
 }
@@ -227,6 +250,14 @@ std::vector<std::int32_t> Round::solve(const std::vector<double>& factors, const
 std::size_t Round::account_of(const Task& task) const {
     const auto at = options_.shares.find(task.job->account);
     return static_cast<std::size_t>(std::distance(options_.shares.begin(), at));
+}
+
+/// Whether there are shares to keep: an account alone has everything.
+bool Round::is_shared() const {
+    const auto& tasks = problem_.tasks();
+    return !options_.shares.empty() && std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+        return account_of(task) != account_of(tasks.front());
+    });
 }
 
 /// Moves the accounts' factors towards their shares of what is given out. Answers how far the furthest
@@ -262,7 +293,7 @@ double Round::balance(const std::vector<std::int32_t>& chosen, std::vector<doubl
 
 void Round::choose() {
     chosen_ = solve({}, values_);
-    if (options_.shares.empty()) return;
+    if (!is_shared()) return;
     std::vector<double> factors(options_.shares.size() + 1, 1.0);
     double least = balance(chosen_, factors);
     for (int i = 0; i < share_rounds && least > 0; ++i) {
@@ -292,7 +323,7 @@ void Round::drop_impossible() {
 
 /// Few jobs: tries all that could be. True when nothing can be better than `best` then.
 bool Round::search_all(const Seats& seats, Seating& best) {
-    if (!options_.shares.empty()) return false;
+    if (is_shared()) return false;
     double by_count = 0;
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
         if (chosen_[i] >= 0) by_count += values_[item(i, static_cast<std::size_t>(chosen_[i]))];
@@ -324,7 +355,7 @@ Seating Round::seat() {
     std::vector<double> left = values_;
     for (int attempt = 1; !missed.empty() && (attempt <= reseatings || steps_ > 0); ++attempt) {
         if (attempt % (reseatings + 1) == 0) {
-            if (!options_.shares.empty()) break;
+            if (is_shared()) break;
             for (const std::size_t i : missed) left[item(i, static_cast<std::size_t>(chosen_[i]))] = 0;
             chosen_ = solve({}, left);
             first.clear();
@@ -345,17 +376,18 @@ void Round::find_growth(const Seating& seating, std::size_t i, std::vector<Move>
     const Task& task = problem_.tasks()[i];
     const Choice& current = problem_.choice(task.current);
     const double now_s = time_s(task, current, true);
-    if (now_s < grow_left_s) return;
     for (std::size_t c = 0; c < task.choice_count; ++c) {
         const Choice& choice = problem_.choices(task)[c];
         const std::int64_t own = choice.type == current.type ? current.gpus : 0;
         if (choice.gpus > seating.packing().free_gpus(choice.type) + own) continue;
         const double then_s = time_s(task, choice, false);
-        if (now_s > grow_factor * then_s) moves.emplace_back((1 / now_s - 1 / then_s) / choice.gpus, i, c);
+        const double charge = stay_charge(task, choice, growth_restarts);
+        if (now_s > grow_factor * charge * then_s)
+            moves.emplace_back((1 / now_s - 1 / then_s) / choice.gpus, i, c);
     }
 }
 
-/// Long running jobs move to idle GPUs: nobody else wants them, so no bonus need protect anybody.
+/// Running jobs move to idle GPUs: nobody else wants them, so no bonus need protect anybody.
 void Round::grow(Seating& seating) {
     const auto& tasks = problem_.tasks();
     std::vector<Move> moves;

@@ -2,6 +2,7 @@
 // A snapshot in numbers: see problem.h.
 #include "policy/problem.h"
 
+#include <limits>
 #include <tuple>
 
 namespace arena {
@@ -83,16 +84,19 @@ std::int32_t Problem::type_of(std::string_view name) const {
 }
 
 /// Offers outside the job's types or GPU range, or that no set of nodes could hold, are left out.
-void Problem::add_choices(const JobState& job, const std::vector<Offer>& offers) {
+/// Answers the time of the fastest, the last of these not left out.
+double Problem::add_choices(const JobState& job, const std::vector<Offer>& offers) {
     scratch_.clear();
+    double fastest_s = std::numeric_limits<double>::infinity();
     for (const Offer& offer : offers) {
         const std::int64_t gpus = offer.grid.gpus();
         if (scope_ == Scope::requests && (gpus != job.requested_gpus || offer.grid.gpu_type != job.requested_type))
             continue;
-        const std::int32_t type = type_of(offer.grid.gpu_type);
-        if (type < 0 || gpus < job.min_gpus || gpus > job.max_gpus) continue;
-        if (!could_hold(job, type, gpus)) continue;
+        if (gpus < job.min_gpus || gpus > job.max_gpus) continue;
         if (!is_allowed(job, offer.grid.gpu_type) || !(offer.estimate.iteration_s > 0)) continue;
+        fastest_s = std::min(fastest_s, offer.estimate.iteration_s);
+        const std::int32_t type = type_of(offer.grid.gpu_type);
+        if (type < 0 || !could_hold(job, type, gpus)) continue;
         scratch_.push_back(
             {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});
     }
@@ -113,6 +117,7 @@ void Problem::add_choices(const JobState& job, const std::vector<Offer>& offers)
         offers_.push_back(s.offer);
         ++choices_.back().offer_count;
     }
+    return fastest_s;
 }
 
 void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
@@ -121,7 +126,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     Task task;
     task.job = &job;
     task.first_choice = static_cast<std::uint32_t>(choices_.size());
-    add_choices(job, offers);
+    task.fastest_s = add_choices(job, offers);
     task.choice_count = static_cast<std::uint32_t>(choices_.size()) - task.first_choice;
     if (scope_ == Scope::requests) return tasks_.push_back(task);
     if (task.choice_count == 0) return;

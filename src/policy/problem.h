@@ -27,6 +27,7 @@ struct Task {
     std::uint32_t first_choice = 0, choice_count = 0;  ///< by type, then GPUs ascending
     std::int32_t current = -1;    ///< running and may be moved: index of its choice
     double remaining = 0;         ///< iterations; never zero
+    double fastest_s = 0;         ///< an iteration, of all its offers, whether nodes could hold them or not
     [[nodiscard]] bool runs() const { return current >= 0; }
 };
 
@@ -75,7 +76,7 @@ class Problem {
     void count_sets();
     [[nodiscard]] bool could_hold(const JobState&, std::int32_t type, std::int64_t gpus) const;
     void add_task(const JobState&, const std::vector<Offer>&);
-    void add_choices(const JobState&, const std::vector<Offer>&);
+    double add_choices(const JobState&, const std::vector<Offer>&);
 
     const Snapshot& snapshot_;
     const PolicyOptions& options_;

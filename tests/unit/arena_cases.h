@@ -100,8 +100,8 @@ inline JobState random_job(const Pick& pick, JobId id, const RoundSize& size) {
     return job;
 }
 
-/// Every other job runs already, where there is room. The cluster is never called calm: the time is
-/// a multiple of every period.
+/// Every other job runs already, where there is room. No job is kept to an appointed time: the time
+/// is a multiple of every period.
 inline Round random_round(const Pick& pick, const RoundSize& size) {
     Round r;
     std::int64_t left = size.most_gpus;
@@ -166,35 +166,54 @@ inline double time_of(const Round& r, const JobState& job, const std::string& ty
     return least;
 }
 
+/// Fastest of all offers that the job may have, whether there are nodes for it or not.
+inline double fastest_of(const Round& r, const JobState& job) {
+    double least = 0;
+    for (const Offer& offer : r.offers.at(job.id)) {
+        const double time_s = time_of(r, job, offer.grid.gpu_type, offer.grid.gpus());
+        if (time_s > 0 && (least == 0 || time_s < least)) least = time_s;
+    }
+    return least;
+}
+
 /// What objective jct says that GPUs are worth to a job; `stays`: on those that it has. For jobs
 /// that wait no longer than a week.
 inline double value_of(const Round& r, const JobState& job, const std::string& type,
                        std::int64_t gpus, bool stays) {
     const double iteration_s = time_of(r, job, type, gpus);
     if (iteration_s <= 0) return 0;
-    double low = job.priority, high = job.priority;
+    double low = job.priority, high = job.priority, waiting = 0, all = 0;
     for (const JobState& other : r.snapshot.jobs) {
         const bool counts = other.phase == JobPhase::pending || other.elastic;
         const auto& offers = r.offers.at(other.id);
         if (!counts || offers.empty()) continue;
         low = std::min(low, other.priority);
         high = std::max(high, other.priority);
+        waiting += other.phase == JobPhase::pending ? 1 : 0;
+        all += 1;
     }
-    double value = high > low ? 1 + 3 * (job.priority - low) / (high - low) : 1;
+    const double weight = high > low ? 1 + 3 * (job.priority - low) / (high - low) : 1;
+    const double change = 1.08 + 0.30 * std::min(1.0, waiting / all / 0.15);
     const double left_s = job.remaining_iterations * iteration_s,
+                 least_s = job.remaining_iterations * fastest_of(r, job) + 70,
                  restart_s = r.options.restart.seconds(gpus);
-    if (job.phase == JobPhase::pending) return value / (left_s + restart_s);
+    const auto worth = [&](double time_s) {
+        return weight * std::pow(least_s / time_s / (std::min(least_s, 360000.0) + 7200), 1.25);
+    };
+    if (job.phase == JobPhase::pending) return worth(left_s + restart_s);
     const std::int64_t now_gpus = job.current->grid.gpus();
     const double now_left_s =
         job.remaining_iterations * time_of(r, job, job.current->grid.gpu_type, now_gpus);
-    value *= 1.7 * (1 + std::min(1.0, 3000 / now_left_s));
+    const double momentum = 1.5 * (1 + std::min(1.0, 3000 / now_left_s));
     if (stays) {
         const double rest_s =
             std::max(0.0, job.start_s + r.options.restart.seconds(now_gpus) - r.snapshot.time_s);
-        return value * 1.3 / (left_s + rest_s);
+        return momentum * change * worth(left_s + rest_s);
     }
-    if (type != job.current->grid.gpu_type) value /= 1.33;
-    return value / (left_s + 20 * restart_s);
+    const auto again = static_cast<double>(std::max<std::int64_t>(0, job.restarts - 2));
+    const double stay_charge = 1 + 25 * restart_s * again / std::max(1800.0, job.age_s);
+    const double by_type = type == job.current->grid.gpu_type ? 1 : change;
+    return momentum / by_type / stay_charge * worth(left_s + 25 * restart_s);
 }
 
 /// Sum of the values that a decision leaves. A long running job that takes idle GPUs counts as if

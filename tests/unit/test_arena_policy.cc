@@ -205,7 +205,7 @@ START_TEST(a_running_job_moves_only_when_it_pays) {
     const Snapshot long_run = running_on(1, 1e5, 1.0);
     const Action grows = only_action(decide_arena(long_run, faster, alone()));
     ck_assert(grows.kind == ActionKind::resize && grows.offer.grid.gpus() == 2);
-    const Offers hardly{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.9)}}};
+    const Offers hardly{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.96)}}};
     ck_assert(decide_arena(long_run, hardly, alone()).actions.empty());
     const Snapshot nearly_done = running_on(1, 100, 1.0);
     ck_assert(decide_arena(nearly_done, faster, alone()).actions.empty());
