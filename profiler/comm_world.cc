@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/file_descriptor.h"
+#include "core/signals.h"
 #include "core/text.h"
 #include "profiler/recorder.h"
 
@@ -57,6 +58,7 @@ bool read_all(int fd, std::string& out) {
     return true;
 }
 
+constexpr std::initializer_list<int> passed_on{SIGINT, SIGTERM, SIGHUP};
 std::vector<pid_t> children;  // a handler can reach nothing else
 
 void pass_on(int signal_number) {
@@ -71,28 +73,8 @@ void handle_signals(void (*handler)(int)) {
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    for (const int name : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(name, &action, nullptr);
+    for (const int name : passed_on) ::sigaction(name, &action, nullptr);
 }
-
-/// While it lives, signals wait: none meets a child that still has our handlers, nor a child whose
-/// number we have not written down.
-class SignalsWait {
-  public:
-    SignalsWait() {
-        sigset_t all;
-        sigemptyset(&all);
-        for (const int name : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&all, name);
-        ::sigprocmask(SIG_BLOCK, &all, &before_);
-    }
-    ~SignalsWait() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-    SignalsWait(const SignalsWait&) = delete;
-    SignalsWait& operator=(const SignalsWait&) = delete;
-    /// In the child, for good.
-    void end() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-
-  private:
-    sigset_t before_{};
-};
 
 int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 3; }
 
@@ -200,11 +182,12 @@ int run_in_children(std::int64_t count, const std::function<int(std::int64_t)>& 
     handle_signals(pass_on);
     std::fflush(nullptr);
     for (std::int64_t rank = 0; rank < count; ++rank) {
-        const SignalsWait wait;
+        // none meets a child that still has our handlers, nor one whose number is not written down
+        const BlockedSignals wait(passed_on);
         const pid_t child = ::fork();
         if (child == 0) {
             handle_signals(SIG_DFL);
-            wait.end();
+            wait.restore();
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
             const int code = ::getppid() == parent ? body(rank) : 3;
             std::fflush(nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See recorder.h. The handler only writes a byte to a pipe; libraries may have made threads before
-// main (OpenBLAS does), so blocking the signals would not keep them from being delivered there.
+// See recorder.h. The handler only writes a byte to a pipe: threads that libraries made before main
+// (OpenBLAS does) may run it, the threads that measure never do.
 #include "profiler/recorder.h"
 
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 namespace arena {
 namespace {
 
+constexpr std::initializer_list<int> stop_signals{SIGTERM, SIGINT, SIGHUP, SIGXCPU};
 int signal_pipe[2] = {-1, -1};  // a handler can reach nothing else
 
 void on_signal(int number) {
@@ -32,8 +33,7 @@ void install_handlers() {
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGXCPU})
-        ::sigaction(number, &action, nullptr);
+    for (const int number : stop_signals) ::sigaction(number, &action, nullptr);
 }
 
 Status write_stdout(const std::string& text) {
@@ -65,7 +65,11 @@ Recorder::~Recorder() {
 void Recorder::watch(double hard_limit_s) {
     if (::pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0) return;
     install_handlers();
-    thread_ = std::thread([this, hard_limit_s] { watcher(hard_limit_s); });
+    blocked_.emplace(stop_signals);
+    thread_ = std::thread([this, hard_limit_s] {
+        blocked_->restore();
+        watcher(hard_limit_s);
+    });
 }
 
 void Recorder::watcher(double hard_limit_s) {

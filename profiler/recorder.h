@@ -7,10 +7,12 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "core/profile.h"
+#include "core/signals.h"
 
 namespace arena {
 
@@ -23,7 +25,8 @@ class Recorder {
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
-    /// Installs the signal handlers and starts the watcher. After `hard_limit_s` it writes and
+    /// Installs the signal handlers and starts the watcher, on which they run; before the caller
+    /// starts threads that compute. After `hard_limit_s` it writes and
     /// exits.
     void watch(double hard_limit_s);
     void set_device(const Device&);
@@ -49,6 +52,7 @@ class Recorder {
     bool written_ = false;
     int exit_code_ = 0;
     std::function<void(const Profile&)> tell_;
+    std::optional<BlockedSignals> blocked_;  ///< in all threads but the watcher
     std::thread thread_;
 };
 

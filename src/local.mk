@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 noinst_LTLIBRARIES += libarena_core.la
 libarena_core_la_SOURCES = \
-	src/core/result.h src/core/file_descriptor.h \
+	src/core/result.h src/core/file_descriptor.h src/core/signals.h src/core/signals.cc \
 	src/core/values.h src/core/values.cc src/core/values_json.cc src/core/snapshot_json.cc \
 	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/json.h src/core/json.cc \
@@ -57,7 +57,8 @@ arena_SOURCES = \
 	src/cli/explain_command.cc \
 	src/cli/measure_command.cc \
 	src/cli/report_command.cc \
-	src/cli/plan_input.h src/cli/plan_input.cc src/cli/site_tables.h src/cli/site_tables.cc src/cli/plan_command.cc \
+	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_store.h src/cli/plan_store.cc src/cli/plan_command.cc \
+	src/cli/site_tables.h src/cli/site_tables.cc \
 	src/cli/profile_command.cc src/cli/profile_run.h src/cli/profile_run.cc \
 	src/cli/planned_throughputs.h src/cli/planned_throughputs.cc \
 	src/cli/simulate_input.h src/cli/simulate_input.cc src/cli/simulate_command.cc \

@@ -11,6 +11,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/signals.h"
 #include "profiler/cpu_kernels.h"
 #include "train/gpu_program.h"
 #include "train/options.h"
@@ -27,12 +28,13 @@ std::optional<std::string> environment(std::string_view name) {
 
 extern "C" void leave(int) { told_to_leave = true; }
 
+constexpr std::initializer_list<int> leave_signals{SIGUSR1, SIGTERM};
+
 void catch_signals() {
     struct sigaction action {};
     action.sa_handler = leave;
     action.sa_flags = SA_RESTART;
-    sigaction(SIGUSR1, &action, nullptr);
-    sigaction(SIGTERM, &action, nullptr);
+    for (const int number : leave_signals) sigaction(number, &action, nullptr);
     std::signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -104,7 +106,8 @@ int run_with_threads(const CommandLine& line) {
 #ifdef ARENA_TRAIN_DEVICE
 
 /// This is the program that arena-train becomes: the choice has been made.
-int run(CommandLine& line, char**) {
+int run(CommandLine& line, char**, const arena::BlockedSignals& blocked) {
+    const arena::SignalThread handlers(blocked);
     if (line.device == "cpu") {
         print_error(
             arena::usage_error("is arena-train's; this program trains on GPUs", "--device"));
@@ -134,11 +137,12 @@ arena::Status take_device(CommandLine& line, char** argv) {
     return arena::Done{};
 }
 
-int run(CommandLine& line, char** argv) {
+int run(CommandLine& line, char** argv, const arena::BlockedSignals& blocked) {
     if (const arena::Status status = take_device(line, argv); !status) {
         print_error(status.error());
         return code_of(status.error());
     }
+    const arena::SignalThread handlers(blocked);  // a signal from before waits for whoever trains
     if (!arena::cpu::have_gemm()) {
         fmt::print(
             stderr,
@@ -158,8 +162,9 @@ int main(int argc, char** argv) {
     CommandLine line;
     try {
         catch_signals();
+        const arena::BlockedSignals blocked(leave_signals);
         const ParsedLine parsed = parse_command_line(argc, argv, line);
-        return parsed.go ? run(line, argv) : parsed.exit_code;
+        return parsed.go ? run(line, argv, blocked) : parsed.exit_code;
     } catch (const std::exception& error) {
         print_exception("", error);
         return 3;
