@@ -115,7 +115,7 @@ black_box_tests = \
 	# end
 TESTS += $(black_box_tests)
 EXTRA_DIST += $(black_box_tests) \
-	tests/lib/arena.sh \
+	tests/lib/arena.sh tests/lib/train.sh \
 	tests/soak/kill9 tests/soak/judge.awk \
 	tests/lib/cluster.sh \
 	tests/lib/start_order.sh \
@@ -154,7 +154,7 @@ tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
 tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_fifo_test_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/ask.cc \
-	src/cli/plan_input.cc src/cli/site_tables.cc src/cli/common.cc
+	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 

@@ -2,11 +2,12 @@
 // The inputs of `arena plan`: see plan_input.h.
 #include "cli/plan_input.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
-#include <fmt/format.h>
-
+#include "cli/plan_store.h"
 #include "cli/site_tables.h"
 #include "core/launchers.h"
 #include "core/text.h"
@@ -16,7 +17,6 @@
 #include "planner/model.h"
 #include "planner/offers.h"
 #include "planner/shipped_profile.h"
-#include "store/store.h"
 
 namespace arena::cli {
 namespace {
@@ -81,42 +81,16 @@ Result<GpuType> resolve_gpu_type(const Globals& globals, const std::vector<GpuTy
 }
 
 Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool) {
-    const auto text = read_user_file(file, max_profile_bytes);
-    if (!text) return text.error();
-    const auto profile = parse_profile(*text);
-    if (!profile) return usage_error(profile.error().message(), file);
+    const auto profile = read_user_profile(file);
+    if (!profile) return profile.error();
     if (profile->hardware != pool.hardware.name && profile->gpu_type != pool.gpu_type) {
         return usage_error(fmt::format("is a profile of {} ({}), not of {}", profile->hardware,
                                        profile->gpu_type, pool.gpu_type),
                            file);
     }
     ProfileTable table;
-    for (const ProfileEntry& entry : profile->entries) table[op_key(entry.shape)] = entry.seconds;
+    add_entries(*profile, table);
     return table;
-}
-
-/// The pool's own name, else the newest type of the same hardware; "" when there is none.
-std::string gres_type_of(const std::vector<ProfileRun>& runs, const GpuPool& pool) {
-    std::string gres_type;
-    for (const ProfileRun& run : runs) {
-        if (run.gpu_type == pool.gpu_type) return run.gpu_type;
-        if (gres_type.empty() && run.hardware == pool.hardware.name) gres_type = run.gpu_type;
-    }
-    return gres_type;
-}
-
-/// The store is asked by GRES type.
-Result<ProfileTable> table_of_store(const std::string& file, const GpuPool& pool) {
-    const auto store = ProfileStore::open_read_only(file);
-    if (!store) return store.error();
-    const auto runs = (*store)->runs();
-    if (!runs) return runs.error();
-    const std::string gres_type = gres_type_of(*runs, pool);
-    if (!gres_type.empty()) return (*store)->table(gres_type);
-    const auto observed = (*store)->observed();
-    const auto is_ours = [&](const ObservedRun& run) { return run.observation.grid.gpu_type == pool.gpu_type; };
-    if (observed && std::any_of(observed->begin(), observed->end(), is_ours)) return ProfileTable();
-    return no_error(fmt::format("has no profile of {}", pool.gpu_type), file);
 }
 
 bool is_store(const PlanOptions& options) { return options.profiles.ends_with(".db"); }
@@ -130,14 +104,6 @@ void correct(std::vector<GridResult>& results, const std::vector<Observation>& o
             if (r.grid == offer.grid && r.plan == offer.plan) r.estimate = offer.estimate;
 }
 
-/// The links as measured on this site, where the store has a table of them.
-GpuType hardware_of_store(const std::string& file, const GpuPool& pool) {
-    const auto store = ProfileStore::open_read_only(file);
-    if (!store) return pool.hardware;  // said already
-    auto times = (*store)->comm(pool.gpu_type);
-    return times ? with_measured_links(pool.hardware, *times) : pool.hardware;
-}
-
 /// What comes with slurm-arena for the pool's hardware.
 ProfileTable table_of_shipped(const GpuPool& pool) {
     ShippedProfile shipped = shipped_profile(pool.hardware.name);
@@ -146,22 +112,25 @@ ProfileTable table_of_shipped(const GpuPool& pool) {
     return std::move(shipped.table);
 }
 
-bool has_links(const std::string& file, const GpuPool& pool) {
-    const auto store = ProfileStore::open_read_only(file);
-    const auto times = store ? (*store)->comm(pool.gpu_type) : Result<std::vector<CommTime>>(store.error());
-    return times && !times->empty();
+/// A store that knows nothing of the pool leaves it to what comes with slurm-arena.
+Status take_from_store(const PlanStore& store, GpuPool& pool) {
+    const auto links = store.links(pool.gpu_type);
+    if (!links) return links.error();
+    auto table = store.table(pool);
+    if (!table) return table.error();
+    pool.profile = std::move(*table);
+    if (pool.profile.empty()) pool.profile = table_of_shipped(pool);
+    if (pool.profile.empty() && links->empty() && !store.knows(pool))
+        return no_error(fmt::format("has no profile of {}", pool.gpu_type), store.file());
+    pool.hardware = with_measured_links(pool.hardware, *links);
+    return Done{};
 }
 
-/// What --profiles says; a store that knows nothing of the pool leaves it to what comes with slurm-arena.
+/// What --profiles says, where it is no store.
 Result<ProfileTable> profile_of(const std::string& file, const GpuPool& pool) {
     if (file == "none") return ProfileTable();
     if (file.empty()) return table_of_shipped(pool);
-    if (!file.ends_with(".db")) return table_of_file(file, pool);
-    auto table = table_of_store(file, pool);
-    if (table ? !table->empty() : table.error().code != ErrorCode::no) return table;
-    ProfileTable shipped = table_of_shipped(pool);
-    if (shipped.empty() && (table || !has_links(file, pool))) return table;
-    return shipped;
+    return table_of_file(file, pool);
 }
 
 }  // namespace
@@ -247,6 +216,9 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
 Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOptions& options) {
     const auto tables = read_site_tables(globals, options.hardware, options.calibration);
     if (!tables) return tables.error();
+    const auto store =
+        is_store(options) ? PlanStore::open(options.profiles) : Result<PlanStore>(PlanStore());
+    if (!store) return store.error();
     std::vector<GpuPool> pools;
     for (const std::string& word : options.gpu_types) {
         const auto entry = resolve_gpu_type(globals, tables->hardware, word);
@@ -255,10 +227,13 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
         pool.framework = options.launcher;
         pool.constants = tables->calibration.constants(entry->name, options.launcher);
-        auto table = profile_of(options.profiles, pool);
-        if (!table) return table.error();
-        pool.profile = std::move(*table);
-        if (is_store(options)) pool.hardware = hardware_of_store(options.profiles, pool);
+        if (is_store(options)) {
+            if (const Status taken = take_from_store(*store, pool); !taken) return taken.error();
+        } else {
+            auto table = profile_of(options.profiles, pool);
+            if (!table) return table.error();
+            pool.profile = std::move(*table);
+        }
         pools.push_back(std::move(pool));
     }
     return pools;
@@ -267,25 +242,13 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
 Status correct_by_reports(const PlanOptions& options, const Model& model, const std::vector<GpuPool>& pools,
                           std::vector<GridResult>& results) {
     if (!is_store(options)) return Done{};
-    const auto store = ProfileStore::open_read_only(options.profiles);
+    const auto store = PlanStore::open(options.profiles);
     if (!store) return store.error();
-    const auto runs = (*store)->runs();
-    if (!runs) return runs.error();
-    const auto observed = (*store)->observed();
-    if (!observed) return observed.error();
-    const std::string key = fingerprint(model);
     std::vector<Observation> observations;
-    for (const GpuPool& pool : pools) {
-        const std::string other_name = gres_type_of(*runs, pool);
-        for (const ObservedRun& run : *observed) {
-            const std::string& type = run.observation.grid.gpu_type;
-            if (run.model_fingerprint != key || run.global_batch != options.global_batch ||
-                run.launcher != options.launcher || (type != pool.gpu_type && type != other_name))
-                continue;
-            observations.push_back(run.observation);
-            observations.back().grid.gpu_type = pool.gpu_type;
-        }
-    }
+    for (const GpuPool& pool : pools)
+        for (Observation& o : store->observations(
+                 {fingerprint(model), options.global_batch, options.launcher}, pool))
+            observations.push_back(std::move(o));
     correct(results, observations);
     return Done{};
 }
