@@ -2,26 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # arena-train in a real cluster: its ranks start by srun and PMIx under Arena's plan; a resize saves a checkpoint, and
 # the next life goes on from it in another shape, with the losses of a run on one rank.
-# shellcheck disable=SC2317  # functions are called by ok
+# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 need_arena
-grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h" || skip_all "this build has no MPI"
-compgen -G "$(scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= //p' | tr ':' '\n' | tail -n 1)/mpi_pmix*.so" >/dev/null ||
-    compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null || skip_all "this Slurm has no mpi/pmix plug-in"
+need_mpi_in_slurm
 
 start_cluster --arena on --profile off --nodes a40:1x2 --arena-set resize.checkpoint_grace_s=60
-cat >"$work/tiny.yaml" <<'END'
-name: tiny
-family: gpt
-layers: 4
-hidden: 32
-heads: 4
-vocab: 128
-seq_length: 32
-precision: fp32
-END
-for ((i = 0; i < 600; i++)); do printf 'the quick brown fox no. %d jumps over dog %d. ' "$i" $((i * i % 97)); done >"$work/text"
+write_tiny_model "$work/tiny.yaml"
+write_training_text "$work/text"
 mkdir "$work/saved" "$work/kept" "$work/pmix"
 # The second life does 20 steps more than the first has saved, and keeps what it began with.
 cat >"$work/job" <<END
@@ -38,7 +28,6 @@ exec srun --mpi=pmix $ARENA_BUILDDIR/arena-train --device cpu --model $work/tiny
     --checkpoint $work/saved --log $work/log.\$life --quiet
 END
 chmod 755 "$work/job"
-losses() { jq -r 'select(has("loss")) | "\(.step) \(.loss)"' "$1"; }
 word() { job_field "$job" AdminComment | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
 
 job=$(submit --arena-model="$work/tiny.yaml" --arena-batch=8 --arena-gpus=2 --arena-elastic --arena-launcher=arena-train \

@@ -91,10 +91,10 @@ tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t
-dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t
+TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t
+dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t
 EXTRA_DIST += tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch tests/bench/train-resume tests/bench/trainer-accuracy
-tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log tests/t0415-train-rank-dies.log tests/t0430-report.log: arena-train$(EXEEXT)
+tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log tests/t0415-train-rank-dies.log tests/t0430-report.log tests/t0435-elastic-training.log tests/t0440-measure.log: arena-train$(EXEEXT)
 tests/t0405-train-faults.log: tests/tools/kill_at_call.so
 tests/t0420-train-device.log: arena-train$(EXEEXT) arena-train-emulated$(EXEEXT)
 check_DATA = tests/tools/kill_at_call.so

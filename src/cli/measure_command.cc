@@ -8,8 +8,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -28,7 +30,6 @@ namespace arena::cli {
 namespace {
 
 constexpr std::size_t max_log_bytes = std::size_t{64} << 20, most_plans = 1000;
-constexpr std::int64_t left_out = 2;  ///< steps at the start of a run
 constexpr const char* launcher = "arena-train";
 
 struct MeasureOptions {
@@ -60,10 +61,16 @@ struct Scratch {
     }
 };
 
-Status make_scratch(Scratch& scratch) {
-    const char* base = std::getenv("TMPDIR");
-    std::string name = std::string(base != nullptr ? base : "/tmp") + "/arena-measure.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) return environment_error("cannot be made", name);
+/// A step's ranks, on whatever node, see the working directory; what others see is on this node.
+Status make_scratch(Scratch& scratch, const std::string& runner) {
+    const char* temporary = std::getenv("TMPDIR");
+    std::error_code ignored;
+    const std::string base = runner == "srun" ? std::filesystem::current_path(ignored).string()
+                             : temporary != nullptr ? temporary
+                                                    : "/tmp";
+    std::string name = base + "/arena-measure.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+        return environment_error(fmt::format("cannot be made: {}", std::strerror(errno)), name);
     scratch.directory = name;
     return Done{};
 }
@@ -84,17 +91,14 @@ Status write_data(MeasureOptions& options, const Model& model, const Scratch& sc
 
 std::string trainer_of(const MeasureOptions& options) {
     if (!options.trainer.empty()) return options.trainer;
-    std::error_code ignored;
-    const auto beside =
-        std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / launcher;
-    return ::access(beside.c_str(), X_OK) == 0 ? beside.string() : launcher;
+    const std::string beside = program_beside(launcher);
+    return beside.empty() ? launcher : beside;
 }
 
 /// Whether the ranks are threads, MPI processes of mpirun, or an srun step.
-Result<std::string> runner_of(const MeasureOptions& options) {
-    if (options.with.empty())
-        return std::string(std::getenv("SLURM_JOB_ID") != nullptr ? "srun" : "threads");
-    return options.with;
+std::string runner_of(const MeasureOptions& options) {
+    if (!options.with.empty()) return options.with;
+    return std::getenv("SLURM_JOB_ID") != nullptr ? "srun" : "threads";
 }
 
 std::vector<std::string> command_line(const MeasureOptions& options, const std::string& runner,
@@ -112,7 +116,8 @@ std::vector<std::string> command_line(const MeasureOptions& options, const std::
         words.push_back(ranks);
         if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     }
-    const std::string steps = std::to_string(options.steps + left_out);
+    const std::string steps =
+        std::to_string(options.steps + static_cast<std::int64_t>(warm_up_steps));
     for (const std::string& word :
          {trainer_of(options), std::string("--model"), options.plan.model, std::string("--data"),
           options.data, std::string("--steps"), steps, std::string("--threads"),
@@ -129,7 +134,7 @@ std::vector<std::string> command_line(const MeasureOptions& options, const std::
     return words;
 }
 
-/// iteration_s of every step in the log, the first ones left out, sorted.
+/// iteration_s of every step in the log.
 Result<std::vector<double>> step_seconds(const std::string& log) {
     const auto text = read_user_file(log, max_log_bytes);
     if (!text) return text.error();
@@ -140,10 +145,7 @@ Result<std::vector<double>> step_seconds(const std::string& log) {
             (*json)["iteration_s"].is_number())
             seconds.push_back((*json)["iteration_s"].get<double>());
     }
-    if (static_cast<std::int64_t>(seconds.size()) <= left_out)
-        return environment_error("has no steps to measure", log);
-    seconds.erase(seconds.begin(), seconds.begin() + left_out);
-    std::ranges::sort(seconds);
+    if (seconds.size() <= warm_up_steps) return environment_error("has no steps to measure", log);
     return seconds;
 }
 
@@ -161,11 +163,19 @@ Status run_once(const MeasureOptions& options, const std::string& runner, const 
                                  short_form(subject.offer.plan));
     const auto seconds = step_seconds(log);
     if (!seconds) return seconds.error();
-    const double median = (*seconds)[seconds->size() / 2];
-    if (subject.rounds.empty() || median < subject.measured_s())
-        subject.spread =
-            ((*seconds)[seconds->size() * 3 / 4] - (*seconds)[seconds->size() / 4]) / median;
-    subject.rounds.push_back(median);
+    const StepTimes times = step_times(*seconds);
+    if (subject.rounds.empty() || times.median_s < subject.measured_s())
+        subject.spread = times.spread;
+    subject.rounds.push_back(times.median_s);
+    return Done{};
+}
+
+/// In rounds, until one fails: what was measured until then stays.
+Status run_all(const MeasureOptions& options, const std::string& runner, const Scratch& scratch,
+               std::vector<Subject>& subjects) {
+    for (std::int64_t round = 0; round < options.rounds; ++round)
+        for (Subject& subject : subjects)
+            if (auto s = run_once(options, runner, scratch, subject); !s) return s;
     return Done{};
 }
 
@@ -340,20 +350,19 @@ int measure(const Globals& globals, MeasureOptions options) {
                                          "--model"));
     const auto pools = read_pools(globals, options.plan);
     if (!pools) return fail(globals, pools.error());
-    const auto runner = runner_of(options);
-    if (!runner) return fail(globals, runner.error());
+    const std::string runner = runner_of(options);
     options.is_emulated = pools->front().hardware.emulated;
     auto subjects = subjects_of(options, *model, pools->front());
     if (!subjects) return fail(globals, subjects.error());
     Scratch scratch;
-    if (auto s = make_scratch(scratch); !s) return fail(globals, s.error());
+    if (auto s = make_scratch(scratch, runner); !s) return fail(globals, s.error());
     if (auto s = write_data(options, *model, scratch); !s) return fail(globals, s.error());
-    for (std::int64_t round = 0; round < options.rounds; ++round)
-        for (Subject& subject : *subjects)
-            if (auto s = run_once(options, *runner, scratch, subject); !s)
-                return fail(globals, s.error());
-    show(globals, options, *model, *runner, *subjects);
+    const Status ran = run_all(options, runner, scratch, *subjects);
+    std::erase_if(*subjects, [](const Subject& s) { return s.rounds.empty(); });
+    if (subjects->empty()) return fail(globals, ran.error());
+    if (ran || !globals.json) show(globals, options, *model, runner, *subjects);
     const Status kept = keep(options, *model, *subjects);
+    if (!ran) return fail(globals, ran.error());
     return kept ? exit_yes : fail(globals, kept.error());
 }
 

@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Black-box tests of arena-train in a cluster. Source it after cluster.sh.
+#   mpi_in_slurm_lacks      what is missing to start ranks by srun --mpi=pmix; fails where nothing is
+#   need_mpi_in_slurm       skips the test where ranks cannot be started by srun --mpi=pmix
+#   write_tiny_model FILE   a model that trains hundreds of steps a second: 4 layers, 128 words
+#   write_training_text FILE
+#   losses LOG...           "STEP LOSS" of each step in arena-train's logs
+: "${ARENA_BUILDDIR=}" "${ARENA_SRCDIR=}"   # of cluster.sh
+
+mpi_in_slurm_lacks() {
+    local dir
+    dir=$(scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= //p')
+    if [[ ! -x $ARENA_BUILDDIR/arena-train ]]; then echo "arena-train is not built"
+    elif ! grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h"; then echo "this build has no MPI"
+    elif ! compgen -G "${dir##*:}/mpi_pmix*.so" >/dev/null && ! compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null; then
+        echo "this Slurm has no mpi/pmix plug-in"
+    else return 1; fi
+}
+need_mpi_in_slurm() { local reason; if reason=$(mpi_in_slurm_lacks); then skip_all "$reason"; fi; }
+
+write_tiny_model() {
+    cat >"$1" <<'END'
+name: tiny
+family: gpt
+layers: 4
+hidden: 32
+heads: 4
+vocab: 128
+seq_length: 32
+precision: fp32
+END
+}
+
+write_training_text() {
+    local i
+    for ((i = 0; i < 600; i++)); do printf 'the quick brown fox no. %d jumps over dog %d. ' "$i" $((i * i % 97)); done >"$1"
+}
+
+losses() { jq -r 'select(has("loss")) | "\(.step) \(.loss)"' "$@"; }
