@@ -7,20 +7,12 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 need_arena
 command -v jq >/dev/null || skip_all 'jq is not installed'
 start_arena --nodes a40:1x2,a100:2x1
 store=$cluster_dir/profile-store/profiles.db
-cat >"$work/tiny.yaml" <<'END_MODEL'
-name: tiny
-family: gpt
-layers: 4
-hidden: 32
-heads: 4
-vocab: 128
-seq_length: 32
-precision: fp32
-END_MODEL
+write_tiny_model "$work/tiny.yaml"
 observed() { arena profile observed --store "$store" --json | jq -e "$1" >/dev/null; }
 offered() { arena explain "$1" --json | jq -e "$2" >/dev/null; }
 planned() { arena plan --model "$work/tiny.yaml" --global-batch 8 --gpu-type a40 --gpus 2 --launcher env --profiles "$store" --json | jq -e "$1" >/dev/null; }
@@ -90,11 +82,22 @@ next=$(submit_tiny)
 ok "the next job runs" wait_started "$next" 1 60
 ok "and the observed time is known" offered "$next" '[.offers[] | select(.estimate.source == "observed")] | length == 1'
 let_go "$next"
+sed -i '/^profile:/a \  use_reports: false' "$cluster_dir/arena.yaml"
+ok "a site sets that reports are only kept" cluster ctld restart
+next=$(submit_tiny)
+ok "the next job runs" wait_started "$next" 1 60
+ok "its offers are estimates" offered "$next" '(.offers | length > 0) and ([.offers[] | select(.estimate.source == "observed")] | length == 0)'
+plan=$(sed -n 's/^ARENA_PLAN=//p' "$gates/$next.env.0")
+job=$next
+ok "it reports twice the estimate" inside --iteration-s "$(times 2)" --steps 50
+ok "that is kept" wait_until "observed '.observed[] | select(.job == $next) | .steps == 50'"
+let_go "$next"
+sed -i '/use_reports/d' "$cluster_dir/arena.yaml"
+ok "reports count again" cluster ctld restart
 
 # ---- a job that trains, on two nodes, and reports by itself ----------------------------------------
-if ! grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h"; then skip 5 "this build has no MPI"
-elif ! compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null; then skip 5 "this Slurm has no mpi/pmix plug-in"; else
-    for ((i = 0; i < 600; i++)); do printf 'the quick brown fox no. %d jumps over dog %d. ' "$i" $((i * i % 97)); done >"$work/text"
+if lacks=$(mpi_in_slurm_lacks); then skip 5 "$lacks"; else
+    write_training_text "$work/text"
     cat >"$work/job" <<END_JOB
 #!/bin/bash
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo PATH=$PATH

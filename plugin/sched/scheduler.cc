@@ -50,6 +50,7 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
 
 /// What jobs reported before this life, from the store.
 void Scheduler::recall_observed() {
+    if (!config_.use_reports) return;
     for (const ObservedRun& run : profiles_.observed()) {
         Request request;
         request.global_batch = run.global_batch;

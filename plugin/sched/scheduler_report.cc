@@ -31,7 +31,8 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     const Observation observation{offer->grid, offer->plan, left.report.iteration_s,
                                   estimate.value_or(offer->estimate).iteration_s, left.report.spread};
     const std::string model = fingerprint(request->model);
-    if (!offers_book_.observe(*request, model, observation))
+    if (config_.use_reports ? !offers_book_.observe(*request, model, observation)
+                            : !is_usable(observation))
         return host_.log_error(fmt::format("JobId={} its report is left out: 8 times off the estimate of "
                                            "{:.4g} s, or more",
                                            left.job, observation.estimated_s));

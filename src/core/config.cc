@@ -34,9 +34,10 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 30> keys{{
+constexpr std::array<Key, 31> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
-     "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as ever"},
+     "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
+     "ever"},
     {"", "policy", &Config::policy, no, no, Form::word, "", "name of the scheduling policy"},
     {"", "objective", &Config::objective, no, no, Form::objective, "",
      "what policy arena makes small or large: jct (mean completion time), throughput, or fairness"},
@@ -45,7 +46,8 @@ constexpr std::array<Key, 30> keys{{
     {"", "min_gap_s", &Config::min_gap_s, 0, 60, Form::any, "seconds",
      "shortest time between two rounds"},
     {"", "reserve_depth", &Config::reserve_depth, 0, 100, Form::any, "jobs",
-     "waiting jobs for the same nodes that are released with a shape, for Slurm's backfill to reserve"},
+     "waiting jobs for the same nodes that are released with a shape, for Slurm's backfill to "
+     "reserve"},
     {"", "slice_ms", &Config::slice_ms, 1, 1000, Form::any, "milliseconds",
      "longest time that Slurm's write locks are held at once while a decision is applied"},
     {"", "hardware_file", &Config::hardware_file, no, no, Form::optional_path, "",
@@ -78,6 +80,9 @@ constexpr std::array<Key, 30> keys{{
      "profile store (SQLite), SlurmUser's, on a local disk"},
     {"profile", "partition", &Config::profile_partition, no, no, Form::optional_word, "",
      "partition of carrier jobs; empty = the waiting job's"},
+    {"profile", "use_reports", &Config::use_reports, no, no, Form::any, "",
+     "whether iteration times that jobs report correct the offers of later jobs; when false, they "
+     "are kept only"},
     {"resize", "checkpoint_signal", &Config::checkpoint_signal, no, no, Form::signal, "",
      "signal that tells an elastic job to save its state and exit"},
     {"resize", "checkpoint_grace_s", &Config::checkpoint_grace_s, 1, 86400, Form::any, "seconds",
@@ -88,12 +93,12 @@ constexpr std::array<Key, 30> keys{{
      "time that a job runs before Arena itself moves it to another shape"},
     {"resize", "moves_per_hour", &Config::moves_per_hour, 0, 12, Form::any, "moves",
      "how often Arena itself moves a job within an hour; 0 = never"},
-    {"resize", "restart_checkpoint_s", &Config::restart_checkpoint_s, 0, 86400, Form::any, "seconds",
-     "what writing and reading a checkpoint costs; a move must pay for it"},
+    {"resize", "restart_checkpoint_s", &Config::restart_checkpoint_s, 0, 86400, Form::any,
+     "seconds", "what writing and reading a checkpoint costs; a move must pay for it"},
     {"resize", "restart_per_gpu_s", &Config::restart_per_gpu_s, 0, 86400, Form::any, "seconds",
      "what starting costs besides, for each GPU of the job"},
-    {"resize", "restart_launch_cap_s", &Config::restart_launch_cap_s, 0, 86400, Form::any, "seconds",
-     "the most that starting costs, however many the GPUs"},
+    {"resize", "restart_launch_cap_s", &Config::restart_launch_cap_s, 0, 86400, Form::any,
+     "seconds", "the most that starting costs, however many the GPUs"},
 }};
 constexpr std::array<std::string_view, 3> groups{"", "profile", "resize"};
 

@@ -42,6 +42,7 @@ struct Config {
     double profile_backoff_s = 600;     ///< before a failed profile is tried again, 0..86400
     std::string profile_spool = "/var/spool/slurm-arena";  ///< writable by the service user only
     std::string profile_store = "/var/lib/slurm-arena/profiles.db";
+    bool use_reports = true;            ///< what jobs report corrects offers
     std::string profile_partition;      ///< "" = the waiting job's partition
     // resize:
     std::string checkpoint_signal = "USR1";
