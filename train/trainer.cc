@@ -155,10 +155,9 @@ Status Rank::prepare() {
     peak_ = o_.flops_per_sample > 0 ? peak_flops(device_.name()) * world_.size() : 0;
     parameters_.initialize(o_.seed);
     journal_.note(
-        fmt::format(
-            "{} ranks as {} on {}; {:.4g} million parameters, {:.4g} million tokens of data",
-            world_.size(), describe(o_.plan), on(), parameter_count(o_.shape) / 1e6,
-            static_cast<double>(data_->tokens()) / 1e6),
+        fmt::format("{} {} as {} on {}; {:.4g} million parameters, {:.4g} million tokens of data",
+                    world_.size(), world_.size() == 1 ? "rank" : "ranks", describe(o_.plan), on(),
+                    parameter_count(o_.shape) / 1e6, static_cast<double>(data_->tokens()) / 1e6),
         {{"event", "start"},
          {"ranks", world_.size()},
          {"plan", describe(o_.plan)},

@@ -7,7 +7,11 @@
 # usage: sbatch deepspeed.sh ds_config.json SCRIPT [ARGUMENTS]
 set -euo pipefail
 launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
-config=${1:?the JSON configuration} script=${2:?the script to run}
+if (($# < 2)); then
+    echo "deepspeed.sh: usage: sbatch deepspeed.sh ds_config.json SCRIPT [ARGUMENTS]" >&2
+    exit 2
+fi
+config=$1 script=$2
 shift 2
 settings=$("$launchers/arena-args" deepspeed)
 ranks=$("$launchers/arena-args" torchrun)

@@ -6,7 +6,11 @@
 # usage: sbatch nemo.sh RECIPE [OVERRIDES]
 set -euo pipefail
 launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
-recipe=${1:?the factory of a recipe, such as llama3_8b}
+if (($# < 1)); then
+    echo "nemo.sh: usage: sbatch nemo.sh RECIPE [OVERRIDES]; RECIPE is the factory of a recipe, such as llama3_8b" >&2
+    exit 2
+fi
+recipe=$1
 shift
 plan=$("$launchers/arena-args" nemo)
 mapfile -t args <<<"$plan"
