@@ -27,10 +27,9 @@ std::vector<std::string> profile_files(const std::string& directory) {
 
 /// Nothing, with a complaint, for what is no profile of a GPU.
 std::optional<Profile> read_one(const std::string& file, std::vector<std::string>& complaints) {
-    const auto text = read_regular_file(file, max_profile_bytes);
-    auto profile = text ? parse_profile(*text) : Result<Profile>(text.error());
+    auto profile = read_profile(file);
     if (!profile) {
-        complaints.push_back(file + ": " + profile.error().message());
+        complaints.push_back(profile.error().message());
         return std::nullopt;
     }
     if (profile->device.kind == "cuda") return std::move(profile).value();
@@ -53,9 +52,7 @@ ShippedProfile read_shipped_profile(const std::string& directory, const std::str
     const std::string identity = profiles.back().device.identity();
     shipped.device = profiles.back().device.name;
     for (const Profile& profile : profiles)
-        if (profile.device.identity() == identity)
-            for (const ProfileEntry& e : profile.entries)
-                shipped.table[op_key(e.shape)] = e.seconds;
+        if (profile.device.identity() == identity) add_entries(profile, shipped.table);
     return shipped;
 }
 

@@ -33,16 +33,14 @@ Result<DirectOptions> direct_options(const Options& o) {
 Result<ProfileTable> table_of(const Options& o, std::int64_t threads) {
     ProfileTable table;
     if (o.profile.empty()) return table;
-    const auto text = read_regular_file(o.profile, max_profile_bytes);
-    if (!text) return text.error();
-    const auto profile = parse_profile(*text);
-    if (!profile) return usage_error(profile.error().message(), o.profile);
+    const auto profile = read_profile(o.profile);
+    if (!profile) return profile.error();
     const std::string here = cpu_device(cpu_facts(), threads).identity();
     if (profile->device.identity() != here)
         return usage_error("was measured on " + printable(profile->device.identity(), 200) +
                                ", this is " + printable(here, 200),
                            o.profile);
-    for (const ProfileEntry& e : profile->entries) table[op_key(e.shape)] = e.seconds;
+    add_entries(*profile, table);
     return table;
 }
 

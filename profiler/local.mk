@@ -126,7 +126,8 @@ endif
 tests_unit_test_comm_table_SOURCES = tests/unit/test_comm_table.cc tests/unit/suite.h
 tests_unit_test_comm_table_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_comm_table_LDADD = libarena_core.la $(CHECK_LIBS)
-EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost
+EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost \
+	tests/bench/profile_rounds.py
 tests_unit_test_store_SOURCES = tests/unit/test_store.cc
 tests_unit_test_store_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_store_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)

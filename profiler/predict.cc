@@ -25,15 +25,13 @@ double sum(const Pricer& pricer, const std::vector<OpCount>& ops, double& exact_
 }
 
 Result<ProfileTable> table_of(const Options& o, const GpuType& type) {
-    const auto text = read_regular_file(o.profile, max_profile_bytes);
-    if (!text) return text.error();
-    const auto profile = parse_profile(*text);
-    if (!profile) return usage_error(profile.error().message(), o.profile);
+    const auto profile = read_profile(o.profile);
+    if (!profile) return profile.error();
     if (profile->hardware != type.name)
         return usage_error("is a profile of " + profile->hardware + ", not of " + type.name,
                            o.profile);
     ProfileTable table;
-    for (const ProfileEntry& e : profile->entries) table[op_key(e.shape)] = e.seconds;
+    add_entries(*profile, table);
     return table;
 }
 

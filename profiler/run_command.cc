@@ -38,10 +38,8 @@ Result<ProfileTable> read_reuse(const Options& o, const ProfileRequest& request,
                                 const Device& device) {
     ProfileTable table;
     for (const std::string& file : o.reuse) {
-        const auto text = read_regular_file(file, max_profile_bytes);
-        if (!text) return text.error();
-        const auto profile = parse_profile(*text);
-        if (!profile) return usage_error(profile.error().message(), file);
+        const auto profile = read_profile(file);
+        if (!profile) return profile.error();
         if (profile->device.identity() != device.identity())
             return usage_error("was measured on " + printable(profile->device.identity(), 200) +
                                    ", this is " + printable(device.identity(), 200) +
@@ -51,7 +49,7 @@ Result<ProfileTable> read_reuse(const Options& o, const ProfileRequest& request,
             return usage_error(
                 "is a profile of GPU type " + profile->gpu_type + ", not of " + request.gpu_type,
                 file);
-        for (const ProfileEntry& e : profile->entries) table[op_key(e.shape)] = e.seconds;
+        add_entries(*profile, table);
     }
     return table;
 }

@@ -36,10 +36,6 @@ float normal(std::uint64_t key) {
     return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform(mix(~key))));
 }
 
-}  // namespace
-
-namespace {
-
 std::uint64_t key_of(const TensorSpec& spec, std::uint64_t seed) {
     return mix(hash(spec.name) ^ mix(seed));
 }

@@ -14,15 +14,17 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
+
+#include "core/observation.h"
+#include "core/text.h"
 
 extern char** environ;
 
 namespace arena::train {
 namespace {
 
-constexpr std::size_t left_out = 2, fewest = 3;
+constexpr std::size_t fewest = min_reported_steps;
 constexpr double interval_s = 60;
 constexpr int limit_ms = 5000;
 
@@ -32,10 +34,8 @@ double now_s() {
 }
 
 std::string command() {
-    std::error_code ignored;
-    const auto beside =
-        std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / "arena";
-    return access(beside.c_str(), X_OK) == 0 ? beside.string() : "arena";
+    const std::string beside = program_beside("arena");
+    return beside.empty() ? "arena" : beside;
 }
 
 /// False when it did not end in time.
@@ -58,9 +58,17 @@ void run(const std::vector<std::string>& words) {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_t
+        attributes;  // the signals that are blocked here are not the command's business
+    posix_spawnattr_init(&attributes);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     pid_t pid = -1;
-    const int error = posix_spawnp(&pid, argv.front(), &actions, nullptr, argv.data(), environ);
+    const int error = posix_spawnp(&pid, argv.front(), &actions, &attributes, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     if (error != 0) {
         fmt::print(stderr,
                    "arena-train: the iteration time is not reported: {} cannot be started\n",
@@ -81,14 +89,12 @@ Reporter::Reporter(bool on)
     : on_(on && std::getenv("SLURM_JOB_ID") != nullptr && std::getenv("ARENA_PLAN") != nullptr) {}
 
 void Reporter::tell(bool last) {
-    if (!on_ || seconds_.size() < left_out + fewest || seconds_.size() == told_) return;
+    if (!on_ || seconds_.size() < warm_up_steps + fewest || seconds_.size() == told_) return;
     if (!last && told_ != 0 && now_s() < told_at_s_ + interval_s) return;
-    std::vector<double> steps(seconds_.begin() + left_out, seconds_.end());
-    std::ranges::sort(steps);
-    const double median = steps[steps.size() / 2];
-    const double spread = (steps[steps.size() * 3 / 4] - steps[steps.size() / 4]) / median;
-    run({command(), "report", "--iteration-s", fmt::format("{:.6g}", median), "--spread",
-         fmt::format("{:.4g}", std::min(spread, 10.0)), "--steps", std::to_string(steps.size())});
+    const StepTimes times = step_times(seconds_);
+    run({command(), "report", "--iteration-s", fmt::format("{:.6g}", times.median_s), "--spread",
+         fmt::format("{:.4g}", std::min(times.spread, 10.0)), "--steps",
+         std::to_string(seconds_.size() - warm_up_steps)});
     told_ = seconds_.size();
     told_at_s_ = now_s();
 }

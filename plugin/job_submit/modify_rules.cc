@@ -92,12 +92,8 @@ std::string refuse_report(const IterationReport& report, const std::optional<Off
     if (report.grid != grid || report.plan != plan)
         return "it runs " + grid + " " + plan + ", not " + printable(report.grid, 40) + " " +
                printable(report.plan, 80);
-    const Observation observation{offer->grid, offer->plan, report.iteration_s,
-                                  offer->estimate.iteration_s, report.spread};
-    // A corrected estimate may lie as far from the next run as from the uncorrected one, which the
-    // scheduler knows and tests against.
-    const bool corrected = offer->estimate.source == Source::observed;
-    if (!corrected && !is_usable(observation)) return "its iterations are 8 times off the estimate, or more";
+    if (!is_plausible(*offer, report.iteration_s))
+        return "its iterations are 8 times off the estimate, or more";
     return {};
 }
 

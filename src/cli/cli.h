@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/profile.h"
 #include "core/result.h"
 
 namespace CLI {
@@ -31,6 +32,8 @@ Result<Config> load_site_config(const Globals&);
 std::string site_config_path(const Globals&);
 /// A file that the calling user names: symbolic links are followed, as the user may expect.
 Result<std::string> read_user_file(const std::string& path, std::size_t max_bytes);
+/// Of a profile; an error names the file.
+Result<Profile> read_user_profile(const std::string& path);
 /// Epoch seconds as "2026-01-31 12:00:00" in UTC.
 std::string utc_time(double epoch_s);
 

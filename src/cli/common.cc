@@ -51,6 +51,14 @@ Result<std::string> read_user_file(const std::string& path, std::size_t max_byte
     return read_regular_file(real.get(), max_bytes);
 }
 
+Result<Profile> read_user_profile(const std::string& path) {
+    const Result<std::string> text = read_user_file(path, max_profile_bytes);
+    if (!text) return text.error();
+    Result<Profile> profile = parse_profile(*text);
+    if (!profile) return usage_error(profile.error().message(), path);
+    return profile;
+}
+
 std::string utc_time(double epoch_s) {
     const auto seconds = static_cast<std::time_t>(epoch_s);
     std::tm parts{};

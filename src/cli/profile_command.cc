@@ -209,10 +209,8 @@ int done(const Globals& globals, const Json& json, const std::string& text) {
 }
 
 int import(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
-    const auto text = read_user_file(options.file, max_profile_bytes);
-    if (!text) return fail(globals, text.error());
-    const auto profile = parse_profile(*text);
-    if (!profile) return fail(globals, usage_error(profile.error().message(), options.file));
+    const auto profile = read_user_profile(options.file);
+    if (!profile) return fail(globals, profile.error());
     const std::string name =
         options.model_name.empty() ? profile->model_fingerprint : options.model_name;
     if (const Status status = store.import(*profile, name); !status) {

@@ -28,11 +28,8 @@ namespace fs = std::filesystem;
 /// Beside this program (a build directory), else where it was installed.
 std::string profiler_path() {
     if (const char* path = std::getenv("ARENA_PROFILER")) return path;
-    std::error_code ignored;
-    const fs::path beside =
-        fs::read_symlink("/proc/self/exe", ignored).parent_path() / "arena-profiler";
-    return ::access(beside.c_str(), X_OK) == 0 ? beside.string()
-                                               : ARENA_LIBEXECDIR "/arena-profiler";
+    const std::string beside = program_beside("arena-profiler");
+    return beside.empty() ? ARENA_LIBEXECDIR "/arena-profiler" : beside;
 }
 
 /// Runs a program and waits; its standard output goes to `out` when that is not null. The exit

@@ -60,11 +60,7 @@ Status read_own_plan(JobId job, ReportOptions& options, Subject& subject) {
     options.report.grid = short_form(offer->grid);
     options.report.plan = short_form(offer->plan);
     subject.estimated_s = offer->estimate.iteration_s;
-    const Observation observation{offer->grid, offer->plan, options.report.iteration_s,
-                                  subject.estimated_s, options.report.spread};
-    // A corrected estimate is no measure of what is broken: the scheduler has the uncorrected one.
-    const bool corrected = offer->estimate.source == Source::observed;
-    if (options.report.iteration_s > 0 && !corrected && !is_usable(observation))
+    if (options.report.iteration_s > 0 && !is_plausible(*offer, options.report.iteration_s))
         return usage_error(
             fmt::format("{} is 8 times off the estimate of {}, or more: a broken run or clock, not "
                         "an error of the estimate",

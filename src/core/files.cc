@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "core/file_descriptor.h"
@@ -80,6 +81,12 @@ Status write_file_atomic(const std::string& path, std::string_view content, unsi
         return error;
     }
     return sync_directory(path);
+}
+
+std::string program_beside(const std::string& name) {
+    std::error_code ignored;
+    const auto path = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+    return ::access(path.c_str(), X_OK) == 0 ? path.string() : "";
 }
 
 Status sync_directory(const std::string& path) {

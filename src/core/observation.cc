@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -46,6 +47,19 @@ bool is_usable(const Observation& o) {
     if (!(o.iteration_s > 0) || !(o.estimated_s > 0)) return false;
     const double ratio = o.iteration_s / o.estimated_s;
     return std::isfinite(ratio) && ratio > 1 / max_observed_ratio && ratio < max_observed_ratio;
+}
+
+bool is_plausible(const Offer& offer, double iteration_s) {
+    return offer.estimate.source == Source::observed ||
+           is_usable({offer.grid, offer.plan, iteration_s, offer.estimate.iteration_s, 0});
+}
+
+StepTimes step_times(std::vector<double> seconds) {
+    seconds.erase(seconds.begin(), seconds.begin() + warm_up_steps);
+    std::sort(seconds.begin(), seconds.end());
+    const std::size_t n = seconds.size();
+    const double median_s = seconds[n / 2];
+    return {median_s, (seconds[n * 3 / 4] - seconds[n / 4]) / median_s};
 }
 
 Status check_report(const IterationReport& report) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/result.h"
 #include "core/values.h"
@@ -29,6 +30,20 @@ struct Observation {
 inline constexpr double max_observed_ratio = 8;
 /// Positive times whose ratio is within max_observed_ratio.
 bool is_usable(const Observation&);
+
+/// Whether a time that a job reports can be right. Where the offer's own estimate is one that
+/// reports have corrected, it always can: that estimate may lie as far from the next run as from
+/// the uncorrected one, which the scheduler knows and tests against.
+bool is_plausible(const Offer&, double iteration_s);
+
+/// Steps at the start of a run that warm caches and connections: they do not count.
+inline constexpr std::size_t warm_up_steps = 2;
+/// Of the steps after those, at least one; `seconds` in the order of the steps.
+struct StepTimes {
+    double median_s = 0;
+    double spread = 0;  ///< interquartile range / median
+};
+StepTimes step_times(std::vector<double> seconds);
 
 /// A row of the profile store. Of one model, batch, launcher, grid and plan the latest stays.
 struct ObservedRun {

@@ -188,6 +188,9 @@ std::string to_json(const Profile&);
 /// spread in [0, 10]. Unknown keys are ignored.
 Result<Profile> parse_profile(std::string_view);
 
+/// Of a regular file; an error names it.
+Result<Profile> read_profile(const std::string& path);
+
 /// What a carrier job's Prolog hands to arena-profiler (one line of JSON, at most 32 KiB).
 struct ProfileRequest {
     std::string nonce;
@@ -220,5 +223,7 @@ std::string short_form(const ProfileProgress&);
 
 /// Measured seconds by op key for one GPU type: what the planner looks things up in.
 using ProfileTable = std::map<std::string, double, std::less<>>;
+/// Later entries of an operator replace those that the table has.
+void add_entries(const Profile&, ProfileTable&);
 
 }  // namespace arena

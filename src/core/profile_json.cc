@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // JSON of profiles and profile requests. A profile comes from a spool that the service user writes, so
 // every value is checked: nothing read here may surprise the store, the planner or a log line.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include <fmt/format.h>
-
 #include "core/json.h"
 #include "core/profile.h"
+#include "core/text.h"
 
 namespace arena {
 namespace {
@@ -244,6 +245,18 @@ Result<Profile> parse_profile(std::string_view text) {
     read_profile(JsonFields(*json, "", error), error, profile);
     if (error) return *error;
     return profile;
+}
+
+Result<Profile> read_profile(const std::string& path) {
+    const auto text = read_regular_file(path, max_profile_bytes);
+    if (!text) return text.error();
+    auto profile = parse_profile(*text);
+    if (!profile) return usage_error(profile.error().message(), path);
+    return profile;
+}
+
+void add_entries(const Profile& profile, ProfileTable& table) {
+    for (const ProfileEntry& e : profile.entries) table[op_key(e.shape)] = e.seconds;
 }
 
 std::string to_json(const ProfileRequest& request) {

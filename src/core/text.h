@@ -38,6 +38,8 @@ Result<std::string> read_regular_file(const std::string& path, std::size_t max_b
 /// Writes path.new, fsync, rename, fsync of the directory. Refuses to replace what is neither file
 /// nor missing: root's `--out /dev/null` would leave a machine without that device.
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode = 0644);
+/// The program of that name beside the running one (a build directory); "" where there is none.
+std::string program_beside(const std::string& name);
 /// Makes a rename to `path` last: syncs the directory that holds it.
 Status sync_directory(const std::string& path);
 

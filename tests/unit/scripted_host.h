@@ -132,6 +132,14 @@ struct Scene {
     }
 };
 
+/// Models are measured first; there is one node, n1, of four free GPUs of type a40.
+struct ProfilingScene : Scene {
+    ProfilingScene() {
+        config.profile_enabled = true;
+        node("n1", "a40", 4, 4);
+    }
+};
+
 inline bool called(const ScriptedHost& host, const std::string& call) {
     return std::find(host.calls.begin(), host.calls.end(), call) != host.calls.end();
 }

@@ -148,9 +148,7 @@ START_TEST(nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgo
 END_TEST
 
 START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     scene.node("n2", "a100", 4, 4);
     scene.job(1);
     scene.job(2);
@@ -164,9 +162,7 @@ START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
 END_TEST
 
 START_TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     JobView& job = scene.job(1);
     job.eligible_s = scene.host.view.snapshot.time_s;
     job.ordinary_start_s = 0;  // Slurm has not said when
@@ -183,9 +179,7 @@ START_TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
 END_TEST
 
 START_TEST(behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     JobView& job = scene.job(1);
     job.ordinary_start_s = scene.host.view.snapshot.time_s + 5;
     scene.scheduler()->round();
@@ -219,9 +213,7 @@ void finish_carriers(Scene& scene, bool with_result, std::uint32_t user_id = 0) 
 }
 
 START_TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     scene.job(1);
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -240,9 +232,7 @@ START_TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
 END_TEST
 
 START_TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     scene.job(1);
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -255,9 +245,7 @@ START_TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
 END_TEST
 
 START_TEST(failed_profiling_is_tried_on_another_node_and_then_estimated) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     scene.node("n2", "a40", 4, 4);
     scene.job(1);
     auto scheduler = scene.scheduler();
@@ -627,9 +615,7 @@ START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_w
 END_TEST
 
 START_TEST(a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     scene.job(1);
     auto scheduler = scene.scheduler();
     scheduler->round();
