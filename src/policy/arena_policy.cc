@@ -161,12 +161,13 @@ double Round::time_s(const Task& task, const Choice& choice, bool is_current) co
     return left_s + (task.runs() ? charged_restarts : 1) * restart_s;
 }
 
-/// By what a restart, so often, lengthens the time for which the job kept its GPUs on average; the first two stays do
-/// not count, and half an hour is the least age: a young job may still grow.
+/// By what a restart, so often, lengthens the time for which the job kept its GPUs on average; the
+/// first two stays do not count, and half an hour is the least age: a young job may still grow.
 double Round::stay_charge(const Task& task, const Choice& choice, double restarts) const {
     if (options_.objective != Objective::jct) return 1;
     const auto starts = static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - 2));
-    return 1 + restarts * options_.restart.seconds(choice.gpus) * starts / std::max(1800.0, task.job->age_s);
+    return 1 + restarts * options_.restart.seconds(choice.gpus) * starts /
+                   std::max(1800.0, task.job->age_s);
 }
 
 double Round::bonus(const Task& task, const Choice& choice, bool is_current) const {
@@ -255,9 +256,10 @@ std::size_t Round::account_of(const Task& task) const {
 /// Whether there are shares to keep: an account alone has everything.
 bool Round::is_shared() const {
     const auto& tasks = problem_.tasks();
-    return !options_.shares.empty() && std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
-        return account_of(task) != account_of(tasks.front());
-    });
+    return !options_.shares.empty() &&
+           std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+               return account_of(task) != account_of(tasks.front());
+           });
 }
 
 /// Moves the accounts' factors towards their shares of what is given out. Answers how far the furthest

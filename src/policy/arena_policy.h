@@ -9,32 +9,36 @@
 
 namespace arena {
 
-/// Value of an offer, objective jct: (relative speed / shortest time left) ^ 1.25. Relative speed: the shortest time left,
-/// with the job's fastest offer, by the time left with this one, a restart included where one is due; and in the
-/// divisor nobody has more than a hundred hours left, and everybody two hours more than he has.
-/// throughput: speed relative to the job's fastest offer. fairness: the same, times the fourth power of
-/// the job's finish-time slow-down so far. All are multiplied by a weight of the job's priority (1 to 4,
-/// linear between the lowest and the highest present); a job that waits longer than a week goes first (seating.h). With
-/// options.shares, accounts' values are scaled until those that want more have their share of the GPUs.
+/// Value of an offer, objective jct: (relative speed / shortest time left) ^ 1.25. Relative speed:
+/// the shortest time left, with the job's fastest offer, by the time left with this one, a restart
+/// included where one is due; and in the divisor nobody has more than a hundred hours left, and
+/// everybody two hours more than he has. throughput: speed relative to the job's fastest offer.
+/// fairness: the same, times the fourth power of the job's finish-time slow-down so far. All are
+/// multiplied by a weight of the job's priority (1 to 4, linear between the lowest and the highest
+/// present); a job that waits longer than a week goes first (seating.h). With options.shares,
+/// accounts' values are scaled until those that want more have their share of the GPUs.
 ///
-/// A running job keeps what it has unless another offer, with 25 restarts charged to its time, is worth 1.08 to 1.38 times
-/// as much (by how many jobs wait), and as much again for another GPU type; another 25 restarts are charged, from its third start on, to the time
-/// that the job kept its GPUs on average so far, so that nobody is moved often. It makes room for a waiting job only when
-/// that one is worth 1.5 times as much, or up to twice that when it is nearly done. Idle GPUs go to running jobs that they
-/// finish by a tenth sooner. Objective jct: while no GPU is idle and few wait, long jobs change, or start again, only at
-/// appointed times (multiples of a tenth of the time left, at most two hours), and between them can only be stopped. So
-/// restarts pay for themselves and stay few.
+/// A running job keeps what it has unless another offer, with 25 restarts charged to its time, is
+/// worth 1.08 to 1.38 times as much (by how many jobs wait), and as much again for another GPU
+/// type; another 25 restarts are charged, from its third start on, to the time that the job kept
+/// its GPUs on average so far, so that nobody is moved often. It makes room for a waiting job only
+/// when that one is worth 1.5 times as much, or up to twice that when it is nearly done. Idle GPUs
+/// go to running jobs that they finish by a tenth sooner. Objective jct: while no GPU is idle and
+/// few wait, long jobs change, or start again, only at appointed times (multiples of a tenth of the
+/// time left, at most two hours), and between them can only be stopped. So restarts pay for
+/// themselves and stay few.
 ///
-/// A week: times the starts that the job had and one more, at most four; then it gets the best that it could have
-/// without all others, and keeps it for an hour, so that more such jobs than GPUs do not only start each other anew.
+/// A week: times the starts that the job had and one more, at most four; then it gets the best that
+/// it could have without all others, and keeps it for an hour, so that more such jobs than GPUs do
+/// not only start each other anew.
 ///
-/// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then put on nodes (seating.h): running jobs
-/// make room for what finds none, by moving or stopping, where that is worth more than it costs (room.h); else
-/// it keeps what it had, or takes its best offer that finds some. Of few jobs on few nodes all ways are searched
-/// (exhaustive.h) where that fell short of the knapsack, no job waits beyond its bound and no shares are asked for.
-/// options.search_steps bounds the work: fewer
-/// steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs), and for each job that
-/// finds no nodes, of which there are few, the nodes of a type.
+/// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then put on nodes
+/// (seating.h): running jobs make room for what finds none, by moving or stopping, where that is
+/// worth more than it costs (room.h); else it keeps what it had, or takes its best offer that finds
+/// some. Of few jobs on few nodes all ways are searched (exhaustive.h) where that fell short of the
+/// knapsack, no job waits beyond its bound and no shares are asked for. options.search_steps bounds
+/// the work: fewer steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs),
+/// and for each job that finds no nodes, of which there are few, the nodes of a type.
 Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&);
 
 }  // namespace arena

@@ -27,7 +27,8 @@ struct Task {
     std::uint32_t first_choice = 0, choice_count = 0;  ///< by type, then GPUs ascending
     std::int32_t current = -1;    ///< running and may be moved: index of its choice
     double remaining = 0;         ///< iterations; never zero
-    double fastest_s = 0;         ///< an iteration, of all its offers, whether nodes could hold them or not
+    double fastest_s =
+        0;  ///< an iteration, of all its offers, whether nodes could hold them or not
     [[nodiscard]] bool runs() const { return current >= 0; }
 };
 
