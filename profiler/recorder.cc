@@ -67,7 +67,7 @@ void Recorder::watch(double hard_limit_s) {
     install_handlers();
     blocked_.emplace(stop_signals);
     thread_ = std::thread([this, hard_limit_s] {
-        blocked_->restore();
+        blocked_->unblock();
         watcher(hard_limit_s);
     });
 }

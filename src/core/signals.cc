@@ -5,17 +5,18 @@
 namespace arena {
 
 BlockedSignals::BlockedSignals(std::initializer_list<int> signals) {
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    for (const int number : signals) sigaddset(&blocked, number);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+    sigemptyset(&signals_);
+    for (const int number : signals) sigaddset(&signals_, number);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
 }
 
 void BlockedSignals::restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
+void BlockedSignals::unblock() const { pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr); }
+
 SignalThread::SignalThread(const BlockedSignals& blocked)
     : thread_([&blocked, end = end_.get_future()] {
-          blocked.restore();
+          blocked.unblock();
           end.wait();
       }) {}
 

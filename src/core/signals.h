@@ -19,12 +19,14 @@ class BlockedSignals {
     ~BlockedSignals() { restore(); }
     BlockedSignals(const BlockedSignals&) = delete;
     BlockedSignals& operator=(const BlockedSignals&) = delete;
-    /// The calling thread's mask as it was before: for a child, or for the one thread that handlers
-    /// run on.
+    /// The calling thread's mask as it was before, as for a child.
     void restore() const;
+    /// In the calling thread, which handlers may run on. Whoever started this program may have
+    /// blocked the signals, too.
+    void unblock() const;
 
   private:
-    sigset_t before_{};
+    sigset_t signals_{}, before_{};
 };
 
 /// A thread for handlers to run on while others keep the signals blocked. (A library's threads from
