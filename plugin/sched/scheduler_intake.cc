@@ -305,7 +305,8 @@ JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::ve
     state.done_iterations = done_iterations(job);
     if (wish.request.steps > 0) {
         const double left = static_cast<double>(wish.request.steps) - state.done_iterations;
-        state.remaining_iterations = left > 0 ? left : 1;  // not the last one, but beyond it
+        state.overrun = left <= 0;
+        state.remaining_iterations = state.overrun ? 1 : left;
     }
     state.time_limit_s = job.time_limit_s;
     state.elastic = wish.request.elastic;
@@ -337,6 +338,7 @@ void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& o
     state.phase = JobPhase::running;
     state.elastic = movable(job, wish);
     state.current = offer;
+    ++state.restarts;  // Slurm does not count the start that it runs from
     // What runs and what it could have instead are compared by what is known now.
     for (const Offer& now : *offers)
         if (now.grid == offer.grid && now.plan == offer.plan) state.current = now;

@@ -102,6 +102,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 
 void put_history(const JobState& job, Json& json) {
     if (!job.nodes.empty()) json["nodes"] = job.nodes;
+    if (job.overrun) json["overrun"] = true;
     if (job.start_s != 0) json["start_s"] = job.start_s;
     if (job.done_iterations != 0) json["done_iterations"] = job.done_iterations;
     if (job.attained_gpu_s != 0) json["attained_gpu_s"] = job.attained_gpu_s;
@@ -134,6 +135,7 @@ Json json_of(const JobState& job) {
 /// Members that older documents lack: absent means zero or empty.
 void read_history(const JsonFields& fields, JobState& out) {
     if (fields.has("nodes")) read_indices(fields, "nodes", out.nodes);
+    if (fields.has("overrun")) fields.boolean("overrun", out.overrun);
     if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
     if (fields.has("done_iterations")) {
         fields.number("done_iterations", out.done_iterations, 0, huge);

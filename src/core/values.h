@@ -242,6 +242,8 @@ struct JobState {
     std::int64_t memory_mb_per_gpu = 0;
     std::uint32_t node_set = 0;    ///< index into Snapshot::node_sets: nodes the job may use
     double remaining_iterations = 0;     ///< 0 = unknown: the time limit stands for it
+    bool overrun =
+        false;  ///< has done all that its user said, and runs on: remaining_iterations is 1
     double time_limit_s = 0;       ///< 0 = unlimited
     bool elastic = false;
     std::int64_t restarts = 0;           ///< starts and changes of the GPU set so far

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -23,10 +24,12 @@ constexpr double sharpness = 1.25;
 /// Jobs that end much sooner than this are much alike, as are all that need longer than that.
 constexpr double soon_s = 7200, far_s = 360000;
 /// A change of a running job is charged with so many restarts over the time left (it may cause
-/// others), and with so many over the time that the job kept its GPUs on average so far: who was
-/// moved often is soon moved again. Growth on idle GPUs moves nobody else, and is charged with
-/// less.
+/// others), and with so many over the job's age per start: who was moved often is soon moved again.
+/// Growth on idle GPUs moves nobody else, and is charged with less.
 constexpr double charged_restarts = 25, growth_restarts = 10;
+/// Starts that cost a job nothing later on, and the age that a younger one is taken to have.
+constexpr std::int64_t free_starts = 2;
+constexpr double least_age_s = 1800;
 /// A running job's current offer counts this much more than another one of its GPU type, and the
 /// latter as much more than one of another type: the first where nobody waits, the second where
 /// this share of the jobs does or more.
@@ -161,13 +164,14 @@ double Round::time_s(const Task& task, const Choice& choice, bool is_current) co
     return left_s + (task.runs() ? charged_restarts : 1) * restart_s;
 }
 
-/// By what a restart, so often, lengthens the time for which the job kept its GPUs on average; the
-/// first two stays do not count, and half an hour is the least age: a young job may still grow.
+/// By what a restart, so often, lengthens the job's age per start; the first starts do not count,
+/// and a young job may still grow.
 double Round::stay_charge(const Task& task, const Choice& choice, double restarts) const {
     if (options_.objective != Objective::jct) return 1;
-    const auto starts = static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - 2));
+    const auto starts =
+        static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - free_starts));
     return 1 + restarts * options_.restart.seconds(choice.gpus) * starts /
-                   std::max(1800.0, task.job->age_s);
+                   std::max(least_age_s, task.job->age_s);
 }
 
 double Round::bonus(const Task& task, const Choice& choice, bool is_current) const {
@@ -189,9 +193,12 @@ double Round::value_of(const Task& task, double weight, double time_s) const {
 
 void Round::find_calm() {
     std::int64_t idle = 0, waiting = 0, running = 0;
-    for (std::size_t t = 0; t < problem_.types(); ++t)
-        idle += packing_.free_gpus(static_cast<std::int32_t>(t));
-    for (const Task& task : problem_.tasks()) ++(task.runs() ? running : waiting);
+    std::set<std::int32_t> wanted;  // GPUs that no job may use are nobody's
+    for (const Task& task : problem_.tasks()) {
+        ++(task.runs() ? running : waiting);
+        for (const Choice& c : problem_.choices(task)) wanted.insert(c.type);
+    }
+    for (const std::int32_t type : wanted) idle += packing_.free_gpus(type);
     calm_ = options_.objective == Objective::jct && idle == 0 &&
             static_cast<double>(waiting) <= few_waiting_share * static_cast<double>(running);
 }

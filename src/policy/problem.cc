@@ -150,7 +150,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
         task.remaining = work_s / choice(asked < 0 ? static_cast<std::int32_t>(task.first_choice)
                                                    : asked).iteration_s;
     }
-    if (job.remaining_iterations == 1) {
+    if (job.overrun) {
         task.remaining = std::max(task.remaining, overrun_share * job.done_iterations);
     }
     tasks_.push_back(task);

@@ -259,7 +259,8 @@ void Simulation::update_jobs() {
         if (job.phase != JobPhase::running) continue;
         job.done_iterations = done_now(job, live);
         const double left = workload_.jobs[live.job].iterations - job.done_iterations;
-        job.remaining_iterations = left > 0 ? left : 1;
+        job.overrun = left <= 0;
+        job.remaining_iterations = job.overrun ? 1 : left;
         job.attained_gpu_s = live.gpu_s + static_cast<double>(job.current->grid.gpus()) *
                                               (snapshot_.time_s - job.start_s);
     }

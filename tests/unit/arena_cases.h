@@ -96,7 +96,7 @@ inline JobState random_job(const Pick& pick, JobId id, const RoundSize& size) {
     job.node_set = static_cast<std::uint32_t>(pick(0, 3) == 0 ? pick(1, 2) : 0);
     job.remaining_iterations = std::exp(static_cast<double>(pick(400, 1100)) / 100);
     job.elastic = size.only_gpus || pick(0, 5) != 0;
-    job.restarts = pick(0, 2);
+    job.restarts = pick(0, 12);
     return job;
 }
 

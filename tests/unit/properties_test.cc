@@ -75,6 +75,7 @@ JobState any_job(JobId id) {
     j.memory_mb_per_gpu = pick(0, 4000);
     j.node_set = static_cast<std::uint32_t>(pick(0, 1));
     j.remaining_iterations = pick_number();
+    j.overrun = pick(0, 1) == 1;
     j.restarts = pick(0, 3);
     return j;
 }

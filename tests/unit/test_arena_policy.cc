@@ -212,6 +212,24 @@ START_TEST(a_running_job_moves_only_when_it_pays) {
 }
 END_TEST
 
+START_TEST(who_was_moved_often_stays) {
+    Snapshot s = running_on(1, 1e5, 1.0);
+    const Offers larger{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.75)}}};
+    const Offers other{{1, {offer_of("a40", 1, 1.0), offer_of("a100", 1, 0.4)}}};
+    s.nodes.push_back({"n2", "a100", 1, 1, 0, 0});
+    s.node_sets = {{0, 1}};
+    for (const Offers& offers : {larger, other}) {
+        s.jobs[0].restarts = 2;
+        ck_assert(only_action(decide_arena(s, offers, alone())).kind == ActionKind::resize);
+        s.jobs[0].restarts = 100;  // in two hours
+        ck_assert(decide_arena(s, offers, alone()).actions.empty());
+        s.jobs[0].age_s = 1e7;
+        ck_assert(only_action(decide_arena(s, offers, alone())).kind == ActionKind::resize);
+        s.jobs[0].age_s = 7200;
+    }
+}
+END_TEST
+
 START_TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
     Snapshot s = running_on(4, 1e6, 1.0);
     s.jobs.push_back(job_of(2, 1000));
@@ -365,10 +383,10 @@ int main() {
          a_decision_is_near_the_optimum_of_its_objective,
          large_knapsacks_come_near_the_lagrangian_bound,
          however_large_the_budget_is_memory_is_bounded, few_steps_still_give_a_valid_choice,
-         a_running_job_moves_only_when_it_pays,
+         a_running_job_moves_only_when_it_pays, who_was_moved_often_stays,
          a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
          who_waits_first_in_slurms_order_has_a_shape_reserved,
-        priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
+         priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
          generated_traces_run_to_their_end_under_every_objective_and_budget,
          the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
         {.timeout_s = 300});  // whole simulations, maybe on a busy machine

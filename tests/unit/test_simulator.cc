@@ -202,6 +202,7 @@ START_TEST(errors_are_hidden_from_the_policy_and_fixed_by_the_seed) {
     options.watch = [&](const Snapshot& s, const Offers& o, const PolicyOptions&, const Decision&) {
         const JobState& job = s.jobs[0];
         ck_assert(job.remaining_iterations == std::max(1.0, 1000 - job.done_iterations));
+        ck_assert(job.overrun == (job.done_iterations >= 1000));
         ck_assert(o.at(1)[0].estimate.iteration_s == 2.5);
     };
     const Metrics a = run(w, decide_fcfs, options), b = run(w, decide_fcfs, options);
