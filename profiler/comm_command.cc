@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <thread>
 
@@ -84,13 +85,26 @@ class CommRank {
         setup_.lost = [this] { return lifeline_ ? lifeline_->lost() : std::string(); };
         auto communicator = make_communicator(setup_);
         if (!communicator) return communicator;
-        auto lifeline = Lifeline::join(setup_.world, peers_);  // rank 0: until all have come so far
+        // NCCL has met, so all are here: whoever has no connection after a part of the time gets
+        // none.
+        PeerPlace place = peers_;
+        place.timeout_s /= 4;
+        auto lifeline = Lifeline::join(setup_.world, place);  // rank 0: until all have come so far
         if (lifeline)
             lifeline_ = std::move(lifeline).value();
         else
             std::fprintf(
                 stderr, "arena-profiler: rank %lld goes on with NCCL's own watch alone: %s\n",
                 static_cast<long long>(setup_.world.rank), lifeline.error().message().c_str());
+        // All or none: a rank that hears nothing of the others would take those without for dead.
+        try {
+            if ((*communicator)->largest({lifeline_ ? 0.0 : 1.0}).front() > 0 && lifeline_) {
+                lifeline_->leave();
+                lifeline_.reset();
+            }
+        } catch (const std::exception& error) {
+            return environment_error(error.what());
+        }
         return communicator;
     }
 
