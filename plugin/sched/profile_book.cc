@@ -365,8 +365,14 @@ GpuType ProfileBook::with_links(const std::string& gpu_type, GpuType hardware) {
     if (const auto at = links_.find(gpu_type); at != links_.end())
         return with_measured_links(std::move(hardware), at->second);
     std::vector<CommTime> times;
-    if (store_)
-        if (auto loaded = store_->comm(gpu_type)) times = std::move(loaded).value();
+    if (store_) {
+        auto loaded = store_->comm(gpu_type);
+        if (loaded)
+            times = std::move(loaded).value();
+        else
+            host_.log_error(loaded.error().message() + "; the links of " + gpu_type +
+                            " are those of its hardware entry");
+    }
     return with_measured_links(std::move(hardware), links_[gpu_type] = std::move(times));
 }
 
