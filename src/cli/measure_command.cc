@@ -64,10 +64,11 @@ struct Scratch {
 /// A step's ranks, on whatever node, see the working directory; what others see is on this node.
 Status make_scratch(Scratch& scratch, const std::string& runner) {
     const char* temporary = std::getenv("TMPDIR");
-    std::error_code ignored;
-    const std::string base = runner == "srun" ? std::filesystem::current_path(ignored).string()
+    std::error_code unknown;
+    const std::string base = runner == "srun" ? std::filesystem::current_path(unknown).string()
                              : temporary != nullptr ? temporary
                                                     : "/tmp";
+    if (unknown) return environment_error("the working directory: " + unknown.message());
     std::string name = base + "/arena-measure.XXXXXX";
     if (::mkdtemp(name.data()) == nullptr)
         return environment_error(fmt::format("cannot be made: {}", std::strerror(errno)), name);
@@ -362,7 +363,10 @@ int measure(const Globals& globals, MeasureOptions options) {
     if (subjects->empty()) return fail(globals, ran.error());
     if (ran || !globals.json) show(globals, options, *model, runner, *subjects);
     const Status kept = keep(options, *model, *subjects);
-    if (!ran) return fail(globals, ran.error());
+    if (!ran) {
+        if (!kept) fmt::print(stderr, "arena: {}\n", kept.error().message());
+        return fail(globals, ran.error());
+    }
     return kept ? exit_yes : fail(globals, kept.error());
 }
 
