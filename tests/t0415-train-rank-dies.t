@@ -32,9 +32,11 @@ gone() { local pid; for pid in $(<"$work/pid.0") $(<"$work/pid.1"); do ! kill -0
 
 job=$(submit -n 2 -t 30 -o "$work/out" "$work/job")
 ok "two ranks train and save" wait_until 'grep -qs "\"saved\"" "$work/log" || ended' 60
+killed_at=$SECONDS
 kill -KILL "$(<"$work/pid.1")"
-ok "kill -9 of rank 1: srun ends within 10 s" wait_until ended 10
+ok "kill -9 of rank 1: srun ends" wait_until ended 10
 ok "and so does the other rank" wait_until gone 10
+like "$((SECONDS - killed_at))" '^([0-9]|10)$' "within 10 s"
 unlike "$(<"$work/out")" 'srun ended with 0' "it is no success"
 like "$(<"$work/out")" 'task 1: Killed' "srun says which rank was killed"
 ok "the job ends" wait_for_state "$job" 'COMPLETED|FAILED' 60

@@ -93,7 +93,11 @@ ok "it reports twice the estimate" inside --iteration-s "$(times 2)" --steps 50
 ok "that is kept" wait_until "observed '.observed[] | select(.job == $next) | .steps == 50'"
 let_go "$next"
 sed -i '/use_reports/d' "$cluster_dir/arena.yaml"
-ok "reports count again" cluster ctld restart
+ok "and that they count" cluster ctld restart
+next=$(submit_tiny)
+ok "the next job runs" wait_started "$next" 1 60
+ok "its offers have the observed time again" offered "$next" '[.offers[] | select(.estimate.source == "observed")] | length > 0'
+let_go "$next"
 
 # ---- a job that trains, on two nodes, and reports by itself ----------------------------------------
 if lacks=$(mpi_in_slurm_lacks); then skip 5 "$lacks"; else

@@ -71,12 +71,12 @@ like "$out" 'pp1,dp2,tp1,mb2x1: .*the second run fails' "says which plan, and wh
 like "$out" 'pp1,dp1,tp1,mb4x1 .*1 plan' "and shows what was measured before"
 
 # ---- MPI processes, and a step of two nodes ----------------------------------------------------------
-if ! grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h"; then skip 7 "this build has no MPI"
+if ! grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h"; then skip 6 "this build has no MPI"
 else
     ok "by mpirun" measured --with mpi "${two[@]}"
     ok "as MPI processes" holds '.ranks_as == "mpi" and .n == 2'
-    if ! command -v slurmctld >/dev/null; then skip 5 "Slurm is not installed"
-    elif lacks=$(mpi_in_slurm_lacks); then skip 5 "$lacks"
+    if ! command -v slurmctld >/dev/null; then skip 4 "Slurm is not installed"
+    elif lacks=$(mpi_in_slurm_lacks); then skip 4 "$lacks"
     else
         start_cluster --nodes cpu:2x0
         cat >"$work/job" <<END

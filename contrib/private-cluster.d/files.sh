@@ -196,7 +196,9 @@ write_gres_conf() {
 write_arena_yaml() {
     if [[ $arena_yaml ]]; then sed "s|@DIR@|$dir|g" "$arena_yaml"; return; fi
     # root measures nothing, and is refused as a name: without Arena it stands for the user there would be.
-    local -A value=([interval_s]=1 [min_gap_s]=0.2 [socket]=$dir/run/arena.sock [profile.user]=${service_user/#root/arena}
+    local user=$service_user
+    [[ $user != root ]] || user=arena
+    local -A value=([interval_s]=1 [min_gap_s]=0.2 [socket]=$dir/run/arena.sock [profile.user]=$user
         [profile.budget_s]=8 [profile.time_limit_s]=120 [profile.spool]=$dir/profile-spool
         [profile.store]=$dir/profile-store/profiles.db)
     local pair key group type
