@@ -318,9 +318,7 @@ Request other_model() {
 }
 
 START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
-    Scene scene;
-    scene.config.profile_enabled = true;
-    scene.node("n1", "a40", 4, 4);
+    ProfilingScene scene;
     scene.node("n2", "a100", 4, 4);
     Request first = Scene::request(), second = other_model();
     first.gpu_types = second.gpu_types = {"a40"};
@@ -386,10 +384,8 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
 END_TEST
 
 START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
-    Scene scene;
-    scene.config.profile_enabled = true;
+    ProfilingScene scene;
     scene.host.taken_node = "n1";
-    scene.node("n1", "a40", 4, 4);
     scene.job(1);
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -402,10 +398,8 @@ START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
 END_TEST
 
 START_TEST(a_node_that_stays_busy_is_a_failed_run_and_counts_once) {
-    Scene scene;
-    scene.config.profile_enabled = true;
+    ProfilingScene scene;
     scene.host.taken_node = "n1";
-    scene.node("n1", "a40", 4, 4);
     scene.job(1);
     auto scheduler = scene.scheduler();
     scheduler->round();
