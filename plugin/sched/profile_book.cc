@@ -347,16 +347,20 @@ ProfileTable ProfileBook::shipped_table(const std::string& gpu_type) {
     return std::move(shipped.table);
 }
 
+/// What the store answered; where it could not, nothing, and the log says what that means.
+template <class T>
+T ProfileBook::or_said(Result<T> answer, const std::string& meaning) {
+    if (answer) return std::move(answer).value();
+    host_.log_error(answer.error().message() + "; " + meaning);
+    return {};
+}
+
 const ProfileTable& ProfileBook::table(const std::string& gpu_type) {
     const auto at = tables_.find(gpu_type);
     if (at != tables_.end()) return at->second;
     ProfileTable table;
-    if (store_) {
-        if (auto loaded = store_->table(gpu_type))
-            table = std::move(loaded).value();
-        else
-            host_.log_error(loaded.error().message() + "; nothing measured of " + gpu_type + " is used");
-    }
+    if (store_)
+        table = or_said(store_->table(gpu_type), "nothing measured of " + gpu_type + " is used");
     if (table.empty()) table = shipped_table(gpu_type);
     return tables_[gpu_type] = std::move(table);
 }
@@ -365,14 +369,9 @@ GpuType ProfileBook::with_links(const std::string& gpu_type, GpuType hardware) {
     if (const auto at = links_.find(gpu_type); at != links_.end())
         return with_measured_links(std::move(hardware), at->second);
     std::vector<CommTime> times;
-    if (store_) {
-        auto loaded = store_->comm(gpu_type);
-        if (loaded)
-            times = std::move(loaded).value();
-        else
-            host_.log_error(loaded.error().message() + "; the links of " + gpu_type +
-                            " are those of its hardware entry");
-    }
+    if (store_)
+        times = or_said(store_->comm(gpu_type),
+                        "the links of " + gpu_type + " are those of its hardware entry");
     return with_measured_links(std::move(hardware), links_[gpu_type] = std::move(times));
 }
 
@@ -382,10 +381,8 @@ std::uint64_t ProfileBook::version(const std::string& gpu_type) const {
 }
 
 std::vector<ObservedRun> ProfileBook::observed() {
-    auto runs = store_ ? store_->observed() : std::vector<ObservedRun>();
-    if (runs) return std::move(runs).value();
-    host_.log_error(runs.error().message() + "; estimates stay uncorrected until jobs report again");
-    return {};
+    if (!store_) return {};
+    return or_said(store_->observed(), "estimates stay uncorrected until jobs report again");
 }
 
 void ProfileBook::keep_observed(const ObservedRun& run) {

@@ -66,6 +66,8 @@ class ProfileBook {
     [[nodiscard]] std::uint64_t failed() const { return failed_; }
 
   private:
+    template <class T>
+    T or_said(Result<T> answer, const std::string& meaning);
     using Key = std::pair<std::string, std::string>;  // fingerprint, gpu_type
     struct Attempts {
         std::int64_t count = 0;
