@@ -25,6 +25,7 @@ struct Field {
 
 constexpr Field<DeviceConstants> device_fields[] = {
     {"gemm_share", &DeviceConstants::gemm_share, 0.01, 1},
+    {"gemm_share_32bit", &DeviceConstants::gemm_share_32bit, 0, 1},
     {"gemm_share_8bit", &DeviceConstants::gemm_share_8bit, 0.01, 1},
     {"gemm_share_4bit", &DeviceConstants::gemm_share_4bit, 0.01, 1},
     {"gemm_ramp", &DeviceConstants::gemm_ramp, 0, 1e5},
@@ -59,6 +60,8 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"unpadded_tokens", &FrameworkConstants::unpadded_tokens, 0, 1e6},
     {"pads_vocab", &FrameworkConstants::pads_vocab, 0, 1},
     {"cast_passes", &FrameworkConstants::cast_passes, 0, 20},
+    {"conv_weight_passes", &FrameworkConstants::conv_weight_passes, 0, 100},
+    {"norm_collectives", &FrameworkConstants::norm_collectives, 0, 10},
     {"gradient_bytes", &FrameworkConstants::gradient_bytes, 0, 8},
     {"optimizer_bytes", &FrameworkConstants::optimizer_bytes, 0, 500},
     {"overlap_gradients", &FrameworkConstants::overlap_gradients, 0, 1},

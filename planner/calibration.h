@@ -18,6 +18,7 @@ namespace arena {
 /// By GPU type. Shares are of the dense peak of the precision, or of the peak bandwidth.
 struct DeviceConstants {
     double gemm_share = 0.85;       ///< inside a full wave of the best tile, 16 bit and wider
+    double gemm_share_32bit = 0;    ///< fp32 without tensor cores; 0: as gemm_share
     double gemm_share_8bit = 0.75;  ///< fp8, mxfp8
     double gemm_share_4bit = 0.60;  ///< nvfp4
     double gemm_ramp = 261;         ///< elements of k that fill and drain a tile's pipeline
@@ -51,6 +52,8 @@ struct FrameworkConstants {
     double unpadded_tokens = 0;      ///< bert: mean tokens of a sample where padding is dropped
     double pads_vocab = 1;           ///< 1: to a multiple of 128 * tp; 0: only when tp > 1
     double cast_passes = 1;          ///< of a GEMM's inputs for 8- and 4-bit types
+    double conv_weight_passes = 0;   ///< over a convolution's weights beyond its implicit GEMM
+    double norm_collectives = 0;     ///< per batch norm and pass: replicas share its statistics
     double gradient_bytes = 0;       ///< exchanged per parameter; 0: by precision
     double optimizer_bytes = 28;     ///< moved per parameter of the step
     double overlap_gradients = 1;    ///< share of the last backward that hides their exchange

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double profiled_share = 0.9;  ///< of compute time, from exact or near shapes
 constexpr double communication_error = 0.3;
+constexpr double statistic_bytes = 4;      ///< of a channel of a batch norm
 constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradients
 /// Relative error to expect by evidence: planners that measured their operators report 4 to 10 %
 /// (Arena, vTrain, Aceso), analytic ones up to 40 % (doc/benchmarks.md has ours).
@@ -47,12 +48,28 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
 
 // ---- stages
 
+/// The shard's, and where replicas share the statistics of their batch norms, an all-reduce for
+/// each.
+LayerSeconds Iteration::layer_seconds(LayerRange range) const {
+    LayerSeconds seconds = shard_.seconds(choice_.recompute, range);
+    if (framework_.norm_collectives == 0 || choice_.dp <= 1) return seconds;
+    const auto [norms, channels] = shard_.batch_norms(range);
+    if (norms == 0) return seconds;
+    const double pass_s = framework_.norm_collectives * norms *
+                          all_reduce_s(topology_, replicas(), statistic_bytes * channels / norms);
+    const double backward_passes = choice_.recompute == Recompute::full ? 2 : 1;
+    seconds.forward_s += pass_s;
+    seconds.backward_s += backward_passes * pass_s;
+    seconds.comm_s += (1 + backward_passes) * pass_s;
+    return seconds;
+}
+
 Iteration::Stage Iteration::stage(std::int64_t index, std::span<const LayerRange> ranges) const {
     Stage s;
     s.index = index;
     s.first = ranges.front();
     for (const LayerRange& range : ranges) {
-        const LayerSeconds seconds = shard_.seconds(choice_.recompute, range);
+        const LayerSeconds seconds = layer_seconds(range);
         const auto [all, expert] = shard_.parameters(range);
         s.layers += range.size();
         s.seconds.compute_s += seconds.compute_s;
@@ -81,7 +98,8 @@ StagePart Iteration::part(std::int64_t index, LayerRange range) const {
             is_emulated() ? 0 : real(s.layers) * framework_.iteration_layer_s,
             s.bytes,
             s.boundary_s,
-            s.buffer_bytes};
+            s.buffer_bytes,
+            comm_s(s)};
 }
 
 double Iteration::least_extra_s(std::int64_t index) const {
@@ -183,7 +201,7 @@ void Iteration::set_even_chunks(std::span<const std::int64_t> stage_layers, Chun
     const double host = host_s();
     for (std::int64_t i = 0; i < choice_.stages; ++i) {
         const LayerRange range[] = {{0, stage_layers[static_cast<std::size_t>(i)]}};
-        const LayerSeconds seconds = shard_.seconds(choice_.recompute, range[0]);
+        const LayerSeconds seconds = layer_seconds(range[0]);
         const double transfer = (sent_s(i, range) + received_s(i, range)) / 2;
         out.forward_s.push_back((seconds.forward_s + transfer + forward_share * host) / chunks);
         out.backward_s.push_back((seconds.backward_s + transfer + (1 - forward_share) * host) /
@@ -198,7 +216,7 @@ void Iteration::set_unlike_chunks(std::span<const std::int64_t> stage_layers, Ch
     for (std::int64_t chunk = 0; chunk < choice_.vpp; ++chunk)
         for (std::int64_t i = 0; i < choice_.stages; ++i) {
             const LayerRange& range = ranges[static_cast<std::size_t>(i * choice_.vpp + chunk)];
-            const LayerSeconds seconds = shard_.seconds(choice_.recompute, range);
+            const LayerSeconds seconds = layer_seconds(range);
             const bool is_end = is_last(i) && chunk + 1 == choice_.vpp;
             double transfer = sent_s(i, is_end ? 0 : 1, shard_.boundary_bytes(range.end));
             if (i > 0)

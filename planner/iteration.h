@@ -60,6 +60,7 @@ class Iteration {
     /// Whether a stage is several ranges of layers that differ.
     [[nodiscard]] bool lies_apart() const { return choice_.vpp > 1 && !shard_.is_alike(); }
 
+    [[nodiscard]] LayerSeconds layer_seconds(LayerRange) const;
     [[nodiscard]] Stage stage(std::int64_t index, std::span<const LayerRange>) const;
     template <typename Visit>
     Longest each_stage(std::span<const std::int64_t> stage_layers, Visit) const;

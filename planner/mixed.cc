@@ -15,12 +15,9 @@ namespace {
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// The parts of an estimate that one stage decides.
-void add_stage_times(Estimate& e, const Shard& shard, const Plan& plan, std::size_t i,
-                     LayerRange layers, const StagePart& part) {
+void add_stage_times(Estimate& e, const Plan& plan, const StagePart& part) {
     const double m = real(plan.num_micro_batches);
-    const bool last = i + 1 == plan.stage_layers.size();
-    e.tp_comm_s = m * (shard.seconds(plan.recompute, layers).comm_s +
-                       (i == 0 ? shard.embedding_comm_s : 0) + (last ? shard.head_comm_s : 0));
+    e.tp_comm_s = m * part.comm_s;
     e.pp_comm_s = m * part.boundary_s;
     e.compute_s = m * part.pass_s() - e.tp_comm_s - e.pp_comm_s;
 }
@@ -141,7 +138,7 @@ Estimate price_mixed(const PoolContext& context, const Topology& topology, Shard
         e.memory_bytes_per_gpu = std::max(e.memory_bytes_per_gpu, part.bytes);
         if (part.pass_s() <= slowest_s) continue;
         slowest_s = part.pass_s();
-        add_stage_times(e, shard, plan, i, layers, part);
+        add_stage_times(e, plan, part);
         const Estimate alike =  // what its evidence is worth
             price_stages(context, topology, shard, choice, plan.stage_layers);
         e.source = alike.source;

@@ -28,6 +28,7 @@ struct StagePart {
     double bytes = 0;         ///< device memory
     double boundary_s = 0;    ///< the transfers' share of pass_s(), half of it each way
     double buffer_bytes = 0;  ///< of bytes, what holds the transfers
+    double comm_s = 0;        ///< the share of pass_s() of collectives inside the stage
     [[nodiscard]] double pass_s() const { return forward_s + backward_s; }
 };
 

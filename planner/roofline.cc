@@ -37,8 +37,10 @@ bool is_4bit(Precision p) { return p == Precision::nvfp4; }
 Precision outside_gemms(Precision p) { return is_8bit(p) || is_4bit(p) ? Precision::bf16 : p; }
 
 double gemm_share(const DeviceConstants& device, Precision precision) {
+    const bool is_wide = precision == Precision::fp32 && device.gemm_share_32bit > 0;
     return is_8bit(precision)   ? device.gemm_share_8bit
            : is_4bit(precision) ? device.gemm_share_4bit
+           : is_wide            ? device.gemm_share_32bit
                                 : device.gemm_share;
 }
 
@@ -108,9 +110,20 @@ Gemm conv_gemm(const OpShape& shape) {
     return {pixels, out, taps, 1};
 }
 
+/// What is moved besides the implicit GEMM: weights into another layout, or transformed for
+/// Winograd's algorithm, and back.
+double conv_setup_bytes(const GpuType& type, const CostConstants& c, const OpShape& shape) {
+    if (type.emulated) return 0;
+    const ConvVariant v = parse_conv_variant(shape.variant).value_or(ConvVariant{1, 1});
+    const double weights =
+        real(shape.dims[1]) * real(v.kernel) * real(v.kernel) * real(shape.dims[2]);
+    return c.framework.conv_weight_passes * weights * element_bytes(shape.precision);
+}
+
 double conv_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     return std::max(gemm_compute_s(type, c, shape.precision, conv_gemm(shape)),
-                    bytes_s(type, c, op_bytes(shape)));
+                    bytes_s(type, c, op_bytes(shape))) +
+           bytes_s(type, c, conv_setup_bytes(type, c, shape));
 }
 
 /// Work that a user stated as FLOPs and bytes.

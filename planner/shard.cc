@@ -218,6 +218,17 @@ std::vector<Row> by_layer(const LayerList& list, std::span<const Row> kinds) {
     return rows;
 }
 
+/// {number, channels of them all} of one pass.
+std::array<double, 2> batch_norms_of(const std::vector<OpCount>& ops) {
+    std::array<double, 2> sums{};
+    for (const OpCount& op : ops) {
+        if (op.shape.kind != OpKind::norm || op.shape.variant != "batch") continue;
+        sums[0] += op.count;
+        sums[1] += op.count * real(op.shape.dims[1]);
+    }
+    return sums;
+}
+
 }  // namespace
 
 Shard::Shard(const PoolContext& context, const Topology& topology, const ShardShape& wanted)
@@ -233,8 +244,9 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         const double share = real(list.count_of(k)) / real(model.layers);
         const ShardOperators ops = shard_operators(model, context.precision, shape, list.kinds[k]);
         const LayerParameters held = shard_parameters(model, list.kinds[k], shape);
-        kinds.push_back(
-            {pricer.price(list.kinds[k], ops, share, layer_evidence), {held.total(), held.expert}});
+        kinds.push_back({pricer.price(list.kinds[k], ops, share, layer_evidence),
+                         {held.total(), held.expert},
+                         batch_norms_of(ops.layer_forward)});
         step_s += share * context.pricer.price(ops.optimizer).seconds;
         stepped += share * real(ops.optimizer.dims[0]);
         if (k == 0) set_ends(context, ops);
@@ -265,11 +277,18 @@ void Shard::set_layers(const LayerList& list, std::span<const Kind> kinds) {
                           : times_[r].set(by_layer<LayerSums<4>::Row>(list, rows));
     }
     layer_parameters = kinds[0].parameters[0];
-    if (kinds.size() == 1) return parameters_.set_alike(kinds[0].parameters);
-    std::vector<LayerSums<2>::Row> rows;
-    for (const Kind& kind : kinds) rows.push_back(kind.parameters);
+    if (kinds.size() == 1) {
+        norms_.set_alike(kinds[0].norms);
+        return parameters_.set_alike(kinds[0].parameters);
+    }
+    std::vector<LayerSums<2>::Row> rows, norms;
+    for (const Kind& kind : kinds) {
+        rows.push_back(kind.parameters);
+        norms.push_back(kind.norms);
+    }
     rows = by_layer<LayerSums<2>::Row>(list, rows);
     parameters_.set(rows);
+    norms_.set(by_layer<LayerSums<2>::Row>(list, norms));
     const auto layers = static_cast<std::int64_t>(rows.size());
     layer_parameters = parameters_.over({0, layers})[0] / real(layers);
 }

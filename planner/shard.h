@@ -59,6 +59,10 @@ struct Shard {
     [[nodiscard]] std::array<double, 2> parameters(LayerRange range) const {
         return parameters_.over(range);
     }
+    /// {number, channels of them all} of a forward pass.
+    [[nodiscard]] std::array<double, 2> batch_norms(LayerRange range) const {
+        return norms_.over(range);
+    }
     /// From stage to stage behind a layer (1 ... layers), one direction, per rank.
     [[nodiscard]] double boundary_bytes(std::int64_t behind) const {
         return is_alike() ? boundary_bytes_[0] : boundary_bytes_[static_cast<std::size_t>(behind)];
@@ -81,6 +85,7 @@ struct Shard {
     struct Kind {
         std::array<LayerSeconds, 3> seconds;  ///< by Recompute
         std::array<double, 2> parameters;     ///< all, those in routed experts
+        std::array<double, 2> norms;          ///< batch_norms()
     };
 
     void set_ends(const PoolContext&, const ShardOperators&);
@@ -89,7 +94,7 @@ struct Shard {
 
     std::array<LayerSums<4>, 3> times_;  ///< by Recompute
     std::array<double, 3> slowest_s_{};
-    LayerSums<2> parameters_;
+    LayerSums<2> parameters_, norms_;
     std::vector<double> boundary_bytes_;
     double least_boundary_bytes_ = 0;
 };
