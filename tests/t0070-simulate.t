@@ -97,6 +97,7 @@ refused() {
 refused '"best" is not one of fifo, fcfs' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --policy best
 refused 'objective: "speed" is not one of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --objective speed
 refused '--round' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --round -1
+refused '--said-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --said-error nan
 refused '--estimate-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --estimate-error nan
 refused '--throughputs, --planner: one of the two' simulate --cluster c.yaml --trace trace.csv
 refused '--throughputs, --planner: one of the two' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --planner

@@ -38,11 +38,14 @@ struct Wish {
 /// CLI11's ranges let NaN through.
 Status check_numbers(const Wish& wish) {
     const sim::SimulationOptions& s = wish.simulation;
-    const std::pair<const char*, double> numbers[] = {
-        {"--round", s.round_s},         {"--min-gap", s.min_gap_s},
-        {"--max-time", wish.max_time_s}, {"--restart-s", wish.restart_s},
-        {"--checkpoint-s", wish.checkpoint_s}, {"--estimate-error", s.errors.estimate_sigma},
-        {"--work-error", s.errors.work_sigma}};
+    const std::pair<const char*, double> numbers[] = {{"--round", s.round_s},
+                                                      {"--min-gap", s.min_gap_s},
+                                                      {"--max-time", wish.max_time_s},
+                                                      {"--restart-s", wish.restart_s},
+                                                      {"--checkpoint-s", wish.checkpoint_s},
+                                                      {"--estimate-error", s.errors.estimate_sigma},
+                                                      {"--work-error", s.errors.work_sigma},
+                                                      {"--said-error", s.errors.said_sigma}};
     for (const auto& [option, value] : numbers) {
         if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
     }
@@ -197,9 +200,11 @@ sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload, const s
         {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s, wish.placement,
                               wish.objective)}};
     if (wish.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", wish.max_time_s));
-    if (errors.estimate_sigma > 0 || errors.work_sigma > 0) {
-        facts.emplace_back("hidden errors", fmt::format("sigma {} on times, {} on work, seed {}",
-                                                        errors.estimate_sigma, errors.work_sigma, errors.seed));
+    if (errors.estimate_sigma > 0 || errors.work_sigma > 0 || errors.said_sigma > 0) {
+        facts.emplace_back(
+            "hidden errors",
+            fmt::format("sigma {} on times, {} on work, {} on what is said of it, seed {}",
+                        errors.estimate_sigma, errors.work_sigma, errors.said_sigma, errors.seed));
     }
     return facts;
 }
@@ -281,6 +286,12 @@ void add_options(CLI::App& command, Wish& wish) {
         ->check(CLI::Range(0.0, 5.0))
         ->capture_default_str();
     command.add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option(
+            "--said-error", s.errors.said_sigma,
+            "sigma of the hidden factor on what users say of their work, which stays the trace's")
         ->check(CLI::Range(0.0, 5.0))
         ->capture_default_str();
     command.add_option("--seed", s.errors.seed, "seed of the errors")->capture_default_str();

@@ -27,6 +27,7 @@ double ms_since(Clock::time_point start) {
 struct Live {
     std::uint32_t job = 0;         ///< index into Workload::jobs
     double work = 0;               ///< true iterations
+    double said = 0;               ///< what the user said of them
     double done = 0;               ///< when the GPUs were given
     double progress_s = 0;         ///< first progress on these GPUs
     double iteration_s = 0;        ///< true, on these GPUs
@@ -149,8 +150,9 @@ void Simulation::arrive() {
         state.submit_s = job.submit_s;
         state.max_gpus = INT64_MAX;
         state.cpus_per_gpu = 0;
-        state.remaining_iterations = job.iterations;
-        state.time_limit_s = job.time_limit_s;
+        const double said_factor = Workload::said_factor(options_.errors, index);
+        state.remaining_iterations = job.iterations * said_factor;
+        state.time_limit_s = job.time_limit_s * said_factor;
         state.elastic = true;
         state.requested_type = profile.offers[job.asked].grid.gpu_type;
         state.requested_gpus = profile.offers[job.asked].grid.gpus();
@@ -159,6 +161,7 @@ void Simulation::arrive() {
         Live& live = live_.emplace_back();
         live.job = index;
         live.work = job.iterations * Workload::work_factor(options_.errors, index);
+        live.said = state.remaining_iterations;
         metrics_.outcomes.emplace_back();
         change_demand(static_cast<double>(state.requested_gpus));
         live.demand_gpu_s = demand_gpu_s_;
@@ -258,7 +261,7 @@ void Simulation::update_jobs() {
         job.age_s = snapshot_.time_s - job.submit_s;
         if (job.phase != JobPhase::running) continue;
         job.done_iterations = done_now(job, live);
-        const double left = workload_.jobs[live.job].iterations - job.done_iterations;
+        const double left = live.said - job.done_iterations;
         job.overrun = left <= 0;
         job.remaining_iterations = job.overrun ? 1 : left;
         job.attained_gpu_s = live.gpu_s + static_cast<double>(job.current->grid.gpus()) *

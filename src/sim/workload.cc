@@ -2,10 +2,11 @@
 // Trace, cluster and table become jobs with offers: see workload.h.
 #include "sim/workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
+#include <limits>
 
 #include "core/text.h"
 #include "sim/random.h"
@@ -230,6 +231,12 @@ std::int64_t Workload::gpus() const {
 double Workload::work_factor(const Errors& errors, std::uint32_t job) {
     if (errors.work_sigma == 0) return 1;
     return std::exp(errors.work_sigma * normal(errors.seed, job, 0));
+}
+
+double Workload::said_factor(const Errors& errors, std::uint32_t job) {
+    constexpr std::uint64_t stream = std::numeric_limits<std::uint64_t>::max();  // no offer's
+    if (errors.said_sigma == 0) return 1;
+    return std::exp(errors.said_sigma * normal(errors.seed, job, stream));
 }
 
 double Workload::time_factor(const Errors& errors, std::uint32_t job, std::size_t offer) {

@@ -19,8 +19,11 @@ enum class PlacementRule { nodes, pools };
 
 struct Errors {
     double estimate_sigma = 0;  ///< one factor exp(N(0, sigma)) per job and offer
-    double work_sigma = 0;      ///< one per job, on its iterations
+    double work_sigma =
+        0;  ///< one per job, on its iterations: it does other work than the trace says
     std::uint64_t seed = 0;
+    double said_sigma =
+        0;  ///< one per job, on what its user says of them: it does the trace's work
 };
 
 /// What all jobs of one model and batch share. Offers: one per (type, count) with the time of the
@@ -34,7 +37,7 @@ struct Profile {
 struct SimJob {
     std::string name;
     double submit_s = 0;        ///< from time zero = the first kept job
-    double iterations = 0;      ///< as the user said
+    double iterations = 0;      ///< of the trace
     std::uint32_t profile = 0;  ///< into Workload::profiles
     std::uint32_t asked = 0;    ///< offer of the profile that stands for the request
     std::uint32_t account = 0;  ///< into Workload::accounts
@@ -51,8 +54,9 @@ struct Workload {
     std::map<std::string, double> shares;
     std::int64_t dropped = 0;          ///< jobs without any row on this cluster's types
     [[nodiscard]] std::int64_t gpus() const;
-    /// Factors of the truth, fixed by the seed: 1 when the sigma is 0.
+    /// Factors of the truth, and of what users say, fixed by the seed: 1 when the sigma is 0.
     [[nodiscard]] static double work_factor(const Errors&, std::uint32_t job);
+    [[nodiscard]] static double said_factor(const Errors&, std::uint32_t job);
     [[nodiscard]] static double time_factor(const Errors&, std::uint32_t job, std::size_t offer);
 };
 

@@ -216,6 +216,23 @@ START_TEST(errors_are_hidden_from_the_policy_and_fixed_by_the_seed) {
 }
 END_TEST
 
+START_TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_work) {
+    const Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
+    SimulationOptions options;
+    options.errors.seed = 3;
+    const Metrics exact = run(w, decide_fcfs, options);
+    options.errors.said_sigma = 1;
+    const double said = 1000 * Workload::said_factor(options.errors, 0);
+    ck_assert(std::abs(said - 1000) > 1);
+    options.watch = [&](const Snapshot& s, const Offers&, const PolicyOptions&, const Decision&) {
+        const JobState& job = s.jobs[0];
+        ck_assert(job.remaining_iterations == std::max(1.0, said - job.done_iterations));
+        ck_assert(job.overrun == (job.done_iterations >= said));
+    };
+    ck_assert(run(w, decide_fcfs, options).jct_s.mean == exact.jct_s.mean);
+}
+END_TEST
+
 START_TEST(a_policy_that_breaks_its_contract_is_an_error) {
     const PolicyFunction greedy = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
         Decision d;
@@ -338,15 +355,15 @@ int main() {
     return arena::test::run_suite(
         "simulator",
         {a_job_pays_its_restart_and_then_runs_exactly, rounds_of_any_length_follow_each_other,
-         launch_cost_grows_with_gpus_up_to_a_cap,
-         fcfs_blocks_its_type_and_backfill_fills_behind,
+         launch_cost_grows_with_gpus_up_to_a_cap, fcfs_blocks_its_type_and_backfill_fills_behind,
          unfinished_jobs_count_until_the_end_of_the_simulation,
          requests_without_a_row_take_the_nearest_larger_count_then_another_type,
          only_measured_rows_are_offers, malformed_files_are_refused_with_their_line,
          unknown_models_and_types_are_refused_where_they_stand,
          errors_are_hidden_from_the_policy_and_fixed_by_the_seed,
+         what_users_say_of_their_work_changes_what_policies_see_and_not_the_work,
          a_policy_that_breaks_its_contract_is_an_error, a_resize_keeps_the_work_done_and_pays_again,
-         generated_traces_have_the_load_and_shares_asked_for,
-         a_mix_loads_every_gpu_type_alike, the_published_yardstick_is_reproduced},
+         generated_traces_have_the_load_and_shares_asked_for, a_mix_loads_every_gpu_type_alike,
+         the_published_yardstick_is_reproduced},
         {.timeout_s = 300});  // whole simulations, maybe on a busy machine
 }
