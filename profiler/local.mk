@@ -66,6 +66,7 @@ endif
 arena_profiler_cuda_SOURCES = profiler/main.cc profiler/cuda_backend.cc \
 	profiler/cuda_identity.h profiler/cuda_identity.cc \
 	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
+	profiler/cuda_recipes.h profiler/cuda_recipes.cc \
 	profiler/cuda_layer.h profiler/cuda_layer.cc \
 	profiler/cuda_kernels.h profiler/cuda_common.cuh profiler/cuda_elements.h profiler/cuda_kernels.cu
 ARENA_CUDNN_LIBS =
