@@ -103,6 +103,7 @@ black_box_tests = \
 	tests/t0001-private-cluster.t \
 	tests/t0240-profiling.t \
 	tests/t0245-profiling-races.t \
+	tests/t0246-profiling-nodes.t \
 	tests/t0250-different-plans.t \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
@@ -178,7 +179,7 @@ dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_offer_book
+	tests/unit/test_carriers tests/unit/test_offer_book
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -192,6 +193,10 @@ tests_unit_test_offer_book_SOURCES = \
 	tests/unit/test_offer_book.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_offer_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_offer_book_LDADD = $(sched_test_libs)
+tests_unit_test_carriers_SOURCES = \
+	tests/unit/test_carriers.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_carriers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_carriers_LDADD = $(sched_test_libs)
 tests_unit_test_scheduler_SOURCES = \
 	tests/unit/test_scheduler.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_scheduler_moves_SOURCES = \

@@ -124,6 +124,12 @@ struct CarrierSpec {
     std::string comment;
 };
 
+struct CarrierStart {
+    JobId id = 0;             ///< 0: nothing was started
+    bool other_node = false;  ///< it is this node that Slurm does not give now: another may do
+    std::string why;          ///< Slurm's words when nothing was started
+};
+
 /// Longest times that our thread has held slurmctld's locks at once.
 struct LockTimes {
     double read_max_ms = 0, write_max_ms = 0;
@@ -164,8 +170,9 @@ class Host {
                                    bool moved) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.
     virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
-    /// 0: the node is not free any more; nothing was started.
-    virtual Result<JobId> start_carrier(const CarrierSpec&) = 0;
+    /// On exactly its node and now, or not at all. What Slurm refused stays in its job list,
+    /// cancelled.
+    virtual CarrierStart start_carrier(const CarrierSpec&) = 0;
 
     /// Whether measuring code may run as this user: never root or nobody, and SlurmUser only where
     /// slurmd itself runs as that user (a private cluster of one user).

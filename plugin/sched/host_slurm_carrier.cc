@@ -68,7 +68,15 @@ void cancel_locked(job_record_t* job) {
     schedule_job_save();
 }
 
-Result<JobId> create_carrier(const CarrierSpec& spec) {
+/// Slurm's answers that are about the node as it is now, not about the job.
+bool is_about_the_node(int rc) {
+    return rc == ESLURM_NODES_BUSY || rc == ESLURM_NODE_NOT_AVAIL ||
+           rc == ESLURM_RESERVATION_BUSY || rc == ESLURM_RESERVATION_MAINT ||
+           rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ||
+           rc == ESLURM_REQUESTED_NODES_NOT_IN_PARTITION;
+}
+
+CarrierStart create_carrier(const CarrierSpec& spec) {
     job_desc_msg_t* desc = describe(spec);
     SlurmLock lock(SlurmLock::Kind::write);
     job_record_t* job = nullptr;
@@ -81,20 +89,20 @@ Result<JobId> create_carrier(const CarrierSpec& spec) {
     if (rc != SLURM_SUCCESS || !job) {
         // Some refusals leave the job in the queue, where it would wait until the limits of its partition change.
         if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
-        return no_error("Slurm refused the profiling job: " + why);
+        return {0, is_about_the_node(rc), "Slurm refused the profiling job: " + why};
     }
     rc = select_carrier(job);
     if (rc != SLURM_SUCCESS) {
         cancel_locked(job);
-        if (rc == ESLURM_NODES_BUSY) return JobId{0};
-        return no_error("the profiling job could not start: " + std::string(slurm_strerror(rc)));
+        return {0, is_about_the_node(rc),
+                "the profiling job could not start: " + std::string(slurm_strerror(rc))};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
     if (!IS_JOB_CONFIGURING(job)) launch_job(job);
     note_job_change();
     schedule_job_save();
     schedule_node_save();
-    return job->job_id;
+    return {job->job_id, false, {}};
 }
 
 class SlurmHost : public Host {
@@ -142,7 +150,7 @@ class SlurmHost : public Host {
     ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
         return requeue_held_job(id, restart);
     }
-    Result<JobId> start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
+    CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
     bool may_profile_as(std::uint32_t user_id) override {
         constexpr std::uint32_t nobody = 65534;
         if (user_id == 0 || user_id == nobody) return false;

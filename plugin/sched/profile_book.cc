@@ -36,8 +36,11 @@ constexpr double result_grace_s = 3;
 constexpr double locked_grace_s = 5;
 /// A store that cannot be opened is tried again this often.
 constexpr double reopen_interval_s = 30;
-/// How long another node is waited for where the free one was taken meanwhile.
+/// How long a node is waited for where Slurm gives none of those that are shown free.
 constexpr double busy_s = 10;
+/// Nodes of a type that may rest at once after they refused, before no other is asked: each
+/// question costs slurmctld's write lock and a job id.
+constexpr std::size_t max_resting = 3;
 /// Reports that wait for the store to be opened.
 constexpr std::size_t max_unkept = 1024;
 /// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to start.
@@ -51,6 +54,19 @@ constexpr std::size_t max_known = 800;
 std::int64_t memory_share(const ClusterView& view, std::size_t node) {
     const std::int64_t gpus = view.snapshot.nodes[node].total_gpus;
     return view.memory_tracked && gpus > 0 ? view.node_memory_mb[node] / gpus : 0;
+}
+
+bool has_room(const ClusterView& view, std::size_t index) {
+    const NodeState& node = view.snapshot.nodes[index];
+    return node.free_gpus >= 1 && node.free_cpus >= 1 &&
+           node.free_memory_mb >= memory_share(view, index);
+}
+
+bool shown_free(const ClusterView& view, const std::string& name) {
+    const std::vector<NodeState>& nodes = view.snapshot.nodes;
+    const auto at = std::find_if(nodes.begin(), nodes.end(),
+                                 [&](const NodeState& node) { return node.name == name; });
+    return at != nodes.end() && has_room(view, static_cast<std::size_t>(at - nodes.begin()));
 }
 
 std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
@@ -213,6 +229,8 @@ bool ProfileBook::update(ClusterView& view) {
                 carrier.id, progress_of(*request, view.snapshot.time_s)};
     }
     std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
+    refusals_.forget_old(view.snapshot.time_s,
+                         [&](const std::string& node) { return shown_free(view, node); });
     std::erase_if(busy_since_, [&](const auto& busy) { return view.snapshot.time_s > busy.second + 2 * busy_s; });
     for (auto* since : {&finished_since_, &kept_out_since_})
         std::erase_if(*since, [&](const auto& entry) { return !seen.contains(entry.first); });
@@ -222,14 +240,15 @@ bool ProfileBook::update(ClusterView& view) {
 const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts& attempts,
                                         const ClusterView& view) {
     const NodeState* best = nullptr;
+    if (resting_nodes(need, view).size() >= max_resting) return best;
     for (NodeIndex index : *need.nodes) {
         const NodeState& node = view.snapshot.nodes[index];
-        if (node.gpu_type != need.gpu_type || node.free_gpus < 1 || node.free_cpus < 1) continue;
-        if (node.free_memory_mb < memory_share(view, index)) continue;
+        if (node.gpu_type != need.gpu_type || !has_room(view, index)) continue;
+        if (refusals_.rests(node.name, view.snapshot.time_s)) continue;
         const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
         if (std::any_of(view.carriers.begin(), view.carriers.end(), busy)) continue;
-        if (!attempts.nodes.contains(node.name)) return &node;
-        // A node that failed once is tried again only when it is the only one.
+        if (!attempts.nodes.contains(node.name) && !refusals_.refused(node.name)) return &node;
+        // A node that failed or refused once is tried again only when there is no other.
         if (!best) best = &node;
     }
     return best;
@@ -276,45 +295,93 @@ std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need
     return ProfileAnswer{ProfileState::stand_in, "an ordinary job before it waits for the same nodes"};
 }
 
-ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
-    if (auto wait = after_ordinary(need, view.snapshot.time_s)) return *std::move(wait);
-    const Attempts attempts = attempts_.contains(key) ? attempts_[key] : Attempts{};
-    const NodeState* node = pick_node(need, attempts, view);
-    if (!node) {
-        if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
-        return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
-    }
+CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const NodeState& node,
+                                     std::int64_t memory_mb) {
     CarrierSpec spec;
     spec.request = {new_nonce(),   need.gpu_type,      need.hardware,           need.request->model,
                     need.request->global_batch, need.max_gpus, need.gpus_per_node,
                     config_.profile_budget_s,   {},                  {}};
-    fill_known(spec.request, node->name);
+    fill_known(spec.request, node.name);
     spec.user_id = user_id_;
     spec.group_id = group_id_;
     spec.partition = config_.profile_partition.empty() ? need.partition : config_.profile_partition;
     spec.partition = spec.partition.substr(0, spec.partition.find(','));
-    spec.node = node->name;
-    spec.cpus = std::clamp<std::int64_t>(node->free_cpus / std::max<std::int64_t>(node->free_gpus, 1), 1, 64);
-    const auto index = static_cast<std::size_t>(node - view.snapshot.nodes.data());
-    spec.memory_mb = memory_share(view, index);
+    spec.node = node.name;
+    spec.cpus =
+        std::clamp<std::int64_t>(node.free_cpus / std::max<std::int64_t>(node.free_gpus, 1), 1, 64);
+    spec.memory_mb = memory_mb;
     spec.time_limit_minutes = static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
     spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
-    auto id = host_.start_carrier(spec);
-    const double now_s = view.snapshot.time_s;
-    if (id && *id == 0 && now_s < busy_since_.try_emplace(key, now_s).first->second + busy_s)
-        return {ProfileState::running, waiting_words(need) + ": " + node->name + " was taken a moment ago"};
-    busy_since_.erase(key);
-    if (id && *id == 0) id = no_error("the profiling job could not start: Slurm calls " + node->name + " busy");
-    if (!id) {
-        count_failure(key, node->name, id.error().message(), now_s);
-        return {ProfileState::stand_in, id.error().message()};
+    return spec;
+}
+
+/// What Slurm does not give now is free for nobody in this round.
+void ProfileBook::note_refusal(const std::string& why, NodeState& node, double now_s) {
+    node.free_gpus = 0;
+    if (refusals_.note(node.name, now_s))
+        host_.log_info(fmt::format(
+            "{} is shown free but takes no profile run: {}; other nodes are tried, this one "
+            "again every few seconds",
+            node.name, why));
+}
+
+/// Nodes that would do had they not refused a moment ago.
+std::vector<std::string> ProfileBook::resting_nodes(const ProfileNeed& need,
+                                                    const ClusterView& view) const {
+    std::vector<std::string> names;
+    for (NodeIndex index : *need.nodes) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type == need.gpu_type && refusals_.rests(node.name, view.snapshot.time_s))
+            names.push_back(node.name);
     }
-    running_[key] = {*id, {}};
-    view.carriers.push_back({*id, user_id_, to_json(spec.request), node->name, false, view.snapshot.time_s});
-    view.snapshot.nodes[index].free_gpus -= 1;
-    view.snapshot.nodes[index].free_cpus -= spec.cpus;
-    view.snapshot.nodes[index].free_memory_mb -= spec.memory_mb;
-    return {ProfileState::running, waiting_text(need, *id, {})};
+    return names;
+}
+
+ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
+                                        const ClusterView& view) {
+    if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
+    const std::vector<std::string> resting = resting_nodes(need, view);
+    if (resting.empty())
+        return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
+    const std::string& node = resting.front();
+    const double now_s = view.snapshot.time_s;
+    if (now_s < busy_since_.try_emplace(key, now_s).first->second + busy_s)
+        return {ProfileState::running,
+                waiting_words(need) + ": " + node + " was taken a moment ago"};
+    busy_since_.erase(key);
+    const std::string why = "the profiling job could not start: Slurm calls " + node + " busy";
+    count_failure(key, node, why, now_s);
+    return {ProfileState::stand_in, why};
+}
+
+ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
+    const double now_s = view.snapshot.time_s;
+    if (auto wait = after_ordinary(need, now_s)) return *std::move(wait);
+    const Attempts attempts = attempts_.contains(key) ? attempts_[key] : Attempts{};
+    while (const NodeState* picked = pick_node(need, attempts, view)) {
+        const auto index = static_cast<std::size_t>(picked - view.snapshot.nodes.data());
+        NodeState& node = view.snapshot.nodes[index];
+        const CarrierSpec spec = carrier_for(need, node, memory_share(view, index));
+        const CarrierStart start = host_.start_carrier(spec);
+        if (start.id == 0 && start.other_node) {
+            note_refusal(start.why, node, now_s);
+            continue;
+        }
+        busy_since_.erase(key);
+        if (start.id == 0) {
+            count_failure(key, node.name, start.why, now_s);
+            return {ProfileState::stand_in, start.why};
+        }
+        refusals_.forget(node.name);
+        running_[key] = {start.id, {}};
+        view.carriers.push_back(
+            {start.id, user_id_, to_json(spec.request), node.name, false, now_s});
+        node.free_gpus -= 1;
+        node.free_cpus -= spec.cpus;
+        node.free_memory_mb -= spec.memory_mb;
+        return {ProfileState::running, waiting_text(need, start.id, {})};
+    }
+    return without_node(need, key, view);
 }
 
 ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {

@@ -15,6 +15,7 @@
 #include "core/config.h"
 #include "core/request.h"
 #include "plugin/sched/host.h"
+#include "plugin/sched/node_refusals.h"
 #include "store/store.h"
 
 namespace arena {
@@ -97,6 +98,11 @@ class ProfileBook {
     [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
     [[nodiscard]] static std::size_t runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view);
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
+    CarrierSpec carrier_for(const ProfileNeed& need, const NodeState& node, std::int64_t memory_mb);
+    void note_refusal(const std::string& why, NodeState& node, double now_s);
+    [[nodiscard]] std::vector<std::string> resting_nodes(const ProfileNeed& need,
+                                                         const ClusterView& view) const;
+    ProfileAnswer without_node(const ProfileNeed& need, const Key& key, const ClusterView& view);
     ProfileTable shipped_table(const std::string& gpu_type);
     void fill_known(ProfileRequest& request, const std::string& node);
     std::vector<OpShape> wanted_operators(const ProfileRequest& request) const;
@@ -111,7 +117,8 @@ class ProfileBook {
     std::uint32_t user_id_ = 0, group_id_ = 0;
     std::map<Key, Attempts> attempts_;
     std::map<Key, Running> running_;
-    std::map<Key, double> busy_since_;        ///< runs whose node was taken before they could start
+    NodeRefusals refusals_;
+    std::map<Key, double> busy_since_;    ///< runs for which Slurm gave no node that is shown free
     std::map<std::string, Shown> shown_;  ///< by nonce
     std::set<Key> measured_;
     std::set<JobId> settled_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "core/request.h"
 #include "core/text.h"
@@ -22,8 +23,10 @@ class ScriptedHost : public Host {
     std::vector<std::string> calls;              ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
     ApplyResult next_start;
     bool carriers_refused = false;
-    std::string taken_node;                      ///< no carrier starts there: somebody was faster
+    std::set<std::string> taken_nodes;           ///< no carrier starts there: somebody was faster
+    std::vector<std::string> asked_nodes;        ///< where carriers were to start
     std::vector<Reason> reasons;
+    std::vector<std::string> log;                ///< what was told, without errors
     std::vector<CarrierSpec> specs;
     JobId next_id = 100;
 
@@ -54,14 +57,15 @@ class ScriptedHost : public Host {
         return note(moved ? "move" : "checkpoint", id);
     }
     ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
-    Result<JobId> start_carrier(const CarrierSpec& spec) override {
-        if (carriers_refused) return no_error("refused by the partition");
-        if (spec.node == taken_node) return JobId{0};
+    CarrierStart start_carrier(const CarrierSpec& spec) override {
+        asked_nodes.push_back(spec.node);
+        if (carriers_refused) return {0, false, "refused by the partition"};
+        if (taken_nodes.contains(spec.node)) return {0, true, "Requested nodes are busy"};
         specs.push_back(spec);
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
-        return ++next_id;
+        return {++next_id, false, {}};
     }
-    void log_info(const std::string&) override {}
+    void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string&) override {}
 
     Shape last_shape;

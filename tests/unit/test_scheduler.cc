@@ -383,44 +383,6 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
 }
 END_TEST
 
-START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
-    ProfilingScene scene;
-    scene.host.taken_node = "n1";
-    scene.job(1);
-    auto scheduler = scene.scheduler();
-    scheduler->round();
-    ck_assert(scene.host.specs.empty() && !called(scene.host, "start 1 n1"));
-    ck_assert(scene.host.reasons[0].text.find("n1 was taken a moment ago") != std::string::npos);
-    scene.host.taken_node.clear();
-    scheduler->round();
-    ck_assert(called(scene.host, "carrier a40 n1"));
-}
-END_TEST
-
-START_TEST(a_node_that_stays_busy_is_a_failed_run_and_counts_once) {
-    ProfilingScene scene;
-    scene.host.taken_node = "n1";
-    scene.job(1);
-    auto scheduler = scene.scheduler();
-    scheduler->round();
-    scene.host.view.snapshot.time_s += 11;
-    scheduler->round();
-    ck_assert(called(scene.host, "start 1 n1"));  // on the analytic estimate
-    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
-    // Slurm still knows the job that could not start: it has no result, and is not waited for.
-    ProfileRequest request;
-    request.nonce = "0123456789abcdef0123456789abcdef";
-    request.gpu_type = "a40", request.hardware = "emulated-cpu", request.model = Scene::request().model;
-    request.global_batch = 32, request.max_gpus = 2, request.gpus_per_node = 4, request.budget_s = 10;
-    scene.host.view.carriers.push_back({101, 0, to_json(request), "", true, 1011});
-    scene.host.view.snapshot.time_s += 4;
-    scheduler->round();
-    scene.host.view.snapshot.time_s += 4;
-    scheduler->round();
-    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
-}
-END_TEST
-
 START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -670,8 +632,6 @@ int main() {
         a_job_waits_for_the_profile_run_that_has_its_node,
         a_gpu_that_a_user_has_leaves_the_analytic_estimate,
         nodes_that_profile_runs_just_took_are_given_to_nobody,
-        a_node_that_was_taken_meanwhile_is_no_failed_run,
-        a_node_that_stays_busy_is_a_failed_run_and_counts_once,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
         preemption_that_never_ends_is_given_up,
         comments_opt_out_and_bad_comments_are_told,

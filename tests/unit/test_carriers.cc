@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Where profile runs go: nodes that the snapshot shows free and that Slurm does not give. A scheduler on a
+// scripted host; each test plays a few rounds and looks at which nodes were asked.
+#include <algorithm>
+
+#include "plugin/sched/node_refusals.h"
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+/// A job of gpt2 that may have GPUs of type a40 only.
+Request on_a40() {
+    Request r = Scene::request();
+    r.gpu_types = {"a40"};
+    return r;
+}
+
+Request other_model_on_a40() {
+    Request r = on_a40();
+    r.model = find_zoo_model("gpt2-medium").value();
+    return r;
+}
+
+bool said(const ScriptedHost& host, JobId job, const std::string& text) {
+    return std::any_of(host.reasons.begin(), host.reasons.end(), [&](const Host::Reason& r) {
+        return r.job == job && r.text.find(text) != std::string::npos;
+    });
+}
+
+/// Lines of the log that say of the node that it refuses.
+std::ptrdiff_t told_of(const ScriptedHost& host, const std::string& node) {
+    return std::count_if(host.log.begin(), host.log.end(), [&](const std::string& line) {
+        return line.starts_with(node + " is shown free but takes no profile run");
+    });
+}
+
+using Names = std::vector<std::string>;
+
+START_TEST(a_node_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
+    NodeRefusals refusals;
+    double now_s = 0;
+    for (const double rest_s : {2, 4, 8, 8}) {
+        ck_assert(!refusals.rests("n1", now_s));
+        ck_assert(refusals.note("n1", now_s) == (now_s == 0));
+        ck_assert(refusals.rests("n1", now_s + rest_s - 0.5) && !refusals.rests("n2", now_s));
+        now_s += rest_s;
+    }
+    refusals.forget("n1");
+    ck_assert_msg(refusals.note("n1", now_s), "it gave a GPU meanwhile: this is another streak");
+    ck_assert(!refusals.rests("n1", now_s + 2));
+}
+END_TEST
+
+START_TEST(another_free_node_is_asked_in_the_same_round) {
+    ProfilingScene scene;
+    scene.node("n2", "a40", 4, 4);
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.asked_nodes == (Names{"n1", "n2"}));
+    ck_assert(called(scene.host, "carrier a40 n2") && said(scene.host, 1, "profiling gpt2 on a40"));
+    ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
+    ck_assert_int_eq(told_of(scene.host, "n1"), 1);
+}
+END_TEST
+
+START_TEST(a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed) {
+    ProfilingScene scene;
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    std::vector<int> asked_at;
+    for (int second = 0; second < 10; ++second) {
+        const std::size_t before = scene.host.asked_nodes.size();
+        scheduler->round();
+        if (scene.host.asked_nodes.size() > before) asked_at.push_back(second);
+        ck_assert(said(scene.host, 1, "waiting to profile gpt2 on a40: n1 was taken a moment ago"));
+        scene.host.view.snapshot.time_s += 1;
+    }
+    ck_assert(asked_at == (std::vector<int>{0, 2, 6}));
+    ck_assert_int_eq(told_of(scene.host, "n1"), 1);
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));  // on the analytic estimate
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
+    ProfilingScene scene;
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.specs.empty() && !called(scene.host, "start 1 n1"));
+    ck_assert(said(scene.host, 1, "n1 was taken a moment ago"));
+    scene.host.taken_nodes.clear();
+    scene.host.view.snapshot.time_s += 2;
+    scheduler->round();
+    ck_assert(called(scene.host, "carrier a40 n1"));
+    ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it) {
+    ProfilingScene scene;
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    scene.host.view.snapshot.time_s += 11;
+    scheduler->round();
+    ck_assert(called(scene.host, "release 1"));  // on the analytic estimate; n1 has just refused
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+    ProfileRequest request;
+    request.nonce = "0123456789abcdef0123456789abcdef";
+    request.gpu_type = "a40", request.hardware = "emulated-cpu", request.model = Scene::request().model;
+    request.global_batch = 32, request.max_gpus = 2, request.gpus_per_node = 4, request.budget_s = 10;
+    scene.host.view.carriers.push_back({101, 0, to_json(request), "", true, 1011});
+    scene.host.view.snapshot.time_s += 4;
+    scheduler->round();
+    scene.host.view.snapshot.time_s += 4;
+    scheduler->round();
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+}
+END_TEST
+
+START_TEST(three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    for (const std::string name : {"n1", "n2", "n3", "n4", "n5", "n6"}) {
+        scene.node(name, "a40", 4, 4);
+        scene.host.taken_nodes.insert(name);
+    }
+    scene.node("n7", "a40", 4, 4);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    scheduler->round();  // in the same second
+    ck_assert(scene.host.asked_nodes == (Names{"n1", "n2", "n3"}));
+    ck_assert(said(scene.host, 1, "n1 was taken a moment ago"));
+    scene.host.view.snapshot.time_s += 2;
+    scheduler->round();
+    ck_assert(scene.host.asked_nodes == (Names{"n1", "n2", "n3", "n4", "n5", "n6"}));
+    scene.host.view.snapshot.time_s += 2;
+    scheduler->round();
+    ck_assert(called(scene.host, "carrier a40 n7"));
+    ck_assert_uint_eq(scene.host.asked_nodes.size(), 7);
+}
+END_TEST
+
+START_TEST(refusals_of_one_type_say_nothing_of_another) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    for (const char* name : {"n1", "n2", "n3"}) scene.node(name, "a40", 4, 4);
+    scene.host.taken_nodes = {"n1", "n2", "n3"};
+    scene.node("n4", "a100", 4, 4);
+    scene.job(1);
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "carrier a100 n4"));
+}
+END_TEST
+
+START_TEST(a_node_that_refused_one_model_is_not_asked_for_another) {
+    ProfilingScene scene;
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1, on_a40());
+    scene.job(2, other_model_on_a40());
+    scene.scheduler()->round();
+    ck_assert(scene.host.asked_nodes == Names{"n1"});
+    ck_assert(said(scene.host, 1, "n1 was taken a moment ago") && said(scene.host, 2, "n1 was taken a moment ago"));
+}
+END_TEST
+
+START_TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
+    ProfilingScene scene;
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    scene.host.view.snapshot.nodes[0].free_gpus = 0;
+    scheduler->round();
+    ck_assert(called(scene.host, "release 1"));  // a user has it: no profile run is waited for
+    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") != std::string::npos);
+    scene.host.view.snapshot.nodes[0].free_gpus = 4;
+    scene.host.taken_nodes.clear();
+    scheduler->round();  // in the same second
+    ck_assert(called(scene.host, "carrier a40 n1"));
+}
+END_TEST
+
+START_TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
+    ProfilingScene scene;
+    scene.node("n2", "a40", 4, 4);
+    scene.host.carriers_refused = true;
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.asked_nodes.size(), 1);
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
+    ProfilingScene scene;
+    scene.host.taken_nodes = {"n1"};
+    scene.job(1);
+    JobView& released = scene.job(2);  // waits with a shape: nothing is measured for it any more
+    released.facts.held = false;
+    released.facts.mark->phase = Phase::released;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(!called(scene.host, "start 2 n1"));
+    scheduler->round();  // the node rests: whether it takes the job, Slurm says
+    ck_assert(called(scene.host, "start 2 n1"));
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite("carriers", {
+        a_node_rests_twice_as_long_after_each_refusal_up_to_a_bound,
+        another_free_node_is_asked_in_the_same_round,
+        a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed,
+        a_node_that_was_taken_meanwhile_is_no_failed_run,
+        a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it,
+        three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse,
+        refusals_of_one_type_say_nothing_of_another,
+        a_node_that_refused_one_model_is_not_asked_for_another,
+        a_refusal_that_the_next_snapshot_explains_is_forgotten,
+        a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
+        a_node_that_refuses_is_given_to_no_job_in_that_round,
+    });
+}
