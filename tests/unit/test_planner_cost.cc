@@ -417,6 +417,21 @@ START_TEST(convolutions_move_their_weights_as_often_as_the_framework_does) {
 }
 END_TEST
 
+START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
+    const Calibration& table = builtin_calibration();
+    for (const char* launcher : {"megatron", "deepspeed", "nemo", "torchtitan", "arena-train"}) {
+        bool known = false;
+        static_cast<void>(table.framework(launcher, &known));
+        ck_assert_msg(known, "%s", launcher);
+    }
+    const FrameworkConstants& megatron = table.framework("megatron");  // passes no flag of overlap
+    ck_assert(megatron.overlap_tensor == 0 && megatron.overlap_gradients == 0 &&
+              megatron.overlap_boundary == 0);
+    const FrameworkConstants& nemo = table.framework("nemo");  // whose recipes do
+    ck_assert(nemo.overlap_tensor > 0 && nemo.overlap_gradients > 0 && nemo.overlap_boundary > 0);
+}
+END_TEST
+
 /// Of two replicas on two nodes, or of one on one.
 Estimate replicated(const Model& model, std::int64_t dp, double norm_collectives,
                     Recompute recompute) {
@@ -463,27 +478,30 @@ START_TEST(nvlink_all_reduce_has_the_measured_size) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("planner cost", {
-        operator_flops_sum_to_the_72_B_s_L_h2_formula,
-        tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
-        activation_memory_is_that_of_korthikanti_table_2,
-        sharded_optimizer_state_never_grows_with_replicas,
-        operator_keys_are_read_back_and_garbage_is_not,
-        measured_operators_override_the_roofline_and_scale_their_neighbours,
-        a_whole_layer_consists_of_its_shards_operators,
-        layers_that_no_back_end_runs_whole_are_summed_up,
-        measured_layers_correct_the_sum_of_their_operators,
-        a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
-        roofline_respects_peak_bandwidth_and_shape,
-        collectives_slow_down_with_bytes_and_across_nodes,
-        measured_collectives_replace_the_links_of_the_hardware_entry,
-        groups_share_the_network_of_their_node,
-        optimizer_step_moves_its_state_once_and_is_shared_by_zero,
-        a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
-        only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
-        fp32_without_tensor_cores_has_a_share_of_its_own,
-        convolutions_move_their_weights_as_often_as_the_framework_does,
-        replicas_that_share_batch_norms_exchange_them_in_every_pass,
-        nvlink_all_reduce_has_the_measured_size,
-    });
+    return arena::test::run_suite(
+        "planner cost",
+        {
+            operator_flops_sum_to_the_72_B_s_L_h2_formula,
+            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
+            activation_memory_is_that_of_korthikanti_table_2,
+            sharded_optimizer_state_never_grows_with_replicas,
+            operator_keys_are_read_back_and_garbage_is_not,
+            measured_operators_override_the_roofline_and_scale_their_neighbours,
+            a_whole_layer_consists_of_its_shards_operators,
+            layers_that_no_back_end_runs_whole_are_summed_up,
+            measured_layers_correct_the_sum_of_their_operators,
+            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
+            roofline_respects_peak_bandwidth_and_shape,
+            collectives_slow_down_with_bytes_and_across_nodes,
+            measured_collectives_replace_the_links_of_the_hardware_entry,
+            groups_share_the_network_of_their_node,
+            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
+            a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
+            only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
+            fp32_without_tensor_cores_has_a_share_of_its_own,
+            convolutions_move_their_weights_as_often_as_the_framework_does,
+            jobs_are_priced_as_their_launcher_starts_them,
+            replicas_that_share_batch_norms_exchange_them_in_every_pass,
+            nvlink_all_reduce_has_the_measured_size,
+        });
 }
