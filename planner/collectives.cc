@@ -53,6 +53,19 @@ double pass_s(const Topology& t, const Group& group, double bytes) {
     return std::min(hierarchical_pass_s(t, group, bytes), ring_pass_s(t, group, bytes));
 }
 
+/// What a ring through all ranks takes to start beyond what a tree does. NCCL runs all-reduces of
+/// many ranks as trees; before its version 2.23 it has nothing but rings for reduce-scatters and
+/// all-gathers. A hop takes 14 us between nodes and 3.4 us inside one (its own table of latencies,
+/// src/graph/tuning.cc: rings, protocol Simple), here shares of the links' alphas.
+double ring_delay_s(const Topology& t, const Group& group) {
+    const std::int64_t nodes = group.nodes();
+    if (nodes <= 1) return 0;
+    const double hops =
+        t.inter.alpha_s / 2 * real(nodes - 1) + t.intra.alpha_s / 3 * real(group.size - nodes);
+    const double tree = inter_alpha_s(t, nodes) + start_up_s(t.intra.alpha_s, group.per_node) / 2;
+    return std::max(0.0, hops - tree);
+}
+
 }  // namespace
 
 /// Ranks that `intra` joins: a node's GPUs, or of a larger domain the power of two that jobs use of
@@ -82,10 +95,10 @@ double all_reduce_s(const Topology& t, const Group& group, double bytes) {
     return 2 * pass_s(t, group, bytes);
 }
 double reduce_scatter_s(const Topology& t, const Group& group, double bytes) {
-    return pass_s(t, group, bytes);
+    return pass_s(t, group, bytes) + ring_delay_s(t, group);
 }
 double all_gather_s(const Topology& t, const Group& group, double bytes) {
-    return pass_s(t, group, bytes);
+    return pass_s(t, group, bytes) + ring_delay_s(t, group);
 }
 
 double all_to_all_s(const Topology& t, const Group& group, double bytes) {

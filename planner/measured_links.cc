@@ -86,10 +86,14 @@ void fit_inter(Link& link, const Link& intra, const std::vector<Line>& lines) {
         if (nodes == 1 || line.busy() != busiest) continue;
         const double inside_start = p > 1 ? intra.alpha_s * (4 + real(p) / 2) / 2 : 0;
         const double inside_byte = ring_share(p) / intra.bytes_per_s;
-        const double start = line.start_s() / line.pass() - inside_start;
+        const double start = line.start_s() / line.pass();
         const double per_byte = line.per_byte_s() / line.pass() - inside_byte;
         if (per_byte <= 0) continue;  // the network is no part of it that can be seen
-        alphas.push_back(std::max(0.0, start) / (2 + std::log2(real(nodes))));
+        const double tree = (start - inside_start) / (2 + std::log2(real(nodes)));
+        // ring_delay_s(): a gather starts as late as the later of a tree and a ring does
+        const double ring =
+            2 * (start - intra.alpha_s / 3 * real(line.small.ranks - nodes)) / real(nodes - 1);
+        alphas.push_back(std::max(0.0, line.pass() > 1 ? tree : std::min(tree, ring)));
         rates.push_back(real(busiest) * ring_share(nodes) / real(p) / per_byte);
     }
     fit(link, alphas, rates);

@@ -289,6 +289,23 @@ START_TEST(collectives_slow_down_with_bytes_and_across_nodes) {
 }
 END_TEST
 
+START_TEST(gathers_of_many_ranks_wait_for_a_ring) {
+    const GpuType a100 = hardware("a100");
+    for (const std::int64_t nodes : {2, 4, 16, 64, 192}) {
+        const Topology t = make_topology(a100, {"a100", nodes, 8, 1}, 8);
+        const Group all{8 * nodes, 8};
+        const double ring_s = t.inter.alpha_s / 2 * static_cast<double>(nodes - 1) +
+                              t.intra.alpha_s / 3 * static_cast<double>(7 * nodes);
+        const double gather_s = all_gather_s(t, all, 1);
+        ck_assert_double_ge(gather_s, 0.999 * ring_s);
+        ck_assert_double_eq(reduce_scatter_s(t, all, 1), gather_s);
+        // a tree's delay grows with the logarithm
+        ck_assert_double_lt(all_reduce_s(t, all, 1), 1e-3);
+        ck_assert(nodes < 16 || 2 * gather_s > all_reduce_s(t, all, 1));
+    }
+}
+END_TEST
+
 /// What these links' collectives take by our own formulas, as a table.
 std::vector<CommTime> table_of(const GpuType& type, std::int64_t nodes, std::int64_t ranks,
                                std::int64_t per_node, std::int64_t groups) {
@@ -316,10 +333,14 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
     ck_assert_double_eq_tol(inside.intra.alpha_s / site.intra.alpha_s, 1, 1e-6);
     ck_assert_double_eq_tol(inside.intra.bytes_per_s / site.intra.bytes_per_s, 1, 1e-6);
     ck_assert(inside.inter == entry.inter);  // nobody measured it
-    for (const CommTime& t : table_of(site, 2, 2, 1, 8)) times.push_back(t);  // each GPU with its peer
-    const GpuType both = with_measured_links(entry, times);
-    ck_assert_double_eq_tol(both.inter.alpha_s / site.inter.alpha_s, 1, 1e-6);
-    ck_assert_double_eq_tol(both.inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
+    const std::vector<CommTime> one_node = times;
+    for (const std::int64_t nodes : {2, 32}) {  // each GPU with its peers
+        times = one_node;
+        for (const CommTime& t : table_of(site, nodes, nodes, 1, 8)) times.push_back(t);
+        const GpuType both = with_measured_links(entry, times);
+        ck_assert_double_eq_tol(both.inter.alpha_s / site.inter.alpha_s, 1, 1e-6);
+        ck_assert_double_eq_tol(both.inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
+    }
     for (CommTime& t : times) t.median_s = 1e-3;  // a time that does not depend on the size says nothing
     ck_assert(with_measured_links(entry, times) == entry);
 }
@@ -493,6 +514,7 @@ int main() {
             a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
             roofline_respects_peak_bandwidth_and_shape,
             collectives_slow_down_with_bytes_and_across_nodes,
+            gathers_of_many_ranks_wait_for_a_ring,
             measured_collectives_replace_the_links_of_the_hardware_entry,
             groups_share_the_network_of_their_node,
             optimizer_step_moves_its_state_once_and_is_shared_by_zero,
