@@ -104,6 +104,7 @@ black_box_tests = \
 	tests/t0240-profiling.t \
 	tests/t0245-profiling-races.t \
 	tests/t0246-profiling-nodes.t \
+	tests/t0247-profiling-order.t \
 	tests/t0250-different-plans.t \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \

@@ -31,6 +31,11 @@ struct ProfileAnswer {
     std::string text;   ///< for people: "profiling gpt2 on a40 (JobId=12) 12/40, about 1 min", or why there is none
 };
 
+/// What ready jobs are about to take of a node.
+struct Taken {
+    std::int64_t gpus = 0, cpus = 0, memory_mb = 0;
+};
+
 /// What a waiting job needs measured.
 struct ProfileNeed {
     const Request* request = nullptr;
@@ -38,6 +43,7 @@ struct ProfileNeed {
     std::string gpu_type, hardware, partition;
     std::int64_t max_gpus = 1, gpus_per_node = 1;
     const std::vector<NodeIndex>* nodes = nullptr;  ///< where the job may run
+    const std::vector<Taken>* taken = nullptr;  ///< of each node, by jobs before it; null: nothing
     double eligible_s = 0;                          ///< since when it may run
     double ordinary_start_s = INFINITY;             ///< as in JobView
 };
@@ -52,6 +58,8 @@ class ProfileBook {
     [[nodiscard]] bool update(ClusterView& view);
     /// State of a pair; starts a carrier when one is due and a GPU of that type is free.
     ProfileAnswer require(const ProfileNeed& need, ClusterView& view);
+    /// Whether require() would start one, if nobody before the job took anything.
+    [[nodiscard]] bool would_start(ProfileNeed need, const ClusterView& view);
     /// Measured operators of a GPU type: this site's, else those that come with slurm-arena; changes
     /// when version() does.
     const ProfileTable& table(const std::string& gpu_type);
@@ -94,11 +102,16 @@ class ProfileBook {
     void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
     bool measured(const Key& key);
     std::string progress_of(const ProfileRequest& request, double now_s);
+    std::optional<ProfileAnswer> without_start(const ProfileNeed& need, const Key& key,
+                                               const ClusterView& view);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
     [[nodiscard]] static std::size_t runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view);
+    void forget_old(const ClusterView& view);
+    [[nodiscard]] Attempts attempts_of(const Key& key) const;
+    [[nodiscard]] ProfileNeed after_yielding(ProfileNeed need, const Key& key, double now_s) const;
     const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
-    CarrierSpec carrier_for(const ProfileNeed& need, const NodeState& node, std::int64_t memory_mb);
+    CarrierSpec carrier_for(const ProfileNeed& need, std::size_t index, const ClusterView& view);
     void note_refusal(const std::string& why, NodeState& node, double now_s);
     [[nodiscard]] std::vector<std::string> resting_nodes(const ProfileNeed& need,
                                                          const ClusterView& view) const;
@@ -118,7 +131,8 @@ class ProfileBook {
     std::map<Key, Attempts> attempts_;
     std::map<Key, Running> running_;
     NodeRefusals refusals_;
-    std::map<Key, double> busy_since_;    ///< runs for which Slurm gave no node that is shown free
+    std::map<Key, double> busy_since_;      ///< runs that Slurm gives no node that is shown free
+    std::map<Key, double> yielding_since_;  ///< runs that let jobs before them have their nodes
     std::map<std::string, Shown> shown_;  ///< by nonce
     std::set<Key> measured_;
     std::set<JobId> settled_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tuple>
 
 #include "core/text.h"
 
@@ -27,6 +28,15 @@ constexpr double busy_s = 10;
 bool asks_to_hold(const std::string& record) {
     auto request = parse_record(record);
     return request && request->user_hold;
+}
+
+/// Jobs that have their nodes first, then by their place in the queue.
+bool before(const JobView& a, const JobView& b) {
+    const auto place = [](const JobView& job) {
+        const bool waits = job.facts.state == HostJobState::pending;
+        return std::make_tuple(waits, waits ? -job.priority : 0, job.submit_s, job.id);
+    };
+    return place(a) < place(b);
 }
 
 bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.plan == b.plan; }
@@ -70,10 +80,13 @@ void Scheduler::round() {
     stats_.survey_ms = ms_since(start);
     auto mark = Clock::now();
     view_ = host_.collect();
+    std::stable_sort(view_.jobs.begin(), view_.jobs.end(), before);
     stats_.collect_ms = ms_since(mark);
     mark = Clock::now();
     planned_.clear();
     returns_.clear();
+    taken_.clear();
+    ready_ = ready_seen_ = looks_ = 0;
     reasons_.clear();
     offers_.clear();
     offers_book_.new_round();

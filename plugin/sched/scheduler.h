@@ -94,6 +94,8 @@ class Scheduler {
     void add_running(const JobView& job, const Wish& wish, const Offer& offer);
     void add_returning(const JobView& job, const Wish& wish, const Offer& offer);
     void see_what_is_free();
+    void look_ahead();
+    void keep_for(const Action& action);
     void take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role);
     void follow_unplannable(const JobView& job);
     void consider(const JobView& job);
@@ -130,6 +132,10 @@ class Scheduler {
     Offers offers_;
     std::map<JobId, Planned> planned_;
     std::vector<Return> returns_;        ///< of this round
+    std::vector<Taken> taken_;           ///< of each node, by ready jobs before the one considered
+    std::size_t ready_ = 0;              ///< jobs so far in this round
+    std::size_t ready_seen_ = 0;         ///< those that taken_ knows
+    std::size_t looks_ = 0;              ///< how often it was made in this round
     std::map<JobId, double> settled_since_;
     std::map<JobId, std::vector<Blocked>> blocked_;
     std::int64_t free_before_ = 0;       ///< CPUs and GPUs free in the last round

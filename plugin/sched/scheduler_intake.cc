@@ -21,6 +21,9 @@ constexpr double recovery_s = 8;
 /// A signal that comes before the script has said what to do with it ends the job.
 constexpr double ready_s = 5;
 
+/// Looks at what ready jobs would take, in one round: each is a decision of the policy.
+constexpr std::size_t max_looks = 4;
+
 /// The names that arena.yaml accepts.
 int signal_number(std::string_view name) {
     constexpr std::pair<std::string_view, int> numbers[] = {
@@ -206,6 +209,8 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         need.nodes = &view_.snapshot.node_sets[job.node_set];
         need.eligible_s = job.eligible_s;
         need.ordinary_start_s = job.ordinary_start_s;
+        if (profiles_.would_start(need, view_)) look_ahead();
+        need.taken = &taken_;
         const ProfileAnswer answer = profiles_.require(need, view_);
         if (answer.state == ProfileState::running && waiting.empty()) waiting = answer.text;
         if (answer.state == ProfileState::stand_in && config_.profile_enabled)
@@ -326,6 +331,38 @@ void Scheduler::see_what_is_free() {
     }
 }
 
+/// What the jobs considered so far would start with, were they alone: profile runs of those that
+/// stand behind them leave it to them.
+void Scheduler::look_ahead() {
+    if (ready_ == ready_seen_ || looks_ == max_looks) return;
+    ready_seen_ = ready_;
+    ++looks_;
+    see_what_is_free();
+    taken_.assign(view_.snapshot.nodes.size(), {});
+    const Decision decision = policy_->decide(snapshot_, offers_, policy_options_);
+    for (const Action& action : decision.actions) {
+        const auto at = planned_.find(action.job);
+        if (action.kind != ActionKind::start || at == planned_.end()) continue;
+        if (at->second.role == Role::waits && !at->second.view->ordinary_ahead()) keep_for(action);
+    }
+}
+
+/// Unless a job that gives it back still has some of it.
+void Scheduler::keep_for(const Action& action) {
+    const std::int64_t gpus = action.offer.grid.gpus_per_node;
+    const auto free = [&](NodeIndex index) {
+        return view_.snapshot.nodes[index].free_gpus - taken_[index].gpus >= gpus;
+    };
+    if (!std::all_of(action.nodes.begin(), action.nodes.end(), free)) return;
+    const auto job = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
+                                  [&](const JobState& state) { return state.id == action.job; });
+    for (NodeIndex index : action.nodes) {
+        taken_[index].gpus += gpus;
+        taken_[index].cpus += gpus * job->cpus_per_gpu;
+        taken_[index].memory_mb += gpus * job->memory_mb_per_gpu;
+    }
+}
+
 void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role) {
     snapshot_.jobs.push_back(std::move(state));
     planned_.emplace(job.id, Planned{&job, &wish, &pools_of(job), std::move(offers), role});
@@ -376,6 +413,7 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
     JobState state = state_of(job, wish, pools);
     if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
     offers_.emplace(job.id, std::move(open));
+    if (role == Role::waits && !job.ordinary_ahead()) ++ready_;
     take_part(job, wish, std::move(state), std::move(offers), role);
 }
 

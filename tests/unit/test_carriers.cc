@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where profile runs go: nodes that the snapshot shows free and that Slurm does not give. A scheduler on a
-// scripted host; each test plays a few rounds and looks at which nodes were asked.
+// Where profile runs go and when: nodes that the snapshot shows free and that Slurm does not give, and ready jobs
+// that stand before. A scheduler on a scripted host; each test plays a few rounds and looks at which nodes were asked.
 #include <algorithm>
 
 #include "plugin/sched/node_refusals.h"
@@ -219,6 +219,95 @@ START_TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
 }
 END_TEST
 
+/// One node of so many GPUs; job 1 may start (it waits released), job 2 has a model to be measured first.
+struct QueueScene : Scene {
+    explicit QueueScene(std::int64_t gpus) {
+        config.profile_enabled = true;
+        node("n1", "a40", gpus, gpus);
+        Request ready = on_a40();
+        ready.max_gpus = std::min<std::int64_t>(gpus, 2);
+        JobView& released = job(1, ready);
+        released.facts.held = false;
+        released.facts.mark->phase = Phase::released;
+        job(2, other_model_on_a40());
+    }
+    JobView& ready() { return host.view.jobs[0]; }
+    [[nodiscard]] bool measures() const { return called(host, "carrier a40 n1"); }
+    [[nodiscard]] bool starts() const { return called(host, "start 1 n1"); }
+};
+
+START_TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
+    QueueScene scene(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.starts() && !scene.measures());
+    ck_assert(said(scene.host, 2, "waiting to profile gpt2-medium on a40: jobs before it start first"));
+    scene.host.view.snapshot.nodes[0].free_gpus = 0;
+    scene.ready().facts.state = HostJobState::running;
+    scheduler->round();  // it runs: nobody waits for a GPU that a job has
+    ck_assert(!scene.measures());
+    ck_assert(scheduler->explain(2, true, 0).find("no free a40 to profile on") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job) {
+    QueueScene scene(1);
+    scene.ready().priority = 1;
+    scene.scheduler()->round();
+    ck_assert(scene.measures() && !scene.starts());
+}
+END_TEST
+
+START_TEST(what_stands_before_is_decided_by_priority_then_by_submission) {
+    for (const double later_s : {0, 1}) {
+        QueueScene scene(1);
+        for (JobView& job : scene.host.view.jobs) job.priority = 5;
+        scene.ready().submit_s = 100 + later_s;
+        scene.host.view.jobs[1].submit_s = 100.5;
+        scene.scheduler()->round();
+        ck_assert(scene.starts() == (later_s == 0) && scene.measures() == (later_s == 1));
+    }
+    QueueScene scene(1);
+    scene.ready().submit_s = 200;
+    scene.ready().priority = 2e6;
+    std::swap(scene.host.view.jobs[0], scene.host.view.jobs[1]);  // whatever Slurm's list has first
+    scene.scheduler()->round();
+    ck_assert(scene.starts() && !scene.measures());
+}
+END_TEST
+
+START_TEST(a_profile_run_takes_what_ready_jobs_leave_in_the_same_round) {
+    QueueScene scene(3);
+    scene.host.view.memory_tracked = true;
+    scene.scheduler()->round();
+    ck_assert(scene.starts() && scene.measures());
+    ck_assert_int_eq(scene.host.last_shape.offer.grid.gpus(), 2);
+    ck_assert_int_eq(scene.host.specs[0].cpus, 4);
+}
+END_TEST
+
+START_TEST(a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting) {
+    QueueScene scene(1);
+    scene.ready().ordinary_start_s = scene.host.view.snapshot.time_s + 1000;
+    scene.scheduler()->round();
+    ck_assert(scene.measures() && !scene.starts());
+}
+END_TEST
+
+START_TEST(a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds) {
+    QueueScene scene(1);
+    scene.host.next_start = {ApplyOutcome::stale, "not the job that was planned"};
+    auto scheduler = scene.scheduler();
+    for (int second = 0; second < 10; ++second) {
+        scheduler->round();
+        ck_assert(scene.starts() && !scene.measures());
+        scene.host.view.snapshot.time_s += 1;
+    }
+    scheduler->round();
+    ck_assert(scene.measures());
+}
+END_TEST
+
 }  // namespace
 
 int main() {
@@ -234,5 +323,11 @@ int main() {
         a_refusal_that_the_next_snapshot_explains_is_forgotten,
         a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
         a_node_that_refuses_is_given_to_no_job_in_that_round,
+        a_ready_job_has_its_node_before_the_profile_run_of_a_later_one,
+        a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job,
+        what_stands_before_is_decided_by_priority_then_by_submission,
+        a_profile_run_takes_what_ready_jobs_leave_in_the_same_round,
+        a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting,
+        a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds,
     });
 }

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See profile_book.h. The half of ProfileBook that starts carriers: whether one is due, on which
+// node, and what a job is told that has to wait for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "core/text.h"
+#include "planner/planner.h"
+#include "plugin/sched/profile_book.h"
+
+namespace arena {
+namespace {
+
+/// Profile runs at once: each keeps a GPU from everybody for a minute, whoever asked for it.
+constexpr std::size_t max_runs = 8;
+/// How long a node is waited for where Slurm gives none of those that are shown free.
+constexpr double busy_s = 10;
+/// How long a run lets jobs before it have its node, should these not start although the policy
+/// said so.
+constexpr double yield_s = 10;
+/// Nodes of a type that may rest at once after they refused, before no other is asked: each
+/// question costs slurmctld's write lock and a job id.
+constexpr std::size_t max_resting = 3;
+/// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to
+/// start.
+constexpr double expected_within_s = 60;
+/// The record of the carrier has room for about this many hashes of known operators.
+constexpr std::size_t max_known = 800;
+
+std::string new_nonce() {
+    std::random_device device;
+    return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+/// Memory of one GPU of the node in MiB; 0 where memory is not a consumable resource.
+std::int64_t memory_share(const ClusterView& view, std::size_t node) {
+    const std::int64_t gpus = view.snapshot.nodes[node].total_gpus;
+    return view.memory_tracked && gpus > 0 ? view.node_memory_mb[node] / gpus : 0;
+}
+
+Taken taken_of(const ProfileNeed& need, std::size_t index) {
+    return need.taken && index < need.taken->size() ? (*need.taken)[index] : Taken{};
+}
+
+/// Beside what jobs before the one that asks are about to take.
+bool has_room(const ClusterView& view, std::size_t index, const Taken& taken = {}) {
+    const NodeState& node = view.snapshot.nodes[index];
+    return node.free_gpus - taken.gpus >= 1 && node.free_cpus - taken.cpus >= 1 &&
+           node.free_memory_mb - taken.memory_mb >= memory_share(view, index);
+}
+
+bool shown_free(const ClusterView& view, const std::string& name) {
+    const std::vector<NodeState>& nodes = view.snapshot.nodes;
+    const auto at = std::find_if(nodes.begin(), nodes.end(),
+                                 [&](const NodeState& node) { return node.name == name; });
+    return at != nodes.end() && has_room(view, static_cast<std::size_t>(at - nodes.begin()));
+}
+
+std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
+    return fmt::format("profiling {} on {} (JobId={}){}", need.request->model.name, need.gpu_type,
+                       carrier, progress);
+}
+
+std::string waiting_words(const ProfileNeed& need) {
+    return fmt::format("waiting to profile {} on {}", need.request->model.name, need.gpu_type);
+}
+
+ProfileAnswer turn_later(const ProfileNeed& need, std::size_t runs) {
+    return {ProfileState::running,
+            fmt::format("{}: {} other profile run{} first", waiting_words(need), runs,
+                        runs == 1 ? " goes" : "s go")};
+}
+
+}  // namespace
+
+void ProfileBook::forget_old(const ClusterView& view) {
+    const double now_s = view.snapshot.time_s;
+    refusals_.forget_old(now_s, [&](const std::string& node) { return shown_free(view, node); });
+    std::erase_if(busy_since_, [&](const auto& busy) { return now_s > busy.second + 2 * busy_s; });
+    std::erase_if(yielding_since_,
+                  [&](const auto& one) { return now_s > one.second + 2 * yield_s; });
+}
+
+const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts& attempts,
+                                        const ClusterView& view) {
+    const NodeState* best = nullptr;
+    if (resting_nodes(need, view).size() >= max_resting) return best;
+    for (NodeIndex index : *need.nodes) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type != need.gpu_type || !has_room(view, index, taken_of(need, index)))
+            continue;
+        if (refusals_.rests(node.name, view.snapshot.time_s)) continue;
+        const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
+        if (std::any_of(view.carriers.begin(), view.carriers.end(), busy)) continue;
+        if (!attempts.nodes.contains(node.name) && !refusals_.refused(node.name)) return &node;
+        // A node that failed or refused once is tried again only when there is no other.
+        if (!best) best = &node;
+    }
+    return best;
+}
+
+/// Runs that have a node which this one could use. They end soon, in the order of their jobs: worth
+/// waiting for.
+std::size_t ProfileBook::runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view) {
+    const auto could_use = [&](const std::string& name) {
+        return std::any_of(need.nodes->begin(), need.nodes->end(), [&](NodeIndex index) {
+            const NodeState& node = view.snapshot.nodes[index];
+            return node.name == name && node.gpu_type == need.gpu_type && node.up;
+        });
+    };
+    return static_cast<std::size_t>(
+        std::count_if(view.carriers.begin(), view.carriers.end(),
+                      [&](const CarrierView& c) { return !c.finished && could_use(c.node); }));
+}
+
+void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
+    auto known = store_ ? store_->known(request.gpu_type, node) : KnownOperators();
+    if (!known) return;  // measuring all again costs a minute and is right
+    request.known_device = known->device_identity;
+    const std::set<std::string, std::less<>> keys(known->op_keys.begin(), known->op_keys.end());
+    for (const OpShape& shape : wanted_operators(request)) {
+        const std::string key = op_key(shape);
+        if (request.known.size() < max_known && keys.contains(key))
+            request.known.push_back(hash_hex(key));
+    }
+}
+
+/// What the run will be asked for; empty when the hardware entry is not known (then the run fails
+/// and says so).
+std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request) const {
+    const auto type = find_hardware(hardware_, request.hardware);
+    if (!type) return {};
+    return operator_list(profile_query(request, *type));
+}
+
+/// A run may use what an ordinary job waits for only as Slurm's backfill would: if it ends before
+/// that job is expected to start. Nothing, if it may; else what to do about it.
+std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need,
+                                                         double now_s) const {
+    if (need.ordinary_start_s >= now_s + config_.profile_time_limit_s) return std::nullopt;
+    if (need.ordinary_start_s == 0 && now_s < need.eligible_s + expected_within_s)
+        return ProfileAnswer{ProfileState::running,
+                             waiting_words(need) +
+                                 ": Slurm has not said yet when the ordinary job before it starts"};
+    return ProfileAnswer{ProfileState::stand_in,
+                         "an ordinary job before it waits for the same nodes"};
+}
+
+CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, std::size_t index,
+                                     const ClusterView& view) {
+    const NodeState& node = view.snapshot.nodes[index];
+    const Taken taken = taken_of(need, index);
+    const std::int64_t gpus = std::max<std::int64_t>(node.free_gpus - taken.gpus, 1);
+    CarrierSpec spec;
+    spec.request = {new_nonce(),
+                    need.gpu_type,
+                    need.hardware,
+                    need.request->model,
+                    need.request->global_batch,
+                    need.max_gpus,
+                    need.gpus_per_node,
+                    config_.profile_budget_s,
+                    {},
+                    {}};
+    fill_known(spec.request, node.name);
+    spec.user_id = user_id_;
+    spec.group_id = group_id_;
+    spec.partition = config_.profile_partition.empty() ? need.partition : config_.profile_partition;
+    spec.partition = spec.partition.substr(0, spec.partition.find(','));
+    spec.node = node.name;
+    spec.cpus = std::clamp<std::int64_t>((node.free_cpus - taken.cpus) / gpus, 1, 64);
+    spec.memory_mb = memory_share(view, index);
+    spec.time_limit_minutes =
+        static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
+    spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
+    return spec;
+}
+
+/// What Slurm does not give now is free for nobody in this round.
+void ProfileBook::note_refusal(const std::string& why, NodeState& node, double now_s) {
+    node.free_gpus = 0;
+    if (refusals_.note(node.name, now_s))
+        host_.log_info(fmt::format(
+            "{} is shown free but takes no profile run: {}; other nodes are tried, this one "
+            "again every few seconds",
+            node.name, why));
+}
+
+/// Nodes that would do had they not refused a moment ago.
+std::vector<std::string> ProfileBook::resting_nodes(const ProfileNeed& need,
+                                                    const ClusterView& view) const {
+    std::vector<std::string> names;
+    for (NodeIndex index : *need.nodes) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type == need.gpu_type && refusals_.rests(node.name, view.snapshot.time_s))
+            names.push_back(node.name);
+    }
+    return names;
+}
+
+ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
+                                        const ClusterView& view) {
+    const double now_s = view.snapshot.time_s;
+    ProfileNeed alone = need;
+    alone.taken = nullptr;
+    if (pick_node(alone, attempts_of(key), view)) {
+        yielding_since_.try_emplace(key, now_s);
+        return {ProfileState::running, waiting_words(need) + ": jobs before it start first"};
+    }
+    if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
+    const std::vector<std::string> resting = resting_nodes(need, view);
+    if (resting.empty())
+        return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
+    const std::string& node = resting.front();
+    if (now_s < busy_since_.try_emplace(key, now_s).first->second + busy_s)
+        return {ProfileState::running,
+                waiting_words(need) + ": " + node + " was taken a moment ago"};
+    busy_since_.erase(key);
+    const std::string why = "the profiling job could not start: Slurm calls " + node + " busy";
+    count_failure(key, node, why, now_s);
+    return {ProfileState::stand_in, why};
+}
+
+ProfileBook::Attempts ProfileBook::attempts_of(const Key& key) const {
+    const auto at = attempts_.find(key);
+    return at == attempts_.end() ? Attempts{} : at->second;
+}
+
+/// The policy may go on to promise a node to a job that never starts there: that is waited for so
+/// long only.
+ProfileNeed ProfileBook::after_yielding(ProfileNeed need, const Key& key, double now_s) const {
+    const auto at = yielding_since_.find(key);
+    if (at != yielding_since_.end() && now_s >= at->second + yield_s) need.taken = nullptr;
+    return need;
+}
+
+ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
+    const double now_s = view.snapshot.time_s;
+    const Attempts attempts = attempts_of(key);
+    const ProfileNeed yielding = after_yielding(need, key, now_s);
+    while (const NodeState* picked = pick_node(yielding, attempts, view)) {
+        const auto index = static_cast<std::size_t>(picked - view.snapshot.nodes.data());
+        NodeState& node = view.snapshot.nodes[index];
+        const CarrierSpec spec = carrier_for(yielding, index, view);
+        const CarrierStart start = host_.start_carrier(spec);
+        if (start.id == 0 && start.other_node) {
+            note_refusal(start.why, node, now_s);
+            continue;
+        }
+        busy_since_.erase(key);
+        if (start.id == 0) {
+            count_failure(key, node.name, start.why, now_s);
+            return {ProfileState::stand_in, start.why};
+        }
+        refusals_.forget(node.name);
+        yielding_since_.erase(key);
+        running_[key] = {start.id, {}};
+        view.carriers.push_back(
+            {start.id, user_id_, to_json(spec.request), node.name, false, now_s});
+        node.free_gpus -= 1;
+        node.free_cpus -= spec.cpus;
+        node.free_memory_mb -= spec.memory_mb;
+        return {ProfileState::running, waiting_text(need, start.id, {})};
+    }
+    return without_node(need, key, view);
+}
+
+std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need, const Key& key,
+                                                        const ClusterView& view) {
+    if (const auto at = running_.find(key); at != running_.end())
+        return ProfileAnswer{ProfileState::running,
+                             waiting_text(need, at->second.carrier, at->second.progress)};
+    if (measured(key)) return ProfileAnswer{ProfileState::ready, {}};
+    if (!config_.profile_enabled || !user_known_ || !store_)
+        return ProfileAnswer{ProfileState::stand_in, "profiling is off"};
+    if (const auto at = attempts_.find(key); at != attempts_.end()) {
+        const bool again = view.snapshot.time_s - at->second.last_s >= config_.profile_backoff_s;
+        if (at->second.count >= config_.profile_retries && !again)
+            return ProfileAnswer{ProfileState::stand_in, "profiling failed: " + at->second.reason};
+        if (again) attempts_.erase(at);
+    }
+    if (running_.size() >= max_runs) return turn_later(need, running_.size());
+    return after_ordinary(need, view.snapshot.time_s);
+}
+
+bool ProfileBook::would_start(ProfileNeed need, const ClusterView& view) {
+    const Key key{need.fingerprint, need.gpu_type};
+    need.taken = nullptr;
+    return !without_start(need, key, view) && pick_node(need, attempts_of(key), view);
+}
+
+ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
+    const Key key{need.fingerprint, need.gpu_type};
+    if (auto answer = without_start(need, key, view)) return *std::move(answer);
+    return start(need, key, view);
+}
+
+}  // namespace arena
