@@ -20,6 +20,10 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 
+std::int64_t mixed_stages_bound(const Model& model) {
+    return std::int64_t{1} << (layer_list(model).kinds.size() == 1 ? 30 : 25);
+}
+
 MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context)
     : query_(query),
       context_(context),
@@ -382,15 +386,20 @@ void MixedSearch::search_below(double limit_s, Found& found) {
     }
 }
 
-bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate& estimate) {
+bool MixedSearch::can_be_mixed(const Grid& grid) const {
     const PlanPin& pin = query_.pin;
-    if (pin.vpp > 1 || pin.cp > 1 || pin.ep > 1 || grid.stages < 2 ||
-        grid.stages > context_.model.layers || grid.stages > grid.gpus())
-        return false;
+    return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1 && grid.stages >= 2 &&
+           grid.stages <= context_.model.layers && grid.stages <= grid.gpus();
+}
+
+bool MixedSearch::is_too_large(const Grid& grid) const {
     const double layers = real(context_.model.layers);
-    if (real(grid.stages) * real(grid.gpus()) * layers * layers >
-        (is_alike_ ? max_mixed_alike : max_mixed_unlike))
-        return false;
+    return can_be_mixed(grid) && real(grid.stages) * real(grid.gpus()) * layers * layers >
+                                     real(mixed_stages_bound(context_.model));
+}
+
+bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate& estimate) {
+    if (!can_be_mixed(grid) || is_too_large(grid)) return false;
     grid_ = grid;
     topology_ = make_topology(context_.pool.hardware, grid, context_.pool.gpus_per_node);
     Found found{infinity, {}};

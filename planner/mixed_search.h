@@ -15,19 +15,21 @@
 namespace arena {
 
 inline constexpr std::size_t max_labels = 200'000;
-/// Of a grid, stages * GPUs * layers^2 up to which search() looks at mixed stages: seconds.
-inline constexpr double max_mixed_alike = 1 << 30, max_mixed_unlike = 1 << 25;
 
 class MixedSearch {
   public:
     MixedSearch(const PlanQuery&, const PoolContext&);
+    /// Whether search() leaves the grid, which can have mixed stages, out for its size:
+    /// mixed_stages_bound().
+    [[nodiscard]] bool is_too_large(const Grid&) const;
     /// The best plan of the grid if one takes less than limit_s (infinite: any); false if none.
     /// Exact but for settings with more than max_labels partial plans below the limit, which are
     /// left out; limits are widened from the best conceivable plan, which leaves tens. False, too,
-    /// where the grid is beyond max_mixed_alike or, of unlike layers, max_mixed_unlike.
+    /// where the grid is_too_large().
     bool search(const Grid&, double limit_s, Plan&, Estimate&);
 
   private:
+    [[nodiscard]] bool can_be_mixed(const Grid&) const;
     /// A way to fill GPUs with one stage, layers aside.
     struct Option {
         std::int64_t gpus, dp, tp;

@@ -72,6 +72,7 @@ void mix_stages(const PlanQuery& query, const PoolContext& context, std::span<Gr
         if (grid.feasible) best_s = std::min(best_s, grid.estimate.iteration_s);
     MixedSearch mixed(query, context);
     for (GridResult& grid : grids) {
+        grid.uniform_only = mixed.is_too_large(grid.grid);
         if (!mixed.search(grid.grid, best_s, grid.plan, grid.estimate)) continue;
         best_s = grid.estimate.iteration_s;
         grid.feasible = true;

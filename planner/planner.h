@@ -45,7 +45,14 @@ struct GridResult {
     Plan plan;           ///< proxy plan when feasible
     Estimate estimate;
     std::int64_t candidates = 0;  ///< plans of the grid, counted before their layers are dealt
+    /// The launcher can be told stages that differ in dp and tp, but the grid is beyond
+    /// mixed_stages_bound(): only uniform stages were looked at.
+    bool uniform_only = false;
 };
+
+/// Stages * GPUs * layers^2 of a grid up to which plan_grids() looks at stages that differ in dp
+/// and tp: seconds of search. Lower where the layers differ, too.
+std::int64_t mixed_stages_bound(const Model&);
 
 // Estimates are `profiled` when at least 90 % of the compute time comes from measured shapes or
 // near ones (planner/cost.h), else `analytic`; error_bound weighs the evidence of each part.

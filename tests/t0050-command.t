@@ -92,6 +92,19 @@ exits 0 'any launcher prices every plan' "$arena" plan "${gpt2[@]}" --gpu-type A
 exits 0 'uneven stages are dealt as the launcher can say it' "$arena" plan "${gpt2[@]}" --gpu-type A40 \
     --gpus-per-node 8 --launcher megatron --fixed pp=5,dp=1,tp=1,micro_batch=1 --json
 json 'first and last stage take what is left over' '.grids[0].proxy_plan.stage_layers == [2,3,3,3,1]'
+# ---- what the planner did not look at ----------------------------------------------------------
+printf '%s\n' 'family: custom' 'precision: fp16' 'layers:' \
+    '  - {forward_flops: 1e9, parameter_bytes: 1e5, activation_bytes: 1e4}' \
+    '  - {count: 2999, forward_flops: 1e6, parameter_bytes: 1e5, activation_bytes: 1e4}' >deep.yaml
+deep=("$arena" plan --model ./deep.yaml --global-batch 2 --gpu-type A40 --gpus 1-2)
+exits 0 'a plan of thousands of layers that differ' "${deep[@]}" --launcher any
+like "$(cat out)" 'Uniform stages only: 2xA40/2 stages: stages that differ .* above 33554432$' \
+    'names the grid that is too large for stages that differ'
+exits 0 'and of the best grid alone' "${deep[@]}" --launcher any --top 1 --json
+json 'all the same, with the bound' '.uniform_only.bound == 33554432 and
+    (.uniform_only.grids | map([.gpu_type, .gpus, .stages]) == [["A40", 2, 2]])'
+exits 0 'a launcher of uniform stages' "${deep[@]}" --json
+json 'lacks nothing' '.uniform_only.grids == []'
 refused 'nonsense' "${gpt2[@]}" --gpu-type A40 --gpus 8 --nonsense
 exits 2 'a mistake is also told in JSON' "$arena" plan --model nope --global-batch 8 --gpu-type A40 --gpus 8 --json
 json 'with its text' '.error.text | test("nope")'

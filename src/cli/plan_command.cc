@@ -74,6 +74,35 @@ void print_infeasible(const std::vector<GridResult>& results) {
     for (const auto& [reason, grids] : reasons) fmt::print("  {}: {}\n", join(grids, ", "), reason);
 }
 
+/// Grids where the planner looked at uniform stages only; also of those that --top hides.
+std::vector<Grid> uniform_only(const std::vector<GridResult>& results) {
+    std::vector<Grid> grids;
+    for (const GridResult& r : results)
+        if (r.uniform_only) grids.push_back(r.grid);
+    return grids;
+}
+
+Json json_of_uniform_only(const Model& model, const std::vector<Grid>& grids) {
+    Json list = Json::array();
+    for (const Grid& grid : grids) list.push_back(arena::json_of(grid));
+    return {{"bound", mixed_stages_bound(model)}, {"grids", list}};
+}
+
+/// One line, however many there are.
+void print_uniform_only(const Model& model, const std::vector<Grid>& grids) {
+    constexpr std::size_t most = 4;
+    if (grids.empty()) return;
+    std::vector<std::string> names;
+    for (const Grid& grid : grids)
+        if (names.size() < most)
+            names.push_back(fmt::format("{}/{} stages", short_form(grid), grid.stages));
+    if (grids.size() > most) names.push_back(fmt::format("{} more", grids.size() - most));
+    fmt::print(
+        "\nUniform stages only: {}: stages that differ in dp and tp were not looked at, as stages x "
+        "GPUs x layers^2 is above {}\n",
+        join(names, ", "), mixed_stages_bound(model));
+}
+
 /// Feasible first, fastest first; the K best of them when top is not 0.
 void rank(std::vector<GridResult>& results, std::size_t top) {
     const auto worse_key = [](const GridResult& r) {
@@ -106,7 +135,8 @@ std::string size_of(const Model& model) {
 }
 
 int report(const Globals& globals, const PlanOptions& options, const Model& model,
-           const std::vector<GpuPool>& pools, const std::vector<GridResult>& results) {
+           const std::vector<GpuPool>& pools, const std::vector<GridResult>& results,
+           const std::vector<Grid>& uniform) {
     const bool any = !results.empty() && results.front().feasible;
     if (globals.json) {
         Json grids = Json::array();
@@ -120,6 +150,7 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
                                       {"active_parameters", active_parameter_count(model)},
                                       {"global_batch", options.global_batch},
                                       {"grids", grids},
+                                      {"uniform_only", json_of_uniform_only(model, uniform)},
                                       {"best", any ? 0 : -1}}));
         return any ? exit_yes : exit_no;
     }
@@ -137,6 +168,7 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
     if (any) print_breakdown(results.front());
     if (!any) fmt::print("No plan fits.\n");
     print_infeasible(results);
+    print_uniform_only(model, uniform);
     return any ? exit_yes : exit_no;
 }
 
@@ -231,8 +263,9 @@ int plan(const Globals& globals, const PlanOptions& options) {
                                          : price(options, *model, *ranges, *pools, *can);
     if (!results) return fail(globals, results.error());
     if (auto s = correct_by_reports(options, *model, *pools, *results); !s) return fail(globals, s.error());
+    const std::vector<Grid> uniform = uniform_only(*results);
     rank(*results, options.top);
-    return report(globals, options, *model, *pools, *results);
+    return report(globals, options, *model, *pools, *results, uniform);
 }
 
 }  // namespace

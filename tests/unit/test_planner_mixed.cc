@@ -2,6 +2,7 @@
 // Stages that differ in dp and tp: the search against plain enumeration of every layout, and prices
 // against those of uniform plans.
 #include "planner/mixed.h"
+#include "planner/mixed_search.h"
 #include "planner/search.h"
 #include "planner/shard.h"
 #include "planner_cases.h"
@@ -130,11 +131,75 @@ START_TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
 }
 END_TEST
 
+namespace {
+
+/// The first layer is unlike the others.
+Model unlike_model(std::int64_t layers) {
+    Model m;
+    m.name = "unlike";
+    m.family = Family::custom;
+    m.precision = Precision::fp16;
+    for (const std::int64_t count : {std::int64_t{1}, layers - 1}) {
+        CustomLayer layer;
+        layer.count = count;
+        layer.forward_flops = 1e9 / static_cast<double>(count);
+        layer.parameter_bytes = 1e5;
+        layer.activation_bytes = 1e4;
+        m.custom_layers.push_back(layer);
+    }
+    const Result<Model> model = complete_model(m, "unlike");
+    ck_assert(model.ok());
+    return *model;
+}
+
+PlanQuery query_of(const Model& model, std::int64_t gpus, const Capabilities& can) {
+    return {model, 4, 1, gpus, {}, {{"a40", *find_hardware(all_hardware(), "A40"), 8, gpus, {}}},
+            can};
+}
+
+}  // namespace
+
+START_TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
+    const Model model = unlike_model(3000);
+    Capabilities can = all_capabilities();
+    std::size_t beyond = 0;
+    for (const GridResult& r : plan_grids(query_of(model, 2, can))) {
+        ck_assert_int_eq(r.uniform_only, r.grid.stages == 2);
+        beyond += r.uniform_only ? 1 : 0;
+    }
+    ck_assert_uint_eq(beyond, 1);
+    can.mixed_stages = false;  // nothing was left out of what the launcher can be told
+    for (const GridResult& r : plan_grids(query_of(model, 2, can))) ck_assert(!r.uniform_only);
+    for (const GridResult& r : plan_grids(query_of(unlike_model(3), 2, all_capabilities())))
+        ck_assert(!r.uniform_only);
+}
+END_TEST
+
+START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
+    ck_assert_int_eq(mixed_stages_bound(unlike_model(2048)), 1 << 25);
+    ck_assert_int_eq(mixed_stages_bound(*find_zoo_model("gpt2")), 1 << 30);
+    PlanQuery query = query_of(unlike_model(2048), 8, all_capabilities());
+    const auto is_too_large = [&](std::int64_t stages, std::int64_t gpus) {
+        const PoolContext context =
+            make_context(query.model, query.pools[0], query.global_batch, query.model.precision);
+        return MixedSearch(query, context).is_too_large({"a40", 1, gpus, stages});
+    };
+    ck_assert(!is_too_large(2, 4));  // 2 x 4 x 2048^2 = 2^25
+    ck_assert(is_too_large(2, 5));
+    ck_assert(!is_too_large(1, 8));  // has no two stages
+    query.pin.vpp = 2;               // has no mixed stages, however large
+    ck_assert(!is_too_large(2, 8));
+}
+END_TEST
+
 int main() {
-    return arena::test::run_suite("planner mixed stages",
-                                  {
-                                      stages_that_differ_are_the_best_of_all_that_do,
-                                      mixed_prices_of_uniform_plans_are_the_uniform_prices,
-                                  },
-                                  {.timeout_s = 300});
+    return arena::test::run_suite(
+        "planner mixed stages",
+        {
+            stages_that_differ_are_the_best_of_all_that_do,
+            mixed_prices_of_uniform_plans_are_the_uniform_prices,
+            grids_whose_mixed_stages_are_too_many_to_look_at_say_so,
+            the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at,
+        },
+        {.timeout_s = 300});
 }
