@@ -121,17 +121,20 @@ check-gpu: check-gpu-programs
 
 # ---- tests of the profile store ----------------------------------------------------------------
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_store tests/unit/test_store_spool tests/unit/test_comm_table
-TESTS += tests/unit/test_store tests/unit/test_store_spool tests/unit/test_comm_table
+check_PROGRAMS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_spool tests/unit/test_comm_table
+TESTS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_spool tests/unit/test_comm_table
 endif
 tests_unit_test_comm_table_SOURCES = tests/unit/test_comm_table.cc tests/unit/suite.h
 tests_unit_test_comm_table_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_comm_table_LDADD = libarena_core.la $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost \
 	tests/bench/profile_rounds.py
-tests_unit_test_store_SOURCES = tests/unit/test_store.cc
+tests_unit_test_store_SOURCES = tests/unit/test_store.cc tests/unit/store_cases.h
 tests_unit_test_store_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_store_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
+tests_unit_test_store_rows_SOURCES = tests/unit/test_store_rows.cc tests/unit/store_cases.h
+tests_unit_test_store_rows_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_store_rows_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
 tests_unit_test_store_spool_SOURCES = tests/unit/test_store_spool.cc
 tests_unit_test_store_spool_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)

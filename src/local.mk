@@ -28,7 +28,8 @@ libarena_core_la_SOURCES = \
 	src/policy/sia.h src/policy/sia.cc \
 	src/policy/gandiva.h src/policy/gandiva.cc \
 	src/policy/arena_paper.h src/policy/arena_paper.cc \
-	src/store/store.h src/store/sql.h src/store/open.h src/store/open.cc src/store/store.cc src/store/spool.cc \
+	src/store/store.h src/store/sql.h src/store/open.h src/store/open.cc src/store/rows.h src/store/rows.cc \
+	src/store/store.cc src/store/spool.cc \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)
 

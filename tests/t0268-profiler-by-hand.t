@@ -143,3 +143,22 @@ for use in "${uses[@]}" 'profile --store store/bad.db list' 'profile --store sto
 done
 is "$(sqlite3 store/bad.db 'PRAGMA user_version')" 99 "it stays as it is"
 done_testing
+# bad_rows SQL WORDS COMMAND...: of a store with one collective and one report, after the SQL
+plan=(plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles store/bad.db)
+bad_rows() {
+    rm -f store/bad.db*
+    "$arena" profile --store store/bad.db import good.json >/dev/null
+    sqlite3 store/bad.db "PRAGMA ignore_check_constraints = 1;
+        INSERT INTO comm VALUES('A40', 'all_reduce', 2, 1, 1, 1024, 1e-6, 2e-6, 3e-6, 'test');
+        INSERT INTO observed VALUES(1, 'f', 'gpt2', 8, 'env', 'A40', 1, 1, 1, '$(plan_of_one)', 1, 1, 0, 3, 7, 1e9); $1"
+    refused 3 "$2" "arena $3 $4: $1" "$arena" "${@:3}"
+    like "$("$arena" profile --store store/bad.db verify)" "$2" "verify names it"
+}
+plan_of_one() { "$arena" --json "${plan[@]/store\/bad.db/none}" --fixed pp=1,dp=1,tp=1,micro_batch=1 | jq -c '.grids[0].proxy_plan'; }
+comm='UPDATE comm SET median_s = 1' report='UPDATE observed SET iteration_s = -1'
+slow='collective all_reduce of A40, 2 ranks x 1 nodes x 1 groups, 1024 bytes cannot be: seconds must be'
+never='report of job 7 on A40 cannot be: observed times must be positive'
+bad_rows "$comm" "$slow" "${plan[@]}"
+bad_rows "$comm" "$slow" profile --store store/bad.db comm
+bad_rows "$report" "$never" "${plan[@]}"
+bad_rows "$report" "$never" profile --store store/bad.db observed

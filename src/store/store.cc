@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "store/open.h"
+#include "store/rows.h"
 #include "store/sql.h"
 
 namespace arena {
@@ -18,7 +19,9 @@ namespace {
 
 using sql::Database;
 using sql::is_corrupt;
+using sql::is_time;
 using sql::quick_check;
+using sql::shape_of;
 using sql::Statement;
 using sql::Transaction;
 
@@ -55,19 +58,6 @@ ProfileRun run_of(const Statement& s) {
     return r;
 }
 
-/// Columns kind, pass, precision, d0..d3, variant from `first` on.
-std::optional<OpShape> shape_of(const Statement& s, int first) {
-    const auto kind = parse_op_kind(s.text(first));
-    const auto pass = parse_pass(s.text(first + 1));
-    const auto precision = parse_precision(s.text(first + 2));
-    if (!kind || !pass || !precision) return {};
-    OpShape shape{*kind, *pass, *precision, {}, s.text(first + 7)};
-    for (int i = 0; i < 4; ++i) shape.dims[static_cast<std::size_t>(i)] = s.integer(first + 3 + i);
-    return shape;
-}
-
-bool is_time(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds <= 3600; }
-
 /// What import() demands of a value that did not come through parse_profile.
 Status check_profile(const Profile& p) {
     std::set<std::string> keys;
@@ -82,6 +72,9 @@ Status check_profile(const Profile& p) {
     }
     return Done{};
 }
+
+/// What sql::comm_of() and observed_of() say of a row: which, and what is wrong with it.
+std::string told(const Error& row) { return row.where + " " + row.text; }
 
 class SqliteStore final : public ProfileStore {
   public:
@@ -176,11 +169,16 @@ class SqliteStore final : public ProfileStore {
   private:
     Error error(std::string_view doing) const { return sql::sql_error(db_.get(), path_, doing); }
     /// A row that some other program wrote, or a failing disk.
-    Error bad_row(const std::string& name, const std::string& what) const {
-        return environment_error(
-            printable(name, 160) + " " + what + "; `arena profile verify` names every bad row",
-            path_);
+    Error bad_row(const std::string& what) const {
+        return environment_error(what + "; `arena profile verify` names every bad row", path_);
     }
+    Error bad_row(const std::string& name, const std::string& what) const {
+        return bad_row(printable(name, 160) + " " + what);
+    }
+    Status verify_entries(std::vector<std::string>& wrong);
+    Status verify_runs(std::vector<std::string>& wrong);
+    Status verify_rows(std::vector<std::string>& wrong);
+    Status read_to_end(const Statement&, const std::string& table, std::vector<std::string>& wrong);
     int insert_run(const Profile& p, const std::string& model_name);
     int insert_entries(const Profile& p, std::int64_t run);
     Database db_;
@@ -280,10 +278,14 @@ Result<std::vector<ProfileEntry>> SqliteStore::measured_on(const std::string& gp
     return entries;
 }
 
-Result<std::vector<std::string>> SqliteStore::verify() {
-    std::vector<std::string> wrong;
-    if (quick_check(db_.get(), &wrong) != SQLITE_OK && !is_corrupt(sqlite3_errcode(db_.get())))
-        return error("quick_check");
+Status SqliteStore::read_to_end(const Statement& s, const std::string& table,
+                                std::vector<std::string>& wrong) {
+    if (s.code() != SQLITE_OK && !is_corrupt(s.code())) return error("verify");
+    if (s.code() != SQLITE_OK) wrong.push_back(table + " cannot be read to the end");
+    return Done{};
+}
+
+Status SqliteStore::verify_entries(std::vector<std::string>& wrong) {
     Statement s(db_.get(),
                 "SELECT kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats,"
                 " spread, op_key, run, (SELECT nonce FROM runs WHERE seq = run) FROM entries");
@@ -299,19 +301,39 @@ Result<std::vector<std::string>> SqliteStore::verify() {
         if (const double w = s.number(10); !(w >= 0 && w <= 10))
             wrong.push_back(row + "spread outside [0, 10]");
     }
-    if (s.code() != SQLITE_OK && !is_corrupt(s.code())) return error("verify");
-    if (s.code() != SQLITE_OK) wrong.push_back("entries cannot be read to the end");
-    Statement r(db_.get(),
+    return read_to_end(s, "entries", wrong);
+}
+
+Status SqliteStore::verify_runs(std::vector<std::string>& wrong) {
+    Statement s(db_.get(),
                 "SELECT nonce FROM runs WHERE length(nonce) NOT BETWEEN 16 AND 64 OR"
                 " status NOT IN ('complete', 'partial', 'failed') OR"
                 " (status = 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq))");
-    while (r.step())
-        wrong.push_back("run " + printable(r.text(0)) +
+    while (s.step())
+        wrong.push_back("run " + printable(s.text(0)) +
                         ": bad nonce, unknown status, or failed with entries");
-    Statement o(db_.get(), "SELECT plan, job FROM observed");
-    while (o.step())
-        if (!parse_plan_json(o.text(0)))
-            wrong.push_back("observed by job " + o.text(1) + ": its plan cannot be read");
+    return read_to_end(s, "runs", wrong);
+}
+
+/// Collectives and reports.
+Status SqliteStore::verify_rows(std::vector<std::string>& wrong) {
+    Statement times(db_.get(), sql::select_comm);
+    while (times.step())
+        if (const auto row = sql::comm_of(times); !row) wrong.push_back(told(row.error()));
+    if (auto s = read_to_end(times, "comm", wrong); !s) return s;
+    Statement runs(db_.get(), sql::select_observed);
+    while (runs.step())
+        if (const auto row = sql::observed_of(runs); !row) wrong.push_back(told(row.error()));
+    return read_to_end(runs, "observed", wrong);
+}
+
+Result<std::vector<std::string>> SqliteStore::verify() {
+    std::vector<std::string> wrong;
+    if (quick_check(db_.get(), &wrong) != SQLITE_OK && !is_corrupt(sqlite3_errcode(db_.get())))
+        return error("quick_check");
+    for (const auto verify :
+         {&SqliteStore::verify_entries, &SqliteStore::verify_runs, &SqliteStore::verify_rows})
+        if (auto s = (this->*verify)(wrong); !s) return s.error();
     return wrong;
 }
 
@@ -333,17 +355,14 @@ Result<std::int64_t> SqliteStore::import_comm(const std::vector<CommTime>& rows,
 Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
     Statement s(
         db_.get(),
-        "SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s FROM comm"
-        " WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
+        std::string(sql::select_comm) +
+            "WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
     s.bind(gpu_type);
     std::vector<CommTime> rows;
     while (s.step()) {
-        const auto op = parse_comm_op(s.text(1));
-        if (!op)
-            return environment_error("collective is not one this program knows: " + s.text(1),
-                                     path_);
-        rows.push_back({s.text(0), *op, s.integer(2), s.integer(3), s.integer(4), s.integer(5),
-                        s.number(6), s.number(7), s.number(8)});
+        auto row = sql::comm_of(s);
+        if (!row) return bad_row(told(row.error()));
+        rows.push_back(std::move(*row));
     }
     if (s.code() != SQLITE_OK) return error("comm");
     return rows;
@@ -351,9 +370,7 @@ Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
 
 Status SqliteStore::keep_observed(const ObservedRun& run) {
     const Observation& o = run.observation;
-    if (!is_usable(o))
-        return usage_error(
-            "observed times must be positive, and within a factor of 8 of the estimate");
+    if (auto good = sql::check_observed(run); !good) return good;
     Statement s(
         db_.get(),
         "INSERT OR REPLACE INTO observed(model_fingerprint, model_name, global_batch, launcher,"
@@ -368,23 +385,12 @@ Status SqliteStore::keep_observed(const ObservedRun& run) {
 }
 
 Result<std::vector<ObservedRun>> SqliteStore::observed() {
-    Statement s(db_.get(),
-                "SELECT model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes,"
-                " gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps, job, at_s"
-                " FROM observed ORDER BY seq");
+    Statement s(db_.get(), std::string(sql::select_observed) + "ORDER BY seq");
     std::vector<ObservedRun> runs;
     while (s.step()) {
-        auto plan = parse_plan_json(s.text(8));
-        if (!plan) continue;  // verify() names it
-        const Grid grid{s.text(4), s.integer(5), s.integer(6), s.integer(7)};
-        runs.push_back({s.text(0),
-                        s.text(1),
-                        s.integer(2),
-                        s.text(3),
-                        {grid, std::move(*plan), s.number(9), s.number(10), s.number(11)},
-                        s.integer(12),
-                        static_cast<JobId>(s.integer(13)),
-                        s.number(14)});
+        auto run = sql::observed_of(s);
+        if (!run) return bad_row(told(run.error()));
+        runs.push_back(std::move(*run));
     }
     if (s.code() != SQLITE_OK) return error("observed");
     return runs;

@@ -55,11 +55,11 @@ class ProfileStore {
     virtual Result<std::vector<std::string>> verify() = 0;
     /// Adds measured collectives, replacing those of the same key, in one transaction; how many.
     virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;
-    /// All of a GRES type ("" = of all), sorted by key.
+    /// All of a GRES type ("" = of all), sorted by key; an error where a row cannot be.
     virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
     /// Keeps what a job observed in place of what was kept of the same model, batch, launcher, grid and plan.
     virtual Status keep_observed(const ObservedRun&) = 0;
-    /// All of them, oldest first.
+    /// All of them, oldest first; an error where a row cannot be.
     virtual Result<std::vector<ObservedRun>> observed() = 0;
     /// Removes the runs that started before an epoch second, with their entries, and what was observed
     /// before; how many runs went.

@@ -1,89 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The profile store: what goes in comes out, the newest measurement wins, and no state of the file
 // (corrupt, cut, locked, foreign, newer, linked) is silently accepted or stops the caller.
-#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <string>
 
-#include "core/text.h"
-#include "store/store.h"
-#include "suite.h"
+#include "store_cases.h"
 
 using namespace arena;
-namespace fs = std::filesystem;
-
-namespace {
-
-std::string directory;
-
-void make_directory() {
-    char name[] = "/tmp/arena-store-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(name));
-    directory = name;
-}
-void remove_directory() { fs::remove_all(directory); }
-std::string db_path() { return directory + "/profiles.db"; }
-
-Profile sample(const std::string& nonce, double seconds, const std::string& library = "OpenBLAS") {
-    Profile p;
-    p.nonce = nonce;
-    p.gpu_type = "a40";
-    p.hardware = "emulated-cpu";
-    p.model_fingerprint = "0123456789abcdef";
-    p.device = {"cpu", "AMD EPYC", "", "6.1", library, 1 << 30, 2, "n1"};
-    p.device_seconds = 1.5;
-    p.started_s = 1700000000.25;
-    p.wanted = 55, p.reused = 12, p.direct_seconds = 3600.5;
-    p.state = {1410, 61, 300};
-    p.place = {"0000:17:00.0", 0, {"0000:16:00.0", "0000:15:00.0"}, {"mlx5_0", "mlx5_1"}};
-    OpShape g;
-    g.dims = {64, 32, 16, 1};
-    OpShape w = g;
-    w.pass = Pass::backward;
-    w.variant = "wgrad";
-    p.entries = {{w, seconds * 2, 7, 0.01}, {g, seconds, 5, 0.005}};
-    return p;
-}
-
-std::string nonce_of(int i) {
-    char text[32];
-    std::snprintf(text, sizeof text, "nonce%016d", i);
-    return text;
-}
-
-std::unique_ptr<ProfileStore> must_open(std::string* notice = nullptr) {
-    auto r = ProfileStore::open(db_path(), notice);
-    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
-    return std::move(r).value();
-}
-
-void must(const Status& s) {
-    ck_assert_msg(s.ok(), "%s", s.ok() ? "" : s.error().message().c_str());
-}
-
-void sql(const std::string& text) {
-    sqlite3* db = nullptr;
-    ck_assert_int_eq(sqlite3_open(db_path().c_str(), &db), SQLITE_OK);
-    char* message = nullptr;
-    const int r = sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message);
-    ck_assert_msg(r == SQLITE_OK, "%s", message);
-    sqlite3_close(db);
-}
-
-int count_named(const std::string& part) {
-    int n = 0;
-    for (const auto& e : fs::directory_iterator(directory))
-        n += e.path().filename().string().find(part) != std::string::npos;
-    return n;
-}
-
-}  // namespace
+using namespace arena::test;
 
 START_TEST(profile_comes_back_as_it_was) {
     auto store = must_open();
@@ -227,19 +153,6 @@ START_TEST(corrupt_file_is_set_aside_with_a_notice) {
 }
 END_TEST
 
-static void fill(int n) {
-    auto store = must_open();
-    for (int i = 0; i < n; ++i) {
-        Profile p = sample(nonce_of(i), 0.001);
-        for (int d = 1; d < 60; ++d) {
-            OpShape s;
-            s.dims = {d, i + 1, 7, 1};
-            p.entries.push_back({s, 0.001 * d, 3, 0.01});
-        }
-        must(store->import(p, "m"));
-    }
-}
-
 /// Cut or damaged at any place: never a crash, never an error, never rows that verify() would
 /// refuse.
 START_TEST(file_cut_at_any_place_opens_with_all_rows_or_a_notice) {
@@ -279,49 +192,6 @@ START_TEST(pages_of_garbage_are_noticed_on_open_or_by_verify) {
         ck_assert_msg(!notice.empty(), "page at %ju was garbage and nobody said so", at);
         ck_assert(store->runs()->empty());
     }
-}
-END_TEST
-
-START_TEST(verify_names_the_bad_rows) {
-    fill(1);
-    sql("UPDATE entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7;"
-        "UPDATE entries SET spread = 99 WHERE d0 = 6 AND d2 = 7;"
-        "PRAGMA foreign_keys = OFF; UPDATE entries SET run = 77 WHERE d0 = 8 AND d2 = 7");
-    const auto wrong = must_open()->verify();
-    ck_assert(wrong.ok());
-    ck_assert_uint_eq(wrong->size(), 3);
-}
-END_TEST
-
-/// What another program or a failing disk may leave; an open for writing would set the store aside.
-START_TEST(rows_that_cannot_be_are_refused_wherever_they_are_read) {
-    const std::string by_force = "PRAGMA ignore_check_constraints = 1; UPDATE ";
-    fill(1);
-    fs::copy_file(db_path(), directory + "/whole");
-    const Profile whole = *ProfileStore::open_read_only(db_path()).value()->load(nonce_of(0));
-    const auto damaged = [&](const std::string& update) {
-        fs::copy_file(directory + "/whole", db_path(), fs::copy_options::overwrite_existing);
-        sql(by_force + update);
-        auto store = ProfileStore::open_read_only(db_path());
-        ck_assert(store.ok());
-        ck_assert_msg(store.value()->verify()->size() == 1, "%s", update.c_str());
-        return std::move(store).value();
-    };
-    for (const char* seconds : {"-1", "0", "1e9", "9e999"}) {
-        auto store =
-            damaged("entries SET seconds = " + std::string(seconds) + " WHERE d0 = 5 AND d2 = 7");
-        test::assert_refused(store->load(nonce_of(0)),
-                             "has no possible time; `arena profile verify`");
-        test::assert_refused(store->table(whole.gpu_type), "has no possible time");
-        const auto again = store->measured_on(whole.gpu_type, whole.device.identity());
-        ck_assert_uint_eq(again->size(), whole.entries.size() - 1);  // it is measured again
-    }
-    auto store =
-        damaged("entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7");
-    test::assert_refused(store->load(nonce_of(0)), "is not the operator that its row tells of");
-    store.reset();
-    store = damaged("runs SET status = 'odd'");
-    test::assert_refused(store->load(nonce_of(0)), "has no status that this program knows");
 }
 END_TEST
 
@@ -449,40 +319,6 @@ START_TEST(store_of_version_2_is_converted_with_all_rows) {
 }
 END_TEST
 
-ObservedRun observed_run(double iteration_s, std::int64_t dp) {
-    Plan plan;
-    plan.stage_layers = {12};
-    plan.stage_dp = {dp};
-    plan.stage_tp = {1};
-    return {"0123456789abcdef",
-            "gpt2",
-            64,
-            "arena-train",
-            {{"a40", 1, dp, 1}, plan, iteration_s, 1, 0.02},
-            40,
-            7,
-            1700000000.5};
-}
-
-START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
-    auto store = must_open();
-    must(store->keep_observed(observed_run(1.5, 1)));
-    must(store->keep_observed(observed_run(0.8, 2)));
-    must(store->keep_observed(observed_run(1.25, 1)));
-    for (const double wrong : {0.0, -1.0, 8.0, 0.125})
-        ck_assert(!store->keep_observed(observed_run(wrong, 1)).ok());
-    store.reset();
-    store = must_open();
-    const auto runs = store->observed();
-    ck_assert(runs.ok());
-    ck_assert_uint_eq(runs->size(), 2);
-    ck_assert((*runs)[0] == observed_run(0.8, 2) && (*runs)[1] == observed_run(1.25, 1));
-    ck_assert(store->verify()->empty());
-    ck_assert(store->prune(1700000001).ok());
-    ck_assert(store->observed()->empty());
-}
-END_TEST
-
 START_TEST(store_of_version_3_is_converted_and_takes_reports) {
     must(must_open()->import(sample(nonce_of(1), 1), "m"));
     sql("DROP TABLE observed; PRAGMA user_version = 3");
@@ -533,26 +369,6 @@ START_TEST(what_was_measured_on_a_device_is_that_devices_alone) {
 }
 END_TEST
 
-START_TEST(communication_times_come_back_and_newer_ones_replace_older) {
-    auto store = must_open();
-    CommTime t{"a40", CommOp::all_reduce, 8, 2, 1, 1 << 20, 1e-3, 2e-3, 3e-3};
-    CommTime small = t;
-    small.bytes = 1024;
-    ck_assert_int_eq(store->import_comm({t, small}, "nccl").value(), 2);
-    t.median_s = 1.5e-3;
-    ck_assert_int_eq(store->import_comm({t}, "nccl").value(), 1);
-    const auto rows = store->comm("a40");
-    ck_assert(rows.ok());
-    ck_assert_uint_eq(rows->size(), 2);
-    ck_assert(rows->front() == small && rows->back() == t);
-    ck_assert(store->comm("v100")->empty());
-    CommTime bad = t;
-    bad.nodes = 3;
-    ck_assert(!store->import_comm({small, bad}, "x").ok());
-    ck_assert_uint_eq(store->comm("")->size(), 2);
-}
-END_TEST
-
 START_TEST(link_fifo_and_open_directory_are_refused) {
     fs::create_symlink(directory + "/elsewhere", db_path());
     ck_assert(!ProfileStore::open(db_path()).ok());
@@ -582,19 +398,15 @@ int main() {
         corrupt_file_is_set_aside_with_a_notice,
         file_cut_at_any_place_opens_with_all_rows_or_a_notice,
         pages_of_garbage_are_noticed_on_open_or_by_verify,
-        verify_names_the_bad_rows,
-        rows_that_cannot_be_are_refused_wherever_they_are_read,
         locked_file_is_an_error_and_stays,
         newer_schema_and_foreign_database_are_refused_untouched,
         read_only_sees_rows_and_cannot_write_nor_create,
         link_fifo_and_open_directory_are_refused,
         store_of_version_1_is_converted_with_all_rows,
         store_of_version_2_is_converted_with_all_rows,
-        what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays,
         store_of_version_3_is_converted_and_takes_reports,
         a_profile_ages_out_when_its_node_shows_another_driver_or_library,
         what_was_measured_on_a_device_is_that_devices_alone,
-        communication_times_come_back_and_newer_ones_replace_older,
     };
     return arena::test::run_suite("store", tests, {make_directory, remove_directory, 60});
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Rows of the profile store: see rows.h.
+#include "store/rows.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "core/text.h"
+
+namespace arena::sql {
+
+std::optional<OpShape> shape_of(const Statement& s, int first) {
+    const auto kind = parse_op_kind(s.text(first));
+    const auto pass = parse_pass(s.text(first + 1));
+    const auto precision = parse_precision(s.text(first + 2));
+    if (!kind || !pass || !precision) return {};
+    OpShape shape{*kind, *pass, *precision, {}, s.text(first + 7)};
+    for (int i = 0; i < 4; ++i) shape.dims[static_cast<std::size_t>(i)] = s.integer(first + 3 + i);
+    return shape;
+}
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds <= 3600; }
+
+Result<CommTime> comm_of(const Statement& s) {
+    const std::string row = fmt::format(
+        "collective {} of {}, {} ranks x {} nodes x {} groups, {} bytes", printable(s.text(1), 40),
+        printable(s.text(0), 40), s.integer(2), s.integer(3), s.integer(4), s.integer(5));
+    const auto op = parse_comm_op(s.text(1));
+    if (!op) return environment_error("is not one that this program knows", row);
+    const CommTime time{s.text(0),    *op,         s.integer(2), s.integer(3), s.integer(4),
+                        s.integer(5), s.number(6), s.number(7),  s.number(8)};
+    if (auto good = check_comm_time(time); !good)
+        return environment_error("cannot be: " + good.error().text, row);
+    return time;
+}
+
+Result<ObservedRun> observed_of(const Statement& s) {
+    const std::string row =
+        fmt::format("report of job {} on {}", s.integer(13), printable(s.text(4), 40));
+    auto plan = parse_plan_json(s.text(8));
+    if (!plan) return environment_error("has a plan that cannot be read", row);
+    const Grid grid{s.text(4), s.integer(5), s.integer(6), s.integer(7)};
+    ObservedRun run{s.text(0),
+                    s.text(1),
+                    s.integer(2),
+                    s.text(3),
+                    {grid, std::move(*plan), s.number(9), s.number(10), s.number(11)},
+                    s.integer(12),
+                    static_cast<JobId>(s.integer(13)),
+                    s.number(14)};
+    if (auto good = check_observed(run); !good)
+        return environment_error("cannot be: " + good.error().text, row);
+    return run;
+}
+
+Status check_observed(const ObservedRun& run) {
+    const Observation& o = run.observation;
+    if (!is_usable(o))
+        return usage_error(
+            "observed times must be positive, and within a factor of 8 of the estimate");
+    if (!std::isfinite(o.spread) || o.spread < 0) return usage_error("spread must be 0 or more");
+    if (run.global_batch < 1 || o.grid.nodes < 1 || o.grid.gpus_per_node < 1 || o.grid.stages < 1)
+        return usage_error("batch, nodes, GPUs per node and stages must be at least 1");
+    if (o.plan.gpus() != o.grid.gpus() || o.plan.pp() != o.grid.stages)
+        return usage_error(fmt::format("the plan {} does not fill the grid {} of {} stages",
+                                       short_form(o.plan), short_form(o.grid), o.grid.stages));
+    return Done{};
+}
+
+}  // namespace arena::sql
