@@ -138,7 +138,7 @@ clean-stage:
 
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
-	tests/unit/doctor_test
+	tests/unit/doctor_test tests/unit/test_plan_command
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -159,6 +159,10 @@ tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src
 	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h src/cli/plan_command.cc \
+	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
+tests_unit_test_plan_command_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_plan_command_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
 
 if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/properties_test tests/unit/test_arena_properties

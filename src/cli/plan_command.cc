@@ -252,7 +252,9 @@ int plan(const Globals& globals, const PlanOptions& options) {
     if (ranges->empty() && options.fixed.empty()) {
         return fail(globals, usage_error("is needed, unless --fixed gives the plan", "--gpus"));
     }
-    auto pools = read_pools(globals, options);
+    const auto store = open_profiles(options);
+    if (!store) return fail(globals, store.error());
+    auto pools = read_pools(globals, options, *store);
     if (!pools) return fail(globals, pools.error());
     const auto can = read_launcher(options);
     if (!can) return fail(globals, can.error());
@@ -262,7 +264,7 @@ int plan(const Globals& globals, const PlanOptions& options) {
                                                   options.pareto)
                                          : price(options, *model, *ranges, *pools, *can);
     if (!results) return fail(globals, results.error());
-    if (auto s = correct_by_reports(options, *model, *pools, *results); !s) return fail(globals, s.error());
+    correct_by_reports(*store, options, *model, *pools, *results);
     const std::vector<Grid> uniform = uniform_only(*results);
     rank(*results, options.top);
     return report(globals, options, *model, *pools, *results, uniform);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/plan_store.h"
 #include "cli/site_tables.h"
 #include "core/launchers.h"
 #include "core/text.h"
@@ -92,8 +91,6 @@ Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool)
     add_entries(*profile, table);
     return table;
 }
-
-bool is_store(const PlanOptions& options) { return options.profiles.ends_with(".db"); }
 
 void correct(std::vector<GridResult>& results, const std::vector<Observation>& observations) {
     std::vector<Offer> offers;
@@ -213,12 +210,15 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
     return ranges;
 }
 
-Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOptions& options) {
+Result<PlanStore> open_profiles(const PlanOptions& options) {
+    if (!options.profiles.ends_with(".db")) return PlanStore();
+    return PlanStore::open(options.profiles);
+}
+
+Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOptions& options,
+                                        const PlanStore& store) {
     const auto tables = read_site_tables(globals, options.hardware, options.calibration);
     if (!tables) return tables.error();
-    const auto store =
-        is_store(options) ? PlanStore::open(options.profiles) : Result<PlanStore>(PlanStore());
-    if (!store) return store.error();
     std::vector<GpuPool> pools;
     for (const std::string& word : options.gpu_types) {
         const auto entry = resolve_gpu_type(globals, tables->hardware, word);
@@ -227,8 +227,8 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
         pool.framework = options.launcher;
         pool.constants = tables->calibration.constants(entry->name, options.launcher);
-        if (is_store(options)) {
-            if (const Status taken = take_from_store(*store, pool); !taken) return taken.error();
+        if (store.is_open()) {
+            if (const Status taken = take_from_store(store, pool); !taken) return taken.error();
         } else {
             auto table = profile_of(options.profiles, pool);
             if (!table) return table.error();
@@ -239,18 +239,20 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
     return pools;
 }
 
-Status correct_by_reports(const PlanOptions& options, const Model& model, const std::vector<GpuPool>& pools,
-                          std::vector<GridResult>& results) {
-    if (!is_store(options)) return Done{};
-    const auto store = PlanStore::open(options.profiles);
+Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOptions& options) {
+    const auto store = open_profiles(options);
     if (!store) return store.error();
+    return read_pools(globals, options, *store);
+}
+
+void correct_by_reports(const PlanStore& store, const PlanOptions& options, const Model& model,
+                        const std::vector<GpuPool>& pools, std::vector<GridResult>& results) {
     std::vector<Observation> observations;
     for (const GpuPool& pool : pools)
-        for (Observation& o : store->observations(
+        for (Observation& o : store.observations(
                  {fingerprint(model), options.global_batch, options.launcher}, pool))
             observations.push_back(std::move(o));
-    correct(results, observations);
-    return Done{};
+    if (!observations.empty()) correct(results, observations);
 }
 
 }  // namespace arena::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/plan_store.h"
 #include "core/result.h"
 #include "planner/planner.h"
 
@@ -46,11 +47,15 @@ Result<Model> read_model(const PlanOptions&);
 /// What the launcher can be told; "any" = every plan that the planner can price.
 Result<Capabilities> read_launcher(const PlanOptions&);
 Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions&);
+/// The store that --profiles names; where it names none, one of nothing.
+Result<PlanStore> open_profiles(const PlanOptions&);
 /// One pool per --gpu-type: a hardware entry, an alias of one, or a GRES type of arena.yaml; with the
 /// constants of the launcher.
+Result<std::vector<GpuPool>> read_pools(const Globals&, const PlanOptions&, const PlanStore&);
+/// The same, with open_profiles() for itself alone.
 Result<std::vector<GpuPool>> read_pools(const Globals&, const PlanOptions&);
-/// Where --profiles is a store: corrects estimates by what jobs of this model, batch and launcher reported.
-Status correct_by_reports(const PlanOptions&, const Model&, const std::vector<GpuPool>&,
-                          std::vector<GridResult>&);
+/// Corrects estimates by what jobs of this model, batch and launcher reported.
+void correct_by_reports(const PlanStore&, const PlanOptions&, const Model&, const std::vector<GpuPool>&,
+                        std::vector<GridResult>&);
 
 }  // namespace arena::cli

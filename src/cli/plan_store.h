@@ -20,6 +20,7 @@ class PlanStore {
   public:
     PlanStore() = default;  ///< of nothing
     static Result<PlanStore> open(const std::string& file);
+    [[nodiscard]] bool is_open() const { return store_ != nullptr; }
     [[nodiscard]] const std::string& file() const { return file_; }
     /// Whether it has a run or a report of the pool.
     [[nodiscard]] bool knows(const GpuPool&) const;
