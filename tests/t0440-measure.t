@@ -69,6 +69,20 @@ out=$("$arena" "${tiny[@]}" "${two[@]}" --trainer "$work/fails-second" 2>&1) || 
 is "$rc" 3 "a run that fails: exit code 3"
 like "$out" 'pp1,dp2,tp1,mb2x1: .*the second run fails' "says which plan, and what its program said"
 like "$out" 'pp1,dp1,tp1,mb4x1 .*1 plan' "and shows what was measured before"
+rm "$work/failed"
+rc=0
+"$arena" --json "${tiny[@]}" "${two[@]}" --trainer "$work/fails-second" >"$work/json" 2>"$work/err" || rc=$?
+is "$rc" 3 "with --json: exit code 3"
+like "$(cat "$work/err")" 'pp1,dp2,tp1,mb2x1: .*the second run fails' "the same sentence"
+ok "one document of what was measured, with the error" jq -es 'length == 1 and (.[0] | .schema_version == 1 and .n == 1 and
+    .plans[0].measured_s > 0 and (.plans[0].plan | .dp == 1) and
+    .error.where == "pp1,dp2,tp1,mb2x1" and (.error.text | test("the second run fails")))' "$work/json"
+rc=0
+"$arena" --json "${tiny[@]}" "${two[@]}" --trainer "$work/fails-second" >"$work/json" 2>"$work/err" || rc=$?
+is "$rc" 3 "where the first run fails: exit code 3"
+ok "and the error alone" jq -es 'length == 1 and (.[0] | has("plans") | not) and .[0].error.where == "pp1,dp1,tp1,mb4x1"' "$work/json"
+ok "a store that cannot be written" eval '! measured "${two[@]}" --store "$work/none/kept.db" >"$work/said"'
+ok "is told in the one document as well" jq -es 'length == 1 and .[0].n == 2 and (.[0].error.where | test("none"))' "$work/json"
 
 # ---- MPI processes, and a step of two nodes ----------------------------------------------------------
 if ! grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h"; then skip 6 "this build has no MPI"

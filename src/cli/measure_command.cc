@@ -289,9 +289,39 @@ Summary summary_of(const std::vector<Subject>& subjects) {
     return all;
 }
 
-void show(const Globals& globals, const MeasureOptions& options, const Model& model,
-          const std::string& runner, const std::vector<Subject>& subjects) {
+Json json_of(const Subject& s) {
+    return {{"grid", arena::json_of(s.offer.grid)},
+            {"plan", arena::json_of(s.offer.plan)},
+            {"measured_s", s.measured_s()},
+            {"spread", s.spread},
+            {"rounds_s", s.rounds},
+            {"estimate", arena::json_of(s.offer.estimate)},
+            {"error", s.error()}};
+}
+
+/// One document, also where a run or the store failed: what was measured, and the error beside it.
+void print_json(const MeasureOptions& options, const Model& model, const std::string& runner,
+                const std::vector<Subject>& subjects, const Status& ended) {
     const Summary all = summary_of(subjects);
+    Json rows = Json::array();
+    for (const Subject& s : subjects) rows.push_back(json_of(s));
+    Json json = {{"schema_version", 1},
+                 {"model", model.name},
+                 {"global_batch", options.plan.global_batch},
+                 {"gpu_type", options.plan.gpu_types.front()},
+                 {"ranks_as", runner},
+                 {"plans", rows},
+                 {"n", subjects.size()},
+                 {"mean_abs", all.mean},
+                 {"median_abs", all.median},
+                 {"max_abs", all.max},
+                 {"bias", all.bias}};
+    if (!ended) json["error"] = {{"text", ended.error().text}, {"where", ended.error().where}};
+    fmt::print("{}\n", dump_json(json));
+}
+
+void print_table(const MeasureOptions& options, const Model& model, const std::string& runner,
+                 const std::vector<Subject>& subjects) {
     Table table({{"plan"},
                  {"layers"},
                  {"recompute"},
@@ -301,16 +331,8 @@ void show(const Globals& globals, const MeasureOptions& options, const Model& mo
                  {"estimated", true},
                  {"source"},
                  {"error", true}});
-    Json rows = Json::array();
     for (const Subject& s : subjects) {
         const Plan& plan = s.offer.plan;
-        rows.push_back({{"grid", arena::json_of(s.offer.grid)},
-                        {"plan", arena::json_of(plan)},
-                        {"measured_s", s.measured_s()},
-                        {"spread", s.spread},
-                        {"rounds_s", s.rounds},
-                        {"estimate", arena::json_of(s.offer.estimate)},
-                        {"error", s.error()}});
         table.add({short_form(plan), fmt::format("{}", fmt::join(plan.stage_layers, ",")),
                    std::string(to_string(plan.recompute)), std::to_string(plan.gpus()),
                    human_seconds(s.measured_s()), fmt::format("{:.0f} %", 100 * s.spread),
@@ -318,28 +340,31 @@ void show(const Globals& globals, const MeasureOptions& options, const Model& mo
                    std::string(to_string(s.offer.estimate.source)),
                    fmt::format("{:+.1f} %", 100 * s.error())});
     }
-    if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1},
-                                      {"model", model.name},
-                                      {"global_batch", options.plan.global_batch},
-                                      {"gpu_type", options.plan.gpu_types.front()},
-                                      {"ranks_as", runner},
-                                      {"plans", rows},
-                                      {"n", subjects.size()},
-                                      {"mean_abs", all.mean},
-                                      {"median_abs", all.median},
-                                      {"max_abs", all.max},
-                                      {"bias", all.bias}}));
-        return;
-    }
     fmt::print("{}, global batch {}, {} steps in {} rounds, ranks as {}\n\n{}\n", model.name,
                options.plan.global_batch, options.steps, options.rounds,
                runner == "threads" ? "threads"
                : runner == "mpi"   ? "MPI processes"
                                    : "an srun step",
                table.text());
+    const Summary all = summary_of(subjects);
     fmt::print("{} plans: |error| mean {:.1f} %, median {:.1f} %, max {:.1f} %; bias {:+.1f} %\n",
                subjects.size(), 100 * all.mean, 100 * all.median, 100 * all.max, 100 * all.bias);
+}
+
+/// Keeps and shows what was measured, whether or not all of it could be; the exit code.
+int finish(const Globals& globals, const MeasureOptions& options, const Model& model,
+           const std::string& runner, const std::vector<Subject>& subjects, const Status& ran) {
+    const Status kept = keep(options, model, subjects);
+    const Status& ended = ran ? kept : ran;
+    if (globals.json)
+        print_json(options, model, runner, subjects, ended);
+    else
+        print_table(options, model, runner, subjects);
+    if (!ran && !kept) fmt::print(stderr, "arena: {}\n", kept.error().message());
+    if (ended) return exit_yes;
+    Globals told = globals;
+    told.json = false;  // the document has it
+    return fail(told, ended.error());
 }
 
 int measure(const Globals& globals, MeasureOptions options) {
@@ -361,13 +386,7 @@ int measure(const Globals& globals, MeasureOptions options) {
     const Status ran = run_all(options, runner, scratch, *subjects);
     std::erase_if(*subjects, [](const Subject& s) { return s.rounds.empty(); });
     if (subjects->empty()) return fail(globals, ran.error());
-    if (ran || !globals.json) show(globals, options, *model, runner, *subjects);
-    const Status kept = keep(options, *model, *subjects);
-    if (!ran) {
-        if (!kept) fmt::print(stderr, "arena: {}\n", kept.error().message());
-        return fail(globals, ran.error());
-    }
-    return kept ? exit_yes : fail(globals, kept.error());
+    return finish(globals, options, *model, runner, *subjects, ran);
 }
 
 }  // namespace
