@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/config.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "planner/planner.h"
@@ -226,18 +227,49 @@ Result<std::int64_t> count_devices(const CommCommand& command) {
     return count_in_child(count_comm_devices);
 }
 
+/// The built-in hardware entries and, where there is an arena.yaml, the site's.
+struct SiteHardware {
+    std::vector<GpuMapping> gres_types;
+    std::vector<GpuType> entries;
+    /// Behind a GRES type that arena.yaml maps, or of that name.
+    [[nodiscard]] Result<GpuType> find(const std::string& gpu_type) const {
+        for (const GpuMapping& mapping : gres_types)
+            if (mapping.gres_type == gpu_type) return find_hardware(entries, mapping.hardware);
+        return find_hardware(entries, gpu_type);
+    }
+    [[nodiscard]] std::string emulated() const {
+        std::vector<std::string> names;
+        for (const GpuType& entry : entries)
+            if (entry.emulated) names.push_back(entry.name);
+        return join(names, ", ");
+    }
+};
+
+Result<SiteHardware> read_site_hardware(const std::string& config_option) {
+    const std::string path = config_option.empty() ? config_path() : config_option;
+    Config config;
+    if (!config_option.empty() || ::access(path.c_str(), F_OK) == 0) {
+        auto read = load_config(path);
+        if (!read) return read.error();
+        config = std::move(*read);
+    }
+    auto entries = load_hardware(config.hardware_file);
+    if (!entries) return entries.error();
+    return SiteHardware{std::move(config.gpu_types), std::move(*entries)};
+}
+
 Status check_device(const CommCommand& command) {
     if (command.device == "cuda") return Done{};
     if (!is_on_host(command))
         return usage_error("accepted are cpu and cuda, not '" + printable(command.device, 40) + "'",
                            "--device");
     // Times of host memory must never pass as a GPU's.
-    const auto hardware = load_hardware("");
+    const auto hardware = read_site_hardware(command.config);
     if (!hardware) return hardware.error();
-    const auto type = find_hardware(*hardware, command.gpu_type);
+    const auto type = hardware->find(command.gpu_type);
     if (type && type->emulated) return Done{};
-    return usage_error("--device cpu measures for an emulated type (emulated-cpu), not '" +
-                           printable(command.gpu_type, 40) + "'",
+    return usage_error("--device cpu measures for an emulated type (" + hardware->emulated() +
+                           "), not '" + printable(command.gpu_type, 40) + "'",
                        "--gpu-type");
 }
 

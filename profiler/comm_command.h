@@ -14,6 +14,7 @@ namespace arena {
 struct CommCommand {
     std::string gpu_type, out = "-", meet;
     std::string device = "cuda";              ///< or cpu: host memory over TCP
+    std::string config;                       ///< arena.yaml; "" = config_path(), if it is there
     std::vector<std::string> ops;             ///< empty = all
     std::vector<std::string> groups;          ///< RANKS[xNODES[xGROUPS]]; empty = all_placements()
     std::string min_bytes = "1K", max_bytes;  ///< max_bytes "": 1G, cpu: 64M

@@ -198,6 +198,7 @@ void add_comm_flags(CLI::App& c, CommCommand& o) {
     c.add_option("--device", o.device,
                  "cuda: NCCL; cpu: host memory over TCP, for an emulated type")
         ->capture_default_str();
+    c.add_option("--config", o.config, "arena.yaml, for the site's own emulated types");
     c.add_option("--gpus", o.gpus, "of this node (default: all that are visible; cpu: up to 8)");
     c.add_option("--budget", o.budget_s, "seconds")->capture_default_str();
     c.add_option("--timeout", o.timeout_s,

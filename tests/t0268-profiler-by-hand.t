@@ -123,6 +123,22 @@ for verb in import plan; do
     done
 done
 
+# ---- emulated types of the site: its hardware file and arena.yaml's GRES types -------------------------------
+printf '%s\n' 'gpu_types:' '  - name: snail' '    memory_gib: 4' '    tflops: {fp32: 0.01}' '    memory_gb_per_s: 1' '    sm_count: 1' \
+    '    gpus_per_node: 4' '    intra: {name: shared-memory, gb_per_s: 4, alpha_us: 20}' '    inter: {name: loopback, gb_per_s: 1, alpha_us: 60}' \
+    '    emulated: true' >snail.yaml
+printf '%s\n' "hardware_file: $work/snail.yaml" 'gpu_types: {slow: snail, h100: emulated-cpu, emulated: A40}' >site.yaml
+small=(comm --device cpu --gpus 2 --ops all_reduce --min-bytes 1K --max-bytes 1K --budget 3000 --timeout 600)
+for type in snail slow h100; do
+    ok "host memory for the site's $type" "$profiler" "${small[@]}" --config site.yaml --gpu-type "$type" --out "$type.csv"
+    is "$(sed -n '$s/,.*//p' "$type.csv")" "$type" "is a table of $type"
+done
+sites() { ARENA_CONF=$work/site.yaml "$profiler" "${small[@]}" --out x.json "$@"; }
+ok "arena.yaml is found without an option" eval 'sites --gpu-type snail && rm x.json'
+refused 2 "for an emulated type .snail, emulated-cpu., not 'emulated'" "a GRES type that arena.yaml maps to a GPU" sites --gpu-type emulated
+refused 2 "for an emulated type .emulated-cpu., not 'snail'" "the site's type elsewhere" "$profiler" "${small[@]}" --gpu-type snail --out x.json
+refused 3 'none.yaml' "an arena.yaml that is not there" sites --config none.yaml --gpu-type snail
+
 # ---- the store ----------------------------------------------------------------------------------------------
 "$arena" profile --store store/p.db import good.json >/dev/null
 nonce=$(jq -r .nonce good.json)
@@ -135,14 +151,6 @@ for use in "${uses[@]}"; do
     refused 3 'has no possible time; .arena profile verify. names every bad row' "a corrupt row: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
 done
 is "$("$arena" profile --store store/bad.db verify | sed -n '1s/ .*//p') ${PIPESTATUS[0]}" "bad 0" "verify names it"
-sqlite3 store/bad.db 'PRAGMA user_version = 99'
-for use in "${uses[@]}" 'profile --store store/bad.db list' 'profile --store store/bad.db verify' \
-    'profile --store store/bad.db prune --older-than-days 1' 'profile --store store/bad.db import good.json'; do
-    # shellcheck disable=SC2086
-    refused 3 'schema version 99, this program knows up to' "a newer store: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
-done
-is "$(sqlite3 store/bad.db 'PRAGMA user_version')" 99 "it stays as it is"
-done_testing
 # bad_rows SQL WORDS COMMAND...: of a store with one collective and one report, after the SQL
 plan=(plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles store/bad.db)
 bad_rows() {
@@ -162,3 +170,11 @@ bad_rows "$comm" "$slow" "${plan[@]}"
 bad_rows "$comm" "$slow" profile --store store/bad.db comm
 bad_rows "$report" "$never" "${plan[@]}"
 bad_rows "$report" "$never" profile --store store/bad.db observed
+sqlite3 store/bad.db 'PRAGMA user_version = 99'
+for use in "${uses[@]}" 'profile --store store/bad.db list' 'profile --store store/bad.db verify' \
+    'profile --store store/bad.db prune --older-than-days 1' 'profile --store store/bad.db import good.json'; do
+    # shellcheck disable=SC2086
+    refused 3 'schema version 99, this program knows up to' "a newer store: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
+done
+is "$(sqlite3 store/bad.db 'PRAGMA user_version')" 99 "it stays as it is"
+done_testing
