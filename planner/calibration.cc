@@ -69,6 +69,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"overlap_slowdown", &FrameworkConstants::overlap_slowdown, 0, 1},
     {"partitions_boundary", &FrameworkConstants::partitions_boundary, 0, 1},
     {"overlap_boundary", &FrameworkConstants::overlap_boundary, 0, 1},
+    {"overlap_chunks", &FrameworkConstants::overlap_chunks, 0, 1},
     {"blocking_boundary", &FrameworkConstants::blocking_boundary, 0, 1},
     {"overlap_tensor", &FrameworkConstants::overlap_tensor, 0, 1},
     {"overlap_expert", &FrameworkConstants::overlap_expert, 0, 1},

@@ -61,6 +61,7 @@ struct FrameworkConstants {
     double overlap_slowdown = 0.2;   ///< share of the hidden time that overlap costs anyway
     double partitions_boundary = 0;  ///< 1: a tensor-parallel rank sends its part of a boundary
     double overlap_boundary = 0;     ///< share of stage-to-stage transfers that is hidden
+    double overlap_chunks = 0;       ///< ... of interleaved stages, where that is more
     double blocking_boundary = 0;    ///< 1: a stage also stands still while it receives
     double overlap_tensor = 0;       ///< share of tensor-parallel collectives that is hidden
     double overlap_expert = 0;       ///< share of expert all-to-all that is hidden

@@ -33,7 +33,7 @@ check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
 
 # ---- planner ---------------------------------------------------------------------------------
-planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost \
+planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost tests/unit/test_planner_frameworks \
 	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
 	tests/unit/test_planner_mixed tests/unit/test_planner_physics \
@@ -52,9 +52,12 @@ tests_unit_test_planner_models_readers_LDADD = libarena_planner.la libarena_core
 tests_unit_test_planner_models_layers_SOURCES = tests/unit/test_planner_models_layers.cc tests/unit/suite.h
 tests_unit_test_planner_models_layers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_models_layers_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
-tests_unit_test_planner_cost_SOURCES = tests/unit/test_planner_cost.cc
+tests_unit_test_planner_cost_SOURCES = tests/unit/test_planner_cost.cc tests/unit/planner_cases.h
 tests_unit_test_planner_cost_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_cost_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_frameworks_SOURCES = tests/unit/test_planner_frameworks.cc tests/unit/planner_cases.h
+tests_unit_test_planner_frameworks_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_frameworks_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_planner_grids_SOURCES = tests/unit/test_planner_grids.cc
 tests_unit_test_planner_grids_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_grids_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)

@@ -73,6 +73,9 @@ inline const std::vector<GpuType>& all_hardware() {
     return *types;
 }
 
+inline GpuType hardware(const char* name) { return *find_hardware(all_hardware(), name); }
+inline Model zoo(const char* name) { return *find_zoo_model(name); }
+
 /// Layers that differ in everything: work, parameters, what they keep and what they hand on.
 inline Model any_list(Random& random, std::int64_t max_layers) {
     Model m;

@@ -15,19 +15,14 @@
 #include "planner/operators.h"
 #include "planner/planner.h"
 #include "planner/whole_layer.h"
+#include "planner_cases.h"
 #include "suite.h"
 
 using namespace arena;
+using test::hardware;
+using test::zoo;
 
 namespace {
-
-Model zoo(const char* name) { return *find_zoo_model(name); }
-
-GpuType hardware(const char* name) {
-    const auto types = load_hardware("");
-    ck_assert_msg(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
-    return *find_hardware(*types, name);
-}
 
 double gemm_and_attention_flops(const std::vector<OpCount>& ops, bool gemms_only = false) {
     double sum = 0;
@@ -378,116 +373,6 @@ START_TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
 }
 END_TEST
 
-/// Of one micro-batch on tp GPUs of a node, with these framework constants.
-double compute_s(const Model& model, std::int64_t tp, const FrameworkConstants& framework) {
-    const GpuType a100 = hardware("a100");
-    GpuPool pool{"a100", a100, 8, 8, {}};
-    pool.constants = CostConstants{builtin_calibration().device(a100.name), framework};
-    Plan plan;
-    plan.stage_layers = {model.layers}, plan.stage_dp = {1}, plan.stage_tp = {tp};
-    return price_plan(model, 1, {"a100", 1, tp, 1}, plan, pool)->compute_s;
-}
-
-START_TEST(a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded) {
-    Model model = zoo("gpt-1.3b");
-    model.vocab = 50257;
-    FrameworkConstants pads = builtin_calibration().framework("default"), leaves = pads;
-    pads.pads_vocab = 1, leaves.pads_vocab = 0;
-    ck_assert_double_gt(compute_s(model, 1, leaves), 1.01 * compute_s(model, 1, pads));
-    ck_assert_double_eq(compute_s(model, 2, leaves), compute_s(model, 2, pads));
-    model.vocab = 50304;  // a multiple of 8
-    ck_assert_double_eq(compute_s(model, 1, leaves), compute_s(model, 1, pads));
-}
-END_TEST
-
-START_TEST(only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt) {
-    FrameworkConstants all = builtin_calibration().framework("default"), masked = all;
-    all.head_tokens = 1, masked.head_tokens = 0.16;
-    const Model bert = zoo("bert-large"), gpt = zoo("gpt-1.3b");
-    ck_assert_double_lt(compute_s(bert, 1, masked), 0.99 * compute_s(bert, 1, all));
-    ck_assert_double_eq(compute_s(gpt, 1, masked), compute_s(gpt, 1, all));
-}
-END_TEST
-
-START_TEST(fp32_without_tensor_cores_has_a_share_of_its_own) {
-    const GpuType a40 = hardware("a40");
-    CostConstants c = builtin_calibration().constants(a40.name, "default");
-    const auto seconds = [&](Precision precision) {
-        return analytic_seconds(
-            a40, c, {OpKind::gemm, Pass::forward, precision, {8192, 8192, 8192, 1}, ""});
-    };
-    c.device.gemm_share_32bit = 0;
-    const double fp32_s = seconds(Precision::fp32), tf32_s = seconds(Precision::tf32);
-    c.device.gemm_share_32bit = c.device.gemm_share / 2;
-    ck_assert_double_eq_tol(seconds(Precision::fp32) / fp32_s, 2, 1e-3);
-    ck_assert_double_eq(seconds(Precision::tf32), tf32_s);
-}
-END_TEST
-
-START_TEST(convolutions_move_their_weights_as_often_as_the_framework_does) {
-    GpuType a40 = hardware("a40");
-    CostConstants c = builtin_calibration().constants(a40.name, "default");
-    const OpShape conv{OpKind::conv, Pass::forward, Precision::fp32, {4, 512, 1024, 14}, "r3s1"};
-    const double plain_s = analytic_seconds(a40, c, conv);
-    c.framework.conv_weight_passes = 3;
-    const double moved = 3 * 512 * 1024 * 9 * 4.0;
-    const double moved_s = moved / (a40.memory_bytes_per_s * c.device.memory_share);
-    ck_assert_double_eq_tol((analytic_seconds(a40, c, conv) - plain_s) / moved_s, 1, 1e-9);
-    a40.emulated = true;  // a CPU's convolutions are our own
-    ck_assert_double_lt(analytic_seconds(a40, c, conv), plain_s + moved_s);
-}
-END_TEST
-
-START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
-    const Calibration& table = builtin_calibration();
-    for (const char* launcher : {"megatron", "deepspeed", "nemo", "torchtitan", "arena-train"}) {
-        bool known = false;
-        static_cast<void>(table.framework(launcher, &known));
-        ck_assert_msg(known, "%s", launcher);
-    }
-    const FrameworkConstants& megatron = table.framework("megatron");  // passes no flag of overlap
-    ck_assert(megatron.overlap_tensor == 0 && megatron.overlap_gradients == 0 &&
-              megatron.overlap_boundary == 0);
-    const FrameworkConstants& nemo = table.framework("nemo");  // whose recipes do
-    ck_assert(nemo.overlap_tensor > 0 && nemo.overlap_gradients > 0 && nemo.overlap_boundary > 0);
-}
-END_TEST
-
-/// Of two replicas on two nodes, or of one on one.
-Estimate replicated(const Model& model, std::int64_t dp, double norm_collectives,
-                    Recompute recompute) {
-    const GpuType a40 = hardware("a40");
-    GpuPool pool{"a40", a40, 1, 2, {}};
-    pool.constants = builtin_calibration().constants(a40.name, "default");
-    pool.constants->framework.norm_collectives = norm_collectives;
-    Plan plan;
-    plan.stage_layers = {model.layers}, plan.stage_dp = {dp}, plan.stage_tp = {1};
-    plan.micro_batch = 4, plan.num_micro_batches = 3, plan.recompute = recompute;
-    return *price_plan(model, 12 * dp, {"a40", dp, 1, 1}, plan, pool);
-}
-
-START_TEST(replicas_that_share_batch_norms_exchange_them_in_every_pass) {
-    const Model resnet = zoo("wide-resnet-50-2"), gpt = zoo("gpt-1.3b");
-    const auto more_s = [](const Model& model, std::int64_t dp, Recompute recompute) {
-        const Estimate with = replicated(model, dp, 2, recompute);
-        const Estimate without = replicated(model, dp, 0, recompute);
-        ck_assert_double_eq_tol(with.iteration_s - without.iteration_s,
-                                with.tp_comm_s - without.tp_comm_s, 1e-12);
-        return with.iteration_s - without.iteration_s;
-    };
-    // 16 blocks with 3 norms and 4 with one more, forward and backward, 3 micro-batches
-    const Topology two = make_topology(hardware("a40"), {"a40", 2, 1, 1}, 1);
-    const double least_s = all_reduce_s(two, {2, 1}, 4 * 64),
-                 most_s = all_reduce_s(two, {2, 1}, 4 * 2048);
-    const double plain_s = more_s(resnet, 2, Recompute::none);
-    ck_assert_double_gt(plain_s, 3 * 2 * 2 * 52 * least_s);
-    ck_assert_double_lt(plain_s, 3 * 2 * 2 * 52 * most_s);
-    ck_assert_double_eq_tol(more_s(resnet, 2, Recompute::full) / plain_s, 1.5, 1e-9);
-    ck_assert_double_eq(more_s(resnet, 1, Recompute::none), 0);
-    ck_assert_double_eq(more_s(gpt, 2, Recompute::none), 0);
-}
-END_TEST
-
 START_TEST(nvlink_all_reduce_has_the_measured_size) {
     // NCCL on 8 A100 with NVSwitch: about 79 us start-up and 227 GB/s bus bandwidth.
     const Topology t = make_topology(hardware("a100"), {"a100", 1, 8, 1}, 8);
@@ -518,12 +403,6 @@ int main() {
             measured_collectives_replace_the_links_of_the_hardware_entry,
             groups_share_the_network_of_their_node,
             optimizer_step_moves_its_state_once_and_is_shared_by_zero,
-            a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
-            only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
-            fp32_without_tensor_cores_has_a_share_of_its_own,
-            convolutions_move_their_weights_as_often_as_the_framework_does,
-            jobs_are_priced_as_their_launcher_starts_them,
-            replicas_that_share_batch_norms_exchange_them_in_every_pass,
-            nvlink_all_reduce_has_the_measured_size,
+                                        nvlink_all_reduce_has_the_measured_size,
         });
 }
