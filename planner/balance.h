@@ -12,7 +12,8 @@
 
 namespace arena {
 
-/// Fills each stage in turn as far as it may be; false when layers are left over.
+/// Fills each stage in turn as far as it may be; false when layers are left over, or a stage may
+/// hold none.
 template <typename May>
 bool fill_stages(std::int64_t layers, std::int64_t stages, May may,
                  std::vector<std::int64_t>& stage_layers) {
@@ -33,9 +34,10 @@ bool fill_stages(std::int64_t layers, std::int64_t stages, May may,
 }
 
 /// The deal with the least longest stage by work_s(stage, range), within 1e-6 of it, where every
-/// stage fits(stage, range) and has at least one layer; false when they do not fit. Neither may get
-/// better when a range grows at either end, so that filling each stage in turn finds a deal below a
-/// level wherever there is one. O(stages log(layers)) calls for each of 20 levels.
+/// stage fits(stage, range) and has at least one layer. Neither may get better when a range grows
+/// at either end. Filling each stage in turn finds a deal below a level wherever there is one,
+/// unless a layer fits a later stage and not an earlier one: then this may miss it, and be false
+/// though a deal fits. O(stages log(layers)) calls for each of 20 levels.
 template <typename Work, typename Fits>
 bool balance_layers(std::int64_t layers, std::int64_t stages, Work work_s, Fits fits,
                     std::vector<std::int64_t>& stage_layers) {

@@ -63,6 +63,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"conv_weight_passes", &FrameworkConstants::conv_weight_passes, 0, 100},
     {"norm_collectives", &FrameworkConstants::norm_collectives, 0, 10},
     {"gradient_bytes", &FrameworkConstants::gradient_bytes, 0, 8},
+    {"weight_bytes", &FrameworkConstants::weight_bytes, 0, 8},
     {"optimizer_bytes", &FrameworkConstants::optimizer_bytes, 0, 500},
     {"overlap_gradients", &FrameworkConstants::overlap_gradients, 0, 1},
     {"overlap_weights", &FrameworkConstants::overlap_weights, 0, 1},

@@ -17,7 +17,7 @@ namespace arena {
 
 /// By GPU type. Shares are of the dense peak of the precision, or of the peak bandwidth.
 struct DeviceConstants {
-    double gemm_share = 0.85;       ///< inside a full wave of the best tile, 16 bit and wider
+    double gemm_share = 0.85;       ///< inside a full wave of the best tile, 16 bit and tf32
     double gemm_share_32bit = 0;    ///< fp32 without tensor cores; 0: as gemm_share
     double gemm_share_8bit = 0.75;  ///< fp8, mxfp8
     double gemm_share_4bit = 0.60;  ///< nvfp4
@@ -55,6 +55,7 @@ struct FrameworkConstants {
     double conv_weight_passes = 0;   ///< over a convolution's weights beyond its implicit GEMM
     double norm_collectives = 0;     ///< per batch norm and pass: replicas share its statistics
     double gradient_bytes = 0;       ///< exchanged per parameter; 0: by precision
+    double weight_bytes = 0;         ///< gathered per parameter by ZeRO; 0: by precision
     double optimizer_bytes = 28;     ///< moved per parameter of the step
     double overlap_gradients = 1;    ///< share of the last backward that hides their exchange
     double overlap_weights = 1;      ///< ZeRO-3: share of compute that hides gathers

@@ -39,31 +39,35 @@ double hierarchical_pass_s(const Topology& t, const Group& group, double bytes) 
            part * ring_share(nodes) / rank_share_of_network(t);
 }
 
-/// One ring through all ranks: as fast as its slowest link.
-double ring_pass_s(const Topology& t, const Group& group, double bytes) {
+/// The bytes of one ring through all ranks: as fast as its slowest link.
+double ring_bytes_s(const Topology& t, const Group& group, double bytes) {
     const double network = rank_share_of_network(t) * real(group.per_node);
-    const double rate = std::min(t.intra.bytes_per_s, network);
-    return inter_alpha_s(t, group.nodes()) + start_up_s(t.intra.alpha_s, group.size) / 2 +
-           bytes * ring_share(group.size) / rate;
+    return bytes * ring_share(group.size) / std::min(t.intra.bytes_per_s, network);
 }
 
+/// Half of an all-reduce.
 double pass_s(const Topology& t, const Group& group, double bytes) {
     if (group.size <= 1) return 0;
     if (group.nodes() <= 1) return intra_pass_s(t, group.size, bytes);
-    return std::min(hierarchical_pass_s(t, group, bytes), ring_pass_s(t, group, bytes));
+    const double ring_start =
+        inter_alpha_s(t, group.nodes()) + start_up_s(t.intra.alpha_s, group.size) / 2;
+    return std::min(hierarchical_pass_s(t, group, bytes),
+                    ring_start + ring_bytes_s(t, group, bytes));
 }
 
-/// What a ring through all ranks takes to start beyond what a tree does. NCCL runs all-reduces of
-/// many ranks as trees; before its version 2.23 it has nothing but rings for reduce-scatters and
-/// all-gathers. A hop takes 14 us between nodes and 3.4 us inside one (its own table of latencies,
-/// src/graph/tuning.cc: rings, protocol Simple), here shares of the links' alphas.
-double ring_delay_s(const Topology& t, const Group& group) {
+/// A reduce-scatter or an all-gather. NCCL runs all-reduces of many ranks as trees; before its
+/// version 2.23 it has nothing but rings for these. A hop takes 14 us between nodes and 3.4 us
+/// inside one (its own table of latencies, src/graph/tuning.cc: rings, protocol Simple), here
+/// shares of the links' alphas.
+double ring_pass_s(const Topology& t, const Group& group, double bytes) {
     const std::int64_t nodes = group.nodes();
-    if (nodes <= 1) return 0;
+    if (nodes <= 1) return pass_s(t, group, bytes);
     const double hops =
         t.inter.alpha_s / 2 * real(nodes - 1) + t.intra.alpha_s / 3 * real(group.size - nodes);
-    const double tree = inter_alpha_s(t, nodes) + start_up_s(t.intra.alpha_s, group.per_node) / 2;
-    return std::max(0.0, hops - tree);
+    const double least = inter_alpha_s(t, nodes) + start_up_s(t.intra.alpha_s, group.per_node) / 2;
+    const double start = std::max(hops, least);
+    return std::min(hierarchical_pass_s(t, group, bytes) + start - least,
+                    start + ring_bytes_s(t, group, bytes));
 }
 
 }  // namespace
@@ -95,10 +99,10 @@ double all_reduce_s(const Topology& t, const Group& group, double bytes) {
     return 2 * pass_s(t, group, bytes);
 }
 double reduce_scatter_s(const Topology& t, const Group& group, double bytes) {
-    return pass_s(t, group, bytes) + ring_delay_s(t, group);
+    return ring_pass_s(t, group, bytes);
 }
 double all_gather_s(const Topology& t, const Group& group, double bytes) {
-    return pass_s(t, group, bytes) + ring_delay_s(t, group);
+    return ring_pass_s(t, group, bytes);
 }
 
 double all_to_all_s(const Topology& t, const Group& group, double bytes) {

@@ -263,6 +263,7 @@ double Iteration::exchanged_bytes(double parameters) const {
 }
 
 double Iteration::weight_bytes() const {
+    if (framework_.weight_bytes > 0) return framework_.weight_bytes;
     const bool whole =
         context_.precision == Precision::fp32 || context_.precision == Precision::tf32;
     return whole ? 4 : 2;

@@ -90,7 +90,7 @@ void fit_inter(Link& link, const Link& intra, const std::vector<Line>& lines) {
         const double per_byte = line.per_byte_s() / line.pass() - inside_byte;
         if (per_byte <= 0) continue;  // the network is no part of it that can be seen
         const double tree = (start - inside_start) / (2 + std::log2(real(nodes)));
-        // ring_delay_s(): a gather starts as late as the later of a tree and a ring does
+        // ring_pass_s(): a gather starts as late as the later of a tree and a ring does
         const double ring =
             2 * (start - intra.alpha_s / 3 * real(line.small.ranks - nodes)) / real(nodes - 1);
         alphas.push_back(std::max(0.0, line.pass() > 1 ? tree : std::min(tree, ring)));

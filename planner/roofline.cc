@@ -37,10 +37,10 @@ bool is_4bit(Precision p) { return p == Precision::nvfp4; }
 Precision outside_gemms(Precision p) { return is_8bit(p) || is_4bit(p) ? Precision::bf16 : p; }
 
 double gemm_share(const DeviceConstants& device, Precision precision) {
-    const bool is_wide = precision == Precision::fp32 && device.gemm_share_32bit > 0;
+    const bool has_own = precision == Precision::fp32 && device.gemm_share_32bit > 0;
     return is_8bit(precision)   ? device.gemm_share_8bit
            : is_4bit(precision) ? device.gemm_share_4bit
-           : is_wide            ? device.gemm_share_32bit
+           : has_own            ? device.gemm_share_32bit
                                 : device.gemm_share;
 }
 
@@ -128,14 +128,18 @@ double conv_s(const GpuType& type, const CostConstants& c, const OpShape& shape)
 
 /// Work that a user stated as FLOPs and bytes.
 double custom_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
-    return std::max(op_flops(shape) / (rate_of(type, shape.precision) * c.device.gemm_share),
-                    bytes_s(type, c, op_bytes(shape)));
+    return std::max(
+        op_flops(shape) / (rate_of(type, shape.precision) * gemm_share(c.device, shape.precision)),
+        bytes_s(type, c, op_bytes(shape)));
 }
 
 double fused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     const bool forward = shape.pass == Pass::forward;
     const double share = forward ? c.device.attention_forward : c.device.attention_backward;
-    const double rate = rate_of(type, shape.precision) * share * c.framework.attention_share;
+    const double slower =
+        std::min(1.0, gemm_share(c.device, shape.precision) / c.device.gemm_share);
+    const double rate =
+        rate_of(type, shape.precision) * share * slower * c.framework.attention_share;
     const double edges = 1 + c.device.attention_ramp / real(shape.dims[2]);
     return std::max(op_flops(shape) * edges / rate, bytes_s(type, c, op_bytes(shape)));
 }

@@ -147,7 +147,9 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     return below_bounds * (pipeline + step);
 }
 
-/// Where layers differ: by the greatest stages that fit, one after the other.
+/// Where layers differ no deal fits unless the greatest stages that fit, one after the other and
+/// some of them empty, hold all layers: a later stage keeps fewer micro-batches, and may take what
+/// an earlier one cannot. The exact program knows better.
 bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
                           double& wanted_bytes) {
     const double limit = real(pool_.hardware.memory_bytes);
@@ -167,10 +169,10 @@ bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
         fits = fits && most >= 1;
         wanted_bytes = std::max(wanted_bytes, is_alike ? stage.total((layers + stages - 1) / stages)
                                                        : memory.bytes(choice, i, {&even, 1}));
-        if (!is_alike && !fits) room = even.end;  // the rest is for wanted_bytes
     }
-    const bool lies_apart = choice.vpp > 1 && !is_alike;  // dealt once, and asked then
-    return lies_apart || (fits && room >= layers);
+    if (is_alike) return fits && room >= layers;
+    const bool lies_apart = choice.vpp > 1;  // dealt once, and asked then
+    return lies_apart || room >= layers;
 }
 
 /// The deal with the least slowest stage into layers_, transfers aside.
@@ -225,7 +227,8 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
     }
     // The deal with the least slowest stage is nearly always the best: a tight limit for the exact
     // one.
-    if (!balance(shard, choice)) return false;
+    if (!balance(shard, choice))
+        return !shard.is_alike() && solver_.solve(problem, parts, limit_s, layers_);
     const double balanced_s = iteration_seconds(problem, parts, layers_);
     return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
            balanced_s < limit_s;

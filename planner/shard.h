@@ -59,7 +59,7 @@ struct Shard {
     [[nodiscard]] std::array<double, 2> parameters(LayerRange range) const {
         return parameters_.over(range);
     }
-    /// {number, channels of them all} of a forward pass.
+    /// {number, channels of them all} of a forward pass of the layers; the stem's one is left out.
     [[nodiscard]] std::array<double, 2> batch_norms(LayerRange range) const {
         return norms_.over(range);
     }

@@ -50,10 +50,12 @@ void print_breakdown(const GridResult& best) {
     fmt::print("\nBest: {} {}, {} per iteration, {}, within {:.0f} %\n", short_form(best.grid),
                short_form(best.plan), human_seconds(e.iteration_s), to_string(e.source),
                100 * e.error_bound);
-    const std::pair<const char*, double> parts[] = {
-        {"compute", e.compute_s},         {"tensor-parallel communication", e.tp_comm_s},
-        {"pipeline communication", e.pp_comm_s}, {"data-parallel communication", e.dp_comm_s},
-        {"pipeline bubble", e.bubble_s},  {"optimizer", e.optimizer_s}};
+    const std::pair<const char*, double> parts[] = {{"compute", e.compute_s},
+                                                    {"collectives inside stages", e.tp_comm_s},
+                                                    {"pipeline communication", e.pp_comm_s},
+                                                    {"data-parallel communication", e.dp_comm_s},
+                                                    {"pipeline bubble", e.bubble_s},
+                                                    {"optimizer", e.optimizer_s}};
     for (const auto& [name, seconds] : parts) {
         if (seconds > 0) {
             fmt::print("  {:<30} {:>9}  {:>3.0f} %\n", name, human_seconds(seconds),

@@ -197,6 +197,7 @@ struct Estimate {
     double samples_per_s = 0;
     double tflops_per_gpu = 0;       ///< model TFLOP/s per GPU
     double memory_bytes_per_gpu = 0; ///< peak over stages
+    /// tp_comm_s: all collectives inside a stage, of experts, contexts and shared batch norms, too.
     double compute_s = 0, tp_comm_s = 0, pp_comm_s = 0, dp_comm_s = 0, bubble_s = 0, optimizer_s = 0;
     Source source = Source::analytic;
     double error_bound = 0.5;        ///< relative, e.g. 0.1 = within 10 % most of the time

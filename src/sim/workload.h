@@ -19,11 +19,11 @@ enum class PlacementRule { nodes, pools };
 
 struct Errors {
     double estimate_sigma = 0;  ///< one factor exp(N(0, sigma)) per job and offer
-    double work_sigma =
-        0;  ///< one per job, on its iterations: it does other work than the trace says
+    /// One per job, on its iterations: it does other work than the trace says.
+    double work_sigma = 0;
     std::uint64_t seed = 0;
-    double said_sigma =
-        0;  ///< one per job, on what its user says of them: it does the trace's work
+    /// One per job, on what its user says of its work and its time limit: it does the trace's work.
+    double said_sigma = 0;
 };
 
 /// What all jobs of one model and batch share. Offers: one per (type, count) with the time of the

@@ -157,6 +157,11 @@ struct Case {
     Precision precision = Precision::fp32;
 };
 
+/// Whose transfers hide, block or cost nothing; the second shares batch norms' statistics.
+inline std::string any_framework(Random& random) {
+    return random.of({"default", "Alpa", "megatron", "deepspeed", "nemo"});
+}
+
 /// At most 8 GPUs and 12 layers; memory often binds; launchers and pins of all sorts.
 inline std::optional<Case> small_case(Random& random) {
     Case c;
@@ -170,6 +175,7 @@ inline std::optional<Case> small_case(Random& random) {
     pool.gpu_type = "x";
     pool.gpus_per_node = random.of<std::int64_t>({1, 2, 3, 4, 6, 8});
     pool.max_gpus = 8;
+    pool.framework = any_framework(random);
     c.query.pools = {pool};
     c.query.min_gpus = c.query.max_gpus = random.whole(1, 8);
     const auto launcher =
@@ -212,6 +218,7 @@ inline Priced any_priced(Random& random) {
             random.whole(0, static_cast<std::int64_t>(all_hardware().size()) - 1))];
         p.pool.gpu_type = "x";
         p.pool.gpus_per_node = 8;
+        p.pool.framework = any_framework(random);
         const std::int64_t tp = random.of<std::int64_t>({1, 2, 4});
         const std::int64_t pp = random.whole(1, std::min<std::int64_t>(4, p.model.layers));
         const std::int64_t dp = random.of<std::int64_t>({1, 2, 4});

@@ -224,10 +224,12 @@ START_TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_wo
     options.errors.said_sigma = 1;
     const double said = 1000 * Workload::said_factor(options.errors, 0);
     ck_assert(std::abs(said - 1000) > 1);
+    const double limit_s = w.jobs[0].time_limit_s;
     options.watch = [&](const Snapshot& s, const Offers&, const PolicyOptions&, const Decision&) {
         const JobState& job = s.jobs[0];
         ck_assert(job.remaining_iterations == std::max(1.0, said - job.done_iterations));
         ck_assert(job.overrun == (job.done_iterations >= said));
+        ck_assert(std::abs(job.time_limit_s / limit_s - said / 1000) < 1e-12);
     };
     ck_assert(run(w, decide_fcfs, options).jct_s.mean == exact.jct_s.mean);
 }
