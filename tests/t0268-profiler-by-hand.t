@@ -150,7 +150,7 @@ for use in "${uses[@]}"; do
     # shellcheck disable=SC2086
     refused 3 'has no possible time; .arena profile verify. names every bad row' "a corrupt row: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
 done
-refused 1 'bad   .*has no possible time' "verify names it" "$arena" profile --store store/bad.db verify
+refused 1 '^bad ' "verify names it" "$arena" profile --store store/bad.db verify
 # bad_rows SQL WORDS COMMAND...: of a store with one collective and one report, after the SQL
 plan=(plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles store/bad.db)
 bad_rows() {

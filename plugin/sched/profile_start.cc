@@ -211,6 +211,7 @@ ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
         yielding_since_.try_emplace(key, now_s);
         return {ProfileState::running, waiting_words(need) + ": jobs before it start first"};
     }
+    yielding_since_.erase(key);  // whoever it yielded to has the node
     if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
     const std::vector<std::string> resting = resting_nodes(need, view);
     if (resting.empty())
@@ -288,6 +289,7 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
 }
 
 bool ProfileBook::would_start(ProfileNeed need, const ClusterView& view) {
+    if (!config_.profile_enabled || !user_known_ || !store_) return false;  // asks no store
     const Key key{need.fingerprint, need.gpu_type};
     need.taken = nullptr;
     return !without_start(need, key, view) && pick_node(need, attempts_of(key), view);
