@@ -102,6 +102,9 @@ class ProfileBook {
     void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
     bool measured(const Key& key);
     std::string progress_of(const ProfileRequest& request, double now_s);
+    [[nodiscard]] bool can_profile() const {
+        return config_.profile_enabled && user_known_ && store_;
+    }
     std::optional<ProfileAnswer> without_start(const ProfileNeed& need, const Key& key,
                                                const ClusterView& view);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);

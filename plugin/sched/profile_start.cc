@@ -276,8 +276,7 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
         return ProfileAnswer{ProfileState::running,
                              waiting_text(need, at->second.carrier, at->second.progress)};
     if (measured(key)) return ProfileAnswer{ProfileState::ready, {}};
-    if (!config_.profile_enabled || !user_known_ || !store_)
-        return ProfileAnswer{ProfileState::stand_in, "profiling is off"};
+    if (!can_profile()) return ProfileAnswer{ProfileState::stand_in, "profiling is off"};
     if (const auto at = attempts_.find(key); at != attempts_.end()) {
         const bool again = view.snapshot.time_s - at->second.last_s >= config_.profile_backoff_s;
         if (at->second.count >= config_.profile_retries && !again)
@@ -289,7 +288,7 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
 }
 
 bool ProfileBook::would_start(ProfileNeed need, const ClusterView& view) {
-    if (!config_.profile_enabled || !user_known_ || !store_) return false;  // asks no store
+    if (!can_profile()) return false;  // asks no store
     const Key key{need.fingerprint, need.gpu_type};
     need.taken = nullptr;
     return !without_start(need, key, view) && pick_node(need, attempts_of(key), view);

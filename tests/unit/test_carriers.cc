@@ -37,6 +37,14 @@ std::ptrdiff_t told_of(const ScriptedHost& host, const std::string& node) {
     });
 }
 
+/// Its only node refuses, and job 1 wants it.
+struct RefusedScene : ProfilingScene {
+    RefusedScene() {
+        host.taken_nodes = {"n1"};
+        job(1);
+    }
+};
+
 using Names = std::vector<std::string>;
 
 START_TEST(a_node_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
@@ -69,9 +77,7 @@ START_TEST(another_free_node_is_asked_in_the_same_round) {
 END_TEST
 
 START_TEST(a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed) {
-    ProfilingScene scene;
-    scene.host.taken_nodes = {"n1"};
-    scene.job(1);
+    RefusedScene scene;
     auto scheduler = scene.scheduler();
     std::vector<int> asked_at;
     for (int second = 0; second < 10; ++second) {
@@ -90,9 +96,7 @@ START_TEST(a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed)
 END_TEST
 
 START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
-    ProfilingScene scene;
-    scene.host.taken_nodes = {"n1"};
-    scene.job(1);
+    RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.specs.empty() && !called(scene.host, "start 1 n1"));
@@ -106,9 +110,7 @@ START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
 END_TEST
 
 START_TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it) {
-    ProfilingScene scene;
-    scene.host.taken_nodes = {"n1"};
-    scene.job(1);
+    RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
     scene.host.view.snapshot.time_s += 11;
@@ -176,9 +178,7 @@ START_TEST(a_node_that_refused_one_model_is_not_asked_for_another) {
 END_TEST
 
 START_TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
-    ProfilingScene scene;
-    scene.host.taken_nodes = {"n1"};
-    scene.job(1);
+    RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
@@ -205,9 +205,7 @@ START_TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
 END_TEST
 
 START_TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
-    ProfilingScene scene;
-    scene.host.taken_nodes = {"n1"};
-    scene.job(1);
+    RefusedScene scene;
     JobView& released = scene.job(2);  // waits with a shape: nothing is measured for it any more
     released.facts.held = false;
     released.facts.mark->phase = Phase::released;
