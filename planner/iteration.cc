@@ -140,9 +140,8 @@ double Iteration::sent_s(std::int64_t index, std::int64_t transfers, double byte
     const std::int64_t stage_gpus = choice_.dp * choice_.cp * shard_.shape.tp;
     const bool crosses = is_last(index) ? choice_.stages * stage_gpus > topology_.gpus_per_node
                                         : boundary_crosses(topology_, index, stage_gpus);
-    const double hidden = choice_.vpp > 1
-                              ? std::max(framework_.overlap_boundary, framework_.overlap_chunks)
-                              : framework_.overlap_boundary;
+    const double hidden =
+        std::max(framework_.overlap_boundary, choice_.vpp > 1 ? framework_.overlap_chunks : 0);
     return real(2 * transfers) * (1 - hidden) * point_to_point_s(topology_, crosses, bytes);
 }
 

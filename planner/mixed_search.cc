@@ -28,7 +28,8 @@ MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context)
     : query_(query),
       context_(context),
       shards_(context, query.can.sequence_parallel),
-      is_alike_(layer_list(query.model).kinds.size() == 1) {}
+      is_alike_(layer_list(query.model).kinds.size() == 1),
+      bound_(real(mixed_stages_bound(query.model))) {}
 
 bool MixedSearch::Label::beats(const Label& other) const {
     return exchange_s <= other.exchange_s * slack && step_s <= other.step_s * slack &&
@@ -394,8 +395,7 @@ bool MixedSearch::can_be_mixed(const Grid& grid) const {
 
 bool MixedSearch::is_too_large(const Grid& grid) const {
     const double layers = real(context_.model.layers);
-    return can_be_mixed(grid) && real(grid.stages) * real(grid.gpus()) * layers * layers >
-                                     real(mixed_stages_bound(context_.model));
+    return can_be_mixed(grid) && real(grid.stages) * real(grid.gpus()) * layers * layers > bound_;
 }
 
 bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate& estimate) {

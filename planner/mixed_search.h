@@ -101,6 +101,7 @@ class MixedSearch {
     Topology topology_;
     std::vector<Option> options_;
     bool is_alike_ = true;                  ///< all layers cost the same
+    double bound_ = 0;                      ///< mixed_stages_bound()
     std::size_t begins_ = 0;                ///< first layers that a stage may have
     std::vector<std::int64_t> capacities_;  ///< layers, by stage, option and first layer
     std::vector<std::int64_t>

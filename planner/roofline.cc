@@ -98,32 +98,34 @@ double gemm_s(const GpuType& type, const CostConstants& c, const OpShape& shape)
            bytes_s(type, c, cast_bytes(c, shape));
 }
 
-/// The implicit GEMM of a convolution: pixels of the output x out channels x (kernel x in
-/// channels); the gradients permute the three.
-Gemm conv_gemm(const OpShape& shape) {
+/// A convolution as an implicit GEMM: pixels of the output, (kernel x in channels), out channels.
+struct Conv {
+    ConvVariant variant;
+    double pixels, taps, out;
+};
+
+Conv conv_of(const OpShape& shape) {
     const ConvVariant v = parse_conv_variant(shape.variant).value_or(ConvVariant{1, 1});
-    const double pixels = real(shape.dims[0]) * real(shape.dims[3]) * real(shape.dims[3]);
-    const double taps = real(shape.dims[1]) * real(v.kernel) * real(v.kernel);
-    const double out = real(shape.dims[2]);
-    if (v.is_data_gradient) return {pixels, taps, out, 1};
-    if (v.is_weight_gradient) return {out, taps, pixels, 1};
-    return {pixels, out, taps, 1};
+    return {v, real(shape.dims[0]) * real(shape.dims[3]) * real(shape.dims[3]),
+            real(shape.dims[1]) * real(v.kernel) * real(v.kernel), real(shape.dims[2])};
 }
 
-/// What is moved besides the implicit GEMM: weights into another layout, or transformed for
-/// Winograd's algorithm, and back.
-double conv_setup_bytes(const GpuType& type, const CostConstants& c, const OpShape& shape) {
-    if (type.emulated) return 0;
-    const ConvVariant v = parse_conv_variant(shape.variant).value_or(ConvVariant{1, 1});
-    const double weights =
-        real(shape.dims[1]) * real(v.kernel) * real(v.kernel) * real(shape.dims[2]);
-    return c.framework.conv_weight_passes * weights * element_bytes(shape.precision);
+/// Forward pixels x out x taps; the gradients permute the three.
+Gemm conv_gemm(const Conv& conv) {
+    if (conv.variant.is_data_gradient) return {conv.pixels, conv.taps, conv.out, 1};
+    if (conv.variant.is_weight_gradient) return {conv.out, conv.taps, conv.pixels, 1};
+    return {conv.pixels, conv.out, conv.taps, 1};
 }
 
+/// Besides the implicit GEMM a framework moves the weights: into another layout, or transformed
+/// for Winograd's algorithm, and back.
 double conv_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
-    return std::max(gemm_compute_s(type, c, shape.precision, conv_gemm(shape)),
+    const Conv conv = conv_of(shape);
+    const double passes = type.emulated ? 0 : c.framework.conv_weight_passes;
+    const double weight_bytes = conv.taps * conv.out * element_bytes(shape.precision);
+    return std::max(gemm_compute_s(type, c, shape.precision, conv_gemm(conv)),
                     bytes_s(type, c, op_bytes(shape))) +
-           bytes_s(type, c, conv_setup_bytes(type, c, shape));
+           bytes_s(type, c, passes * weight_bytes);
 }
 
 /// Work that a user stated as FLOPs and bytes.

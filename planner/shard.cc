@@ -218,6 +218,14 @@ std::vector<Row> by_layer(const LayerList& list, std::span<const Row> kinds) {
     return rows;
 }
 
+/// A number of each kind, for ranges of layers.
+template <std::size_t N>
+void set_sums(LayerSums<N>& sums, const LayerList& list,
+              const std::vector<typename LayerSums<N>::Row>& kinds) {
+    kinds.size() == 1 ? sums.set_alike(kinds[0])
+                      : sums.set(by_layer<typename LayerSums<N>::Row>(list, kinds));
+}
+
 /// {number, channels of them all} of one pass.
 std::array<double, 2> batch_norms_of(const std::vector<OpCount>& ops) {
     std::array<double, 2> sums{};
@@ -273,24 +281,19 @@ void Shard::set_layers(const LayerList& list, std::span<const Kind> kinds) {
             rows.push_back(row_of(kind.seconds[r]));
             slowest_s_[r] = std::max(slowest_s_[r], kind.seconds[r].total());
         }
-        kinds.size() == 1 ? times_[r].set_alike(rows[0])
-                          : times_[r].set(by_layer<LayerSums<4>::Row>(list, rows));
+        set_sums(times_[r], list, rows);
     }
-    layer_parameters = kinds[0].parameters[0];
-    if (kinds.size() == 1) {
-        norms_.set_alike(kinds[0].norms);
-        return parameters_.set_alike(kinds[0].parameters);
-    }
-    std::vector<LayerSums<2>::Row> rows, norms;
+    std::vector<LayerSums<2>::Row> parameters, norms;
     for (const Kind& kind : kinds) {
-        rows.push_back(kind.parameters);
+        parameters.push_back(kind.parameters);
         norms.push_back(kind.norms);
     }
-    rows = by_layer<LayerSums<2>::Row>(list, rows);
-    parameters_.set(rows);
-    norms_.set(by_layer<LayerSums<2>::Row>(list, norms));
-    const auto layers = static_cast<std::int64_t>(rows.size());
-    layer_parameters = parameters_.over({0, layers})[0] / real(layers);
+    set_sums(parameters_, list, parameters);
+    set_sums(norms_, list, norms);
+    std::int64_t layers = 0;
+    for (const LayerRun& run : list.runs) layers += run.count;
+    layer_parameters = kinds.size() == 1 ? kinds[0].parameters[0]
+                                         : parameters_.over({0, layers})[0] / real(layers);
 }
 
 /// A rank sends its part of what leaves a layer where the framework splits it.
