@@ -87,6 +87,7 @@ constexpr Field<NetworkConstants> network_fields[] = {
     {"intra_share", &NetworkConstants::intra_share, 0.01, 1},
     {"share", &NetworkConstants::share, 0.01, 1},
     {"alpha_s", &NetworkConstants::alpha_s, 0, 1},
+    {"cross_rail_cost", &NetworkConstants::cross_rail_cost, 0, 10},
 };
 
 bool same_word(std::string_view a, std::string_view b) {

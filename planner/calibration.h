@@ -80,6 +80,7 @@ struct NetworkConstants {
     double intra_share = 1;  ///< of what the hardware entry gives the link inside a node
     double share = 0.75;     ///< of the adapters' rate
     double alpha_s = 25e-6;  ///< of one message
+    double cross_rail_cost = 0;  ///< Link::cross_rail_cost
 };
 
 struct CostConstants {

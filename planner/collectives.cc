@@ -36,12 +36,13 @@ double hierarchical_pass_s(const Topology& t, const Group& group, double bytes) 
     const std::int64_t nodes = group.nodes();
     const double part = bytes / real(group.per_node);
     return intra_pass_s(t, group.per_node, bytes) + inter_alpha_s(t, nodes) +
-           part * ring_share(nodes) / rank_share_of_network(t);
+           part * ring_share(nodes) * cross_rail_slowdown(t, group) / rank_share_of_network(t);
 }
 
 /// The bytes of one ring through all ranks: as fast as its slowest link.
 double ring_bytes_s(const Topology& t, const Group& group, double bytes) {
-    const double network = rank_share_of_network(t) * real(group.per_node);
+    const double network =
+        rank_share_of_network(t) * real(group.per_node) / cross_rail_slowdown(t, group);
     return bytes * ring_share(group.size) / std::min(t.intra.bytes_per_s, network);
 }
 
@@ -77,12 +78,13 @@ double ring_pass_s(const Topology& t, const Group& group, double bytes) {
 Topology make_topology(const GpuType& type, const Grid& grid, std::int64_t site_gpus_per_node) {
     const std::int64_t node = std::max(grid.gpus_per_node, site_gpus_per_node);
     if (type.domain_gpus <= node || grid.nodes == 1)
-        return {type.intra, type.inter, grid.gpus_per_node, node};
+        return {type.intra, type.inter, grid.gpus_per_node, node, grid.nodes};
     std::int64_t nodes = 1;
     while (2 * nodes * node <= type.domain_gpus && nodes < grid.nodes) nodes *= 2;
     Link inter = type.inter;
     inter.bytes_per_s *= real(nodes);
-    return {type.intra, inter, nodes * grid.gpus_per_node, nodes * node};
+    return {type.intra, inter, nodes * grid.gpus_per_node, nodes * node,
+            (grid.nodes + nodes - 1) / nodes};
 }
 
 Group tp_group(const Topology& t, std::int64_t tp) { return {tp, std::min(tp, t.gpus_per_node)}; }
@@ -93,6 +95,12 @@ Group dp_group(const Topology& t, std::int64_t dp, std::int64_t stride) {
 
 Group strided_group(const Topology& t, std::int64_t size, std::int64_t stride) {
     return {size, std::clamp<std::int64_t>(t.gpus_per_node / stride, 1, size)};
+}
+
+double cross_rail_slowdown(const Topology& t, const Group& group) {
+    const bool changes =
+        1 < group.per_node && group.per_node < t.gpus_per_node && group.nodes() > 2;
+    return changes ? 1 + t.inter.cross_rail_cost * std::log2(real(t.nodes) / 2) : 1;
 }
 
 double all_reduce_s(const Topology& t, const Group& group, double bytes) {

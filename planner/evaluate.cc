@@ -157,6 +157,7 @@ Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options)
     if (row.inter_gbps) {
         pool.hardware.inter.bytes_per_s = *row.inter_gbps / 8 * 1e9 * network.share;
         pool.hardware.inter.alpha_s = network.alpha_s;
+        pool.hardware.inter.cross_rail_cost = network.cross_rail_cost;
     }
     return pool;
 }

@@ -93,20 +93,21 @@ class MapReader {
     std::optional<Error> error_;
 };
 
-/// {name: nvlink3, gb_per_s: 300, alpha_us: 10, efficiency: 0.75}; GB/s of one direction.
+/// {name: nvlink3, gb_per_s: 300, alpha_us: 10, efficiency: 0.75}; GB/s of one direction. Between
+/// nodes cross_rail_cost too.
 Link read_link(MapReader& entry, std::string_view key) {
     Link link;
     const YamlNode* map = entry.child(key, YamlNode::Kind::map);
     if (map == nullptr) return link;
-    if (Status s =
-            yaml_check_keys(*map, entry.file(), {"name", "gb_per_s", "alpha_us", "efficiency"});
-        !s)
-        entry.keep(s.error());
+    std::vector<std::string_view> keys{"name", "gb_per_s", "alpha_us", "efficiency"};
+    if (key == "inter") keys.push_back("cross_rail_cost");
+    if (Status s = yaml_check_keys(*map, entry.file(), keys); !s) entry.keep(s.error());
     MapReader reader(*map, entry.file());
     link.name = reader.text("name");
     link.bytes_per_s =
         reader.number("gb_per_s", 0.01, 100000) * 1e9 * reader.number("efficiency", 0.05, 1, 0.75);
     link.alpha_s = reader.number("alpha_us", 0, 1e6) * 1e-6;
+    link.cross_rail_cost = reader.number("cross_rail_cost", 0, 10, 0);
     if (reader.error()) entry.keep(*reader.error());
     return link;
 }

@@ -8,6 +8,8 @@
 #include <map>
 #include <tuple>
 
+#include "planner/collectives.h"
+
 namespace arena {
 
 namespace {
@@ -87,7 +89,9 @@ void fit_inter(Link& link, const Link& intra, const std::vector<Line>& lines) {
         const double inside_start = p > 1 ? intra.alpha_s * (4 + real(p) / 2) / 2 : 0;
         const double inside_byte = ring_share(p) / intra.bytes_per_s;
         const double start = line.start_s() / line.pass();
-        const double per_byte = line.per_byte_s() / line.pass() - inside_byte;
+        const double slowdown =
+            cross_rail_slowdown({intra, link, busiest, busiest, nodes}, {line.small.ranks, p});
+        const double per_byte = (line.per_byte_s() / line.pass() - inside_byte) / slowdown;
         if (per_byte <= 0) continue;  // the network is no part of it that can be seen
         const double tree = (start - inside_start) / (2 + std::log2(real(nodes)));
         // ring_pass_s(): a gather starts as late as the later of a tree and a ring does

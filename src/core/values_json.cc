@@ -35,7 +35,10 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 }
 
 Json json_of(const Link& link) {
-    return {{"name", link.name}, {"bytes_per_s", link.bytes_per_s}, {"alpha_s", link.alpha_s}};
+    return {{"name", link.name},
+            {"bytes_per_s", link.bytes_per_s},
+            {"alpha_s", link.alpha_s},
+            {"cross_rail_cost", link.cross_rail_cost}};
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Link& out) {
@@ -43,6 +46,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.text("name", out.name);
     fields.number("bytes_per_s", out.bytes_per_s, 0, huge);
     fields.number("alpha_s", out.alpha_s, 0, 3600);
+    if (fields.any("cross_rail_cost") != nullptr)
+        fields.number("cross_rail_cost", out.cross_rail_cost, 0, 10);
 }
 
 constexpr std::pair<const char*, double Estimate::*> estimate_numbers[] = {

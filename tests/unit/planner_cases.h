@@ -218,6 +218,7 @@ inline Priced any_priced(Random& random) {
             random.whole(0, static_cast<std::int64_t>(all_hardware().size()) - 1))];
         p.pool.gpu_type = "x";
         p.pool.gpus_per_node = 8;
+        p.pool.hardware.inter.cross_rail_cost = random.of({0.0, 1.5});
         p.pool.framework = any_framework(random);
         const std::int64_t tp = random.of<std::int64_t>({1, 2, 4});
         const std::int64_t pp = random.whole(1, std::min<std::int64_t>(4, p.model.layers));

@@ -303,7 +303,7 @@ void models_and_hardware_survive_json() {
     g.name = "A40";
     g.memory_bytes = pick(1, std::int64_t{1} << 40);
     g.flops = {{Precision::bf16, pick_number()}, {Precision::fp32, pick_number()}};
-    g.inter = {"ib", pick_number(), 1e-6};
+    g.inter = {"ib", pick_number(), 1e-6, static_cast<double>(pick(0, 10))};
     g.aliases = {"a", "b"};
     g.emulated = *rc::gen::arbitrary<bool>();
     RC_ASSERT(parse_gpu_type_json(to_json(g)).value() == g);

@@ -336,6 +336,13 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
         ck_assert_double_eq_tol(both.inter.alpha_s / site.inter.alpha_s, 1, 1e-6);
         ck_assert_double_eq_tol(both.inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
     }
+    site.inter.cross_rail_cost = 1.5;  // rings of two GPUs a node, two adapters
+    GpuType changing = entry;
+    changing.inter.cross_rail_cost = 1.5;
+    times = one_node;
+    for (const CommTime& t : table_of(site, 16, 32, 2, 4)) times.push_back(t);
+    ck_assert_double_eq_tol(
+        with_measured_links(changing, times).inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
     for (CommTime& t : times) t.median_s = 1e-3;  // a time that does not depend on the size says nothing
     ck_assert(with_measured_links(entry, times) == entry);
 }
@@ -349,6 +356,34 @@ START_TEST(groups_share_the_network_of_their_node) {
     ck_assert_double_eq_tol(all_reduce_s(t, {16, 8}, bytes) / (bytes / nic + 1.75 * bytes / nvlink),
                             1, 0.02);
     ck_assert_double_eq_tol(point_to_point_s(t, true, bytes) / (bytes / (nic / 8)), 1, 0.01);
+}
+END_TEST
+
+/// Seconds between nodes only: 8 ranks or fewer of a node exchange in no time.
+double rings_s(std::int64_t nodes, std::int64_t per_node, double cross_rail_cost) {
+    GpuType type = hardware("a100");
+    type.intra = {"", 1e18, 0};
+    type.inter.alpha_s = 0, type.inter.cross_rail_cost = cross_rail_cost;
+    const Topology t = make_topology(type, {"a100", nodes, 8, 1}, 8);
+    return all_reduce_s(t, {nodes * per_node, per_node}, 1e9);
+}
+
+START_TEST(rings_that_change_rails_slow_down_with_the_nodes) {
+    for (const std::int64_t per_node : {1, 2, 4, 8})
+        for (const std::int64_t nodes : {2, 4, 8, 64}) {
+            const bool changes = per_node != 1 && per_node != 8 && nodes > 2;
+            const double expected =
+                changes ? 1 + 1.5 * std::log2(static_cast<double>(nodes) / 2) : 1;
+            ck_assert_double_eq_tol(rings_s(nodes, per_node, 1.5) / rings_s(nodes, per_node, 0),
+                                    expected, 1e-6);
+        }
+    // the nodes of the job count, not those of the ring: others' flows are in its way
+    GpuType type = hardware("a100");
+    type.inter.cross_rail_cost = 1.5;
+    const Group ring{8, 2};
+    ck_assert_double_eq(cross_rail_slowdown(make_topology(type, {"a100", 4, 8, 1}, 8), ring), 2.5);
+    ck_assert_double_eq(cross_rail_slowdown(make_topology(type, {"a100", 64, 8, 16}, 8), ring),
+                        8.5);
 }
 END_TEST
 
@@ -402,6 +437,7 @@ int main() {
             gathers_of_many_ranks_wait_for_a_ring,
             measured_collectives_replace_the_links_of_the_hardware_entry,
             groups_share_the_network_of_their_node,
+            rings_that_change_rails_slow_down_with_the_nodes,
             optimizer_step_moves_its_state_once_and_is_shared_by_zero,
                                         nvlink_all_reduce_has_the_measured_size,
         });

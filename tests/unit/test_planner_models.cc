@@ -262,6 +262,14 @@ START_TEST(bad_hardware_files_are_refused) {
     const auto good = parse_hardware(head + "    tflops: {fp32: 1}\n", "hw");
     ck_assert_msg(good.ok(), "%s", good.ok() ? "" : good.error().message().c_str());
     ck_assert_double_eq(good->front().inter.bytes_per_s, 0.5e9);
+    ck_assert_double_eq(good->front().inter.cross_rail_cost, 0);
+    const auto with_rails = [&](std::string text, const char* link, const char* cost) {
+        const std::size_t at = text.find('}', text.find(link));
+        return text.insert(at, std::string(", cross_rail_cost: ") + cost) +
+               "    tflops: {fp32: 1}\n";
+    };
+    const auto rails = parse_hardware(with_rails(head, "inter", "1.5"), "hw");
+    ck_assert(rails.ok() && rails->front().inter.cross_rail_cost == 1.5);
     const std::pair<std::string, const char*> bad[] = {
         {head, "tflops"},
         {head + "    tflops: {int8: 1}\n", "int8"},
@@ -269,6 +277,9 @@ START_TEST(bad_hardware_files_are_refused) {
         {head + "    tflops: {}\n", "precision"},
         {head + "    tflops: {fp32: 1}\n    memory_gb: 3\n", "memory_gib"},
         {head + "    tflops: {fp32: 1}\n    reserved_gib: 9\n", "reserved_gib"},
+        {with_rails(head, "intra", "1.5"), "cross_rail_cost"},
+        {with_rails(head, "inter", "-1"), "cross_rail_cost"},
+        {with_rails(head, "inter", "11"), "cross_rail_cost"},
         {head + "    tflops: {fp32: 1}\n" + head.substr(11) + "    tflops: {fp32: 1}\n", "twice"},
         {"gpus: []\n", "gpu_types"},
     };
