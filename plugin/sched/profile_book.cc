@@ -81,9 +81,10 @@ bool ProfileBook::reopen_store(double now_s) {
 
 bool ProfileBook::measured(const Key& key) {
     if (measured_.contains(key)) return true;
-    if (!store_ || !store_->find(key.first, key.second)) return false;
-    measured_.insert(key);
-    return true;
+    if (!store_ || unmeasured_.contains(key)) return false;
+    const bool found = store_->find(key.first, key.second).ok();
+    (found ? measured_ : unmeasured_).insert(key);
+    return found;
 }
 
 void ProfileBook::count_failure(const Key& key, const std::string& node, const std::string& reason,
@@ -153,6 +154,7 @@ std::string ProfileBook::progress_of(const ProfileRequest& request, double now_s
 bool ProfileBook::update(ClusterView& view) {
     const bool reopened = reopen_store(view.snapshot.time_s);
     running_.clear();
+    unmeasured_.clear();
     const std::map<std::string, Shown> before = std::exchange(shown_, {});
     // One that never ran was counted when it could not start, and has no result to wait for.
     std::erase_if(view.carriers, [&](const CarrierView& c) {

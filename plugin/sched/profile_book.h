@@ -138,6 +138,7 @@ class ProfileBook {
     std::map<Key, double> yielding_since_;  ///< runs that let jobs before them have their nodes
     std::map<std::string, Shown> shown_;  ///< by nonce
     std::set<Key> measured_;
+    std::set<Key> unmeasured_;  ///< the store said so in this round
     std::set<JobId> settled_;
     std::map<JobId, double> finished_since_;  ///< carriers that ended without a result so far
     std::map<JobId, double> kept_out_since_;  ///< carriers whose result a locked store did not take yet

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "core/request.h"
@@ -25,6 +26,7 @@ class ScriptedHost : public Host {
     bool carriers_refused = false;
     std::set<std::string> taken_nodes;           ///< no carrier starts there: somebody was faster
     std::vector<std::string> asked_nodes;        ///< where carriers were to start
+    std::function<void()> on_carrier = [] {};    ///< what else happens in the middle of a round
     std::vector<Reason> reasons;
     std::vector<std::string> log;                ///< what was told, without errors
     std::vector<CarrierSpec> specs;
@@ -59,6 +61,7 @@ class ScriptedHost : public Host {
     ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);
+        on_carrier();
         if (carriers_refused) return {0, false, "refused by the partition"};
         if (taken_nodes.contains(spec.node)) return {0, true, "Requested nodes are busy"};
         specs.push_back(spec);

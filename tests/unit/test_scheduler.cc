@@ -383,6 +383,37 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
 }
 END_TEST
 
+START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 4, 0);  // users have it: its jobs go without a profile
+    scene.node("n2", "a100", 4, 4);
+    Request known = Scene::request(), other = other_model();
+    known.gpu_types = {"a40"};
+    other.gpu_types = {"a100"};
+    scene.job(1, known);
+    scene.job(2, other);
+    scene.job(3, known);
+    auto scheduler = scene.scheduler();
+    scene.host.on_carrier = [&] {  // of job 2: another process measures what jobs 1 and 3 want
+        ProfileRequest request;
+        request.nonce = "0123456789abcdef0123456789abcdef";
+        request.gpu_type = "a40", request.hardware = "emulated-cpu", request.model = known.model;
+        auto store = ProfileStore::open(scene.config.profile_store);
+        ck_assert(store.ok() && store.value()->import(result_for(request), "gpt2").ok());
+    };
+    const auto unmeasured = [&](JobId job) {
+        return scheduler->explain(job, true, 0).find("no free a40 to profile on") != std::string::npos;
+    };
+    scheduler->round();
+    ck_assert(called(scene.host, "carrier a100 n2"));
+    ck_assert_msg(unmeasured(1) && unmeasured(3), "job 3 goes by what the store said for job 1");
+    scene.host.on_carrier = [] {};
+    scheduler->round();
+    ck_assert(!unmeasured(1) && !unmeasured(3));
+}
+END_TEST
+
 START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -632,6 +663,7 @@ int main() {
         a_job_waits_for_the_profile_run_that_has_its_node,
         a_gpu_that_a_user_has_leaves_the_analytic_estimate,
         nodes_that_profile_runs_just_took_are_given_to_nobody,
+        the_store_is_asked_once_a_round_for_a_model_on_a_type,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
         preemption_that_never_ends_is_given_up,
         comments_opt_out_and_bad_comments_are_told,
