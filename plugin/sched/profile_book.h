@@ -58,8 +58,9 @@ class ProfileBook {
     [[nodiscard]] bool update(ClusterView& view);
     /// State of a pair; starts a carrier when one is due and a GPU of that type is free.
     ProfileAnswer require(const ProfileNeed& need, ClusterView& view);
-    /// Whether require() would start one, if nobody before the job took anything.
-    [[nodiscard]] bool would_start(ProfileNeed need, const ClusterView& view);
+    /// Whether require() would start one beside what is taken: then it matters who else takes
+    /// something.
+    [[nodiscard]] bool would_take(const ProfileNeed& need, const ClusterView& view);
     /// Measured operators of a GPU type: this site's, else those that come with slurm-arena; changes
     /// when version() does.
     const ProfileTable& table(const std::string& gpu_type);

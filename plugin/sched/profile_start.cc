@@ -287,11 +287,12 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
     return after_ordinary(need, view.snapshot.time_s);
 }
 
-bool ProfileBook::would_start(ProfileNeed need, const ClusterView& view) {
+bool ProfileBook::would_take(const ProfileNeed& need, const ClusterView& view) {
     if (!can_profile()) return false;  // asks no store
     const Key key{need.fingerprint, need.gpu_type};
-    need.taken = nullptr;
-    return !without_start(need, key, view) && pick_node(need, attempts_of(key), view);
+    const ProfileNeed yielding = after_yielding(need, key, view.snapshot.time_s);
+    return yielding.taken && !without_start(need, key, view) &&
+           pick_node(yielding, attempts_of(key), view);
 }
 
 ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {

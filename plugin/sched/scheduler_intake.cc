@@ -209,8 +209,8 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         need.nodes = &view_.snapshot.node_sets[job.node_set];
         need.eligible_s = job.eligible_s;
         need.ordinary_start_s = job.ordinary_start_s;
-        if (profiles_.would_start(need, view_)) look_ahead();
         need.taken = &taken_;
+        if (profiles_.would_take(need, view_)) look_ahead();
         const ProfileAnswer answer = profiles_.require(need, view_);
         if (answer.state == ProfileState::running && waiting.empty()) waiting = answer.text;
         if (answer.state == ProfileState::stand_in && config_.profile_enabled)

@@ -306,6 +306,28 @@ START_TEST(a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_s
 }
 END_TEST
 
+START_TEST(runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.node("n1", "a40", 1, 1);
+    scene.node("n2", "a100", 1, 1);
+    const auto pair = [&](JobId id, const std::string& gpu_type) {  // one can start, the other is to be measured
+        Request ready = Scene::request(), unknown = other_model_on_a40();
+        ready.gpu_types = unknown.gpu_types = {gpu_type};
+        ready.max_gpus = 1;
+        JobView& released = scene.job(id, ready);
+        released.facts.held = false;
+        released.facts.mark->phase = Phase::released;
+        scene.job(id + 1, unknown);
+    };
+    for (const JobId id : {1, 3, 5, 7}) pair(id, "a40");  // job 1 has n1: no run of the others can start
+    pair(9, "a100");
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "start 1 n1") && called(scene.host, "start 9 n2"));
+    ck_assert(scene.host.specs.empty());
+}
+END_TEST
+
 }  // namespace
 
 int main() {
@@ -327,5 +349,6 @@ int main() {
         a_profile_run_takes_what_ready_jobs_leave_in_the_same_round,
         a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting,
         a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds,
+        runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs,
     });
 }
