@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "plugin/sched/scheduler.h"
+#include "policy/work_left.h"
 
 namespace arena {
 namespace {
@@ -308,11 +309,7 @@ JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::ve
     take_share(state, config_, wish.request, pools);
     state.node_set = job.node_set;
     state.done_iterations = done_iterations(job);
-    if (wish.request.steps > 0) {
-        const double left = static_cast<double>(wish.request.steps) - state.done_iterations;
-        state.overrun = left <= 0;
-        state.remaining_iterations = state.overrun ? 1 : left;
-    }
+    if (wish.request.steps > 0) set_work_left(state, static_cast<double>(wish.request.steps));
     state.time_limit_s = job.time_limit_s;
     state.elastic = wish.request.elastic;
     state.restarts = job.facts.restart;

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "policy/work_left.h"
+
 namespace arena::sim {
 namespace {
 
@@ -253,7 +255,7 @@ void Simulation::complete() {
 }
 
 /// Brings what the policy may know up to this moment. The truth stays hidden: the work left is what
-/// the user said less what is done, and one iteration when the user was wrong.
+/// the user said.
 void Simulation::update_jobs() {
     for (std::size_t i = 0; i < snapshot_.jobs.size(); ++i) {
         JobState& job = snapshot_.jobs[i];
@@ -261,9 +263,7 @@ void Simulation::update_jobs() {
         job.age_s = snapshot_.time_s - job.submit_s;
         if (job.phase != JobPhase::running) continue;
         job.done_iterations = done_now(job, live);
-        const double left = live.said - job.done_iterations;
-        job.overrun = left <= 0;
-        job.remaining_iterations = job.overrun ? 1 : left;
+        set_work_left(job, live.said);
         job.attained_gpu_s = live.gpu_s + static_cast<double>(job.current->grid.gpus()) *
                                               (snapshot_.time_s - job.start_s);
     }

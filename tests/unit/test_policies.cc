@@ -12,6 +12,7 @@
 #include "policy/gandiva.h"
 #include "policy/gavel.h"
 #include "policy/sia.h"
+#include "policy/work_left.h"
 #include "sim/generate.h"
 #include "sim/lower_bound.h"
 #include "sim/random.h"
@@ -296,6 +297,26 @@ START_TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
 }
 END_TEST
 
+START_TEST(work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_of_an_overrun) {
+    struct Case {
+        double said, done, left;
+        bool overrun;
+    };
+    for (const Case& c : {Case{100, 0, 100, false},
+                          {100, 99.5, 0.5, false},
+                          {100, 100, 1, true},
+                          {100, 250, 1, true}}) {
+        JobState job;
+        job.done_iterations = c.done;
+        job.remaining_iterations = 7, job.overrun = !c.overrun;  // of an earlier round
+        set_work_left(job, c.said);
+        ck_assert_double_eq(job.remaining_iterations, c.left);
+        ck_assert_int_eq(job.overrun, c.overrun);
+        ck_assert_double_eq(job.done_iterations, c.done);
+    }
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "policies",
@@ -309,6 +330,7 @@ int main() {
          the_published_arena_halves_others_to_make_room_and_doubles_into_idle_gpus,
          an_opportunist_is_stopped_for_an_older_job,
          every_policy_finishes_every_job_and_repeats_itself,
-         the_bound_knows_that_jobs_share_gpus_and_that_time_ends},
+         the_bound_knows_that_jobs_share_gpus_and_that_time_ends,
+         work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_of_an_overrun},
         {.timeout_s = 300});  // whole simulations, maybe on a busy machine
 }
