@@ -231,6 +231,7 @@ Result<std::int64_t> count_devices(const CommCommand& command) {
 struct SiteHardware {
     std::vector<GpuMapping> gres_types;
     std::vector<GpuType> entries;
+    std::string unread;  ///< why the site's, which nobody named, is left out; "" = it is not
     /// Behind a GRES type that arena.yaml maps, or of that name.
     [[nodiscard]] Result<GpuType> find(const std::string& gpu_type) const {
         for (const GpuMapping& mapping : gres_types)
@@ -245,17 +246,20 @@ struct SiteHardware {
     }
 };
 
+/// The built-in types need no arena.yaml: one that this user may not read keeps nobody from them.
 Result<SiteHardware> read_site_hardware(const std::string& config_option) {
-    const std::string path = config_option.empty() ? config_path() : config_option;
-    Config config;
-    if (!config_option.empty() || ::access(path.c_str(), F_OK) == 0) {
-        auto read = load_config(path);
-        if (!read) return read.error();
-        config = std::move(*read);
+    SiteHardware site;
+    auto config = load_config_or_defaults(config_option);
+    if (!config && config_option.empty() && config.error().code == ErrorCode::environment) {
+        site.unread = config.error().message() + ": types of the site's own are not known";
+        config = Config{};
     }
-    auto entries = load_hardware(config.hardware_file);
+    if (!config) return config.error();
+    auto entries = load_hardware(config->hardware_file);
     if (!entries) return entries.error();
-    return SiteHardware{std::move(config.gpu_types), std::move(*entries)};
+    site.gres_types = std::move(config->gpu_types);
+    site.entries = std::move(*entries);
+    return site;
 }
 
 Status check_device(const CommCommand& command) {
@@ -267,9 +271,14 @@ Status check_device(const CommCommand& command) {
     const auto hardware = read_site_hardware(command.config);
     if (!hardware) return hardware.error();
     const auto type = hardware->find(command.gpu_type);
-    if (type && type->emulated) return Done{};
+    const std::string& unread = hardware->unread;
+    if (type && type->emulated) {
+        if (!unread.empty()) std::fprintf(stderr, "arena-profiler: %s\n", unread.c_str());
+        return Done{};
+    }
     return usage_error("--device cpu measures for an emulated type (" + hardware->emulated() +
-                           "), not '" + printable(command.gpu_type, 40) + "'",
+                           "), not '" + printable(command.gpu_type, 40) + "'" +
+                           (unread.empty() ? "" : "; " + unread),
                        "--gpu-type");
 }
 

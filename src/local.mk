@@ -10,7 +10,7 @@ libarena_core_la_SOURCES = \
 	src/core/launchers.h src/core/launchers.cc \
 	src/core/observation.h src/core/observation.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
-	src/core/text.h src/core/text.cc src/core/files.cc \
+	src/core/text.h src/core/text.cc src/core/files.cc src/core/user_file.h \
 	src/core/yaml.h src/core/yaml.cc \
 	src/core/config.h src/core/config.cc \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \

@@ -8,9 +8,9 @@
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty profiler=$ARENA_BUILDDIR/arena-profiler arena=$ARENA_BUILDDIR/arena
 [[ -x $faulty && -x $profiler && -x $arena ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"
 for program in jq sqlite3; do command -v $program >/dev/null || skip_all "$program is not installed"; done
-export ARENA_DATA_DIR=$ARENA_SRCDIR/etc
 work=$(mktemp -d "${TMPDIR:-/tmp}/arena-hand-XXXXXX")
 trap 'rm -rf "$work"' EXIT
+export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONF=$work/none.yaml # this machine may have an arena.yaml
 mkdir -m 700 "$work/store"
 cd "$work" || exit 99
 a40=(--model gpt2 --batch 8 --max-gpus 1 --hardware A40 --gpu-type a40 --budget 600)
@@ -137,7 +137,21 @@ sites() { ARENA_CONF=$work/site.yaml "$profiler" "${small[@]}" --out x.json "$@"
 ok "arena.yaml is found without an option" eval 'sites --gpu-type snail && rm x.json'
 refused 2 "for an emulated type .snail, emulated-cpu., not 'emulated'" "a GRES type that arena.yaml maps to a GPU" sites --gpu-type emulated
 refused 2 "for an emulated type .emulated-cpu., not 'snail'" "the site's type elsewhere" "$profiler" "${small[@]}" --gpu-type snail --out x.json
-refused 3 'none.yaml' "an arena.yaml that is not there" sites --config none.yaml --gpu-type snail
+refused 3 'none.yaml: cannot open: No such file' "an arena.yaml that is named and not there" "$profiler" "${small[@]}" \
+    --gpu-type emulated-cpu --out x.json --config none.yaml
+ok "one that nobody named need not be there" "$profiler" "${small[@]}" --gpu-type emulated-cpu --out none.csv
+mkdir unreadable.yaml # root reads every file
+printf '%s\n' 'gpu_typos: {}' >wrong.yaml
+unnamed() { ARENA_CONF=$work/$1 "$profiler" "${small[@]}" --out "$3" --gpu-type "$2" 2>&1; }
+like "$(unnamed unreadable.yaml emulated-cpu unread.csv)" '^arena-profiler: .*unreadable.yaml: is not a regular file: types .* not known$' \
+    "nor readable, which is said"
+is "$(wc -l <unread.csv)" 2 "as built-in types need none of it"
+refused 2 "not 'snail'; .*unreadable.yaml: is not a regular file" "a type of the site's own needs it" unnamed unreadable.yaml snail x.json
+refused 2 'wrong.yaml:1:1: .*gpu_typos.*gpu_types' "one that is wrong is always an error" unnamed wrong.yaml emulated-cpu x.json
+refused 3 'unreadable.yaml: is not a regular file' "one that is named must be readable" "$profiler" "${small[@]}" \
+    --gpu-type emulated-cpu --out x.json --config unreadable.yaml
+ln -s site.yaml link.yaml
+ok "a link to one is followed" "$profiler" "${small[@]}" --config link.yaml --gpu-type snail --out link.csv
 
 # ---- the store ----------------------------------------------------------------------------------------------
 "$arena" profile --store store/p.db import good.json >/dev/null

@@ -11,6 +11,7 @@
 #include "core/config.h"
 #include "core/profile.h"
 #include "core/result.h"
+#include "core/user_file.h"
 
 namespace CLI {
 class App;
@@ -28,10 +29,10 @@ struct Globals {
 
 /// Prints "arena: message" to stderr, with --json also {"schema_version":1,"error":{..}} to stdout.
 int fail(const Globals&, const Error&);
+/// Each as a line on standard error; the command goes on.
+void warn(const std::vector<std::string>& sentences);
 Result<Config> load_site_config(const Globals&);
 std::string site_config_path(const Globals&);
-/// A file that the calling user names: symbolic links are followed, as the user may expect.
-Result<std::string> read_user_file(const std::string& path, std::size_t max_bytes);
 /// Of a profile; an error names the file.
 Result<Profile> read_user_profile(const std::string& path);
 /// Epoch seconds as "2026-01-31 12:00:00" in UTC.

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the sub-commands share: see cli.h.
 #include <algorithm>
-#include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <memory>
 
 #include <fmt/format.h>
 
@@ -32,23 +28,16 @@ int fail(const Globals& globals, const Error& error) {
     return exit_environment;
 }
 
+void warn(const std::vector<std::string>& sentences) {
+    for (const std::string& sentence : sentences) fmt::print(stderr, "arena: {}\n", sentence);
+}
+
 std::string site_config_path(const Globals& globals) {
     return globals.config_file.empty() ? config_path() : globals.config_file;
 }
 
 Result<Config> load_site_config(const Globals& globals) {
-    const std::string path = site_config_path(globals);
-    const Result<std::string> text = read_user_file(path, 64 * 1024);
-    if (!text) return text.error();
-    return parse_config(*text, path);
-}
-
-Result<std::string> read_user_file(const std::string& path, std::size_t max_bytes) {
-    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
-    if (real == nullptr) {
-        return environment_error(fmt::format("cannot open: {}", std::strerror(errno)), path);
-    }
-    return read_regular_file(real.get(), max_bytes);
+    return load_user_config(site_config_path(globals));
 }
 
 Result<Profile> read_user_profile(const std::string& path) {

@@ -2,15 +2,11 @@
 // See site_tables.h.
 #include "cli/site_tables.h"
 
-#include <unistd.h>
-
 namespace arena::cli {
 
 Result<SiteTables> read_site_tables(const Globals& globals, std::string hardware, std::string calibration) {
-    const bool is_absent =
-        globals.config_file.empty() && ::access(site_config_path(globals).c_str(), F_OK) != 0;
-    if (!is_absent && (hardware.empty() || calibration.empty())) {
-        const Result<Config> config = load_site_config(globals);
+    if (hardware.empty() || calibration.empty()) {
+        const Result<Config> config = load_config_or_defaults(globals.config_file);
         if (!config) return config.error();
         if (hardware.empty()) hardware = config->hardware_file;
         if (calibration.empty()) calibration = config->calibration_file;

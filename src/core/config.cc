@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "core/user_file.h"
 #include "core/yaml.h"
 
 namespace arena {
@@ -340,6 +342,19 @@ Result<Config> load_config(const std::string& path) {
 std::string config_path() {
     const char* path = std::getenv("ARENA_CONF");
     return path != nullptr && *path != '\0' ? path : ARENA_SYSCONFDIR "/slurm/arena.yaml";
+}
+
+Result<Config> load_user_config(const std::string& path) {
+    const Result<std::string> text = read_user_file(path, YamlLimits{}.bytes);
+    if (!text) return text.error();
+    return parse_config(*text, path);
+}
+
+Result<Config> load_config_or_defaults(const std::string& named) {
+    const std::string path = named.empty() ? config_path() : named;
+    std::error_code unknown;  // not to be seen is not absent
+    if (named.empty() && !std::filesystem::exists(path, unknown) && !unknown) return Config{};
+    return load_user_config(path);
 }
 
 Result<std::string> config_value(const Config& config, std::string_view name) {

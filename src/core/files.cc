@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// File reads and writes of text.h. A read never follows a symlink, never blocks on a fifo and never
-// reads an endless device: only regular files of a bounded size are accepted.
+// File reads and writes of text.h and user_file.h. A read never follows a symlink unless a person
+// named the file, never blocks on a fifo and never reads an endless device: only regular files of a
+// bounded size are accepted.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "core/file_descriptor.h"
 #include "core/text.h"
+#include "core/user_file.h"
 
 namespace arena {
 namespace {
@@ -61,6 +66,13 @@ Result<std::string> read_regular_file(const std::string& path, std::size_t max_b
         return usage_error(fmt::format("is larger than {} bytes", max_bytes), path);
     }
     return content;
+}
+
+Result<std::string> read_user_file(const std::string& path, std::size_t max_bytes) {
+    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
+                                                           &std::free);
+    if (real == nullptr) return system_error("cannot open", path);
+    return read_regular_file(real.get(), max_bytes);
 }
 
 Status write_file_atomic(const std::string& path, std::string_view content, unsigned mode) {

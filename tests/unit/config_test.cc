@@ -2,6 +2,9 @@
 // The YAML reader's limits and arena.yaml: what is refused, where, and with which words.
 #include "core/config.h"
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "core/text.h"
 #include "core/yaml.h"
 #include "suite.h"
@@ -134,11 +137,38 @@ START_TEST(the_description_names_every_key) {
 }
 END_TEST
 
+START_TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none) {
+    char name[] = "/tmp/arena-config-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(name));
+    const std::string directory = name, path = directory + "/arena.yaml", link = directory + "/link.yaml";
+    setenv("ARENA_CONF", path.c_str(), 1);
+    ck_assert(load_config_or_defaults("").value() == Config{});
+    assert_refused(load_config_or_defaults(path), "cannot open: No such file");
+    ck_assert(load_config_or_defaults(path).error().code == ErrorCode::environment);
+    ck_assert(write_file_atomic(path, "interval_s: 7\n").ok());
+    ck_assert_double_eq(load_config_or_defaults("")->interval_s, 7);
+    std::filesystem::create_symlink("arena.yaml", link);
+    ck_assert_double_eq(load_config_or_defaults(link)->interval_s, 7);
+    ck_assert(!load_config(link).ok());  // a daemon's: it follows none
+    ck_assert(write_file_atomic(path, "intervals: 7\n").ok());
+    for (const std::string& named : {std::string(), path}) {
+        assert_refused(load_config_or_defaults(named), "unknown key \"intervals\"");
+        ck_assert(load_config_or_defaults(named).error().code == ErrorCode::usage);
+    }
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    assert_refused(load_config_or_defaults(""), "is not a regular file");
+    ck_assert(load_config_or_defaults("").error().code == ErrorCode::environment);
+    std::filesystem::remove_all(directory);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "config", {yaml_keeps_order_and_places, json_is_yaml_enough,
                    yaml_that_could_expand_or_surprise_is_refused, yaml_limits_hold,
                    an_empty_file_gives_the_defaults, every_group_is_read,
                    writing_and_reading_gives_the_same, bad_values_name_place_value_and_range,
-                   the_description_names_every_key});
+                   the_description_names_every_key,
+                   a_command_that_can_do_without_a_file_takes_only_its_absence_for_none});
 }
