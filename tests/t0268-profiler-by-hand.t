@@ -158,32 +158,53 @@ ok "a link to one is followed" "$profiler" "${small[@]}" --config link.yaml --gp
 nonce=$(jq -r .nonce good.json)
 uses=('profile --store store/bad.db show NONCE' 'profile --store store/bad.db export NONCE x.json'
     'plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles store/bad.db')
+# Values that cannot be, and that no CHECK of the schema knows: SQLite itself takes them.
 cp store/p.db store/bad.db
-sqlite3 store/bad.db 'PRAGMA ignore_check_constraints = 1; UPDATE entries SET seconds = -1'
+sqlite3 store/bad.db 'UPDATE entries SET seconds = 7200'
 for use in "${uses[@]}"; do
     # shellcheck disable=SC2086
-    refused 3 'has no possible time; .arena profile verify. names every bad row' "a corrupt row: ${use/ --*.db/}" "$arena" ${use/NONCE/$nonce}
+    refused 3 'has no possible time; .arena profile verify. names every bad row, with --remove' "a corrupt row: ${use/ --*.db/}" \
+        "$arena" ${use/NONCE/$nonce}
 done
 refused 1 '^bad ' "verify names it" "$arena" profile --store store/bad.db verify
-# bad_rows SQL WORDS COMMAND...: of a store with one collective and one report, after the SQL
-plan=(plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles store/bad.db)
-bad_rows() {
+bad=(profile --store store/bad.db)
+is "$("$arena" "${bad[@]}" verify --remove | sed 's/ .*//' | sort -u | xargs)" "gone ok" "verify --remove removes it"
+refused 1 'no profile run' "with its run" "$arena" "${bad[@]}" show "$nonce"
+
+# rows SQL: a store with a run, one collective and two reports, after the SQL
+plan=(plan --model gpt2 --global-batch 8 --gpu-type A40 --gpus 1 --profiles)
+plan_of_one=$("$arena" --json "${plan[@]}" none --fixed pp=1,dp=1,tp=1,micro_batch=1 | jq -c '.grids[0].proxy_plan')
+rows() {
     rm -f store/bad.db*
-    "$arena" profile --store store/bad.db import good.json >/dev/null
-    sqlite3 store/bad.db "PRAGMA ignore_check_constraints = 1;
-        INSERT INTO comm VALUES('A40', 'all_reduce', 2, 1, 1, 1024, 1e-6, 2e-6, 3e-6, 'test');
-        INSERT INTO observed VALUES(1, 'f', 'gpt2', 8, 'env', 'A40', 1, 1, 1, '$(plan_of_one)', 1, 1, 0, 3, 7, 1e9); $1"
-    refused 3 "$2" "arena $3 $4: $1" "$arena" "${@:3}"
-    like "$("$arena" profile --store store/bad.db verify)" "$2" "verify names it"
+    "$arena" "${bad[@]}" import good.json >/dev/null
+    sqlite3 store/bad.db "INSERT INTO comm VALUES('A40', 'all_reduce', 2, 1, 1, 1024, 1e-6, 2e-6, 3e-6, 'test');
+        INSERT INTO observed VALUES(1, 'f', 'gpt2', 8, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 7, 1e9);
+        INSERT INTO observed VALUES(2, 'f', 'gpt2', 16, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 8, 1e9); $1"
 }
-plan_of_one() { "$arena" --json "${plan[@]/store\/bad.db/none}" --fixed pp=1,dp=1,tp=1,micro_batch=1 | jq -c '.grids[0].proxy_plan'; }
-comm='UPDATE comm SET median_s = 1' report='UPDATE observed SET iteration_s = -1'
-slow='collective all_reduce of A40, 2 ranks x 1 nodes x 1 groups, 1024 bytes cannot be: seconds must be'
-never='report of job 7 on A40 cannot be: observed times must be positive'
-bad_rows "$comm" "$slow" "${plan[@]}"
-bad_rows "$comm" "$slow" profile --store store/bad.db comm
-bad_rows "$report" "$never" "${plan[@]}"
-bad_rows "$report" "$never" profile --store store/bad.db observed
+slow='row of comm, collective all_reduce of A40, 2 ranks x 1 nodes x 1 groups, 1024 bytes, cannot be: seconds must be'
+rows 'UPDATE comm SET median_s = 1'
+refused 3 "$slow" "arena plan of a bad collective" "$arena" "${plan[@]}" store/bad.db
+refused 3 "$slow" "arena profile comm of it" "$arena" "${bad[@]}" comm
+refused 1 "^bad   $slow" "verify names it" "$arena" "${bad[@]}" verify
+ok "and with --remove it is gone" "$arena" "${bad[@]}" verify --remove
+ok "so that the rest can be used" "$arena" "${plan[@]}" store/bad.db
+
+never='row 1 of observed, report of job 7 on A40, cannot be: observed times must be positive'
+remedy='it is left out, .arena profile verify --remove. removes it$'
+rows 'UPDATE observed SET iteration_s = 100 WHERE seq = 1'
+for use in "${plan[*]} store/bad.db" "${bad[*]} observed"; do
+    # shellcheck disable=SC2086
+    refused 0 '' "a bad report keeps nobody from arena ${use%% *}" "$arena" $use
+    like "$(cat err)" "^arena: store/bad.db: $never.*; $remedy" "it is named, with what to do"
+    is "$(wc -l <err)" 1 "once"
+done
+is "$("$arena" --json "${bad[@]}" observed 2>/dev/null | jq -c '[[.observed[].job], (.bad | length)]')" '[[8],1]' "the other one is there"
+refused 1 "^bad   $never" "verify names it" "$arena" "${bad[@]}" verify
+is "$("$arena" --json "${bad[@]}" verify --remove | jq -c '[.ok, .wrong, (.removed | length)]')" '[true,[],1]' "verify --remove removes it"
+is "$("$arena" "${bad[@]}" verify --remove)" "ok    every row of the profile store" "then nothing is wrong"
+is "$("$arena" --json "${bad[@]}" observed 2>&1 | jq -c '[[.observed[].job], .bad]')" '[[8],[]]' "and the other one still there"
+refused 3 'store/none.db: ' "verify --remove makes no store where there is none" "$arena" profile --store store/none.db verify --remove
+not_ok "and no file" test -e store/none.db
 sqlite3 store/bad.db 'PRAGMA user_version = 99'
 for use in "${uses[@]}" 'profile --store store/bad.db list' 'profile --store store/bad.db verify' \
     'profile --store store/bad.db prune --older-than-days 1' 'profile --store store/bad.db import good.json'; do

@@ -233,7 +233,10 @@ std::uint64_t ProfileBook::version(const std::string& gpu_type) const {
 
 std::vector<ObservedRun> ProfileBook::observed() {
     if (!store_) return {};
-    return or_said(store_->observed(), "estimates stay uncorrected until jobs report again");
+    ObservedRuns observed =
+        or_said(store_->observed(), "estimates stay uncorrected until jobs report again");
+    for (const std::string& bad : observed.bad) host_.log_error(bad);
+    return std::move(observed.runs);
 }
 
 void ProfileBook::keep_observed(const ObservedRun& run) {

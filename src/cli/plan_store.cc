@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cli/cli.h"
+
 namespace arena::cli {
 
 Result<PlanStore> PlanStore::open(const std::string& file) {
@@ -17,7 +19,8 @@ Result<PlanStore> PlanStore::open(const std::string& file) {
     opened.runs_ = std::move(*runs);
     auto observed = opened.store_->observed();
     if (!observed) return observed.error();
-    opened.observed_ = std::move(*observed);
+    warn(observed->bad);
+    opened.observed_ = std::move(observed->runs);
     return opened;
 }
 

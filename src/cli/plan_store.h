@@ -19,6 +19,7 @@ namespace arena::cli {
 class PlanStore {
   public:
     PlanStore() = default;  ///< of nothing
+    /// Reports in it that cannot be are left out, and standard error says so.
     static Result<PlanStore> open(const std::string& file);
     [[nodiscard]] bool is_open() const { return store_ != nullptr; }
     [[nodiscard]] const std::string& file() const { return file_; }

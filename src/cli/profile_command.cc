@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena profile`: looks into the profile store, moves profiles between sites, and cleans up.
+#include <algorithm>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -22,7 +23,7 @@ namespace {
 struct ProfileOptions {
     std::string store;  ///< --store; empty = arena.yaml's
     std::string nonce, file, model_name, gpu_type, table;
-    bool csv = false;
+    bool csv = false, remove = false;
     double older_than_days = 0;
 };
 
@@ -88,12 +89,13 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
 }
 
 int observed(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
-    const auto runs = store.observed();
-    if (!runs) return fail(globals, runs.error());
+    const auto observed = store.observed();
+    if (!observed) return fail(globals, observed.error());
+    warn(observed->bad);
     Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan"}, {"measured", true},
                  {"estimated", true}, {"off", true}, {"steps", true}, {"job", true}, {"reported"}});
     Json json = Json::array();
-    for (const ObservedRun& run : *runs) {
+    for (const ObservedRun& run : observed->runs) {
         const Observation& o = run.observation;
         if (!options.gpu_type.empty() && o.grid.gpu_type != options.gpu_type) continue;
         json.push_back({{"model_name", run.model_name}, {"model_fingerprint", run.model_fingerprint},
@@ -109,7 +111,7 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
                    utc_time(run.at_s)});
     }
     if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"observed", json}}));
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"observed", json}, {"bad", observed->bad}}));
     } else {
         fmt::print("{}", table.text());
     }
@@ -236,16 +238,33 @@ int export_profile(const Globals& globals, const ProfileOptions& options, Profil
                 options.file);
 }
 
-int verify(const Globals& globals, const ProfileOptions&, ProfileStore& store) {
+/// What was wrong and is no more was removed; what cannot be removed stays wrong.
+int tell_verified(const Globals& globals, const std::vector<std::string>& before,
+                  const std::vector<std::string>& wrong) {
+    std::vector<std::string> removed;
+    for (const std::string& line : before)
+        if (std::find(wrong.begin(), wrong.end(), line) == wrong.end()) removed.push_back(line);
+    if (globals.json) {
+        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"ok", wrong.empty()}, {"wrong", wrong},
+                                      {"removed", removed}}));
+    } else {
+        for (const std::string& line : removed) fmt::print("gone  {}\n", line);
+        for (const std::string& line : wrong) fmt::print("bad   {}\n", line);
+        if (wrong.empty()) fmt::print("ok    every row of the profile store\n");
+    }
+    return wrong.empty() ? exit_yes : exit_no;
+}
+
+int verify(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
     const auto wrong = store.verify();
     if (!wrong) return fail(globals, wrong.error());
-    if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"ok", wrong->empty()}, {"wrong", *wrong}}));
-    } else {
-        for (const std::string& line : *wrong) fmt::print("bad   {}\n", line);
-        if (wrong->empty()) fmt::print("ok    every row of the profile store\n");
-    }
-    return wrong->empty() ? exit_yes : exit_no;
+    if (!options.remove || wrong->empty()) return tell_verified(globals, *wrong, *wrong);
+    return with_store(globals, options, true, [&](ProfileStore& writable) {
+        if (const Status removed = writable.remove_bad(); !removed)
+            return fail(globals, removed.error());
+        const auto left = writable.verify();
+        return left ? tell_verified(globals, *wrong, *left) : fail(globals, left.error());
+    });
 }
 
 int prune(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
@@ -381,7 +400,8 @@ void add_profile(CLI::App& app, Globals& globals) {
         add(profile, globals, options, "export", "write one run as a file", false, &export_profile);
     exporting->add_option("nonce", options->nonce, "run")->required();
     exporting->add_option("file", options->file, "file to write [standard output]");
-    add(profile, globals, options, "verify", "check every row", false, &verify);
+    add(profile, globals, options, "verify", "check every row", false, &verify)
+        ->add_flag("--remove", options->remove, "remove the bad ones, of a bad operator the whole run");
     add(profile, globals, options, "prune", "remove old runs", true, &prune)
         ->add_option("--older-than-days", options->older_than_days, "age in days")
         ->required()

@@ -21,7 +21,7 @@ Result<Database> open_store_read_only(const std::string& path);
 bool is_corrupt(int code);
 /// The last error of `db` as a sentence.
 Error sql_error(sqlite3* db, const std::string& path, std::string_view doing);
-/// Adds what SQLite finds wrong; SQLITE_OK or why it could not look.
+/// Adds what SQLite finds wrong with the file; SQLITE_OK or why it could not look.
 int quick_check(sqlite3* db, std::vector<std::string>* wrong);
 
 }  // namespace arena::sql

@@ -24,9 +24,10 @@ std::optional<OpShape> shape_of(const Statement& s, int first) {
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds <= 3600; }
 
 Result<CommTime> comm_of(const Statement& s) {
-    const std::string row = fmt::format(
-        "collective {} of {}, {} ranks x {} nodes x {} groups, {} bytes", printable(s.text(1), 40),
-        printable(s.text(0), 40), s.integer(2), s.integer(3), s.integer(4), s.integer(5));
+    const std::string row =
+        fmt::format("row of comm, collective {} of {}, {} ranks x {} nodes x {} groups, {} bytes,",
+                    printable(s.text(1), 40), printable(s.text(0), 40), s.integer(2), s.integer(3),
+                    s.integer(4), s.integer(5));
     const auto op = parse_comm_op(s.text(1));
     if (!op) return environment_error("is not one that this program knows", row);
     const CommTime time{s.text(0),    *op,         s.integer(2), s.integer(3), s.integer(4),
@@ -37,8 +38,8 @@ Result<CommTime> comm_of(const Statement& s) {
 }
 
 Result<ObservedRun> observed_of(const Statement& s) {
-    const std::string row =
-        fmt::format("report of job {} on {}", s.integer(13), printable(s.text(4), 40));
+    const std::string row = fmt::format("row {} of observed, report of job {} on {},",
+                                        s.integer(15), s.integer(13), printable(s.text(4), 40));
     auto plan = parse_plan_json(s.text(8));
     if (!plan) return environment_error("has a plan that cannot be read", row);
     const Grid grid{s.text(4), s.integer(5), s.integer(6), s.integer(7)};
@@ -54,6 +55,8 @@ Result<ObservedRun> observed_of(const Statement& s) {
         return environment_error("cannot be: " + good.error().text, row);
     return run;
 }
+
+std::string told(const Error& row) { return row.where + " " + row.text; }
 
 Status check_observed(const ObservedRun& run) {
     const Observation& o = run.observation;

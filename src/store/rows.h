@@ -29,9 +29,11 @@ Result<CommTime> comm_of(const Statement&);
 
 inline constexpr std::string_view select_observed =
     "SELECT model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes, gpus_per_node,"
-    " stages, plan, iteration_s, estimated_s, spread, steps, job, at_s FROM observed ";
+    " stages, plan, iteration_s, estimated_s, spread, steps, job, at_s, seq FROM observed ";
 /// A row of select_observed, likewise.
 Result<ObservedRun> observed_of(const Statement&);
+/// What comm_of() or observed_of() says of a row that cannot be: which, and what is wrong with it.
+std::string told(const Error& row);
 /// At least one of each of grid and batch, usable times (is_usable()), a spread of 0 or more, a
 /// plan of the grid's GPUs and stages.
 Status check_observed(const ObservedRun&);

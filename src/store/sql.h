@@ -39,6 +39,11 @@ class Statement {
     Statement& bind(double v) {
         return note(sqlite3_bind_double(statement_.get(), ++position_, v));
     }
+    /// What another statement's row has there, whatever its type.
+    Statement& bind(const Statement& row, int column) {
+        return note(sqlite3_bind_value(statement_.get(), ++position_,
+                                       sqlite3_column_value(row.statement_.get(), column)));
+    }
 
     /// True while there is a row. False at the end and on an error: look at code().
     bool step() {

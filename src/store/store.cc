@@ -13,6 +13,7 @@
 #include "store/open.h"
 #include "store/rows.h"
 #include "store/sql.h"
+#include "store/verify.h"
 
 namespace arena {
 namespace {
@@ -24,6 +25,9 @@ using sql::quick_check;
 using sql::shape_of;
 using sql::Statement;
 using sql::Transaction;
+
+/// Rows left out that are named one by one.
+constexpr std::size_t max_named_rows = 8;
 
 constexpr std::string_view run_columns =
     "SELECT nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node, "
@@ -72,9 +76,6 @@ Status check_profile(const Profile& p) {
     }
     return Done{};
 }
-
-/// What sql::comm_of() and observed_of() say of a row: which, and what is wrong with it.
-std::string told(const Error& row) { return row.where + " " + row.text; }
 
 class SqliteStore final : public ProfileStore {
   public:
@@ -159,26 +160,25 @@ class SqliteStore final : public ProfileStore {
 
     Result<Profile> load(const std::string& nonce) override;
     Result<std::vector<std::string>> verify() override;
+    Status remove_bad() override { return sql::remove_bad_rows(db_.get(), path_); }
     Result<std::int64_t> prune(double before_s) override;
     Result<std::int64_t> import_comm(const std::vector<CommTime>&,
                                      const std::string& source) override;
     Result<std::vector<CommTime>> comm(const std::string& gpu_type) override;
     Status keep_observed(const ObservedRun&) override;
-    Result<std::vector<ObservedRun>> observed() override;
+    Result<ObservedRuns> observed() override;
 
   private:
     Error error(std::string_view doing) const { return sql::sql_error(db_.get(), path_, doing); }
     /// A row that some other program wrote, or a failing disk.
     Error bad_row(const std::string& what) const {
-        return environment_error(what + "; `arena profile verify` names every bad row", path_);
+        return environment_error(
+            what + "; `arena profile verify` names every bad row, with --remove it removes them",
+            path_);
     }
     Error bad_row(const std::string& name, const std::string& what) const {
         return bad_row(printable(name, 160) + " " + what);
     }
-    Status verify_entries(std::vector<std::string>& wrong);
-    Status verify_runs(std::vector<std::string>& wrong);
-    Status verify_rows(std::vector<std::string>& wrong);
-    Status read_to_end(const Statement&, const std::string& table, std::vector<std::string>& wrong);
     int insert_run(const Profile& p, const std::string& model_name);
     int insert_entries(const Profile& p, std::int64_t run);
     Database db_;
@@ -278,62 +278,13 @@ Result<std::vector<ProfileEntry>> SqliteStore::measured_on(const std::string& gp
     return entries;
 }
 
-Status SqliteStore::read_to_end(const Statement& s, const std::string& table,
-                                std::vector<std::string>& wrong) {
-    if (s.code() != SQLITE_OK && !is_corrupt(s.code())) return error("verify");
-    if (s.code() != SQLITE_OK) wrong.push_back(table + " cannot be read to the end");
-    return Done{};
-}
-
-Status SqliteStore::verify_entries(std::vector<std::string>& wrong) {
-    Statement s(db_.get(),
-                "SELECT kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats,"
-                " spread, op_key, run, (SELECT nonce FROM runs WHERE seq = run) FROM entries");
-    while (s.step()) {
-        const auto shape = shape_of(s, 0);
-        const std::string row =
-            "run " + s.text(13) + " operator " + printable(s.text(11), 160) + ": ";
-        if (s.text(13).empty()) wrong.push_back(row + "belongs to no run (" + s.text(12) + ")");
-        if (!shape || op_key(*shape) != s.text(11))
-            wrong.push_back(row + "the key does not match the shape");
-        if (!is_time(s.number(8))) wrong.push_back(row + "seconds outside (0, 3600]");
-        if (s.integer(9) < 1) wrong.push_back(row + "repeats below 1");
-        if (const double w = s.number(10); !(w >= 0 && w <= 10))
-            wrong.push_back(row + "spread outside [0, 10]");
-    }
-    return read_to_end(s, "entries", wrong);
-}
-
-Status SqliteStore::verify_runs(std::vector<std::string>& wrong) {
-    Statement s(db_.get(),
-                "SELECT nonce FROM runs WHERE length(nonce) NOT BETWEEN 16 AND 64 OR"
-                " status NOT IN ('complete', 'partial', 'failed') OR"
-                " (status = 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq))");
-    while (s.step())
-        wrong.push_back("run " + printable(s.text(0)) +
-                        ": bad nonce, unknown status, or failed with entries");
-    return read_to_end(s, "runs", wrong);
-}
-
-/// Collectives and reports.
-Status SqliteStore::verify_rows(std::vector<std::string>& wrong) {
-    Statement times(db_.get(), sql::select_comm);
-    while (times.step())
-        if (const auto row = sql::comm_of(times); !row) wrong.push_back(told(row.error()));
-    if (auto s = read_to_end(times, "comm", wrong); !s) return s;
-    Statement runs(db_.get(), sql::select_observed);
-    while (runs.step())
-        if (const auto row = sql::observed_of(runs); !row) wrong.push_back(told(row.error()));
-    return read_to_end(runs, "observed", wrong);
-}
-
 Result<std::vector<std::string>> SqliteStore::verify() {
     std::vector<std::string> wrong;
     if (quick_check(db_.get(), &wrong) != SQLITE_OK && !is_corrupt(sqlite3_errcode(db_.get())))
         return error("quick_check");
-    for (const auto verify :
-         {&SqliteStore::verify_entries, &SqliteStore::verify_runs, &SqliteStore::verify_rows})
-        if (auto s = (this->*verify)(wrong); !s) return s.error();
+    const auto rows = sql::find_bad_rows(db_.get(), path_);
+    if (!rows) return rows.error();
+    wrong.insert(wrong.end(), rows->begin(), rows->end());
     return wrong;
 }
 
@@ -361,7 +312,7 @@ Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
     std::vector<CommTime> rows;
     while (s.step()) {
         auto row = sql::comm_of(s);
-        if (!row) return bad_row(told(row.error()));
+        if (!row) return bad_row(sql::told(row.error()));
         rows.push_back(std::move(*row));
     }
     if (s.code() != SQLITE_OK) return error("comm");
@@ -384,16 +335,26 @@ Status SqliteStore::keep_observed(const ObservedRun& run) {
     return Done{};
 }
 
-Result<std::vector<ObservedRun>> SqliteStore::observed() {
+/// Each report stands for itself: one that cannot be takes no other with it. Collectives and
+/// operators are used together, as a fit or a sum, which without one of them would be another.
+Result<ObservedRuns> SqliteStore::observed() {
     Statement s(db_.get(), std::string(sql::select_observed) + "ORDER BY seq");
-    std::vector<ObservedRun> runs;
+    ObservedRuns observed;
+    std::size_t bad = 0;
     while (s.step()) {
         auto run = sql::observed_of(s);
-        if (!run) return bad_row(told(run.error()));
-        runs.push_back(std::move(*run));
+        if (run)
+            observed.runs.push_back(std::move(*run));
+        else if (++bad <= max_named_rows)
+            observed.bad.push_back(path_ + ": " + sql::told(run.error()) +
+                                   "; it is left out, `arena profile verify --remove` removes it");
     }
     if (s.code() != SQLITE_OK) return error("observed");
-    return runs;
+    if (bad > max_named_rows)
+        observed.bad.push_back(path_ + ": " + std::to_string(bad - max_named_rows) +
+                               " more rows of observed cannot be and are left out; `arena profile "
+                               "verify` names them");
+    return observed;
 }
 
 Result<std::int64_t> SqliteStore::prune(double before_s) {

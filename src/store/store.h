@@ -29,6 +29,11 @@ struct KnownOperators {
     std::vector<std::string> op_keys;  ///< sorted
 };
 
+struct ObservedRuns {
+    std::vector<ObservedRun> runs;  ///< oldest first
+    std::vector<std::string> bad;   ///< a sentence for each row left out that cannot be: which, why, what to do
+};
+
 class ProfileStore {
   public:
     /// Opens or creates; busy_timeout 50 ms, WAL, user_version checked. Sets *notice when a corrupt file was set aside.
@@ -53,14 +58,17 @@ class ProfileStore {
     virtual Result<Profile> load(const std::string& nonce) = 0;
     /// quick_check and per-row checks; the list of what is wrong, empty = good.
     virtual Result<std::vector<std::string>> verify() = 0;
+    /// Removes the rows that verify() names, in one transaction; of a bad operator the whole run, whose model is
+    /// measured again then.
+    virtual Status remove_bad() = 0;
     /// Adds measured collectives, replacing those of the same key, in one transaction; how many.
     virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;
     /// All of a GRES type ("" = of all), sorted by key; an error where a row cannot be.
     virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
     /// Keeps what a job observed in place of what was kept of the same model, batch, launcher, grid and plan.
     virtual Status keep_observed(const ObservedRun&) = 0;
-    /// All of them, oldest first; an error where a row cannot be.
-    virtual Result<std::vector<ObservedRun>> observed() = 0;
+    /// All that can be.
+    virtual Result<ObservedRuns> observed() = 0;
     /// Removes the runs that started before an epoch second, with their entries, and what was observed
     /// before; how many runs went.
     virtual Result<std::int64_t> prune(double before_s) = 0;

@@ -29,6 +29,7 @@ class ScriptedHost : public Host {
     std::function<void()> on_carrier = [] {};    ///< what else happens in the middle of a round
     std::vector<Reason> reasons;
     std::vector<std::string> log;                ///< what was told, without errors
+    std::vector<std::string> errors;
     std::vector<CarrierSpec> specs;
     JobId next_id = 100;
 
@@ -69,7 +70,7 @@ class ScriptedHost : public Host {
         return {++next_id, false, {}};
     }
     void log_info(const std::string& text) override { log.push_back(text); }
-    void log_error(const std::string&) override {}
+    void log_error(const std::string& text) override { errors.push_back(text); }
 
     Shape last_shape;
     std::int64_t last_done = -1;

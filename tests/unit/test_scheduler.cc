@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One scheduler on a scripted host: no Slurm, real planner, real policy, real store in a scratch
 // directory. Each test plays a few rounds and looks at the calls that the host received.
+#include <sqlite3.h>
+
 #include <algorithm>
 
 #include "plugin/sched/launch.h"
@@ -601,6 +603,41 @@ START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_w
 }
 END_TEST
 
+START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count) {
+    Scene scene;
+    scene.node("n1", "a40", 2, 2);
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Offer ran = scene.host.last_shape.offer;
+    scheduler->observe({1, format_record(Scene::request()).value(), to_json(ran),
+                        {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}},
+                       2000);
+    scheduler.reset();
+    sqlite3* db = nullptr;
+    ck_assert_int_eq(sqlite3_open(scene.config.profile_store.c_str(), &db), SQLITE_OK);
+    ck_assert_int_eq(
+        sqlite3_exec(db,
+                     "CREATE TABLE bad AS SELECT * FROM observed;"
+                     "UPDATE bad SET seq = 2, global_batch = global_batch + 1, iteration_s = 100 * estimated_s;"
+                     "INSERT INTO observed SELECT * FROM bad; DROP TABLE bad",
+                     nullptr, nullptr, nullptr),
+        SQLITE_OK);
+    sqlite3_close(db);
+    scene.host.errors.clear();
+    scheduler = scene.scheduler();
+    for (const JobId id : {2, 3}) {
+        scene.job(id);
+        scheduler->round();
+        ck_assert(scheduler->explain(id, true, 0).find("\"source\":\"observed\"") != std::string::npos);
+    }
+    ck_assert_uint_eq(scene.host.errors.size(), 1);
+    for (const char* part : {"row 2 of observed, report of job 1 on a40, cannot be: ",
+                             "; it is left out, `arena profile verify --remove` removes it"})
+        ck_assert_msg(scene.host.errors[0].find(part) != std::string::npos, "%s", scene.host.errors[0].c_str());
+}
+END_TEST
+
 START_TEST(a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens) {
     ProfilingScene scene;
     scene.job(1);
@@ -653,6 +690,7 @@ int main() {
         two_jobs_of_one_model_cause_one_profile_run_per_type,
         a_result_in_the_spool_is_imported_once_and_the_job_starts,
         a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported,
+        a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count,
         a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens,
         a_profile_run_delays_no_ordinary_job_that_stands_before,
         behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,

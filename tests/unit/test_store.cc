@@ -325,7 +325,7 @@ START_TEST(store_of_version_3_is_converted_and_takes_reports) {
     auto store = must_open();
     ck_assert(*store->load(nonce_of(1)) == sample(nonce_of(1), 1));
     must(store->keep_observed(observed_run(1.5, 1)));
-    ck_assert_uint_eq(store->observed()->size(), 1);
+    ck_assert_uint_eq(store->observed()->runs.size(), 1);
 }
 END_TEST
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Rows of the profile store: reports and collectives come back as they were kept, and rows that
-// cannot be (another program's, a failing disk's) are named by verify() and refused wherever they
-// would be used.
+// cannot be (another program's, a failing disk's) are named by verify(), never used, and removed by
+// remove_bad() alone. Neither of the two ways to open a store takes them for a damaged file.
+#include <functional>
+
 #include "store_cases.h"
 
 using namespace arena;
@@ -16,13 +18,14 @@ START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
         ck_assert(!store->keep_observed(observed_run(wrong, 1)).ok());
     store.reset();
     store = must_open();
-    const auto runs = store->observed();
-    ck_assert(runs.ok());
-    ck_assert_uint_eq(runs->size(), 2);
-    ck_assert((*runs)[0] == observed_run(0.8, 2) && (*runs)[1] == observed_run(1.25, 1));
+    const auto observed = store->observed();
+    ck_assert(observed.ok() && observed->bad.empty());
+    const auto& runs = observed->runs;
+    ck_assert_uint_eq(runs.size(), 2);
+    ck_assert(runs[0] == observed_run(0.8, 2) && runs[1] == observed_run(1.25, 1));
     ck_assert(store->verify()->empty());
     ck_assert(store->prune(1700000001).ok());
-    ck_assert(store->observed()->empty());
+    ck_assert(store->observed()->runs.empty());
 }
 END_TEST
 
@@ -57,35 +60,90 @@ START_TEST(verify_names_the_bad_rows) {
 }
 END_TEST
 
-/// What another program or a failing disk may leave; an open for writing would set the store aside.
-START_TEST(rows_that_cannot_be_are_refused_wherever_they_are_read) {
-    const std::string by_force = "PRAGMA ignore_check_constraints = 1; UPDATE ";
-    fill(1);
+namespace {
+
+/// What another program or a failing disk may leave, values that the schema's CHECKs refuse as
+/// well.
+void damage(const std::string& update) {
+    sql("PRAGMA ignore_check_constraints = 1; UPDATE " + update);
+}
+
+void assert_has(const std::string& text, const std::string& part) {
+    ck_assert_msg(text.find(part) != std::string::npos, "\"%s\" lacks \"%s\"", text.c_str(),
+                  part.c_str());
+}
+
+/// The same to whoever reads and whoever writes: the file is whole, verify() names one row.
+void with_one_bad_row(const std::string& update, const std::function<void(ProfileStore&)>& check) {
+    for (const bool writable : {false, true}) {
+        std::string notice;
+        const auto store = writable ? ProfileStore::open(db_path(), &notice)
+                                    : ProfileStore::open_read_only(db_path());
+        ck_assert_msg(store.ok() && notice.empty(), "%s: %s", update.c_str(), notice.c_str());
+        const auto wrong = store.value()->verify();
+        ck_assert(wrong.ok());
+        ck_assert_msg(wrong->size() == 1, "%s: %zu lines", update.c_str(), wrong->size());
+        check(*store.value());
+    }
+}
+
+/// No operator, collective or report is left that cannot be.
+void remove_and_verify() {
+    auto store = must_open();
+    must(store->remove_bad());
+    ck_assert(store->verify()->empty());
+    must(store->remove_bad());  // of nothing
+}
+
+}  // namespace
+
+START_TEST(operators_that_cannot_be_are_refused_and_go_with_their_run) {
+    fill(2);
     fs::copy_file(db_path(), directory + "/whole");
-    const Profile whole = *ProfileStore::open_read_only(db_path()).value()->load(nonce_of(0));
-    const auto damaged = [&](const std::string& update) {
+    const Profile whole = *must_open()->load(nonce_of(0));
+    const std::string one = " WHERE run = 1 AND d0 = 5 AND d2 = 7";
+    const auto damaged = [&](const std::string& update, const std::string& wrong) {
         fs::copy_file(directory + "/whole", db_path(), fs::copy_options::overwrite_existing);
-        sql(by_force + update);
-        auto store = ProfileStore::open_read_only(db_path());
-        ck_assert(store.ok());
-        ck_assert_msg(store.value()->verify()->size() == 1, "%s", update.c_str());
-        return std::move(store).value();
+        damage(update);
+        with_one_bad_row(update, [&](ProfileStore& store) {
+            test::assert_refused(store.load(nonce_of(0)), wrong + "; `arena profile verify` names");
+            ck_assert(store.load(nonce_of(1)).ok());
+        });
     };
     for (const char* seconds : {"-1", "0", "1e9", "9e999"}) {
-        auto store =
-            damaged("entries SET seconds = " + std::string(seconds) + " WHERE d0 = 5 AND d2 = 7");
-        test::assert_refused(store->load(nonce_of(0)),
-                             "has no possible time; `arena profile verify`");
+        damaged("entries SET seconds = " + std::string(seconds) + one, "has no possible time");
+        auto store = must_open();
         test::assert_refused(store->table(whole.gpu_type), "has no possible time");
         const auto again = store->measured_on(whole.gpu_type, whole.device.identity());
-        ck_assert_uint_eq(again->size(), whole.entries.size() - 1);  // it is measured again
+        ck_assert_uint_eq(again->size(),
+                          2 * (whole.entries.size() - 2) + 1);  // it is measured again
+        store.reset();
+        remove_and_verify();
+        store = must_open();
+        ck_assert(!store->find(whole.model_fingerprint, whole.gpu_type).ok() ||
+                  store->find(whole.model_fingerprint, whole.gpu_type)->nonce == nonce_of(1));
+        ck_assert(store->load(nonce_of(0)).error().code == ErrorCode::no);
+        ck_assert(*store->load(nonce_of(1)) ==
+                  *ProfileStore::open_read_only(db_path()).value()->load(nonce_of(1)));
+        ck_assert(store->table(whole.gpu_type).ok());
     }
-    auto store =
-        damaged("entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7");
-    test::assert_refused(store->load(nonce_of(0)), "is not the operator that its row tells of");
-    store.reset();
-    store = damaged("runs SET status = 'odd'");
-    test::assert_refused(store->load(nonce_of(0)), "has no status that this program knows");
+    damaged("entries SET op_key = 'gemm/forward/fp32/9x9x9x9'" + one,
+            "is not the operator that its row tells of");
+    remove_and_verify();
+    damaged("runs SET status = 'odd' WHERE seq = 1", "has no status that this program knows");
+    remove_and_verify();
+    ck_assert_uint_eq(must_open()->runs()->size(), 1);
+}
+END_TEST
+
+START_TEST(operators_of_no_run_are_removed) {
+    fill(2);
+    sql("PRAGMA foreign_keys = OFF; UPDATE entries SET run = 77 WHERE d0 = 8 AND d2 = 7");
+    ck_assert_uint_eq(must_open()->verify()->size(), 2);
+    remove_and_verify();
+    auto store = must_open();
+    ck_assert_uint_eq(store->load(nonce_of(0))->entries.size(), 60);
+    ck_assert_uint_eq(store->load(nonce_of(1))->entries.size(), 60);
 }
 END_TEST
 
@@ -96,8 +154,10 @@ CommTime all_reduce_time() {
 }
 
 /// A store of two reports and two collectives of which `update` has damaged one row.
-std::unique_ptr<ProfileStore> damaged_by(const std::string& update) {
-    fs::remove(db_path());
+void make_damaged(const std::string& update) {
+    remove_directory();
+    fs::create_directory(directory);
+    fs::permissions(directory, fs::perms::owner_all);
     CommTime small = all_reduce_time();
     small.bytes = 1024;
     {
@@ -107,25 +167,7 @@ std::unique_ptr<ProfileStore> damaged_by(const std::string& update) {
         ck_assert_int_eq(store->import_comm({all_reduce_time(), small}, "nccl").value(), 2);
         ck_assert(store->verify()->empty());
     }
-    sql("PRAGMA ignore_check_constraints = 1; UPDATE " + update);
-    auto store = ProfileStore::open_read_only(db_path());
-    ck_assert_msg(store.ok(), "%s", update.c_str());
-    return std::move(store).value();
-}
-
-/// verify() has one line, which says what is wrong with which row, and so does `read`.
-template <typename R>
-void assert_one_bad_row(ProfileStore& store, const R& read, const std::string& row,
-                        const std::string& wrong) {
-    const auto named = store.verify();
-    ck_assert(named.ok());
-    ck_assert_uint_eq(named->size(), 1);
-    for (const std::string& part : {row, wrong})
-        ck_assert_msg(named->front().find(part) != std::string::npos, "\"%s\" lacks \"%s\"",
-                      named->front().c_str(), part.c_str());
-    assert_refused(read, row);
-    assert_refused(read, wrong + "; `arena profile verify` names every bad row");
-    ck_assert(read.error().code == ErrorCode::environment);
+    damage(update);
 }
 
 struct Damage {
@@ -135,7 +177,7 @@ struct Damage {
 
 }  // namespace
 
-START_TEST(collectives_that_cannot_be_are_refused) {
+START_TEST(collectives_that_cannot_be_are_refused_until_they_are_removed) {
     const char* seconds = "cannot be: seconds must be 0 < min <= median <= p95 <= 3600";
     for (const Damage& d :
          {Damage{"median_s = -1", seconds},
@@ -143,18 +185,33 @@ START_TEST(collectives_that_cannot_be_are_refused) {
           {"p95_s = 1e-9", seconds},
           {"min_s = 'fast'", seconds},
           {"nodes = 3", "cannot be: ranks must be 2 to 65536 and a multiple of nodes"},
+          {"nodes = 'three'", "cannot be: ranks must be 2 to 65536 and a multiple of nodes"},
           {"groups = 0", "cannot be: groups must be 1 to 65536"},
           {"op = 'gossip'", "is not one that this program knows"}}) {
-        auto store = damaged_by("comm SET " + std::string(d.update) + " WHERE bytes > 1024");
-        assert_one_bad_row(*store, store->comm("a40"), "of a40, 8 ranks x ", d.wrong);
-        ck_assert(!store->comm("").ok());
-        ck_assert(store->comm("v100").ok());  // its rows are good: it has none
-        ck_assert(store->observed().ok());
+        const std::string update = "comm SET " + std::string(d.update) + " WHERE bytes > 1024";
+        make_damaged(update);
+        with_one_bad_row(update, [&](ProfileStore& store) {
+            assert_has(store.verify()->front(), "row of comm, collective");
+            assert_has(store.verify()->front(), "of a40, 8 ranks x ");
+            assert_has(store.verify()->front(), d.wrong);
+            for (const char* type : {"a40", ""})
+                assert_refused(store.comm(type),
+                               std::string(d.wrong) +
+                                   "; `arena profile verify` names every bad row, "
+                                   "with --remove it removes them");
+            ck_assert(store.comm("a40").error().code == ErrorCode::environment);
+            ck_assert(store.comm("v100").ok());  // its rows are good: it has none
+            ck_assert_uint_eq(store.observed()->runs.size(), 2);
+        });
+        remove_and_verify();
+        const auto rest = must_open()->comm("");
+        ck_assert_uint_eq(rest->size(), 1);
+        ck_assert_int_eq(rest->front().bytes, 1024);
     }
 }
 END_TEST
 
-START_TEST(reports_that_cannot_be_are_refused) {
+START_TEST(a_report_that_cannot_be_is_named_and_the_others_count) {
     const char* times =
         "cannot be: observed times must be positive, and within a factor of 8 of the estimate";
     const char* counts = "cannot be: batch, nodes, GPUs per node and stages must be at least 1";
@@ -170,11 +227,63 @@ START_TEST(reports_that_cannot_be_are_refused) {
            "cannot be: the plan pp1,dp1,tp1,mb1x1 does not fill the grid 1xa40 of 2 stages"},
           {"gpus_per_node = 4", "does not fill the grid 4xa40 of 1 stages"},
           {"plan = '{}'", "has a plan that cannot be read"}}) {
-        auto store =
-            damaged_by("observed SET " + std::string(d.update) + " WHERE gpus_per_node = 1");
-        assert_one_bad_row(*store, store->observed(), "report of job 7 on a40", d.wrong);
-        ck_assert_uint_eq(store->comm("")->size(), 2);
+        const std::string update =
+            "observed SET " + std::string(d.update) + " WHERE gpus_per_node = 1";
+        make_damaged(update);
+        with_one_bad_row(update, [&](ProfileStore& store) {
+            const std::string wrong =
+                db_path() + ": " + store.verify()->front() +
+                "; it is left out, `arena profile verify --remove` removes it";
+            assert_has(wrong, "row 1 of observed, report of job 7 on a40, ");
+            assert_has(wrong, d.wrong);
+            for (int again = 0; again < 2; ++again) {
+                const auto observed = store.observed();
+                ck_assert(observed.ok());
+                ck_assert(observed->runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
+                ck_assert(observed->bad == std::vector<std::string>{wrong});
+            }
+            ck_assert_uint_eq(store.comm("")->size(), 2);
+        });
+        remove_and_verify();
+        auto store = must_open();
+        ck_assert(store->observed()->bad.empty());
+        ck_assert(store->observed()->runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
+        must(store->keep_observed(observed_run(1.5, 1)));
+        ck_assert_uint_eq(store->observed()->runs.size(), 2);
     }
+}
+END_TEST
+
+START_TEST(of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted) {
+    {
+        auto store = must_open();
+        for (int dp = 1; dp <= 12; ++dp) must(store->keep_observed(observed_run(1, dp)));
+    }
+    damage("observed SET iteration_s = -1 WHERE gpus_per_node > 1");
+    auto store = must_open();
+    const auto observed = store->observed();
+    ck_assert(observed.ok());
+    ck_assert_uint_eq(observed->runs.size(), 1);
+    ck_assert_uint_eq(observed->bad.size(), 9);
+    assert_has(observed->bad[0], "row 2 of observed");
+    assert_has(observed->bad[7], "row 9 of observed");
+    assert_has(observed->bad[8], ": 3 more rows of observed cannot be and are left out");
+    ck_assert_uint_eq(store->verify()->size(), 11);
+}
+END_TEST
+
+START_TEST(rows_are_not_removed_while_another_process_writes) {
+    make_damaged("observed SET iteration_s = -1 WHERE gpus_per_node = 1");
+    auto store = must_open();
+    sqlite3* other = nullptr;
+    ck_assert_int_eq(sqlite3_open(db_path().c_str(), &other), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+    const Status refused = store->remove_bad();
+    ck_assert(!refused.ok());
+    assert_has(refused.error().message(), "another process holds it");
+    sqlite3_close(other);
+    must(store->remove_bad());
+    ck_assert(store->verify()->empty());
 }
 END_TEST
 
@@ -186,20 +295,24 @@ START_TEST(reports_that_cannot_be_are_not_kept) {
     run = observed_run(1, 2);
     run.observation.spread = -1;
     assert_refused(store->keep_observed(run), "spread must be 0 or more");
-    ck_assert(store->observed()->empty());
+    ck_assert(store->observed()->runs.empty());
 }
 END_TEST
 
 int main() {
-    return arena::test::run_suite("store rows",
-                                  {
-                                      what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays,
-                                      communication_times_come_back_and_newer_ones_replace_older,
-                                      verify_names_the_bad_rows,
-                                      rows_that_cannot_be_are_refused_wherever_they_are_read,
-                                      collectives_that_cannot_be_are_refused,
-                                      reports_that_cannot_be_are_refused,
-                                      reports_that_cannot_be_are_not_kept,
-                                  },
-                                  {make_directory, remove_directory, 60});
+    return arena::test::run_suite(
+        "store rows",
+        {
+            what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays,
+            communication_times_come_back_and_newer_ones_replace_older,
+            verify_names_the_bad_rows,
+            operators_that_cannot_be_are_refused_and_go_with_their_run,
+            operators_of_no_run_are_removed,
+            collectives_that_cannot_be_are_refused_until_they_are_removed,
+            a_report_that_cannot_be_is_named_and_the_others_count,
+            of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted,
+            rows_are_not_removed_while_another_process_writes,
+            reports_that_cannot_be_are_not_kept,
+        },
+        {make_directory, remove_directory, 60});
 }

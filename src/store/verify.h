@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Private to the profile store: every row looked at, and those that cannot be taken out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "store/sql.h"
+
+namespace arena::sql {
+
+/// One line for each row that cannot be: which, and what is wrong with it. SQLite's own check of
+/// the file is apart.
+Result<std::vector<std::string>> find_bad_rows(sqlite3* db, const std::string& path);
+/// Removes the rows that find_bad_rows() names, in one transaction: a report, a collective, of an
+/// operator the whole run, as a model with a run is not measured again.
+Status remove_bad_rows(sqlite3* db, const std::string& path);
+
+}  // namespace arena::sql
