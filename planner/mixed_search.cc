@@ -335,12 +335,15 @@ bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
     has_part_.assign(3 * options_.size() * numbers, 0);
     parts_.resize(has_part_.size());
     labels_.assign(1, {});
+    const auto most = static_cast<std::size_t>(query_.max_partial_plans);
     std::size_t begin = 0;
     for (std::int64_t stage = 0; stage < grid_.stages; ++stage) {
         const std::size_t end = labels_.size();
         for (std::size_t from = begin; from < end; ++from) {
             extend(setting, stage, static_cast<std::uint32_t>(from), limit_s);
-            if (labels_.size() > max_labels) return false;
+            if (labels_.size() <= most) continue;
+            left_out_s_ = std::min(left_out_s_, setting.least_s);
+            return false;
         }
         keep_best(end);
         begin = end;
@@ -399,6 +402,7 @@ bool MixedSearch::is_too_large(const Grid& grid) const {
 }
 
 bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate& estimate) {
+    left_out_s_ = infinity;
     if (!can_be_mixed(grid) || is_too_large(grid)) return false;
     grid_ = grid;
     topology_ = make_topology(context_.pool.hardware, grid, context_.pool.gpus_per_node);

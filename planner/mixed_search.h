@@ -7,14 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "planner/grids.h"
 #include "planner/mixed.h"
 
 namespace arena {
-
-inline constexpr std::size_t max_labels = 200'000;
 
 class MixedSearch {
   public:
@@ -23,10 +22,12 @@ class MixedSearch {
     /// mixed_stages_bound().
     [[nodiscard]] bool is_too_large(const Grid&) const;
     /// The best plan of the grid if one takes less than limit_s (infinite: any); false if none.
-    /// Exact but for settings with more than max_labels partial plans below the limit, which are
-    /// left out; limits are widened from the best conceivable plan, which leaves tens. False, too,
-    /// where the grid is_too_large().
+    /// Exact but for settings with more than max_partial_plans below the limit, which are left
+    /// out; limits are widened from the best conceivable plan, which leaves tens. False, too, where
+    /// the grid is_too_large().
     bool search(const Grid&, double limit_s, Plan&, Estimate&);
+    /// No plan of the settings that the latest search() left out takes less; infinite: none was.
+    [[nodiscard]] double left_out_s() const { return left_out_s_; }
 
   private:
     [[nodiscard]] bool can_be_mixed(const Grid&) const;
@@ -110,6 +111,7 @@ class MixedSearch {
     std::vector<StagePart> parts_;
     std::vector<char> has_part_;
     std::vector<Label> labels_;
+    double left_out_s_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace arena

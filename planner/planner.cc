@@ -71,13 +71,17 @@ void mix_stages(const PlanQuery& query, const PoolContext& context, std::span<Gr
     for (const GridResult& grid : grids)
         if (grid.feasible) best_s = std::min(best_s, grid.estimate.iteration_s);
     MixedSearch mixed(query, context);
+    std::vector<double> left_out_s;
     for (GridResult& grid : grids) {
         grid.uniform_only = mixed.is_too_large(grid.grid);
-        if (!mixed.search(grid.grid, best_s, grid.plan, grid.estimate)) continue;
+        const bool is_better = mixed.search(grid.grid, best_s, grid.plan, grid.estimate);
+        left_out_s.push_back(mixed.left_out_s());
+        if (!is_better) continue;
         best_s = grid.estimate.iteration_s;
         grid.feasible = true;
         grid.reason.clear();
     }
+    for (std::size_t i = 0; i < grids.size(); ++i) grids[i].mixed_in_part = left_out_s[i] < best_s;
 }
 
 /// Pairs that give the profiler a basis early: small shards first, tp before micro-batch.

@@ -36,6 +36,9 @@ struct PlanQuery {
     PlanPin pin;                ///< zero fields are free
     std::vector<GpuPool> pools;
     Capabilities can = {};  ///< of the job's launcher: which plans may stand for a grid
+    /// Of a setting (micro-batches, recompute, ZeRO) with more plans than this of its first stages
+    /// that may become the best of mixed stages, none is looked at.
+    std::int64_t max_partial_plans = 200'000;
 };
 
 struct GridResult {
@@ -48,6 +51,9 @@ struct GridResult {
     /// The launcher can be told stages that differ in dp and tp, but the grid is beyond
     /// mixed_stages_bound(): only uniform stages were looked at.
     bool uniform_only = false;
+    /// Of stages that differ in dp and tp some were not looked at: a setting that may have a better
+    /// plan than all found has more than max_partial_plans.
+    bool mixed_in_part = false;
 };
 
 /// Stages * GPUs * layers^2 of a grid up to which plan_grids() looks at stages that differ in dp

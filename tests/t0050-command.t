@@ -104,7 +104,7 @@ exits 0 'and of the best grid alone' "${deep[@]}" --launcher any --top 1 --json
 json 'all the same, with the bound' '.uniform_only.bound == 33554432 and
     (.uniform_only.grids | map([.gpu_type, .gpus, .stages]) == [["A40", 2, 2]])'
 exits 0 'a launcher of uniform stages' "${deep[@]}" --json
-json 'lacks nothing' '.uniform_only.grids == []'
+json 'lacks nothing' '.uniform_only.grids == [] and .mixed_in_part == {"bound": 200000, "grids": []}'
 refused 'nonsense' "${gpt2[@]}" --gpu-type A40 --gpus 8 --nonsense
 exits 2 'a mistake is also told in JSON' "$arena" plan --model nope --global-batch 8 --gpu-type A40 --gpus 8 --json
 json 'with its text' '.error.text | test("nope")'

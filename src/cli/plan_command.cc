@@ -76,22 +76,29 @@ void print_infeasible(const std::vector<GridResult>& results) {
     for (const auto& [reason, grids] : reasons) fmt::print("  {}: {}\n", join(grids, ", "), reason);
 }
 
-/// Grids where the planner looked at uniform stages only; also of those that --top hides.
-std::vector<Grid> uniform_only(const std::vector<GridResult>& results) {
-    std::vector<Grid> grids;
-    for (const GridResult& r : results)
-        if (r.uniform_only) grids.push_back(r.grid);
+/// Grids where the planner did not look at all stages that differ in dp and tp; also those that
+/// --top hides.
+struct NotLookedAt {
+    std::vector<Grid> uniform_only, mixed_in_part;
+};
+
+NotLookedAt not_looked_at(const std::vector<GridResult>& results) {
+    NotLookedAt grids;
+    for (const GridResult& r : results) {
+        if (r.uniform_only) grids.uniform_only.push_back(r.grid);
+        if (r.mixed_in_part) grids.mixed_in_part.push_back(r.grid);
+    }
     return grids;
 }
 
-Json json_of_uniform_only(const Model& model, const std::vector<Grid>& grids) {
+Json json_of(const std::vector<Grid>& grids, std::int64_t bound) {
     Json list = Json::array();
     for (const Grid& grid : grids) list.push_back(arena::json_of(grid));
-    return {{"bound", mixed_stages_bound(model)}, {"grids", list}};
+    return {{"bound", bound}, {"grids", list}};
 }
 
 /// One line, however many there are.
-void print_uniform_only(const Model& model, const std::vector<Grid>& grids) {
+void print_grids(const char* what, const std::vector<Grid>& grids, const std::string& why) {
     constexpr std::size_t most = 4;
     if (grids.empty()) return;
     std::vector<std::string> names;
@@ -99,10 +106,21 @@ void print_uniform_only(const Model& model, const std::vector<Grid>& grids) {
         if (names.size() < most)
             names.push_back(fmt::format("{}/{} stages", short_form(grid), grid.stages));
     if (grids.size() > most) names.push_back(fmt::format("{} more", grids.size() - most));
-    fmt::print(
-        "\nUniform stages only: {}: stages that differ in dp and tp were not looked at, as stages x "
-        "GPUs x layers^2 is above {}\n",
-        join(names, ", "), mixed_stages_bound(model));
+    fmt::print("\n{}: {}: {}\n", what, join(names, ", "), why);
+}
+
+void print_not_looked_at(const Model& model, const NotLookedAt& grids) {
+    print_grids(
+        "Uniform stages only", grids.uniform_only,
+        fmt::format("stages that differ in dp and tp were not looked at, as stages x GPUs x "
+                    "layers^2 is above {}",
+                    mixed_stages_bound(model)));
+    print_grids(
+        "Not all stages", grids.mixed_in_part,
+        fmt::format("of those that differ in dp and tp some were not looked at, as a number "
+                    "of micro-batches has more than {} partial plans; there may be a "
+                    "faster plan",
+                    PlanQuery{}.max_partial_plans));
 }
 
 /// Feasible first, fastest first; the K best of them when top is not 0.
@@ -138,7 +156,7 @@ std::string size_of(const Model& model) {
 
 int report(const Globals& globals, const PlanOptions& options, const Model& model,
            const std::vector<GpuPool>& pools, const std::vector<GridResult>& results,
-           const std::vector<Grid>& uniform) {
+           const NotLookedAt& left_out) {
     const bool any = !results.empty() && results.front().feasible;
     if (globals.json) {
         Json grids = Json::array();
@@ -146,14 +164,18 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
             grids.push_back(json_of(r));
             grids.back()["emulated"] = is_emulated(pools, r.grid.gpu_type);
         }
-        fmt::print("{}\n", dump_json({{"schema_version", 1},
-                                      {"model", model.name},
-                                      {"parameters", parameter_count(model)},
-                                      {"active_parameters", active_parameter_count(model)},
-                                      {"global_batch", options.global_batch},
-                                      {"grids", grids},
-                                      {"uniform_only", json_of_uniform_only(model, uniform)},
-                                      {"best", any ? 0 : -1}}));
+        fmt::print(
+            "{}\n",
+            dump_json(
+                {{"schema_version", 1},
+                 {"model", model.name},
+                 {"parameters", parameter_count(model)},
+                 {"active_parameters", active_parameter_count(model)},
+                 {"global_batch", options.global_batch},
+                 {"grids", grids},
+                 {"uniform_only", json_of(left_out.uniform_only, mixed_stages_bound(model))},
+                 {"mixed_in_part", json_of(left_out.mixed_in_part, PlanQuery{}.max_partial_plans)},
+                 {"best", any ? 0 : -1}}));
         return any ? exit_yes : exit_no;
     }
     const std::string sample = model.seq_length > 0
@@ -170,7 +192,7 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
     if (any) print_breakdown(results.front());
     if (!any) fmt::print("No plan fits.\n");
     print_infeasible(results);
-    print_uniform_only(model, uniform);
+    print_not_looked_at(model, left_out);
     return any ? exit_yes : exit_no;
 }
 
@@ -267,9 +289,9 @@ int plan(const Globals& globals, const PlanOptions& options) {
                                          : price(options, *model, *ranges, *pools, *can);
     if (!results) return fail(globals, results.error());
     correct_by_reports(*store, options, *model, *pools, *results);
-    const std::vector<Grid> uniform = uniform_only(*results);
+    const NotLookedAt left_out = not_looked_at(*results);
     rank(*results, options.top);
-    return report(globals, options, *model, *pools, *results, uniform);
+    return report(globals, options, *model, *pools, *results, left_out);
 }
 
 }  // namespace

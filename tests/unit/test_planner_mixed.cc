@@ -192,6 +192,45 @@ START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
 }
 END_TEST
 
+/// What is left out is bounded: where no setting left out can beat what was found, nothing can.
+START_TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) {
+    Random random(11);
+    int whole = 0, in_part = 0, missed = 0;
+    for (int n = 0; n < 300;) {
+        std::optional<Case> c = small_case(random);
+        if (!c) continue;
+        ++n;
+        c->query.pin = {};
+        c->query.can = all_capabilities();
+        const auto seconds_and_part = [&](std::int64_t most) {
+            PlanQuery query = c->query;
+            query.max_partial_plans = most;
+            double best_s = infinity;
+            bool is_part = false;
+            for (const GridResult& r : plan_grids(query)) {
+                if (r.feasible) best_s = std::min(best_s, r.estimate.iteration_s);
+                is_part |= r.mixed_in_part;
+            }
+            return std::pair(best_s, is_part);
+        };
+        const auto [best_s, best_is_part] = seconds_and_part(PlanQuery{}.max_partial_plans);
+        ck_assert(!best_is_part);
+        for (const std::int64_t most : {1, 4, 16, 64}) {
+            const auto [found_s, is_part] = seconds_and_part(most);
+            ck_assert(found_s >= best_s);
+            ck_assert_msg(is_part || found_s == best_s, "case %d, of %ld: %.17g, the best is %.17g",
+                          n, static_cast<long>(most), found_s, best_s);
+            ++(is_part ? in_part : whole);
+            missed += found_s > best_s ? 1 : 0;
+        }
+    }
+    std::printf("%d searches whole, %d in part, of which %d missed the best\n", whole, in_part,
+                missed);
+    ck_assert_int_gt(whole, 100);
+    ck_assert_int_gt(missed, 10);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "planner mixed stages",
@@ -200,6 +239,7 @@ int main() {
             mixed_prices_of_uniform_plans_are_the_uniform_prices,
             grids_whose_mixed_stages_are_too_many_to_look_at_say_so,
             the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at,
+            a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best,
         },
         {.timeout_s = 300});
 }
