@@ -1,23 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A profile run that Slurm does not start on a node that looks free: once because its partition gives whole nodes and
-# a job has one of the node's GPUs, once because the partition is of other nodes. That costs nobody the profile, and
-# another node is asked at once.
+# A profile run that Slurm does not start on a node that looks free, because its partition gives whole nodes and a job
+# has one of the node's GPUs: that costs nobody the profile, and another node is asked at once. Nodes outside the
+# partition of profile runs are not asked at all, and a GPU type that has none in it is said to have none.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 
-start_cluster --arena on --nodes a40:3x2 --arena-set profile.budget_s=8 --arena-set profile.time_limit_s=60 \
+start_cluster --arena on --nodes a40:3x2,a100:1x2 --arena-set profile.budget_s=8 --arena-set profile.time_limit_s=60 \
     --arena-set profile.partition=measure
 log=$cluster_dir/log/slurmctld.log
-mapfile -t nodes < <(sinfo -h -N -o %N | sort -u)
+mapfile -t nodes < <(sinfo -h -N -o %N | sort -u)   # the last one has the a100
 all=$(IFS=,; echo "${nodes[*]}")
 
-# job SIZE: a job with a small model of its own; its id in $job
+# job SIZE [TYPE]: a job with a small model of its own; its id in $job
 job() {
     printf '%s\n' "name: s$1" 'family: gpt' 'layers: 2' "hidden: $1" 'heads: 4' 'vocab: 1024' 'seq_length: 64' \
         'precision: fp32' >"$work/s$1.yaml"
-    job=$(submit --arena-model="$work/s$1.yaml" --arena-batch=8 --arena-gpus=1 -t 5 -o /dev/null "$(script 'true')")
+    job=$(submit --arena-model="$work/s$1.yaml" --arena-batch=8 --arena-gpus=1 --arena-types="${2-a40}" -t 5 \
+        -o /dev/null "$(script 'true')")
 }
 # profiled SIZE NODE: what must have become of that job
 profiled() {
@@ -38,7 +39,13 @@ is "$(refusing)" "${nodes[0]}" "the node that refused is named in the log, once"
 ok "only ${nodes[2]} is for profile runs" scontrol update PartitionName=measure Nodes="${nodes[2]}"
 job 132
 profiled 132 "${nodes[2]}"
-is "$(refusing | sort -u | tr '\n' ' ')" "${nodes[0]} ${nodes[1]} " "both others are named"
+is "$(refusing)" "${nodes[0]}" "no other node was asked"
+job 136 a100
+ok "a job of a type that the partition has not completes" wait_for_state "$job" COMPLETED 60
+why='no node that the job may use is in profile.partition measure'
+like "$(job_field "$job" AdminComment)" 'source=analytic' "on the analytic estimate"
+like "$(scontrol show job "$job")" "SystemComment=.* not measured: a100: $why" "and says why"
+is "$(grep -c "nothing is profiled on a100: $why" "$log")" 1 "as the log does"
 
 is "$(grep -c 'profiling for .* failed on' "$log")" 0 "no refusal counts as a failed run"
 is "$(squeue -h -n arena-profile -t PD,S,R -o %A)" "" "no profile run is left in the queue"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,6 +80,8 @@ struct CarrierView {
 struct ClusterView {
     Snapshot snapshot;                                    ///< time, nodes, node_sets; jobs empty
     std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
+    /// Those that take new jobs: their nodes, in ascending order.
+    std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;
     std::vector<CarrierView> carriers;
     double preemption_wait_s =

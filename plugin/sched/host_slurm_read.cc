@@ -75,6 +75,25 @@ NodeTable read_nodes(ClusterView& view) {
     return table;
 }
 
+struct PartitionWalk {
+    ClusterView* view;
+    const NodeTable* table;
+};
+
+int visit_partition(void* item, void* argument) {
+    const auto* part = static_cast<const part_record_t*>(item);
+    const auto* walk = static_cast<PartitionWalk*>(argument);
+    if (part->state_up != PARTITION_UP || !part->node_bitmap) return 0;
+    std::vector<NodeIndex>& nodes = walk->view->partitions[text_of(part->name)];
+    const bitoff_t last = bit_fls(part->node_bitmap);
+    for (bitoff_t i = bit_ffs(part->node_bitmap); i >= 0 && i <= last; ++i) {
+        const std::int32_t ours = walk->table->ours[static_cast<std::size_t>(i)];
+        if (ours >= 0 && bit_test(part->node_bitmap, i))
+            nodes.push_back(static_cast<NodeIndex>(ours));
+    }
+    return 0;
+}
+
 void subtract_allocation(const job_record_t* job, const NodeTable& table, Snapshot& snapshot) {
     const job_resources* resources = job->job_resrcs;
     if (!resources || !resources->node_bitmap || !resources->cpus) return;
@@ -403,6 +422,8 @@ ClusterView read_cluster() {
     view.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
     view.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
     const NodeTable table = read_nodes(view);
+    PartitionWalk partitions{&view, &table};
+    list_for_each(part_list, visit_partition, &partitions);
     NodeSets sets(view, table);
     std::optional<BasicQueue> queue;
     if (basic_priority()) queue.emplace();

@@ -155,6 +155,7 @@ bool ProfileBook::update(ClusterView& view) {
     const bool reopened = reopen_store(view.snapshot.time_s);
     running_.clear();
     unmeasured_.clear();
+    places_.clear();
     const std::map<std::string, Shown> before = std::exchange(shown_, {});
     // One that never ran was counted when it could not start, and has no result to wait for.
     std::erase_if(view.carriers, [&](const CarrierView& c) {

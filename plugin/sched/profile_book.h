@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,10 @@ class ProfileBook {
         JobId carrier = 0;
         std::string progress;  ///< " 12/40, about 1 min"; "" before the run has told
     };
+    struct Place {  ///< where a run may go
+        NodeIndex node;
+        std::string partition;
+    };
     struct Shown {
         std::string text;
         double since_s = 0;
@@ -110,15 +115,18 @@ class ProfileBook {
                                                const ClusterView& view);
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
-    [[nodiscard]] static std::size_t runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view);
+    const std::vector<Place>& places(const ProfileNeed& need, const ClusterView& view);
+    std::optional<ProfileAnswer> nowhere(const ProfileNeed& need, const ClusterView& view);
+    [[nodiscard]] std::size_t runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view);
     void forget_old(const ClusterView& view);
     [[nodiscard]] Attempts attempts_of(const Key& key) const;
     [[nodiscard]] ProfileNeed after_yielding(ProfileNeed need, const Key& key, double now_s) const;
-    const NodeState* pick_node(const ProfileNeed& need, const Attempts& attempts, const ClusterView& view);
-    CarrierSpec carrier_for(const ProfileNeed& need, std::size_t index, const ClusterView& view);
+    const Place* pick_place(const ProfileNeed& need, const Attempts& attempts,
+                            const ClusterView& view);
+    CarrierSpec carrier_for(const ProfileNeed& need, const Place& place, const ClusterView& view);
     void note_refusal(const std::string& why, NodeState& node, double now_s);
-    [[nodiscard]] std::vector<std::string> resting_nodes(const ProfileNeed& need,
-                                                         const ClusterView& view) const;
+    [[nodiscard]] std::set<std::string> resting_nodes(const ProfileNeed& need,
+                                                      const ClusterView& view);
     ProfileAnswer without_node(const ProfileNeed& need, const Key& key, const ClusterView& view);
     ProfileTable shipped_table(const std::string& gpu_type);
     void fill_known(ProfileRequest& request, const std::string& node);
@@ -134,6 +142,9 @@ class ProfileBook {
     std::uint32_t user_id_ = 0, group_id_ = 0;
     std::map<Key, Attempts> attempts_;
     std::map<Key, Running> running_;
+    /// Of this round, by the nodes of a job, GPU type and partitions.
+    std::map<std::tuple<const void*, std::string, std::string>, std::vector<Place>> places_;
+    std::set<std::string> nowhere_told_;  ///< GPU types
     NodeRefusals refusals_;
     std::map<Key, double> busy_since_;      ///< runs that Slurm gives no node that is shown free
     std::map<Key, double> yielding_since_;  ///< runs that let jobs before them have their nodes

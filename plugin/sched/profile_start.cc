@@ -85,20 +85,56 @@ void ProfileBook::forget_old(const ClusterView& view) {
                   [&](const auto& one) { return now_s > one.second + 2 * yield_s; });
 }
 
-const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts& attempts,
-                                        const ClusterView& view) {
-    const NodeState* best = nullptr;
+/// Nodes of the type that the job may use and that a partition of profile runs has.
+const std::vector<ProfileBook::Place>& ProfileBook::places(const ProfileNeed& need,
+                                                           const ClusterView& view) {
+    const auto [at, added] = places_.try_emplace({need.nodes, need.gpu_type, need.partition});
+    std::vector<Place>& found = at->second;
+    if (!added) return found;
+    const std::string& own = config_.profile_partition;
+    for (std::string_view name : split(own.empty() ? need.partition : own, ',')) {
+        const auto partition = view.partitions.find(name);
+        if (partition == view.partitions.end()) continue;
+        for (NodeIndex index : *need.nodes)
+            if (view.snapshot.nodes[index].gpu_type == need.gpu_type &&
+                std::binary_search(partition->second.begin(), partition->second.end(), index))
+                found.push_back({index, partition->first});
+    }
+    return found;
+}
+
+/// Where there is no place at all, says so: nothing that ends by itself.
+std::optional<ProfileAnswer> ProfileBook::nowhere(const ProfileNeed& need,
+                                                  const ClusterView& view) {
+    if (!places(need, view).empty()) return std::nullopt;
+    const std::string& own = config_.profile_partition;
+    std::string why;
+    if (own.empty())
+        why = "partition " + need.partition + " takes no new jobs";
+    else if (!view.partitions.contains(own))
+        why = "profile.partition " + own + " is no partition that takes jobs: mend it, or ";
+    else
+        why =
+            "no node that the job may use is in profile.partition " + own + ": add one to it, or ";
+    if (!own.empty()) why += "take profile.partition out of arena.yaml";
+    if (nowhere_told_.insert(need.gpu_type).second)
+        host_.log_error("nothing is profiled on " + need.gpu_type + ": " + why);
+    return ProfileAnswer{ProfileState::stand_in, why};
+}
+
+const ProfileBook::Place* ProfileBook::pick_place(const ProfileNeed& need, const Attempts& attempts,
+                                                  const ClusterView& view) {
+    const Place* best = nullptr;
     if (resting_nodes(need, view).size() >= max_resting) return best;
-    for (NodeIndex index : *need.nodes) {
-        const NodeState& node = view.snapshot.nodes[index];
-        if (node.gpu_type != need.gpu_type || !has_room(view, index, taken_of(need, index)))
-            continue;
+    for (const Place& place : places(need, view)) {
+        const NodeState& node = view.snapshot.nodes[place.node];
+        if (!has_room(view, place.node, taken_of(need, place.node))) continue;
         if (refusals_.rests(node.name, view.snapshot.time_s)) continue;
         const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
         if (std::any_of(view.carriers.begin(), view.carriers.end(), busy)) continue;
-        if (!attempts.nodes.contains(node.name) && !refusals_.refused(node.name)) return &node;
+        if (!attempts.nodes.contains(node.name) && !refusals_.refused(node.name)) return &place;
         // A node that failed or refused once is tried again only when there is no other.
-        if (!best) best = &node;
+        if (!best) best = &place;
     }
     return best;
 }
@@ -106,10 +142,11 @@ const NodeState* ProfileBook::pick_node(const ProfileNeed& need, const Attempts&
 /// Runs that have a node which this one could use. They end soon, in the order of their jobs: worth
 /// waiting for.
 std::size_t ProfileBook::runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view) {
+    const std::vector<Place>& all = places(need, view);
     const auto could_use = [&](const std::string& name) {
-        return std::any_of(need.nodes->begin(), need.nodes->end(), [&](NodeIndex index) {
-            const NodeState& node = view.snapshot.nodes[index];
-            return node.name == name && node.gpu_type == need.gpu_type && node.up;
+        return std::any_of(all.begin(), all.end(), [&](const Place& place) {
+            const NodeState& node = view.snapshot.nodes[place.node];
+            return node.name == name && node.up;
         });
     };
     return static_cast<std::size_t>(
@@ -150,10 +187,10 @@ std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need
                          "an ordinary job before it waits for the same nodes"};
 }
 
-CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, std::size_t index,
+CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place,
                                      const ClusterView& view) {
-    const NodeState& node = view.snapshot.nodes[index];
-    const Taken taken = taken_of(need, index);
+    const NodeState& node = view.snapshot.nodes[place.node];
+    const Taken taken = taken_of(need, place.node);
     const std::int64_t gpus = std::max<std::int64_t>(node.free_gpus - taken.gpus, 1);
     CarrierSpec spec;
     spec.request = {new_nonce(),
@@ -169,11 +206,10 @@ CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, std::size_t index,
     fill_known(spec.request, node.name);
     spec.user_id = user_id_;
     spec.group_id = group_id_;
-    spec.partition = config_.profile_partition.empty() ? need.partition : config_.profile_partition;
-    spec.partition = spec.partition.substr(0, spec.partition.find(','));
+    spec.partition = place.partition;
     spec.node = node.name;
     spec.cpus = std::clamp<std::int64_t>((node.free_cpus - taken.cpus) / gpus, 1, 64);
-    spec.memory_mb = memory_share(view, index);
+    spec.memory_mb = memory_share(view, place.node);
     spec.time_limit_minutes =
         static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
     spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
@@ -191,13 +227,11 @@ void ProfileBook::note_refusal(const std::string& why, NodeState& node, double n
 }
 
 /// Nodes that would do had they not refused a moment ago.
-std::vector<std::string> ProfileBook::resting_nodes(const ProfileNeed& need,
-                                                    const ClusterView& view) const {
-    std::vector<std::string> names;
-    for (NodeIndex index : *need.nodes) {
-        const NodeState& node = view.snapshot.nodes[index];
-        if (node.gpu_type == need.gpu_type && refusals_.rests(node.name, view.snapshot.time_s))
-            names.push_back(node.name);
+std::set<std::string> ProfileBook::resting_nodes(const ProfileNeed& need, const ClusterView& view) {
+    std::set<std::string> names;
+    for (const Place& place : places(need, view)) {
+        const std::string& name = view.snapshot.nodes[place.node].name;
+        if (refusals_.rests(name, view.snapshot.time_s)) names.insert(name);
     }
     return names;
 }
@@ -207,16 +241,16 @@ ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
     const double now_s = view.snapshot.time_s;
     ProfileNeed alone = need;
     alone.taken = nullptr;
-    if (pick_node(alone, attempts_of(key), view)) {
+    if (pick_place(alone, attempts_of(key), view)) {
         yielding_since_.try_emplace(key, now_s);
         return {ProfileState::running, waiting_words(need) + ": jobs before it start first"};
     }
     yielding_since_.erase(key);  // whoever it yielded to has the node
     if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
-    const std::vector<std::string> resting = resting_nodes(need, view);
+    const std::set<std::string> resting = resting_nodes(need, view);
     if (resting.empty())
         return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
-    const std::string& node = resting.front();
+    const std::string& node = *resting.begin();
     if (now_s < busy_since_.try_emplace(key, now_s).first->second + busy_s)
         return {ProfileState::running,
                 waiting_words(need) + ": " + node + " was taken a moment ago"};
@@ -243,10 +277,9 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     const double now_s = view.snapshot.time_s;
     const Attempts attempts = attempts_of(key);
     const ProfileNeed yielding = after_yielding(need, key, now_s);
-    while (const NodeState* picked = pick_node(yielding, attempts, view)) {
-        const auto index = static_cast<std::size_t>(picked - view.snapshot.nodes.data());
-        NodeState& node = view.snapshot.nodes[index];
-        const CarrierSpec spec = carrier_for(yielding, index, view);
+    while (const Place* place = pick_place(yielding, attempts, view)) {
+        NodeState& node = view.snapshot.nodes[place->node];
+        const CarrierSpec spec = carrier_for(yielding, *place, view);
         const CarrierStart start = host_.start_carrier(spec);
         if (start.id == 0 && start.other_node) {
             note_refusal(start.why, node, now_s);
@@ -258,6 +291,7 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
             return {ProfileState::stand_in, start.why};
         }
         refusals_.forget(node.name);
+        nowhere_told_.erase(need.gpu_type);
         yielding_since_.erase(key);
         running_[key] = {start.id, {}};
         view.carriers.push_back(
@@ -283,6 +317,7 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
             return ProfileAnswer{ProfileState::stand_in, "profiling failed: " + at->second.reason};
         if (again) attempts_.erase(at);
     }
+    if (auto answer = nowhere(need, view)) return answer;
     if (running_.size() >= max_runs) return turn_later(need, running_.size());
     return after_ordinary(need, view.snapshot.time_s);
 }
@@ -292,7 +327,7 @@ bool ProfileBook::would_take(const ProfileNeed& need, const ClusterView& view) {
     const Key key{need.fingerprint, need.gpu_type};
     const ProfileNeed yielding = after_yielding(need, key, view.snapshot.time_s);
     return yielding.taken && !without_start(need, key, view) &&
-           pick_node(yielding, attempts_of(key), view);
+           pick_place(yielding, attempts_of(key), view);
 }
 
 ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {

@@ -104,6 +104,7 @@ struct Scene {
 
     void node(const std::string& name, const std::string& type, std::int64_t gpus, std::int64_t free) {
         auto& snapshot = host.view.snapshot;
+        host.view.partitions["main"].push_back(static_cast<NodeIndex>(snapshot.nodes.size()));
         snapshot.node_sets[0].push_back(static_cast<NodeIndex>(snapshot.nodes.size()));
         snapshot.nodes.push_back({name, type, gpus, free, gpus * 4, 64000});
         host.view.node_cpus.push_back(gpus * 4);
@@ -120,6 +121,7 @@ struct Scene {
         JobView job;
         job.id = id;
         job.record = format_record(r).value();
+        job.partition = "main";
         job.facts.held = true;
         job.facts.mark = JobMark{Phase::held, 0, OtherHold::none, 0};
         job.priority = 1e6 - id;

@@ -328,6 +328,75 @@ START_TEST(runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs) {
 }
 END_TEST
 
+/// Lines of the log that say of a GPU type that nothing is profiled on it.
+std::ptrdiff_t told_nowhere(const ScriptedHost& host, const std::string& gpu_type) {
+    return std::count_if(host.errors.begin(), host.errors.end(), [&](const std::string& line) {
+        return line.starts_with("nothing is profiled on " + gpu_type + ": ");
+    });
+}
+
+START_TEST(nodes_outside_the_partition_of_profile_runs_are_not_asked) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.config.profile_partition = "measure";
+    for (int i = 1; i <= 40; ++i) scene.node("n" + std::to_string(i), "a40", 4, 4);
+    scene.host.view.partitions["measure"] = {39};
+    scene.job(1);
+    scene.scheduler()->round();
+    ck_assert(scene.host.asked_nodes == Names{"n40"});
+    ck_assert_str_eq(scene.host.specs[0].partition.c_str(), "measure");
+}
+END_TEST
+
+START_TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once) {
+    Scene scene;
+    scene.config.profile_enabled = true;
+    scene.config.profile_partition = "measure";
+    scene.node("n1", "a40", 4, 4);
+    scene.node("n2", "a100", 4, 4);
+    std::vector<NodeIndex>& measure = scene.host.view.partitions["measure"] = {1};
+    scene.job(1, on_a40());
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.asked_nodes.empty() && called(scene.host, "start 1 n1"));
+    const std::string why = "a40: no node that the job may use is in profile.partition measure: add one to it";
+    ck_assert(scheduler->explain(1, true, 0).find(why) != std::string::npos);
+    ck_assert(scene.host.last_shape.system_comment.find(why) != std::string::npos);
+    scene.job(2, other_model_on_a40());
+    scheduler->round();
+    ck_assert_int_eq(told_nowhere(scene.host, "a40"), 1);
+    measure = {0, 1};
+    scheduler->round();
+    ck_assert(called(scene.host, "carrier a40 n1"));
+    measure.clear();
+    scheduler->round();
+    ck_assert_int_eq(told_nowhere(scene.host, "a40"), 2);
+}
+END_TEST
+
+START_TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
+    ProfilingScene scene;
+    scene.config.profile_partition = "measure";
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.asked_nodes.empty() && called(scene.host, "start 1 n1"));
+    ck_assert(scheduler->explain(1, true, 0).find("profile.partition measure is no partition that takes jobs") !=
+              std::string::npos);
+    ck_assert_int_eq(told_nowhere(scene.host, "a40"), 1);
+}
+END_TEST
+
+START_TEST(a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node) {
+    ProfilingScene scene;
+    scene.host.view.partitions = {{"long", {0}}, {"short", {}}};
+    scene.job(1).partition = "short,long";
+    scene.scheduler()->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    ck_assert_str_eq(scene.host.specs[0].partition.c_str(), "long");
+}
+END_TEST
+
 }  // namespace
 
 int main() {
@@ -350,5 +419,9 @@ int main() {
         a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting,
         a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds,
         runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs,
+        nodes_outside_the_partition_of_profile_runs_are_not_asked,
+        a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once,
+        a_partition_of_profile_runs_that_takes_no_jobs_is_named,
+        a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node,
     });
 }
