@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A profile run that Slurm does not start on a node that looks free, because its partition gives whole nodes and a job
 # has one of the node's GPUs: that costs nobody the profile, and another node is asked at once. Nodes outside the
-# partition of profile runs are not asked at all, and a GPU type that has none in it is said to have none.
+# partition of profile runs are not asked at all, and a GPU type that has none in it is said to have none. What the
+# partition gives no profile run at all is asked for once, not of one node after the other.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
@@ -46,6 +47,17 @@ why='no node that the job may use is in profile.partition measure'
 like "$(job_field "$job" AdminComment)" 'source=analytic' "on the analytic estimate"
 like "$(scontrol show job "$job")" "SystemComment=.* not measured: a100: $why" "and says why"
 is "$(grep -c "nothing is profiled on a100: $why" "$log")" 1 "as the log does"
+
+carriers() { squeue -h -n arena-profile -t all -o %A | wc -l; }
+before=$(carriers)
+ok "the partition gives a job one CPU of a node" scontrol update PartitionName=measure Nodes="$all" MaxCPUsPerNode=1
+job 140
+ok "a job completes" wait_for_state "$job" COMPLETED 60
+why='Slurm refused the profiling job: Requested node configuration is not available'
+like "$(scontrol show job "$job")" "SystemComment=.* not measured: a40: $why" "and says why its model was not measured"
+is "$(grep -c "no profile run starts on a40 in partition measure: $why" "$log")" 1 "as the log does"
+is "$(carriers)" "$((before + 1))" "and Slurm was asked once"
+is "$(refusing)" "${nodes[0]}" "which says nothing of a node"
 
 is "$(grep -c 'profiling for .* failed on' "$log")" 0 "no refusal counts as a failed run"
 is "$(squeue -h -n arena-profile -t PD,S,R -o %A)" "" "no profile run is left in the queue"

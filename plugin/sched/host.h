@@ -128,9 +128,11 @@ struct CarrierSpec {
 };
 
 struct CarrierStart {
-    JobId id = 0;             ///< 0: nothing was started
-    bool other_node = false;  ///< it is this node that Slurm does not give now: another may do
-    std::string why;          ///< Slurm's words when nothing was started
+    JobId id = 0;  ///< 0: nothing was started
+    /// It is this node that Slurm does not give now: another may do. Else the partition takes no
+    /// such run at all.
+    bool other_node = false;
+    std::string why;  ///< Slurm's words when nothing was started
 };
 
 /// Longest times that our thread has held slurmctld's locks at once.

@@ -37,7 +37,6 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     desc->comment = xstrdup(spec.comment.c_str());
     desc->admin_comment = xstrdup("arena:v1 state=profiling");
     if (!spec.partition.empty()) desc->partition = xstrdup(spec.partition.c_str());
-    desc->req_nodes = xstrdup(spec.node.c_str());
     desc->alloc_node = xstrdup(spec.node.c_str());
     desc->min_nodes = desc->max_nodes = 1;
     desc->num_tasks = 1;
@@ -55,27 +54,40 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     return desc;
 }
 
-int select_carrier(job_record_t* job) {
-    if (job->priority == 0) return ESLURM_JOB_HELD;
-    if (!job_independent(job)) return ESLURM_DEPENDENCY;
-    if (job_limits_check(&job, false) != WAIT_NO_REASON) return ESLURM_ACCOUNTING_POLICY;
-    set_job_features_use(job->details);
-    return select_nodes(job, false, nullptr, nullptr, false, SLURMDB_JOB_FLAG_SCHED);
-}
-
 void cancel_locked(job_record_t* job) {
     (void)job_signal(job, SIGKILL, KILL_FULL_JOB, slurm_conf.slurm_user_id, false);
     schedule_job_save();
 }
 
-/// Slurm's answers that are about the node as it is now, not about the job.
-bool is_about_the_node(int rc) {
+/// Slurm's answers that are about nodes as they are now: down, reserved, in use.
+bool is_about_nodes(int rc) {
     return rc == ESLURM_NODES_BUSY || rc == ESLURM_NODE_NOT_AVAIL ||
-           rc == ESLURM_RESERVATION_BUSY || rc == ESLURM_RESERVATION_MAINT ||
-           rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ||
-           rc == ESLURM_REQUESTED_NODES_NOT_IN_PARTITION;
+           rc == ESLURM_RESERVATION_BUSY || rc == ESLURM_RESERVATION_MAINT;
 }
 
+/// A limit that the job breaks says more than Slurm's code.
+std::string reason_of(job_record_t* job, int rc) {
+    const bool pending = job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job);
+    const std::string limit = pending ? limit_in_the_way(job) : std::string();
+    if (!limit.empty()) return limit;
+    if (pending && rc == ESLURM_ACCOUNTING_POLICY)
+        return text_of(job_reason_string(static_cast<job_state_reason>(job->state_reason)));
+    return text_of(slurm_strerror(rc));
+}
+
+/// Slurm's code. That some node of the partition could hold the job, job_allocate() has said.
+int select_carrier(job_record_t* job, const std::string& node) {
+    if (job->priority == 0) return ESLURM_JOB_HELD;
+    if (!job_independent(job)) return ESLURM_DEPENDENCY;
+    if (!limit_in_the_way(job).empty()) return ESLURM_ACCOUNTING_POLICY;
+    bitstr_t* chosen = bitmap_of({node});
+    if (!chosen) return ESLURM_NODE_NOT_AVAIL;
+    const int rc = select_on(job, chosen);
+    bit_free(chosen);
+    return rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ? ESLURM_NODE_NOT_AVAIL : rc;
+}
+
+/// First the job without its node, so that what Slurm says against it is about the job itself.
 CarrierStart create_carrier(const CarrierSpec& spec) {
     job_desc_msg_t* desc = describe(spec);
     SlurmLock lock(SlurmLock::Kind::write);
@@ -83,19 +95,20 @@ CarrierStart create_carrier(const CarrierSpec& spec) {
     char* message = nullptr;
     int rc = job_allocate(desc, 0, 0, nullptr, 0, spec.user_id, false, &job, &message,
                           SLURM_PROTOCOL_VERSION);
-    std::string why = message ? message : slurm_strerror(rc);
+    const std::string said = text_of(message);
     xfree(message);
     slurm_free_job_desc_msg(desc);
     if (rc != SLURM_SUCCESS || !job) {
+        const std::string why = said.empty() ? reason_of(job, rc) : said;
         // Some refusals leave the job in the queue, where it would wait until the limits of its partition change.
         if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
-        return {0, is_about_the_node(rc), "Slurm refused the profiling job: " + why};
+        return {0, is_about_nodes(rc), "Slurm refused the profiling job: " + why};
     }
-    rc = select_carrier(job);
+    rc = select_carrier(job, spec.node);
     if (rc != SLURM_SUCCESS) {
+        const std::string why = reason_of(job, rc);
         cancel_locked(job);
-        return {0, is_about_the_node(rc),
-                "the profiling job could not start: " + std::string(slurm_strerror(rc))};
+        return {0, is_about_nodes(rc), "the profiling job could not start: " + why};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
     if (!IS_JOB_CONFIGURING(job)) launch_job(job);

@@ -7,7 +7,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/launch.h plugin/sched/launch.cc \
 	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
 	plugin/sched/profile_start.cc \
-	plugin/sched/node_refusals.h plugin/sched/node_refusals.cc \
+	plugin/sched/refusals.h plugin/sched/refusals.cc \
 	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
 	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
 	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_report.cc \

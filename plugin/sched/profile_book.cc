@@ -30,11 +30,23 @@ constexpr double reopen_interval_s = 30;
 constexpr std::size_t max_unkept = 1024;
 /// A reason that changes is a change of the job, which makes the next round: not each second.
 constexpr double progress_interval_s = 10;
+/// A node rests at most for less than a model waits for its run before that counts as failed.
+constexpr Refusals::Pace node_pace{2, 8, 20};
+
+/// Where a run as such is refused, somebody must change something first.
+Refusals::Pace partition_pace(const Config& config) {
+    constexpr double first_rest_s = 10, forget_s = 3600;
+    return {first_rest_s, std::max(first_rest_s, config.profile_backoff_s), forget_s};
+}
 
 }  // namespace
 
 ProfileBook::ProfileBook(Host& host, const Config& config, std::vector<GpuType> hardware)
-    : host_(host), config_(config), hardware_(std::move(hardware)) {
+    : host_(host),
+      config_(config),
+      hardware_(std::move(hardware)),
+      refusing_nodes_(node_pace),
+      refusing_partitions_(partition_pace(config)) {
     if (const passwd* user = ::getpwnam(config_.profile_user.c_str())) {
         user_known_ = true;
         user_id_ = user->pw_uid;

@@ -16,7 +16,7 @@
 #include "core/config.h"
 #include "core/request.h"
 #include "plugin/sched/host.h"
-#include "plugin/sched/node_refusals.h"
+#include "plugin/sched/refusals.h"
 #include "store/store.h"
 
 namespace arena {
@@ -94,6 +94,7 @@ class ProfileBook {
     struct Place {  ///< where a run may go
         NodeIndex node;
         std::string partition;
+        std::string asked;  ///< the partition for GPUs of the type, as people are told
     };
     struct Shown {
         std::string text;
@@ -116,6 +117,7 @@ class ProfileBook {
     ProfileAnswer start(const ProfileNeed& need, const Key& key, ClusterView& view);
     [[nodiscard]] std::optional<ProfileAnswer> after_ordinary(const ProfileNeed& need, double now_s) const;
     const std::vector<Place>& places(const ProfileNeed& need, const ClusterView& view);
+    [[nodiscard]] std::string no_place_text(const ProfileNeed& need, const ClusterView& view) const;
     std::optional<ProfileAnswer> nowhere(const ProfileNeed& need, const ClusterView& view);
     [[nodiscard]] std::size_t runs_on_its_nodes(const ProfileNeed& need, const ClusterView& view);
     void forget_old(const ClusterView& view);
@@ -124,7 +126,7 @@ class ProfileBook {
     const Place* pick_place(const ProfileNeed& need, const Attempts& attempts,
                             const ClusterView& view);
     CarrierSpec carrier_for(const ProfileNeed& need, const Place& place, const ClusterView& view);
-    void note_refusal(const std::string& why, NodeState& node, double now_s);
+    void note_refusal(const Place& place, const CarrierStart& start, ClusterView& view);
     [[nodiscard]] std::set<std::string> resting_nodes(const ProfileNeed& need,
                                                       const ClusterView& view);
     ProfileAnswer without_node(const ProfileNeed& need, const Key& key, const ClusterView& view);
@@ -145,7 +147,8 @@ class ProfileBook {
     /// Of this round, by the nodes of a job, GPU type and partitions.
     std::map<std::tuple<const void*, std::string, std::string>, std::vector<Place>> places_;
     std::set<std::string> nowhere_told_;  ///< GPU types
-    NodeRefusals refusals_;
+    Refusals refusing_nodes_;
+    Refusals refusing_partitions_;          ///< by what was asked of them
     std::map<Key, double> busy_since_;      ///< runs that Slurm gives no node that is shown free
     std::map<Key, double> yielding_since_;  ///< runs that let jobs before them have their nodes
     std::map<std::string, Shown> shown_;  ///< by nonce

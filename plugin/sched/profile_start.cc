@@ -79,7 +79,9 @@ ProfileAnswer turn_later(const ProfileNeed& need, std::size_t runs) {
 
 void ProfileBook::forget_old(const ClusterView& view) {
     const double now_s = view.snapshot.time_s;
-    refusals_.forget_old(now_s, [&](const std::string& node) { return shown_free(view, node); });
+    refusing_nodes_.forget_old(now_s,
+                               [&](const std::string& node) { return shown_free(view, node); });
+    refusing_partitions_.forget_old(now_s, [](const std::string&) { return true; });
     std::erase_if(busy_since_, [&](const auto& busy) { return now_s > busy.second + 2 * busy_s; });
     std::erase_if(yielding_since_,
                   [&](const auto& one) { return now_s > one.second + 2 * yield_s; });
@@ -98,25 +100,34 @@ const std::vector<ProfileBook::Place>& ProfileBook::places(const ProfileNeed& ne
         for (NodeIndex index : *need.nodes)
             if (view.snapshot.nodes[index].gpu_type == need.gpu_type &&
                 std::binary_search(partition->second.begin(), partition->second.end(), index))
-                found.push_back({index, partition->first});
+                found.push_back(
+                    {index, partition->first, need.gpu_type + " in partition " + partition->first});
     }
     return found;
 }
 
-/// Where there is no place at all, says so: nothing that ends by itself.
+std::string ProfileBook::no_place_text(const ProfileNeed& need, const ClusterView& view) const {
+    const std::string& own = config_.profile_partition;
+    if (own.empty()) return "partition " + need.partition + " takes no new jobs";
+    const std::string leave_out = ", or take profile.partition out of arena.yaml";
+    if (!view.partitions.contains(own))
+        return "profile.partition " + own + " is no partition that takes jobs: mend it" + leave_out;
+    return "no node that the job may use is in profile.partition " + own + ": add one to it" +
+           leave_out;
+}
+
+/// Where there is no place at all, or none whose partition takes a run, says so: nothing that ends
+/// by itself.
 std::optional<ProfileAnswer> ProfileBook::nowhere(const ProfileNeed& need,
                                                   const ClusterView& view) {
-    if (!places(need, view).empty()) return std::nullopt;
-    const std::string& own = config_.profile_partition;
-    std::string why;
-    if (own.empty())
-        why = "partition " + need.partition + " takes no new jobs";
-    else if (!view.partitions.contains(own))
-        why = "profile.partition " + own + " is no partition that takes jobs: mend it, or ";
-    else
-        why =
-            "no node that the job may use is in profile.partition " + own + ": add one to it, or ";
-    if (!own.empty()) why += "take profile.partition out of arena.yaml";
+    const std::vector<Place>& all = places(need, view);
+    const auto open = [&](const Place& place) {
+        return !refusing_partitions_.rests(place.asked, view.snapshot.time_s);
+    };
+    if (std::any_of(all.begin(), all.end(), open)) return std::nullopt;
+    if (!all.empty())
+        return ProfileAnswer{ProfileState::stand_in, refusing_partitions_.why(all.front().asked)};
+    const std::string why = no_place_text(need, view);
     if (nowhere_told_.insert(need.gpu_type).second)
         host_.log_error("nothing is profiled on " + need.gpu_type + ": " + why);
     return ProfileAnswer{ProfileState::stand_in, why};
@@ -129,10 +140,13 @@ const ProfileBook::Place* ProfileBook::pick_place(const ProfileNeed& need, const
     for (const Place& place : places(need, view)) {
         const NodeState& node = view.snapshot.nodes[place.node];
         if (!has_room(view, place.node, taken_of(need, place.node))) continue;
-        if (refusals_.rests(node.name, view.snapshot.time_s)) continue;
+        const double now_s = view.snapshot.time_s;
+        if (refusing_partitions_.rests(place.asked, now_s)) continue;
+        if (refusing_nodes_.rests(node.name, now_s)) continue;
         const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
         if (std::any_of(view.carriers.begin(), view.carriers.end(), busy)) continue;
-        if (!attempts.nodes.contains(node.name) && !refusals_.refused(node.name)) return &place;
+        if (!attempts.nodes.contains(node.name) && !refusing_nodes_.refused(node.name))
+            return &place;
         // A node that failed or refused once is tried again only when there is no other.
         if (!best) best = &place;
     }
@@ -216,14 +230,25 @@ CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place
     return spec;
 }
 
-/// What Slurm does not give now is free for nobody in this round.
-void ProfileBook::note_refusal(const std::string& why, NodeState& node, double now_s) {
-    node.free_gpus = 0;
-    if (refusals_.note(node.name, now_s))
-        host_.log_info(fmt::format(
-            "{} is shown free but takes no profile run: {}; other nodes are tried, this one "
-            "again every few seconds",
-            node.name, why));
+/// A node that Slurm does not give now is free for nobody in this round.
+void ProfileBook::note_refusal(const Place& place, const CarrierStart& start, ClusterView& view) {
+    const double now_s = view.snapshot.time_s;
+    NodeState& node = view.snapshot.nodes[place.node];
+    if (start.other_node) {
+        node.free_gpus = 0;
+        if (refusing_nodes_.note(node.name, start.why, now_s))
+            host_.log_info(fmt::format(
+                "{} is shown free but takes no profile run: {}; other nodes are tried, this one "
+                "again every few seconds",
+                node.name, start.why));
+        return;
+    }
+    ++failed_;
+    if (refusing_partitions_.note(place.asked, start.why, now_s))
+        host_.log_error(fmt::format(
+            "no profile run starts on {}: {}; it is tried again less and less often, in the end "
+            "every profile.backoff_s",
+            place.asked, start.why));
 }
 
 /// Nodes that would do had they not refused a moment ago.
@@ -231,7 +256,7 @@ std::set<std::string> ProfileBook::resting_nodes(const ProfileNeed& need, const 
     std::set<std::string> names;
     for (const Place& place : places(need, view)) {
         const std::string& name = view.snapshot.nodes[place.node].name;
-        if (refusals_.rests(name, view.snapshot.time_s)) names.insert(name);
+        if (refusing_nodes_.rests(name, view.snapshot.time_s)) names.insert(name);
     }
     return names;
 }
@@ -281,16 +306,13 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
         NodeState& node = view.snapshot.nodes[place->node];
         const CarrierSpec spec = carrier_for(yielding, *place, view);
         const CarrierStart start = host_.start_carrier(spec);
-        if (start.id == 0 && start.other_node) {
-            note_refusal(start.why, node, now_s);
+        if (start.id == 0) {
+            note_refusal(*place, start, view);
             continue;
         }
         busy_since_.erase(key);
-        if (start.id == 0) {
-            count_failure(key, node.name, start.why, now_s);
-            return {ProfileState::stand_in, start.why};
-        }
-        refusals_.forget(node.name);
+        refusing_nodes_.forget(node.name);
+        refusing_partitions_.forget(place->asked);
         nowhere_told_.erase(need.gpu_type);
         yielding_since_.erase(key);
         running_[key] = {start.id, {}};
@@ -301,6 +323,7 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
         node.free_memory_mb -= spec.memory_mb;
         return {ProfileState::running, waiting_text(need, start.id, {})};
     }
+    if (auto answer = nowhere(need, view)) return *std::move(answer);
     return without_node(need, key, view);
 }
 

@@ -229,4 +229,45 @@ std::uint32_t BasicQueue::place_of(const job_record_t* job) const {
     return static_cast<std::uint32_t>(std::clamp<std::int64_t>(place, 1, NO_VAL - 1));
 }
 
+bitstr_t* bitmap_of(const std::vector<std::string>& names) {
+    bitstr_t* nodes = bit_alloc(node_record_count);
+    for (const std::string& name : names) {
+        const node_record_t* node = find_node_record(const_cast<char*>(name.c_str()));
+        if (!node) {
+            FREE_NULL_BITMAP(nodes);
+            return nullptr;
+        }
+        bit_set(nodes, static_cast<bitoff_t>(node->index));
+    }
+    return nodes;
+}
+
+std::string limit_in_the_way(job_record_t*& job) {
+    auto reason = static_cast<job_state_reason>(job_limits_check(&job, false));
+    if (reason != WAIT_NO_REASON) return text_of(job_reason_string(reason));
+    if (acct_policy_job_runnable_pre_select(job, false) &&
+        acct_policy_job_runnable_post_select(job, job->tres_req_cnt, false))
+        return {};
+    return text_of(job_reason_string(static_cast<job_state_reason>(job->state_reason)));
+}
+
+int select_on(job_record_t* job, bitstr_t* chosen) {
+    bitstr_t* masked = bit_copy(chosen);
+    bit_not(masked);
+    bitstr_t* excluded = job->details->exc_node_bitmap;
+    if (excluded) bit_or(masked, excluded);
+    job->details->exc_node_bitmap = masked;
+    set_job_features_use(job->details);
+    char* message = nullptr;
+    const int rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    xfree(message);
+    if (job->details) {
+        FREE_NULL_BITMAP(job->details->exc_node_bitmap);
+        job->details->exc_node_bitmap = excluded;
+    } else {
+        FREE_NULL_BITMAP(excluded);
+    }
+    return rc;
+}
+
 }  // namespace arena

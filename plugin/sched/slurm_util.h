@@ -56,6 +56,14 @@ bool is_deferral(job_state_reason reason);
 bool deferred(std::string_view reason_text);
 void note_job_change();
 
+/// Slurm's bitmap of exactly these nodes, to be freed; nullptr when one is gone.
+bitstr_t* bitmap_of(const std::vector<std::string>& names);
+/// Slurm's name of the partition, QOS or association limit that the job breaks; "" = none.
+std::string limit_in_the_way(job_record_t*& job);
+/// Starts the job on nodes among the chosen ones, and leaves no trace of them in its request: Slurm's
+/// code.
+int select_on(job_record_t* job, bitstr_t* chosen);
+
 /// priority/multifactor: computes what Slurm would give the job were it not held, into prio_factors, and
 /// returns it. Its age counts from eligible_since() to `reference`.
 std::uint32_t multifactor_priority(job_record_t* job, time_t reference);

@@ -24,6 +24,7 @@ class ScriptedHost : public Host {
     std::vector<std::string> calls;              ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
     ApplyResult next_start;
     bool carriers_refused = false;
+    std::set<std::string> closed_partitions;     ///< no carrier starts there, on whatever node
     std::set<std::string> taken_nodes;           ///< no carrier starts there: somebody was faster
     std::vector<std::string> asked_nodes;        ///< where carriers were to start
     std::function<void()> on_carrier = [] {};    ///< what else happens in the middle of a round
@@ -63,7 +64,7 @@ class ScriptedHost : public Host {
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);
         on_carrier();
-        if (carriers_refused) return {0, false, "refused by the partition"};
+        if (carriers_refused || closed_partitions.contains(spec.partition)) return {0, false, "refused by the partition"};
         if (taken_nodes.contains(spec.node)) return {0, true, "Requested nodes are busy"};
         specs.push_back(spec);
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);

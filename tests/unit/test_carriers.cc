@@ -3,7 +3,7 @@
 // that stand before. A scheduler on a scripted host; each test plays a few rounds and looks at which nodes were asked.
 #include <algorithm>
 
-#include "plugin/sched/node_refusals.h"
+#include "plugin/sched/refusals.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -47,17 +47,19 @@ struct RefusedScene : ProfilingScene {
 
 using Names = std::vector<std::string>;
 
-START_TEST(a_node_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
-    NodeRefusals refusals;
+START_TEST(what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
+    Refusals refusals({2, 8, 20});
     double now_s = 0;
     for (const double rest_s : {2, 4, 8, 8}) {
         ck_assert(!refusals.rests("n1", now_s));
-        ck_assert(refusals.note("n1", now_s) == (now_s == 0));
+        ck_assert(refusals.note("n1", "busy", now_s) == (now_s == 0));
         ck_assert(refusals.rests("n1", now_s + rest_s - 0.5) && !refusals.rests("n2", now_s));
         now_s += rest_s;
     }
+    ck_assert_msg(refusals.note("n1", "down", now_s), "another reason is told");
+    ck_assert_str_eq(refusals.why("n1").c_str(), "down");
     refusals.forget("n1");
-    ck_assert_msg(refusals.note("n1", now_s), "it gave a GPU meanwhile: this is another streak");
+    ck_assert_msg(refusals.note("n1", "busy", now_s), "it gave a GPU meanwhile: this is another streak");
     ck_assert(!refusals.rests("n1", now_s + 2));
 }
 END_TEST
@@ -201,6 +203,58 @@ START_TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
     scheduler->round();
     ck_assert_uint_eq(scene.host.asked_nodes.size(), 1);
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+}
+END_TEST
+
+/// Lines of the log that say of this part of the cluster that no profile run starts there.
+std::ptrdiff_t told_closed(const ScriptedHost& host, const std::string& where) {
+    return std::count_if(host.errors.begin(), host.errors.end(), [&](const std::string& line) {
+        return line.starts_with("no profile run starts on " + where + ": refused by the partition; ");
+    });
+}
+
+START_TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once) {
+    const std::map<double, std::vector<int>> tries = {
+        {600, {0, 10, 30, 70}}, {20, {0, 10, 30, 50, 70}}, {0, {0, 10, 20, 30, 40, 50, 60, 70}}};
+    for (const auto& [backoff_s, seconds] : tries) {
+        ProfilingScene scene;
+        scene.config.profile_backoff_s = backoff_s;
+        scene.node("n2", "a40", 4, 4);
+        scene.host.carriers_refused = true;
+        scene.job(1, on_a40());
+        scene.job(2, other_model_on_a40());  // of which Slurm would say the same
+        auto scheduler = scene.scheduler();
+        std::vector<int> asked_at;
+        for (int second = 0; second < 80; ++second) {
+            const std::size_t before = scene.host.asked_nodes.size();
+            scheduler->round();
+            asked_at.insert(asked_at.end(), scene.host.asked_nodes.size() - before, second);
+            ck_assert(scheduler->explain(2, true, 0).find("a40: refused by the partition") != std::string::npos);
+            scene.host.view.snapshot.time_s += 1;
+        }
+        ck_assert(asked_at == seconds);
+        ck_assert_int_eq(told_closed(scene.host, "a40 in partition main"), 1);
+        scene.host.carriers_refused = false;
+        scene.host.view.snapshot.time_s += 70;
+        scheduler->round();
+        ck_assert(called(scene.host, "carrier a40 n1"));
+    }
+}
+END_TEST
+
+START_TEST(what_one_partition_refuses_another_one_may_take) {
+    ProfilingScene scene;
+    scene.node("n2", "a100", 4, 4);
+    scene.host.view.partitions = {{"long", {0, 1}}, {"short", {0, 1}}};
+    scene.host.closed_partitions = {"short"};
+    scene.job(1, on_a40()).partition = "short,long";
+    scene.job(2, other_model_on_a40()).partition = "short";
+    scene.scheduler()->round();
+    ck_assert(scene.host.asked_nodes == (Names{"n1", "n1"}));
+    ck_assert_str_eq(scene.host.specs.at(0).partition.c_str(), "long");
+    ck_assert(said(scene.host, 1, "profiling gpt2 on a40"));
+    ck_assert(!said(scene.host, 2, "waiting to profile"));  // nothing is going to measure its model
+    ck_assert_int_eq(told_closed(scene.host, "a40 in partition short"), 1);
 }
 END_TEST
 
@@ -401,7 +455,7 @@ END_TEST
 
 int main() {
     return arena::test::run_suite("carriers", {
-        a_node_rests_twice_as_long_after_each_refusal_up_to_a_bound,
+        what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound,
         another_free_node_is_asked_in_the_same_round,
         a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed,
         a_node_that_was_taken_meanwhile_is_no_failed_run,
@@ -411,6 +465,8 @@ int main() {
         a_node_that_refused_one_model_is_not_asked_for_another,
         a_refusal_that_the_next_snapshot_explains_is_forgotten,
         a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
+        runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once,
+        what_one_partition_refuses_another_one_may_take,
         a_node_that_refuses_is_given_to_no_job_in_that_round,
         a_ready_job_has_its_node_before_the_profile_run_of_a_later_one,
         a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job,
