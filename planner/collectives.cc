@@ -100,7 +100,8 @@ Group strided_group(const Topology& t, std::int64_t size, std::int64_t stride) {
 double cross_rail_slowdown(const Topology& t, const Group& group) {
     const bool changes =
         1 < group.per_node && group.per_node < t.gpus_per_node && group.nodes() > 2;
-    return changes ? 1 + t.inter.cross_rail_cost * std::log2(real(t.nodes) / 2) : 1;
+    const std::int64_t nodes = std::max(t.nodes, group.nodes());
+    return changes ? 1 + t.inter.cross_rail_cost * std::log2(real(nodes) / 2) : 1;
 }
 
 double all_reduce_s(const Topology& t, const Group& group, double bytes) {

@@ -5,11 +5,15 @@
 // 2005).
 //
 // Rails: GPU i of each node talks to GPU i of others through adapters on one switch, as far as that
-// goes. A ring over one GPU of each node stays on its rail, and so does one over all GPUs of a node
-// (two GPUs share an adapter) or over two nodes (it turns round in each). Any other enters a node
-// by one adapter, leaves it by another, and crosses the spine, where flows on static routes
-// collide, the more nodes the more often (Hoefler, Schneider, Lumsdaine 2008, "Multistage switches
-// are not crossbars"). What that costs is the network's: Link::cross_rail_cost.
+// goes. A ring over one GPU of each node stays on its rail; so does one over all of the job's GPUs
+// of each node where two share an adapter, and one over two nodes, which turns round in each. Any
+// other comes into a node by one adapter and leaves it by another (NCCL before 2.20.3, which learnt
+// to alternate), and crosses the spine, where flows on static routes collide (Hoefler, Schneider,
+// Lumsdaine 2008, "Multistage switches are not crossbars", who saw factors of up to 1.8). That this
+// is why is a conjecture; that such rings are slower, more so in jobs of more nodes, was measured
+// on one network, and the form of cross_rail_slowdown() was fitted to it (doc/benchmarks.md).
+// All-reduce, reduce-scatter and all-gather between nodes are slowed; all-to-all and transfers
+// between stages are not.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +28,7 @@ struct Topology {
     Link intra, inter;
     std::int64_t gpus_per_node = 1;  ///< GPUs of this job on each node
     std::int64_t node_gpus = 1;      ///< GPUs that share the node's adapters, >= gpus_per_node
-    std::int64_t nodes = 1;          ///< of the job
+    std::int64_t nodes = 1;          ///< of the job; domains where `intra` joins several nodes
 };
 Topology make_topology(const GpuType&, const Grid&, std::int64_t site_gpus_per_node);
 
@@ -39,7 +43,9 @@ Group dp_group(const Topology&, std::int64_t dp, std::int64_t stride);
 /// Neighbours in rank order: context parallel (stride tp), expert parallel (stride 1).
 Group strided_group(const Topology&, std::int64_t size, std::int64_t stride);
 
-/// How much longer than on rails of its own a ring of the group takes between nodes, >= 1.
+/// How much longer than on rails of its own a ring of the group takes between nodes: 1 +
+/// cross_rail_cost * log2(nodes of the job / 2) where it has several but not all of the job's GPUs
+/// of each of more than two nodes, else 1.
 double cross_rail_slowdown(const Topology&, const Group&);
 
 /// Seconds; `bytes` is the size of the whole buffer on each rank. 0 for a group of one.

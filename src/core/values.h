@@ -115,8 +115,8 @@ struct Link {
     std::string name;           ///< "nvlink3", "pcie4", "ib-hdr"
     double bytes_per_s = 0;
     double alpha_s = 0;
-    /// Between nodes: what each doubling of a job's nodes beyond two adds to the time of its rings
-    /// that change rails (collectives.h), in times of their time without; [0, 10].
+    /// Between nodes: how much slower each doubling of a job's nodes beyond two makes its rings
+    /// that change rails (collectives.h); 1 = as much again as they take on two nodes. [0, 10]
     double cross_rail_cost = 0;
     bool operator==(const Link&) const = default;
 };

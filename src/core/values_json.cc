@@ -46,8 +46,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.text("name", out.name);
     fields.number("bytes_per_s", out.bytes_per_s, 0, huge);
     fields.number("alpha_s", out.alpha_s, 0, 3600);
-    if (fields.any("cross_rail_cost") != nullptr)
-        fields.number("cross_rail_cost", out.cross_rail_cost, 0, 10);
+    if (fields.has("cross_rail_cost")) fields.number("cross_rail_cost", out.cross_rail_cost, 0, 10);
 }
 
 constexpr std::pair<const char*, double Estimate::*> estimate_numbers[] = {
@@ -123,8 +122,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("memory_bytes_per_s", out.memory_bytes_per_s, 0, huge);
     fields.integer("sm_count", out.sm_count, 0, 65536);
     fields.integer("gpus_per_node", out.gpus_per_node, 0, 65536);
-    if (fields.any("domain_gpus") != nullptr)
-        fields.integer("domain_gpus", out.domain_gpus, 0, 65536);
+    if (fields.has("domain_gpus")) fields.integer("domain_gpus", out.domain_gpus, 0, 65536);
     fields.number("reserved_bytes", out.reserved_bytes, 0, huge);
     fields.boolean("emulated", out.emulated);
     fields.texts("aliases", out.aliases, 64, 64);

@@ -222,7 +222,7 @@ inline Priced any_priced(Random& random) {
         p.pool.framework = any_framework(random);
         const std::int64_t tp = random.of<std::int64_t>({1, 2, 4});
         const std::int64_t pp = random.whole(1, std::min<std::int64_t>(4, p.model.layers));
-        const std::int64_t dp = random.of<std::int64_t>({1, 2, 4});
+        const std::int64_t dp = random.of<std::int64_t>({1, 2, 4, 8, 16});
         if (!tp_fits(p.model, tp) || !effective_precision(p.pool.hardware, p.model.precision))
             continue;
         p.plan.stage_layers.assign(static_cast<std::size_t>(pp), p.model.layers / pp);

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "core/json.h"
 #include "core/model_fields.h"
 #include "core/profile.h"
 #include "policy/fifo.h"
@@ -307,6 +308,10 @@ void models_and_hardware_survive_json() {
     g.aliases = {"a", "b"};
     g.emulated = *rc::gen::arbitrary<bool>();
     RC_ASSERT(parse_gpu_type_json(to_json(g)).value() == g);
+    Json older = Json::parse(to_json(g));  // of before these keys
+    older.erase("domain_gpus"), older["inter"].erase("cross_rail_cost");
+    g.inter.cross_rail_cost = 0;
+    RC_ASSERT(parse_gpu_type_json(older.dump()).value() == g);
 }
 
 /// Random damage to a valid document is refused or read, never a crash; what is read is writable again.

@@ -114,6 +114,30 @@ START_TEST(what_the_table_of_constants_does_not_name_is_said) {
 }
 END_TEST
 
+START_TEST(a_network_that_collides_slows_gradients_that_change_rails) {
+    const auto hardware = load_hardware("");
+    const auto seconds = [&](std::int64_t tp, const char* cost) {
+        MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+        row.intra_link = "rails", row.inter_gbps = 800, row.gpus_per_node = 8;
+        row.gpus = 64, row.tp = tp, row.pp = 1, row.dp = 64 / tp;
+        row.global_batch = row.micro_batch * row.dp;
+        const auto table = parse_calibration(
+            std::string("networks:\n  - {intra_link: rails, inter_gbps: 800, cross_rail_cost: ") +
+                cost + "}\n",
+            "c", builtin_calibration());
+        ck_assert_msg(table.ok(), "%s", table.ok() ? "" : table.error().message().c_str());
+        const EvaluatedRow out = evaluate_row(row, {*hardware, *table});
+        ck_assert_msg(out.priced(), "%s", out.reason.c_str());
+        return out.estimate.dp_comm_s;
+    };
+    ck_assert_double_gt(seconds(2, "1.5"), 2 * seconds(2, "0"));
+    ck_assert_double_eq(seconds(1, "1.5"), seconds(1, "0"));
+    ck_assert(!parse_calibration("networks:\n  - {intra_link: x, cross_rail_cost: 11}\n", "c",
+                                 builtin_calibration())
+                   .ok());
+}
+END_TEST
+
 START_TEST(a_ragged_batch_lies_between_its_neighbours_in_everything) {
     const auto hardware = load_hardware("");
     const auto price = [&](std::int64_t batch) {
@@ -199,13 +223,15 @@ START_TEST(the_built_in_table_of_constants_parses_and_is_used) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("planner measured", {
-        published_iteration_times_are_met,
-        a_row_becomes_a_plan_and_a_price,
-        a_row_that_cannot_be_priced_says_why,
-        what_the_table_of_constants_does_not_name_is_said,
-        a_ragged_batch_lies_between_its_neighbours_in_everything,
-        a_broken_table_is_refused_with_line_and_column,
-        the_built_in_table_of_constants_parses_and_is_used,
-    });
+    return arena::test::run_suite("planner measured",
+                                  {
+                                      published_iteration_times_are_met,
+                                      a_row_becomes_a_plan_and_a_price,
+                                      a_row_that_cannot_be_priced_says_why,
+                                      what_the_table_of_constants_does_not_name_is_said,
+                                      a_network_that_collides_slows_gradients_that_change_rails,
+                                      a_ragged_batch_lies_between_its_neighbours_in_everything,
+                                      a_broken_table_is_refused_with_line_and_column,
+                                      the_built_in_table_of_constants_parses_and_is_used,
+                                  });
 }

@@ -199,6 +199,7 @@ namespace {
 struct Seen {
     long cases = 0, plans = 0, infeasible = 0;
     long piped = 0, uneven = 0, interleaved = 0, odd_tp = 0, context = 0, expert = 0;  // best plans
+    long changing_rails = 0;
 
     void add(const Plan& plan) {
         piped += plan.pp() > 1 ? 1 : 0;
@@ -236,6 +237,10 @@ void check_choice(const Case& c, Seen& seen) {
                       short_form(result.plan).c_str(), result.estimate.iteration_s, best);
         ck_assert(expresses(c.query.can, result.plan));
         seen.add(result.plan);
+        const GpuPool& pool = c.query.pools[0];
+        const Topology t = make_topology(pool.hardware, result.grid, pool.gpus_per_node);
+        seen.changing_rails +=
+            cross_rail_slowdown(t, dp_group(t, result.plan.dp(), result.plan.tp())) > 1 ? 1 : 0;
     }
 }
 
@@ -256,6 +261,26 @@ START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     ck_assert_int_gt(seen.odd_tp, 20);
     ck_assert_int_gt(seen.context, 20);
     ck_assert_int_gt(seen.expert, 10);
+}
+END_TEST
+
+/// Three or four nodes of four GPUs: replicas of tp 2 share nodes but do not fill them.
+START_TEST(the_same_where_replicas_change_rails) {
+    Random random(17);
+    Seen seen;
+    while (seen.cases < 200) {
+        std::optional<Case> c = small_case(random);
+        if (!c) continue;
+        GpuPool& pool = c->query.pools[0];
+        pool.gpus_per_node = 4, pool.max_gpus = 16;
+        pool.hardware.inter.cross_rail_cost = random.of({0.1, 1.5});
+        c->query.min_gpus = c->query.max_gpus = random.of<std::int64_t>({12, 16});
+        c->query.global_batch = c->query.min_gpus / 2;  // too small for a replica on each GPU
+        pool.hardware.memory_bytes *= 2;
+        check_choice(*c, seen);
+    }
+    seen.print("of either sort, many nodes");
+    ck_assert_int_gt(seen.changing_rails, 1);
 }
 END_TEST
 
@@ -449,6 +474,7 @@ int main() {
         {
             the_deal_of_layers_is_the_best_of_all_compositions,
             the_chosen_plan_is_the_best_of_all_plans_of_the_grid,
+            the_same_where_replicas_change_rails,
             the_same_for_layers_that_differ,
             a_plan_takes_as_long_as_its_stages_say,
             equal_entries_of_a_list_are_one_entry_with_a_count,
