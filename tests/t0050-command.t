@@ -105,6 +105,11 @@ json 'all the same, with the bound' '.uniform_only.bound == 33554432 and
     (.uniform_only.grids | map([.gpu_type, .gpus, .stages]) == [["A40", 2, 2]])'
 exits 0 'a launcher of uniform stages' "${deep[@]}" --json
 json 'lacks nothing' '.uniform_only.grids == [] and .mixed_in_part == {"bound": 200000, "grids": []}'
+# a directory: no user reads it as a file, not even root
+exits 0 'an arena.yaml that cannot be read keeps nobody from built-in types' env ARENA_CONF="$work" "$arena" plan "${gpt2[@]}" \
+    --gpu-type A40 --gpus 8
+like "$(cat err)" "^arena: $work: .*: the site's hardware and calibration are not known\$" 'it is said'
+exits 3 'one that is named must be readable' "$arena" --config "$work" plan "${gpt2[@]}" --gpu-type A40 --gpus 8
 refused 'nonsense' "${gpt2[@]}" --gpu-type A40 --gpus 8 --nonsense
 exits 2 'a mistake is also told in JSON' "$arena" plan --model nope --global-batch 8 --gpu-type A40 --gpus 8 --json
 json 'with its text' '.error.text | test("nope")'

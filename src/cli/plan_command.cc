@@ -116,10 +116,10 @@ void print_not_looked_at(const Model& model, const NotLookedAt& grids) {
                     "layers^2 is above {}",
                     mixed_stages_bound(model)));
     print_grids(
-        "Not all stages", grids.mixed_in_part,
-        fmt::format("of those that differ in dp and tp some were not looked at, as a number "
-                    "of micro-batches has more than {} partial plans; there may be a "
-                    "faster plan",
+        "Mixed stages in part", grids.mixed_in_part,
+        fmt::format("a setting (micro-batches, recomputation, ZeRO) has more than {} partial plans "
+                    "of stages that differ in dp and tp, and was left out; there may be a faster "
+                    "plan, or one that fits",
                     PlanQuery{}.max_partial_plans));
 }
 

@@ -250,7 +250,11 @@ int tell_verified(const Globals& globals, const std::vector<std::string>& before
     } else {
         for (const std::string& line : removed) fmt::print("gone  {}\n", line);
         for (const std::string& line : wrong) fmt::print("bad   {}\n", line);
-        if (wrong.empty()) fmt::print("ok    every row of the profile store\n");
+        if (wrong.empty())
+            fmt::print("ok    every row of the profile store{}\n",
+                       removed.empty()
+                           ? ""
+                           : "; a running slurmctld looks again after `scontrol reconfigure`");
     }
     return wrong.empty() ? exit_yes : exit_no;
 }
@@ -401,7 +405,7 @@ void add_profile(CLI::App& app, Globals& globals) {
     exporting->add_option("nonce", options->nonce, "run")->required();
     exporting->add_option("file", options->file, "file to write [standard output]");
     add(profile, globals, options, "verify", "check every row", false, &verify)
-        ->add_flag("--remove", options->remove, "remove the bad ones, of a bad operator the whole run");
+        ->add_flag("--remove", options->remove, "remove the bad ones");
     add(profile, globals, options, "prune", "remove old runs", true, &prune)
         ->add_option("--older-than-days", options->older_than_days, "age in days")
         ->required()

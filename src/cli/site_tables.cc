@@ -2,11 +2,19 @@
 // See site_tables.h.
 #include "cli/site_tables.h"
 
+#include <fmt/format.h>
+
 namespace arena::cli {
 
 Result<SiteTables> read_site_tables(const Globals& globals, std::string hardware, std::string calibration) {
     if (hardware.empty() || calibration.empty()) {
-        const Result<Config> config = load_config_or_defaults(globals.config_file);
+        Result<Config> config = load_config_or_defaults(globals.config_file);
+        if (!config && globals.config_file.empty() &&
+            config.error().code == ErrorCode::environment) {
+            fmt::print(stderr, "arena: {}: the site's hardware and calibration are not known\n",
+                       config.error().message());
+            config = Config{};
+        }
         if (!config) return config.error();
         if (hardware.empty()) hardware = config->hardware_file;
         if (calibration.empty()) calibration = config->calibration_file;

@@ -313,6 +313,7 @@ int quick_check(sqlite3* db, std::vector<std::string>* wrong) {
     Statement s(db, "PRAGMA quick_check(20)");
     while (s.step())
         if (const auto line = s.text(0); line != "ok") wrong->push_back(line);
+    // ends before `s` does: its end, where it failed, leaves SQLite the code and message of that
     execute(db, "PRAGMA ignore_check_constraints = OFF");
     return s.code();
 }

@@ -21,6 +21,12 @@ struct Finalize {
     void operator()(sqlite3_stmt* s) const { sqlite3_finalize(s); }
 };
 
+struct FreeValue {
+    void operator()(sqlite3_value* v) const { sqlite3_value_free(v); }
+};
+/// One column of a row, kept with its own type.
+using Value = std::unique_ptr<sqlite3_value, FreeValue>;
+
 /// A prepared statement. code() is SQLITE_OK, or the first error since preparing (bind or step).
 class Statement {
   public:
@@ -39,10 +45,8 @@ class Statement {
     Statement& bind(double v) {
         return note(sqlite3_bind_double(statement_.get(), ++position_, v));
     }
-    /// What another statement's row has there, whatever its type.
-    Statement& bind(const Statement& row, int column) {
-        return note(sqlite3_bind_value(statement_.get(), ++position_,
-                                       sqlite3_column_value(row.statement_.get(), column)));
+    Statement& bind(const Value& v) {
+        return note(sqlite3_bind_value(statement_.get(), ++position_, v.get()));
     }
 
     /// True while there is a row. False at the end and on an error: look at code().
@@ -65,6 +69,10 @@ class Statement {
         const auto* p = sqlite3_column_text(statement_.get(), column);
         const auto n = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
         return p == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(p), n);
+    }
+    /// Before text() and its like, which may convert the column where it is.
+    [[nodiscard]] Value value(int column) const {
+        return Value(sqlite3_value_dup(sqlite3_column_value(statement_.get(), column)));
     }
     [[nodiscard]] std::int64_t integer(int column) const {
         return sqlite3_column_int64(statement_.get(), column);

@@ -58,8 +58,8 @@ class ProfileStore {
     virtual Result<Profile> load(const std::string& nonce) = 0;
     /// quick_check and per-row checks; the list of what is wrong, empty = good.
     virtual Result<std::vector<std::string>> verify() = 0;
-    /// Removes the rows that verify() names, in one transaction; of a bad operator the whole run, whose model is
-    /// measured again then.
+    /// Removes the rows that verify() names, in one transaction. The model of a bad operator's run
+    /// is measured again, but for the run's other operators.
     virtual Status remove_bad() = 0;
     /// Adds measured collectives, replacing those of the same key, in one transaction; how many.
     virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;

@@ -42,12 +42,17 @@ Lines observed_faults(const Statement& s) {
     return row ? Lines{} : Lines{told(row.error())};
 }
 
+struct Removal {
+    std::string_view statement;
+    std::vector<std::size_t> takes;  ///< of Table::key
+};
+
 struct Table {
     const char* name;
     std::string_view select;
     Lines (*faults)(const Statement&);
-    std::vector<int> key;  ///< columns of select that the statements of `remove` take
-    std::vector<std::string_view> remove;
+    std::vector<int> key;  ///< columns of select that identify a row
+    std::vector<Removal> remove;
 };
 
 const Table tables[] = {
@@ -55,39 +60,55 @@ const Table tables[] = {
      "SELECT kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats, spread, op_key, run,"
      " (SELECT nonce FROM runs WHERE seq = run) FROM entries",
      entry_faults,
-     {12},
-     {"DELETE FROM entries WHERE run IS ?", "DELETE FROM runs WHERE seq IS ?"}},
+     {12, 11},
+     {{"DELETE FROM entries WHERE run IS ? AND op_key IS ?", {0, 1}},
+      // of no model any more: it is measured again, with what is left of the run
+      {"UPDATE runs SET model_fingerprint = '0000000000000000' WHERE seq IS ?", {0}},
+      {"DELETE FROM runs WHERE seq IS ? AND NOT EXISTS(SELECT 1 FROM entries WHERE run = seq)",
+       {0}}}},
     {"runs",
      "SELECT nonce, seq FROM runs WHERE length(nonce) NOT BETWEEN 16 AND 64 OR"
      " status NOT IN ('complete', 'partial', 'failed') OR"
      " (status = 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq))",
      run_faults,
      {1},
-     {"DELETE FROM entries WHERE run IS ?", "DELETE FROM runs WHERE seq IS ?"}},
+     {{"DELETE FROM entries WHERE run IS ?", {0}}, {"DELETE FROM runs WHERE seq IS ?", {0}}}},
     {"comm",
      select_comm,
      comm_faults,
      {0, 1, 2, 3, 4, 5},
-     {"DELETE FROM comm WHERE gpu_type IS ? AND op IS ? AND ranks IS ? AND nodes IS ? AND"
-      " groups IS ? AND bytes IS ?"}},
-    {"observed", select_observed, observed_faults, {15}, {"DELETE FROM observed WHERE seq IS ?"}},
+     {{"DELETE FROM comm WHERE gpu_type IS ? AND op IS ? AND ranks IS ? AND nodes IS ? AND"
+       " groups IS ? AND bytes IS ?",
+       {0, 1, 2, 3, 4, 5}}}},
+    {"observed",
+     select_observed,
+     observed_faults,
+     {15},
+     {{"DELETE FROM observed WHERE seq IS ?", {0}}}},
 };
 
-/// Calls visit(row, what is wrong with it) for each row that cannot be; SQLITE_OK, or what ended
-/// it.
+using RowKey = std::vector<Value>;
+
+/// Calls visit(key, what is wrong) for each row that cannot be, until one says SQLite's code of a
+/// failure; SQLITE_OK, or what ended it.
 int each_bad_row(sqlite3* db, const Table& table,
-                 const std::function<void(const Statement&, Lines)>& visit) {
+                 const std::function<int(const RowKey&, Lines)>& visit) {
     Statement row(db, table.select);
-    while (row.step())
-        if (Lines wrong = table.faults(row); !wrong.empty()) visit(row, std::move(wrong));
+    while (row.step()) {
+        RowKey key;
+        for (const int column : table.key) key.push_back(row.value(column));
+        Lines wrong = table.faults(row);
+        if (wrong.empty()) continue;
+        if (const int code = visit(key, std::move(wrong)); code != SQLITE_OK) return code;
+    }
     return row.code();
 }
 
-/// The row that a SELECT stands on: SQLite lets it go on behind what is removed there.
-int remove(sqlite3* db, const Table& table, const Statement& row) {
-    for (const std::string_view text : table.remove) {
-        Statement s(db, text);
-        for (const int column : table.key) s.bind(row, column);
+/// A SELECT may go on behind what is removed where it stands.
+int remove(sqlite3* db, const Table& table, const RowKey& key) {
+    for (const Removal& removal : table.remove) {
+        Statement s(db, removal.statement);
+        for (const std::size_t part : removal.takes) s.bind(key[part]);
         if (const int code = s.run(); code != SQLITE_OK) return code;
     }
     return SQLITE_OK;
@@ -98,8 +119,9 @@ int remove(sqlite3* db, const Table& table, const Statement& row) {
 Result<std::vector<std::string>> find_bad_rows(sqlite3* db, const std::string& path) {
     Lines all;
     for (const Table& table : tables) {
-        const int code = each_bad_row(db, table, [&](const Statement&, const Lines& wrong) {
+        const int code = each_bad_row(db, table, [&](const RowKey&, const Lines& wrong) {
             all.insert(all.end(), wrong.begin(), wrong.end());
+            return SQLITE_OK;
         });
         if (code != SQLITE_OK && !is_corrupt(code)) return sql_error(db, path, "verify");
         if (code != SQLITE_OK)
@@ -112,11 +134,9 @@ Status remove_bad_rows(sqlite3* db, const std::string& path) {
     Transaction t(db);
     if (t.code() != SQLITE_OK) return sql_error(db, path, "remove");
     for (const Table& table : tables) {
-        int removed = SQLITE_OK;
-        const int code = each_bad_row(db, table, [&](const Statement& row, const Lines&) {
-            if (removed == SQLITE_OK) removed = remove(db, table, row);
-        });
-        if (code != SQLITE_OK || removed != SQLITE_OK) return sql_error(db, path, "remove");
+        const int code = each_bad_row(
+            db, table, [&](const RowKey& key, const Lines&) { return remove(db, table, key); });
+        if (code != SQLITE_OK) return sql_error(db, path, "remove");
     }
     if (t.commit() != SQLITE_OK) return sql_error(db, path, "remove");
     return Done{};

@@ -13,8 +13,9 @@ namespace arena::sql {
 /// One line for each row that cannot be: which, and what is wrong with it. SQLite's own check of
 /// the file is apart.
 Result<std::vector<std::string>> find_bad_rows(sqlite3* db, const std::string& path);
-/// Removes the rows that find_bad_rows() names, in one transaction: a report, a collective, of an
-/// operator the whole run, as a model with a run is not measured again.
+/// Removes the rows that find_bad_rows() names, in one transaction: a report, a collective,
+/// an operator, whose run no longer counts as its model's (which is measured again, with what is
+/// left of the run), and a run that cannot be, with its operators.
 Status remove_bad_rows(sqlite3* db, const std::string& path);
 
 }  // namespace arena::sql
