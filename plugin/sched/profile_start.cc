@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -28,6 +29,8 @@ constexpr std::size_t max_resting = 3;
 /// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to
 /// start.
 constexpr double expected_within_s = 60;
+/// CPUs of a run at most.
+constexpr std::int64_t max_cpus = 64;
 /// The record of the carrier has room for about this many hashes of known operators.
 constexpr std::size_t max_known = 800;
 
@@ -51,6 +54,24 @@ bool has_room(const ClusterView& view, std::size_t index, const Taken& taken = {
     const NodeState& node = view.snapshot.nodes[index];
     return node.free_gpus - taken.gpus >= 1 && node.free_cpus - taken.cpus >= 1 &&
            node.free_memory_mb - taken.memory_mb >= memory_share(view, index);
+}
+
+struct Share {
+    std::int64_t cpus, memory_mb;
+};
+
+/// What a run asks for with its GPU, whichever node of the partition it goes to: then what Slurm
+/// says against the job is true of all of them.
+Share smallest_share(const ClusterView& view, const std::string& partition,
+                     const std::string& gpu_type) {
+    Share least{max_cpus, std::numeric_limits<std::int64_t>::max()};
+    for (NodeIndex index : view.partitions.at(partition)) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type != gpu_type || node.total_gpus == 0) continue;
+        least.cpus = std::min(least.cpus, view.node_cpus[index] / node.total_gpus);
+        least.memory_mb = std::min(least.memory_mb, memory_share(view, index));
+    }
+    return least;
 }
 
 bool shown_free(const ClusterView& view, const std::string& name) {
@@ -206,6 +227,7 @@ CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place
     const NodeState& node = view.snapshot.nodes[place.node];
     const Taken taken = taken_of(need, place.node);
     const std::int64_t gpus = std::max<std::int64_t>(node.free_gpus - taken.gpus, 1);
+    const Share share = smallest_share(view, place.partition, need.gpu_type);
     CarrierSpec spec;
     spec.request = {new_nonce(),
                     need.gpu_type,
@@ -222,8 +244,9 @@ CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place
     spec.group_id = group_id_;
     spec.partition = place.partition;
     spec.node = node.name;
-    spec.cpus = std::clamp<std::int64_t>((node.free_cpus - taken.cpus) / gpus, 1, 64);
-    spec.memory_mb = memory_share(view, place.node);
+    spec.cpus =
+        std::max<std::int64_t>(std::min((node.free_cpus - taken.cpus) / gpus, share.cpus), 1);
+    spec.memory_mb = share.memory_mb;
     spec.time_limit_minutes =
         static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
     spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);

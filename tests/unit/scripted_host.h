@@ -25,6 +25,7 @@ class ScriptedHost : public Host {
     ApplyResult next_start;
     bool carriers_refused = false;
     std::set<std::string> closed_partitions;     ///< no carrier starts there, on whatever node
+    std::function<bool(const CarrierSpec&)> too_large = [](const CarrierSpec&) { return false; };  ///< for any node
     std::set<std::string> taken_nodes;           ///< no carrier starts there: somebody was faster
     std::vector<std::string> asked_nodes;        ///< where carriers were to start
     std::function<void()> on_carrier = [] {};    ///< what else happens in the middle of a round
@@ -65,6 +66,7 @@ class ScriptedHost : public Host {
         asked_nodes.push_back(spec.node);
         on_carrier();
         if (carriers_refused || closed_partitions.contains(spec.partition)) return {0, false, "refused by the partition"};
+        if (too_large(spec)) return {0, false, "MaxCPUsPerNode"};
         if (taken_nodes.contains(spec.node)) return {0, true, "Requested nodes are busy"};
         specs.push_back(spec);
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);

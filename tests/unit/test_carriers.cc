@@ -206,6 +206,37 @@ START_TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
 }
 END_TEST
 
+START_TEST(a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition) {
+    ProfilingScene scene;
+    scene.node("n2", "a40", 4, 4);
+    scene.node("n3", "a40", 4, 0);
+    scene.node("n4", "a100", 16, 16);  // of another type: says nothing of these
+    scene.host.view.memory_tracked = true;
+    scene.host.view.node_memory_mb[2] = 32000;
+    NodeState& used = scene.host.view.snapshot.nodes[0];
+    used.free_gpus = 1, used.free_cpus = 13;  // a job has its other GPUs and few CPUs
+    scene.host.too_large = [](const CarrierSpec& spec) { return spec.cpus > 4 || spec.memory_mb > 8000; };
+    scene.job(1, on_a40());
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    ck_assert_int_eq(scene.host.specs[0].cpus, 4);
+    ck_assert_int_eq(scene.host.specs[0].memory_mb, 8000);
+    ck_assert(scene.host.errors.empty() && scheduler->stats_json().find("\"failed\":0") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_run_takes_of_a_node_no_more_cpus_than_are_free) {
+    ProfilingScene scene;
+    scene.host.view.snapshot.nodes[0].free_cpus = 3;
+    scene.host.view.snapshot.nodes[0].free_gpus = 1;
+    scene.job(1);
+    scene.scheduler()->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    ck_assert_int_eq(scene.host.specs[0].cpus, 3);
+}
+END_TEST
+
 /// Lines of the log that say of this part of the cluster that no profile run starts there.
 std::ptrdiff_t told_closed(const ScriptedHost& host, const std::string& where) {
     return std::count_if(host.errors.begin(), host.errors.end(), [&](const std::string& line) {
@@ -465,6 +496,8 @@ int main() {
         a_node_that_refused_one_model_is_not_asked_for_another,
         a_refusal_that_the_next_snapshot_explains_is_forgotten,
         a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
+        a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition,
+        a_run_takes_of_a_node_no_more_cpus_than_are_free,
         runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once,
         what_one_partition_refuses_another_one_may_take,
         a_node_that_refuses_is_given_to_no_job_in_that_round,
