@@ -74,6 +74,14 @@ Share smallest_share(const ClusterView& view, const std::string& partition,
     return least;
 }
 
+bool has_type(const ClusterView& view, const std::string& partition, const std::string& gpu_type) {
+    const auto at = view.partitions.find(partition);
+    return at != view.partitions.end() &&
+           std::any_of(at->second.begin(), at->second.end(), [&](NodeIndex index) {
+               return view.snapshot.nodes[index].gpu_type == gpu_type;
+           });
+}
+
 bool shown_free(const ClusterView& view, const std::string& name) {
     const std::vector<NodeState>& nodes = view.snapshot.nodes;
     const auto at = std::find_if(nodes.begin(), nodes.end(),
@@ -149,7 +157,8 @@ std::optional<ProfileAnswer> ProfileBook::nowhere(const ProfileNeed& need,
     if (!all.empty())
         return ProfileAnswer{ProfileState::stand_in, refusing_partitions_.why(all.front().asked)};
     const std::string why = no_place_text(need, view);
-    if (nowhere_told_.insert(need.gpu_type).second)
+    const bool for_others = has_type(view, config_.profile_partition, need.gpu_type);
+    if (!for_others && nowhere_told_.insert(need.gpu_type).second)
         host_.log_error("nothing is profiled on " + need.gpu_type + ": " + why);
     return ProfileAnswer{ProfileState::stand_in, why};
 }

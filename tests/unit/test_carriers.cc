@@ -459,6 +459,23 @@ START_TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_sa
 }
 END_TEST
 
+START_TEST(a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone) {
+    ProfilingScene scene;
+    scene.node("n2", "a40", 4, 4);
+    scene.config.profile_partition = "measure";
+    scene.host.view.partitions["measure"] = {1};
+    scene.host.view.snapshot.node_sets.push_back({0});
+    scene.job(1, on_a40()).node_set = 1;  // --nodelist=n1
+    scene.job(2, other_model_on_a40());
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scene.host.asked_nodes == Names{"n2"});
+    ck_assert(scheduler->explain(1, true, 0).find("a40: no node that the job may use is in profile.partition measure") !=
+              std::string::npos);
+    ck_assert_int_eq(told_nowhere(scene.host, "a40"), 0);
+}
+END_TEST
+
 START_TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
     ProfilingScene scene;
     scene.config.profile_partition = "measure";
@@ -510,6 +527,7 @@ int main() {
         runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs,
         nodes_outside_the_partition_of_profile_runs_are_not_asked,
         a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once,
+        a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone,
         a_partition_of_profile_runs_that_takes_no_jobs_is_named,
         a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node,
     });
