@@ -355,7 +355,10 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
         node.free_memory_mb -= spec.memory_mb;
         return {ProfileState::running, waiting_text(need, start.id, {})};
     }
-    if (auto answer = nowhere(need, view)) return *std::move(answer);
+    if (auto answer = nowhere(need, view)) {
+        busy_since_.erase(key);  // it waits for no node now
+        return *std::move(answer);
+    }
     return without_node(need, key, view);
 }
 

@@ -273,6 +273,25 @@ START_TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_tol
 }
 END_TEST
 
+START_TEST(a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again) {
+    RefusedScene scene;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(said(scene.host, 1, "n1 was taken a moment ago"));
+    scene.host.view.snapshot.time_s += 2;
+    scene.host.carriers_refused = true;
+    scheduler->round();
+    ck_assert_int_eq(told_closed(scene.host, "a40 in partition main"), 1);
+    ck_assert(!said(scene.host, 1, "n1 was taken a moment ago"));
+    scene.host.view.snapshot.time_s += 10;
+    scene.host.carriers_refused = false;
+    scheduler->round();  // twelve seconds after n1 was taken first
+    ck_assert_uint_eq(scene.host.asked_nodes.size(), 3);
+    ck_assert(said(scene.host, 1, "n1 was taken a moment ago"));
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);  // by the partition
+}
+END_TEST
+
 START_TEST(what_one_partition_refuses_another_one_may_take) {
     ProfilingScene scene;
     scene.node("n2", "a100", 4, 4);
@@ -516,6 +535,7 @@ int main() {
         a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition,
         a_run_takes_of_a_node_no_more_cpus_than_are_free,
         runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once,
+        a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again,
         what_one_partition_refuses_another_one_may_take,
         a_node_that_refuses_is_given_to_no_job_in_that_round,
         a_ready_job_has_its_node_before_the_profile_run_of_a_later_one,
