@@ -9,7 +9,7 @@
 command -v jq >/dev/null || skip_all 'jq is not installed'
 make_work
 unset "${!SLURM_@}" ARENA_PLAN
-export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONFIG=$work/none.yaml TMPDIR=$work
+export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONF=$work/none.yaml TMPDIR=$work
 arena=$ARENA_BUILDDIR/arena
 write_tiny_model "$work/tiny.yaml"
 tiny=(measure --model "$work/tiny.yaml" --global-batch 4 --rounds 1 --steps 3)
