@@ -249,12 +249,9 @@ struct SiteHardware {
 /// The built-in types need no arena.yaml: one that this user may not read keeps nobody from them.
 Result<SiteHardware> read_site_hardware(const std::string& config_option) {
     SiteHardware site;
-    auto config = load_config_or_defaults(config_option);
-    if (!config && config_option.empty() && config.error().code == ErrorCode::environment) {
-        site.unread = config.error().message() + ": types of the site's own are not known";
-        config = Config{};
-    }
+    auto config = load_config_or_defaults(config_option, &site.unread);
     if (!config) return config.error();
+    if (!site.unread.empty()) site.unread += ": types of the site's own are not known";
     auto entries = load_hardware(config->hardware_file);
     if (!entries) return entries.error();
     site.gres_types = std::move(config->gpu_types);

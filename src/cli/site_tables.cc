@@ -2,20 +2,14 @@
 // See site_tables.h.
 #include "cli/site_tables.h"
 
-#include <fmt/format.h>
-
 namespace arena::cli {
 
 Result<SiteTables> read_site_tables(const Globals& globals, std::string hardware, std::string calibration) {
     if (hardware.empty() || calibration.empty()) {
-        Result<Config> config = load_config_or_defaults(globals.config_file);
-        if (!config && globals.config_file.empty() &&
-            config.error().code == ErrorCode::environment) {
-            fmt::print(stderr, "arena: {}: the site's hardware and calibration are not known\n",
-                       config.error().message());
-            config = Config{};
-        }
+        std::string unread;
+        const Result<Config> config = load_config_or_defaults(globals.config_file, &unread);
         if (!config) return config.error();
+        if (!unread.empty()) warn({unread + ": the site's hardware and calibration are not known"});
         if (hardware.empty()) hardware = config->hardware_file;
         if (calibration.empty()) calibration = config->calibration_file;
     }

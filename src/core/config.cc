@@ -350,11 +350,15 @@ Result<Config> load_user_config(const std::string& path) {
     return parse_config(*text, path);
 }
 
-Result<Config> load_config_or_defaults(const std::string& named) {
+Result<Config> load_config_or_defaults(const std::string& named, std::string* unread) {
     const std::string path = named.empty() ? config_path() : named;
     std::error_code unknown;  // not to be seen is not absent
     if (named.empty() && !std::filesystem::exists(path, unknown) && !unknown) return Config{};
-    return load_user_config(path);
+    Result<Config> config = load_user_config(path);
+    const bool goes_on = named.empty() && unread != nullptr;
+    if (config || !goes_on || config.error().code != ErrorCode::environment) return config;
+    *unread = config.error().message();
+    return Config{};
 }
 
 Result<std::string> config_value(const Config& config, std::string_view name) {

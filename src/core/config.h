@@ -65,8 +65,9 @@ std::string config_path();
 Result<Config> load_user_config(const std::string& path);
 /// For commands that can do without a file: the one that the person names; "" = none named: that of
 /// config_path(), or the defaults where there is none. One that is there must be readable
-/// (ErrorCode::environment) and right (ErrorCode::usage).
-Result<Config> load_config_or_defaults(const std::string& named);
+/// (ErrorCode::environment) and right (ErrorCode::usage); with `unread`, one that nobody named need
+/// not be readable: the defaults then, and *unread says why.
+Result<Config> load_config_or_defaults(const std::string& named, std::string* unread = nullptr);
 /// The value of a key such as "interval_s" or "profile.user"; gpu_types as "a40: A40" lines.
 Result<std::string> config_value(const Config&, std::string_view key);
 /// Every key with default, unit, range and meaning, one per line: the source of the manual page.

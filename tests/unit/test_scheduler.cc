@@ -524,16 +524,32 @@ START_TEST(a_richer_type_does_not_make_a_poorer_one_impossible) {
 }
 END_TEST
 
+/// Its first job starts in the first round.
+struct ReportingScene : Scene {
+    ReportingScene() {
+        node("n1", "a40", 2, 2);
+        job(1);
+    }
+    /// The first job's: it takes half as long again as estimated.
+    [[nodiscard]] LeftReport slow_report() const {
+        const Offer& ran = host.last_shape.offer;
+        return {1, format_record(request()).value(), to_json(ran),
+                {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
+    }
+    /// Whether a report corrected what this next job is offered.
+    bool told_observed(Scheduler& scheduler, JobId id) {
+        job(id);
+        scheduler.round();
+        return scheduler.explain(id, true, 0).find("\"source\":\"observed\"") != std::string::npos;
+    }
+};
+
 START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) {
-    Scene scene;
-    scene.node("n1", "a40", 2, 2);
-    scene.job(1);
+    ReportingScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
     const Offer ran = scene.host.last_shape.offer;
-    const double measured = 1.5 * ran.estimate.iteration_s;
-    LeftReport left{1, format_record(Scene::request()).value(), to_json(ran),
-                    {measured, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
+    LeftReport left = scene.slow_report();
     scheduler->observe(left, 2000);
     for (int life = 0; life < 2; ++life) {
         scene.job(2 + static_cast<JobId>(life));
@@ -567,19 +583,11 @@ void open_store(Scene& scene) {
 }
 
 START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported) {
-    Scene scene;
-    scene.node("n1", "a40", 2, 2);
-    scene.job(1);
+    ReportingScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
-    const Offer ran = scene.host.last_shape.offer;
-    LeftReport left{1, format_record(Scene::request()).value(), to_json(ran),
-                    {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
-    const auto told_observed = [&](JobId id) {
-        scene.job(id);
-        scheduler->round();
-        return scheduler->explain(id, true, 0).find("\"source\":\"observed\"") != std::string::npos;
-    };
+    const LeftReport left = scene.slow_report();
+    const auto told_observed = [&](JobId id) { return scene.told_observed(*scheduler, id); };
     scheduler->observe(left, 2000);
     scheduler.reset();
     close_store(scene);
@@ -604,15 +612,10 @@ START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_w
 END_TEST
 
 START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count) {
-    Scene scene;
-    scene.node("n1", "a40", 2, 2);
-    scene.job(1);
+    ReportingScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
-    const Offer ran = scene.host.last_shape.offer;
-    scheduler->observe({1, format_record(Scene::request()).value(), to_json(ran),
-                        {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}},
-                       2000);
+    scheduler->observe(scene.slow_report(), 2000);
     scheduler.reset();
     sqlite3* db = nullptr;
     ck_assert_int_eq(sqlite3_open(scene.config.profile_store.c_str(), &db), SQLITE_OK);
@@ -626,11 +629,7 @@ START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_cou
     sqlite3_close(db);
     scene.host.errors.clear();
     scheduler = scene.scheduler();
-    for (const JobId id : {2, 3}) {
-        scene.job(id);
-        scheduler->round();
-        ck_assert(scheduler->explain(id, true, 0).find("\"source\":\"observed\"") != std::string::npos);
-    }
+    for (const JobId id : {2, 3}) ck_assert(scene.told_observed(*scheduler, id));
     ck_assert_uint_eq(scene.host.errors.size(), 1);
     for (const char* part : {"row 2 of observed, report of job 1 on a40, cannot be: ",
                              "; it is left out, `arena profile verify --remove` removes it"})
