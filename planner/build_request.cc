@@ -287,6 +287,11 @@ Status check_pin_launcher(const PlanPin& pin, const Request& request) {
             return refuse("plan", fmt::format("the launcher {} cannot be told {}{}; accepted: {}1, or "
                                               "another launcher",
                                               request.launcher, key, value, key));
+    if (request.model.family == Family::wide_resnet && pin.tp > 1 && can.convolutions == Degree::no)
+        return refuse("plan",
+                      fmt::format("the launcher {} cannot split the convolutions of {} by tp{}; "
+                                  "accepted: tp1, or another launcher",
+                                  request.launcher, request.model.name, pin.tp));
     return Done{};
 }
 

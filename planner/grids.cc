@@ -91,9 +91,12 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
     if (query.pin.tp != 0)
         return tp_fits(query.model, query.pin.tp) ? std::vector{query.pin.tp}
                                                   : std::vector<std::int64_t>{};
+    const bool is_resnet = query.model.family == Family::wide_resnet;
+    if (is_resnet && query.can.convolutions != Degree::free) return {1};
     std::vector<std::int64_t> degrees;
-    const std::int64_t most = std::min(std::max<std::int64_t>(1, pool.gpus_per_node),
-                                       std::max<std::int64_t>(1, query.model.heads));
+    const std::int64_t widest = is_resnet ? query.model.base_channels : query.model.heads;
+    const std::int64_t most =
+        std::min(std::max<std::int64_t>(1, pool.gpus_per_node), std::max<std::int64_t>(1, widest));
     for (std::int64_t tp = 1; tp <= most; ++tp)
         if (tp_fits(query.model, tp)) degrees.push_back(tp);
     return degrees;

@@ -32,7 +32,8 @@ std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
 bool can_share_layers(const PlanQuery&, std::int64_t stages);
 /// Stages for `gpus`: the divisors of gpus that the layers can be shared out to; or the pin.
 std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
-/// Every degree up to a node that tp_fits(), or the pin.
+/// Every degree up to a node that tp_fits(), or the pin. Convolutions are split only where the
+/// launcher leaves the planner free to.
 std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
 /// Divisors of the batch, ascending, or the pin.
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);

@@ -187,7 +187,7 @@ std::vector<double> layer_inputs(const Model& model, const LayerList& list) {
 LayerParameters layer_parameters(const Model& model, const LayerKind& kind) {
     if (kind.body == Body::bottleneck) {
         const double p = bottleneck_parameters(bottleneck(model, kind), kind.is_first);
-        return {p, 0, 0, p};
+        return {p, p, 0, p};
     }
     if (kind.body == Body::custom) {
         const double p =

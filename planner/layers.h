@@ -47,9 +47,9 @@ LayerList layer_list(const Model&);
 /// writes.
 std::vector<double> layer_inputs(const Model&, const LayerList&);
 
-/// Trainable parameters of one layer. `dense`: outside experts, of which `split` are in matrices
-/// that tensor parallelism divides. `expert`: in routed experts. `active`: used by one token (all,
-/// but top_k of the experts).
+/// Trainable parameters of one layer. `dense`: outside experts, of which tensor parallelism divides
+/// `split`: those in matrices; of a bottleneck block, all. `expert`: in routed experts. `active`:
+/// used by one token (all, but top_k of the experts).
 struct LayerParameters {
     double dense = 0, split = 0, expert = 0, active = 0;
     [[nodiscard]] double total() const { return dense + expert; }

@@ -87,7 +87,7 @@ void transformer_head(const Model&, Precision, const ShardShape&, OpBuilder&);
 void bottleneck_layer(const Model&, Precision, const ShardShape&, const LayerKind&, OpBuilder&);
 void resnet_stem(const Model&, Precision, const ShardShape&, OpBuilder&);
 void resnet_head(const Model&, Precision, const ShardShape&, OpBuilder&);
-/// Whole elements of a bottleneck block that backward needs, per sample.
-double bottleneck_kept_elements(const Model&, const LayerKind&);
+/// kept_elements() of a bottleneck block. Each rank keeps all channels that it gathered.
+KeptElements bottleneck_kept_elements(const Model&, const LayerKind&, const ShardShape&);
 
 }  // namespace arena

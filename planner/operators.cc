@@ -135,7 +135,8 @@ std::int64_t shard_vocab(const Model& model, std::int64_t tp) {
 
 double embedding_shard_parameters(const Model& model, std::int64_t tp) {
     if (model.family == Family::custom) return 0;
-    if (model.family == Family::wide_resnet) return (49 * 3 + 2) * real(model.base_channels);
+    if (model.family == Family::wide_resnet)
+        return (49 * 3 + 2) * real(model.base_channels) / real(tp);
     const double positions = model.learned_positions ? real(model.seq_length) : 0;
     return real(model.hidden) * (real(shard_vocab(model, tp)) + positions);
 }
@@ -143,23 +144,22 @@ double embedding_shard_parameters(const Model& model, std::int64_t tp) {
 double head_shard_parameters(const Model& model, std::int64_t tp) {
     if (model.family == Family::custom) return 0;
     if (model.family == Family::wide_resnet)
-        return real(final_channels(model) + 1) * real(model.classes);
+        return (real(final_channels(model)) / real(tp) + 1) * real(model.classes);
     const double h = real(model.hidden);
     return h * real(shard_vocab(model, tp)) + 2 * h + (model.family == Family::bert ? h * h : 0);
 }
 
 KeptElements kept_elements(const Model& model, const LayerKind& kind, const ShardShape& shape) {
     if (is_transformer_layer(kind)) return transformer_elements(model, kind, shape);
-    const double samples = real(shape.micro_batch);
+    if (kind.body == Body::bottleneck) return bottleneck_kept_elements(model, kind, shape);
     KeptElements kept;
-    kept.split = samples * (kind.body == Body::bottleneck
-                                ? bottleneck_kept_elements(model, kind)
-                                : model.custom_layers[kind.index].activation_bytes /
-                                      element_bytes(model.precision));
+    kept.split = real(shape.micro_batch) * model.custom_layers[kind.index].activation_bytes /
+                 element_bytes(model.precision);
     return kept;
 }
 
 bool tp_fits(const Model& model, std::int64_t tp) {
+    if (model.family == Family::wide_resnet) return model.base_channels % tp == 0;
     if (!is_transformer(model.family)) return tp == 1;
     const bool kv = is_latent(model) || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
     return model.heads % tp == 0 && kv && model.ffn_hidden % tp == 0 &&
@@ -168,6 +168,9 @@ bool tp_fits(const Model& model, std::int64_t tp) {
 
 std::string tp_obstacle(const Model& model, std::int64_t tp) {
     if (tp_fits(model, tp)) return "";
+    if (model.family == Family::wide_resnet)
+        return fmt::format("tp{} does not divide the {} base channels of {}", tp,
+                           model.base_channels, model.name);
     if (!is_transformer(model.family))
         return fmt::format("tp{}: {} is of family {}, which is not split: give tp1", tp, model.name,
                            to_string(model.family));
@@ -191,7 +194,7 @@ bool cp_fits(const Model& model, std::int64_t cp) {
 }
 
 bool default_sequence_parallel(const Model& model, std::int64_t tp) {
-    return tp > 1 && model.seq_length % tp == 0;
+    return tp > 1 && is_transformer(model.family) && model.seq_length % tp == 0;
 }
 
 }  // namespace arena

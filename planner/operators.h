@@ -67,13 +67,23 @@ struct KeptElements {
     double dropout = 0;  ///< elements of residual dropout masks, one byte each; as `replicated`
 };
 KeptElements kept_elements(const Model&, const LayerKind&, const ShardShape&);
+
+/// Elements of one micro-batch whose channels tensor parallelism splits in a bottleneck block:
+/// `first` is gathered for the 3x3; `out` is reduced and scattered behind the last 1x1, and
+/// gathered for the next block. Backward does the reverse of each.
+struct ChannelElements {
+    double first = 0, out = 0;
+};
+ChannelElements bottleneck_channel_elements(const Model&, const LayerKind&, const ShardShape&);
+/// The same for the stem's output, which is gathered.
+double stem_elements(const Model&, const ShardShape&);
 /// Rows that a rank sends to experts per MoE layer and micro-batch (tokens * top_k, its share of
 /// the tensor-parallel group's when ep > 1), padded to the capacity where there is one; each row
 /// has `hidden` elements.
 double routed_rows(const Model&, const ShardShape&);
 
-/// Whether tp divides heads, key-value heads (or replicates them evenly) and the MLPs. wide_resnet
-/// and custom models are never split: tp 1.
+/// Whether tp divides heads, key-value heads (or replicates them evenly) and the MLPs; of a
+/// wide_resnet, the channels. Custom models are never split: tp 1.
 bool tp_fits(const Model&, std::int64_t tp);
 /// Why it does not, for messages; empty when it does.
 std::string tp_obstacle(const Model&, std::int64_t tp);
@@ -82,7 +92,7 @@ bool ep_fits(const Model&, std::int64_t ep);
 /// Whether cp splits the sequence into 2 cp equal pieces (the balanced causal split); 1 always
 /// does.
 bool cp_fits(const Model&, std::int64_t cp);
-/// What plans use unless told otherwise: whenever tp > 1 divides the sequence.
+/// What plans use unless told otherwise: whenever tp > 1 divides a transformer's sequence.
 bool default_sequence_parallel(const Model&, std::int64_t tp);
 
 }  // namespace arena

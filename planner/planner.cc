@@ -17,6 +17,7 @@
 #include "planner/grids.h"
 #include "planner/hardware.h"
 #include "planner/mixed_search.h"
+#include "planner/model.h"
 #include "planner/search.h"
 #include "planner/whole_layer.h"
 
@@ -183,6 +184,11 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
     for (std::int64_t tp : plan.stage_tp)
         if (std::string obstacle = tp_obstacle(model, tp); !obstacle.empty())
             return usage_error(std::move(obstacle));
+    const bool is_split =
+        std::any_of(plan.stage_tp.begin(), plan.stage_tp.end(), [](auto tp) { return tp > 1; });
+    if (plan.sequence_parallel && is_split && !is_transformer(model.family))
+        return usage_error(fmt::format(
+            "sequence parallelism splits tokens, and {} has none: give sp0", model.name));
     if (plan.micro_batch < 1 || plan.num_micro_batches < 1 ||
         plan.dp() * plan.micro_batch * plan.num_micro_batches != global_batch)
         return usage_error(

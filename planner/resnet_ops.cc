@@ -2,6 +2,11 @@
 // Convolutional networks of bottleneck blocks: He et al. 2015 with the stride in the 3x3 (the
 // "v1.5" that frameworks train), widened as in Zagoruyko and Komodakis 2016. Batch norms and ReLUs
 // are separate passes over memory: no framework trains them fused into the convolution.
+//
+// Tensor parallelism splits channels, as Alpa's intra-operator pass does (Zheng et al. 2022) and as
+// Megatron-LM splits an MLP: the first 1x1, the 3x3, the shortcut and the stem by the channels that
+// they make, the last 1x1 and the classifier by those that they read. Norms, ReLUs and sums work on
+// a rank's own channels.
 #include "planner/op_builder.h"
 
 namespace arena {
@@ -12,7 +17,7 @@ constexpr std::int64_t image_channels = 3;
 
 double square(std::int64_t edge) { return static_cast<double>(edge) * static_cast<double>(edge); }
 
-/// The operators around one convolution.
+/// The operators around one convolution, of the channels that a rank has.
 class ConvWriter {
   public:
     ConvWriter(Precision precision, const ShardShape& shape, OpBuilder& ops)
@@ -41,34 +46,55 @@ class ConvWriter {
 void bottleneck_layer(const Model& model, Precision precision, const ShardShape& shape,
                       const LayerKind& kind, OpBuilder& ops) {
     const Bottleneck b = bottleneck(model, kind);
+    const std::int64_t first = b.first / shape.tp, inner = b.inner / shape.tp;
+    const std::int64_t out = b.out / shape.tp;
     const ConvWriter write(precision, shape, ops);
-    write.conv(b.in, b.first, b.edge_in, 1, 1);
-    write.norm(b.first, b.edge_in);
-    write.pass("relu", b.first, b.edge_in);
-    write.conv(b.first, b.inner, b.edge_out, 3, b.stride);
-    write.norm(b.inner, b.edge_out);
-    write.pass("relu", b.inner, b.edge_out);
-    write.conv(b.inner, b.out, b.edge_out, 1, 1);
-    write.norm(b.out, b.edge_out);
+    write.conv(b.in, first, b.edge_in, 1, 1);
+    write.norm(first, b.edge_in);
+    write.pass("relu", first, b.edge_in);
+    write.conv(b.first, inner, b.edge_out, 3, b.stride);
+    write.norm(inner, b.edge_out);
+    write.pass("relu", inner, b.edge_out);
+    write.conv(inner, b.out, b.edge_out, 1, 1);
+    write.norm(out, b.edge_out);
     if (kind.is_first) {
-        write.conv(b.in, b.out, b.edge_out, 1, b.stride);
-        write.norm(b.out, b.edge_out);
+        write.conv(b.in, out, b.edge_out, 1, b.stride);
+        write.norm(out, b.edge_out);
     }
-    write.pass("add", b.out, b.edge_out);
-    write.pass("relu", b.out, b.edge_out);
+    write.pass("add", out, b.edge_out);
+    write.pass("relu", out, b.edge_out);
 }
 
-double bottleneck_kept_elements(const Model& model, const LayerKind& kind) {
+KeptElements bottleneck_kept_elements(const Model& model, const LayerKind& kind,
+                                      const ShardShape& shape) {
     const Bottleneck b = bottleneck(model, kind);
-    const double before = square(b.edge_in) * static_cast<double>(b.in + 2 * b.first);
-    const double after =
-        square(b.edge_out) * static_cast<double>(2 * b.inner + (kind.is_first ? 2 : 1) * b.out);
-    return before + after;
+    const double images = static_cast<double>(shape.micro_batch);
+    const double own = images / static_cast<double>(shape.tp);
+    const std::int64_t outputs = kind.is_first ? 2 : 1;
+    KeptElements kept;
+    kept.replicated = images * square(b.edge_in) * static_cast<double>(b.in + b.first);
+    kept.split = own * (square(b.edge_in) * static_cast<double>(b.first) +
+                        square(b.edge_out) * static_cast<double>(2 * b.inner + outputs * b.out));
+    return kept;
+}
+
+ChannelElements bottleneck_channel_elements(const Model& model, const LayerKind& kind,
+                                            const ShardShape& shape) {
+    const Bottleneck b = bottleneck(model, kind);
+    const double images = static_cast<double>(shape.micro_batch);
+    return {images * square(b.edge_in) * static_cast<double>(b.first),
+            images * square(b.edge_out) * static_cast<double>(b.out)};
+}
+
+double stem_elements(const Model& model, const ShardShape& shape) {
+    return static_cast<double>(shape.micro_batch * model.base_channels) *
+           square(stage_edge(model, 0));
 }
 
 /// 7x7 convolution, norm, ReLU, 3x3 max pool (a pass over its input).
 void resnet_stem(const Model& model, Precision precision, const ShardShape& shape, OpBuilder& ops) {
-    const std::int64_t edge = (model.image_size + 1) / 2, channels = model.base_channels;
+    const std::int64_t edge = (model.image_size + 1) / 2;
+    const std::int64_t channels = model.base_channels / shape.tp;
     const ConvWriter write(precision, shape, ops);
     write.conv(image_channels, channels, edge, 7, 2, true);
     write.norm(channels, edge);
@@ -78,7 +104,7 @@ void resnet_stem(const Model& model, Precision precision, const ShardShape& shap
 
 /// Mean over the image (a pass over its input), classifier, loss.
 void resnet_head(const Model& model, Precision precision, const ShardShape& shape, OpBuilder& ops) {
-    const std::int64_t channels = final_channels(model);
+    const std::int64_t channels = final_channels(model) / shape.tp;
     const std::int64_t edge = stage_edge(model, model.blocks.size() - 1);
     ConvWriter(precision, shape, ops).pass("relu", channels, edge);
     ops.gemm(precision, shape.micro_batch, model.classes, channels);

@@ -422,12 +422,9 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
             "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
             "of {}, and micro-batches that are a multiple of the {} stages",
             query_.pin.vpp, query_.pin.vpp, stages);
-    const bool is_split = is_transformer(query_.model.family);
-    if (tp_degrees(query_, pool_).empty() && !is_split)
-        return "heads: " + tp_obstacle(query_.model, query_.pin.tp);
+    const bool has_heads = is_transformer(query_.model.family);
     if (tp_degrees(query_, pool_).empty())
-        return fmt::format("heads: tp{} does not divide the {} heads", query_.pin.tp,
-                           query_.model.heads);
+        return (has_heads ? "heads: " : "tp: ") + tp_obstacle(query_.model, query_.pin.tp);
     if (shapes_.empty())
         return fmt::format(
             "plan: {}: cp must split {} tokens into 2 cp equal pieces, and ep divide "
@@ -438,7 +435,7 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            nodes.gpus_per_node);
     if (nodes.gpus() % stages != 0)
         return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
-    if (!is_split)
+    if (!has_heads)
         return fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
                            query_.global_batch, nodes.gpus() / stages);
     return fmt::format(

@@ -83,7 +83,10 @@ double context_ring_s(const PoolContext& context, const Topology& topology, cons
 }
 
 struct LayerParts {
-    double forward_s, backward_s, attention_s, collective_s;
+    double forward_s, backward_s, attention_s;
+    double collectives_s;           ///< of tensor parallelism, in a forward; as much in a backward
+    double repeated_collectives_s;  ///< that full recompute does again
+    double collective_count;        ///< of a forward
     double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
     double extra_host_s;  ///< of one forward: softmax that is not fused, experts
     double experts_s;     ///< all-to-all to experts and back, exposed part
@@ -114,23 +117,24 @@ struct LayerPass {
     }
 };
 
-/// Two all-reduces forward and two backward; full recompute repeats the forward ones.
 LayerSeconds compose(const LayerParts& parts, Recompute recompute, const FrameworkConstants& c) {
     const bool full = recompute == Recompute::full;
     const double repeated = full                                ? parts.forward_s
                             : recompute == Recompute::selective ? parts.attention_s
                                                                 : 0;
-    const double back_collectives = full ? 4 : 2, exposed = 1 - c.overlap_tensor;
-    const double forward_comm = 2 * exposed * parts.collective_s + parts.experts_s + parts.ring_s;
-    const double backward_comm = back_collectives * exposed * parts.collective_s +
+    const double exposed = 1 - c.overlap_tensor;
+    const double forward_comm = exposed * parts.collectives_s + parts.experts_s + parts.ring_s;
+    const double again_s = full ? parts.repeated_collectives_s : 0;
+    const double backward_comm = exposed * (parts.collectives_s + again_s) +
                                  (full ? 2 : 1) * parts.experts_s + (full ? 3 : 2) * parts.ring_s;
     const double forward = parts.forward_s + forward_comm;
     const double backward = parts.backward_s + repeated + backward_comm;
     double forward_total = forward, backward_total = backward;
     if (!parts.emulated) {
         const double issue = parts.tp > 1 ? c.host_collective_s : 0;
-        const double host = c.host_forward_s + parts.extra_host_s + 2 * issue;
-        const double host_back = c.host_backward_s + parts.extra_host_s + 2 * issue;
+        const double host = c.host_forward_s + parts.extra_host_s + parts.collective_count * issue;
+        const double host_back =
+            c.host_backward_s + parts.extra_host_s + parts.collective_count * issue;
         forward_total = side_by_side_s(forward, host, c.host_sharpness);
         backward_total = side_by_side_s(backward, host_back + (full ? host : 0), c.host_sharpness);
         // no framework launches faster than the profiler does
@@ -158,12 +162,22 @@ class KindPricer {
             real(context.model.seq_length) * real(shape.micro_batch) / real(shape.cp);
         const double bytes =
             tokens * real(context.model.hidden) * element_bytes(plain_precision(context.precision));
-        collective_s_ = all_reduce_s(topology, tp_group(topology, shape.tp), bytes) +
-                        framework_.collective_skew_s * std::log2(real(shape.tp));
+        group_ = tp_group(topology, shape.tp);
+        skew_s_ = framework_.collective_skew_s * std::log2(real(shape.tp));
+        collective_s_ = all_reduce_s(topology, group_, bytes) + skew_s_;
         experts_s_ = exchange_with_experts_s(context, topology, shape);
     }
 
-    [[nodiscard]] double collective_s() const { return collective_s_; }
+    /// {embedding, head}: an all-reduce each. The stem's output is gathered, its gradient
+    /// scattered; the logits of a classifier are summed.
+    [[nodiscard]] std::array<double, 2> ends_s() const {
+        const Model& model = context_.model;
+        if (model.family != Family::wide_resnet || shape_.tp == 1)
+            return {collective_s_, collective_s_};
+        const double logits = real(shape_.micro_batch * model.classes) * element_size();
+        return {2 * gather_s(stem_elements(model, shape_)),
+                all_reduce_s(topology_, group_, logits) + skew_s_};
+    }
 
     /// By Recompute; `share` of its seconds by evidence are added to `evidence`.
     [[nodiscard]] std::array<LayerSeconds, 3> price(const LayerKind& kind,
@@ -175,7 +189,7 @@ class KindPricer {
         parts.forward_s = pass.seconds(Pass::forward, ops.layer_forward, parts.issue_forward_s);
         parts.backward_s = pass.seconds(Pass::backward, ops.layer_backward, parts.issue_backward_s);
         parts.attention_s = sum_seconds(context_.pricer, ops.attention, unused);
-        parts.collective_s = collective_s_;
+        set_collectives(kind, parts);
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
         if (kind.body == LayerKind::Body::moe) {
@@ -190,6 +204,30 @@ class KindPricer {
     }
 
   private:
+    [[nodiscard]] double element_size() const {
+        return element_bytes(plain_precision(context_.precision));
+    }
+
+    /// An all-gather, or a reduce-scatter, of so many elements.
+    [[nodiscard]] double gather_s(double elements) const {
+        return all_gather_s(topology_, group_, elements * element_size()) + skew_s_;
+    }
+
+    /// A transformer's two all-reduces, which full recompute repeats; see ChannelElements for a
+    /// bottleneck block, whose output nobody computes again.
+    void set_collectives(const LayerKind& kind, LayerParts& parts) const {
+        if (shape_.tp == 1) return;
+        if (kind.body != LayerKind::Body::bottleneck) {
+            parts.collective_count = 2;
+            parts.collectives_s = parts.repeated_collectives_s = 2 * collective_s_;
+            return;
+        }
+        const auto [first, out] = bottleneck_channel_elements(context_.model, kind, shape_);
+        parts.collective_count = 3;
+        parts.repeated_collectives_s = gather_s(first);
+        parts.collectives_s = gather_s(first) + 2 * gather_s(out);
+    }
+
     /// Host time of a softmax that the fused kernel does not take.
     [[nodiscard]] double fallback_s(const ShardOperators& ops) const {
         const double batch = ops.attention.empty() ? 0 : real(ops.attention.front().shape.dims[0]);
@@ -202,7 +240,8 @@ class KindPricer {
     const FrameworkConstants& framework_;
     const Topology& topology_;
     const ShardShape& shape_;
-    double collective_s_ = 0, experts_s_ = 0;
+    Group group_{};
+    double skew_s_ = 0, collective_s_ = 0, experts_s_ = 0;
 };
 
 LayerSums<4>::Row row_of(const LayerSeconds& s) {
@@ -259,7 +298,8 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         stepped += share * real(ops.optimizer.dims[0]);
         if (k == 0) set_ends(context, ops);
     }
-    embedding_comm_s = head_comm_s = pricer.collective_s();
+    const auto [embedding_collective_s, head_collective_s] = pricer.ends_s();
+    embedding_comm_s = embedding_collective_s, head_comm_s = head_collective_s;
     optimizer_parameter_s = step_s / stepped;
     set_layers(list, kinds);
     set_boundaries(context, list);
@@ -296,10 +336,11 @@ void Shard::set_layers(const LayerList& list, std::span<const Kind> kinds) {
                                          : parameters_.over({0, layers})[0] / real(layers);
 }
 
-/// A rank sends its part of what leaves a layer where the framework splits it.
+/// A rank sends its part of what leaves a layer where the framework splits it; of a bottleneck
+/// block, its channels.
 void Shard::set_boundaries(const PoolContext& context, const LayerList& list) {
     const FrameworkConstants& framework = context.constants.framework;
-    const bool in_parts = shape.sequence_parallel ||
+    const bool in_parts = shape.sequence_parallel || context.model.family == Family::wide_resnet ||
                           (!context.pool.hardware.emulated && framework.partitions_boundary > 0.5);
     const double width = element_bytes(plain_precision(context.precision));
     const double ranks = real(shape.cp) * (in_parts ? real(shape.tp) : 1);

@@ -68,6 +68,11 @@ arena "a GPU type that arena.yaml does not map is refused" "l4.*arena.yaml" "${g
 arena "a partition of unmapped GPUs is refused" "partition l4" "${good[@]}" -p l4
 arena "a pin of more stages than layers is refused" "pp16 needs at least 16 layers" "${good[@]}" --arena-plan=pp16
 arena "a pin that does not divide the heads is refused" "tp5 does not divide" "${good[@]}" --arena-plan=tp5
+arena "a pin that splits convolutions is refused where the launcher cannot" \
+    "--arena-plan.*megatron cannot split the convolutions of wide-resnet-1b by tp2; accepted: tp1" \
+    --arena-model=wide-resnet-1b --arena-batch=64 --arena-launcher=megatron --arena-plan=tp2
+arena "a pin that does not divide the channels is refused" "tp3 does not divide the 320 base channels" \
+    --arena-model=wide-resnet-1b --arena-batch=64 --arena-plan=tp3
 arena "a pin beyond the cluster is refused" "--arena-plan.*takes 12 GPUs" "${good[@]}" --arena-plan=pp12,dp1,tp1
 arena "a pin outside the GPU range is refused" "--arena-gpus=2-4 does not allow" "${good[@]}" --arena-plan=pp2,dp4,tp1 --arena-gpus=2-4
 for pin in zz3 pp pp0 pp-1 pp2pp2 pp2,pp2 '' pp99999999999 'pp2;'; do

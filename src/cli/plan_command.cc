@@ -239,7 +239,7 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
     if (!grid) return grid.error();
     auto plan = make_plan(*fixed, model, options.global_batch, can.layers);
     if (!plan) return plan.error();
-    if (const std::string what = inexpressible(can, *plan); !what.empty()) {
+    if (const std::string what = inexpressible(can, model, *plan); !what.empty()) {
         return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
                                        "all the same",
                                        what, options.launcher),

@@ -17,25 +17,29 @@ constexpr Capabilities variables{};
 constexpr Capabilities megatron_can{.layers = LayerSplit::ends,
                                     .vpp = Degree::free,
                                     .cp = Degree::pinned,
-                                    .ep = Degree::free};
+                                    .ep = Degree::free,
+                                    .convolutions = Degree::no};
 // Its pipeline engine refuses ZeRO 2 and 3, and has neither interleaving nor selective recompute.
 constexpr Capabilities deepspeed_can{.layers = LayerSplit::even,
                                      .vpp = Degree::no,
                                      .cp = Degree::no,
                                      .ep = Degree::no,
+                                     .convolutions = Degree::no,
                                      .selective = false,
                                      .zero = 0b1111,
                                      .sequence_parallel = false};
 constexpr Capabilities nemo_can{.layers = LayerSplit::even,
                                 .vpp = Degree::free,
                                 .cp = Degree::pinned,
-                                .ep = Degree::free};
+                                .ep = Degree::free,
+                                .convolutions = Degree::no};
 // Replicas (ZeRO 0) or FSDP; sequence parallelism comes with tensor parallelism. Its selective
 // recompute is another one than ours.
 constexpr Capabilities torchtitan_can{.layers = LayerSplit::even,
                                       .vpp = Degree::no,
                                       .cp = Degree::pinned,
                                       .ep = Degree::free,
+                                      .convolutions = Degree::no,
                                       .selective = false,
                                       .zero = 0b1001,
                                       .zero_pipeline = 0b0001};
@@ -45,6 +49,7 @@ constexpr Capabilities arena_train_can{.layers = LayerSplit::any,
                                        .vpp = Degree::no,
                                        .cp = Degree::no,
                                        .ep = Degree::no,
+                                       .convolutions = Degree::no,
                                        .sequence_parallel = false};
 
 constexpr std::string_view megatron_flags =
@@ -108,6 +113,7 @@ Capabilities all_capabilities() {
             .vpp = Degree::free,
             .cp = Degree::free,
             .ep = Degree::free,
+            .convolutions = Degree::free,
             .selective = true,
             .full = true,
             .zero = 0b1111,
@@ -137,6 +143,14 @@ std::string inexpressible(const Capabilities& can, const Plan& plan) {
         return "ZeRO " + std::to_string(plan.zero_stage) + (plan.pp() > 1 ? " with pipeline stages" : "");
     if (!can.sequence_parallel && plan.sequence_parallel) return "sequence parallelism";
     return {};
+}
+
+std::string inexpressible(const Capabilities& can, const Model& model, const Plan& plan) {
+    if (model.family == Family::wide_resnet)
+        for (const std::int64_t tp : plan.stage_tp)
+            if (!allows(can.convolutions, tp))
+                return "convolutions split by tp" + std::to_string(tp);
+    return inexpressible(can, plan);
 }
 
 bool expresses(const Capabilities& can, const Plan& plan) { return inexpressible(can, plan).empty(); }

@@ -28,6 +28,7 @@ struct Capabilities {
     LayerSplit layers = LayerSplit::any;
     bool mixed_stages = false;  ///< stages may differ in dp and tp
     Degree vpp = Degree::pinned, cp = Degree::pinned, ep = Degree::pinned;
+    Degree convolutions = Degree::pinned;  ///< tp of a wide_resnet
     bool selective = true, full = true;  ///< recompute
     unsigned zero = 0b0011;              ///< bit z: ZeRO stage z without a pipeline
     unsigned zero_pipeline = 0b0011;     ///< with one
@@ -44,6 +45,8 @@ Capabilities all_capabilities();
 bool expresses(const Capabilities&, const Plan&);
 /// What of it cannot be said, for people; "" when all can.
 std::string inexpressible(const Capabilities&, const Plan&);
+/// The same of a model's plan: whether its convolutions can be split, too.
+std::string inexpressible(const Capabilities&, const Model&, const Plan&);
 bool expresses(LayerSplit, std::span<const std::int64_t> stage_layers);
 
 /// Templates take {pp} {dp} {tp} {mb} {nmb} {batch} {vpp} {chunk} {cp} {ep} {zero} {first} {last}; chunk =

@@ -233,7 +233,8 @@ inline Priced any_priced(Random& random) {
         p.plan.num_micro_batches = random.whole(1, 32);
         p.plan.recompute = random.of({Recompute::none, Recompute::selective, Recompute::full});
         p.plan.zero_stage = dp > 1 ? random.whole(0, pp > 1 ? 1 : 3) : 0;
-        p.plan.sequence_parallel = tp > 1 && random.whole(0, 1) == 1;
+        p.plan.sequence_parallel =
+            tp > 1 && is_transformer(p.model.family) && random.whole(0, 1) == 1;
         p.batch = dp * p.plan.micro_batch * p.plan.num_micro_batches;
         p.grid = {"x", 1, pp * dp * tp, pp};
         if (p.grid.gpus_per_node > 8)

@@ -14,6 +14,7 @@
 #include "planner/model.h"
 #include "planner/operators.h"
 #include "planner/planner.h"
+#include "planner/shard.h"
 #include "planner/whole_layer.h"
 #include "planner_cases.h"
 #include "suite.h"
@@ -348,6 +349,35 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
 }
 END_TEST
 
+/// Gathered for the 3x3; reduced, scattered and gathered behind the block; as much in the other
+/// direction. Full recompute has the block's input whole and does not compute its output again.
+START_TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits) {
+    const Model m = zoo("wide-resnet-1b");
+    GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
+    pool.framework = "Alpa";  // hides nothing
+    const PoolContext context = make_context(m, pool, 64, Precision::fp32);
+    for (const std::int64_t nodes : {1, 2}) {
+        const std::int64_t tp = 4;
+        const Topology t = make_topology(pool.hardware, {"a100", nodes, tp / nodes, 1}, tp / nodes);
+        const Shard split(context, t, {tp, 2, false}), whole(context, t, {1, 2, false});
+        const Group group = tp_group(t, tp);
+        const auto gather = [&](double elements) { return all_gather_s(t, group, 4 * elements); };
+        // the second block of the first stage: 1280 channels of 56 x 56 in and out, 320 between
+        const double map = 2 * 56 * 56, once = gather(320 * map) + 2 * gather(1280 * map);
+        const LayerRange second{1, 2};
+        const LayerSeconds none = split.seconds(Recompute::none, second);
+        const LayerSeconds full = split.seconds(Recompute::full, second);
+        ck_assert_double_eq_tol(none.comm_s / (2 * once), 1, 1e-9);
+        ck_assert_double_eq_tol(full.comm_s / (2 * once + gather(320 * map)), 1, 1e-9);
+        ck_assert_double_eq(whole.seconds(Recompute::full, second).comm_s, 0);
+        ck_assert_double_eq_tol(split.embedding_comm_s / (2 * gather(320 * map)), 1, 1e-9);
+        ck_assert_double_eq_tol(split.head_comm_s / all_reduce_s(t, group, 4 * 2 * 1024), 1, 1e-9);
+        ck_assert_double_eq_tol(split.boundary_bytes(1) * tp / whole.boundary_bytes(1), 1, 1e-9);
+        ck_assert_double_lt(none.compute_s, whole.seconds(Recompute::none, second).compute_s);
+    }
+}
+END_TEST
+
 START_TEST(groups_share_the_network_of_their_node) {
     // Eight GPUs share 75 GB/s: one rank per node gets an eighth, eight ranks per node all of it.
     const Topology t = make_topology(hardware("a100"), {"a100", 2, 8, 1}, 8);
@@ -420,25 +450,25 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "planner cost",
-        {
-            operator_flops_sum_to_the_72_B_s_L_h2_formula,
-            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
-            activation_memory_is_that_of_korthikanti_table_2,
-            sharded_optimizer_state_never_grows_with_replicas,
-            operator_keys_are_read_back_and_garbage_is_not,
-            measured_operators_override_the_roofline_and_scale_their_neighbours,
-            a_whole_layer_consists_of_its_shards_operators,
-            layers_that_no_back_end_runs_whole_are_summed_up,
-            measured_layers_correct_the_sum_of_their_operators,
-            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
-            roofline_respects_peak_bandwidth_and_shape,
-            collectives_slow_down_with_bytes_and_across_nodes,
-            gathers_of_many_ranks_wait_for_a_ring,
-            measured_collectives_replace_the_links_of_the_hardware_entry,
-            groups_share_the_network_of_their_node,
-            rings_that_change_rails_slow_down_with_the_nodes,
-            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
-                                        nvlink_all_reduce_has_the_measured_size,
-        });
+        "planner cost", {
+                            operator_flops_sum_to_the_72_B_s_L_h2_formula,
+                            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
+                            activation_memory_is_that_of_korthikanti_table_2,
+                            sharded_optimizer_state_never_grows_with_replicas,
+                            operator_keys_are_read_back_and_garbage_is_not,
+                            measured_operators_override_the_roofline_and_scale_their_neighbours,
+                            a_whole_layer_consists_of_its_shards_operators,
+                            layers_that_no_back_end_runs_whole_are_summed_up,
+                            measured_layers_correct_the_sum_of_their_operators,
+                            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
+                            roofline_respects_peak_bandwidth_and_shape,
+                            collectives_slow_down_with_bytes_and_across_nodes,
+                            gathers_of_many_ranks_wait_for_a_ring,
+                            measured_collectives_replace_the_links_of_the_hardware_entry,
+                            residual_blocks_exchange_the_channels_that_tensor_parallelism_splits,
+                            groups_share_the_network_of_their_node,
+                            rings_that_change_rails_slow_down_with_the_nodes,
+                            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
+                            nvlink_all_reduce_has_the_measured_size,
+                        });
 }

@@ -153,6 +153,33 @@ START_TEST(pins_are_obeyed_and_cost_no_less_than_freedom) {
 }
 END_TEST
 
+/// A script of the user's own may split them when told to; of the others only a program like Alpa.
+START_TEST(convolutions_are_split_where_the_launcher_can) {
+    PlanQuery query = query_of("wide-resnet-6.8b", 64, 8, 8, {"h100"});
+    const auto split = [&] {
+        std::int64_t most = 0;
+        for (const GridResult& grid : plan_grids(query))
+            for (const std::int64_t tp : grid.plan.stage_tp) most = std::max(most, tp);
+        return most;
+    };
+    query.can = all_capabilities();
+    const double free_s = best_of(plan_grids(query)).estimate.iteration_s;
+    ck_assert_int_gt(split(), 1);
+    for (const char* launcher : {"env", "megatron", "torchtitan"}) {
+        query.can = find_launcher(launcher)->can;
+        ck_assert_int_eq(split(), 1);
+        ck_assert_double_gt(best_of(plan_grids(query)).estimate.iteration_s, free_s);
+    }
+    query.can = find_launcher("env")->can;
+    query.pin.tp = 4;
+    ck_assert_int_eq(split(), 4);
+    query.pin.tp = 3, query.min_gpus = query.max_gpus = 6;
+    for (const GridResult& grid : plan_grids(query))
+        ck_assert_str_eq(grid.reason.c_str(),
+                         "tp: tp3 does not divide the 320 base channels of wide-resnet-6.8b");
+}
+END_TEST
+
 START_TEST(offers_are_the_best_per_count_and_fit_memory) {
     const PlanQuery query = query_of("gpt-1.3b", 256, 1, 16, {"a40", "a100", "t4"});
     const std::vector<Offer> offers = make_offers(query);
@@ -215,6 +242,14 @@ START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
     bad.vpp = 2, bad.micro_batch = 32, bad.num_micro_batches = 1;
     refused(bad, 64, "a multiple of the 2 stages");
     ck_assert(!price_plan(model, 64, grid, Plan{}, pool).ok());
+    const Model images = *find_zoo_model("wide-resnet-1b");
+    Plan split = good;
+    split.stage_layers = {8, 8};
+    ck_assert(price_plan(images, 64, grid, split, pool).ok());
+    split.sequence_parallel = true;
+    const auto tokens = price_plan(images, 64, grid, split, pool);
+    ck_assert(!tokens.ok() &&
+              tokens.error().text.find("wide-resnet-1b has none: give sp0") != std::string::npos);
 }
 END_TEST
 
@@ -336,21 +371,23 @@ START_TEST(layers_are_spread_as_the_launcher_can_be_told) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("planner grids", {
-        gpu_counts_fill_equal_nodes,
-        models_get_different_best_plans,
-        faster_hardware_and_more_gpus_give_more_samples,
-        infeasible_grids_say_which_resource_is_short,
-        pins_are_obeyed_and_cost_no_less_than_freedom,
-        offers_are_the_best_per_count_and_fit_memory,
-        price_plan_agrees_with_the_search,
-        price_plan_refuses_plans_that_do_not_add_up,
-        profiles_decide_seconds_and_source,
-        operator_list_begins_with_a_basis_and_covers_the_search,
-        small_models_fit_a_few_emulated_gpus,
-        sixty_four_gpus_of_four_types_give_hundreds_of_grids,
-        counts_that_are_no_powers_of_two_get_plans_too,
-        micro_batches_are_as_large_as_the_batch_asks_for,
-        layers_are_spread_as_the_launcher_can_be_told,
-    });
+    return arena::test::run_suite("planner grids",
+                                  {
+                                      gpu_counts_fill_equal_nodes,
+                                      models_get_different_best_plans,
+                                      faster_hardware_and_more_gpus_give_more_samples,
+                                      infeasible_grids_say_which_resource_is_short,
+                                      pins_are_obeyed_and_cost_no_less_than_freedom,
+                                      convolutions_are_split_where_the_launcher_can,
+                                      offers_are_the_best_per_count_and_fit_memory,
+                                      price_plan_agrees_with_the_search,
+                                      price_plan_refuses_plans_that_do_not_add_up,
+                                      profiles_decide_seconds_and_source,
+                                      operator_list_begins_with_a_basis_and_covers_the_search,
+                                      small_models_fit_a_few_emulated_gpus,
+                                      sixty_four_gpus_of_four_types_give_hundreds_of_grids,
+                                      counts_that_are_no_powers_of_two_get_plans_too,
+                                      micro_batches_are_as_large_as_the_batch_asks_for,
+                                      layers_are_spread_as_the_launcher_can_be_told,
+                                  });
 }

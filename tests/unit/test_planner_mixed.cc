@@ -24,7 +24,9 @@ void each_mix(const Case& c, const Grid& grid, std::int64_t samples, Plan& plan,
     }
     for (std::int64_t tp = 1; tp <= grid.gpus_per_node; ++tp)
         for (std::int64_t dp = 1; dp * tp <= gpus_left; ++dp) {
-            if (samples % dp != 0 || !tp_fits(c.query.model, tp)) continue;
+            const bool is_whole = c.query.model.family == Family::wide_resnet &&
+                                  c.query.can.convolutions != Degree::free;
+            if (samples % dp != 0 || !tp_fits(c.query.model, tp) || (is_whole && tp > 1)) continue;
             plan.stage_dp.push_back(dp), plan.stage_tp.push_back(tp);
             each_mix(c, grid, samples, plan, gpus_left - dp * tp, visit);
             plan.stage_dp.pop_back(), plan.stage_tp.pop_back();
@@ -43,7 +45,7 @@ double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
         each_mix(c, grid, samples, plan, grid.gpus(), [&] {
             if (!is_mixed(plan)) return;
             plan.micro_batch = samples / plan.dp();
-            plan.sequence_parallel = true;
+            plan.sequence_parallel = is_transformer(c.query.model.family);
             each_deal(c.query.model.layers, grid.stages, [&](const Layers& deal) {
                 plan.stage_layers = deal;
                 for (const Recompute recompute : recompute_kinds(c.query))

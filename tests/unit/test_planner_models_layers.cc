@@ -208,9 +208,49 @@ START_TEST(residual_networks_have_the_shapes_of_the_paper) {
     ck_assert_double_eq(count_of(ops.layer_forward, OpKind::conv, "r3s2"), 1);
     ck_assert_double_eq(count_of(ops.embedding, OpKind::conv), 2);  // no gradient of the image
     ck_assert_double_eq(count_of(ops.head, OpKind::gemm), 3);
-    ck_assert(tp_fits(m, 1) && !tp_fits(m, 2));
-    ck_assert(tp_obstacle(m, 2).find("family wide_resnet") != std::string::npos);
     ck_assert(ops.attention.empty());
+}
+END_TEST
+
+/// Channels, as Alpa splits them: each rank does its share of the convolutions and of the passes
+/// over their outputs, and holds its share of the parameters.
+START_TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
+    const Model m = zoo("wide-resnet-50-2");
+    ck_assert(tp_fits(m, 1) && tp_fits(m, 2) && tp_fits(m, 64) && !tp_fits(m, 3));
+    ck_assert(tp_obstacle(m, 3) == "tp3 does not divide the 64 base channels of wide-resnet-50-2");
+    ck_assert(!default_sequence_parallel(m, 2));
+    for (const LayerKind& kind : layer_list(m).kinds) {
+        const ShardOperators whole = shard_operators(m, Precision::fp32, {1, 4, false}, kind);
+        const Bottleneck b = bottleneck(m, kind);
+        for (const std::int64_t tp : {2, 4, 8}) {
+            const ShardShape shape{tp, 4, false};
+            const ShardOperators ops = shard_operators(m, Precision::fp32, shape, kind);
+            for (const auto& [part, all] : {std::pair{&ops.layer_forward, &whole.layer_forward},
+                                            {&ops.layer_backward, &whole.layer_backward}}) {
+                ck_assert_uint_eq(part->size(), all->size());
+                ck_assert_double_eq_tol(real(tp) * work(*part) / work(*all), 1, 1e-12);
+                for (std::size_t i = 0; i < part->size(); ++i) {
+                    const OpShape &mine = (*part)[i].shape, &theirs = (*all)[i].shape;
+                    if (mine.kind != OpKind::conv)
+                        ck_assert_double_eq(real(tp * mine.dims[1]), real(theirs.dims[1]));
+                }
+            }
+            ck_assert_double_eq_tol(shard_parameters(m, kind, shape).total() * real(tp),
+                                    layer_parameters(m, kind).total(), 1e-3);
+            // gathered: what the first 1x1 and the 3x3 read; a rank's own: what follows them
+            const KeptElements kept = kept_elements(m, kind, shape);
+            const KeptElements one = kept_elements(m, kind, {1, 4, false});
+            ck_assert_double_eq(kept.replicated, one.replicated);
+            ck_assert_double_eq_tol(kept.split * real(tp), one.split, 1e-3);
+            const ChannelElements moved = bottleneck_channel_elements(m, kind, shape);
+            ck_assert_double_eq(moved.first, real(4 * b.first * b.edge_in * b.edge_in));
+            ck_assert_double_eq(moved.out, real(4 * b.out * b.edge_out * b.edge_out));
+        }
+    }
+    const double stem = embedding_shard_parameters(m, 1);
+    ck_assert_double_eq(embedding_shard_parameters(m, 4), stem / 4);
+    ck_assert_double_eq(head_shard_parameters(m, 4), (2048 / 4 + 1) * 1000);
+    ck_assert_double_eq(stem_elements(m, {2, 4, false}), 4 * 64 * 56 * 56);
 }
 END_TEST
 
@@ -301,6 +341,7 @@ int main() {
          windows_and_value_sizes_are_said_to_the_profiler,
          narrow_precisions_are_those_of_block_gemms_only,
          residual_networks_have_the_shapes_of_the_paper,
+         tensor_parallelism_splits_the_channels_of_a_residual_network,
          what_leaves_a_residual_block_depends_on_the_stage_of_the_network,
          custom_layers_cost_what_their_owner_says,
          every_operator_has_a_key_that_reads_back_and_a_positive_time, layers_sum_to_the_model});

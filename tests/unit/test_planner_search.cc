@@ -129,6 +129,9 @@ class Enumeration {
                 const bool pinned = query.pin.micro_batch != 0;
                 if (pinned && mb != query.pin.micro_batch) continue;
                 if (!tp_fits(query.model, tp) || grid_.gpus_per_node % tp != 0) continue;
+                if (query.model.family == Family::wide_resnet &&
+                    !pinned_or(query.pin.tp, tp, query.can.convolutions))
+                    continue;
                 for (std::int64_t cp = 1; cp <= 64; ++cp) {
                     const std::int64_t each = grid_.stages * tp * cp;
                     if (!pinned_or(query.pin.cp, cp, query.can.cp)) continue;
@@ -148,8 +151,9 @@ class Enumeration {
     void each_of_shard(ShardShape shape, std::int64_t dp, Visit visit) const {
         const Model& model = case_.query.model;
         const std::int64_t tp = shape.tp;
-        shape.sequence_parallel =
-            case_.query.can.sequence_parallel && tp > 1 && model.seq_length % tp == 0;
+        shape.sequence_parallel = case_.query.can.sequence_parallel &&
+                                  is_transformer(model.family) && tp > 1 &&
+                                  model.seq_length % tp == 0;
         const Shard shard(context_, topology_, shape);
         each_deal(model.layers, grid_.stages, [&](const Layers& deal) {
             Plan plan;

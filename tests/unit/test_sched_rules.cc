@@ -239,6 +239,18 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
     plan = example_offer().plan;
     plan.cp = 2;
     ck_assert(inexpressible(find_launcher("deepspeed")->can, plan) == "cp2");
+    // Tensor parallelism of convolutions is none of a transformer's.
+    plan = example_offer().plan;
+    plan.stage_tp = {2, 2};
+    Model images, words;
+    images.family = Family::wide_resnet, words.family = Family::gpt;
+    for (const Launcher& launcher : launchers()) {
+        const bool is_script = launcher.name == "env" || launcher.name == "torchrun";
+        ck_assert(inexpressible(launcher.can, images, plan) ==
+                  (is_script ? "" : "convolutions split by tp2"));
+        ck_assert(inexpressible(launcher.can, words, plan).empty());
+    }
+    ck_assert(inexpressible(all_capabilities(), images, plan).empty());
 }
 END_TEST
 
