@@ -337,6 +337,10 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
         ck_assert_double_eq_tol(both.inter.alpha_s / site.inter.alpha_s, 1, 1e-6);
         ck_assert_double_eq_tol(both.inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
     }
+    times = one_node;  // the same between the two nodes of a pair; sixteen groups lie on four nodes
+    for (const CommTime& t : table_of(site, 2, 2, 1, 16)) times.push_back(t);
+    ck_assert_double_eq_tol(
+        with_measured_links(entry, times).inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
     site.inter.cross_rail_cost = 1.5;  // rings of two GPUs a node, two adapters
     GpuType changing = entry;
     changing.inter.cross_rail_cost = 1.5;
@@ -450,25 +454,26 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "planner cost", {
-                            operator_flops_sum_to_the_72_B_s_L_h2_formula,
-                            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
-                            activation_memory_is_that_of_korthikanti_table_2,
-                            sharded_optimizer_state_never_grows_with_replicas,
-                            operator_keys_are_read_back_and_garbage_is_not,
-                            measured_operators_override_the_roofline_and_scale_their_neighbours,
-                            a_whole_layer_consists_of_its_shards_operators,
-                            layers_that_no_back_end_runs_whole_are_summed_up,
-                            measured_layers_correct_the_sum_of_their_operators,
-                            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
-                            roofline_respects_peak_bandwidth_and_shape,
-                            collectives_slow_down_with_bytes_and_across_nodes,
-                            gathers_of_many_ranks_wait_for_a_ring,
-                            measured_collectives_replace_the_links_of_the_hardware_entry,
-                            residual_blocks_exchange_the_channels_that_tensor_parallelism_splits,
-                            groups_share_the_network_of_their_node,
-                            rings_that_change_rails_slow_down_with_the_nodes,
-                            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
-                            nvlink_all_reduce_has_the_measured_size,
-                        });
+        "planner cost",
+        {
+            operator_flops_sum_to_the_72_B_s_L_h2_formula,
+            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
+            activation_memory_is_that_of_korthikanti_table_2,
+            sharded_optimizer_state_never_grows_with_replicas,
+            operator_keys_are_read_back_and_garbage_is_not,
+            measured_operators_override_the_roofline_and_scale_their_neighbours,
+            a_whole_layer_consists_of_its_shards_operators,
+            layers_that_no_back_end_runs_whole_are_summed_up,
+            measured_layers_correct_the_sum_of_their_operators,
+            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
+            roofline_respects_peak_bandwidth_and_shape,
+            collectives_slow_down_with_bytes_and_across_nodes,
+            gathers_of_many_ranks_wait_for_a_ring,
+            measured_collectives_replace_the_links_of_the_hardware_entry,
+            residual_blocks_exchange_the_channels_that_tensor_parallelism_splits,
+            groups_share_the_network_of_their_node,
+            rings_that_change_rails_slow_down_with_the_nodes,
+            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
+            nvlink_all_reduce_has_the_measured_size,
+        });
 }
