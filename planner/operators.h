@@ -68,15 +68,13 @@ struct KeptElements {
 };
 KeptElements kept_elements(const Model&, const LayerKind&, const ShardShape&);
 
-/// Elements of one micro-batch whose channels tensor parallelism splits in a bottleneck block:
-/// `first` is gathered for the 3x3; `out` is reduced and scattered behind the last 1x1, and
-/// gathered for the next block. Backward does the reverse of each.
+/// Elements of one micro-batch whose channels tensor parallelism splits in a bottleneck block: `in`
+/// is gathered for the first 1x1 and the shortcut, `first` for the 3x3; `out` is reduced and
+/// scattered behind the last 1x1. Backward does the reverse of each.
 struct ChannelElements {
-    double first = 0, out = 0;
+    double in = 0, first = 0, out = 0;
 };
 ChannelElements bottleneck_channel_elements(const Model&, const LayerKind&, const ShardShape&);
-/// The same for the stem's output, which is gathered.
-double stem_elements(const Model&, const ShardShape&);
 /// Rows that a rank sends to experts per MoE layer and micro-batch (tokens * top_k, its share of
 /// the tensor-parallel group's when ep > 1), padded to the capacity where there is one; each row
 /// has `hidden` elements.

@@ -77,8 +77,8 @@ std::vector<Offer> make_offers(const PlanQuery&);
 
 /// Prices exactly this plan on this grid, also when it does not fit: memory_bytes_per_gpu is the
 /// device's peak with what the framework reserves, so it fits iff <= pool.hardware.memory_bytes.
-/// Errors: layers, GPUs, batch or heads that the plan does not share out evenly, a precision that
-/// the type lacks.
+/// Errors: layers, GPUs, batch, heads or channels that the plan does not share out evenly, a
+/// precision that the type lacks.
 Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&, const Plan&,
                             const GpuPool&);
 
@@ -91,10 +91,13 @@ Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan
 /// Operators that plan_grids() would look up for this query, most valuable first, each once: small
 /// shards (tp 1, micro-batch 1; tp 2; ...) before large ones, in each the operators of a layer by
 /// estimated time, then those of embedding and head, then whole layers of the smallest and the
-/// largest micro-batch; so that a prefix is a basis to scale the rest from. What arena-profiler measures. Emulated types: fp32 whatever the model's precision.
+/// largest micro-batch; so that a prefix is a basis to scale the rest from. What arena-profiler
+/// measures. Emulated types: fp32 whatever the model's precision.
 std::vector<OpShape> operator_list(const PlanQuery&);
 
-/// All grids of the request's GPU type and range: what a profile run measures for, wherever it is asked.
+/// All grids of the request's GPU type and range: what a profile run measures for, wherever it is
+/// asked. Convolutions are whole in it: few launchers can split them, and those of a split network
+/// are scaled from these.
 PlanQuery profile_query(const ProfileRequest&, const GpuType& hardware);
 
 /// Model readers. `text` is a Hugging Face config.json or our YAML (arena-model(5)), at

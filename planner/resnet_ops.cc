@@ -82,13 +82,9 @@ ChannelElements bottleneck_channel_elements(const Model& model, const LayerKind&
                                             const ShardShape& shape) {
     const Bottleneck b = bottleneck(model, kind);
     const double images = static_cast<double>(shape.micro_batch);
-    return {images * square(b.edge_in) * static_cast<double>(b.first),
+    return {images * square(b.edge_in) * static_cast<double>(b.in),
+            images * square(b.edge_in) * static_cast<double>(b.first),
             images * square(b.edge_out) * static_cast<double>(b.out)};
-}
-
-double stem_elements(const Model& model, const ShardShape& shape) {
-    return static_cast<double>(shape.micro_batch * model.base_channels) *
-           square(stage_edge(model, 0));
 }
 
 /// 7x7 convolution, norm, ReLU, 3x3 max pool (a pass over its input).

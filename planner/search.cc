@@ -435,13 +435,14 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            nodes.gpus_per_node);
     if (nodes.gpus() % stages != 0)
         return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
-    if (!has_heads)
-        return fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
-                           query_.global_batch, nodes.gpus() / stages);
-    return fmt::format(
-        "batch: {} samples cannot be split evenly over the {} GPUs of a stage with any "
-        "tensor-parallel degree that fits {} heads and a node of {} GPUs",
-        query_.global_batch, nodes.gpus() / stages, query_.model.heads, nodes.gpus_per_node);
+    const std::string reason =
+        fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
+                    query_.global_batch, nodes.gpus() / stages);
+    if (tp_degrees(query_, pool_).size() == 1 && !has_heads) return reason;
+    const std::string widths = has_heads ? fmt::format("{} heads", query_.model.heads)
+                                         : fmt::format("{} channels", query_.model.base_channels);
+    return fmt::format("{} with any tensor-parallel degree that fits {} and a node of {} GPUs",
+                       reason, widths, nodes.gpus_per_node);
 }
 
 bool PoolSearch::fits_anywhere(const ShardShape& shape) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "planner/model.h"
 #include "planner/op_builder.h"
@@ -82,11 +83,15 @@ double context_ring_s(const PoolContext& context, const Topology& topology, cons
                     context.constants.framework.overlap_slowdown * real(shape.cp - 1) * step);
 }
 
+/// Of tensor parallelism in a forward pass, which has as many as a backward.
+struct Collectives {
+    double count = 0, seconds = 0;
+    double repeated_count = 0, repeated_s = 0;  ///< that full recompute does again
+};
+
 struct LayerParts {
     double forward_s, backward_s, attention_s;
-    double collectives_s;           ///< of tensor parallelism, in a forward; as much in a backward
-    double repeated_collectives_s;  ///< that full recompute does again
-    double collective_count;        ///< of a forward
+    Collectives collectives;
     double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
     double extra_host_s;  ///< of one forward: softmax that is not fused, experts
     double experts_s;     ///< all-to-all to experts and back, exposed part
@@ -106,9 +111,10 @@ struct LayerPass {
     double seconds(Pass pass, const std::vector<OpCount>& ops, double& issue_s) const {
         EvidenceSeconds own{};
         const double sum_s = sum_seconds(context.pricer, ops, own);
-        const PassTime time =
-            pass_time(context.pricer,
-                      whole_layer(context.model, context.precision, shape, kind, pass), sum_s);
+        std::optional<OpShape> layer;  // its name takes as long as its price
+        if (context.pricer.has_layers())
+            layer = whole_layer(context.model, context.precision, shape, kind, pass);
+        const PassTime time = pass_time(context.pricer, layer, sum_s);
         const double rest = sum_s > 0 ? share * (time.seconds - time.exact_s) / sum_s : 0;
         for (std::size_t i = 0; i < own.size(); ++i) evidence[i] += rest * own[i];
         evidence[static_cast<std::size_t>(Evidence::exact)] += share * time.exact_s;
@@ -123,20 +129,21 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
                             : recompute == Recompute::selective ? parts.attention_s
                                                                 : 0;
     const double exposed = 1 - c.overlap_tensor;
-    const double forward_comm = exposed * parts.collectives_s + parts.experts_s + parts.ring_s;
-    const double again_s = full ? parts.repeated_collectives_s : 0;
-    const double backward_comm = exposed * (parts.collectives_s + again_s) +
+    const Collectives& tensor = parts.collectives;
+    const double again_s = full ? tensor.repeated_s : 0;
+    const double forward_comm = exposed * tensor.seconds + parts.experts_s + parts.ring_s;
+    const double backward_comm = exposed * (tensor.seconds + again_s) +
                                  (full ? 2 : 1) * parts.experts_s + (full ? 3 : 2) * parts.ring_s;
     const double forward = parts.forward_s + forward_comm;
     const double backward = parts.backward_s + repeated + backward_comm;
     double forward_total = forward, backward_total = backward;
     if (!parts.emulated) {
         const double issue = parts.tp > 1 ? c.host_collective_s : 0;
-        const double host = c.host_forward_s + parts.extra_host_s + parts.collective_count * issue;
-        const double host_back =
-            c.host_backward_s + parts.extra_host_s + parts.collective_count * issue;
-        forward_total = side_by_side_s(forward, host, c.host_sharpness);
-        backward_total = side_by_side_s(backward, host_back + (full ? host : 0), c.host_sharpness);
+        const double host = c.host_forward_s + parts.extra_host_s;
+        const double host_back = c.host_backward_s + parts.extra_host_s + tensor.count * issue;
+        const double again = full ? host + tensor.repeated_count * issue : 0;
+        forward_total = side_by_side_s(forward, host + tensor.count * issue, c.host_sharpness);
+        backward_total = side_by_side_s(backward, host_back + again, c.host_sharpness);
         // no framework launches faster than the profiler does
         forward_total = std::max(forward_total, parts.issue_forward_s);
         backward_total =
@@ -168,15 +175,14 @@ class KindPricer {
         experts_s_ = exchange_with_experts_s(context, topology, shape);
     }
 
-    /// {embedding, head}: an all-reduce each. The stem's output is gathered, its gradient
-    /// scattered; the logits of a classifier are summed.
-    [[nodiscard]] std::array<double, 2> ends_s() const {
-        const Model& model = context_.model;
-        if (model.family != Family::wide_resnet || shape_.tp == 1)
-            return {collective_s_, collective_s_};
-        const double logits = real(shape_.micro_batch * model.classes) * element_size();
-        return {2 * gather_s(stem_elements(model, shape_)),
-                all_reduce_s(topology_, group_, logits) + skew_s_};
+    /// Of what comes before the layers: an all-reduce. A stem's output is gathered by the first
+    /// block.
+    [[nodiscard]] double embedding_s() const { return is_resnet() ? 0 : collective_s_; }
+    /// Of what comes behind them: an all-reduce; of a classifier's logits.
+    [[nodiscard]] double head_s() const {
+        if (!is_resnet() || shape_.tp == 1) return collective_s_;
+        const double logits = real(shape_.micro_batch * context_.model.classes) * element_size();
+        return all_reduce_s(topology_, group_, logits) + skew_s_;
     }
 
     /// By Recompute; `share` of its seconds by evidence are added to `evidence`.
@@ -189,7 +195,7 @@ class KindPricer {
         parts.forward_s = pass.seconds(Pass::forward, ops.layer_forward, parts.issue_forward_s);
         parts.backward_s = pass.seconds(Pass::backward, ops.layer_backward, parts.issue_backward_s);
         parts.attention_s = sum_seconds(context_.pricer, ops.attention, unused);
-        set_collectives(kind, parts);
+        parts.collectives = collectives(kind);
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
         if (kind.body == LayerKind::Body::moe) {
@@ -213,19 +219,16 @@ class KindPricer {
         return all_gather_s(topology_, group_, elements * element_size()) + skew_s_;
     }
 
-    /// A transformer's two all-reduces, which full recompute repeats; see ChannelElements for a
-    /// bottleneck block, whose output nobody computes again.
-    void set_collectives(const LayerKind& kind, LayerParts& parts) const {
-        if (shape_.tp == 1) return;
-        if (kind.body != LayerKind::Body::bottleneck) {
-            parts.collective_count = 2;
-            parts.collectives_s = parts.repeated_collectives_s = 2 * collective_s_;
-            return;
-        }
-        const auto [first, out] = bottleneck_channel_elements(context_.model, kind, shape_);
-        parts.collective_count = 3;
-        parts.repeated_collectives_s = gather_s(first);
-        parts.collectives_s = gather_s(first) + 2 * gather_s(out);
+    [[nodiscard]] bool is_resnet() const { return context_.model.family == Family::wide_resnet; }
+
+    /// A transformer's two all-reduces, which full recompute repeats. See ChannelElements for a
+    /// bottleneck block, whose input full recompute keeps whole, so that it is not gathered again.
+    [[nodiscard]] Collectives collectives(const LayerKind& kind) const {
+        if (shape_.tp == 1) return {};
+        if (!is_resnet()) return {2, 2 * collective_s_, 2, 2 * collective_s_};
+        const auto [in, first, out] = bottleneck_channel_elements(context_.model, kind, shape_);
+        const double repeated_s = gather_s(first) + gather_s(out);
+        return {3, gather_s(in) + repeated_s, 2, repeated_s};
     }
 
     /// Host time of a softmax that the fused kernel does not take.
@@ -298,8 +301,7 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
         stepped += share * real(ops.optimizer.dims[0]);
         if (k == 0) set_ends(context, ops);
     }
-    const auto [embedding_collective_s, head_collective_s] = pricer.ends_s();
-    embedding_comm_s = embedding_collective_s, head_comm_s = head_collective_s;
+    embedding_comm_s = pricer.embedding_s(), head_comm_s = pricer.head_s();
     optimizer_parameter_s = step_s / stepped;
     set_layers(list, kinds);
     set_boundaries(context, list);
@@ -337,7 +339,7 @@ void Shard::set_layers(const LayerList& list, std::span<const Kind> kinds) {
 }
 
 /// A rank sends its part of what leaves a layer where the framework splits it; of a bottleneck
-/// block, its channels.
+/// block, its channels, which the next block gathers.
 void Shard::set_boundaries(const PoolContext& context, const LayerList& list) {
     const FrameworkConstants& framework = context.constants.framework;
     const bool in_parts = shape.sequence_parallel || context.model.family == Family::wide_resnet ||

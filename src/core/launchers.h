@@ -41,11 +41,12 @@ struct Capabilities {
 };
 /// Everything that the planner can price, for `arena plan --launcher any`.
 Capabilities all_capabilities();
-/// Whether a plan of this many layers per stage and so on can be said. Any plan of the search can.
+/// Whether a plan of this many layers per stage and so on can be said, convolutions aside. Any plan
+/// of the search can.
 bool expresses(const Capabilities&, const Plan&);
-/// What of it cannot be said, for people; "" when all can.
+/// What of it cannot be said, for people; "" when all can. Of a plan without a model, convolutions
+/// aside.
 std::string inexpressible(const Capabilities&, const Plan&);
-/// The same of a model's plan: whether its convolutions can be split, too.
 std::string inexpressible(const Capabilities&, const Model&, const Plan&);
 bool expresses(LayerSplit, std::span<const std::int64_t> stage_layers);
 

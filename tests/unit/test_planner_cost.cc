@@ -2,6 +2,7 @@
 // The physics below the plans: operators against published FLOP formulas, memory against
 // Korthikanti et al., profile entries against the roofline, collectives.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -353,8 +354,8 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
 }
 END_TEST
 
-/// Gathered for the 3x3; reduced, scattered and gathered behind the block; as much in the other
-/// direction. Full recompute has the block's input whole and does not compute its output again.
+/// Gathered for the first 1x1 and for the 3x3, reduced and scattered behind the block; as much in
+/// the other direction. Full recompute has the block's input whole.
 START_TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits) {
     const Model m = zoo("wide-resnet-1b");
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
@@ -366,18 +367,26 @@ START_TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits)
         const Shard split(context, t, {tp, 2, false}), whole(context, t, {1, 2, false});
         const Group group = tp_group(t, tp);
         const auto gather = [&](double elements) { return all_gather_s(t, group, 4 * elements); };
-        // the second block of the first stage: 1280 channels of 56 x 56 in and out, 320 between
-        const double map = 2 * 56 * 56, once = gather(320 * map) + 2 * gather(1280 * map);
-        const LayerRange second{1, 2};
-        const LayerSeconds none = split.seconds(Recompute::none, second);
-        const LayerSeconds full = split.seconds(Recompute::full, second);
-        ck_assert_double_eq_tol(none.comm_s / (2 * once), 1, 1e-9);
-        ck_assert_double_eq_tol(full.comm_s / (2 * once + gather(320 * map)), 1, 1e-9);
-        ck_assert_double_eq(whole.seconds(Recompute::full, second).comm_s, 0);
-        ck_assert_double_eq_tol(split.embedding_comm_s / (2 * gather(320 * map)), 1, 1e-9);
+        // of the stem's 320 channels; inside the first stage; with the second stage's stride of 2
+        const double wide = 2 * 56 * 56, narrow = 2 * 28 * 28;
+        const std::array<double, 3> blocks[] = {{320 * wide, 320 * wide, 1280 * wide},
+                                                {1280 * wide, 320 * wide, 1280 * wide},
+                                                {1280 * wide, 640 * wide, 2560 * narrow}};
+        for (const std::int64_t layer : {0, 1, 3}) {
+            const auto& [in, first, out] = blocks[std::min<std::int64_t>(layer, 2)];
+            const double again_s = gather(first) + gather(out), once_s = gather(in) + again_s;
+            const LayerRange range{layer, layer + 1};
+            const double none_s = split.seconds(Recompute::none, range).comm_s;
+            const double full_s = split.seconds(Recompute::full, range).comm_s;
+            ck_assert_double_eq_tol(none_s / (2 * once_s), 1, 1e-9);
+            ck_assert_double_eq_tol(full_s / (2 * once_s + again_s), 1, 1e-9);
+            ck_assert_double_eq(whole.seconds(Recompute::full, range).comm_s, 0);
+            ck_assert_double_lt(split.seconds(Recompute::none, range).compute_s,
+                                whole.seconds(Recompute::none, range).compute_s);
+        }
+        ck_assert_double_eq(split.embedding_comm_s, 0);
         ck_assert_double_eq_tol(split.head_comm_s / all_reduce_s(t, group, 4 * 2 * 1024), 1, 1e-9);
         ck_assert_double_eq_tol(split.boundary_bytes(1) * tp / whole.boundary_bytes(1), 1, 1e-9);
-        ck_assert_double_lt(none.compute_s, whole.seconds(Recompute::none, second).compute_s);
     }
 }
 END_TEST

@@ -2,6 +2,7 @@
 // Layer kinds and their operators: for each family the FLOPs of the operators are those of the
 // closed formula, backward is twice forward, and shards share the work and the parameters without
 // loss.
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -242,7 +243,19 @@ START_TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
             const KeptElements one = kept_elements(m, kind, {1, 4, false});
             ck_assert_double_eq(kept.replicated, one.replicated);
             ck_assert_double_eq_tol(kept.split * real(tp), one.split, 1e-3);
+            // which side of each convolution is split: {in, out} in the order they run
+            std::vector<std::array<std::int64_t, 2>> sides = {
+                {b.in, b.first / tp}, {b.first, b.inner / tp}, {b.inner / tp, b.out}};
+            if (kind.is_first) sides.push_back({b.in, b.out / tp});
+            std::size_t convolution = 0;
+            for (const OpCount& op : ops.layer_forward)
+                if (op.shape.kind == OpKind::conv) {
+                    ck_assert_int_eq(op.shape.dims[1], sides[convolution][0]);
+                    ck_assert_int_eq(op.shape.dims[2], sides[convolution++][1]);
+                }
+            ck_assert_uint_eq(convolution, sides.size());
             const ChannelElements moved = bottleneck_channel_elements(m, kind, shape);
+            ck_assert_double_eq(moved.in, real(4 * b.in * b.edge_in * b.edge_in));
             ck_assert_double_eq(moved.first, real(4 * b.first * b.edge_in * b.edge_in));
             ck_assert_double_eq(moved.out, real(4 * b.out * b.edge_out * b.edge_out));
         }
@@ -250,7 +263,13 @@ START_TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
     const double stem = embedding_shard_parameters(m, 1);
     ck_assert_double_eq(embedding_shard_parameters(m, 4), stem / 4);
     ck_assert_double_eq(head_shard_parameters(m, 4), (2048 / 4 + 1) * 1000);
-    ck_assert_double_eq(stem_elements(m, {2, 4, false}), 4 * 64 * 56 * 56);
+    const ShardOperators half = shard_operators(m, Precision::fp32, {2, 4, false});
+    for (const OpCount& op : half.embedding)
+        if (op.shape.kind == OpKind::conv)
+            ck_assert(op.shape.dims[1] == 3 && op.shape.dims[2] == 64 / 2);
+    for (const OpCount& op : half.head)
+        if (op.shape.kind == OpKind::gemm && op.shape.pass == Pass::forward)
+            ck_assert(op.shape.dims[1] == 1000 && op.shape.dims[2] == 2048 / 2);
 }
 END_TEST
 
