@@ -43,9 +43,12 @@ struct Line {
     }
     [[nodiscard]] double pass() const { return passes(small.op); }
     [[nodiscard]] std::int64_t per_node() const { return small.ranks / small.nodes; }
-    /// Ranks of a node at work: groups beyond the widest's ranks per node lie on other nodes.
-    [[nodiscard]] std::int64_t busy(std::int64_t widest) const {
-        return std::min(per_node() * small.groups, std::max(widest, per_node()));
+    /// Ranks of a node at work. Groups share their nodes, unless all of them together are the ranks
+    /// of `all`, the largest single group, which lies on more nodes than one of them does.
+    [[nodiscard]] std::int64_t busy(const Line& all) const {
+        const bool is_spread =
+            small.ranks * small.groups == all.small.ranks && small.nodes < all.small.nodes;
+        return is_spread ? all.per_node() : per_node() * small.groups;
     }
 };
 
@@ -82,14 +85,16 @@ void fit_intra(Link& link, const std::vector<Line>& lines) {
 
 /// hierarchical_pass_s(): what the part inside the nodes takes is taken off first.
 void fit_inter(Link& link, const Link& intra, const std::vector<Line>& lines) {
-    std::int64_t widest = 0, busiest = 0;
-    for (const Line& line : lines) widest = std::max(widest, line.per_node());
+    Line all{};
     for (const Line& line : lines)
-        if (line.small.nodes > 1) busiest = std::max(busiest, line.busy(widest));
+        if (line.small.groups == 1 && line.small.ranks > all.small.ranks) all = line;
+    std::int64_t busiest = 0;
+    for (const Line& line : lines)
+        if (line.small.nodes > 1) busiest = std::max(busiest, line.busy(all));
     std::vector<double> alphas, rates;
     for (const Line& line : lines) {
         const std::int64_t nodes = line.small.nodes, p = line.per_node();
-        if (nodes == 1 || line.busy(widest) != busiest) continue;
+        if (nodes == 1 || line.busy(all) != busiest) continue;
         const double inside_start = p > 1 ? intra.alpha_s * (4 + real(p) / 2) / 2 : 0;
         const double inside_byte = ring_share(p) / intra.bytes_per_s;
         const double start = line.start_s() / line.pass();

@@ -14,7 +14,9 @@ namespace arena {
 /// collectives.h give the measured times: of each op, group size and placement the smallest and the
 /// largest message, the median over them. Groups inside a node and between nodes are fitted apart;
 /// what nobody measured stays as it is. Between nodes, those rows count that keep the most ranks of
-/// a node busy: they share its network.
+/// a node busy: they share its network. Groups are taken to share their nodes, as `arena-profiler
+/// comm` places them; where all of them together are the ranks of the table's largest single group,
+/// on more nodes than one of them, they lie on different nodes.
 GpuType with_measured_links(GpuType, const std::vector<CommTime>&);
 
 }  // namespace arena

@@ -424,7 +424,7 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
             query_.pin.vpp, query_.pin.vpp, stages);
     const bool has_heads = is_transformer(query_.model.family);
     if (tp_degrees(query_, pool_).empty())
-        return (has_heads ? "heads: " : "tp: ") + tp_obstacle(query_.model, query_.pin.tp);
+        return (has_heads ? "heads: " : "plan: ") + tp_obstacle(query_.model, query_.pin.tp);
     if (shapes_.empty())
         return fmt::format(
             "plan: {}: cp must split {} tokens into 2 cp equal pieces, and ep divide "

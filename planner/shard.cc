@@ -111,7 +111,7 @@ struct LayerPass {
     double seconds(Pass pass, const std::vector<OpCount>& ops, double& issue_s) const {
         EvidenceSeconds own{};
         const double sum_s = sum_seconds(context.pricer, ops, own);
-        std::optional<OpShape> layer;  // its name takes as long as its price
+        std::optional<OpShape> layer;  // to name it takes as long as to price it
         if (context.pricer.has_layers())
             layer = whole_layer(context.model, context.precision, shape, kind, pass);
         const PassTime time = pass_time(context.pricer, layer, sum_s);

@@ -338,10 +338,20 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
         ck_assert_double_eq_tol(both.inter.alpha_s / site.inter.alpha_s, 1, 1e-6);
         ck_assert_double_eq_tol(both.inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
     }
-    times = one_node;  // the same between the two nodes of a pair; sixteen groups lie on four nodes
-    for (const CommTime& t : table_of(site, 2, 2, 1, 16)) times.push_back(t);
+    const auto rate = [&](std::initializer_list<std::vector<CommTime>> tables) {
+        std::vector<CommTime> rows = one_node;
+        for (const std::vector<CommTime>& table : tables)
+            rows.insert(rows.end(), table.begin(), table.end());
+        return with_measured_links(entry, rows).inter.bytes_per_s / site.inter.bytes_per_s;
+    };
+    // Eight pairs of GPUs on two nodes; sixteen, two to two, on four, where one group had all 32.
+    ck_assert_double_eq_tol(rate({table_of(site, 2, 2, 1, 8)}), 1, 1e-6);
+    ck_assert_double_eq_tol(rate({table_of(site, 2, 2, 1, 16), table_of(site, 4, 32, 8, 1)}), 1,
+                            1e-6);
     ck_assert_double_eq_tol(
-        with_measured_links(entry, times).inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
+        with_measured_links(entry, table_of(site, 2, 2, 1, 8)).inter.bytes_per_s /
+            site.inter.bytes_per_s,
+        1, 1e-6);
     site.inter.cross_rail_cost = 1.5;  // rings of two GPUs a node, two adapters
     GpuType changing = entry;
     changing.inter.cross_rail_cost = 1.5;

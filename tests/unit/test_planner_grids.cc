@@ -180,7 +180,7 @@ START_TEST(convolutions_are_split_where_the_launcher_can) {
     ck_assert_uint_ge(odd.size(), 1);
     for (const GridResult& grid : odd)
         ck_assert_str_eq(grid.reason.c_str(),
-                         "tp: tp3 does not divide the 320 base channels of wide-resnet-6.8b");
+                         "plan: tp3 does not divide the 320 base channels of wide-resnet-6.8b");
 }
 END_TEST
 
