@@ -18,5 +18,8 @@ done
 is "$rc" 0 "kills with seed $((seed + try - 1)) do Arena's jobs no more harm than stock Slurm's"
 arena=$(grep '^arena: seed' <<<"$out")
 like "$arena" 'arena: seed [0-9]+, 4 kills, ([89]|[1-9][0-9]+) jobs' "all kills and at least 8 jobs took part"
+# A log that the judge cannot read has no jobs that a kill could have met.
+like "$out" 'arena: a kill met a job ([1-9][0-9]* times within 6 s|0 times within 6 s of a change, [1-9])' \
+    "kills met jobs in Slurm's log"
 like "$arena" 'outside allowed 0, not explained by a kill 0' "every Arena job ran within its types and counts"
 done_testing
