@@ -21,13 +21,14 @@ bool offers_nodes(std::int64_t nodes) {
     return nodes % (floor / 16) == 0;
 }
 
-/// The pinned degree, else 1, else from 1 on every one that fits.
+/// The pinned degree, else 1, else from 1 on every one that fits, up to `most`.
 template <typename Fits>
-std::vector<std::int64_t> degrees(Degree can, std::int64_t pinned, Fits fits) {
+std::vector<std::int64_t> degrees(Degree can, std::int64_t pinned, Fits fits,
+                                  std::int64_t most = max_degree) {
     if (pinned > 1) return fits(pinned) ? std::vector{pinned} : std::vector<std::int64_t>{};
     std::vector<std::int64_t> list{1};
     if (pinned == 1 || can != Degree::free) return list;
-    for (std::int64_t degree = 2; degree <= max_degree; ++degree)
+    for (std::int64_t degree = 2; degree <= most; ++degree)
         if (fits(degree)) list.push_back(degree);
     return list;
 }
@@ -88,18 +89,10 @@ std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus
 }
 
 std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool) {
-    if (query.pin.tp != 0)
-        return tp_fits(query.model, query.pin.tp) ? std::vector{query.pin.tp}
-                                                  : std::vector<std::int64_t>{};
     const bool is_resnet = query.model.family == Family::wide_resnet;
-    if (is_resnet && query.can.convolutions != Degree::free) return {1};
-    std::vector<std::int64_t> degrees;
-    const std::int64_t widest = is_resnet ? query.model.base_channels : query.model.heads;
-    const std::int64_t most =
-        std::min(std::max<std::int64_t>(1, pool.gpus_per_node), std::max<std::int64_t>(1, widest));
-    for (std::int64_t tp = 1; tp <= most; ++tp)
-        if (tp_fits(query.model, tp)) degrees.push_back(tp);
-    return degrees;
+    return degrees(
+        is_resnet ? query.can.convolutions : Degree::free, query.pin.tp,
+        [&](std::int64_t tp) { return tp_fits(query.model, tp); }, pool.gpus_per_node);
 }
 
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {

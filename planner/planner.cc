@@ -182,15 +182,14 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
         return usage_error(fmt::format("the plan {} takes {} GPUs, the grid has {}",
                                        short_form(plan), plan.gpus(), grid.gpus()));
     for (std::size_t i = 0; i < plan.stage_tp.size(); ++i) {
-        if (i > 0 && plan.stage_tp[i] == plan.stage_tp[i - 1]) continue;
-        if (std::string obstacle = tp_obstacle(model, plan.stage_tp[i]); !obstacle.empty())
+        const std::int64_t tp = plan.stage_tp[i];
+        if (i > 0 && tp == plan.stage_tp[i - 1]) continue;
+        if (std::string obstacle = tp_obstacle(model, tp); !obstacle.empty())
             return usage_error(std::move(obstacle));
+        if (plan.sequence_parallel && tp > 1 && !is_transformer(model.family))
+            return usage_error(fmt::format(
+                "sequence parallelism splits tokens, and {} has none: give sp=0", model.name));
     }
-    const bool is_split =
-        std::any_of(plan.stage_tp.begin(), plan.stage_tp.end(), [](auto tp) { return tp > 1; });
-    if (plan.sequence_parallel && is_split && !is_transformer(model.family))
-        return usage_error(fmt::format(
-            "sequence parallelism splits tokens, and {} has none: give sp=0", model.name));
     if (plan.micro_batch < 1 || plan.num_micro_batches < 1 ||
         plan.dp() * plan.micro_batch * plan.num_micro_batches != global_batch)
         return usage_error(

@@ -15,7 +15,11 @@ namespace {
 
 constexpr std::int64_t image_channels = 3;
 
-double square(std::int64_t edge) { return static_cast<double>(edge) * static_cast<double>(edge); }
+/// Elements of `maps` square images.
+double map_elements(std::int64_t maps, std::int64_t edge) {
+    const double e = static_cast<double>(edge);
+    return static_cast<double>(maps) * e * e;
+}
 
 /// The operators around one convolution, of the channels that a rank has.
 class ConvWriter {
@@ -68,23 +72,21 @@ void bottleneck_layer(const Model& model, Precision precision, const ShardShape&
 KeptElements bottleneck_kept_elements(const Model& model, const LayerKind& kind,
                                       const ShardShape& shape) {
     const Bottleneck b = bottleneck(model, kind);
-    const double images = static_cast<double>(shape.micro_batch);
-    const double own = images / static_cast<double>(shape.tp);
-    const std::int64_t outputs = kind.is_first ? 2 : 1;
+    const auto [in, first, out] = bottleneck_channel_elements(model, kind, shape);
+    const double inner = map_elements(shape.micro_batch * b.inner, b.edge_out);
     KeptElements kept;
-    kept.replicated = images * square(b.edge_in) * static_cast<double>(b.in + b.first);
-    kept.split = own * (square(b.edge_in) * static_cast<double>(b.first) +
-                        square(b.edge_out) * static_cast<double>(2 * b.inner + outputs * b.out));
+    kept.replicated = in + first;
+    kept.split =
+        (first + 2 * inner + (kind.is_first ? 2 : 1) * out) / static_cast<double>(shape.tp);
     return kept;
 }
 
 ChannelElements bottleneck_channel_elements(const Model& model, const LayerKind& kind,
                                             const ShardShape& shape) {
     const Bottleneck b = bottleneck(model, kind);
-    const double images = static_cast<double>(shape.micro_batch);
-    return {images * square(b.edge_in) * static_cast<double>(b.in),
-            images * square(b.edge_in) * static_cast<double>(b.first),
-            images * square(b.edge_out) * static_cast<double>(b.out)};
+    return {map_elements(shape.micro_batch * b.in, b.edge_in),
+            map_elements(shape.micro_batch * b.first, b.edge_in),
+            map_elements(shape.micro_batch * b.out, b.edge_out)};
 }
 
 /// 7x7 convolution, norm, ReLU, 3x3 max pool (a pass over its input).

@@ -167,8 +167,7 @@ class KindPricer {
           shape_(shape) {
         const double tokens =
             real(context.model.seq_length) * real(shape.micro_batch) / real(shape.cp);
-        const double bytes =
-            tokens * real(context.model.hidden) * element_bytes(plain_precision(context.precision));
+        const double bytes = tokens * real(context.model.hidden) * element_size();
         group_ = tp_group(topology, shape.tp);
         skew_s_ = framework_.collective_skew_s * std::log2(real(shape.tp));
         collective_s_ = all_reduce_s(topology, group_, bytes) + skew_s_;
@@ -180,7 +179,7 @@ class KindPricer {
     [[nodiscard]] double embedding_s() const { return is_resnet() ? 0 : collective_s_; }
     /// Of what comes behind them: an all-reduce; of a classifier's logits.
     [[nodiscard]] double head_s() const {
-        if (!is_resnet() || shape_.tp == 1) return collective_s_;
+        if (!is_resnet()) return collective_s_;
         const double logits = real(shape_.micro_batch * context_.model.classes) * element_size();
         return all_reduce_s(topology_, group_, logits) + skew_s_;
     }
@@ -224,7 +223,6 @@ class KindPricer {
     /// A transformer's two all-reduces, which full recompute repeats. See ChannelElements for a
     /// bottleneck block, whose input full recompute keeps whole, so that it is not gathered again.
     [[nodiscard]] Collectives collectives(const LayerKind& kind) const {
-        if (shape_.tp == 1) return {};
         if (!is_resnet()) return {2, 2 * collective_s_, 2, 2 * collective_s_};
         const auto [in, first, out] = bottleneck_channel_elements(context_.model, kind, shape_);
         const double repeated_s = gather_s(first) + gather_s(out);

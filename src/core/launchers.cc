@@ -12,34 +12,30 @@ namespace {
 
 // A script of the user's own reads ARENA_* variables. It can be asked for any pinned degree; left
 // alone, it gets no plan that a script which knows pp, dp, tp and micro-batches would run wrongly.
-constexpr Capabilities variables{};
+constexpr Capabilities variables{.convolutions = Degree::pinned};
 
 constexpr Capabilities megatron_can{.layers = LayerSplit::ends,
                                     .vpp = Degree::free,
                                     .cp = Degree::pinned,
-                                    .ep = Degree::free,
-                                    .convolutions = Degree::no};
+                                    .ep = Degree::free};
 // Its pipeline engine refuses ZeRO 2 and 3, and has neither interleaving nor selective recompute.
 constexpr Capabilities deepspeed_can{.layers = LayerSplit::even,
                                      .vpp = Degree::no,
                                      .cp = Degree::no,
                                      .ep = Degree::no,
-                                     .convolutions = Degree::no,
                                      .selective = false,
                                      .zero = 0b1111,
                                      .sequence_parallel = false};
 constexpr Capabilities nemo_can{.layers = LayerSplit::even,
                                 .vpp = Degree::free,
                                 .cp = Degree::pinned,
-                                .ep = Degree::free,
-                                .convolutions = Degree::no};
+                                .ep = Degree::free};
 // Replicas (ZeRO 0) or FSDP; sequence parallelism comes with tensor parallelism. Its selective
 // recompute is another one than ours.
 constexpr Capabilities torchtitan_can{.layers = LayerSplit::even,
                                       .vpp = Degree::no,
                                       .cp = Degree::pinned,
                                       .ep = Degree::free,
-                                      .convolutions = Degree::no,
                                       .selective = false,
                                       .zero = 0b1001,
                                       .zero_pipeline = 0b0001};
@@ -49,7 +45,6 @@ constexpr Capabilities arena_train_can{.layers = LayerSplit::any,
                                        .vpp = Degree::no,
                                        .cp = Degree::no,
                                        .ep = Degree::no,
-                                       .convolutions = Degree::no,
                                        .sequence_parallel = false};
 
 constexpr std::string_view megatron_flags =

@@ -28,7 +28,7 @@ struct Capabilities {
     LayerSplit layers = LayerSplit::any;
     bool mixed_stages = false;  ///< stages may differ in dp and tp
     Degree vpp = Degree::pinned, cp = Degree::pinned, ep = Degree::pinned;
-    Degree convolutions = Degree::pinned;  ///< tp of a wide_resnet
+    Degree convolutions = Degree::no;    ///< tp of a wide_resnet
     bool selective = true, full = true;  ///< recompute
     unsigned zero = 0b0011;              ///< bit z: ZeRO stage z without a pipeline
     unsigned zero_pipeline = 0b0011;     ///< with one
