@@ -5,20 +5,32 @@
 : "${top:?}"
 build=${ARENA_BUILD-}
 
+# shellcheck source=contrib/own-directory.sh
+. "$top/contrib/own-directory.sh"
+
 say() { printf '%s\n' "== $*"; }
 die() { echo "${0##*/}: $*" >&2; exit 3; }
 
+# Whoever may write to the source tree needs no trap in its build directory.
+why_not_trusted() {
+    if [[ $1 != "$(realpath "$top")"/* ]]; then why_not_ours "$1"; elif ! own_directory "$1"; then echo "it is not yours alone"; fi
+}
+
 # $top/build, unless we are root and other users (the service users of private clusters) cannot enter it.
+# What lies in it is run: it is ours alone, and so is the place where root's other one is made.
 choose_build_dir() {
     [[ $build ]] || build=$top/build
     if ((EUID == 0)) && mkdir -p "$build" && ! runuser -u nobody -- test -x "$build"; then
         [[ ! ${ARENA_BUILD-} ]] || die "$build: other users cannot enter it, and private clusters started by root need that"
-        build=/var/tmp/slurm-arena-build-$(cksum <<<"$top" | cut -d' ' -f1)
+        build=/var/cache/slurm-arena-build-$(cksum <<<"$top" | cut -d' ' -f1)
     fi
-    mkdir -p "$build"
-    [[ ! -L $build && -O $build ]] || die "$build belongs to somebody else; set ARENA_BUILD to a directory of your own"
+    [[ ! -L ${build%/} ]] || die "$build is a link; set ARENA_BUILD to the directory itself"
+    (umask 022 && mkdir -p "$build")
+    build=$(realpath "$build")
+    local why
+    why=$(why_not_trusted "$build")
+    [[ ! $why ]] || die "$build is not used, for others could change what is in it: $why; set ARENA_BUILD to a directory of your own"
     chmod 755 "$build"
-    build=$(cd "$build" && pwd)
     export ARENA_SRCDIR=$top ARENA_BUILDDIR=$build
 }
 

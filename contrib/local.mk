@@ -26,6 +26,7 @@ EXTRA_DIST += \
 	contrib/fit-calibration \
 	contrib/get-slurm-headers \
 	contrib/install-deps \
+	contrib/own-directory.sh \
 	contrib/private-cluster \
 	contrib/private-cluster.d/accounting.sh \
 	contrib/private-cluster.d/files.sh \

@@ -118,7 +118,11 @@ black_box_tests = \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t \
 	# end
-TESTS += $(black_box_tests)
+issue_tests = \
+	tests/issues/i0016-a2-planted-directories.t \
+	# end
+TESTS += $(black_box_tests) $(issue_tests)
+EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/train.sh \
 	tests/soak/kill9 tests/soak/judge.awk \

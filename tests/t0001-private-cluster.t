@@ -80,6 +80,7 @@ ok "its directory is gone" test ! -e "$first"
 claim() ( # WHAT MAKES THE REGISTRY...
     registries=$work/claims- registry=$work/claims-$EUID marker=.arena-private-cluster dir=$cluster_dir port=0
     die() { echo "$*"; exit 1; }
+    . "$ARENA_SRCDIR/contrib/own-directory.sh"
     . "$ARENA_SRCDIR/contrib/private-cluster.d/files.sh"
     rm -rf "$registry"
     "$@" "$registry"

@@ -14,23 +14,31 @@ busy_ports() {
 # not ours would have us write, and delete, where somebody else says.
 open_registry() {
     [[ -e $registry || -L $registry ]] || mkdir -m 755 "$registry" 2>/dev/null || true
-    [[ -d $registry && ! -L $registry && -O $registry ]] ||
-        die "$registry is not a directory of uid $EUID: somebody else made it; remove it (or have it removed)"
+    local why
+    why=$(why_not_ours "$registry")
+    [[ ! $why ]] || die "$registry is not a directory of uid $EUID alone: $why; remove it (or have it removed)"
     exec 8<"$registry"
     flock 8
 }
 
+# The first line of somebody else's file: who swaps it for a link or a fifo now gets nothing from us.
+first_line() { dd if="$1" iflag=nonblock,nofollow bs=4096 count=1 status=none 2>/dev/null | tr -d '\0' | head -n 1; }
+
 # Port ranges that living clusters have claimed, those of other users too (as far as they let us see them).
+# Only our own stale claims are removed: another's directory may be a link to anywhere.
 claimed_ports() {
-    local file lo hi
-    for file in "$registries"*/*-*; do
-        [[ -f $file && ! -L $file ]] || continue
-        if [[ ! -e $(head -c 4096 "$file" 2>/dev/null | head -n 1)/$marker ]]; then
-            [[ ! -O $file ]] || rm -f "$file"
-            continue
-        fi
-        IFS=- read -r lo hi <<<"${file##*/}"
-        [[ ! $lo$hi =~ ^[0-9]{1,10}$ ]] || seq "$lo" "$hi"
+    local directory file lo hi
+    for directory in "$registries"*; do
+        [[ -d $directory && ! -L $directory ]] || continue
+        for file in "$directory"/*-*; do
+            [[ -f $file && ! -L $file && ${file##*/} =~ ^[0-9]{1,5}-[0-9]{1,5}$ ]] || continue
+            if [[ ! -e $(first_line "$file")/$marker ]]; then
+                [[ $directory != "$registry" ]] || rm -f "$file"
+                continue
+            fi
+            IFS=- read -r lo hi <<<"${file##*/}"
+            seq "$((10#$lo))" "$((10#$hi))"
+        done
     done
 }
 
@@ -230,9 +238,17 @@ exec $prolog "\$@"
 END
 }
 
-make_directories() {
-    mkdir -p "$dir" && touch "$dir/$marker"
+# Made, or found empty and ours; nobody else can put anything into it from here on.
+make_own_dir() {
+    mkdir -p "$(dirname "$dir")"
+    mkdir -m 755 "$dir" 2>/dev/null || [[ -d $dir ]] || die "$dir cannot be made"
+    need_own_dir
+    [[ ! $(ls -A "$dir") ]] || die "$dir exists and is not empty"
     chmod 755 "$dir"
+    touch "$dir/$marker"
+}
+
+make_directories() {
     install -d -m 755 "$dir"/{bin,dev,log,run,spool}
     install -d -m 700 "$dir"/{state,profile-store,munge}
     install -d -m 755 "$dir/profile-spool"
@@ -270,13 +286,31 @@ write_files() {
         [[ $arena == off ]] || echo "optional $plugin_dir/spank_arena.so"
     } >"$dir/plugstack.conf"
     if [[ $arena == on ]]; then write_prolog >"$dir/bin/prolog"; chmod 755 "$dir/bin/prolog"; fi
-    cat >"$dir/settings" <<END
-arena=$arena
-prefix=$(printf %q "$prefix")
-node_count=$node_count
-port=$port
-service_user=$service_user
-slurm_user=$slurm_user
-END
+    write_settings
     chmod 644 "$dir"/{slurm,gres,cgroup,plugstack}.conf "$dir"/{arena.yaml,settings}
+}
+
+# ---- what the other commands know of a cluster ----------------------------------------------------
+write_settings() {
+    local key
+    for key in arena prefix node_count port service_user slurm_user; do
+        printf '%s=%s\n' "$key" "${!key}"
+    done >"$dir/settings"
+}
+
+# Parsed, never sourced: a value is no command, whoever wrote it.
+read_settings() {
+    local key value
+    own_file "$dir/settings" || die "$dir/settings is not a file of yours"
+    while IFS='=' read -r key value; do
+        case $key in
+            arena) [[ $value == on || $value == off ]] && arena=$value && continue ;;
+            prefix) [[ $value =~ ^(/.*)?$ ]] && prefix=$value && continue ;;
+            node_count) [[ $value =~ ^[1-9][0-9]{0,2}$ ]] && node_count=$value && continue ;;
+            port) [[ $value =~ ^[1-9][0-9]{0,4}$ ]] && port=$value && continue ;;
+            service_user) [[ $value =~ ^[A-Za-z_][A-Za-z0-9_.-]*$ ]] && service_user=$value && continue ;;
+            slurm_user) [[ $value =~ ^[A-Za-z_][A-Za-z0-9_.-]*$ ]] && slurm_user=$value && continue ;;
+        esac
+        die "$dir/settings: \`$key=$value' is not what private-cluster writes; stop the cluster by hand, and remove $dir"
+    done <"$dir/settings"
 }

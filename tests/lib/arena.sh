@@ -69,7 +69,8 @@ hog() {
     submit --time=60 -o /dev/null -J hog --gres="gpu:$type:$gpus" "$@" "$work/trainer"
 }
 
-let_go() { echo "${2:-0}" >"$gates/.$1" && mv "$gates/.$1" "$gates/$1.go${3+.$3}"; }
+# $gates is anybody's: nothing is written through a name there.
+let_go() { echo "${2:-0}" >"$work/.go.$1" && mv -T "$work/.go.$1" "$gates/$1.go${3+.$3}"; }
 starts() { if [[ -e $gates/$1.starts ]]; then wc -l <"$gates/$1.starts"; else echo 0; fi; }
 last_start() { tail -n 1 "$gates/$1.starts" 2>/dev/null | cut -d' ' -f1-4; }
 arena_word() { job_field "$1" AdminComment | tr ' ' '\n' | sed -n "s/^$2=//p"; }
