@@ -117,6 +117,7 @@ black_box_tests = \
 	tests/t0330-installed.t \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t \
+	tests/issues/i0016-a1-shutdown.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a2-planted-directories.t \
@@ -126,6 +127,7 @@ EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/train.sh \
 	tests/soak/kill9 tests/soak/judge.awk \
+	tests/soak/shutdown-bursts tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
 	tests/lib/start_order.sh \
 	tests/lib/tap.sh \

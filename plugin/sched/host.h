@@ -183,6 +183,9 @@ class Host {
     /// slurmd itself runs as that user (a private cluster of one user).
     virtual bool may_profile_as(std::uint32_t user_id) = 0;
 
+    /// True from when the controller, or only this plug-in, began to stop: every change answers stale from then
+    /// on, and a round in progress ends.
+    [[nodiscard]] virtual bool stopping() const { return false; }
     [[nodiscard]] virtual LockTimes lock_times() const { return {}; }
     virtual void log_info(const std::string&) = 0;
     virtual void log_error(const std::string&) = 0;

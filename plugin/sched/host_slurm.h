@@ -3,14 +3,16 @@
 // changing jobs in host_slurm_apply.cc, carrier jobs in host_slurm_carrier.cc. Nothing here decides.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "plugin/sched/host.h"
 
 namespace arena {
 
-/// slice_ms: longest time a lock is meant to be held while many jobs are visited.
-std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms);
+/// slice_ms: longest time a lock is meant to be held while many jobs are visited. `stopping` outlives the host:
+/// the plug-in is told to stop.
+std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::atomic<bool>& stopping);
 
 /// Slurm's own backfill, loaded from PluginDir (ours by that name skipped). Its thread runs until unload.
 class StockBackfill {

@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 
 #include "plugin/common/shared.h"
+#include "plugin/sched/host_slurm_launch.h"
 #include "plugin/sched/slurm_util.h"
 
 namespace arena {
 namespace {
 
 ApplyResult failed(ApplyOutcome outcome, std::string text) { return {outcome, std::move(text)}; }
+
+ApplyResult stopping() { return failed(ApplyOutcome::stale, "slurmctld is stopping"); }
 
 /// The job if it is still the one that was planned, else nullptr.
 job_record_t* find_planned(JobId id, std::uint32_t restart) {
@@ -200,10 +203,9 @@ void launched(job_record_t* job) {
     schedule_node_save();
 }
 
-}  // namespace
-
-ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes) {
-    SlurmLock lock(SlurmLock::Kind::write);
+ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nodes) {
+    ActionLock lock;
+    if (!lock) return stopping();
     job_record_t* job = find_planned(shape.job, shape.restart);
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
     bitstr_t* chosen = bitmap_of(nodes);
@@ -229,8 +231,19 @@ ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes)
     return {};
 }
 
+}  // namespace
+
+ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes) {
+    const LaunchWatch launch;
+    const ApplyResult result = start_locked(shape, nodes);
+    if (result.outcome != ApplyOutcome::done || launch.taken_up()) return result;
+    take_back_start(shape.job, shape.restart);
+    return stopping();
+}
+
 ApplyResult release_job(const Shape& shape) {
-    SlurmLock lock(SlurmLock::Kind::write);
+    ActionLock lock;
+    if (!lock) return stopping();
     job_record_t* job = find_planned(shape.job, shape.restart);
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
     if (const int rc = reshape(job, shape, Phase::released)) return hold_after(job, rc, "rewriting");
@@ -245,7 +258,8 @@ ApplyResult release_job(const Shape& shape) {
 }
 
 ApplyResult rehold_job(JobId id, std::uint32_t restart) {
-    SlurmLock lock(SlurmLock::Kind::write);
+    ActionLock lock;
+    if (!lock) return stopping();
     job_record_t* job = find_job_record(id);
     if (!job || !arena_record(job) || job->restart_cnt != restart || !IS_JOB_PENDING(job) ||
         IS_JOB_COMPLETING(job))
@@ -260,7 +274,8 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart) {
 }
 
 ApplyResult opt_out_job(const Shape& shape) {
-    SlurmLock lock(SlurmLock::Kind::write);
+    ActionLock lock;
+    if (!lock) return stopping();
     job_record_t* job = find_planned(shape.job, shape.restart);
     if (!job) return failed(ApplyOutcome::stale, "the job changed");
     if (const int rc = reshape(job, shape, Phase::off)) return hold_after(job, rc, "opting out");
@@ -287,7 +302,8 @@ JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>
 }  // namespace
 
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done, bool moved) {
-    SlurmLock lock(SlurmLock::Kind::write);
+    ActionLock lock;
+    if (!lock) return stopping();
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const std::optional<JobMark> before = read_mark(job);
@@ -311,7 +327,8 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
 }
 
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
-    SlurmLock lock(SlurmLock::Kind::write);
+    ActionLock lock;
+    if (!lock) return stopping();
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;

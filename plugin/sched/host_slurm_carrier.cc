@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "plugin/sched/host_slurm.h"
 #include "plugin/sched/host_slurm_apply.h"
+#include "plugin/sched/host_slurm_launch.h"
 #include "plugin/sched/host_slurm_read.h"
 #include "plugin/sched/slurm_util.h"
 
@@ -88,9 +89,13 @@ int select_carrier(job_record_t* job, const std::string& node) {
 }
 
 /// First the job without its node, so that what Slurm says against it is about the job itself.
-CarrierStart create_carrier(const CarrierSpec& spec) {
+CarrierStart create_locked(const CarrierSpec& spec) {
     job_desc_msg_t* desc = describe(spec);
-    SlurmLock lock(SlurmLock::Kind::write);
+    ActionLock lock;
+    if (!lock) {
+        slurm_free_job_desc_msg(desc);
+        return {0, true, "slurmctld is stopping"};
+    }
     job_record_t* job = nullptr;
     char* message = nullptr;
     int rc = job_allocate(desc, 0, 0, nullptr, 0, spec.user_id, false, &job, &message,
@@ -118,9 +123,19 @@ CarrierStart create_carrier(const CarrierSpec& spec) {
     return {job->job_id, false, {}};
 }
 
+CarrierStart create_carrier(const CarrierSpec& spec) {
+    const LaunchWatch launch;
+    const CarrierStart start = create_locked(spec);
+    if (start.id == 0 || launch.taken_up()) return start;
+    SlurmLock lock(SlurmLock::Kind::write);
+    if (job_record_t* job = find_job_record(start.id)) cancel_locked(job);
+    return {0, true, "slurmctld is stopping"};
+}
+
 class SlurmHost : public Host {
   public:
-    explicit SlurmHost(std::int64_t slice_ms) : slice_ms_(slice_ms) {}
+    SlurmHost(std::int64_t slice_ms, const std::atomic<bool>& stopping)
+        : slice_ms_(slice_ms), stopping_(stopping) {}
 
     bool layout_is_sound(std::string* what) override {
         SlurmLock lock(SlurmLock::Kind::read);
@@ -176,15 +191,18 @@ class SlurmHost : public Host {
         error("arena: %s", printable(text, 500).c_str());
     }
 
+    [[nodiscard]] bool stopping() const override { return stopping_ || controller_stops(); }
+
   private:
     std::int64_t slice_ms_;
+    const std::atomic<bool>& stopping_;
 };
 
 }  // namespace
 
-std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms) {
+std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::atomic<bool>& stopping) {
     lock_times() = {};
-    return std::make_unique<SlurmHost>(slice_ms);
+    return std::make_unique<SlurmHost>(slice_ms, stopping);
 }
 
 namespace {

@@ -37,7 +37,8 @@ template <typename Visit>
 void for_each_sliced(const std::vector<JobId>& ids, std::int64_t slice_ms, Visit visit) {
     std::size_t next = 0;
     while (next < ids.size()) {
-        SlurmLock lock(SlurmLock::Kind::write);
+        ActionLock lock;
+        if (!lock) return;
         const auto end = Clock::now() + std::chrono::milliseconds(slice_ms);
         do {
             job_record_t* job = find_job_record(ids[next]);

@@ -335,6 +335,7 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
     const Attempts attempts = attempts_of(key);
     const ProfileNeed yielding = after_yielding(need, key, now_s);
     while (const Place* place = pick_place(yielding, attempts, view)) {
+        if (host_.stopping()) return {ProfileState::running, waiting_words(need)};
         NodeState& node = view.snapshot.nodes[place->node];
         const CarrierSpec spec = carrier_for(yielding, *place, view);
         const CarrierStart start = host_.start_carrier(spec);

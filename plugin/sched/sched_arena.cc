@@ -126,7 +126,7 @@ void Plugin::load() {
                       slurm_policy_names());
     config_ = std::move(config).value();
     scheduler_.reset();
-    host_ = make_slurm_host(config_.slice_ms);
+    host_ = make_slurm_host(config_.slice_ms, stopping_);
     if (!layout_is_sound()) return;
     off_ = !config_.enabled;
     faults_.clear();

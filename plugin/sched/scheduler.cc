@@ -96,9 +96,11 @@ void Scheduler::round() {
     snapshot_ = view_.snapshot;
     snapshot_.generation = stats_.rounds;
     stats_.jobs_pending = stats_.jobs_running = 0;
-    for (const JobView& job : view_.jobs) consider(job);
-    see_what_is_free();
+    for (const JobView& job : view_.jobs)
+        if (!host_.stopping()) consider(job);
     stats_.plan_ms = ms_since(mark);
+    if (host_.stopping()) return;
+    see_what_is_free();
     mark = Clock::now();
     const Decision decision = policy_->decide(snapshot_, offers_, policy_options_);
     stats_.decide_ms = ms_since(mark);
@@ -215,6 +217,7 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
 /// Released jobs that the decision no longer starts or keeps waiting with a shape are held again.
 void Scheduler::take_back(const std::map<JobId, const Action*>& actions) {
     for (const auto& [id, planned] : planned_) {
+        if (host_.stopping()) return;
         if (planned.role != Role::waits || planned.view->facts.held || actions.contains(id))
             continue;
         if (host_.hold_again(id, planned.view->facts.restart).outcome == ApplyOutcome::done)
@@ -260,6 +263,7 @@ void Scheduler::apply(const Decision& decision) {
     for (const Action& action : decision.actions) actions.emplace(action.job, &action);
     take_back(actions);
     for (const Action& action : decision.actions) {
+        if (host_.stopping()) return;
         const auto at = planned_.find(action.job);
         if (at == planned_.end()) continue;
         const bool move = action.kind == ActionKind::resize || action.kind == ActionKind::preempt;

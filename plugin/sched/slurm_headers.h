@@ -32,6 +32,7 @@ extern "C" {
 #include "src/slurmctld/slurmctld.h"
 // need slurmctld.h before them
 #include "src/slurmctld/acct_policy.h"
+#include "src/slurmctld/agent.h"
 #include "src/slurmctld/job_scheduler.h"
 #include "src/slurmctld/licenses.h"
 #include "src/slurmctld/locks.h"

@@ -54,6 +54,8 @@ SlurmLock::~SlurmLock() {
     longest = std::max(longest, held_ms);
 }
 
+bool controller_stops() { return slurmctld_config.shutdown_time != 0; }
+
 LockTimes& lock_times() {
     static LockTimes times;
     return times;

@@ -26,6 +26,22 @@ class SlurmLock {
     slurmctld_lock_t lock_;
     std::chrono::steady_clock::time_point since_;
 };
+/// True from when slurmctld began to stop. Its agents send nothing any more: a job that starts now would be
+/// saved as running and never be launched. Stock's schedule() and backfill end here, too.
+bool controller_stops();
+
+/// The write locks for one change to jobs. Its condition is false, and nothing may be changed, when slurmctld
+/// stops: asked with the locks held, which may have taken long to get.
+class ActionLock {
+  public:
+    ActionLock() : lock_(SlurmLock::Kind::write), open_(!controller_stops()) {}
+    explicit operator bool() const { return open_; }
+
+  private:
+    SlurmLock lock_;
+    bool open_;
+};
+
 /// Of this life of the plug-in: make_slurm_host() sets it back. Used by the scheduler's thread alone.
 LockTimes& lock_times();
 

@@ -35,6 +35,8 @@ class ScriptedHost : public Host {
     std::vector<CarrierSpec> specs;
     JobId next_id = 100;
 
+    std::size_t stops_after = SIZE_MAX;          ///< so many calls, and the controller stops
+    [[nodiscard]] bool stopping() const override { return calls.size() >= stops_after; }
     bool layout_is_sound(std::string*) override { return true; }
     bool has_work() override { return true; }
     std::size_t survey(const std::function<bool(const std::string&)>&) override { return 0; }

@@ -451,6 +451,27 @@ START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_i
 }
 END_TEST
 
+START_TEST(a_round_ends_where_the_controller_stops) {
+    Scene scene;
+    for (int i = 1; i <= 8; ++i) {
+        scene.node("n" + std::to_string(i), "a40", 2, 2);
+        scene.job(static_cast<JobId>(i));
+    }
+    auto scheduler = scene.scheduler();
+    scene.host.stops_after = 3;
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.calls.size(), 3);
+    scene.host.stops_after = SIZE_MAX;
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert_msg(scene.host.calls.size() > 3, "the same scene has more to start");
+    scene.host.calls.clear();
+    scene.host.stops_after = 0;
+    scheduler->round();
+    ck_assert_msg(scene.host.calls.empty(), "nothing at all once it has begun");
+}
+END_TEST
+
 START_TEST(preemption_that_never_ends_is_given_up) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -702,6 +723,7 @@ int main() {
         nodes_that_profile_runs_just_took_are_given_to_nobody,
         the_store_is_asked_once_a_round_for_a_model_on_a_type,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
+        a_round_ends_where_the_controller_stops,
         preemption_that_never_ends_is_given_up,
         comments_opt_out_and_bad_comments_are_told,
         an_opted_out_job_stays_within_its_types_and_count,
