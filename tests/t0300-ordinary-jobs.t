@@ -56,7 +56,7 @@ is "$(cat "${ours%.starts}.backfilled")" "$(cat "${stock%.starts}.backfilled")" 
     "sdiag counts the same number of backfilled jobs"
 isnt "$(cut -d' ' -f4 "$stock")" "$(cut -d' ' -f4 "$stock" | sort -n)" \
     "the sequence is not simply that of submission"
-is "$(cat "$results"/ours?.arena | sed -E 's/^\[[^]]*\] //' | grep -vE 'scheduler plug-in loaded|policy fifo')" "" \
+is "$(cat "$results"/ours?.arena | sed -E 's/^\[[^]]*\] //' | grep -vE 'scheduler plug-in loaded|policy arena')" "" \
     "our plug-ins write no line while there are only ordinary jobs"
 
 # Heterogeneous jobs: Slurm takes them only from a scheduler called sched/backfill.

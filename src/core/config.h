@@ -22,7 +22,7 @@ struct GpuMapping {
 
 struct Config {
     bool enabled = true;
-    std::string policy = "fifo";
+    std::string policy = "arena";
     std::string objective = "jct";     ///< of policy arena: jct, throughput or fairness
     double interval_s = 5;             ///< longest time between rounds, 0.2..3600
     double min_gap_s = 0.5;            ///< shortest time between rounds, 0..60

@@ -89,6 +89,7 @@ class Round {
     using Move = std::tuple<double, std::size_t, std::size_t>;  ///< (-gain per GPU, task, choice)
     void find_growth(const Seating&, std::size_t i, std::vector<Move>&) const;
     void grow(Seating&);
+    void say_what_is_impossible(Decision&) const;
     [[nodiscard]] std::size_t item(std::size_t i, std::size_t choice) const {
         return problem_.tasks()[i].first_choice + choice;
     }
@@ -409,6 +410,16 @@ void Round::grow(Seating& seating) {
     }
 }
 
+/// Jobs without any choice take no part in the round, but have to be told so.
+void Round::say_what_is_impossible(Decision& decision) const {
+    std::set<JobId> known;
+    for (const Task& task : problem_.tasks()) known.insert(task.job->id);
+    for (const JobState& job : problem_.snapshot().jobs) {
+        if (job.phase == JobPhase::pending && !known.contains(job.id))
+            decision.waiting.emplace(job.id, nowhere_words);
+    }
+}
+
 Decision Round::decide() {
     price_offers();
     const std::vector<double> wished = values_;  // also what others' GPUs would be needed for
@@ -427,9 +438,10 @@ Decision Round::decide() {
             decision.actions.push_back(
                 {ActionKind::preempt, task.job->id, {}, {}, "", "others make more of its GPUs"});
         } else if (options_.explain) {
-            decision.waiting.emplace(task.job->id, "others make more of the GPUs now");
+            decision.waiting.emplace(task.job->id, waiting_words(problem_, task, wished));
         }
     }
+    if (options_.explain) say_what_is_impossible(decision);
     return decision;
 }
 

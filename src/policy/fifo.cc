@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "policy/reservation.h"
+
 namespace arena {
 namespace {
 
@@ -211,7 +213,7 @@ void Fifo::wait(const JobState& job) {
     if (shape == candidates_.end()) {
         decision_.waiting.emplace(job.id, candidates_.empty()
                                               ? "no grid is feasible on the GPU types and counts allowed"
-                                              : "no nodes that this job may use, and that are up, can hold its grids");
+                                              : nowhere_words);
         return;
     }
     const Offer& offer = *shape->offer;

@@ -34,6 +34,10 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
     return nullptr;
 }
 
+std::string waits_for(const Offer& offer) {
+    return fmt::format("waits for {}: others make more of the GPUs now", short_form(offer.grid));
+}
+
 std::vector<std::size_t> waiting_in_order(const Problem& problem, const std::vector<bool>& given) {
     std::vector<std::size_t> queue;
     for (std::size_t i = 0; i < given.size(); ++i)
@@ -60,11 +64,16 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
         const Offer* offer = shape_for(problem, task, values);
         if (offer == nullptr) continue;
         if (left[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))]-- <= 0) continue;
-        actions.push_back({ActionKind::reshape_and_wait, task.job->id, *offer, {}, "",
-                           fmt::format("waits for {}: others make more of the GPUs now", short_form(offer->grid))});
+        actions.push_back(
+            {ActionKind::reshape_and_wait, task.job->id, *offer, {}, "", waits_for(*offer)});
         given[i] = true;
     }
     return actions;
+}
+
+std::string waiting_words(const Problem& problem, const Task& task, std::span<const double> values) {
+    const Offer* offer = shape_for(problem, task, values);
+    return offer ? waits_for(*offer) : nowhere_words;
 }
 
 }  // namespace arena

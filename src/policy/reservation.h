@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "policy/problem.h"
@@ -15,5 +16,12 @@ namespace arena {
 /// the job may use could hold were they empty. `values`: by choice, of all tasks one after the other;
 /// `given`: by task, those that have what they will have, and afterwards those with a reservation, too.
 std::vector<Action> reservations(const Problem&, std::span<const double> values, std::vector<bool>& given);
+
+/// Of a job whose offers no nodes could hold, were they empty.
+inline constexpr const char* nowhere_words =
+    "no nodes that this job may use, and that are up, can hold its grids";
+
+/// What a waiting task that gets neither GPUs nor a reservation is told: the shape that it would be reserved for.
+std::string waiting_words(const Problem&, const Task&, std::span<const double> values);
 
 }  // namespace arena
