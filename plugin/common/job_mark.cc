@@ -77,6 +77,24 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     return number.has_value();
 }
 
+/// True of "v=N;...", N above this version's.
+bool is_newer(std::string_view text) {
+    if (!text.starts_with("v=")) return false;
+    const auto version = parse_integer(text.substr(2, text.find(';') - 2), 0, INT64_MAX);
+    return version && *version > 1;
+}
+
+/// All that later versions keep: who holds the job.
+JobMark parse_newer(std::string_view text) {
+    constexpr std::string_view key = "hold=";
+    JobMark mark;
+    mark.newer = true;
+    for (std::string_view pair : split(text.substr(0, max_bytes), ';'))
+        if (pair.starts_with(key) && !assign_named(holds, pair.substr(key.size()), mark.hold))
+            mark.hold = OtherHold::admin;
+    return mark;
+}
+
 }  // namespace
 
 std::string_view to_string(Phase phase) { return name_of(phases, phase); }
@@ -102,6 +120,7 @@ std::string format_mark(const JobMark& mark) {
 }
 
 std::optional<JobMark> parse_mark(std::string_view text) {
+    if (is_newer(text)) return parse_newer(text);
     if (text.size() > max_bytes) return std::nullopt;
     JobMark mark;
     bool versioned = false;

@@ -37,16 +37,21 @@ struct JobMark {
     std::int64_t done = 0;               ///< iterations up to its last checkpoint, as far as known
     std::vector<std::int64_t> moves = {};     ///< epoch seconds of Arena's own resizes, oldest first, at most max_moves
     std::int64_t waited_since = 0;       ///< epoch seconds: since when it waited for its first start; 0 = had none
+    /// Of a later version of Arena, which this one replaced: nothing but who holds the job is known, and neither
+    /// the job nor its mark is touched.
+    bool newer = false;
     bool operator==(const JobMark&) const = default;
 };
 
 /// The mark of the phase that begins `now`; the history of the one before stays.
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold, std::int64_t now);
 
-/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name), and where there are
+/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions begin with
+/// "v=N;", too, and keep the words of `hold`), and where there are
 /// any ";done=4000;waited=1690000000;moves=1700000000,1700000900".
 std::string format_mark(const JobMark&);
-/// Nothing for another version, an unknown phase or malformed text. More than 512 bytes is malformed.
+/// Nothing for an unknown phase or malformed text. More than 512 bytes is malformed. What begins with "v=N;", N
+/// above 1, is a later version's, whatever follows: a `hold` that this version does not know is an administrator's.
 std::optional<JobMark> parse_mark(std::string_view text);
 
 }  // namespace arena

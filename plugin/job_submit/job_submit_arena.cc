@@ -38,7 +38,9 @@ extern "C" {
 #include "src/common/xmalloc.h"
 #include "src/common/xstring.h"
 #include "src/slurmctld/slurmctld.h"
-// needs slurmctld.h before it
+// need slurmctld.h before them
+#include "src/slurmctld/acct_policy.h"
+#include "src/slurmctld/fed_mgr.h"
 #include "src/slurmctld/job_submit.h"
 }
 #include "plugin/common/slurm_text.h"
@@ -140,6 +142,12 @@ bool shape_given(const job_desc_msg_t* job) {
            given16(job->ntasks_per_tres);
 }
 
+/// This cluster's name, if others of its federation may start the job, too.
+std::string offered_from(const job_desc_msg_t* job) {
+    const std::string here = text_of(slurm_conf.cluster_name);
+    return fed_mgr_fed_rec == nullptr || text_of(job->clusters) == here ? std::string() : here;
+}
+
 SubmitFacts facts_of(const job_desc_msg_t* job) {
     SubmitFacts f;
     for (std::uint32_t i = 0; job->spank_job_env != nullptr && i < job->spank_job_env_size; ++i)
@@ -149,6 +157,7 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     f.het = job->het_job_offset != NO_VAL;
     f.array = job->array_inx != nullptr;
     f.cron = (job->bitflags & CRON_JOB) != 0;
+    f.offered_from = offered_from(job);
     f.held = job->priority == 0;
     f.no_requeue = job->requeue == 0;
     f.node_list = job->req_nodes != nullptr;
@@ -305,6 +314,21 @@ bool changes_shape(const job_desc_msg_t* c) {
            c->cpus_per_tres != nullptr || c->mem_per_tres != nullptr;
 }
 
+bool is_report(const job_desc_msg_t* change) {
+    return change->comment != nullptr &&
+           std::string_view(change->comment).starts_with(arena::report_prefix);
+}
+
+/// Comments that say nothing to Arena come and go.
+bool changes_wish(const job_desc_msg_t* change, const job_record_t* job) {
+    constexpr std::string_view prefix = "arena:";
+    const auto wish = [&](const char* comment) {
+        const std::string_view text = comment != nullptr ? comment : "";
+        return text.starts_with(prefix) ? text : std::string_view();
+    };
+    return change->comment != nullptr && !is_report(change) && wish(change->comment) != wish(job->comment);
+}
+
 bool asked_to_hold(const char* record) {
     const auto request = arena::parse_record(record);
     return request && request->user_hold;
@@ -324,6 +348,7 @@ arena::ModifyFacts facts_of(const job_desc_msg_t* change, const job_record_t* jo
     f.by_operator = validate_operator(uid);
     f.nice_change = change->nice != NO_VAL && (f.by_operator || change->nice >= NICE_OFFSET);
     f.shape_change = changes_shape(change);
+    f.wish_change = changes_wish(change, job);
     f.pending = IS_JOB_PENDING(job);
     f.held = job->priority == 0;
     f.restart = job->restart_cnt;
@@ -356,15 +381,24 @@ void show_reason(job_record_t* job, arena::ShownReason reason) {
     job->exit_code = 0;
 }
 
+/// As the scheduler holds its jobs: it stops gaining age, and keeps what it has.
+void hold(job_record_t* job) {
+    acct_policy_remove_accrue_time(job, false);
+    job->direct_set_prio = 1;
+    job->priority = 0;
+}
+
 int apply_decision(const arena::ModifyDecision& decision, job_desc_msg_t* change, job_record_t* job,
                    std::uint32_t uid) {
     if (!decision.what.empty())
         info("arena: JobId=%u %s (uid=%u)", job->job_id, decision.what.c_str(), uid);
     if (decision.refusal == arena::Refusal::shape) return ESLURM_DISABLED;
     if (decision.refusal == arena::Refusal::not_permitted) return ESLURM_ACCESS_DENIED;
+    if (decision.refusal == arena::Refusal::later_version) return ESLURM_DISABLED;
     if (decision.mark) write_mark(job, *decision.mark);
     show_reason(job, decision.reason);
     if (decision.drop_priority) change->priority = NO_VAL;
+    if (decision.take_back) hold(job);
     if (decision.take_nice) job->details->nice = std::exchange(change->nice, NO_VAL);
     last_job_update = std::time(nullptr);
     arena::request_round();
@@ -402,11 +436,6 @@ int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t u
     xfree(change->comment);
     arena::request_round();
     return SLURM_SUCCESS;
-}
-
-bool is_report(const job_desc_msg_t* change) {
-    return change->comment != nullptr &&
-           std::string_view(change->comment).starts_with(arena::report_prefix);
 }
 
 int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {

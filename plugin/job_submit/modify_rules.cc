@@ -70,10 +70,24 @@ ModifyDecision change_priority(const ModifyFacts& facts) {
     return {};
 }
 
+/// What a later version planned is left to it: an unknown mark is not written over, and a release would start the
+/// job with whatever request it has.
+ModifyDecision change_newer(const ModifyFacts& facts) {
+    if (!facts.pending || !facts.held || facts.priority != PriorityChange::release) return {};
+    return refused(Refusal::later_version,
+                   "release refused: a later version of Arena holds the job; install that again, or cancel the job");
+}
+
+bool waits_released(const ModifyFacts& f) {
+    return f.pending && !f.held && f.mark && f.mark->restart == f.restart &&
+           (f.mark->phase == Phase::released || f.mark->phase == Phase::starting);
+}
+
 }  // namespace
 
 ModifyDecision decide_modify(const ModifyFacts& facts) {
     if (facts.mark && facts.mark->phase == Phase::off) return {};
+    if (facts.mark && facts.mark->newer && !facts.shape_change) return change_newer(facts);
     if (facts.shape_change)
         return refused(
             Refusal::shape,
@@ -81,6 +95,13 @@ ModifyDecision decide_modify(const ModifyFacts& facts) {
             "Comment=arena:plan=..., Comment=arena:gpus=MIN-MAX or opt out with Comment=arena:off");
     ModifyDecision decision = change_priority(facts);
     decision.take_nice = facts.nice_change && facts.pending && facts.held;
+    const bool left = decision.refusal == Refusal::none && !decision.mark;
+    if (facts.wish_change && left && waits_released(facts)) {
+        decision.take_back = true;
+        decision.mark = held_mark(facts, facts.mark->hold);
+        decision.reason = ShownReason::arena;
+        decision.what = "held again: its comment asks for something else";
+    }
     return decision;
 }
 

@@ -22,6 +22,7 @@ struct ModifyFacts {
     bool by_operator = false;
     bool nice_change = false;   ///< one that the caller is allowed to make
     bool shape_change = false;  ///< nodes, tasks, CPUs, GRES, node list
+    bool wish_change = false;   ///< another "arena:..." in the Comment
     bool pending = false;
     bool held = false;           ///< priority 0 now
     bool asked_to_hold = false;  ///< the record says sbatch --hold; counts while there is no mark
@@ -31,7 +32,7 @@ struct ModifyFacts {
 };
 
 enum class ShownReason { keep, arena, user_hold, admin_hold };
-enum class Refusal { none, shape, not_permitted };
+enum class Refusal { none, shape, not_permitted, later_version };
 
 struct ModifyDecision {
     Refusal refusal = Refusal::none;
@@ -39,6 +40,8 @@ struct ModifyDecision {
     /// held job a priority, which starts it.
     bool take_nice = false;
     bool drop_priority = false;   ///< the priority in the update must not reach Slurm
+    /// It waits released with a shape of the wish before: held at once, or Slurm might start it in that.
+    bool take_back = false;
     std::optional<JobMark> mark;  ///< to be written
     ShownReason reason = ShownReason::keep;
     std::string what;  ///< for the log; "" = nothing to tell

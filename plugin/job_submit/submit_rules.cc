@@ -59,6 +59,10 @@ Status check_kind(const SubmitFacts& f) {
             "a heterogeneous job cannot be an Arena job; submit its parts as separate jobs");
     if (f.array)
         return refuse("a job array cannot be an Arena job yet; submit its tasks as separate jobs");
+    if (!f.offered_from.empty())
+        return refuse(fmt::format("a job that several clusters of a federation may start cannot be an Arena job: its plan "
+                                  "is for one cluster; submit it with --clusters={}",
+                                  f.offered_from));
     if (f.cron) return refuse("a scrontab job cannot be an Arena job; let it call sbatch instead");
     return Done{};
 }

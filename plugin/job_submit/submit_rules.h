@@ -22,6 +22,7 @@ struct SubmitFacts {
     std::vector<std::string> records;  ///< values of ARENA_RECORD in the control environment
     std::string_view script;           ///< empty for salloc and srun
     bool het = false, array = false, cron = false;
+    std::string offered_from;        ///< this cluster, where others of its federation may start the job; "" = none may
     bool held = false;               ///< sbatch --hold
     bool no_requeue = false;         ///< sbatch --no-requeue
     bool node_list = false;          ///< sbatch --nodelist

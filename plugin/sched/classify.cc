@@ -32,12 +32,12 @@ Step classify_held(const JobFacts& facts) {
 }  // namespace
 
 bool waits_released(const JobFacts& facts) {
-    return mark_is_current(facts) &&
+    return mark_is_current(facts) && !facts.mark->newer &&
            (facts.mark->phase == Phase::released || facts.mark->phase == Phase::starting);
 }
 
 Step classify(const JobFacts& facts) {
-    if (facts.mark && facts.mark->phase == Phase::off) return Step::none;
+    if (facts.mark && (facts.mark->phase == Phase::off || facts.mark->newer)) return Step::none;
     switch (facts.state) {
         case HostJobState::pending:
             if (facts.held) return classify_held(facts);
@@ -50,7 +50,7 @@ Step classify(const JobFacts& facts) {
 }
 
 bool plannable(const JobFacts& facts) {
-    if (facts.state != HostJobState::pending || !mark_is_current(facts)) return false;
+    if (facts.state != HostJobState::pending || !mark_is_current(facts) || facts.mark->newer) return false;
     if (facts.mark->hold != OtherHold::none) return false;
     if (facts.held) return facts.mark->phase == Phase::held;
     return facts.mark->phase == Phase::released;

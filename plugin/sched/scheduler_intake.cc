@@ -169,7 +169,7 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
     last.uid = job.user_id;
     last.state = "running";
     last.chosen = offer ? std::optional(offer->grid) : std::nullopt;
-    if (!job.facts.mark || !offer) return;
+    if (!job.facts.mark || job.facts.mark->newer || !offer) return;
     const JobMark& mark = *job.facts.mark;
     if (mark.phase == Phase::checkpointing) return follow_checkpointing(job, wish, *offer);
     if (mark.phase != Phase::started || !wish.problem.empty()) return;
@@ -226,9 +226,10 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
 void Scheduler::follow_unplannable(const JobView& job) {
     Last& last = last_[job.id];
     const auto& mark = job.facts.mark;
-    if (!mark || mark->phase != Phase::starting || job.facts.held) {
+    if (!mark || mark->newer || mark->phase != Phase::starting || job.facts.held) {
         last.state = "held by others";
-        last.reason = job.reason;
+        last.reason = mark && mark->newer ? "a later version of Arena planned it: install that again, or cancel the job"
+                                          : job.reason;
         return;
     }
     last.state = "waiting for preemption";

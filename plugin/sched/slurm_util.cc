@@ -109,6 +109,7 @@ void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
 }
 
 void write_mark(job_record_t* job, const JobMark& mark) {
+    if (const auto before = read_mark(job); before && before->newer) return;
     set_supplement(job, state_variable, format_mark(mark));
 }
 

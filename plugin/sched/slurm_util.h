@@ -59,6 +59,7 @@ std::optional<JobMark> read_mark(const job_record_t* job);
 /// The phase begins now, in the job's present life; progress and moves stay. The first `started` notes
 /// since when the job waited.
 void write_mark(job_record_t* job, Phase phase, OtherHold hold = OtherHold::none);
+/// A later version's mark stays.
 void write_mark(job_record_t* job, const JobMark& mark);
 JobFacts facts_of(const job_record_t* job);
 

@@ -7,6 +7,7 @@
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/job_submit/modify_rules.h"
+#include "plugin/sched/fingerprint.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/launch.h"
 #include "plugin/sched/wish.h"
@@ -91,10 +92,55 @@ START_TEST(marks_survive_their_text_form) {
             const JobMark m{phase, 7, hold, 1700000000};
             ck_assert(parse_mark(format_mark(m)) == m);
         }
-    for (const char* bad : {"", "v=2;phase=held", "phase=held", "v=1;phase=nap", "v=1;restart=-1",
+    for (const char* bad : {"", "v=0;phase=held", "v=x;phase=held", "phase=held", "v=1;phase=nap", "v=1;restart=-1",
                             "v=1;restart=99999999999", "v=1;;", "v=1;hold=me"})
         ck_assert_msg(!parse_mark(bad), "accepted: %s", bad);
     ck_assert(!parse_mark(std::string(600, 'v')));
+}
+END_TEST
+
+START_TEST(what_a_later_version_planned_is_left_to_it) {
+    struct {
+        const char* text;
+        OtherHold hold;
+    } const marks[] = {
+        {"v=2;phase=held;restart=0;hold=none;since=1", OtherHold::none},
+        {"v=2;phase=held;restart=0;hold=user;since=1", OtherHold::user},
+        {"v=3;phase=resting;restart=0,4;hold=admin", OtherHold::admin},
+        {"v=2;hold=policy", OtherHold::admin},
+        {"v=17", OtherHold::none},
+        {"v=2;no pairs at all", OtherHold::none},
+    };
+    for (const auto& [text, hold] : marks) {
+        const auto read = parse_mark(text);
+        ck_assert_msg(read && read->newer && read->hold == hold, "%s", text);
+        for (HostJobState state : {P, R, C, HostJobState::suspended})
+            for (bool held : {false, true})
+                for (std::uint32_t restart : {0u, 1u})
+                    for (bool special : {false, true}) {
+                        const JobFacts f = facts(state, held, restart, read, special);
+                        ck_assert_msg(classify(f) == Step::none && !plannable(f) && !waits_released(f), "%s", text);
+                    }
+    }
+    const auto longer = parse_mark("v=2;hold=user;more=" + std::string(600, 'x'));
+    ck_assert_msg(longer && longer->newer && longer->hold == OtherHold::user, "longer than this version's may be");
+    ModifyFacts facts;
+    facts.pending = facts.held = true;
+    facts.mark = parse_mark("v=2;phase=held;restart=0;hold=none");
+    facts.priority = PriorityChange::release;
+    ck_assert(decide_modify(facts).refusal == Refusal::later_version);
+    ck_assert(decide_modify(facts).what.find("later version of Arena") != std::string::npos);
+    facts.priority = PriorityChange::hold;
+    ck_assert_msg(decide_modify(facts) == ModifyDecision{}, "Slurm's own hold is enough, and no mark is written");
+}
+END_TEST
+
+START_TEST(a_fingerprint_tells_fields_apart) {
+    const auto of = [](std::string_view a, std::string_view b) { return Fingerprint().add(a).add(b).value(); };
+    ck_assert(of("ab", "c") == of("ab", "c"));
+    ck_assert(of("ab", "c") != of("a", "bc"));
+    ck_assert(of("", "a") != of("a", ""));
+    ck_assert(Fingerprint().add(1).add(2).value() != Fingerprint().add(2).add(1).value());
 }
 END_TEST
 
@@ -313,6 +359,8 @@ int main() {
         holds_belong_to_whoever_the_mark_names,
         a_users_own_hold_is_kept,
         marks_survive_their_text_form,
+        what_a_later_version_planned_is_left_to_it,
+        a_fingerprint_tells_fields_apart,
         a_mark_keeps_the_history_of_its_job,
         a_report_is_taken_of_the_plan_that_runs_and_of_no_other,
         comments_change_only_what_they_name,
