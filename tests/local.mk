@@ -118,6 +118,7 @@ black_box_tests = \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t \
 	tests/issues/i0016-a1-shutdown.t \
+	tests/issues/i0016-a6-lost-rights.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a2-planted-directories.t \

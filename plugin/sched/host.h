@@ -50,6 +50,7 @@ struct JobView {
     std::uint32_t user_id = 0;
     std::string record;   ///< ARENA_RECORD
     std::string comment;  ///< the user's Comment, may hold "arena:..."
+    std::uint64_t basis = 0;  ///< fingerprint of what a decision about the job rests on
     std::string reason;   ///< state_desc as squeue shows it
     std::string partition;
     std::string offer_json;  ///< ARENA_PLAN as last written; "" = none
@@ -95,6 +96,7 @@ struct ClusterView {
 struct Shape {
     JobId job = 0;
     std::uint32_t restart = 0;  ///< re-checked at apply
+    std::uint64_t basis = 0;    ///< the same: JobView::basis as it was planned
     Offer offer;
     std::int64_t tasks_per_node = 1;
     std::int64_t cpus_per_task = 1;

@@ -17,10 +17,10 @@ ApplyResult failed(ApplyOutcome outcome, std::string text) { return {outcome, st
 ApplyResult stopping() { return failed(ApplyOutcome::stale, "slurmctld is stopping"); }
 
 /// The job if it is still the one that was planned, else nullptr.
-job_record_t* find_planned(JobId id, std::uint32_t restart) {
-    job_record_t* job = find_job_record(id);
-    if (!job || !arena_record(job) || job->restart_cnt != restart) return nullptr;
-    return plannable(facts_of(job)) ? job : nullptr;
+job_record_t* find_planned(const Shape& shape) {
+    job_record_t* job = find_job_record(shape.job);
+    if (!job || !arena_record(job) || job->restart_cnt != shape.restart) return nullptr;
+    return plannable(facts_of(job)) && basis_of(job) == shape.basis ? job : nullptr;
 }
 
 job_record_t* find_running(JobId id, std::uint32_t restart) {
@@ -184,12 +184,23 @@ int could_never_run(job_record_t* job) {
     return rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ? rc : SLURM_SUCCESS;
 }
 
-/// What the main scheduling loop would check before select_nodes(): "" or what is in the way.
+/// What the main scheduling loop would check before select_nodes(), not_startable() aside: "" or what is in the way.
 std::string precheck(job_record_t*& job) {
     if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
     if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
         return slurm_strerror(ESLURM_INVALID_LICENSES);
     return {};
+}
+
+/// With the lock of the job's origin cluster, as schedule() takes it; jobs outside a federation need none.
+int select_with_lock(job_record_t* job, bitstr_t* chosen) {
+    if (fed_mgr_job_lock(job) != SLURM_SUCCESS) return ESLURM_FED_JOB_LOCK;
+    const int rc = select_on(job, chosen);
+    if (rc == SLURM_SUCCESS)
+        (void)fed_mgr_job_start(job, job->start_time);
+    else
+        (void)fed_mgr_job_unlock(job);
+    return rc;
 }
 
 void launched(job_record_t* job) {
@@ -206,8 +217,10 @@ void launched(job_record_t* job) {
 ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nodes) {
     ActionLock lock;
     if (!lock) return stopping();
-    job_record_t* job = find_planned(shape.job, shape.restart);
+    job_record_t* job = find_planned(shape);
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
+    if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
+        return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
     bitstr_t* chosen = bitmap_of(nodes);
     if (!chosen) return failed(ApplyOutcome::stale, "a planned node is gone");
     std::unique_ptr<bitstr_t, void (*)(bitstr_t*)> owner(chosen, [](bitstr_t* b) { bit_free(b); });
@@ -218,7 +231,7 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
         return hold_because(job, "not startable: " + why, ApplyOutcome::limited);
     if (const std::string why = limit_in_the_way(job); !why.empty())
         return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
-    const int rc = select_on(job, chosen);
+    const int rc = select_with_lock(job, chosen);
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);
@@ -244,8 +257,10 @@ ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes)
 ApplyResult release_job(const Shape& shape) {
     ActionLock lock;
     if (!lock) return stopping();
-    job_record_t* job = find_planned(shape.job, shape.restart);
+    job_record_t* job = find_planned(shape);
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
+    if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
+        return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
     if (const int rc = reshape(job, shape, Phase::released)) return hold_after(job, rc, "rewriting");
     // With a shape that a limit forbids it would wait for ever, and with it all that is kept for it.
     if (const std::string why = limit_in_the_way(job); !why.empty())
@@ -276,7 +291,7 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart) {
 ApplyResult opt_out_job(const Shape& shape) {
     ActionLock lock;
     if (!lock) return stopping();
-    job_record_t* job = find_planned(shape.job, shape.restart);
+    job_record_t* job = find_planned(shape);
     if (!job) return failed(ApplyOutcome::stale, "the job changed");
     if (const int rc = reshape(job, shape, Phase::off)) return hold_after(job, rc, "opting out");
     info("arena: JobId=%u left to Slurm: its comment says arena:off", job->job_id);

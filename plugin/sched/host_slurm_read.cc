@@ -251,6 +251,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const Ba
     view.user_id = job->user_id;
     view.record = record;
     view.comment = text_of(job->comment);
+    view.basis = basis_of(job);
     view.reason = text_of(job->state_desc);
     view.partition = text_of(job->partition);
     if (const char* offer =

@@ -73,7 +73,7 @@ bool mark_started(job_record_t* job) {
     return true;
 }
 
-/// Slurm does not look at the dependencies or the begin time of a held job; here somebody must.
+/// Slurm does not look at the dependencies, the begin time or the rights of a held job; here somebody must.
 /// job_independent() answers nothing for a held reason, so the reason is set aside while it works. What
 /// it found stays as the text of the hold: the reason itself is reset by each pass of Slurm's main loop.
 void refresh_eligibility(job_record_t* job) {
@@ -81,9 +81,13 @@ void refresh_eligibility(job_record_t* job) {
     std::string text = text_of(job->state_desc);
     xfree(job->state_desc);
     job->state_reason = WAIT_NO_REASON;
-    const bool independent = job_independent(job);
+    bool independent = job_independent(job);
     if (!IS_JOB_PENDING(job)) return;  // an impossible dependency may end the job
-    const auto reason = static_cast<job_state_reason>(job->state_reason);
+    auto reason = static_cast<job_state_reason>(job->state_reason);
+    if (const job_state_reason lost = lost_right(job); independent && lost != WAIT_NO_REASON) {
+        independent = false;
+        reason = lost;
+    }
     if (!independent && is_deferral(reason))
         text = job_reason_string(reason);
     else if (deferred(text))

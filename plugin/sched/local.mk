@@ -24,7 +24,8 @@ sched_arena_la_SOURCES = \
 	plugin/sched/host_slurm.h plugin/sched/host_slurm_carrier.cc \
 	plugin/sched/host_slurm_read.h plugin/sched/host_slurm_read.cc \
 	plugin/sched/host_slurm_apply.h plugin/sched/host_slurm_apply.cc \
-	plugin/sched/host_slurm_survey.cc \
+	plugin/sched/host_slurm_survey.cc plugin/sched/host_slurm_checks.cc \
+	plugin/sched/fingerprint.h \
 	plugin/sched/host_slurm_launch.h plugin/sched/host_slurm_launch.cc \
 	# end
 sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)

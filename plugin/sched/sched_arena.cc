@@ -92,7 +92,8 @@ void Plugin::reconfig() {
 
 bool Plugin::controller_is_ready() {
     return job_list && node_record_table_ptr && avail_node_bitmap && up_node_bitmap && idle_node_bitmap &&
-           share_node_bitmap && cg_node_bitmap && rs_node_bitmap && !slurmctld_config.scheduling_disabled;
+           share_node_bitmap && cg_node_bitmap && rs_node_bitmap && !slurmctld_config.scheduling_disabled &&
+           !slurmctld_config.shutdown_time;  // it saves nothing while somebody holds a lock
 }
 
 /// Asked before each round: a controller that starts without jobs shows only later how its jobs lie.

@@ -78,6 +78,7 @@ void Scheduler::round() {
     stats_.survey_ms = stats_.collect_ms = stats_.plan_ms = stats_.decide_ms = stats_.apply_ms = 0;
     host_.survey(asks_to_hold);
     stats_.survey_ms = ms_since(start);
+    if (host_.stopping()) return;
     auto mark = Clock::now();
     view_ = host_.collect();
     std::stable_sort(view_.jobs.begin(), view_.jobs.end(), before);
@@ -122,13 +123,13 @@ Shape Scheduler::shape_for(const Planned& planned, const Offer& offer,
     Shape shape;
     shape.job = planned.view->id;
     shape.restart = planned.view->facts.restart;
+    shape.basis = planned.view->basis;
     shape.offer = offer;
     shape.tasks_per_node = tasks_per_node(request.launcher, grid);
-    const auto same = [&](const JobState& job) { return job.id == shape.job; };
-    const auto job = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(), same);
+    const JobState& job = snapshot_.jobs[planned.state];
     shape.cpus_per_task =
-        std::max<std::int64_t>(job->cpus_per_gpu * grid.gpus_per_node / shape.tasks_per_node, 1);
-    shape.memory_mb_per_node = job->memory_mb_per_gpu * grid.gpus_per_node;
+        std::max<std::int64_t>(job.cpus_per_gpu * grid.gpus_per_node / shape.tasks_per_node, 1);
+    shape.memory_mb_per_node = job.memory_mb_per_gpu * grid.gpus_per_node;
     shape.environment = launch_environment(request, offer);
     shape.admin_comment = admin_comment(state, offer);
     shape.system_comment = system_comment(*planned.offers, last_.at(shape.job).unmeasured);

@@ -59,6 +59,7 @@ class Scheduler {
         const std::vector<SitePool>* pools;
         OfferList offers;
         Role role;
+        std::size_t state;     ///< its place in snapshot_.jobs
     };
     struct Return {            ///< what a job that saves its state is about to give back
         NodeIndex node;
@@ -95,7 +96,7 @@ class Scheduler {
     void add_returning(const JobView& job, const Wish& wish, const Offer& offer);
     void see_what_is_free();
     void look_ahead();
-    void keep_for(const Action& action);
+    void keep_for(const Planned& planned, const Action& action);
     void take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role);
     void follow_unplannable(const JobView& job);
     void consider(const JobView& job);

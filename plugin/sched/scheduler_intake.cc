@@ -276,6 +276,7 @@ void Scheduler::opt_out(const JobView& job, const Wish& wish, const std::vector<
     Shape shape;
     shape.job = job.id;
     shape.restart = job.facts.restart;
+    shape.basis = job.basis;
     shape.offer.grid = plain_grid(wish.request, pools);
     shape.cpus_per_task = std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
     shape.memory_mb_per_node = share.memory_mb_per_gpu * shape.offer.grid.gpus_per_node;
@@ -341,29 +342,29 @@ void Scheduler::look_ahead() {
     for (const Action& action : decision.actions) {
         const auto at = planned_.find(action.job);
         if (action.kind != ActionKind::start || at == planned_.end()) continue;
-        if (at->second.role == Role::waits && !at->second.view->ordinary_ahead()) keep_for(action);
+        if (at->second.role == Role::waits && !at->second.view->ordinary_ahead()) keep_for(at->second, action);
     }
 }
 
 /// Unless a job that gives it back still has some of it.
-void Scheduler::keep_for(const Action& action) {
+void Scheduler::keep_for(const Planned& planned, const Action& action) {
     const std::int64_t gpus = action.offer.grid.gpus_per_node;
     const auto free = [&](NodeIndex index) {
         return view_.snapshot.nodes[index].free_gpus - taken_[index].gpus >= gpus;
     };
     if (!std::all_of(action.nodes.begin(), action.nodes.end(), free)) return;
-    const auto job = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
-                                  [&](const JobState& state) { return state.id == action.job; });
+    const JobState& job = snapshot_.jobs[planned.state];
     for (NodeIndex index : action.nodes) {
         taken_[index].gpus += gpus;
-        taken_[index].cpus += gpus * job->cpus_per_gpu;
-        taken_[index].memory_mb += gpus * job->memory_mb_per_gpu;
+        taken_[index].cpus += gpus * job.cpus_per_gpu;
+        taken_[index].memory_mb += gpus * job.memory_mb_per_gpu;
     }
 }
 
 void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role) {
+    planned_.emplace(job.id,
+                     Planned{&job, &wish, &pools_of(job), std::move(offers), role, snapshot_.jobs.size()});
     snapshot_.jobs.push_back(std::move(state));
-    planned_.emplace(job.id, Planned{&job, &wish, &pools_of(job), std::move(offers), role});
 }
 
 void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& offer) {

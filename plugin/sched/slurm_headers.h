@@ -19,6 +19,7 @@ extern "C" {
 #include "slurm/slurm_errno.h"
 #include "slurm/slurm_version.h"
 
+#include "src/common/assoc_mgr.h"
 #include "src/common/bitstring.h"
 #include "src/common/gres.h"
 #include "src/common/list.h"
@@ -33,6 +34,7 @@ extern "C" {
 // need slurmctld.h before them
 #include "src/slurmctld/acct_policy.h"
 #include "src/slurmctld/agent.h"
+#include "src/slurmctld/fed_mgr.h"
 #include "src/slurmctld/job_scheduler.h"
 #include "src/slurmctld/licenses.h"
 #include "src/slurmctld/locks.h"

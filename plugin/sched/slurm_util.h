@@ -73,6 +73,16 @@ bool is_deferral(job_state_reason reason);
 bool deferred(std::string_view reason_text);
 void note_job_change();
 
+/// What a decision about the job rests on, in 64 bits (see Fingerprint): its wishes, where it may run and for how
+/// long, whose it is and its place in the queue. Not what Slurm changes by itself or Arena writes.
+std::uint64_t basis_of(const job_record_t* job);
+/// FAIL_QOS or FAIL_ACCOUNT when the job's user has lost the right to it since the submission, as schedule()
+/// asks; WAIT_NO_REASON else. Gives a job that regained it Slurm's pointers back.
+job_state_reason lost_right(job_record_t* job);
+/// What else schedule() asks of a pending job before select_nodes(), dependencies, begin time, licences and limits
+/// aside: WAIT_NO_REASON or its reason.
+job_state_reason not_startable(job_record_t* job);
+
 /// Slurm's bitmap of exactly these nodes, to be freed; nullptr when one is gone.
 bitstr_t* bitmap_of(const std::vector<std::string>& names);
 /// Slurm's name of the partition, QOS or association limit that the job breaks; "" = none.

@@ -472,6 +472,21 @@ START_TEST(a_round_ends_where_the_controller_stops) {
 }
 END_TEST
 
+START_TEST(what_was_planned_is_sent_with_what_it_rested_on) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1).basis = 4711;
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+    ck_assert_uint_eq(scene.host.last_shape.basis, 4711);
+    scene.host.view.jobs[0].comment = "arena:off";
+    scene.host.view.jobs[0].basis = 4712;
+    scene.scheduler()->round();
+    ck_assert(called(scene.host, "opt_out 1x 1"));
+    ck_assert_uint_eq(scene.host.last_shape.basis, 4712);
+}
+END_TEST
+
 START_TEST(preemption_that_never_ends_is_given_up) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
@@ -724,6 +739,7 @@ int main() {
         the_store_is_asked_once_a_round_for_a_model_on_a_type,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
         a_round_ends_where_the_controller_stops,
+        what_was_planned_is_sent_with_what_it_rested_on,
         preemption_that_never_ends_is_given_up,
         comments_opt_out_and_bad_comments_are_told,
         an_opted_out_job_stays_within_its_types_and_count,
