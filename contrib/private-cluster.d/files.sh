@@ -213,14 +213,15 @@ write_arena_yaml() {
     [[ $profile == on ]] || value[profile.enabled]=false
     for pair in ${arena_set[@]+"${arena_set[@]}"}; do value[${pair%%=*}]=${pair#*=}; done
     for key in $(printf '%s\n' "${!value[@]}" | grep -v '\.' | sort); do echo "$key: ${value[$key]}"; done
+    # No pipe into grep -q: it ends at its first line, and whoever writes another then fails the pipe.
     for group in profile resize; do
-        printf '%s\n' "${!value[@]}" | grep -q "^$group\." || continue
+        grep -q "^$group\." <<<"$(printf '%s\n' "${!value[@]}")" || continue
         echo "$group:"
         for key in $(printf '%s\n' "${!value[@]}" | grep "^$group\." | sort); do
             echo "  ${key#*.}: ${value[$key]}"
         done
     done
-    printf '%s\n' "${groups[@]}" | grep -qv ' 0$' || return 0
+    grep -qv ' 0$' <<<"$(printf '%s\n' "${groups[@]}")" || return 0
     echo "gpu_types:   # fake GPUs: timings are this CPU's and are labelled so"
     for type in $(printf '%s\n' "${groups[@]}" | awk '$4 > 0 { print $3 }' | sort -u); do
         echo "  $type: $hardware"

@@ -48,7 +48,7 @@ daemon_pid() {
     done < <(grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ)
     return 1
 }
-ctld_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
+ctld_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
 gone() { ! daemon_pid "$@" >/dev/null; }
 nodes_ready() {
     local states
