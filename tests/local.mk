@@ -194,7 +194,8 @@ dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_offer_book
+	tests/unit/test_carriers tests/unit/test_offer_book \
+	tests/unit/test_socket_server
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -212,6 +213,9 @@ tests_unit_test_carriers_SOURCES = \
 	tests/unit/test_carriers.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_carriers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_carriers_LDADD = $(sched_test_libs)
+tests_unit_test_socket_server_SOURCES = tests/unit/test_socket_server.cc tests/unit/suite.h
+tests_unit_test_socket_server_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_socket_server_LDADD = libarena_sched_logic.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_scheduler_SOURCES = \
 	tests/unit/test_scheduler.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_scheduler_moves_SOURCES = \

@@ -11,6 +11,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
 	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
 	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_report.cc \
+	plugin/sched/socket_clients.h plugin/sched/socket_clients.cc \
 	plugin/sched/socket_server.h plugin/sched/socket_server.cc \
 	# end
 

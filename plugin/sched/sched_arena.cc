@@ -149,7 +149,8 @@ void Plugin::wait_for_event() {
         woken_ = true;
     }
     if (socket_.fd() >= 0 && (fds[1].revents & POLLIN))
-        socket_.serve([this](std::string_view line, std::uint32_t uid) { return answer(line, uid); });
+        for (Question& question : socket_.take())
+            question.reply.send(answer(question.line, question.uid));
 }
 
 bool Plugin::round_is_due() {
