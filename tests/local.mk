@@ -24,6 +24,13 @@ endif
 tests_tools_forge_submit_SOURCES = tests/tools/forge_submit.c
 tests_tools_forge_submit_LDADD = -lslurm
 
+# Preloaded into slurmctld: a round waits between its decision and what comes of it.
+tests/issues/i0016-a10-changed-mid-round.log: tests/tools/round_gate.so
+tests/tools/round_gate.so: tests/tools/round_gate.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -I$(srcdir)/src -shared -fPIC -o $@ $(srcdir)/tests/tools/round_gate.cc -ldl
+CLEANFILES += tests/tools/round_gate.so
+EXTRA_DIST += tests/tools/round_gate.cc
+
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
@@ -119,6 +126,7 @@ black_box_tests = \
 	tests/t0350-moves.t \
 	tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
+	tests/issues/i0016-a10-changed-mid-round.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a2-planted-directories.t \
