@@ -23,7 +23,6 @@ namespace {
 constexpr std::int64_t max_batch = std::int64_t{1} << 24;
 constexpr std::int64_t max_request_gpus = 65536;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
-constexpr std::size_t max_types = 32;
 
 constexpr std::array<std::string_view, 10> option_keys{"model", "batch",    "seq-length", "gpus",
                                                        "types", "plan",     "launcher",   "elastic",
@@ -237,9 +236,9 @@ Status read_types(const Settings& settings, Request& request) {
             return refuse("types", fmt::format("'{}' is there twice", printable(name, 40)));
         request.gpu_types.emplace_back(name);
     }
-    if (request.gpu_types.size() > max_types)
+    if (request.gpu_types.size() > max_gpu_types)
         return refuse("types", fmt::format("{} types given; at most {} are accepted",
-                                           request.gpu_types.size(), max_types));
+                                           request.gpu_types.size(), max_gpu_types));
     return Done{};
 }
 

@@ -112,8 +112,9 @@ std::size_t offer_bytes(const std::vector<Offer>& offers) {
 }
 
 OfferList OfferCache::find(const std::string& key) const {
-    const auto at = lists_.find(key);
-    return at == lists_.end() ? nullptr : at->second.offers;
+    if (const auto at = lists_.find(key); at != lists_.end()) return at->second.offers;
+    const auto dropped = dropped_.find(key);
+    return dropped == dropped_.end() ? nullptr : dropped->second.lock();
 }
 
 OfferList OfferCache::insert(const std::string& key, std::vector<Offer> offers) {
@@ -124,6 +125,7 @@ OfferList OfferCache::insert(const std::string& key, std::vector<Offer> offers) 
         bytes_ -= at->second.bytes;
         by_age_.erase(at->second.age);
     }
+    dropped_.erase(key);
     lists_[key] = {list, bytes, next_};
     by_age_[next_++] = key;
     bytes_ += bytes;
@@ -134,8 +136,12 @@ OfferList OfferCache::insert(const std::string& key, std::vector<Offer> offers) 
 void OfferCache::drop_oldest() {
     const auto oldest = lists_.find(by_age_.begin()->second);
     bytes_ -= oldest->second.bytes;
+    dropped_[oldest->first] = oldest->second.offers;
     lists_.erase(oldest);
     by_age_.erase(by_age_.begin());
+    if (dropped_.size() < dropped_limit_) return;
+    std::erase_if(dropped_, [](const auto& entry) { return entry.second.expired(); });
+    dropped_limit_ = 2 * dropped_.size() + 64;
 }
 
 }  // namespace arena

@@ -46,7 +46,8 @@ std::string offer_key(std::string_view model_fingerprint, std::int64_t global_ba
                       std::int64_t min_gpus, std::int64_t max_gpus, const PlanPin&,
                       std::string_view launcher, std::span<const OfferPool>);
 
-/// Lists by key. Bounded: the oldest lists go when `max_bytes` are exceeded.
+/// Lists by key. Bounded: the oldest lists go when `max_bytes` are exceeded; one that somebody still
+/// holds is found all the same, so that a queue of more models than fit is not planned again and again.
 class OfferCache {
   public:
     explicit OfferCache(std::size_t max_bytes = std::size_t{50} << 20) : max_bytes_(max_bytes) {}
@@ -68,6 +69,8 @@ class OfferCache {
     std::uint64_t next_ = 0;
     std::map<std::string, Entry> lists_;
     std::map<std::uint64_t, std::string> by_age_;
+    std::map<std::string, std::weak_ptr<const std::vector<Offer>>> dropped_;
+    std::size_t dropped_limit_ = 64;  ///< how many there may be before the forgotten ones go
 };
 /// Heap and own bytes of a list.
 std::size_t offer_bytes(const std::vector<Offer>&);

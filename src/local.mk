@@ -15,6 +15,7 @@ libarena_core_la_SOURCES = \
 	src/core/config.h src/core/config.cc \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
 	src/policy/fifo.h src/policy/fifo.cc src/policy/work_left.h \
+	src/policy/forecast.h src/policy/forecast.cc \
 	src/policy/problem.h src/policy/problem.cc src/policy/packing.h src/policy/packing.cc \
 	src/policy/room.h src/policy/room.cc src/policy/exhaustive.h src/policy/exhaustive.cc \
 	src/policy/seating.h src/policy/seating.cc \
@@ -55,7 +56,7 @@ arena_SOURCES = \
 	src/cli/config_command.cc \
 	src/cli/doctor.h src/cli/doctor.cc src/cli/doctor_command.cc \
 	src/cli/evaluate_command.cc \
-	src/cli/explain_command.cc \
+	src/cli/explain_command.cc src/cli/queue_command.cc \
 	src/cli/measure_command.cc \
 	src/cli/report_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_store.h src/cli/plan_store.cc src/cli/plan_command.cc \

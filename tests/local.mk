@@ -19,10 +19,13 @@ tests_unit_test_submit_rules_LDADD = libarena_planner.la $(CHECK_LIBS)
 
 # A client of Slurm's public API that sends what sbatch would not.
 if HAVE_SLURM
-check_PROGRAMS += tests/tools/forge_submit
+check_PROGRAMS += tests/tools/forge_submit tests/tools/submit_many
 endif
 tests_tools_forge_submit_SOURCES = tests/tools/forge_submit.c
 tests_tools_forge_submit_LDADD = -lslurm
+# Fills a queue for tests/bench/pending-jobs.
+tests_tools_submit_many_SOURCES = tests/tools/submit_many.cc
+tests_tools_submit_many_LDADD = libarena_planner.la -lslurm
 
 # Preloaded into slurmctld: a round waits between its decision and what comes of it.
 tests/issues/i0016-a10-changed-mid-round.log: tests/tools/round_gate.so
@@ -120,6 +123,7 @@ black_box_tests = \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
 	tests/t0310-queue-place.t \
+	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t \
 	tests/t0340-accounting.t \
@@ -202,7 +206,8 @@ dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_offer_book \
+	tests/unit/test_carriers tests/unit/test_offer_book tests/unit/test_wish_book \
+	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
@@ -213,6 +218,16 @@ tests_unit_test_sched_rules_SOURCES = \
 	tests/unit/test_sched_rules.cc plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc
 tests_unit_test_sched_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_sched_rules_LDADD = $(sched_test_libs)
+tests_unit_test_scheduler_queue_SOURCES = \
+	tests/unit/test_scheduler_queue.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_scheduler_queue_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_scheduler_queue_LDADD = $(sched_test_libs)
+tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.cc tests/unit/suite.h
+tests_unit_test_forecast_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_forecast_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_test_wish_book_SOURCES = tests/unit/test_wish_book.cc plugin/common/job_mark.cc
+tests_unit_test_wish_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_wish_book_LDADD = $(sched_test_libs)
 tests_unit_test_offer_book_SOURCES = \
 	tests/unit/test_offer_book.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_offer_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,17 +17,22 @@ namespace arena {
 
 inline std::string text_of(const char* text) { return text != nullptr ? text : ""; }
 
-/// What follows "NAME=" in an entry of that name.
+/// What follows "NAME=" in an entry of that name, or nullptr. Does not look at the rest, which may be
+/// long: it is asked for every job of the queue.
+inline const char* after_name(const char* entry, std::string_view name) {
+    if (entry == nullptr || std::strncmp(entry, name.data(), name.size()) != 0) return nullptr;
+    return entry[name.size()] == '=' ? entry + name.size() + 1 : nullptr;
+}
+
 inline std::optional<std::string_view> value_of(const char* entry, std::string_view name) {
-    const std::string_view text = entry != nullptr ? entry : "";
-    if (text.size() <= name.size() || text[name.size()] != '=' || !text.starts_with(name)) return {};
-    return text.substr(name.size() + 1);
+    const char* value = after_name(entry, name);
+    return value != nullptr ? std::optional<std::string_view>(value) : std::nullopt;
 }
 
 /// Value of NAME in a NAME=value array, or nullptr.
 inline const char* find_variable(char* const* array, std::uint32_t count, std::string_view name) {
     for (std::uint32_t i = 0; array != nullptr && i < count; ++i)
-        if (const auto value = value_of(array[i], name)) return value->data();
+        if (const char* value = after_name(array[i], name)) return value;
     return nullptr;
 }
 

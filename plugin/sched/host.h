@@ -7,14 +7,18 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/profile.h"
 #include "core/result.h"
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
+#include "policy/forecast.h"
 
 namespace arena {
 
@@ -44,11 +48,24 @@ bool waits_released(const JobFacts&);
 /// True if Arena may plan the job now (dependencies and begin time aside).
 bool plannable(const JobFacts&);
 
+/// A job's ARENA_RECORD. Jobs that carry the same one share its text; there is none where the reader
+/// knows what a record of this tag says.
+struct RecordText {
+    std::uint64_t tag = 0;  ///< changes with the text
+    std::shared_ptr<const std::string> text;
+    RecordText() = default;
+    RecordText(std::string words)
+        : tag(tag_of(words)), text(std::make_shared<const std::string>(std::move(words))) {}
+    static std::uint64_t tag_of(std::string_view words) {
+        return std::hash<std::string_view>()(words);
+    }
+};
+
 struct JobView {
     JobId id = 0;
     JobFacts facts;
     std::uint32_t user_id = 0;
-    std::string record;   ///< ARENA_RECORD
+    RecordText record;
     std::string comment;  ///< the user's Comment, may hold "arena:..."
     std::uint64_t basis = 0;  ///< fingerprint of what a decision about the job rests on
     std::string reason;   ///< state_desc as squeue shows it
@@ -62,6 +79,8 @@ struct JobView {
     [[nodiscard]] bool ordinary_ahead() const { return ordinary_start_s < INFINITY; }
     bool eligible = true;        ///< no unmet dependency, begin time reached
     std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets
+    /// It changed while the cluster was read, slice by slice: it is there, and left alone this time.
+    bool changing = false;
     bool configuring =
         false;  ///< running: a Prolog or a booting node still keeps its script waiting
     std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
@@ -85,6 +104,7 @@ struct ClusterView {
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;
     std::vector<CarrierView> carriers;
+    std::vector<Occupied> running;  ///< everybody's, ours too
     double preemption_wait_s =
         40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
     bool memory_tracked = false;  ///< memory is a consumable resource here
@@ -140,6 +160,8 @@ struct CarrierStart {
 /// Longest times that our thread has held slurmctld's locks at once.
 struct LockTimes {
     double read_max_ms = 0, write_max_ms = 0;
+    /// Of the processor's time meanwhile: the rest went by waiting for a core, which a busy machine makes long.
+    double read_cpu_max_ms = 0, write_cpu_max_ms = 0;
 };
 
 /// All calls come from the scheduler's one thread and take and give back their own locks; none
@@ -154,7 +176,12 @@ class Host {
     /// Applies classify() to every Arena job; returns how many changed.
     virtual std::size_t survey(
         const std::function<bool(const std::string& record)>& asks_to_hold) = 0;
-    virtual ClusterView collect() = 0;
+    /// Whether the record of this tag and the comment of this job have been read already.
+    using KnowsRecord =
+        std::function<bool(JobId, std::uint64_t record_tag, std::string_view comment)>;
+    /// Nodes and running jobs as they are at one moment; waiting jobs follow in slices, those that
+    /// changed since marked so.
+    virtual ClusterView collect(const KnowsRecord& knows) = 0;
     /// Second of the newest change to any job or node; lock-free.
     virtual std::int64_t last_change() = 0;
     /// Held jobs: what squeue shows as reason, and AdminComment; written only where different.
@@ -163,6 +190,13 @@ class Host {
         std::string text, admin_comment, system_comment;
     };
     virtual void set_reasons(const std::vector<Reason>&) = 0;
+    /// Held jobs: when they are expected to start, as squeue --start shows it; 0 = nobody knows. Times
+    /// that differ little are left as they are.
+    struct Expected {
+        JobId job;
+        double start_s;
+    };
+    virtual void set_expected_starts(const std::vector<Expected>&) = 0;
     /// Rewrites and starts on exactly `nodes`; see ApplyOutcome for what a failure leaves.
     virtual ApplyResult start(const Shape&, const std::vector<std::string>& nodes) = 0;
     /// Rewrites and releases at the job's place in the queue: Slurm reserves for it.

@@ -12,6 +12,7 @@ namespace arena {
 std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold,
                         std::int64_t slice_ms);
 void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_ms);
+void write_expected_starts(const std::vector<Host::Expected>& starts, std::int64_t slice_ms);
 ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes);
 ApplyResult release_job(const Shape& shape);
 ApplyResult rehold_job(JobId id, std::uint32_t restart);

@@ -148,20 +148,19 @@ class SlurmHost : public Host {
     std::size_t survey(const std::function<bool(const std::string&)>& asks_to_hold) override {
         return survey_jobs(asks_to_hold, slice_ms_);
     }
-    ClusterView collect() override {
-        {
-            SlurmLock lock(SlurmLock::Kind::read);
-            if (!slurm_has_reservations()) return read_cluster();
-        }
-        // Asking what a reservation leaves to a job corrects both records on the way.
-        SlurmLock lock(SlurmLock::Kind::write);
-        return read_cluster();
+    ClusterView collect(const KnowsRecord& knows) override {
+        // A writer who waits for us keeps every reader waiting behind it.
+        constexpr std::int64_t read_slice_ms = 5;
+        return read_cluster(knows, std::min(read_slice_ms, slice_ms_));
     }
     std::int64_t last_change() override {
         return static_cast<std::int64_t>(std::max(last_job_update, last_node_update));
     }
     void set_reasons(const std::vector<Reason>& reasons) override {
         write_reasons(reasons, slice_ms_);
+    }
+    void set_expected_starts(const std::vector<Expected>& starts) override {
+        write_expected_starts(starts, slice_ms_);
     }
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
         return start_job(shape, nodes);

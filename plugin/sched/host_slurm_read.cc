@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Slurm's records -> plain values. Free resources are counted from GRES state and from running
-// jobs' own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
+// jobs' own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying. Nodes
+// and allocations are read under one lock, which takes the same short time for each job; our own
+// jobs follow in slices.
 #include "plugin/sched/host_slurm_read.h"
 
+#include <chrono>
 #include <cmath>
+#include <tuple>
+#include <unordered_map>
 
 #include "plugin/sched/slurm_util.h"
 
@@ -94,21 +99,51 @@ int visit_partition(void* item, void* argument) {
     return 0;
 }
 
-void subtract_allocation(const job_record_t* job, const NodeTable& table, Snapshot& snapshot) {
+/// GPUs that the job has on its nodes, in their order; empty where it has none.
+std::vector<std::int64_t> allocated_gpus(const job_record_t* job) {
+    std::vector<std::int64_t> gpus;
+    const auto add = [](void* item, void* argument) {
+        const auto* state = static_cast<const gres_state_t*>(item);
+        auto& list = *static_cast<std::vector<std::int64_t>*>(argument);
+        const auto* of = static_cast<const gres_job_state_t*>(state->gres_data);
+        if (text_of(state->gres_name) != "gpu" || !of || !of->gres_cnt_node_alloc) return 0;
+        list.resize(std::max<std::size_t>(list.size(), of->node_cnt));
+        for (std::uint32_t i = 0; i < of->node_cnt; ++i)
+            list[i] += static_cast<std::int64_t>(of->gres_cnt_node_alloc[i]);
+        return 0;
+    };
+    if (job->gres_list_alloc) list_for_each(job->gres_list_alloc, add, &gpus);
+    return gpus;
+}
+
+/// What the job holds, by our nodes; those without cores' counts were never given any.
+Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
+    Occupied held{.job = job->job_id, .end_s = static_cast<double>(job->end_time), .parts = {}};
     const job_resources* resources = job->job_resrcs;
-    if (!resources || !resources->node_bitmap || !resources->cpus) return;
+    if (!resources || !resources->node_bitmap || !resources->cpus) return held;
+    const std::vector<std::int64_t> gpus = allocated_gpus(job);
     const bitoff_t last = bit_fls(resources->node_bitmap);
     std::size_t slot = 0;
     for (bitoff_t i = bit_ffs(resources->node_bitmap); i >= 0 && i <= last; ++i) {
         if (!bit_test(resources->node_bitmap, i)) continue;
         const std::int32_t ours = table.ours[static_cast<std::size_t>(i)];
         if (ours >= 0) {
-            NodeState& node = snapshot.nodes[static_cast<std::size_t>(ours)];
-            node.free_cpus -= resources->cpus[slot];
+            Occupied::Part part{.node = static_cast<NodeIndex>(ours), .cpus = resources->cpus[slot]};
+            if (slot < gpus.size()) part.gpus = gpus[slot];
             if (resources->memory_allocated)
-                node.free_memory_mb -= static_cast<std::int64_t>(resources->memory_allocated[slot]);
+                part.memory_mb = static_cast<std::int64_t>(resources->memory_allocated[slot]);
+            held.parts.push_back(part);
         }
         ++slot;
+    }
+    return held;
+}
+
+/// GPUs are counted by the nodes' own state.
+void subtract(const Occupied& held, Snapshot& snapshot) {
+    for (const Occupied::Part& part : held.parts) {
+        snapshot.nodes[part.node].free_cpus -= part.cpus;
+        snapshot.nodes[part.node].free_memory_mb -= part.memory_mb;
     }
 }
 
@@ -187,11 +222,33 @@ void drop_reserved(job_record_t* job, bitstr_t* nodes) {
     FREE_NULL_BITMAP(cores);
 }
 
+/// What the nodes of a job depend on. Most jobs of a long queue have it in common, and what a
+/// reservation leaves takes Slurm long to say.
+using NodeClass = std::tuple<std::string, std::string, const part_record_t*, std::uint32_t,
+                             std::uint16_t, std::uint16_t, std::uint8_t>;
+
+/// Nothing for a job that names nodes or a reservation: those are asked for one by one.
+std::optional<NodeClass> node_class(const job_record_t* job) {
+    const job_details* details = job->details;
+    if (details->exc_node_bitmap || details->req_node_bitmap || job->resv_name) return std::nullopt;
+    return NodeClass(text_of(job->partition), text_of(details->features), job->part_ptr,
+                     job->time_limit, job->warn_time, job->warn_flags, details->whole_node);
+}
+
 class NodeSets {
   public:
     explicit NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
 
     std::uint32_t index_of(job_record_t* job) {
+        const auto kind = node_class(job);
+        if (!kind) return look_up(job);
+        const auto [known, added] = classes_.try_emplace(*kind, 0);
+        if (added) known->second = look_up(job);
+        return known->second;
+    }
+
+  private:
+    std::uint32_t look_up(job_record_t* job) {
         bitstr_t* nodes = partition_nodes(job);
         keep_featured(job->details, nodes);
         if (job->details->exc_node_bitmap) bit_and_not(nodes, job->details->exc_node_bitmap);
@@ -202,7 +259,6 @@ class NodeSets {
         return index;
     }
 
-  private:
     std::uint32_t intern(const bitstr_t* nodes) {
         std::vector<NodeIndex> list;
         for (std::size_t i = 0; i < table_.ours.size(); ++i)
@@ -218,6 +274,27 @@ class NodeSets {
     ClusterView& view_;
     const NodeTable& table_;
     std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
+    std::map<NodeClass, std::uint32_t> classes_;
+};
+
+/// One text for all jobs that carry it, within one reading.
+class RecordTexts {
+  public:
+    explicit RecordTexts(const Host::KnowsRecord& knows) : knows_(knows) {}
+
+    RecordText of(JobId job, std::string_view record, std::string_view comment) {
+        RecordText view;
+        view.tag = RecordText::tag_of(record);
+        if (knows_(job, view.tag, comment)) return view;
+        auto& text = texts_[view.tag];
+        if (!text || *text != record) text = std::make_shared<const std::string>(record);
+        view.text = text;
+        return view;
+    }
+
+  private:
+    const Host::KnowsRecord& knows_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<const std::string>> texts_;
 };
 
 /// A whole number, as Slurm's own: compared with a fraction an equal job would stand behind.
@@ -244,14 +321,15 @@ void read_allocation(const job_record_t* job, const NodeTable& table, JobView& v
     }
 }
 
-JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const BasicQueue* queue) {
+JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTexts& texts,
+                 const BasicQueue* queue) {
     JobView view;
     view.id = job->job_id;
     view.facts = facts_of(job);
     view.user_id = job->user_id;
-    view.record = record;
     view.comment = text_of(job->comment);
     view.basis = basis_of(job);
+    view.record = texts.of(view.id, record, view.comment);
     view.reason = text_of(job->state_desc);
     view.partition = text_of(job->partition);
     if (const char* offer =
@@ -270,14 +348,36 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, const Ba
     return view;
 }
 
+/// A job of ours as the nodes were read. One that is not the same when its own turn comes must not
+/// be taken for what it has become: its nodes are not in the snapshot as it has them then.
+struct Seen {
+    JobId id = 0;
+    std::uint32_t state = 0, restart = 0;
+    bool operator==(const Seen&) const = default;
+};
+Seen seen_now(const job_record_t* job) {
+    return {job->job_id, job->job_state, job->restart_cnt};
+}
+
+struct FreeBitmap {
+    void operator()(bitstr_t* bitmap) const { bit_free(bitmap); }
+};
+
+/// An ordinary job that stands first in its partitions; without pointers into Slurm's lists.
+struct Ordinary {
+    JobId id = 0;
+    double priority = 0;
+    double start_s = 0;  ///< when Slurm expects it to start; 0 = it has not said
+    std::unique_ptr<bitstr_t, FreeBitmap> nodes;
+};
+
 struct JobWalk {
     ClusterView* view;
     const NodeTable* table;
-    NodeSets* sets;
-    const BasicQueue* queue;  ///< priority/basic only
     /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones,
     /// too.
     std::vector<const job_record_t*> ordinary;
+    std::vector<Seen> ours;
 };
 
 bool waits_for_resources(const job_record_t* job) {
@@ -305,18 +405,9 @@ std::vector<const job_record_t*> first_of_each_partition(
     return list;
 }
 
-bool stands_before(const job_record_t* ordinary, const JobView& job) {
-    return ordinary->priority > job.priority ||
-           (ordinary->priority == job.priority && ordinary->job_id < job.id);
-}
-
-bool shares_nodes(const job_record_t* ordinary, const job_record_t* job) {
-    bitstr_t* a = partition_nodes(ordinary);
-    bitstr_t* b = partition_nodes(job);
-    const bool shared = bit_overlap_any(a, b);
-    FREE_NULL_BITMAP(a);
-    FREE_NULL_BITMAP(b);
-    return shared;
+bool stands_before(const Ordinary& ordinary, const JobView& job) {
+    return ordinary.priority > job.priority ||
+           (ordinary.priority == job.priority && ordinary.id < job.id);
 }
 
 /// When Slurm expects a waiting job to start; 0 where it has not said, or said a time that is over.
@@ -325,19 +416,31 @@ double expected_start_s(const job_record_t* waiting, double now_s) {
     return start_s > now_s ? start_s : 0;
 }
 
-void note_ordinary_ahead(ClusterView& view, const std::vector<const job_record_t*>& waiting) {
-    const std::vector<const job_record_t*> ordinary = first_of_each_partition(waiting);
-    if (ordinary.empty()) return;
-    for (JobView& job : view.jobs) {
-        if (job.facts.state != HostJobState::pending) continue;
-        const job_record_t* record = find_job_record(job.id);
-        for (const job_record_t* other : ordinary) {
-            const bool shares = other->part_ptr == record->part_ptr || shares_nodes(other, record);
-            if (!shares || !stands_before(other, job)) continue;
-            job.ordinary_start_s =
-                std::min(job.ordinary_start_s, expected_start_s(other, view.snapshot.time_s));
-        }
+std::vector<Ordinary> first_ordinary(const std::vector<const job_record_t*>& waiting, double now_s) {
+    std::vector<Ordinary> list;
+    for (const job_record_t* job : first_of_each_partition(waiting)) {
+        Ordinary entry;
+        entry.id = job->job_id;
+        entry.priority = job->priority;
+        entry.start_s = expected_start_s(job, now_s);
+        entry.nodes.reset(partition_nodes(job));
+        list.push_back(std::move(entry));
     }
+    return list;
+}
+
+void note_ordinary_ahead(const std::vector<Ordinary>& ordinary, const job_record_t* record,
+                         JobView& job) {
+    if (ordinary.empty() || job.facts.state != HostJobState::pending) return;
+    const std::unique_ptr<bitstr_t, FreeBitmap> nodes(partition_nodes(record));
+    for (const Ordinary& other : ordinary)
+        if (stands_before(other, job) && bit_overlap_any(other.nodes.get(), nodes.get()))
+            job.ordinary_start_s = std::min(job.ordinary_start_s, other.start_s);
+}
+
+bool opted_out(const job_record_t* job) {
+    const auto mark = read_mark(job);
+    return mark && mark->phase == Phase::off;
 }
 
 /// A clock that was set back says nothing: then nobody waits for it to catch up.
@@ -353,7 +456,10 @@ int visit_job(void* item, void* argument) {
         walk->view->since_recovery_s = since_boot(walk->view->snapshot.time_s);
     // A completing job holds its resources, even when it is over or already pending again.
     const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
-    if (job->job_resrcs && holds) subtract_allocation(job, *walk->table, walk->view->snapshot);
+    if (job->job_resrcs && holds) {
+        walk->view->running.push_back(occupied_by(job, *walk->table));
+        subtract(walk->view->running.back(), walk->view->snapshot);
+    }
     if (const char* request = carrier_request(job)) {
         CarrierView carrier;
         carrier.id = job->job_id;
@@ -364,15 +470,83 @@ int visit_job(void* item, void* argument) {
         carrier.start_s = static_cast<double>(job->start_time);
         walk->view->carriers.push_back(std::move(carrier));
     }
-    if (const char* record = arena_record(job); record && !IS_JOB_FINISHED(job)) {
-        walk->view->jobs.push_back(read_job(job, record, *walk->sets, walk->queue));
-        read_allocation(job, *walk->table, walk->view->jobs.back());
-        const auto& mark = walk->view->jobs.back().facts.mark;
-        if (!mark || mark->phase != Phase::off) return 0;
-    }
-    if (!IS_JOB_FINISHED(job) && waits_for_resources(job)) walk->ordinary.push_back(job);
+    if (IS_JOB_FINISHED(job)) return 0;
+    const bool ours = arena_record(job) != nullptr;
+    if (ours) walk->ours.push_back(seen_now(job));
+    if (waits_for_resources(job) && (!ours || opted_out(job))) walk->ordinary.push_back(job);
     return 0;
 }
+
+/// What changes when Slurm reads its configuration again, and with it the tables that we count by.
+struct TablesStamp {
+    time_t configured = slurm_conf.last_update;
+    int nodes = node_record_count;
+    const void* table = node_record_table_ptr;
+    bool operator==(const TablesStamp&) const = default;
+};
+
+/// The reading of a cluster, from its first lock to its last.
+class Reading {
+  public:
+    explicit Reading(const Host::KnowsRecord& knows) : texts_(knows) {}
+
+    /// Nodes, partitions, who runs where and who stands first; under a lock.
+    void read_tables() {
+        view_.snapshot.time_s = static_cast<double>(time(nullptr));
+        view_.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
+        view_.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
+        stamp_ = {};
+        table_ = read_nodes(view_);
+        PartitionWalk partitions{&view_, &table_};
+        list_for_each(part_list, visit_partition, &partitions);
+        if (basic_priority()) queue_.emplace();
+        JobWalk walk{&view_, &table_, {}, {}};
+        list_for_each(job_list, visit_job, &walk);
+        ordinary_ = first_ordinary(walk.ordinary, view_.snapshot.time_s);
+        ours_ = std::move(walk.ours);
+        view_.jobs.reserve(ours_.size());
+    }
+
+    /// Reads jobs until `end`, at least one, under a lock; false when all have been read.
+    bool read_some(std::chrono::steady_clock::time_point end) {
+        const bool same_tables = stamp_ == TablesStamp{};
+        for (bool first = true; next_ < ours_.size(); first = false) {
+            if (!first && std::chrono::steady_clock::now() >= end) return true;
+            read_one(ours_[next_++], same_tables);
+        }
+        return false;
+    }
+
+    ClusterView take() { return std::move(view_); }
+
+  private:
+    void read_one(const Seen& seen, bool same_tables) {
+        job_record_t* job = find_job_record(seen.id);
+        const char* record = job ? arena_record(job) : nullptr;
+        if (!record || IS_JOB_FINISHED(job)) return;
+        if (!same_tables || seen_now(job) != seen) {
+            JobView& changing = view_.jobs.emplace_back();
+            changing.id = seen.id;
+            changing.facts = facts_of(job);
+            changing.changing = true;
+            return;
+        }
+        JobView& view =
+            view_.jobs.emplace_back(read_job(job, record, sets_, texts_, queue_ ? &*queue_ : nullptr));
+        read_allocation(job, table_, view);
+        note_ordinary_ahead(ordinary_, job, view);
+    }
+
+    ClusterView view_;
+    NodeTable table_;
+    TablesStamp stamp_;
+    NodeSets sets_{view_, table_};
+    RecordTexts texts_;
+    std::optional<BasicQueue> queue_;
+    std::vector<Ordinary> ordinary_;
+    std::vector<Seen> ours_;
+    std::size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -417,21 +591,21 @@ bool slurm_layout_is_sound(std::string* what) {
     return check.sound;
 }
 
-ClusterView read_cluster() {
-    ClusterView view;
-    view.snapshot.time_s = static_cast<double>(time(nullptr));
-    view.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
-    view.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
-    const NodeTable table = read_nodes(view);
-    PartitionWalk partitions{&view, &table};
-    list_for_each(part_list, visit_partition, &partitions);
-    NodeSets sets(view, table);
-    std::optional<BasicQueue> queue;
-    if (basic_priority()) queue.emplace();
-    JobWalk walk{&view, &table, &sets, queue ? &*queue : nullptr, {}};
-    list_for_each(job_list, visit_job, &walk);
-    note_ordinary_ahead(view, walk.ordinary);
-    return view;
+ClusterView read_cluster(const Host::KnowsRecord& knows, std::int64_t slice_ms) {
+    Reading reading(knows);
+    {
+        SlurmLock lock(SlurmLock::Kind::read);
+        reading.read_tables();
+    }
+    for (bool more = true; more && !controller_stops();) {
+        // Asking what a reservation leaves to a job corrects both records on the way.
+        const bool writes = slurm_has_reservations();
+        SlurmLock lock(writes ? SlurmLock::Kind::write : SlurmLock::Kind::read);
+        if (!writes && slurm_has_reservations()) continue;  // made a moment ago
+        more = reading.read_some(std::chrono::steady_clock::now() +
+                                 std::chrono::milliseconds(slice_ms));
+    }
+    return reading.take();
 }
 
 }  // namespace arena

@@ -9,7 +9,8 @@ namespace arena {
 bool slurm_layout_is_sound(std::string* what);
 bool slurm_has_work();
 bool slurm_has_reservations();
-/// Under the write locks where there are reservations, else the read locks.
-ClusterView read_cluster();
+/// Takes the locks itself, several times: none is held longer than about slice_ms, but for one pass
+/// over nodes and jobs. See Host::collect().
+ClusterView read_cluster(const Host::KnowsRecord& knows, std::int64_t slice_ms);
 
 }  // namespace arena

@@ -2,6 +2,7 @@
 // Intake under the write locks: applies classify() to every Arena job, asks Slurm about dependencies
 // and begin times, refreshes the priority that a held job would have, writes reasons.
 #include <chrono>
+#include <cmath>
 
 #include "plugin/sched/host_slurm_apply.h"
 #include "plugin/sched/slurm_util.h"
@@ -32,13 +33,14 @@ time_t shared_age_reference() {
     return basic_priority() ? 0 : age_reference();
 }
 
-/// Visits every job in slices: the write locks are given back when slice_ms has passed.
+/// Visits every job in slices: the locks are given back when slice_ms has passed.
 template <typename Visit>
-void for_each_sliced(const std::vector<JobId>& ids, std::int64_t slice_ms, Visit visit) {
+void for_each_sliced(SlurmLock::Kind kind, const std::vector<JobId>& ids, std::int64_t slice_ms,
+                     Visit visit) {
     std::size_t next = 0;
     while (next < ids.size()) {
-        ActionLock lock;
-        if (!lock) return;
+        SlurmLock lock(kind);
+        if (controller_stops()) return;
         const auto end = Clock::now() + std::chrono::milliseconds(slice_ms);
         do {
             job_record_t* job = find_job_record(ids[next]);
@@ -108,6 +110,21 @@ void show_holder(job_record_t* job, const JobFacts& facts) {
     note_job_change();
 }
 
+/// Whether survey_one() would find nothing to do. Asked under the read locks, so that a long queue of
+/// held jobs does not keep Slurm's readers waiting.
+bool is_settled(const job_record_t* job, time_t now) {
+    const JobFacts facts = facts_of(job);
+    if (classify(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none)) return false;
+    if (!plannable(facts) || !facts.held) return true;
+    const job_details* details = job->details;
+    const bool may_wait = details->dependency || details->depend_list || job->resv_name ||
+                          job->array_recs || details->begin_time > now ||
+                          (job->restart_cnt > 0 && details->begin_time != 0);
+    // With accounting, its rights and its priority are Slurm's to say anew.
+    return !may_wait && basic_priority() && accounting_enforce == 0 && job->state_reason == WAIT_HELD && job->state_desc &&
+           !deferred(job->state_desc);
+}
+
 bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>& asks_to_hold,
                 time_t reference) {
     JobFacts facts = facts_of(job);
@@ -130,30 +147,87 @@ bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>
 std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold,
                         std::int64_t slice_ms) {
     std::size_t changed = 0;
-    const std::vector<JobId> ids = arena_job_ids();
+    std::vector<JobId> ids;
+    const time_t now = time(nullptr);
+    for_each_sliced(SlurmLock::Kind::read, arena_job_ids(), slice_ms, [&](job_record_t* job, std::size_t) {
+        if (!is_settled(job, now)) ids.push_back(job->job_id);
+    });
     const time_t reference = shared_age_reference();
-    for_each_sliced(ids, slice_ms, [&](job_record_t* job, std::size_t) {
+    for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {
         if (survey_one(job, asks_to_hold, reference)) ++changed;
     });
     if (changed) schedule_job_save();
     return changed;
 }
 
+namespace {
+
+bool shows_reason(const job_record_t* job, const JobFacts& facts) {
+    return facts.held && job->state_reason == WAIT_HELD;
+}
+
+bool says(const char* text, const std::string& wanted) { return text_of(text) == wanted; }
+
+/// Whether the job shows all of it already; most do, round after round, and readers need not wait
+/// for us to find that out.
+bool shown(const job_record_t* job, const Host::Reason& reason) {
+    return says(job->admin_comment, reason.admin_comment) &&
+           says(job->system_comment, reason.system_comment) &&
+           (job->priority != 0 || job->state_reason != WAIT_HELD || says(job->state_desc, reason.text));
+}
+
+}  // namespace
+
 void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_ms) {
-    std::vector<JobId> ids;
+    std::vector<JobId> ids, other;
+    std::vector<const Host::Reason*> wanted;
     for (const auto& reason : reasons) ids.push_back(reason.job);
+    for_each_sliced(SlurmLock::Kind::read, ids, slice_ms, [&](job_record_t* job, std::size_t i) {
+        if (shown(job, reasons[i])) return;
+        other.push_back(ids[i]);
+        wanted.push_back(&reasons[i]);
+    });
     bool changed = false;
-    for_each_sliced(ids, slice_ms, [&](job_record_t* job, std::size_t i) {
+    for_each_sliced(SlurmLock::Kind::write, other, slice_ms, [&](job_record_t* job, std::size_t i) {
         const JobFacts facts = facts_of(job);
         if (!plannable(facts)) return;
-        bool now = assign_text(&job->admin_comment, reasons[i].admin_comment);
-        now |= assign_text(&job->system_comment, reasons[i].system_comment);
-        if (facts.held && job->state_reason == WAIT_HELD)
-            now |= assign_text(&job->state_desc, reasons[i].text);
+        bool now = assign_text(&job->admin_comment, wanted[i]->admin_comment);
+        now |= assign_text(&job->system_comment, wanted[i]->system_comment);
+        if (shows_reason(job, facts)) now |= assign_text(&job->state_desc, wanted[i]->text);
         if (now) note_job_change();
         changed |= now;
     });
     if (changed) schedule_job_save();
+}
+
+namespace {
+
+/// The times are estimates, and each change is a write: as good as a minute, or as a tenth of what is
+/// left. Slurm's backfill forgets them all at each of its cycles.
+bool shows_start(const job_record_t* job, const Host::Expected& expected, double now_s) {
+    const auto shown_s = static_cast<double>(job->start_time);
+    if (expected.start_s == 0 || shown_s == 0) return shown_s == expected.start_s;
+    const double close_s = std::max(60.0, 0.1 * (expected.start_s - now_s));
+    return std::abs(shown_s - expected.start_s) < close_s;
+}
+
+}  // namespace
+
+void write_expected_starts(const std::vector<Host::Expected>& starts, std::int64_t slice_ms) {
+    const auto now_s = static_cast<double>(time(nullptr));
+    std::vector<JobId> ids, other;
+    std::vector<const Host::Expected*> wanted;
+    for (const auto& expected : starts) ids.push_back(expected.job);
+    for_each_sliced(SlurmLock::Kind::read, ids, slice_ms, [&](job_record_t* job, std::size_t i) {
+        if (shows_start(job, starts[i], now_s)) return;
+        other.push_back(ids[i]);
+        wanted.push_back(&starts[i]);
+    });
+    // Nothing decides by it: no saving, no stamp that would make another round.
+    for_each_sliced(SlurmLock::Kind::write, other, slice_ms, [&](job_record_t* job, std::size_t i) {
+        if (IS_JOB_PENDING(job) && !IS_JOB_COMPLETING(job) && job->priority == 0)
+            job->start_time = static_cast<time_t>(wanted[i]->start_s);
+    });
 }
 
 }  // namespace arena

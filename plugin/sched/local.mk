@@ -3,14 +3,14 @@
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host.h plugin/sched/classify.cc \
-	plugin/sched/wish.h plugin/sched/wish.cc \
+	plugin/sched/wish.h plugin/sched/wish.cc plugin/sched/wish_book.h plugin/sched/wish_book.cc \
 	plugin/sched/launch.h plugin/sched/launch.cc \
 	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
 	plugin/sched/profile_start.cc \
 	plugin/sched/refusals.h plugin/sched/refusals.cc \
 	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
 	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
-	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_report.cc \
+	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_queue.cc plugin/sched/scheduler_report.cc \
 	plugin/sched/socket_clients.h plugin/sched/socket_clients.cc \
 	plugin/sched/socket_server.h plugin/sched/socket_server.cc \
 	# end

@@ -29,7 +29,7 @@ OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibr
       calibration_(std::move(calibration)),
       profiles_(profiles) {}
 
-const std::vector<SitePool>& OfferBook::pools(const ClusterView& view, std::uint32_t node_set) {
+const SharedPools& OfferBook::shared_pools(const ClusterView& view, std::uint32_t node_set) {
     const auto [at, added] = pools_.try_emplace(node_set);
     if (!added) return at->second;
     std::map<std::string, SitePool> found;
@@ -50,8 +50,9 @@ const std::vector<SitePool>& OfferBook::pools(const ClusterView& view, std::uint
         pool.cpus_per_gpu = first ? cpus : std::min(pool.cpus_per_gpu, cpus);
         pool.memory_mb_per_gpu = first ? memory : std::min(pool.memory_mb_per_gpu, memory);
     }
-    for (auto& [type, pool] : found) at->second.push_back(std::move(pool));
-    return at->second;
+    std::vector<SitePool> list;
+    for (auto& [type, pool] : found) list.push_back(std::move(pool));
+    return at->second = std::make_shared<const std::vector<SitePool>>(std::move(list));
 }
 
 std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool& pool) {

@@ -26,6 +26,8 @@ struct SitePool {
     std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< even share of the poorest node
 };
 
+using SharedPools = std::shared_ptr<const std::vector<SitePool>>;
+
 inline constexpr std::size_t max_observed = 1024;
 
 class OfferBook {
@@ -34,7 +36,11 @@ class OfferBook {
               ProfileBook& profiles);
 
     /// Mapped types on the nodes of a set; unmapped ones are left out.
-    const std::vector<SitePool>& pools(const ClusterView& view, std::uint32_t node_set);
+    const std::vector<SitePool>& pools(const ClusterView& view, std::uint32_t node_set) {
+        return *shared_pools(view, node_set);
+    }
+    /// The same, to be kept beyond the round.
+    const SharedPools& shared_pools(const ClusterView& view, std::uint32_t node_set);
     /// Forget pools: call once a round, before anything else.
     void new_round() { pools_.clear(); }
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
@@ -70,7 +76,7 @@ class OfferBook {
     std::vector<GpuType> hardware_;
     Calibration calibration_;
     ProfileBook& profiles_;
-    std::map<std::uint32_t, std::vector<SitePool>> pools_;
+    std::map<std::uint32_t, SharedPools> pools_;
     OfferCache cache_;
     std::map<ObservedKey, Observed> observed_;
     std::uint64_t observations_ = 0;

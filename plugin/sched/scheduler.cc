@@ -80,7 +80,9 @@ void Scheduler::round() {
     stats_.survey_ms = ms_since(start);
     if (host_.stopping()) return;
     auto mark = Clock::now();
-    view_ = host_.collect();
+    view_ = host_.collect([this](JobId job, std::uint64_t tag, std::string_view comment) {
+        return wishes_.knows(job, tag, comment);
+    });
     std::stable_sort(view_.jobs.begin(), view_.jobs.end(), before);
     stats_.collect_ms = ms_since(mark);
     mark = Clock::now();
@@ -109,6 +111,10 @@ void Scheduler::round() {
     apply(decision);
     say_why(decision);
     stats_.apply_ms = ms_since(mark);
+    mark = Clock::now();
+    look_forward();
+    note_places();
+    stats_.forecast_ms = ms_since(mark);
     forget_gone();
     stats_.last_ms = ms_since(start);
     stats_.max_ms = std::max(stats_.max_ms, stats_.last_ms);
@@ -274,6 +280,8 @@ void Scheduler::apply(const Decision& decision) {
 }
 
 void Scheduler::say_why(const Decision& decision) {
+    // Jobs with the same offers say the same of them.
+    std::map<std::pair<const std::vector<Offer>*, std::string_view>, std::string> comments;
     for (const auto& [id, why] : decision.waiting) {
         const auto at = planned_.find(id);
         if (at == planned_.end() || at->second.role != Role::waits) continue;
@@ -281,8 +289,10 @@ void Scheduler::say_why(const Decision& decision) {
         last.state = "waiting";
         last.reason = why;
         last.chosen.reset();
-        reasons_.push_back({id, "Arena: " + why, "arena:v1 state=held",
-                            system_comment(*at->second.offers, last.unmeasured)});
+        const auto& offers = at->second.offers;
+        std::string& comment = comments[{offers.get(), last.unmeasured}];
+        if (comment.empty()) comment = system_comment(*offers, last.unmeasured);
+        reasons_.push_back({id, "Arena: " + why, "arena:v1 state=held", comment});
     }
     host_.set_reasons(reasons_);
 }
@@ -298,6 +308,7 @@ void Scheduler::forget_gone() {
     std::erase_if(blocked_, gone);
     std::erase_if(busy_, gone);
     std::erase_if(last_, gone);
+    std::erase_if(expected_, gone);
 }
 
 }  // namespace arena

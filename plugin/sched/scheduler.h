@@ -15,7 +15,7 @@
 #include "plugin/sched/offer_book.h"
 #include "plugin/sched/profile_book.h"
 #include "plugin/sched/launch.h"
-#include "plugin/sched/wish.h"
+#include "plugin/sched/wish_book.h"
 #include "policy/policy.h"
 
 namespace arena {
@@ -25,7 +25,7 @@ struct SchedulerStats {
     std::uint64_t rounds = 0, starts = 0, releases = 0, reholds = 0, checkpoints = 0, moves = 0, requeues = 0;
     std::uint64_t opt_outs = 0, reports = 0, stale = 0, failed_starts = 0, faults = 0;
     double last_ms = 0, max_ms = 0, total_ms = 0;
-    double survey_ms = 0, collect_ms = 0, plan_ms = 0, decide_ms = 0, apply_ms = 0;  ///< last round
+    double survey_ms = 0, collect_ms = 0, plan_ms = 0, decide_ms = 0, apply_ms = 0, forecast_ms = 0;  ///< last round
     std::size_t jobs_pending = 0, jobs_running = 0;
 };
 
@@ -43,6 +43,8 @@ class Scheduler {
     /// explain is empty when uid may not see the job, or there is none.
     std::string explain(JobId job, bool privileged, std::uint32_t uid);
     [[nodiscard]] std::string stats_json() const;
+    /// Everybody's places; of others' jobs that, and their ids where `sees_others`.
+    [[nodiscard]] std::string queue_json(bool privileged, std::uint32_t uid, bool sees_others) const;
     [[nodiscard]] std::string snapshot_json() const;
     void count_fault() { ++stats_.faults; }
 
@@ -71,13 +73,19 @@ class Scheduler {
         std::string why;
         bool limited = false;  ///< by a limit, which may be lifted as soon as a job ends
     };
+    struct Place {             ///< in the queue of those that may use some of the same nodes
+        std::size_t number = 1;
+        JobId ahead = 0;       ///< the last one before it; 0 = none
+        bool ordinary_ahead = false;
+        std::optional<ExpectedStart> expected;
+    };
     struct Last {              ///< what explain tells
         std::uint32_t uid = 0;
         std::string state, reason;
         std::string unmeasured;  ///< which GPU types have no profile, and why; "" = all have or are off
         OfferList offers;
-        Request request;
-        std::vector<SitePool> pools;
+        SharedWish wish;
+        SharedPools pools;
         std::optional<Grid> chosen;
     };
 
@@ -103,7 +111,7 @@ class Scheduler {
     void opt_out(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     bool wait_for_profile(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     void add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
-    [[nodiscard]] std::vector<Offer> unblocked(JobId job, const std::vector<Offer>& offers);
+    [[nodiscard]] SharedOffers unblocked(JobId job, const OfferList& offers);
     [[nodiscard]] Shape shape_for(const Planned& planned, const Offer& offer, std::string_view state) const;
     void apply(const Decision& decision);
     [[nodiscard]] bool take_free_nodes(const Action& action);
@@ -117,6 +125,8 @@ class Scheduler {
     void note_returned();
     void wait_reason(const JobView& job, const std::string& text);
     void say_why(const Decision& decision);
+    void note_places();
+    void look_forward();
     void forget_gone();
 
     Host& host_;
@@ -142,6 +152,9 @@ class Scheduler {
     std::int64_t free_before_ = 0;       ///< CPUs and GPUs free in the last round
     std::map<JobId, Blocked> busy_;      ///< offers whose nodes were not free after all
     std::map<JobId, Last> last_;
+    std::map<JobId, Place> places_;      ///< of the last round
+    std::map<JobId, ExpectedStart> expected_;
+    double looked_forward_s_ = -INFINITY;
     std::vector<Host::Reason> reasons_;
 };
 

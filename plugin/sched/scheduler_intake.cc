@@ -239,7 +239,9 @@ void Scheduler::follow_unplannable(const JobView& job) {
 }
 
 void Scheduler::consider(const JobView& job) {
-    const Wish& wish = wishes_.get(job.id, job.record, job.comment);
+    if (job.changing) return;
+    const SharedWish& shared = wishes_.get(job.id, job.record, job.comment);
+    const Wish& wish = *shared;
     const bool saves = job.facts.mark && job.facts.mark->phase == Phase::checkpointing;
     const bool ends = job.facts.state == HostJobState::completing && saves;
     if (job.facts.state == HostJobState::running || ends) return follow_running(job, wish);
@@ -247,14 +249,14 @@ void Scheduler::consider(const JobView& job) {
     ++stats_.jobs_pending;
     Last& last = last_[job.id];
     last.uid = job.user_id;
-    last.request = wish.request;
+    last.wish = shared;
     if (!plannable(job.facts)) return follow_unplannable(job);
     if (!wish.problem.empty()) {
         if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
         return wait_reason(job, wish.problem);
     }
     const std::vector<SitePool>& pools = pools_of(job);
-    last.pools = pools;
+    last.pools = offers_book_.shared_pools(view_, job.node_set);
     if (wish.off) return opt_out(job, wish, pools);
     if (!job.eligible) {
         last.state = "waiting";
@@ -284,12 +286,13 @@ void Scheduler::opt_out(const JobView& job, const Wish& wish, const std::vector<
     if (host_.opt_out(shape).outcome == ApplyOutcome::done) ++stats_.opt_outs;
 }
 
-std::vector<Offer> Scheduler::unblocked(JobId job, const std::vector<Offer>& offers) {
+SharedOffers Scheduler::unblocked(JobId job, const OfferList& offers) {
     const auto at = blocked_.find(job);
     if (at == blocked_.end()) return offers;
     std::erase_if(at->second, [&](const Blocked& b) { return b.until_s <= view_.snapshot.time_s; });
+    if (at->second.empty()) return offers;
     std::vector<Offer> open;
-    for (const Offer& offer : offers) {
+    for (const Offer& offer : *offers) {
         const auto same = [&](const Blocked& b) { return b.grid == offer.grid; };
         if (std::none_of(at->second.begin(), at->second.end(), same)) open.push_back(offer);
     }
@@ -383,7 +386,7 @@ void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& o
     state.start_s = job.start_s;
     if (state.time_limit_s > 0)
         state.time_limit_s = std::max(state.time_limit_s - (view_.snapshot.time_s - job.start_s), 1.0);
-    offers_.emplace(job.id, *offers);
+    offers_.emplace(job.id, offers);
     take_part(job, wish, std::move(state), std::move(offers), Role::runs);
 }
 
@@ -394,7 +397,7 @@ void Scheduler::add_returning(const JobView& job, const Wish& wish, const Offer&
     const std::int64_t gpus = offer.grid.gpus_per_node;
     for (NodeIndex index : job.nodes)
         returns_.push_back({index, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
-    offers_.emplace(job.id, *offers);
+    offers_.emplace(job.id, offers);
     take_part(job, wish, std::move(state), std::move(offers), Role::returns);
 }
 
@@ -405,13 +408,13 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
         if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
         return wait_reason(job, "no plan fits; arena explain " + std::to_string(job.id) + " says why");
     }
-    std::vector<Offer> open = unblocked(job.id, *offers);
+    const SharedOffers open = unblocked(job.id, offers);
     if (open.empty()) return wait_reason(job, blocked_[job.id].front().why);
     const Role role = settled(job) ? Role::waits : Role::returns;
     if (role == Role::returns) wait_reason(job, "waiting a moment after its requeue");
     JobState state = state_of(job, wish, pools);
     if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
-    offers_.emplace(job.id, std::move(open));
+    offers_.emplace(job.id, open);
     if (role == Role::waits && !job.ordinary_ahead()) ++ready_;
     take_part(job, wish, std::move(state), std::move(offers), role);
 }

@@ -59,8 +59,8 @@ std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
             json["offers"].push_back(parsed(to_json(offer)));
         }
     }
-    if (!last.pools.empty())
-        for (const GridResult& grid : offers_book_.grids(last.request, last.pools))
+    if (last.wish && last.pools && !last.pools->empty())
+        for (const GridResult& grid : offers_book_.grids(last.wish->request, *last.pools))
             if (!grid.feasible)
                 json["infeasible"].push_back(
                     {{"grid", parsed(to_json(grid.grid))}, {"reason", grid.reason}});
@@ -76,9 +76,12 @@ std::string Scheduler::stats_json() const {
         {"round_ms", {{"last", stats_.last_ms}, {"mean", stats_.total_ms / rounds}, {"max", stats_.max_ms}}},
         {"last_round_ms",
          {{"survey", stats_.survey_ms}, {"collect", stats_.collect_ms}, {"plan", stats_.plan_ms},
-          {"decide", stats_.decide_ms}, {"apply", stats_.apply_ms}}},
+          {"decide", stats_.decide_ms}, {"apply", stats_.apply_ms},
+          {"forecast", stats_.forecast_ms}}},
         {"lock_ms",
-         {{"read_max", host_.lock_times().read_max_ms}, {"write_max", host_.lock_times().write_max_ms}}},
+         {{"read_max", host_.lock_times().read_max_ms}, {"write_max", host_.lock_times().write_max_ms},
+          {"read_cpu_max", host_.lock_times().read_cpu_max_ms},
+          {"write_cpu_max", host_.lock_times().write_cpu_max_ms}}},
         {"jobs", {{"pending", stats_.jobs_pending}, {"running", stats_.jobs_running}}},
         {"decisions",
          {{"starts", stats_.starts}, {"releases", stats_.releases}, {"reholds", stats_.reholds},

@@ -26,6 +26,12 @@ HostJobState state_of(const job_record_t* job) {
     return HostJobState::finished;
 }
 
+double thread_cpu_ms() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
 constexpr job_state_reason deferrals[] = {WAIT_DEPENDENCY,  WAIT_TIME,    WAIT_RESERVATION,
                                           WAIT_DEP_INVALID, FAIL_ACCOUNT, FAIL_QOS};
 
@@ -44,14 +50,20 @@ bool deferred(std::string_view reason_text) {
 SlurmLock::SlurmLock(Kind kind) : kind_(kind), lock_(lock_set(kind)) {
     lock_slurmctld(lock_);
     since_ = std::chrono::steady_clock::now();
+    cpu_since_ms_ = thread_cpu_ms();
 }
 
 SlurmLock::~SlurmLock() {
     using Milliseconds = std::chrono::duration<double, std::milli>;
     const double held_ms = Milliseconds(std::chrono::steady_clock::now() - since_).count();
+    const double cpu_ms = thread_cpu_ms() - cpu_since_ms_;
     unlock_slurmctld(lock_);
-    double& longest = kind_ == Kind::write ? lock_times().write_max_ms : lock_times().read_max_ms;
+    LockTimes& times = lock_times();
+    const bool write = kind_ == Kind::write;
+    double& longest = write ? times.write_max_ms : times.read_max_ms;
+    double& longest_cpu = write ? times.write_cpu_max_ms : times.read_cpu_max_ms;
     longest = std::max(longest, held_ms);
+    longest_cpu = std::max(longest_cpu, cpu_ms);
 }
 
 bool controller_stops() { return slurmctld_config.shutdown_time != 0; }

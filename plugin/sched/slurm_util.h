@@ -25,6 +25,7 @@ class SlurmLock {
     Kind kind_;
     slurmctld_lock_t lock_;
     std::chrono::steady_clock::time_point since_;
+    double cpu_since_ms_ = 0;
 };
 /// True from when slurmctld began to stop. Its agents send nothing any more: a job that starts now would be
 /// saved as running and never be launched. Stock's schedule() and backfill end here, too.

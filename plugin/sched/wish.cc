@@ -52,6 +52,8 @@ Status apply_one(std::string_view item, Wish& wish) {
     return usage_error("'" + printable(item, 40) + "' is not known; " + std::string(accepted));
 }
 
+}  // namespace
+
 Wish make_wish(const std::string& record, const std::string& comment) {
     Wish wish;
     auto request = parse_record(record);
@@ -71,8 +73,6 @@ Wish make_wish(const std::string& record, const std::string& comment) {
     return wish;
 }
 
-}  // namespace
-
 Status apply_comment(std::string_view comment, Wish& wish) {
     constexpr std::string_view prefix = "arena:";
     if (!comment.starts_with(prefix)) return Done{};
@@ -81,21 +81,6 @@ Status apply_comment(std::string_view comment, Wish& wish) {
     for (std::string_view item : split(comment, ';'))
         if (auto status = apply_one(trim(item), wish); !status) return status;
     return Done{};
-}
-
-const Wish& WishBook::get(JobId job, const std::string& record, const std::string& comment) {
-    Entry& entry = entries_[job];
-    if (entry.record != record || entry.comment != comment || entry.record.empty())
-        entry = {record, comment, make_wish(record, comment)};
-    return entry.wish;
-}
-
-const std::optional<Offer>& WishBook::plan(JobId job, const std::string& offer_json) {
-    PlanEntry& entry = plans_[job];
-    if (entry.json == offer_json) return entry.offer;
-    entry = {offer_json, std::nullopt};
-    if (auto offer = parse_offer_json(offer_json)) entry.offer = std::move(offer).value();
-    return entry.offer;
 }
 
 }  // namespace arena

@@ -61,6 +61,7 @@ void add_explain(CLI::App&, Globals&);
 void add_measure(CLI::App&, Globals&);
 void add_report(CLI::App&, Globals&);
 void add_stats(CLI::App&, Globals&);
+void add_queue(CLI::App&, Globals&);
 void add_doctor(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
 void add_evaluate(CLI::App&, Globals&);

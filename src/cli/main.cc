@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
     add_measure(app, globals);
     add_report(app, globals);
     add_stats(app, globals);
+    add_queue(app, globals);
     add_profile(app, globals);
     add_config(app, globals);
     add_snapshot(app, globals);

@@ -13,6 +13,7 @@
 
 #include "core/text.h"
 #include "core/user_file.h"
+#include "core/values.h"
 #include "core/yaml.h"
 
 namespace arena {
@@ -107,7 +108,6 @@ constexpr std::array<std::string_view, 3> groups{"", "profile", "resize"};
 constexpr std::array<std::string_view, 8> signals{"USR1", "USR2", "TERM", "INT",
                                                   "HUP",  "CONT", "URG",  "QUIT"};
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
-constexpr std::size_t max_gpu_types = 64;
 
 bool has_only(std::string_view text, std::string_view more) {
     return std::all_of(text.begin(), text.end(), [&](char c) {

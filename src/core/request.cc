@@ -22,7 +22,6 @@ using Json = nlohmann::json;
 constexpr int max_depth = 6;
 constexpr std::int64_t max_model_number = std::int64_t{1} << 40;
 constexpr double max_layer_cost = 1e21;
-constexpr std::size_t max_types = 64;
 constexpr std::size_t max_name_bytes = 256;
 constexpr std::size_t max_custom_layers = 4096;
 
@@ -213,8 +212,8 @@ bool is_type_name(const Json& v) {
 void parse_types(Reader& reader, std::vector<std::string>& out) {
     const Json* list = reader.find("gpu_types");
     if (list == nullptr) return;
-    if (!list->is_array() || list->size() > max_types)
-        return reader.fail("gpu_types is not a list of at most 64 names");
+    if (!list->is_array() || list->size() > max_gpu_types)
+        return reader.fail("gpu_types is not a list of at most " + std::to_string(max_gpu_types) + " names");
     for (const Json& v : *list) {
         if (!is_type_name(v))
             return reader.fail("gpu_types holds something that is not a GRES type name");

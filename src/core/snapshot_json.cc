@@ -160,7 +160,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("priority", out.priority, -huge, huge);
     fields.number("submit_s", out.submit_s, 0, huge);
     fields.number("age_s", out.age_s, 0, huge);
-    fields.texts("gpu_types", out.gpu_types, 64, 64);
+    fields.texts("gpu_types", out.gpu_types, max_gpu_types, 64);
     fields.integer("min_gpus", out.min_gpus, 1, 65536);
     fields.integer("max_gpus", out.max_gpus, 1, INT64_MAX);
     fields.integer("cpus_per_gpu", out.cpus_per_gpu, 0, 65536);
@@ -309,7 +309,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 Json json_of(const Offers& offers) {
     Json jobs = Json::array();
     for (const auto& [job, list] : offers) {
-        jobs.push_back({{"job", job}, {"offers", list_of(list)}});
+        jobs.push_back({{"job", job}, {"offers", list_of(list.get())}});
     }
     return {{"schema_version", schema_version}, {"jobs", jobs}};
 }

@@ -173,4 +173,16 @@ bool matches(const PlanPin& pin, const Plan& plan) {
            agrees(pin.vpp, plan.vpp) && agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep);
 }
 
+const std::vector<Offer>& SharedOffers::get() const {
+    static const std::vector<Offer> none;
+    return list_ ? *list_ : none;
+}
+
+std::vector<Offer>& SharedOffers::own() {
+    auto mine = std::make_shared<std::vector<Offer>>(get());
+    std::vector<Offer>& list = *mine;
+    list_ = std::move(mine);
+    return list;
+}
+
 }  // namespace arena

@@ -6,10 +6,13 @@
 
 #include <compare>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -217,6 +220,9 @@ struct Offer {
 
 // ---- what a policy sees ---------------------------------------------------------------------
 
+/// GPU types that a site maps, a request allows or a job is limited to.
+inline constexpr std::size_t max_gpu_types = 64;
+
 using JobId = std::uint32_t;
 using NodeIndex = std::uint32_t;  ///< index into Snapshot::nodes
 
@@ -272,8 +278,36 @@ struct Snapshot {
     bool operator==(const Snapshot&) const = default;
 };
 
-/// Offers per job id, best estimate first; a job without an entry cannot be placed.
-using Offers = std::map<JobId, std::vector<Offer>>;
+/// A list of offers, best estimate first, that many jobs may share: copies are one pointer. Reads as
+/// a const std::vector<Offer>; own() is the list to change, copied first where others read it too.
+class SharedOffers {
+  public:
+    SharedOffers() = default;
+    SharedOffers(std::vector<Offer> list)
+        : list_(std::make_shared<std::vector<Offer>>(std::move(list))) {}
+    SharedOffers(std::initializer_list<Offer> list) : SharedOffers(std::vector<Offer>(list)) {}
+    SharedOffers(std::shared_ptr<const std::vector<Offer>> list) : list_(std::move(list)) {}
+
+    operator const std::vector<Offer>&() const { return get(); }
+    [[nodiscard]] const std::vector<Offer>& get() const;
+    [[nodiscard]] std::vector<Offer>& own();
+    [[nodiscard]] auto begin() const { return get().begin(); }
+    [[nodiscard]] auto end() const { return get().end(); }
+    [[nodiscard]] std::size_t size() const { return get().size(); }
+    [[nodiscard]] bool empty() const { return get().empty(); }
+    [[nodiscard]] const Offer& front() const { return get().front(); }
+    [[nodiscard]] const Offer& operator[](std::size_t i) const { return get()[i]; }
+    void push_back(Offer offer) { own().push_back(std::move(offer)); }
+    bool operator==(const SharedOffers& other) const {
+        return list_ == other.list_ || get() == other.get();
+    }
+
+  private:
+    std::shared_ptr<const std::vector<Offer>> list_;
+};
+
+/// Offers per job id; a job without an entry cannot be placed.
+using Offers = std::map<JobId, SharedOffers>;
 
 // ---- what a policy answers ------------------------------------------------------------------
 

@@ -198,11 +198,12 @@ START_TEST(a_thousand_jobs_on_160_nodes_are_decided_at_once) {
     Offers offers;
     for (JobId id = 1; id <= 1000; ++id) {
         s.jobs.push_back(pending(id, id % 7));
+        std::vector<Offer>& list = offers[id].own();
         for (const char* type : types)
             for (const std::int64_t nodes : {1, 2, 4, 8})
                 for (const std::int64_t per_node : {1, 2, 4, 8})
-                    offers[id].push_back(offer(type, nodes, per_node,
-                                               1.0 / static_cast<double>(nodes * per_node + id % 5)));
+                    list.push_back(offer(type, nodes, per_node,
+                                         1.0 / static_cast<double>(nodes * per_node + id % 5)));
     }
     double best_ms = 1e9;
     for (int i = 0; i < 5; ++i) {

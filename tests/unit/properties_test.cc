@@ -184,7 +184,10 @@ void the_order_of_jobs_and_offers_does_not_matter() {
     Replay shuffled = r;
     std::mt19937 random(static_cast<unsigned>(pick(0, 1 << 30)));
     std::shuffle(shuffled.snapshot.jobs.begin(), shuffled.snapshot.jobs.end(), random);
-    for (auto& [id, offers] : shuffled.offers) std::shuffle(offers.begin(), offers.end(), random);
+    for (auto& [id, offers] : shuffled.offers) {
+        std::vector<Offer>& list = offers.own();
+        std::shuffle(list.begin(), list.end(), random);
+    }
     const Decision first = decide(r), second = decide(shuffled);
     // Offers that differ only in estimates other than the iteration time are equally good.
     RC_ASSERT(first.waiting == second.waiting);

@@ -30,6 +30,7 @@ class ScriptedHost : public Host {
     std::vector<std::string> asked_nodes;        ///< where carriers were to start
     std::function<void()> on_carrier = [] {};    ///< what else happens in the middle of a round
     std::vector<Reason> reasons;
+    std::vector<Expected> expected;
     std::vector<std::string> log;                ///< what was told, without errors
     std::vector<std::string> errors;
     std::vector<CarrierSpec> specs;
@@ -40,10 +41,16 @@ class ScriptedHost : public Host {
     bool layout_is_sound(std::string*) override { return true; }
     bool has_work() override { return true; }
     std::size_t survey(const std::function<bool(const std::string&)>&) override { return 0; }
-    ClusterView collect() override { return view; }
+    ClusterView collect(const KnowsRecord& knows) override {
+        ClusterView now = view;
+        for (JobView& job : now.jobs)
+            if (knows(job.id, job.record.tag, job.comment)) job.record.text = nullptr;
+        return now;
+    }
     std::int64_t last_change() override { return 0; }
     bool may_profile_as(std::uint32_t) override { return true; }
     void set_reasons(const std::vector<Reason>& r) override { reasons = r; }
+    void set_expected_starts(const std::vector<Expected>& e) override { expected = e; }
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
         calls.push_back("start " + std::to_string(shape.job) + " " + join(nodes, ","));
         last_shape = shape;

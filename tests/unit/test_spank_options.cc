@@ -155,6 +155,35 @@ START_TEST(a_user_may_name_a_link_and_root_may_not) {
 }
 END_TEST
 
+/// A job may allow as many GPU types as a site may map: what a writer accepts every reader takes.
+START_TEST(as_many_gpu_types_are_read_as_are_written) {
+    std::string types;
+    for (std::size_t i = 0; i < max_gpu_types; ++i)
+        types += (i == 0 ? "t" : ",t") + std::to_string(i);
+    OptionSet most = options("gpt2");
+    most.add("types", types, OptionSource::command_line);
+    const auto record = make_record(most, false);
+    ck_assert_msg(record.ok(), "%s", record.ok() ? "" : record.error().message().c_str());
+    const auto request = parse_record(*record);
+    ck_assert(request.ok());
+    ck_assert_uint_eq(request->gpu_types.size(), max_gpu_types);
+    Snapshot snapshot;
+    snapshot.node_sets = {{}};
+    snapshot.jobs.push_back({.id = 1, .gpu_types = request->gpu_types});
+    ck_assert(parse_snapshot(to_json(snapshot)).ok());
+
+    OptionSet more = options("gpt2");
+    more.add("types", types + ",x", OptionSource::command_line);
+    const auto refused = make_record(more, false);
+    ck_assert(!refused.ok());
+    ck_assert_msg(refused.error().message().find("65 types given; at most 64") != std::string::npos,
+                  "%s", refused.error().message().c_str());
+    Request forged = *request;
+    forged.gpu_types.push_back("x");
+    ck_assert(!parse_record(format_record(forged).value()).ok());
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite("spank_options", {
         the_command_line_wins_over_environment_and_script,
@@ -164,5 +193,6 @@ int main() {
         names_and_files_become_records,
         hostile_files_are_refused,
         a_user_may_name_a_link_and_root_may_not,
+        as_many_gpu_types_are_read_as_are_written,
     });
 }

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Place and time of waiting jobs, as the scheduler tells them on its socket and to squeue --start.
+#include <nlohmann/json.hpp>
+
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+using Json = nlohmann::json;
+
+namespace {
+
+/// One node of four GPUs of two types' worth: n1 is full until second 1600.
+struct QueueScene : Scene {
+    QueueScene() {
+        node("n1", "a40", 4, 0);
+        host.view.running = {{.job = 90, .end_s = 1600, .parts = {{0, 4, 16, 0}}}};
+    }
+    JobView& waits(JobId id, std::uint32_t uid, std::uint32_t node_set = 0) {
+        Request r = request();
+        r.min_gpus = r.max_gpus = 4;
+        JobView& view = job(id, r);
+        view.user_id = uid;
+        view.time_limit_s = 600;
+        view.node_set = node_set;
+        return view;
+    }
+};
+
+Json asked(const Scheduler& scheduler, bool privileged, std::uint32_t uid, bool sees_others) {
+    return Json::parse(scheduler.queue_json(privileged, uid, sees_others));
+}
+
+START_TEST(places_and_starts_follow_the_queue) {
+    QueueScene scene;
+    scene.waits(1, 10);
+    scene.waits(2, 11);
+    scene.waits(3, 10);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Json json = asked(*scheduler, true, 0, true);
+    ck_assert_int_eq(json["waiting"].get<int>(), 3);
+    for (int i = 0; i < 3; ++i) {
+        const Json& job = json["jobs"][static_cast<std::size_t>(i)];
+        ck_assert_int_eq(job["place"].get<int>(), i + 1);
+        ck_assert_int_eq(job["job"].get<int>(), i + 1);
+        ck_assert_int_eq(job["behind"].is_null() ? 0 : job["behind"].get<int>(), i);
+        const double start_s = job["expected_start_s"].get<double>();
+        ck_assert_msg(start_s >= 1600 + i * 600 && start_s < 1700 + i * 700, "%d: %g", i, start_s);
+        ck_assert_str_eq(job["expected_grid"].get<std::string>().c_str(), "4xa40");
+    }
+    ck_assert_uint_eq(scene.host.expected.size(), 3);
+    ck_assert(scene.host.expected[0].start_s >= 1600);
+}
+END_TEST
+
+START_TEST(users_see_their_own_jobs_and_others_places) {
+    QueueScene scene;
+    scene.waits(1, 10);
+    scene.waits(2, 11);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Json open = asked(*scheduler, false, 11, true), closed = asked(*scheduler, false, 11, false);
+    ck_assert_int_eq(open["jobs"][0]["job"].get<int>(), 1);
+    ck_assert_int_eq(open["jobs"][1]["behind"].get<int>(), 1);
+    for (const char* key : {"state", "reason", "expected_start_s", "behind"})
+        ck_assert_msg(!open["jobs"][0].contains(key), "%s", key);
+    ck_assert_uint_eq(closed["jobs"].size(), 2);
+    ck_assert(closed["jobs"][0] == Json({{"place", 1}}));
+    ck_assert(closed["jobs"][1]["behind"].is_null());
+    ck_assert_int_eq(closed["jobs"][1]["place"].get<int>(), 2);
+    ck_assert(closed["jobs"][1].contains("expected_start_s"));
+}
+END_TEST
+
+START_TEST(places_count_those_who_want_the_same_nodes) {
+    QueueScene scene;
+    auto& snapshot = scene.host.view.snapshot;
+    scene.node("n2", "a40", 4, 0);
+    snapshot.node_sets = {{0}, {1}, {0, 1}};
+    scene.waits(1, 10, 0);
+    scene.waits(2, 10, 1);
+    scene.waits(3, 10, 2);
+    scene.waits(4, 10, 1);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    std::map<int, std::pair<int, int>> places;
+    const Json json = asked(*scheduler, true, 0, true);
+    for (const Json& job : json["jobs"])
+        places[job["job"].get<int>()] = {job["place"].get<int>(),
+                                         job["behind"].is_null() ? 0 : job["behind"].get<int>()};
+    ck_assert_msg(places[1] == std::pair(1, 0), "%s", json.dump().c_str());
+    ck_assert(places[2] == std::pair(1, 0));
+    ck_assert(places[3].first == 3);
+    ck_assert(places[4] == std::pair(3, 3));  // behind 2 and 3
+}
+END_TEST
+
+START_TEST(behind_an_ordinary_job_it_starts_no_earlier) {
+    QueueScene scene;
+    scene.waits(1, 10).ordinary_start_s = 5000;
+    scene.waits(2, 10).ordinary_start_s = 0;  // Slurm has not said
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Json json = asked(*scheduler, true, 0, true);
+    ck_assert(json["jobs"][0]["expected_start_s"].get<double>() >= 5000);
+    ck_assert(json["jobs"][1]["ordinary_ahead"].get<bool>());
+    ck_assert(!json["jobs"][1].contains("expected_start_s"));
+    for (const auto& expected : scene.host.expected)
+        ck_assert(expected.job == 1 ? expected.start_s >= 5000 : expected.start_s == 0);
+}
+END_TEST
+
+/// A job that became another between two slices of the reading is neither started nor forgotten.
+START_TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1).changing = true;
+    scene.job(2);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    for (const std::string& call : scene.host.calls)
+        ck_assert_msg(call.find(" 1 ") == std::string::npos && !call.ends_with(" 1"), "%s", call.c_str());
+    ck_assert_uint_eq(scene.host.calls.size(), 1);  // job 2 starts
+    scene.host.view.jobs[0].changing = false;
+    scene.host.view.jobs.pop_back();
+    scheduler->round();
+    ck_assert_str_eq(scene.host.calls.back().c_str(), "start 1 n1");
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite("scheduler_queue", {
+        places_and_starts_follow_the_queue,
+        users_see_their_own_jobs_and_others_places,
+        places_count_those_who_want_the_same_nodes,
+        behind_an_ordinary_job_it_starts_no_earlier,
+        a_job_that_changes_while_it_is_read_is_left_alone,
+    });
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What jobs carry is parsed once and kept once: a queue of thousands of jobs must not be held in
+// memory twice over.
+#include <malloc.h>
+
+#include <string>
+#include <vector>
+
+#include "planner/planner.h"
+#include "plugin/sched/wish_book.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+/// A record of about 30 KB: many layers, no two equal.
+std::string large_record(int model = 0) {
+    Request request;
+    request.global_batch = 32;
+    request.model.name = "large";
+    request.model.family = Family::custom;
+    for (int i = 0; i < 220; ++i) {
+        request.model.custom_layers.push_back({.name = "layer-" + std::to_string(i),
+                                               .count = 1,
+                                               .forward_flops = 1e10 + model,
+                                               .parameter_bytes = 1e6 + i,
+                                               .activation_bytes = 1e6,
+                                               .output_bytes = 1e5});
+        ++request.model.layers;
+    }
+    return format_record(request).value();
+}
+
+std::string small_record() {
+    Request request;
+    request.model = find_zoo_model("gpt2").value();
+    request.global_batch = 32;
+    return format_record(request).value();
+}
+
+START_TEST(equal_records_are_one_wish) {
+    WishBook book;
+    const std::string record = large_record();
+    const SharedWish first = book.get(1, record, "");
+    ck_assert_str_eq(first->problem.c_str(), "");
+    ck_assert_ptr_eq(book.get(2, record, "").get(), first.get());
+    book.keep([](JobId) { return true; });
+    ck_assert_ptr_eq(book.get(3, std::string(record), "").get(), first.get());  // in a later round
+    ck_assert_uint_eq(book.wishes(), 1);
+    ck_assert_ptr_ne(book.get(4, large_record(1), "").get(), first.get());
+}
+END_TEST
+
+START_TEST(a_text_is_needed_once) {
+    WishBook book;
+    const RecordText record(small_record());
+    ck_assert(!book.knows(1, record.tag, ""));
+    const SharedWish wish = book.get(1, record, "");
+    ck_assert(book.knows(1, record.tag, ""));
+    ck_assert(!book.knows(2, record.tag, ""));  // whose text nobody has looked at
+    RecordText untold;
+    untold.tag = record.tag;
+    ck_assert_ptr_eq(book.get(1, untold, "").get(), wish.get());
+    ck_assert(!book.knows(1, record.tag, "arena:gpus=1-1"));
+    ck_assert(!book.knows(1, RecordText(large_record()).tag, ""));
+    book.keep([](JobId) { return false; });
+    ck_assert(!book.knows(1, record.tag, ""));
+    ck_assert_uint_eq(book.wishes(), 1);  // which we hold still
+}
+END_TEST
+
+START_TEST(a_comment_makes_another_wish_of_the_same_record) {
+    WishBook book;
+    const RecordText record(small_record());
+    const SharedWish plain = book.get(1, record, "");
+    const SharedWish one_gpu = book.get(2, record, "arena:gpus=1-1");
+    ck_assert_int_eq(one_gpu->request.max_gpus, 1);
+    ck_assert_int_ne(plain->request.max_gpus, 1);
+    ck_assert_ptr_eq(book.get(1, record, "arena:gpus=1-1").get(), one_gpu.get());
+    ck_assert_ptr_eq(book.get(1, record, "").get(), plain.get());
+}
+END_TEST
+
+START_TEST(a_job_without_text_waits_to_be_read) {
+    WishBook book;
+    RecordText untold;
+    untold.tag = 7;
+    ck_assert(!book.get(1, untold, "")->problem.empty());
+    ck_assert(book.get(1, small_record(), "")->problem.empty());
+}
+END_TEST
+
+/// In several rounds, so that nothing is shared by chance of one.
+START_TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
+    WishBook book;
+    const auto bytes = [] { return mallinfo2().uordblks; };
+    (void)book.get(1, large_record(), "");
+    const std::size_t before = bytes();
+    for (JobId id = 2; id <= 1001; ++id) {
+        (void)book.get(id, large_record(), "");
+        if (id % 100 == 0) book.keep([](JobId) { return true; });
+    }
+    book.keep([](JobId) { return true; });
+    const std::size_t per_job = (bytes() - before) / 1000;
+    ck_assert_msg(per_job < 1024, "%zu bytes per job", per_job);
+}
+END_TEST
+
+}  // namespace
+
+int main() {
+    return arena::test::run_suite("wish_book", {
+        equal_records_are_one_wish,
+        a_text_is_needed_once,
+        a_comment_makes_another_wish_of_the_same_record,
+        a_job_without_text_waits_to_be_read,
+        a_thousand_large_jobs_are_kept_in_little_memory,
+    });
+}
