@@ -14,7 +14,7 @@
 namespace arena {
 
 /// Lines USER, UID, GID, SPOOL, INNER_LIMIT_S, LOCK_WAIT_S, HARDWARE_FILE ("" = none), in this
-/// order. Refuses a configuration that others than root and the caller may write, a service user
+/// order. Refuses a configuration that others than root and SlurmUser may write, a service user
 /// that does not exist, uid 0, nobody, and `slurm_user` (name, "" = unknown) unless the caller is
 /// that very user.
 Result<std::string> site_facts(const std::string& config_path, const std::string& slurm_user);

@@ -133,6 +133,7 @@ black_box_tests = \
 	tests/issues/i0016-a10-changed-mid-round.t \
 	# end
 issue_tests = \
+	tests/issues/i0016-a12-trust-and-silence.t \
 	tests/issues/i0016-a2-planted-directories.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
@@ -159,7 +160,7 @@ clean-stage:
 	rm -rf stage stage.log .stage.lock .machine.lock
 
 # ---- core values, policies -------------------------------------------------------------------
-core_tests = tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
+core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
 	tests/unit/doctor_test tests/unit/test_plan_command
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
@@ -168,6 +169,9 @@ endif
 tests_unit_text_test_SOURCES = tests/unit/text_test.cc tests/unit/suite.h
 tests_unit_text_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_text_test_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_test_trusted_path_SOURCES = tests/unit/test_trusted_path.cc tests/unit/suite.h
+tests_unit_test_trusted_path_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_trusted_path_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_config_test_SOURCES = tests/unit/config_test.cc
 tests_unit_config_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_config_test_LDADD = libarena_core.la $(CHECK_LIBS)

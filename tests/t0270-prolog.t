@@ -129,7 +129,7 @@ refused() { # NAME REGEX [VARIABLE=VALUE...]
     is "$(spooled)" 0 "$1: no result"
 }
 config 'budget_s: 1'; chmod 666 "$work/arena.yaml"
-refused "arena.yaml writable by all" 'writable by group or others'
+refused "arena.yaml writable by all" 'others may write to it'
 config 'budget_s: nine'
 refused "arena.yaml with a bad value" 'arena.yaml:4'
 if [[ $(id -u) == 0 ]]; then

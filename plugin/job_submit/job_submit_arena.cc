@@ -83,8 +83,7 @@ bool same_file(const struct stat& a, const struct stat& b) {
 void Context::refresh() {
     const std::string path = arena::config_path();
     struct stat now {};
-    if (::stat(path.c_str(), &now) == 0 && (config || !problem.empty()) && same_file(now, seen))
-        return;
+    if (::stat(path.c_str(), &now) == 0 && config && problem.empty() && same_file(now, seen)) return;
     seen = now;
     arena::Result<arena::Config> loaded = arena::load_config(path);
     if (loaded) {

@@ -11,6 +11,7 @@
 
 #include "core/config.h"
 #include "core/text.h"
+#include "core/trusted_path.h"
 #include "planner/planner.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host_slurm.h"
@@ -107,6 +108,17 @@ bool Plugin::layout_is_sound() {
     return false;
 }
 
+/// Of a file that arena.yaml names, perhaps.
+Status check_own(const std::string& file) {
+    return file.empty() ? Status(Done{}) : check_trusted(file, ::geteuid());
+}
+
+/// Where others could put a socket of theirs in its place, there is none.
+Status open_socket(SocketServer& server, const std::string& path) {
+    const Status status = check_trusted(path.substr(0, path.rfind('/') + 1), ::geteuid());
+    return status ? server.open(path) : status;
+}
+
 /// Reads arena.yaml and the hardware; on failure the old ones stay.
 void Plugin::load() {
     const std::string path = config_path();
@@ -117,6 +129,8 @@ void Plugin::load() {
     };
     auto config = load_config(path);
     if (!config) return refuse(config.error().message());
+    for (const std::string& file : {config->hardware_file, config->calibration_file})
+        if (auto status = check_own(file); !status) return refuse(status.error().message());
     auto hardware = load_hardware(config->hardware_file);
     if (!hardware) return refuse(hardware.error().message());
     auto calibration = load_calibration(config->calibration_file);
@@ -133,7 +147,7 @@ void Plugin::load() {
     faults_.clear();
     scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value(),
                                              std::move(calibration).value());
-    if (auto status = socket_.open(config_.socket); !status)
+    if (auto status = open_socket(socket_, config_.socket); !status)
         error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
     info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),
          config_.gpu_types.size(), path.c_str(), off_ ? ": enabled is false" : "");

@@ -11,12 +11,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "core/plugin_dir.h"
 #include "core/text.h"
+#include "core/trusted_path.h"
 #include "planner/planner.h"
 #include "policy/policy.h"
 
@@ -47,6 +48,26 @@ std::string slurm_user(const std::map<std::string, std::string>& fields) {
 std::string user_name(uid_t uid) {
     const passwd* entry = ::getpwuid(uid);
     return entry != nullptr ? entry->pw_name : fmt::format("uid {}", uid);
+}
+
+/// The caller where slurm.conf cannot be read: files of his own then pass.
+uid_t slurm_uid(const Facts& facts) {
+    if (!facts.slurm_config) return ::geteuid();
+    const passwd* entry = ::getpwnam(slurm_user(*facts.slurm_config).c_str());
+    return entry != nullptr ? entry->pw_uid : 0;
+}
+
+/// What slurmctld reads it must be able to trust: it refuses what others could have changed.
+Finding check_files(const Facts& facts) {
+    const Config& config = *facts.config;
+    for (const std::string& file : {facts.config_path, config.hardware_file, config.calibration_file}) {
+        if (file.empty()) continue;
+        if (const Status status = check_trusted(file, slurm_uid(facts)); !status)
+            return bad("arena.yaml", status.error().message() + (file == status.error().where
+                                                                    ? std::string()
+                                                                    : "; on the way to " + file));
+    }
+    return ok("arena.yaml", facts.config_path);
 }
 
 std::string mode_text(const struct stat& info) { return fmt::format("{:04o}", info.st_mode & 07777); }
@@ -158,22 +179,11 @@ Finding check_plugin_files(const std::vector<std::string>& directories) {
                                             join(missing, ", ")));
 }
 
-/// Whether the first sched_backfill.so of PluginDir is a link to our plug-in.
-bool is_stand_in(const std::vector<std::string>& directories) {
-    for (const std::string& directory : directories) {
-        std::error_code missing;
-        const auto file = std::filesystem::canonical(directory + "/sched_backfill.so", missing);
-        if (!missing) return file.filename() == "sched_arena.so";
-    }
-    return false;
-}
-
-Finding check_scheduler_type(const std::map<std::string, std::string>& fields,
-                             const std::vector<std::string>& directories) {
+Finding check_scheduler_type(const std::map<std::string, std::string>& fields) {
     const std::string type = value_of(fields, "SchedulerType");
     if (type == "sched/arena") return ok("SchedulerType", type);
     // Sites with heterogeneous jobs keep the name and put our plug-in in front of PluginDir.
-    if (type == "sched/backfill" && is_stand_in(directories)) {
+    if (type == "sched/backfill" && stands_in_for_backfill(value_of(fields, "PluginDir")).value_or(false)) {
         return ok("SchedulerType", type + ", with Arena's plug-in under that name");
     }
     return bad("SchedulerType", fmt::format("{}; set SchedulerType=sched/arena", type));
@@ -264,7 +274,7 @@ bool list_has_code(std::string_view list, std::int64_t code) {
 
 std::vector<Finding> check_config(const Facts& facts) {
     if (!facts.config) return {bad("arena.yaml", facts.config.error().message())};
-    std::vector<Finding> found{ok("arena.yaml", facts.config_path)};
+    std::vector<Finding> found{check_files(facts)};
     const std::string& name = facts.config->policy;
     const Policy* policy = find_policy(name);
     found.push_back(policy && policy->in_slurm
@@ -293,7 +303,7 @@ std::vector<Finding> check_slurm(const Facts& facts) {
     const std::vector<std::string> directories = words(value_of(fields, "PluginDir"), ':');
     found.push_back(check_plugin_dirs(directories));
     found.push_back(check_plugin_files(directories));
-    found.push_back(check_scheduler_type(fields, directories));
+    found.push_back(check_scheduler_type(fields));
     found.push_back(check_job_submit(fields));
     found.push_back(check_prolog_flags(fields));
     if (!facts.config) return found;

@@ -10,8 +10,10 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/text.h"
+#include "core/trusted_path.h"
 #include "core/user_file.h"
 #include "core/values.h"
 #include "core/yaml.h"
@@ -333,7 +335,10 @@ Result<Config> parse_config(std::string_view text, std::string_view name) {
     return config;
 }
 
-Result<Config> load_config(const std::string& path) {
+Result<Config> load_config(const std::string& path) { return load_config(path, ::geteuid()); }
+
+Result<Config> load_config(const std::string& path, uid_t owner) {
+    if (Status status = check_trusted(path, owner); !status) return status.error();
     const Result<std::string> text = read_regular_file(path, YamlLimits{}.bytes);
     if (!text) return text.error();
     return parse_config(*text, path);

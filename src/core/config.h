@@ -3,6 +3,8 @@
 // with the nearest known one. Parsed once, swapped whole on reconfigure.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -58,7 +60,10 @@ struct Config {
 
 /// Parses arena.yaml text; `name` is used in messages.
 Result<Config> parse_config(std::string_view text, std::string_view name);
+/// As a daemon reads it: only if nobody but root and `owner` (SlurmUser; left out, the caller) could have
+/// written it (check_trusted()); links at its end are not followed.
 Result<Config> load_config(const std::string& path);
+Result<Config> load_config(const std::string& path, uid_t owner);
 /// $ARENA_CONF, else SYSCONFDIR/slurm/arena.yaml.
 std::string config_path();
 /// As a command reads it for a person: links are followed.

@@ -399,7 +399,7 @@ START_TEST(site_facts_refuse_unsafe_users_and_files) {
                            std::to_string(daemon->pw_gid) + "\n/x/y\n30\n60\n\n");
     refused(path, "daemon", "SlurmUser");
     chmod(path.c_str(), 0666);
-    refused(path, "", "writable by group or others");
+    refused(path, "", "others may write to it");
     if (geteuid() == 0) {
         path = conf("daemon");
         ck_assert_int_eq(chown(path.c_str(), 12345, 0), 0);
