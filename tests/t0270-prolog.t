@@ -93,6 +93,15 @@ unlike "$seen" $'\n0 1 2 [0-9 ]*7' "the descriptors of the caller are closed"
 is "$(field "$one" reason)" "profiler wrote no usable result: cannot open: No such file or directory" \
     "a program that writes nothing becomes a failed result"
 
+# ---- what everybody on the node can read -------------------------------------------------------
+program 'exit 0'
+sed -e '1s|.*|#!/bin/sh -x|' -e 's|>/dev/null 2>&1 *||' "$work/libexec/arena-prolog" >"$work/libexec/traced" && chmod 755 "$work/libexec/traced"
+env -i SLURM_JOB_ID=42 SLURM_JOB_UID="$uid" SLURM_CONF="$work/slurm.conf" SPANK_ARENA_PROFILE="$one" \
+    ARENA_LIBEXECDIR="$work/libexec" ARENA_DATA_DIR="$work" ARENA_PROFILER="$work/program" "$work/libexec/traced" 2>"$work/trace"
+programs=$(grep -aE '^\+ (env|setpriv|timeout|/)' "$work/trace")
+like "$programs" 'SLURM_JOB_ID=42.*--as-service-user' "the trace shows how the service user's part is called"
+unlike "$programs" "$(nonce "$one")" "the request is not among the arguments, which ps shows to everybody"
+
 # ---- every bad end ----------------------------------------------------------------------------
 bad_end() { # NAME BODY REASON-REGEX
     local r
