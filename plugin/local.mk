@@ -27,6 +27,7 @@ libarena_slurm_la_LDFLAGS = -avoid-version -shared -Wl,-rpath,'$$ORIGIN'
 
 spank_arena_la_SOURCES = \
 	plugin/spank/spank_arena.cc \
+	plugin/spank/controller.h plugin/spank/controller.cc plugin/spank/controller_rules.cc \
 	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
 	# end
 spank_arena_la_DEPENDENCIES = libarena_slurm.la

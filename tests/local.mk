@@ -9,7 +9,8 @@ endif
 tests_unit_test_request_SOURCES = tests/unit/test_request.cc
 tests_unit_test_request_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_request_LDADD = libarena_core.la $(CHECK_LIBS)
-tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/spank/spank_options.cc
+tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/spank/spank_options.cc \
+	plugin/spank/controller.h plugin/spank/controller_rules.cc
 tests_unit_test_spank_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_spank_options_LDADD = libarena_planner.la $(CHECK_LIBS)
 tests_unit_test_submit_rules_SOURCES = tests/unit/test_submit_rules.cc \
@@ -135,6 +136,7 @@ black_box_tests = \
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
 	tests/issues/i0016-a2-planted-directories.t \
+	tests/issues/i0016-b1-install-states.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
 EXTRA_DIST += $(issue_tests)

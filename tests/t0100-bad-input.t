@@ -18,8 +18,9 @@ gpu_types:   # l4 is left out on purpose
   a40: emulated-cpu
   h100: emulated-cpu
 END
+stock_scheduler
 start_cluster --nodes a40:2x4,h100:1x4,l4:1x2,cpu:1x0 --arena on --profile off --arena-yaml "$work/arena.yaml" \
-    --conf-extra SchedulerType=sched/backfill --conf-extra 'PartitionName=plain Nodes=n5' \
+    "${scheduler_options[@]}" --conf-extra 'PartitionName=plain Nodes=n5' \
     --conf-extra 'PartitionName=l4 Nodes=n4'
 forge=$ARENA_BUILDDIR/tests/tools/forge_submit
 plain=$(script true)

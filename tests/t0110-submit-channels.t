@@ -13,7 +13,8 @@ cat >"$work/prolog" <<END
 env | grep ^SPANK_ | sort >$work/prolog.\$SLURM_JOB_ID
 END
 chmod 755 "$work/prolog"
-start_cluster --nodes a40:2x4,h100:1x4 --arena on --profile off --conf-extra SchedulerType=sched/backfill \
+stock_scheduler
+start_cluster --nodes a40:2x4,h100:1x4 --arena on --profile off "${scheduler_options[@]}" \
     --conf-extra "Prolog=$work/prolog"
 forge=$ARENA_BUILDDIR/tests/tools/forge_submit
 cd "$work" || BAIL_OUT "no $work"

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "plugin/spank/controller.h"
 #include "plugin/spank/spank_options.h"
 
 extern "C" {
@@ -130,9 +131,17 @@ void forget_options(spank_t spank) {
     std::exit(code == 0 ? 1 : code);
 }
 
+/// After what is wrong with the request itself, which costs slurmctld nothing.
+void need_arena_in_controller() {
+    const auto facts = arena::ask_controller();
+    if (!facts) refuse(facts.error());
+    if (const arena::Status status = arena::check_controller(*facts); !status) refuse(status.error());
+}
+
 void hand_on_record(spank_t spank) {
     const arena::Result<std::string> record = arena::make_record(context->options, geteuid() == 0);
     if (!record) refuse(record.error());
+    need_arena_in_controller();
     if (spank_job_control_setenv(spank, arena::record_variable.data(), record->c_str(), 1) !=
         ESPANK_SUCCESS)
         refuse(arena::environment_error("sbatch did not take the request record"));

@@ -13,6 +13,8 @@
 #                                   else to do: every limit counts $ARENA_TEST_PATIENCE times (default 3)
 #   wait_for_state JOB STATE[|STATE] [LIMIT]     wait_for_reason JOB REGEX [LIMIT]
 #   wait_saved [LIMIT]              until slurmctld has written the state of all jobs to disk
+#   stock_scheduler                 $scheduler_options has the options of start_cluster for Slurm's own scheduler beside
+#                                   our submission: behind a link by which sbatch takes it for ours
 #   own_machine                     no other test runs until this one ends (before start_cluster)
 #   script TEXT                     writes a batch script below $work, prints its path
 #   all_processes                   pids that belong to this cluster
@@ -59,6 +61,18 @@ make_work() {
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
+}
+
+scheduler_options=()
+stock_scheduler() {
+    local file
+    file=$(find /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm /usr/lib64/slurm /usr/local/lib/slurm -name sched_backfill.so 2>/dev/null | head -n 1)
+    make_work
+    mkdir "$work/scheduler" && ln -s sched_arena.so "$work/scheduler/sched_backfill.so"
+    cp "$file" "$work/scheduler/sched_arena.so" || BAIL_OUT "no sched_backfill.so of Slurm's"
+    # shellcheck disable=SC2034  # the test's
+    scheduler_options=(--conf-extra SchedulerType=sched/backfill
+        --conf-extra "PluginDir=$work/scheduler:$stage/lib/slurm-arena:${file%/*}")
 }
 
 # Waits until no other test runs, and keeps others waiting.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/text.h"
+#include "plugin/spank/controller.h"
 #include "plugin/spank/spank_options.h"
 #include "suite.h"
 
@@ -184,6 +185,40 @@ START_TEST(as_many_gpu_types_are_read_as_are_written) {
 }
 END_TEST
 
+START_TEST(a_controller_that_runs_arena_takes_requests) {
+    for (const char* plugins : {"arena", "lua,arena", "lua, arena", "job_submit/arena"})
+        ck_assert_msg(check_controller({plugins, "sched/arena", "/usr/lib/slurm"}).ok(), "%s", plugins);
+    // Nothing here tells which scheduler /nonexistent has.
+    ck_assert(check_controller({"arena", "sched/backfill", "/nonexistent"}).ok());
+}
+END_TEST
+
+START_TEST(a_controller_without_arenas_parts_gets_no_requests) {
+    for (const char* plugins : {"", "lua", "arenas", "lua,not/arena"}) {
+        const ControllerFacts facts{plugins, "sched/arena", ""};
+        arena::test::assert_refused(check_controller(facts), "JobSubmitPlugins is ");
+        arena::test::assert_refused(check_controller(facts), "not submitted; ask the administrator");
+    }
+    arena::test::assert_refused(check_controller({"arena", "sched/builtin", ""}),
+                                "SchedulerType is sched/builtin, not sched/arena");
+}
+END_TEST
+
+START_TEST(which_scheduler_stands_behind_slurms_name_is_looked_up) {
+    make_directory();
+    const std::string ours = written("sched_arena.so", ""), alias = in_directory("alias"),
+                      stock = in_directory("stock");
+    ck_assert(mkdir(alias.c_str(), 0700) == 0 && mkdir(stock.c_str(), 0700) == 0);
+    ck_assert(symlink(ours.c_str(), (alias + "/sched_backfill.so").c_str()) == 0);
+    ck_assert(write_file_atomic(stock + "/sched_backfill.so", "").ok());
+    ck_assert(check_controller({"arena", "sched/backfill", "/nonexistent:" + alias + ":" + stock}).ok());
+    arena::test::assert_refused(
+        check_controller({"arena", "sched/backfill", stock + ":" + alias}),
+        "SchedulerType is sched/backfill, not sched/arena");
+    remove_directory();
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite("spank_options", {
         the_command_line_wins_over_environment_and_script,
@@ -194,5 +229,8 @@ int main() {
         hostile_files_are_refused,
         a_user_may_name_a_link_and_root_may_not,
         as_many_gpu_types_are_read_as_are_written,
+        a_controller_that_runs_arena_takes_requests,
+        a_controller_without_arenas_parts_gets_no_requests,
+        which_scheduler_stands_behind_slurms_name_is_looked_up,
     });
 }
