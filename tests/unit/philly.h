@@ -2,8 +2,7 @@
 // The Philly trace and the measured throughputs of the reference data, for tests of whole simulations.
 #pragma once
 
-#include <cstdio>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "reference_data.h"
@@ -17,14 +16,11 @@ struct Philly {
     sim::Throughputs table;
 };
 
-/// Nothing, said as a skip, where the reference data is missing; data that cannot be read fails the test.
-inline std::optional<Philly> read_philly() {
-    const std::string trace = read_reference("arena/traces/simulate_trace_philly.csv");
-    if (trace.empty()) {
-        std::printf("# skip: no reference data in %s (ARENA_REFERENCE_DATA)\n", reference_data().c_str());
-        return std::nullopt;
-    }
-    auto jobs = sim::parse_trace(trace, "philly");
+inline const std::string philly_trace = "arena/traces/simulate_trace_philly.csv";
+
+/// For tests that do not run without it: lacks_reference(philly_trace).
+inline Philly read_philly() {
+    auto jobs = sim::parse_trace(read_reference(philly_trace), "philly");
     auto table = sim::parse_throughputs(read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
     ck_assert(jobs.ok() && table.ok());
     return Philly{std::move(jobs).value(), std::move(table).value()};

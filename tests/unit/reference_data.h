@@ -16,6 +16,12 @@ inline std::string reference_data() {
     return std::string(source != nullptr ? source : ".") + "/../shared/data";
 }
 
+/// What a test that needs this file below it lacks: "" where it is there (SuiteOptions::lacks).
+inline std::string lacks_reference(const std::string& path) {
+    const std::string file = reference_data() + "/" + path;
+    return std::ifstream(file) ? "" : "no reference data " + file + " (ARENA_REFERENCE_DATA)";
+}
+
 /// A file below it, whole; "" where it is missing.
 inline std::string read_reference(const std::string& path) {
     std::stringstream text;
