@@ -53,6 +53,13 @@ for policy in arena fifo fcfs backfill elasticflow-ls gavel gavel-las sia gandiv
     exits 0 "$policy runs again" "${sim[@]}" --policy "$policy" --json
     ok "$policy gives the same numbers" bash -c "jq -c 'del(.decision_ms, .wall_s)' out | cmp - first"
 done
+exits 0 'no job is elastic' "${sim[@]}" --policy arena --elastic-share 0 --json
+json 'and none is changed' '.elastic_jobs == 0 and .restarts == .jobs'
+exits 0 'half of the jobs are' "${sim[@]}" --policy arena,fcfs --elastic-share 0.5 --json
+json 'the same for every policy' '.runs | .[0].elastic_jobs == .[1].elastic_jobs and .[0].elastic_jobs > 60 and .[0].elastic_jobs < 140'
+exits 0 'work can be hidden' "${sim[@]}" --policy arena --work-unknown --json
+exits 0 'a page says both' "${sim[@]}" --policy fcfs --elastic-share 0.5 --work-unknown --html page.html
+ok 'in its table of facts' grep -q 'a share of 0.5, seed 0.*hidden: policies see time limits' <(tr -d '\n' <page.html)
 exits 0 'several policies are compared' "${sim[@]}" --policy fcfs,backfill --json
 json 'in one document' '[.runs[].policy] == ["fcfs", "backfill"]'
 exits 0 'a bound is computed' "${sim[@]}" --policy lower-bound --json
@@ -98,6 +105,8 @@ refused '"best" is not one of fifo, fcfs' simulate --cluster c.yaml --trace trac
 refused 'objective: "speed" is not one of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --objective speed
 refused '--round' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --round -1
 refused '--said-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --said-error nan
+refused '--elastic-share' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --elastic-share nan
+refused '--elastic-share' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --elastic-share 1.5
 refused '--estimate-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --estimate-error nan
 refused '--throughputs, --planner: one of the two' simulate --cluster c.yaml --trace trace.csv
 refused '--throughputs, --planner: one of the two' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --planner

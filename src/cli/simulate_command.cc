@@ -45,7 +45,8 @@ Status check_numbers(const Wish& wish) {
                                                       {"--checkpoint-s", wish.checkpoint_s},
                                                       {"--estimate-error", s.errors.estimate_sigma},
                                                       {"--work-error", s.errors.work_sigma},
-                                                      {"--said-error", s.errors.said_sigma}};
+                                                      {"--said-error", s.errors.said_sigma},
+                                                      {"--elastic-share", s.elastic_share}};
     for (const auto& [option, value] : numbers) {
         if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
     }
@@ -206,6 +207,10 @@ sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload, const s
             fmt::format("sigma {} on times, {} on work, {} on what is said of it, seed {}",
                         errors.estimate_sigma, errors.work_sigma, errors.said_sigma, errors.seed));
     }
+    if (options.elastic_share < 1) {
+        facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}", options.elastic_share, errors.seed));
+    }
+    if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
     return facts;
 }
 
@@ -294,7 +299,13 @@ void add_options(CLI::App& command, Wish& wish) {
             "sigma of the hidden factor on what users say of their work, which stays the trace's")
         ->check(CLI::Range(0.0, 5.0))
         ->capture_default_str();
-    command.add_option("--seed", s.errors.seed, "seed of the errors")->capture_default_str();
+    command.add_option("--elastic-share", s.elastic_share,
+                       "share of the jobs that may be changed while they run, by --seed")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command.add_flag("--work-unknown", s.work_unknown, "policies see time limits instead of each work");
+    command.add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
+        ->capture_default_str();
     command.add_option("--max-time", wish.max_time_s, "end the simulation, s after the first job")
         ->check(CLI::Range(1.0, a_century_s));
     command.add_option("--iteration-divisor", wish.iteration_divisor,

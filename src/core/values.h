@@ -254,7 +254,7 @@ struct JobState {
     double remaining_iterations = 0;     ///< 0 = unknown: the time limit stands for it
     bool overrun =
         false;  ///< has done all that its user said, and runs on: remaining_iterations is 1
-    double time_limit_s = 0;       ///< 0 = unlimited
+    double time_limit_s = 0;       ///< 0 = unlimited; of a running job what is left of it
     bool elastic = false;
     std::int64_t restarts = 0;           ///< starts and changes of the GPU set so far
     std::optional<Offer> current;  ///< shape it runs with, or waits with

@@ -29,13 +29,13 @@ class Backfill {
         for (const JobState& job : snapshot.jobs) {
             if (job.phase != JobPhase::running || !job.current) continue;
             const std::int32_t type = problem_.type_of(job.current->grid.gpu_type);
-            if (type >= 0) note_end(type, job.start_s, job, job.current->grid.gpus());
+            if (type >= 0) note_end(type, job, job.current->grid.gpus());
         }
     }
     Decision decide();
 
   private:
-    void note_end(std::int32_t type, double start_s, const JobState&, std::int64_t gpus);
+    void note_end(std::int32_t type, const JobState&, std::int64_t gpus);
     [[nodiscard]] Reservation reserve(const Choice&);
     [[nodiscard]] bool may_start(const JobState&, const Choice&) const;
     void serve(const Task&);
@@ -48,8 +48,8 @@ class Backfill {
     Placement placement_;
 };
 
-void Backfill::note_end(std::int32_t type, double start_s, const JobState& job, std::int64_t gpus) {
-    const double end_s = job.time_limit_s > 0 ? start_s + job.time_limit_s : never;
+void Backfill::note_end(std::int32_t type, const JobState& job, std::int64_t gpus) {
+    const double end_s = job.time_limit_s > 0 ? problem_.snapshot().time_s + job.time_limit_s : never;
     ends_[static_cast<std::size_t>(type)].emplace_back(end_s, gpus);
 }
 
@@ -86,7 +86,7 @@ void Backfill::serve(const Task& task) {
         const double limit_s = task.job->time_limit_s;
         const bool ends_before = limit_s > 0 && now_s + limit_s <= reservation.at_s;
         if (reservation.made && !ends_before) reservation.spare -= choice.gpus;
-        note_end(choice.type, now_s, *task.job, choice.gpus);
+        note_end(choice.type, *task.job, choice.gpus);
         decision_.actions.push_back(action_for(
             task, placement_, reservation.made ? "fits without delaying the reservation"
                                                : "first in line and fits"));

@@ -35,10 +35,10 @@ class ElasticFlow {
     bool informed_;
 };
 
-/// The fewest GPUs of the requested type with a row.
+/// The fewest GPUs of the requested type with a row; of a job that could never grow, what it asked for.
 std::int32_t ElasticFlow::least(std::size_t i) const {
     const std::int32_t asked = plan_.requested(i);
-    if (asked == Allocation::nothing) return asked;
+    if (asked == Allocation::nothing || !problem_.tasks()[i].job->elastic) return asked;
     std::int32_t at = asked;
     while (at > 0 && plan_.choice(i, at - 1).type == plan_.choice(i, asked).type) --at;
     return at;
@@ -49,6 +49,7 @@ std::int32_t ElasticFlow::next(std::size_t i) const {
     const Choice* now = plan_.given(i);
     const std::int32_t after = plan_.of(i) + 1;
     const auto count = static_cast<std::int32_t>(problem_.tasks()[i].choice_count);
+    if (!problem_.tasks()[i].job->elastic) return Allocation::nothing;
     if (now == nullptr || after >= count || plan_.choice(i, after).type != now->type) {
         return Allocation::nothing;
     }

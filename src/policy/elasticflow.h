@@ -14,7 +14,7 @@ namespace arena {
 /// First come, first served per GPU type at the minimum; a job that does not fit blocks its type. A
 /// running job grows only when that adds a tenth of its speed and it has run for half an hour as it
 /// is; it shrinks when the minimum of another needs the GPUs, or when doubling another adds twice
-/// as much.
+/// as much. A job that is not elastic has what it asked for.
 Decision decide_elasticflow(const Snapshot&, const Offers&, const PolicyOptions&);
 
 /// Not published: the same in the order of time to finish at the minimum, with doublings to whom

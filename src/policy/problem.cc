@@ -147,8 +147,9 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     if (!(task.remaining > 0)) {
         const double work_s = job.time_limit_s > 0 ? job.time_limit_s : unknown_work_s;
         const std::int32_t asked = requested(task);
-        task.remaining = work_s / choice(asked < 0 ? static_cast<std::int32_t>(task.first_choice)
-                                                   : asked).iteration_s;
+        const std::int32_t first = static_cast<std::int32_t>(task.first_choice);
+        const std::int32_t as = task.runs() ? task.current : asked < 0 ? first : asked;
+        task.remaining = work_s / choice(as).iteration_s;
     }
     if (job.overrun) {
         task.remaining = std::max(task.remaining, overrun_share * job.done_iterations);

@@ -53,6 +53,8 @@ double Sia::slowest_s(std::size_t i) const {
 bool Sia::may_take(std::size_t i, const Choice& c) const {
     const Task& task = problem_.tasks()[i];
     if (task.runs()) return c.gpus <= 2 * problem_.choice(task.current).gpus;
+    if (!task.job->elastic && plan_.requested(i) != Allocation::nothing)
+        return c.gpus == plan_.choice(i, plan_.requested(i)).gpus;
     // Choices are sorted by type, then count: the first of its type is its fewest.
     const auto choices = problem_.choices(task);
     return &c == &choices.front() || (&c - 1)->type != c.type;

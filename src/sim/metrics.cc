@@ -40,6 +40,7 @@ std::string metrics_json(const Metrics& m) {
                       {"jobs", m.jobs},
                       {"finished", m.finished},
                       {"dropped", m.dropped},
+                      {"elastic_jobs", m.elastic},
                       {"jct_s", json_of(m.jct_s)},
                       {"queuing_s", json_of(m.queuing_s)},
                       {"finish_time_fairness", json_of(m.finish_time_fairness)},

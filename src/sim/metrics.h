@@ -39,6 +39,7 @@ struct Metrics {
     std::int64_t jobs = 0;      ///< submitted until the end of the simulation
     std::int64_t finished = 0;
     std::int64_t dropped = 0;   ///< of the trace: no usable row
+    std::int64_t elastic = 0;   ///< of the jobs
     Spread jct_s, queuing_s;    ///< over all submitted jobs, censored at the end
     Spread finish_time_fairness; ///< JobOutcome::unfairness of the finished jobs (Themis, NSDI 2020)
     double makespan_s = 0;      ///< last event

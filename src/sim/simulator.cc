@@ -30,6 +30,7 @@ struct Live {
     std::uint32_t job = 0;         ///< index into Workload::jobs
     double work = 0;               ///< true iterations
     double said = 0;               ///< what the user said of them
+    double limit_s = 0;            ///< the user's, of a run as requested
     double done = 0;               ///< when the GPUs were given
     double progress_s = 0;         ///< first progress on these GPUs
     double iteration_s = 0;        ///< true, on these GPUs
@@ -79,6 +80,7 @@ class Simulation {
     Status begin(std::size_t at, const Action&);
     void end_stay(const JobState&, Live&, double done);
     [[nodiscard]] double done_now(const JobState&, const Live&) const;
+    void say_what_is_left(JobState&, const Live&) const;
     [[nodiscard]] std::size_t find(JobId) const;
     void account(const JobState&, const Live&, bool finished);
     void change_demand(double gpus);
@@ -155,7 +157,7 @@ void Simulation::arrive() {
         const double said_factor = Workload::said_factor(options_.errors, index);
         state.remaining_iterations = job.iterations * said_factor;
         state.time_limit_s = job.time_limit_s * said_factor;
-        state.elastic = true;
+        state.elastic = Workload::is_elastic(options_.elastic_share, options_.errors.seed, index);
         state.requested_type = profile.offers[job.asked].grid.gpu_type;
         state.requested_gpus = profile.offers[job.asked].grid.gpus();
         state.account = workload_.accounts[job.account];
@@ -164,7 +166,14 @@ void Simulation::arrive() {
         live.job = index;
         live.work = job.iterations * Workload::work_factor(options_.errors, index);
         live.said = state.remaining_iterations;
+        if (options_.work_unknown) {
+            if (!job.limit_stated) state.time_limit_s *= Workload::limit_factor(options_.errors.seed, index);
+            live.said = state.time_limit_s / profile.offers[job.asked].estimate.iteration_s;
+            state.remaining_iterations = 0;
+        }
+        live.limit_s = state.time_limit_s;
         metrics_.outcomes.emplace_back();
+        metrics_.elastic += state.elastic ? 1 : 0;
         change_demand(static_cast<double>(state.requested_gpus));
         live.demand_gpu_s = demand_gpu_s_;
     }
@@ -254,6 +263,20 @@ void Simulation::complete() {
     }
 }
 
+/// What is left of the job's work, and of its time limit. With the work hidden the limit stands for it: a limit
+/// for a run as requested, so in proportion for other GPUs.
+void Simulation::say_what_is_left(JobState& job, const Live& live) const {
+    set_work_left(job, live.said);
+    const bool runs = job.phase == JobPhase::running;
+    if (!options_.work_unknown) {
+        if (runs) job.time_limit_s = std::max(live.limit_s - (snapshot_.time_s - job.start_s), 1.0);
+        return;
+    }
+    const Offer& asked = profile(live).offers[workload_.jobs[live.job].asked];
+    job.time_limit_s = job.remaining_iterations * (runs ? *job.current : asked).estimate.iteration_s;
+    job.remaining_iterations = 0;
+}
+
 /// Brings what the policy may know up to this moment. The truth stays hidden: the work left is what
 /// the user said.
 void Simulation::update_jobs() {
@@ -263,7 +286,7 @@ void Simulation::update_jobs() {
         job.age_s = snapshot_.time_s - job.submit_s;
         if (job.phase != JobPhase::running) continue;
         job.done_iterations = done_now(job, live);
-        set_work_left(job, live.said);
+        say_what_is_left(job, live);
         job.attained_gpu_s = live.gpu_s + static_cast<double>(job.current->grid.gpus()) *
                                               (snapshot_.time_s - job.start_s);
     }
@@ -308,6 +331,7 @@ void Simulation::give_up(std::size_t at) {
     free_nodes(job);
     end_stay(job, live_[at], done_now(job, live_[at]));
     job.phase = JobPhase::pending;
+    job.time_limit_s = live_[at].limit_s;
     job.current.reset();
     job.nodes.clear();
     job.start_s = 0;
@@ -347,6 +371,7 @@ Status Simulation::apply(const Decision& decision) {
         if (at == snapshot_.jobs.size()) return broken(action, "names a job that is not there");
         JobState& job = snapshot_.jobs[at];
         if (moves && job.phase != JobPhase::running) return broken(action, "does not fit its state");
+        if (moves && !job.elastic) return broken(action, "changes a job that is not elastic");
         const bool stays = action.kind == ActionKind::resize && job.nodes == action.nodes &&
                            job.current->grid.gpus_per_node == action.offer.grid.gpus_per_node;
         if (stays) continue;  // the same GPU set: nothing changes

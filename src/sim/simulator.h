@@ -21,6 +21,10 @@ struct SimulationOptions {
     double max_time_s = std::numeric_limits<double>::infinity();  ///< end of the simulation
     PlacementRule placement = PlacementRule::nodes;
     Errors errors;
+    /// Of the jobs: the others keep the GPUs they start with until they end.
+    double elastic_share = 1;
+    /// Policies see no job's work but its time limit, 1 to 5 times its run where the trace states none.
+    bool work_unknown = false;
     PolicyOptions policy;   ///< restart cost, objective, search steps
     bool keep_stays = false;
     std::int64_t max_decisions = std::numeric_limits<std::int64_t>::max();

@@ -19,6 +19,15 @@ double normal(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
     return Random(mix_bits(mix_bits(seed) ^ a) ^ b).normal();
 }
 
+/// The same, in (0, 1).
+double uniform(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
+    return Random(mix_bits(mix_bits(seed) ^ a) ^ b).uniform();
+}
+
+/// Streams of random numbers by job that are no offer's.
+constexpr std::uint64_t said_stream = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t elastic_stream = said_stream - 1, limit_stream = said_stream - 2;
+
 std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     constexpr std::int64_t plenty = std::int64_t{1} << 40;
     std::vector<NodeState> nodes;
@@ -195,7 +204,8 @@ void Binder::add(const TraceJob& job, std::uint32_t profile, int asked) {
     out.account = account_of(job.account);
     out.priority = job.priority;
     const Offer& offer = out_.profiles[profile].offers[out.asked];
-    out.time_limit_s = job.time_limit_s > 0
+    out.limit_stated = job.time_limit_s > 0;
+    out.time_limit_s = out.limit_stated
                            ? job.time_limit_s
                            : out.iterations * offer.estimate.iteration_s + options_.limit_slack_s;
     out_.jobs.push_back(std::move(out));
@@ -234,9 +244,16 @@ double Workload::work_factor(const Errors& errors, std::uint32_t job) {
 }
 
 double Workload::said_factor(const Errors& errors, std::uint32_t job) {
-    constexpr std::uint64_t stream = std::numeric_limits<std::uint64_t>::max();  // no offer's
     if (errors.said_sigma == 0) return 1;
-    return std::exp(errors.said_sigma * normal(errors.seed, job, stream));
+    return std::exp(errors.said_sigma * normal(errors.seed, job, said_stream));
+}
+
+bool Workload::is_elastic(double share, std::uint64_t seed, std::uint32_t job) {
+    return uniform(seed, job, elastic_stream) < share;
+}
+
+double Workload::limit_factor(std::uint64_t seed, std::uint32_t job) {
+    return 1 + 4 * uniform(seed, job, limit_stream);
 }
 
 double Workload::time_factor(const Errors& errors, std::uint32_t job, std::size_t offer) {

@@ -43,6 +43,7 @@ struct SimJob {
     std::uint32_t account = 0;  ///< into Workload::accounts
     double priority = 0;
     double time_limit_s = 0;    ///< user's limit for a run with the request
+    bool limit_stated = false;  ///< by the trace
 };
 
 struct Workload {
@@ -58,6 +59,11 @@ struct Workload {
     [[nodiscard]] static double work_factor(const Errors&, std::uint32_t job);
     [[nodiscard]] static double said_factor(const Errors&, std::uint32_t job);
     [[nodiscard]] static double time_factor(const Errors&, std::uint32_t job, std::size_t offer);
+    /// Whether the job is elastic, where that is so of this share of all: by the seed alone, so that the
+    /// same jobs are under every policy, and those of a smaller share are among those of a larger one.
+    [[nodiscard]] static bool is_elastic(double share, std::uint64_t seed, std::uint32_t job);
+    /// How many times as long as the job's run its user's limit is where nobody stated one: 1 to 5.
+    [[nodiscard]] static double limit_factor(std::uint64_t seed, std::uint32_t job);
 };
 
 struct WorkloadOptions {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The simulator's rules on cases small enough to work out by hand, its readers' refusals, and the
 // published yardstick (fcfs and EASY on the Philly trace) where the reference data is at hand.
+#include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "policy/backfill.h"
 #include "policy/fcfs.h"
@@ -229,9 +232,98 @@ START_TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_wo
         const JobState& job = s.jobs[0];
         ck_assert(job.remaining_iterations == std::max(1.0, said - job.done_iterations));
         ck_assert(job.overrun == (job.done_iterations >= said));
-        ck_assert(std::abs(job.time_limit_s / limit_s - said / 1000) < 1e-12);
+        const double held_s = job.phase == JobPhase::running ? s.time_s - job.start_s : 0;
+        assert_near(job.time_limit_s, std::max(1.0, limit_s * said / 1000 - held_s));
     };
     ck_assert(run(w, decide_fcfs, options).jct_s.mean == exact.jct_s.mean);
+}
+END_TEST
+
+namespace {
+
+/// 40 jobs within the hour on 8 a40, most of which could have more GPUs than they asked for.
+Workload crowd() {
+    std::string jobs;
+    for (int i = 0; i < 40; ++i) {
+        jobs += fmt::format("j{},{},{},bert__1B,,8,{},a40\n", i, 90 * i, 500 + 97 * (i % 7) * (i % 7), 1 + i % 2);
+    }
+    return workload_of("  - {gpu_type: a40, count: 4, gpus_per_node: 2}\n", jobs);
+}
+
+}  // namespace
+
+START_TEST(jobs_that_are_not_elastic_keep_what_they_start_with_under_every_policy) {
+    const Workload w = crowd();
+    SimulationOptions options;
+    options.errors.seed = 5;
+    options.keep_stays = true;
+    for (const Policy& policy : policies()) {
+        options.only_events = policy.only_events;
+        options.elastic_share = 0;
+        const Metrics none = run(w, policy.decide, options);
+        ck_assert_msg(none.elastic == 0 && none.finished == 40 && none.restarts == 40, "%s: %ld starts",
+                      std::string(policy.name).c_str(), static_cast<long>(none.restarts));
+        options.elastic_share = 0.5;
+        const Metrics half = run(w, policy.decide, options);
+        ck_assert(half.elastic > 10 && half.elastic < 30 && half.finished == 40);
+        for (std::uint32_t job = 0; job < 40; ++job) {
+            const auto stays = std::count_if(half.stays.begin(), half.stays.end(),
+                                             [&](const Stay& stay) { return stay.job == job; });
+            ck_assert(stays == 1 || Workload::is_elastic(0.5, 5, job));
+        }
+    }
+}
+END_TEST
+
+START_TEST(which_jobs_are_elastic_follows_from_the_seed_alone) {
+    int small = 0, large = 0, other = 0;
+    for (std::uint32_t job = 0; job < 10000; ++job) {
+        const bool is_small = Workload::is_elastic(0.2, 1, job), is_large = Workload::is_elastic(0.5, 1, job);
+        ck_assert(is_large || !is_small);
+        ck_assert(Workload::is_elastic(1, 1, job) && !Workload::is_elastic(0, 1, job));
+        small += is_small;
+        large += is_large;
+        other += is_large != Workload::is_elastic(0.5, 2, job);
+    }
+    ck_assert(std::abs(small - 2000) < 160 && std::abs(large - 5000) < 200 && std::abs(other - 5000) < 200);
+}
+END_TEST
+
+START_TEST(a_policy_that_moves_a_job_that_is_not_elastic_is_an_error) {
+    const PolicyFunction mover = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
+        const ActionKind kind = s.jobs[0].phase == JobPhase::running ? ActionKind::preempt : ActionKind::start;
+        Decision d;
+        const Offer& offer = o.at(1)[0];
+        std::vector<NodeIndex> nodes;
+        for (NodeIndex n = 0; n < static_cast<NodeIndex>(offer.grid.nodes); ++n) nodes.push_back(n);
+        d.actions.push_back({kind, 1, offer, nodes, "", ""});
+        return d;
+    };
+    const Workload w = workload_of(two_a40, "x,0,50000,bert__1B,,8,2,a40\n");
+    SimulationOptions options;
+    options.max_time_s = 1000;
+    ck_assert(simulate(w, "mover", mover, options).ok());
+    options.elastic_share = 0;
+    const Result<Metrics> broken = simulate(w, "mover", mover, options);
+    ck_assert(!broken.ok());
+    ck_assert(broken.error().message().find("changes a job that is not elastic") != std::string::npos);
+}
+END_TEST
+
+START_TEST(work_that_is_unknown_shows_as_a_time_limit_only) {
+    const Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
+    SimulationOptions options;
+    options.errors.seed = 3;
+    const Metrics known = run(w, decide_fcfs, options);
+    options.work_unknown = true;
+    const double factor = Workload::limit_factor(3, 0), limit_s = w.jobs[0].time_limit_s * factor;
+    ck_assert(factor > 1 && factor < 5);
+    options.watch = [&](const Snapshot& s, const Offers&, const PolicyOptions&, const Decision&) {
+        const JobState& job = s.jobs[0];
+        ck_assert(job.remaining_iterations == 0 && !job.overrun);
+        assert_near(job.time_limit_s, limit_s - 4 * job.done_iterations);
+    };
+    ck_assert(run(w, decide_fcfs, options).jct_s.mean == known.jct_s.mean);
 }
 END_TEST
 
@@ -363,6 +455,10 @@ int main() {
          unknown_models_and_types_are_refused_where_they_stand,
          errors_are_hidden_from_the_policy_and_fixed_by_the_seed,
          what_users_say_of_their_work_changes_what_policies_see_and_not_the_work,
+         jobs_that_are_not_elastic_keep_what_they_start_with_under_every_policy,
+         which_jobs_are_elastic_follows_from_the_seed_alone,
+         a_policy_that_moves_a_job_that_is_not_elastic_is_an_error,
+         work_that_is_unknown_shows_as_a_time_limit_only,
          a_policy_that_breaks_its_contract_is_an_error, a_resize_keeps_the_work_done_and_pays_again,
          generated_traces_have_the_load_and_shares_asked_for, a_mix_loads_every_gpu_type_alike,
          the_published_yardstick_is_reproduced},
