@@ -98,6 +98,8 @@ void Scheduler::round() {
     if (profiles_.update(view_)) recall_observed();
     snapshot_ = view_.snapshot;
     snapshot_.generation = stats_.rounds;
+    policy_options_.window_s = decided_s_ > 0 ? std::max(snapshot_.time_s - decided_s_, 0.0) : 0;
+    decided_s_ = snapshot_.time_s;
     stats_.jobs_pending = stats_.jobs_running = 0;
     for (const JobView& job : view_.jobs)
         if (!host_.stopping()) consider(job);

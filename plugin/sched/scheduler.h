@@ -136,6 +136,7 @@ class Scheduler {
     WishBook wishes_;
     const Policy* policy_;
     PolicyOptions policy_options_;
+    double decided_s_ = 0;               ///< time of the last round's snapshot, 0: none yet
     SchedulerStats stats_;
 
     ClusterView view_;

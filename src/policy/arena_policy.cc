@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "policy/appointed.h"
 #include "policy/exhaustive.h"
 #include "policy/knapsack.h"
 #include "policy/packing.h"
@@ -40,11 +41,10 @@ constexpr double momentum = 1.5, nearly_done_s = 3000;
 /// Idle GPUs are taken by running jobs that they finish by this factor sooner.
 constexpr double grow_factor = 1.1;
 /// Appointed times: while no GPU is idle and few wait (no more than this share of those that run),
-/// a job that would run for a period's tenfold or more changes its GPUs, or starts again, only in
-/// the first round of each period. Between them it may only be stopped: bursts of arrivals
+/// a long job changes its GPUs, or starts again, only at its appointed times (appointed.h). Between
+/// them it may only be stopped: bursts of arrivals
 /// otherwise shrink long jobs step by step, and every gap starts them for seconds.
 constexpr double few_waiting_share = 0.15;
-constexpr double period_share = 0.1, shortest_period_s = 600, longest_period_s = 7200, appointed_s = 301;
 /// Objective fairness: speed counts by this power of the slow-down so far.
 constexpr double fairness_power = 4;
 /// Shares: so often is the choice made anew with accounts' values times what they lack, at most this.
@@ -207,10 +207,15 @@ void Round::find_calm() {
 /// Whether the job keeps what it has, or has not, until its next appointed time.
 bool Round::is_settled(const Task& task) const {
     if (!calm_ || is_starving(task) || (!task.runs() && task.job->restarts == 0)) return false;
-    const double period_s =
-        std::min(longest_period_s, period_share * task.remaining * task.fastest_s);
-    return period_s > shortest_period_s &&
-           std::fmod(problem_.snapshot().time_s, period_s) >= appointed_s;
+    const double now_s = problem_.snapshot().time_s;
+    double since_s = now_s - task.job->submit_s, left = task.remaining;
+    if (task.runs()) {
+        const Choice& current = problem_.choice(task.current);
+        since_s = now_s - task.job->start_s;
+        left += std::max(0.0, since_s - options_.restart.seconds(current.gpus)) / current.iteration_s;
+    }
+    const double period_s = appointed_period_s(left * task.fastest_s);
+    return period_s > 0 && !is_appointed(since_s, period_s, options_.window_s);
 }
 
 void Round::price_offers() {

@@ -24,9 +24,9 @@ namespace arena {
 /// its GPUs on average so far, so that nobody is moved often. It makes room for a waiting job only
 /// when that one is worth 1.5 times as much, or up to twice that when it is nearly done. Idle GPUs
 /// go to running jobs that they finish by a tenth sooner. Objective jct: while no GPU is idle and
-/// few wait, long jobs change, or start again, only at appointed times (multiples of a tenth of the
-/// time left, at most two hours), and between them can only be stopped. So restarts pay for
-/// themselves and stay few.
+/// few wait, long jobs change, or start again, only at appointed times (every power of two near a
+/// tenth of what they had left at their start, at most two hours and a quarter, from that start on: appointed.h), and
+/// between them can only be stopped. So restarts pay for themselves and stay few.
 ///
 /// A week: times the starts that the job had and one more, at most four; then it gets the best that
 /// it could have without all others, and keeps it for an hour, so that more such jobs than GPUs do

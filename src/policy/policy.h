@@ -39,6 +39,8 @@ struct PolicyOptions {
     /// Account -> share of the GPUs while all accounts want more; empty = no shares. An account that is not
     /// named has a share of 1.
     std::map<std::string, double> shares = {};
+    /// Since the caller's last decision: what is due at a time comes with the first decision after it, and once.
+    double window_s = 300;
     bool any_layout = false;  ///< an offer holds for every equal split of its GPUs over nodes
     bool explain = true;      ///< fill Decision::waiting
     bool operator==(const PolicyOptions&) const = default;

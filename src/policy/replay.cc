@@ -34,6 +34,7 @@ void read_options(const JsonFields& fields, std::optional<Error>& error, PolicyO
         fields.integer("search_steps", out.search_steps, 1, std::int64_t{1} << 40);
     }
     if (fields.has("shares")) read_shares(fields, error, out.shares);
+    if (fields.has("window_s")) fields.number("window_s", out.window_s, 0, 1e9);
     if (fields.has("any_layout")) fields.boolean("any_layout", out.any_layout);
     if (fields.has("explain")) fields.boolean("explain", out.explain);
 }
@@ -65,6 +66,7 @@ std::string to_json(const Replay& replay) {
                         {"objective", to_string(replay.options.objective)},
                         {"search_steps", replay.options.search_steps},
                         {"shares", replay.options.shares},
+                        {"window_s", replay.options.window_s},
                         {"any_layout", replay.options.any_layout},
                         {"explain", replay.options.explain}}}});
     if (!replay.policy.empty()) json["policy"] = replay.policy;

@@ -401,6 +401,7 @@ Status Simulation::decide() {
     update_jobs();
     ++snapshot_.generation;
     ++metrics_.decisions;
+    policy_options_.window_s = std::min(snapshot_.time_s - last_decision_s_, snapshot_.time_s);
     last_decision_s_ = snapshot_.time_s;
     due_s_ = never;
     const Clock::time_point start = Clock::now();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "plugin/sched/launch.h"
+#include "policy/replay.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -385,6 +386,27 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
 }
 END_TEST
 
+/// So that what is due at a time is due in one round, however often there are rounds.
+START_TEST(the_policy_knows_how_long_ago_it_decided) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    auto scheduler = scene.scheduler();
+    const auto window_s = [&] {
+        scheduler->round();
+        const Result<Replay> decided = parse_replay(scheduler->snapshot_json());
+        ck_assert(decided.ok());
+        return decided->options.window_s;
+    };
+    ck_assert(window_s() == 0);
+    scene.host.view.snapshot.time_s += 4;
+    ck_assert(window_s() == 4);
+    scene.host.view.snapshot.time_s += 0.5;
+    ck_assert(window_s() == 0.5);
+    scene.host.view.snapshot.time_s -= 60;  // somebody set the clock
+    ck_assert(window_s() == 0);
+}
+END_TEST
+
 START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
     Scene scene;
     scene.config.profile_enabled = true;
@@ -736,7 +758,8 @@ int main() {
         a_job_waits_for_the_profile_run_that_has_its_node,
         a_gpu_that_a_user_has_leaves_the_analytic_estimate,
         nodes_that_profile_runs_just_took_are_given_to_nobody,
-        the_store_is_asked_once_a_round_for_a_model_on_a_type,
+        the_policy_knows_how_long_ago_it_decided,
+         the_store_is_asked_once_a_round_for_a_model_on_a_type,
         a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
         a_round_ends_where_the_controller_stops,
         what_was_planned_is_sent_with_what_it_rested_on,
