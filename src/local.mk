@@ -23,7 +23,7 @@ libarena_core_la_SOURCES = \
 	src/policy/seating.h src/policy/seating.cc \
 	src/policy/reservation.h src/policy/reservation.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena_policy.h src/policy/arena_policy.cc \
-	src/policy/appointed.h \
+	src/policy/appointed.h src/policy/foresight.h src/policy/foresight.cc \
 	src/policy/fcfs.h src/policy/fcfs.cc \
 	src/policy/backfill.h src/policy/backfill.cc \
 	src/policy/allocation.h src/policy/allocation.cc \

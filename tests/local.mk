@@ -263,9 +263,9 @@ EXTRA_DIST += tests/golden tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc 
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid
 endif
 tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/philly.h tests/unit/reference_data.h tests/unit/suite.h
 tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -275,6 +275,9 @@ tests_unit_test_arena_policy_LDADD = libarena_sim.la libarena_core.la $(CHECK_LI
 tests_unit_test_appointed_SOURCES = tests/unit/test_appointed.cc tests/unit/suite.h
 tests_unit_test_appointed_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_appointed_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_arena_rigid_SOURCES = tests/unit/test_arena_rigid.cc tests/unit/suite.h
+tests_unit_test_arena_rigid_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_arena_rigid_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_page_SOURCES = tests/unit/test_page.cc tests/unit/suite.h
 tests_unit_test_page_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_page_LDADD = libarena_sim.la libarena_core.la $(CHECK_LIBS)

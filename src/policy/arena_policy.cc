@@ -8,8 +8,12 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "core/text.h"
 #include "policy/appointed.h"
 #include "policy/exhaustive.h"
+#include "policy/foresight.h"
 #include "policy/knapsack.h"
 #include "policy/packing.h"
 #include "policy/reservation.h"
@@ -55,6 +59,8 @@ constexpr double most_priority_weight = 4;
 /// often; and then it keeps its GPUs for a while: more such jobs than GPUs would only start each other anew.
 constexpr double starving_s = 7 * 86400, most_starving_bounds = 4, starving_quantum_s = 3600;
 constexpr double starving_weight = 1e6;
+/// A choice for life beside elastic jobs costs no more than this times the least; and more than any value.
+constexpr double most_over = 1.05, most_wished = 1e300;
 /// Attempts to seat a choice on nodes, and how much better another one must be.
 constexpr int reseatings = 3;
 constexpr double better_seating = 1.01, rounding = 1e-9;
@@ -77,6 +83,8 @@ class Round {
     void find_calm();
     [[nodiscard]] bool is_settled(const Task&) const;
     void price_offers();
+    void look_ahead();
+    [[nodiscard]] std::string why_waits(std::size_t task) const;
     [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors,
                                                   const std::vector<double>& values);
     [[nodiscard]] std::size_t account_of(const Task&) const;
@@ -89,7 +97,6 @@ class Round {
     using Move = std::tuple<double, std::size_t, std::size_t>;  ///< (-gain per GPU, task, choice)
     void find_growth(const Seating&, std::size_t i, std::vector<Move>&) const;
     void grow(Seating&);
-    void say_what_is_impossible(Decision&) const;
     [[nodiscard]] std::size_t item(std::size_t i, std::size_t choice) const {
         return problem_.tasks()[i].first_choice + choice;
     }
@@ -102,6 +109,8 @@ class Round {
     bool calm_ = false;                   ///< no GPU is idle, and few wait
     double change_bonus_ = least_bonus;   ///< by how many wait
     std::vector<double> values_;          ///< by choice
+    std::vector<double> wished_;          ///< the same, also of what others' GPUs would be needed for
+    std::vector<Prospect> prospects_;     ///< by task; empty: nothing is foreseen
     std::vector<double> moved_;           ///< by task: value of its current choice on other nodes
     std::vector<std::int32_t> chosen_;    ///< by task: index within its choices, or -1
     std::vector<double> prices_;          ///< of a GPU by type, and whether chosen_ is the best there is by count,
@@ -239,19 +248,56 @@ void Round::price_offers() {
     }
 }
 
+/// Jobs whose choice is for life take what is foreseen to be best for them, or wait for it: other choices that cost
+/// more are worth nothing. Beside elastic jobs, whose GPUs they could be given as well, those that cost hardly more
+/// stay, for less.
+void Round::look_ahead() {
+    if (options_.objective != Objective::jct) return;
+    std::vector<double> weights;
+    bool any_elastic = false;
+    for (const Task& task : problem_.tasks()) {
+        weights.push_back(weight_of(task));
+        any_elastic = any_elastic || task.job->elastic;
+    }
+    const Foresight foresight(problem_, packing_, weights);
+    prospects_ = foresight.prospects();
+    for (std::size_t i = 0; i < prospects_.size(); ++i) {
+        Prospect& prospect = prospects_[i];
+        if (starving_[i]) prospect = {};
+        if (prospect.best == nullptr) continue;
+        std::size_t at = problem_.tasks()[i].first_choice;
+        for (const Choice& c : problem_.choices(problem_.tasks()[i])) {
+            const double over = foresight.over(i, c);
+            const bool takes = &c == prospect.best && prospect.wait_s <= 0;
+            const double factor = takes ? 1 : any_elastic && over <= most_over ? 1 / std::max(over, 1.0) : 0;
+            if (&c == prospect.best) wished_[at] = most_wished;
+            values_[at++] *= factor;
+        }
+    }
+}
+
 std::vector<std::int32_t> Round::solve(const std::vector<double>& factors, const std::vector<double>& values) {
     std::vector<std::int64_t> capacity;
     for (std::size_t t = 0; t < problem_.types(); ++t) capacity.push_back(problem_.capacity(t));
     Knapsack knapsack(std::move(capacity));
+    std::vector<std::size_t> first;         // by task, into
+    std::vector<std::int32_t> choice_of;    // by item: index within its task's choices
     for (const Task& task : problem_.tasks()) {
         knapsack.add_group();
+        first.push_back(choice_of.size());
         const double factor = factors.empty() ? 1 : factors[account_of(task)];
-        std::size_t at = task.first_choice;
-        for (const Choice& c : problem_.choices(task)) {
-            knapsack.add({c.type, c.gpus, factor * values[at++]});
+        for (std::uint32_t c = 0; c < task.choice_count; ++c) {
+            const double value = factor * values[task.first_choice + c];
+            if (!(value > 0)) continue;  // costs steps and is never chosen
+            const Choice& choice = problem_.choices(task)[c];
+            knapsack.add({choice.type, choice.gpus, value});
+            choice_of.push_back(static_cast<std::int32_t>(c));
         }
     }
+    first.push_back(choice_of.size());
     std::vector<std::int32_t> chosen = knapsack.solve(options_.search_steps);
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+        if (chosen[i] >= 0) chosen[i] = choice_of[first[i] + static_cast<std::size_t>(chosen[i])];
     if (prices_.empty()) {
         prices_ = knapsack.prices();
         exact_ = knapsack.solved_exactly();
@@ -415,25 +461,23 @@ void Round::grow(Seating& seating) {
     }
 }
 
-/// Jobs without any choice take no part in the round, but have to be told so.
-void Round::say_what_is_impossible(Decision& decision) const {
-    std::set<JobId> known;
-    for (const Task& task : problem_.tasks()) known.insert(task.job->id);
-    for (const JobState& job : problem_.snapshot().jobs) {
-        if (job.phase == JobPhase::pending && !known.contains(job.id))
-            decision.waiting.emplace(job.id, nowhere_words);
-    }
+std::string Round::why_waits(std::size_t i) const {
+    const bool foreseen = !prospects_.empty() && prospects_[i].best != nullptr && prospects_[i].wait_s > 0;
+    if (!foreseen) return "others make more of the GPUs now";
+    const Offer& offer = *problem_.offers(*prospects_[i].best).front();
+    return fmt::format("better off with {}, expected to be free in {}", short_form(offer.grid), human_seconds(prospects_[i].wait_s));
 }
 
 Decision Round::decide() {
     price_offers();
-    const std::vector<double> wished = values_;  // also what others' GPUs would be needed for
+    wished_ = values_;
+    look_ahead();
     drop_impossible();
     choose();
     Seating seating = seat();
     grow(seating);
     Decision decision{std::move(seating.actions()), {}};
-    for (Action& action : reservations(problem_, wished, seating.given())) {
+    for (Action& action : reservations(problem_, wished_, seating.given())) {
         decision.actions.push_back(std::move(action));
     }
     for (std::size_t i = 0; i < seating.given().size(); ++i) {
@@ -443,10 +487,9 @@ Decision Round::decide() {
             decision.actions.push_back(
                 {ActionKind::preempt, task.job->id, {}, {}, "", "others make more of its GPUs"});
         } else if (options_.explain) {
-            decision.waiting.emplace(task.job->id, waiting_words(problem_, task, wished));
+            decision.waiting.emplace(task.job->id, why_waits(i));
         }
     }
-    if (options_.explain) say_what_is_impossible(decision);
     return decision;
 }
 

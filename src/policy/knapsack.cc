@@ -232,10 +232,24 @@ bool Knapsack::improve_in_pairs() {
     return false;
 }
 
+/// What of the capacity all groups together could take, each its largest item of the type.
+void Knapsack::find_usable() {
+    usable_.assign(capacity_.size(), 0);
+    std::vector<std::int64_t> most(capacity_.size());
+    for (std::size_t g = 0; g < groups(); ++g) {
+        std::fill(most.begin(), most.end(), 0);
+        for (const Item& item : group(g)) {
+            auto& m = most[static_cast<std::size_t>(item.type)];
+            if (item.value > 0) m = std::max<std::int64_t>(m, item.gpus);
+        }
+        for (std::size_t t = 0; t < most.size(); ++t) usable_[t] = std::min(capacity_[t], usable_[t] + most[t]);
+    }
+}
+
 /// Number of different free capacities, or one more than may ever be looked at.
 std::int64_t Knapsack::states() const {
     std::int64_t product = 1;
-    for (const std::int64_t c : capacity_) {
+    for (const std::int64_t c : usable_) {
         if (c >= max_exact_cells / product) return max_exact_cells + 1;
         product *= c + 1;
     }
@@ -245,7 +259,7 @@ std::int64_t Knapsack::states() const {
 bool Knapsack::can_solve_exactly() const {
     const std::int64_t count = states();
     return count <= max_exact_cells / std::max<std::int64_t>(1, static_cast<std::int64_t>(groups())) &&
-           count * static_cast<std::int64_t>(items_.size()) <= steps_;
+           count * static_cast<std::int64_t>(items_.size() + groups()) <= steps_;
 }
 
 /// Best sum by what is free, group after group; then the choices are read off backwards.
@@ -253,7 +267,7 @@ void Knapsack::solve_exactly() {
     const auto count = static_cast<std::size_t>(states());
     std::vector<std::size_t> stride(capacity_.size(), 1);
     for (std::size_t t = 1; t < stride.size(); ++t) {
-        stride[t] = stride[t - 1] * static_cast<std::size_t>(capacity_[t - 1] + 1);
+        stride[t] = stride[t - 1] * static_cast<std::size_t>(usable_[t - 1] + 1);
     }
     std::vector<double> best(count, 0), next(count);
     std::vector<std::int32_t> picks(groups() * count, -1);
@@ -265,7 +279,7 @@ void Knapsack::solve_exactly() {
             const std::size_t gpus = static_cast<std::size_t>(items[i].gpus);
             if (items[i].value <= 0) continue;
             for (std::size_t s = 0; s < count; ++s) {
-                if (s / stride[t] % static_cast<std::size_t>(capacity_[t] + 1) < gpus) continue;
+                if (s / stride[t] % static_cast<std::size_t>(usable_[t] + 1) < gpus) continue;
                 const double value = best[s - gpus * stride[t]] + items[i].value;
                 if (value <= next[s]) continue;
                 next[s] = value;
@@ -288,10 +302,11 @@ std::vector<std::int32_t> Knapsack::solve(std::int64_t steps) {
     steps_ = steps;
     chosen_.assign(groups(), -1);
     free_ = capacity_;
+    find_usable();
     find_prices();
     solved_exactly_ = can_solve_exactly();
     if (solved_exactly_) {
-        steps_ -= states() * static_cast<std::int64_t>(items_.size());
+        steps_ -= states() * static_cast<std::int64_t>(items_.size() + groups());
         solve_exactly();
         return chosen_;
     }

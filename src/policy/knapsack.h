@@ -64,11 +64,12 @@ class Knapsack {
     [[nodiscard]] double chosen_value(std::size_t g) const;
     void find_releases(std::vector<std::vector<Release>>& by_type) const;
     bool improve_in_pairs();
+    void find_usable();
     [[nodiscard]] std::int64_t states() const;
     [[nodiscard]] bool can_solve_exactly() const;
     void solve_exactly();
 
-    std::vector<std::int64_t> capacity_, free_;
+    std::vector<std::int64_t> capacity_, free_, usable_;
     std::vector<double> prices_;
     std::vector<Item> items_;
     std::vector<std::uint32_t> first_;

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See foresight.h.
+#include "policy/foresight.h"
+
+#include <limits>
+#include <numeric>
+
+namespace arena {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+/// What counts for the price of a GPU-second beside the jobs behind, and what an idle GPU costs of it.
+constexpr double lately_share = 0.5, running_share = 0.1, idle_share = 0.5;
+constexpr double lately_s = 12 * 3600;
+/// How far costs may be off because the times are.
+constexpr double estimate_error = 0.05;
+/// Choices that are tried on the nodes that are free now, before the job is left to chance.
+constexpr int most_tries = 6;
+
+/// Until the running job ends, as far as anybody said.
+double left_s(const JobState& job) {
+    if (job.overrun) return never;
+    if (job.remaining_iterations > 0) return job.remaining_iterations * job.current->estimate.iteration_s;
+    return job.time_limit_s > 0 ? job.time_limit_s : never;
+}
+
+/// Waits, and will never be changed.
+bool is_rigid(const Task& task) { return !task.runs() && !task.job->elastic; }
+
+}  // namespace
+
+void Foresight::Releases::sort() { std::sort(blocks_.begin(), blocks_.end()); }
+
+double Foresight::Releases::earliest(double gpus, double& idle, std::int64_t& steps) const {
+    double have = 0, area = 0;
+    for (const auto& [in_s, count] : blocks_) {
+        --steps;
+        const double take = std::min(count, gpus - have);
+        area += take * in_s;
+        have += take;
+        if (have < gpus) continue;
+        idle = gpus * in_s - area;
+        return in_s;
+    }
+    return never;
+}
+
+double Foresight::Releases::next() const {
+    const auto at = std::find_if(blocks_.begin(), blocks_.end(), [](const auto& block) { return block.first > 0; });
+    return at == blocks_.end() ? never : at->first;
+}
+
+void Foresight::Releases::take(double gpus, double until_s) {
+    auto end = blocks_.begin();
+    for (double left = gpus; end != blocks_.end() && left > 0;) {
+        const double here = std::min(end->second, left);
+        left -= here;
+        end->second -= here;
+        if (end->second > 0) break;
+        ++end;
+    }
+    blocks_.erase(blocks_.begin(), end);
+    const std::pair<double, double> block{until_s, gpus};
+    blocks_.insert(std::upper_bound(blocks_.begin(), blocks_.end(), block), block);
+}
+
+Foresight::Foresight(const Problem& problem, const Packing& packing, std::span<const double> weights)
+    : problem_(problem), packing_(packing), weights_(weights), releases_(problem.types()),
+      worth_(problem.types(), 1), total_(problem.types(), 0), steps_(problem.options().search_steps), prospects_(problem.tasks().size()) {
+    const auto& tasks = problem.tasks();
+    if (std::none_of(tasks.begin(), tasks.end(), is_rigid)) return;
+    count_gpus();
+    count_releases();
+    weigh_types();
+    auto behind = static_cast<double>(std::count_if(tasks.begin(), tasks.end(), [](const Task& t) { return !t.runs(); }));
+    const double base = lately_share * waited_lately() + running_share * running_;
+    for (const std::size_t i : order()) {
+        if (steps_ <= 0) break;
+        behind -= 1;
+        choose(i, (behind + base) / std::max(gpus_, 1.0));
+    }
+}
+
+void Foresight::count_gpus() {
+    const auto& nodes = problem_.snapshot().nodes;
+    std::vector<double> free(problem_.types(), 0);
+    for (NodeIndex n = 0; n < nodes.size(); ++n) {
+        if (problem_.type_of_node(n) < 0) continue;
+        const auto type = static_cast<std::size_t>(problem_.type_of_node(n));
+        free[type] += static_cast<double>(nodes[n].free_gpus);
+        total_[type] += static_cast<double>(nodes[n].total_gpus);
+    }
+    gpus_ = std::accumulate(total_.begin(), total_.end(), 0.0);
+    for (std::size_t t = 0; t < free.size(); ++t)
+        if (free[t] > 0) releases_[t].add(0, free[t]);
+}
+
+void Foresight::count_releases() {
+    for (const JobState& job : problem_.snapshot().jobs) {
+        if (job.phase != JobPhase::running || !job.current) continue;
+        running_ += 1;
+        const std::int32_t type = problem_.type_of(job.current->grid.gpu_type);
+        const double in_s = left_s(job);
+        if (type < 0 || in_s == never) continue;
+        releases_[static_cast<std::size_t>(type)].add(std::max(in_s, 1.0), static_cast<double>(job.current->grid.gpus()));
+    }
+    for (Releases& releases : releases_) releases.sort();
+}
+
+void Foresight::weigh_types() {
+    std::vector<double> sum(problem_.types(), 0), count(problem_.types(), 0), best(problem_.types());
+    for (const Task& task : problem_.tasks()) {
+        std::fill(best.begin(), best.end(), 0.0);
+        for (const Choice& c : problem_.choices(task)) {
+            double& speed = best[static_cast<std::size_t>(c.type)];
+            speed = std::max(speed, 1 / (c.iteration_s * c.gpus));
+        }
+        const double most = *std::max_element(best.begin(), best.end());
+        for (std::size_t t = 0; t < best.size(); ++t) {
+            sum[t] += best[t] / most;
+            count[t] += best[t] > 0 ? 1 : 0;
+        }
+    }
+    double mean = 0;
+    for (std::size_t t = 0; t < worth_.size(); ++t) {
+        worth_[t] = count[t] > 0 ? sum[t] / count[t] : 1;
+        mean += worth_[t] * total_[t] / std::max(gpus_, 1.0);
+    }
+    for (double& worth : worth_) worth /= mean;
+}
+
+double Foresight::waited_lately() const {
+    const double now_s = problem_.snapshot().time_s;
+    double sum = 0;
+    for (const JobState& job : problem_.snapshot().jobs) {
+        if (job.phase != JobPhase::running) {
+            sum += std::min(lately_s, job.age_s);
+        } else if (job.restarts <= 1) {
+            sum += std::max(0.0, job.start_s - std::max(now_s - lately_s, now_s - job.age_s));
+        }
+    }
+    return sum / lately_s;
+}
+
+std::vector<std::size_t> Foresight::order() const {
+    std::vector<std::pair<double, std::size_t>> keys;
+    for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
+        const Task& task = problem_.tasks()[i];
+        if (!is_rigid(task)) continue;
+        double least = never;
+        for (const Choice& c : problem_.choices(task))
+            least = std::min(least, Problem::time_left_s(task, c) * c.gpus * worth_[static_cast<std::size_t>(c.type)]);
+        keys.emplace_back(least / weights_[i], i);
+    }
+    std::sort(keys.begin(), keys.end());
+    std::vector<std::size_t> out;
+    for (const auto& [key, i] : keys) out.push_back(i);
+    return out;
+}
+
+double Foresight::run_s(std::size_t i, const Choice& c) const {
+    return Problem::time_left_s(problem_.tasks()[i], c) + problem_.options().restart.seconds(c.gpus);
+}
+
+double Foresight::cost(std::size_t i, const Choice& c, double price, double idle_gpu_s) const {
+    const double time_s = run_s(i, c);
+    return time_s + price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
+}
+
+Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bool refused) {
+    const Releases& releases = releases_[static_cast<std::size_t>(c.type)];
+    double idle = 0, in_s = releases.earliest(c.gpus, idle, steps_);
+    if (refused && in_s <= 0) in_s = releases.next();
+    if (in_s == never) return {};
+    return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : idle_share), idle), price};
+}
+
+/// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the estimates may be as far off.
+Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>& refused) {
+    std::vector<Prospect> all;
+    std::size_t at = 0;
+    for (const Choice& c : problem_.choices(problem_.tasks()[i])) all.push_back(prospect_of(i, c, price, refused[at++]));
+    Prospect best{nullptr, 0, never, price};
+    for (const Prospect& p : all)
+        if (p.best != nullptr && p.least_cost < best.least_cost) best = p;
+    for (const Prospect& p : all) {  // by type, then GPUs ascending
+        const bool alike = p.best != nullptr && p.best->type == best.best->type && p.wait_s <= best.wait_s;
+        if (alike && p.least_cost <= (1 + estimate_error) * best.least_cost) return p;
+    }
+    return best;
+}
+
+/// A choice that is free by count may still find no nodes; then it can be had when more come free.
+void Foresight::choose(std::size_t i, double price) {
+    const Task& task = problem_.tasks()[i];
+    std::vector<bool> refused(task.choice_count, false);
+    Placement placement;
+    for (int tries = 0; tries < most_tries; ++tries) {
+        const Prospect found = best_of(i, price, refused);
+        if (found.best == nullptr) return;
+        if (found.wait_s > 0 || packing_.place(task, *found.best, placement)) {
+            prospects_[i] = found;
+            const double gpus = found.best->gpus;
+            return releases_[static_cast<std::size_t>(found.best->type)].take(gpus, found.wait_s + run_s(i, *found.best));
+        }
+        refused[static_cast<std::size_t>(found.best - problem_.choices(task).data())] = true;
+    }
+}
+
+double Foresight::over(std::size_t i, const Choice& c) const {
+    const Prospect& p = prospects_[i];
+    if (p.best == nullptr) return 1;
+    return cost(i, c, p.price) / p.least_cost;
+}
+
+}  // namespace arena

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What waiting jobs that will never be changed should take. Their choice is for life, so each choice is weighed
+// against what the job could have a little later, when running jobs end, and against what the GPUs are worth to
+// others: a list schedule of all such jobs on the GPUs as they will come free.
+// Leaves out on purpose: jobs that have not come yet, but for as many as waited lately; elastic jobs, whose GPUs
+// can be had at any time by the rules of the policy.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "policy/packing.h"
+
+namespace arena {
+
+/// Of one task. What is foreseen only for jobs that wait and are not elastic; else as here.
+struct Prospect {
+    const Choice* best = nullptr;  ///< what it should take, now or later; nullptr: nothing is foreseen
+    double wait_s = 0;             ///< until then; 0: its nodes are free now
+    double least_cost = 0;         ///< of `best`, with the wait
+    double price = 0;              ///< of a GPU-second, in seconds of delay of all others together
+};
+
+/// A cost is in seconds: the time until the job ends with the choice, and the delay of others, which is price x worth of
+/// the type x the GPU-seconds that it takes, or leaves idle while it waits for the last of them. The price of a
+/// GPU-second: how many jobs wait behind this one, half of as many as waited on average over the last twelve
+/// hours (as far as they are still here), and a tenth of the running ones, over all GPUs; half of it for GPUs that are
+/// idle now. The worth of a type: the speed per GPU of its best count, relative to the job's best type, averaged
+/// over jobs, with a mean over the GPUs of 1. Jobs choose in the order of their least worth x GPUs x time by weight.
+/// Of choices of a type that cost hardly more than the best the one with the fewest GPUs counts as the best. Nobody waits
+/// for a job that has overrun or of whose end nothing is known. Without running jobs the first one starts.
+class Foresight {
+  public:
+    /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget of
+    /// options.search_steps does not reach, the last of the order, have no prospect.
+    Foresight(const Problem&, const Packing&, std::span<const double> weights);
+    /// By task.
+    [[nodiscard]] const std::vector<Prospect>& prospects() const { return prospects_; }
+    /// What the choice costs without any wait, over the least that the job can have: at most 1 when it should not wait
+    /// for another one.
+    [[nodiscard]] double over(std::size_t task, const Choice&) const;
+
+  private:
+    /// GPUs of a type by when they are free, in seconds from now, earliest first.
+    class Releases {
+      public:
+        void add(double in_s, double gpus) { blocks_.emplace_back(in_s, gpus); }
+        void sort();
+        /// When so many are free; `idle`: the GPU-seconds that the earlier ones wait for the last.
+        [[nodiscard]] double earliest(double gpus, double& idle, std::int64_t& steps) const;
+        /// The next time, from now on, that any are.
+        [[nodiscard]] double next() const;
+        void take(double gpus, double until_s);
+
+      private:
+        std::vector<std::pair<double, double>> blocks_;
+    };
+
+    void count_gpus();
+    void count_releases();
+    void weigh_types();
+    [[nodiscard]] double waited_lately() const;
+    [[nodiscard]] std::vector<std::size_t> order() const;
+    [[nodiscard]] double run_s(std::size_t task, const Choice&) const;
+    [[nodiscard]] double cost(std::size_t task, const Choice&, double price, double idle_gpu_s = 0) const;
+    [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price, bool refused);
+    [[nodiscard]] Prospect best_of(std::size_t task, double price, const std::vector<bool>& refused);
+    void choose(std::size_t task, double price);
+
+    const Problem& problem_;
+    Packing packing_;
+    std::span<const double> weights_;
+    std::vector<Releases> releases_;  ///< by type, as are
+    std::vector<double> worth_, total_;
+    double gpus_ = 0, running_ = 0;
+    std::int64_t steps_;  ///< left of the budget
+    std::vector<Prospect> prospects_;
+};
+
+}  // namespace arena
