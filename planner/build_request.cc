@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "planner/megatron_args.h"
 #include "planner/model.h"
-#include "planner/operators.h"
+#include "planner/pin_rules.h"
 #include "planner/planner.h"
 
 namespace arena {
@@ -21,8 +21,8 @@ namespace arena {
 namespace {
 
 constexpr std::int64_t max_batch = std::int64_t{1} << 24;
-constexpr std::int64_t max_request_gpus = 65536;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
+constexpr std::string_view anything = "any";  ///< of gpus, types and plan: no limit
 
 constexpr std::array<std::string_view, 10> option_keys{"model", "batch",    "seq-length", "gpus",
                                                        "types", "plan",     "launcher",   "elastic",
@@ -35,7 +35,7 @@ bool contains(const std::array<std::string_view, N>& list, std::string_view word
 
 /// How the user wrote it: both channels for options, the directive for inline keys.
 std::string spelled(std::string_view key) {
-    if (contains(option_keys, key)) return fmt::format("--arena-{} (#ARENA {})", key, key);
+    if (contains(option_keys, key)) return option_spelling(key);
     return fmt::format("#ARENA {}", key);
 }
 
@@ -203,6 +203,9 @@ Result<Model> read_model(const Settings& settings, std::string_view model_text,
 Status read_gpus(const Settings& settings, Request& request) {
     const std::string* text = settings.find("gpus");
     if (text == nullptr) return Done{};
+    request.min_gpus = 1;
+    request.max_gpus = 0;
+    if (*text == anything) return Done{};
     const std::vector<std::string_view> parts = split(*text, '-');
     const auto low = parse_integer(parts.front(), 1, max_request_gpus);
     const auto high = parse_integer(parts.back(), 1, max_request_gpus);
@@ -227,6 +230,8 @@ bool is_type_name(std::string_view name) {
 Status read_types(const Settings& settings, Request& request) {
     const std::string* text = settings.find("types");
     if (text == nullptr) return Done{};
+    request.gpu_types.clear();
+    if (*text == anything) return Done{};
     for (std::string_view name : split(*text, ',')) {
         if (!is_type_name(name))
             return refuse("types", fmt::format("'{}' is not a list of GPU types like a40,a100",
@@ -257,74 +262,24 @@ Status read_words(const Settings& settings, Request& request) {
     return Done{};
 }
 
-std::int64_t or_one(std::int64_t pinned) { return pinned == 0 ? 1 : pinned; }
-
-/// The pin against the model and the batch; what depends on the cluster is checked when planning.
-Status check_pin_model(const PlanPin& pin, const Request& request) {
-    const Model& model = request.model;
-    if (pin.pp > model.layers)
-        return refuse("plan", fmt::format("pp{} needs at least {} layers; {} has {}", pin.pp,
-                                          pin.pp, model.name, model.layers));
-    if (std::string obstacle = tp_obstacle(model, or_one(pin.tp)); !obstacle.empty())
+/// The pin against all that no cluster can change, and against the range of GPUs.
+Status check_pin(Request& request, bool gpus_given) {
+    if (std::string obstacle = pin_obstacle(request); !obstacle.empty())
         return refuse("plan", std::move(obstacle));
-    const std::int64_t share = or_one(pin.dp) * or_one(pin.micro_batch);
-    if (request.global_batch % or_one(pin.dp) != 0)
-        return refuse(
-            "plan", fmt::format("dp{} does not divide the batch {}", pin.dp, request.global_batch));
-    if (request.global_batch % share != 0)
-        return refuse("plan", fmt::format("mb{} does not divide the {} samples of each replica",
-                                          pin.micro_batch, request.global_batch / or_one(pin.dp)));
-    return Done{};
-}
-
-/// The pin against what the job's launcher can be told.
-Status check_pin_launcher(const PlanPin& pin, const Request& request) {
-    const Capabilities& can = find_launcher(request.launcher)->can;
-    for (const auto& [key, degree, value] :
-         {std::tuple{"vpp", can.vpp, pin.vpp}, {"cp", can.cp, pin.cp}, {"ep", can.ep, pin.ep}})
-        if (value > 1 && degree == Degree::no)
-            return refuse("plan", fmt::format("the launcher {} cannot be told {}{}; accepted: {}1, or "
-                                              "another launcher",
-                                              request.launcher, key, value, key));
-    if (request.model.family == Family::wide_resnet && pin.tp > 1 && can.convolutions == Degree::no)
-        return refuse("plan",
-                      fmt::format("the launcher {} cannot split the convolutions of {} by tp{}; "
-                                  "accepted: tp1, or another launcher",
-                                  request.launcher, request.model.name, pin.tp));
-    return Done{};
-}
-
-/// The pin against the GPU range: some count in it must be a multiple of what is pinned.
-Status check_pin_gpus(const PlanPin& pin, Request& request, bool gpus_given) {
-    const std::int64_t product = pin.gpus();
-    if (product > max_request_gpus)
-        return refuse("plan", fmt::format("pp*dp*tp*cp exceeds {} GPUs", max_request_gpus));
-    const bool complete = pin.fixes_gpus();
-    if (!gpus_given) {
-        request.min_gpus = product;
-        request.max_gpus = complete ? product : 0;
-        return Done{};
-    }
-    const std::int64_t largest = request.max_gpus / product * product;
-    const bool fits = complete ? product >= request.min_gpus && product <= request.max_gpus
-                               : largest >= std::max(request.min_gpus, product);
-    if (!fits)
-        return refuse("plan",
-                      fmt::format("{} takes {} {} GPUs, which --arena-gpus={}-{} does not allow",
-                                  to_string(pin), complete ? "exactly" : "a multiple of", product,
-                                  request.min_gpus, request.max_gpus));
+    if (Status fits = fit_range_to_pin(request, gpus_given); !fits)
+        return refuse("plan", fits.error().text);
     return Done{};
 }
 
 Status read_pin(const Settings& settings, Request& request) {
     const std::string* text = settings.find("plan");
     if (text == nullptr) return Done{};
+    request.pin = {};
+    if (*text == anything) return Done{};
     const Result<PlanPin> pin = parse_plan_pin(*text);
     if (!pin) return refuse("plan", pin.error().text);
     request.pin = *pin;
-    if (Status status = check_pin_model(*pin, request); !status) return status;
-    if (Status status = check_pin_launcher(*pin, request); !status) return status;
-    return check_pin_gpus(*pin, request, settings.find("gpus") != nullptr);
+    return Done{};
 }
 
 Status read_batch(const Settings& settings, Request& request) {
@@ -353,7 +308,92 @@ Result<Request> build_request(const std::vector<Setting>& list, std::string_view
     if (Status status = read_integer(settings, "steps", 1, max_steps, request.steps); !status)
         return status.error();
     if (Status status = read_pin(settings, request); !status) return status.error();
+    if (request.pin == PlanPin{}) return request;
+    if (Status status = check_pin(request, request.max_gpus != 0); !status) return status.error();
     return request;
+}
+
+Status check_request(const Request& request) {
+    if (Status sound = check_model(request.model); !sound) return sound;
+    if (std::string obstacle = pin_obstacle(request); !obstacle.empty())
+        return usage_error(std::move(obstacle), "plan");
+    return Done{};
+}
+
+namespace {
+
+constexpr std::string_view accepted_changes =
+    "accepted are arena:plan=pp2,dp2,tp1, arena:gpus=MIN-MAX and arena:types=TYPE,..., each also with "
+    "the value any, and arena:off";
+
+/// The keys that change a request, each once.
+Status check_change(const std::vector<Setting>& changes) {
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+        const std::string& key = changes[i].first;
+        if (key != "plan" && key != "gpus" && key != "types")
+            return usage_error(
+                fmt::format("'{}' is not known; {}", printable(key, 40), accepted_changes));
+        for (std::size_t j = 0; j < i; ++j)
+            if (changes[j].first == key) return refuse(key, "given twice; give it once");
+    }
+    return Done{};
+}
+
+/// The later word counts: a new plan that fixes the number of GPUs sets the range, unless the range
+/// comes with it; one that the old plan had set goes with that.
+Status change_settings(const Settings& settings, Request& request) {
+    const bool gpus_named = settings.find("gpus") != nullptr, plan_named = settings.find("plan") != nullptr;
+    if (plan_named && pin_sets_range(request)) request.min_gpus = 1, request.max_gpus = 0;
+    if (Status status = read_gpus(settings, request); !status) return status;
+    if (Status status = read_types(settings, request); !status) return status;
+    if (Status status = read_pin(settings, request); !status) return status;
+    if (request.pin == PlanPin{} || !(gpus_named || plan_named)) return Done{};
+    const bool sets_range = plan_named && !gpus_named && request.pin.fixes_gpus();
+    return check_pin(request, request.max_gpus != 0 && !sets_range);
+}
+
+}  // namespace
+
+Status change_request(Request& request, const std::vector<Setting>& changes) {
+    if (Status known = check_change(changes); !known) return known;
+    Request changed = request;
+    if (Status status = change_settings(Settings(changes), changed); !status)
+        return in_comment(status.error());
+    request = std::move(changed);
+    return Done{};
+}
+
+Error in_comment(Error error) {
+    for (const char* key : {"plan", "gpus", "types"})
+        if (error.where == spelled(key)) error.where = std::string("Comment=arena:") + key;
+    return error;
+}
+
+Result<bool> apply_comment(std::string_view comment, Request& request) {
+    constexpr std::string_view prefix = comment_prefix;
+    if (!comment.starts_with(prefix)) return false;
+    comment.remove_prefix(prefix.size());
+    if (comment.size() > 256)
+        return usage_error(fmt::format("longer than 256 characters; {}", accepted_changes), "Comment");
+    bool off = false;
+    std::vector<Setting> changes;
+    for (std::string_view item : split(comment, ';')) {
+        item = trim(item);
+        const std::size_t equals = std::min(item.find('='), item.size());
+        if (item == "off")
+            off = true;
+        else if (equals == item.size())
+            return usage_error(fmt::format("'{}' is not known; {}", printable(item, 40), accepted_changes),
+                               "Comment");
+        else
+            changes.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+    }
+    if (Status changed = change_request(request, changes); !changed) {
+        Error error = changed.error();
+        if (error.where.empty()) error.where = "Comment";
+        return error;
+    }
+    return off;
 }
 
 }  // namespace arena

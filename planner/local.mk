@@ -7,7 +7,8 @@ libarena_planner_la_SOURCES = \
 	planner/yaml_model.cc planner/megatron_args.h planner/megatron_args.cc \
 	planner/layers.h planner/layers.cc \
 	planner/zoo.cc \
-	planner/build_request.cc \
+	planner/build_request.cc planner/pin_rules.h planner/pin_rules.cc \
+	planner/cluster_rules.h planner/cluster_rules.cc \
 	planner/hardware.h planner/hardware.cc \
 	planner/shipped_profile.h planner/shipped_profile.cc \
 	planner/operators.h planner/operators.cc planner/op_builder.h \

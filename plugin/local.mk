@@ -18,6 +18,7 @@ endif
 libarena_slurm_la_SOURCES = \
 	plugin/common/job_mark.h plugin/common/job_mark.cc \
 	plugin/common/shared.h plugin/common/shared.cc \
+	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
 	plugin/common/slurm_text.h \
 	plugin/common/slurm-config/config.h \
 	# end
@@ -29,6 +30,7 @@ spank_arena_la_SOURCES = \
 	plugin/spank/spank_arena.cc \
 	plugin/spank/controller.h plugin/spank/controller.cc plugin/spank/controller_rules.cc \
 	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
+	plugin/spank/preview.h plugin/spank/preview.cc \
 	# end
 spank_arena_la_DEPENDENCIES = libarena_slurm.la
 spank_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS)
@@ -37,7 +39,7 @@ job_submit_arena_la_SOURCES = \
 	plugin/job_submit/job_submit_arena.cc \
 	plugin/job_submit/submit_rules.h plugin/job_submit/submit_rules.cc \
 	plugin/job_submit/modify_rules.h plugin/job_submit/modify_rules.cc \
-	plugin/job_submit/gpu_facts.h plugin/job_submit/gpu_facts.cc \
+	plugin/job_submit/submit_line.h plugin/job_submit/submit_line.cc \
 	# end
 job_submit_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
 job_submit_arena_la_DEPENDENCIES = libarena_slurm.la

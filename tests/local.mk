@@ -10,11 +10,13 @@ tests_unit_test_request_SOURCES = tests/unit/test_request.cc
 tests_unit_test_request_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_request_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/spank/spank_options.cc \
-	plugin/spank/controller.h plugin/spank/controller_rules.cc
+	plugin/spank/controller.h plugin/spank/controller_rules.cc \
+	plugin/spank/preview.cc plugin/common/quick_estimate.cc
 tests_unit_test_spank_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_spank_options_LDADD = libarena_planner.la $(CHECK_LIBS)
 tests_unit_test_submit_rules_SOURCES = tests/unit/test_submit_rules.cc \
-	plugin/common/job_mark.cc plugin/job_submit/gpu_facts.cc plugin/job_submit/modify_rules.cc plugin/job_submit/submit_rules.cc
+	plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc plugin/job_submit/submit_rules.cc \
+	plugin/job_submit/submit_line.cc plugin/common/quick_estimate.cc
 tests_unit_test_submit_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_submit_rules_LDADD = libarena_planner.la $(CHECK_LIBS)
 
@@ -37,7 +39,7 @@ EXTRA_DIST += tests/tools/round_gate.cc
 
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
-	tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
+	tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
 	tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:
@@ -108,6 +110,7 @@ T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driv
 black_box_tests = \
 	tests/t0200-lifecycle.t \
 	tests/t0210-races.t \
+	tests/issues/i0016-b-requests.t \
 	tests/t0220-restart.t \
 	tests/t0230-elastic.t \
 	tests/t0290-soak-short.t \

@@ -59,9 +59,16 @@ done
 ok "Comment=arena:plan is taken" scontrol update JobId="${jobs[cpin]}" Comment=arena:plan=pp1,dp1,tp2
 ok "Comment=arena:gpus is taken" scontrol update JobId="${jobs[cgpu]}" Comment=arena:gpus=3-3
 ok "Comment=arena:off is taken" scontrol update JobId="${jobs[coff]}" Comment=arena:off
-ok "a wrong comment is taken, it is the user's" scontrol update JobId="${jobs[cbad]}" Comment=arena:warp=9
+like "$(scontrol update JobId="${jobs[cbad]}" Comment=arena:warp=9 2>&1)" 'Invalid argument' \
+    "a wrong comment is refused"
 ok "a time limit can be changed while the job waits" scontrol update JobId="${jobs[lim]}" TimeLimit=7
-ok "a wrong comment appears in the pending reason" wait_for_reason "${jobs[cbad]}" "Arena: Comment: .*warp=9.*accepted are"
+ok "a wrong comment appears in the pending reason" wait_for_reason "${jobs[cbad]}" \
+    "^Arena: update refused: Comment: 'warp' is not known; accepted are "
+not_ok "a pin of more stages than layers is refused" scontrol update JobId="${jobs[cbad]}" Comment=arena:plan=pp64,dp1,tp1
+ok "and says why in the pending reason" wait_for_reason "${jobs[cbad]}" \
+    '^Arena: update refused: Comment=arena:plan: pp64 needs at least 64 layers; gpt2 has 12'
+ok "a mended comment is taken" scontrol update JobId="${jobs[cbad]}" Comment=arena:gpus=2
+ok "and the refusal leaves the reason" wait_until "[[ \$(job_reason ${jobs[cbad]}) != *refused* ]]"
 for type in cpin cgpu coff cbad lim; do let_go "${hogs[$type]}"; done
 ok "the job pinned by Comment starts" wait_started "${jobs[cpin]}"
 like "$(arena_word "${jobs[cpin]}" plan)" '^pp1,dp1,tp2,' "with the plan of its Comment"
@@ -73,11 +80,7 @@ is "$(grep -c '^ARENA_P' "$gates/${jobs[coff]}.env.0")" 0 "without a plan"
 like "$(job_field "${jobs[coff]}" AdminComment)" 'state=off' "and says so"
 ok "the job with the changed time limit starts" wait_started "${jobs[lim]}"
 is "$(job_field "${jobs[lim]}" TimeLimit)" "00:07:00" "with the changed limit"
-is "$(starts "${jobs[cbad]}")" 0 "the job with the wrong comment has not started"
-scontrol update JobId="${jobs[cbad]}" Comment=arena:plan=pp64,dp1,tp1
-ok "a pin that fits nowhere appears in the pending reason" wait_for_reason "${jobs[cbad]}" 'Arena: no plan fits'
-scontrol update JobId="${jobs[cbad]}" Comment=arena:gpus=2
-ok "a mended comment lets it start" wait_started "${jobs[cbad]}"
+ok "the job with the mended comment starts" wait_started "${jobs[cbad]}"
 is "$(last_start "${jobs[cbad]}")" "0 2 1 2" "as the mended comment says"
 
 # ---- what stays the user's -----------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One eventfd, one thread-local flag and a list of reports: the only state that the plug-ins share.
+// One eventfd, one thread-local flag and two lists of what jobs said: the only state that the plug-ins share.
 #include "plugin/common/shared.h"
 
 #include <sys/eventfd.h>
@@ -15,9 +15,30 @@ namespace {
 
 thread_local int own_depth = 0;
 std::atomic<int> round_fd{-1};
-constexpr std::size_t max_reports = 256;
-std::mutex reports_mutex;
-std::vector<LeftReport> reports;
+
+/// What job_modify leaves for the scheduler. The latest of a job stands for it: one that says
+/// something without end crowds nobody else out.
+template <typename Item>
+class Letterbox {
+  public:
+    void leave(Item item) {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(items_, [&](const Item& earlier) { return earlier.job == item.job; });
+        if (items_.size() >= most) items_.erase(items_.begin());
+        items_.push_back(std::move(item));
+    }
+    std::vector<Item> take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(items_, {});
+    }
+
+  private:
+    static constexpr std::size_t most = 256;
+    std::mutex mutex_;
+    std::vector<Item> items_;
+};
+Letterbox<LeftReport> reports;
+Letterbox<LeftUpdate> updates;
 
 }  // namespace
 
@@ -33,18 +54,10 @@ void request_round() {
     [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
 }
 
-void leave_report(LeftReport report) {
-    const std::lock_guard lock(reports_mutex);
-    // The latest of a job stands for it: one that reports without end crowds nobody else out.
-    std::erase_if(reports, [&](const LeftReport& earlier) { return earlier.job == report.job; });
-    if (reports.size() >= max_reports) reports.erase(reports.begin());
-    reports.push_back(std::move(report));
-}
-
-std::vector<LeftReport> take_reports() {
-    const std::lock_guard lock(reports_mutex);
-    return std::exchange(reports, {});
-}
+void leave_report(LeftReport report) { reports.leave(std::move(report)); }
+std::vector<LeftReport> take_reports() { return reports.take(); }
+void leave_update(LeftUpdate update) { updates.leave(std::move(update)); }
+std::vector<LeftUpdate> take_updates() { return updates.take(); }
 
 int open_round_fd() {
     close_round_fd();

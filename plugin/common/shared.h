@@ -36,6 +36,15 @@ struct LeftReport {
 void leave_report(LeftReport);
 std::vector<LeftReport> take_reports();
 
+/// An update of one of Arena's jobs that was taken, or refused and why.
+struct LeftUpdate {
+    JobId job = 0;
+    std::string refused;  ///< "" = it was taken
+};
+/// job_modify -> scheduler. The latest of each job waits, at most 256, the oldest are dropped.
+void leave_update(LeftUpdate);
+std::vector<LeftUpdate> take_updates();
+
 /// The scheduler's side: an eventfd that request_round() makes readable; -1 on failure. Reading it is
 /// the scheduler's business.
 int open_round_fd();

@@ -18,11 +18,13 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/gpu_facts.h"
 #include "core/request.h"
 #include "core/text.h"
+#include "planner/planner.h"
 #include "plugin/common/job_mark.h"
+#include "plugin/common/quick_estimate.h"
 #include "plugin/common/shared.h"
-#include "plugin/job_submit/gpu_facts.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_rules.h"
 
@@ -64,9 +66,9 @@ using arena::SubmitFacts;
 using arena::text_of;
 using arena::value_of;
 
-/// arena.yaml as last read well, and what was wrong with it if it changed for the worse.
+/// arena.yaml and the hardware as last read well, and what was wrong with them if they changed for the worse.
 struct Context {
-    std::optional<arena::Config> config;
+    std::optional<arena::SiteFacts> site;
     std::string problem;
     struct stat seen {};
 
@@ -83,18 +85,20 @@ bool same_file(const struct stat& a, const struct stat& b) {
 void Context::refresh() {
     const std::string path = arena::config_path();
     struct stat now {};
-    if (::stat(path.c_str(), &now) == 0 && config && problem.empty() && same_file(now, seen)) return;
+    if (::stat(path.c_str(), &now) == 0 && site && problem.empty() && same_file(now, seen)) return;
     seen = now;
-    arena::Result<arena::Config> loaded = arena::load_config(path);
-    if (loaded) {
-        config = std::move(*loaded);
-        problem.clear();
-        return;
-    }
-    if (problem != loaded.error().message())
-        error("arena: %s%s", arena::printable(loaded.error().message(), 500).c_str(),
-              config ? "; the configuration read before stays in force" : "");
-    problem = loaded.error().message();
+    const auto fail = [&](const std::string& why) {
+        if (problem != why)
+            error("arena: %s%s", arena::printable(why, 500).c_str(),
+                  site ? "; the configuration read before stays in force" : "");
+        problem = why;
+    };
+    arena::Result<arena::Config> config = arena::load_config(path);
+    if (!config) return fail(config.error().message());
+    arena::Result<std::vector<arena::GpuType>> hardware = arena::load_hardware(config->hardware_file);
+    if (!hardware) return fail(hardware.error().message());
+    site = arena::SiteFacts{std::move(*config), std::move(*hardware)};
+    problem.clear();
 }
 
 // ---- string arrays of Slurm's ------------------------------------------------------------------
@@ -147,11 +151,24 @@ std::string offered_from(const job_desc_msg_t* job) {
     return fed_mgr_fed_rec == nullptr || text_of(job->clusters) == here ? std::string() : here;
 }
 
+/// --mem, --mem-per-cpu or --mem=0.
+void take_memory(const job_desc_msg_t* job, SubmitFacts& f) {
+    if (job->pn_min_memory == NO_VAL64) return;
+    constexpr std::uint64_t most = std::uint64_t{1} << 30;
+    const bool per_cpu = (job->pn_min_memory & MEM_PER_CPU) != 0;
+    const auto megabytes =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(job->pn_min_memory & ~MEM_PER_CPU, most));
+    (per_cpu ? f.memory_per_cpu_mb : f.memory_per_node_mb) = megabytes;
+    f.whole_memory = megabytes == 0;
+}
+
 SubmitFacts facts_of(const job_desc_msg_t* job) {
     SubmitFacts f;
     for (std::uint32_t i = 0; job->spank_job_env != nullptr && i < job->spank_job_env_size; ++i)
         if (const auto value = value_of(job->spank_job_env[i], arena::record_variable))
             f.records.emplace_back(*value);
+        else if (const auto text = value_of(job->spank_job_env[i], arena::estimate_variable))
+            f.estimate = *text;
     if (job->script != nullptr) f.script = job->script;
     f.het = job->het_job_offset != NO_VAL;
     f.array = job->array_inx != nullptr;
@@ -161,7 +178,9 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     f.no_requeue = job->requeue == 0;
     f.node_list = job->req_nodes != nullptr;
     f.shape_given = shape_given(job);
-    f.memory_given = job->pn_min_memory != NO_VAL64;
+    take_memory(job, f);
+    f.tmp_mb = job->pn_min_tmp_disk == NO_VAL ? 0 : job->pn_min_tmp_disk;
+    f.comment = text_of(job->comment);
     f.priority_given = job->priority != NO_VAL && job->priority != INFINITE && job->priority != 0;
     f.gpu_option = gpu_option(job);
     f.cpus_per_tres = text_of(job->cpus_per_tres);
@@ -172,20 +191,35 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
 
 // ---- node table -> facts -----------------------------------------------------------------------
 
-void add_gpus(const node_record_t* node, std::vector<arena::NodeGpus>& out) {
-    const char* gres = node->gres != nullptr ? node->gres : node->config_ptr->gres;
-    for (arena::NodeGpus& gpus : arena::parse_gres_config(text_of(gres)))
-        out.push_back(std::move(gpus));
+/// As select_nodes() counts them: what the node is configured with.
+arena::NodeFacts facts_of(const node_record_t* node) {
+    const config_record_t* config = node->config_ptr;
+    arena::NodeFacts facts;
+    facts.gpus = arena::parse_gres_config(text_of(node->gres != nullptr ? node->gres : config->gres));
+    facts.cpus = node->cpus_efctv != 0 ? node->cpus_efctv : config->cpus;
+    facts.memory_mb = static_cast<std::int64_t>(config->real_memory - node->mem_spec_limit);
+    facts.tmp_mb = config->tmp_disk;
+    return facts;
 }
 
-/// The partitions that the job names, or the default one; a name that is not there is Slurm's to
-/// refuse.
-std::vector<const part_record_t*> partitions_of(const job_desc_msg_t* job) {
+/// The partitions of a comma list, or the default one. One that is not there is Slurm's to refuse, in
+/// its words: nothing, and its error code.
+std::vector<const part_record_t*> partitions_of(const char* list, int& rc, std::string& words) {
     std::vector<const part_record_t*> found;
-    for (std::string_view name : arena::split(text_of(job->partition), ','))
-        if (const part_record_t* part = find_part_record(std::string(name).data()))
-            found.push_back(part);
-    if (job->partition == nullptr && default_part_loc != nullptr) found.push_back(default_part_loc);
+    rc = SLURM_SUCCESS;
+    const std::string names = text_of(list);
+    for (std::string_view name : arena::split(names, ',')) {
+        if (name.empty()) continue;
+        const part_record_t* part = find_part_record(std::string(name).data());
+        if (part == nullptr) {
+            rc = ESLURM_INVALID_PARTITION_NAME;
+            words = "invalid partition specified: " + arena::printable(name, 100);
+            return {};
+        }
+        found.push_back(part);
+    }
+    if (list == nullptr && default_part_loc != nullptr) found.push_back(default_part_loc);
+    if (found.empty()) rc = ESLURM_DEFAULT_PARTITION_NOT_SET;
     return found;
 }
 
@@ -204,8 +238,7 @@ std::string place_of(const std::vector<const part_record_t*>& parts) {
 }
 
 /// False when our headers' idea of the node and partition records is not this slurmctld's.
-bool read_cluster(const job_desc_msg_t* job, arena::ClusterFacts& facts) {
-    const std::vector<const part_record_t*> parts = partitions_of(job);
+bool read_cluster(const std::vector<const part_record_t*>& parts, arena::ClusterFacts& facts) {
     for (const part_record_t* part : parts)
         if (part->magic != PART_MAGIC) return false;
     facts.place = place_of(parts);
@@ -213,8 +246,11 @@ bool read_cluster(const job_desc_msg_t* job, arena::ClusterFacts& facts) {
         const node_record_t* node = node_record_table_ptr[i];
         if (node == nullptr) continue;
         if (node->magic != NODE_MAGIC || node->config_ptr == nullptr) return false;
-        add_gpus(node, facts.cluster);
-        if (holds_node(parts, i)) add_gpus(node, facts.partition);
+        arena::NodeFacts found = facts_of(node);
+        for (const arena::NodeGpus& gpus : found.gpus)
+            if (std::find(facts.types.begin(), facts.types.end(), gpus.type) == facts.types.end())
+                facts.types.push_back(gpus.type);
+        if (holds_node(parts, i)) facts.partition.push_back(std::move(found));
     }
     return true;
 }
@@ -256,20 +292,35 @@ int refuse(const arena::Error& why, std::uint32_t uid, char** message) {
     return EINVAL;
 }
 
-int take_in(job_desc_msg_t* job, arena::Request request, const SubmitFacts& facts,
-            std::uint32_t uid, char** message) {
+constexpr const char* other_slurm =
+    "job_submit/arena was built for another Slurm; tell the administrator";
+
+/// What Slurm gives a job that names no limit: the partition's default, else its greatest.
+std::int64_t limit_s_of(const job_desc_msg_t* job, const part_record_t* part) {
+    std::uint32_t minutes = job->time_limit;
+    if (minutes == NO_VAL) minutes = part->default_time;
+    if (minutes == NO_VAL) minutes = part->max_time;
+    return minutes == INFINITE || minutes == NO_VAL ? 0 : std::int64_t{60} * minutes;
+}
+
+int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std::uint32_t uid,
+            char** message) {
     context->refresh();
-    if (!context->config)
+    if (!context->site)
         return refuse(arena::environment_error("Arena has no configuration: " + context->problem),
                       uid, message);
+    int rc = SLURM_SUCCESS;
+    std::string words;
+    const auto parts = partitions_of(job->partition, rc, words);
+    if (rc != SLURM_SUCCESS) {
+        assign_text(message, words);
+        return rc;
+    }
     arena::ClusterFacts cluster;
-    if (!read_cluster(job, cluster))
-        return refuse(
-            arena::environment_error("job_submit/arena was built for another Slurm; tell the "
-                                     "administrator"),
-            uid, message);
-    const auto accepted =
-        arena::accept_request(std::move(request), facts, cluster, *context->config);
+    if (!read_cluster(parts, cluster))
+        return refuse(arena::environment_error(other_slurm), uid, message);
+    facts.limit_s = limit_s_of(job, parts.front());
+    const auto accepted = arena::accept_request(std::move(request), facts, cluster, *context->site);
     if (!accepted) return refuse(accepted.error(), uid, message);
     write_acceptance(job, *accepted);
     if (!accepted->note.empty()) assign_text(message, accepted->note);
@@ -437,15 +488,65 @@ int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t u
     return SLURM_SUCCESS;
 }
 
+/// Puts a Comment that asks something of Arena into the job's record, where it stays when another
+/// Comment follows. One that asks what cannot be is refused: the sentence for it, else "".
+std::string take_comment(const job_desc_msg_t* change, const job_record_t* job, const char* record,
+                         std::string& changed) {
+    context->refresh();
+    if (!context->site) return "Arena has no configuration: " + context->problem;
+    int rc = SLURM_SUCCESS;
+    std::string words;
+    const auto parts = partitions_of(change->partition != nullptr ? change->partition : job->partition, rc, words);
+    arena::ClusterFacts cluster;
+    if (rc != SLURM_SUCCESS) return {};  // another part of this update: Slurm refuses it all
+    if (!read_cluster(parts, cluster)) return other_slurm;
+    const auto asked = arena::change_record(record, change->comment, job->details->pn_min_tmp_disk, cluster,
+                                            *context->site);
+    if (!asked) return asked.error().message();
+    changed = asked->value_or("");
+    return {};
+}
+
+void write_record(job_record_t* job, const std::string& record) {
+    const std::string entry = std::string(arena::record_variable) + "=" + record;
+    for (std::uint32_t i = 0; i < job->spank_job_env_size; ++i)
+        if (value_of(job->spank_job_env[i], arena::record_variable))
+            assign_text(&job->spank_job_env[i], entry);
+}
+
+/// An update has no channel for words: they are left where the user looks next.
+int refuse_comment(job_record_t* job, std::uint32_t uid, const std::string& why) {
+    const std::string text = arena::printable(why, 1000);
+    info("arena: JobId=%u %s (uid=%u, update refused)", job->job_id, text.c_str(), uid);
+    arena::leave_update({job->job_id, text});
+    arena::request_round();
+    return EINVAL;
+}
+
+bool asks_arena(const job_desc_msg_t* change) {
+    return change->comment != nullptr &&
+           std::string_view(change->comment).starts_with(arena::comment_prefix);
+}
+
 int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
     if (arena::own_call() || !record_is_sound(job)) return SLURM_SUCCESS;
     const char* record = record_of(job);
     if (record == nullptr || IS_JOB_FINISHED(job) || !may_update(job, uid))
         return is_report(change) ? take_report(change, job, uid) : SLURM_SUCCESS;
     // Beside a report, the same rules hold as without; of a refused update nothing is taken.
-    const auto decision = arena::decide_modify(facts_of(change, job, uid, record));
-    if (is_report(change) && decision.refusal == arena::Refusal::none)
+    const auto facts = facts_of(change, job, uid, record);
+    const auto decision = arena::decide_modify(facts);
+    const bool taken = decision.refusal == arena::Refusal::none;
+    if (taken && is_report(change))
         if (const int rc = take_report(change, job, uid); rc != SLURM_SUCCESS) return rc;
+    const bool left_alone = facts.mark && (facts.mark->newer || facts.mark->phase == arena::Phase::off);
+    if (taken && asks_arena(change) && !left_alone) {
+        std::string changed;
+        if (const std::string why = take_comment(change, job, record, changed); !why.empty())
+            return refuse_comment(job, uid, why);
+        if (!changed.empty()) write_record(job, changed);
+    }
+    if (taken) arena::leave_update({job->job_id, {}});
     return apply_decision(decision, change, job, uid);
 }
 

@@ -9,17 +9,13 @@
 
 #include "core/text.h"
 #include "planner/planner.h"
+#include "plugin/job_submit/submit_line.h"
 
 namespace arena {
 namespace {
 
-constexpr std::int64_t unlimited_gpus = 65536;
-
-std::string spelled(std::string_view key) {
-    return fmt::format("--arena-{} (#ARENA {})", key, key);
-}
 Error refuse(std::string text, std::string_view key = {}) {
-    return usage_error(std::move(text), key.empty() ? std::string() : spelled(key));
+    return usage_error(std::move(text), key.empty() ? std::string() : option_spelling(key));
 }
 
 // ---- the two channels ------------------------------------------------------------------------
@@ -46,7 +42,7 @@ Result<std::optional<Request>> request_of_directives(const std::vector<Setting>&
 Result<std::optional<Request>> request_of_record(const std::string& record) {
     Result<Request> request = parse_record(record);
     if (!request) return request.error();
-    if (Status sound = check_model(request->model); !sound)
+    if (Status sound = check_request(*request); !sound)
         return usage_error(sound.error().message(), "request record");
     return std::optional<Request>(std::move(*request));
 }
@@ -91,110 +87,16 @@ std::int64_t per_gpu(std::string_view text) {
                : parse_integer(text.substr(colon + 1), 1, std::int64_t{1} << 30).value_or(0);
 }
 
+/// What the user asks for beside GPUs; whatever the record says of it is forged.
 void take_user_limits(const SubmitFacts& f, Request& request) {
     request.user_hold = f.held;
     request.cpus_per_gpu = std::min<std::int64_t>(per_gpu(f.cpus_per_tres), 65536);
     if (request.cpus_per_gpu == 0) request.cpus_per_gpu = f.cpus_per_task;
     request.mem_per_gpu_mb = per_gpu(f.mem_per_tres);
-}
-
-// ---- the cluster -------------------------------------------------------------------------------
-
-std::vector<std::string> type_names(const std::vector<TypePool>& pools) {
-    std::vector<std::string> names;
-    for (const TypePool& p : pools)
-        if (!p.type().empty()) names.push_back(printable(p.type(), 40));
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
-std::string listed(const std::vector<std::string>& names) {
-    return names.empty() ? "none" : join(names, ", ");
-}
-
-bool is_mapped(const Config& config, const std::string& type) {
-    return std::any_of(config.gpu_types.begin(), config.gpu_types.end(),
-                       [&](const GpuMapping& m) { return m.gres_type == type; });
-}
-
-Status check_types(const Request& request, const std::vector<TypePool>& cluster,
-                   const Config& config) {
-    for (const std::string& type : request.gpu_types) {
-        const auto same = [&](const TypePool& p) { return p.type() == type; };
-        if (std::none_of(cluster.begin(), cluster.end(), same))
-            return refuse(fmt::format("this cluster has no GPU type '{}'; it has {}",
-                                      printable(type, 40), listed(type_names(cluster))),
-                          "types");
-        if (!is_mapped(config, type))
-            return refuse(
-                fmt::format("GPU type '{}' is not in gpu_types of arena.yaml, so nothing is known "
-                            "of its speed; ask the administrator to add it",
-                            printable(type, 40)),
-                "types");
-    }
-    return Done{};
-}
-
-/// The pools of the partition that the job may use.
-std::vector<TypePool> usable_pools(const Request& request, std::vector<TypePool> pools,
-                                   const Config& config) {
-    const auto& wanted = request.gpu_types;
-    std::erase_if(pools, [&](const TypePool& p) {
-        const bool asked =
-            wanted.empty() || std::find(wanted.begin(), wanted.end(), p.type()) != wanted.end();
-        return !asked || !is_mapped(config, p.type());
-    });
-    return pools;
-}
-
-std::string capacities(const std::vector<TypePool>& pools) {
-    std::vector<std::string> parts;
-    for (const TypePool& p : pools)
-        parts.push_back(fmt::format("{} {}", p.largest(), printable(p.type(), 40)));
-    return join(parts, ", ");
-}
-
-Status check_range(const Request& request, const std::vector<TypePool>& pools,
-                   const std::string& place) {
-    const std::int64_t max = request.max_gpus == 0 ? unlimited_gpus : request.max_gpus;
-    for (const TypePool& p : pools)
-        if (p.can_place_any(request.min_gpus, max, 1)) return Done{};
-    return refuse(
-        fmt::format("at least {} GPUs of one type are asked for; a job in {} can have at most {}",
-                    request.min_gpus, place, capacities(pools)),
-        "gpus");
-}
-
-Status check_pin(const Request& request, const std::vector<TypePool>& pools,
-                 const std::string& place) {
-    const PlanPin& pin = request.pin;
-    if (pin == PlanPin{}) return Done{};
-    const std::int64_t product = pin.gpus();
-    const bool complete = pin.fixes_gpus();
-    std::int64_t max = request.max_gpus == 0 ? unlimited_gpus : request.max_gpus;
-    if (complete) max = std::min(max, product);
-    for (const TypePool& p : pools)
-        if (p.can_place_any(request.min_gpus, max, product)) return Done{};
-    return refuse(
-        fmt::format("{} takes {}{} GPUs of one type, the same number on every node; a job in {} "
-                    "can have at most {}",
-                    to_string(pin), complete ? "" : "a multiple of ", product, place,
-                    capacities(pools)),
-        "plan");
-}
-
-Status check_cluster(const Request& request, const ClusterFacts& facts, const Config& config) {
-    if (Status s = check_types(request, make_pools(facts.cluster), config); !s) return s;
-    const std::vector<TypePool> pools = usable_pools(request, make_pools(facts.partition), config);
-    if (pools.empty())
-        return refuse(
-            fmt::format("{} has no node with a GPU type that this job may use and arena.yaml maps; "
-                        "its types are {}",
-                        facts.place, listed(type_names(make_pools(facts.partition)))),
-            "types");
-    // A pin without a range sets the range: then the pin is what the user has to change.
-    if (Status s = check_pin(request, pools, facts.place); !s) return s;
-    return check_range(request, pools, facts.place);
+    const bool other = request.mem_per_gpu_mb == 0;  // sbatch takes one of the three
+    request.mem_per_node_mb = other ? f.memory_per_node_mb : 0;
+    request.mem_per_cpu_mb = other ? f.memory_per_cpu_mb : 0;
+    request.whole_memory = other && f.whole_memory;
 }
 
 // ---- what is written ---------------------------------------------------------------------------
@@ -202,7 +104,6 @@ Status check_cluster(const Request& request, const ClusterFacts& facts, const Co
 std::string note_for(const SubmitFacts& f) {
     std::vector<std::string> ignored;
     if (f.shape_given) ignored.emplace_back("the numbers of nodes and tasks");
-    if (f.memory_given) ignored.emplace_back("the memory per node and CPU (not --mem-per-gpu)");
     if (f.priority_given) ignored.emplace_back("--priority");
     if (ignored.empty()) return {};
     return "arena: " + join(ignored, " and ") + (f.shape_given || ignored.size() > 1 ? " are" : " is") +
@@ -227,19 +128,22 @@ Result<std::optional<Request>> read_request(const SubmitFacts& facts) {
             "the job says what it wants both by --arena-* options and by #ARENA lines; use one "
             "of the two");
     if (facts.records.size() > 1) return refuse("the job carries more than one request record");
-    return settings->empty() ? request_of_record(facts.records.front())
-                             : request_of_directives(*settings);
+    Result<std::optional<Request>> request = settings->empty() ? request_of_record(facts.records.front())
+                                                               : request_of_directives(*settings);
+    if (!request) return request;
+    if (const auto off = apply_comment(facts.comment, **request); !off) return off.error();
+    return request;
 }
 
 Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
-                                  const ClusterFacts& cluster, const Config& config) {
-    if (!config.enabled)
+                                  const ClusterFacts& cluster, const SiteFacts& site) {
+    if (!site.config.enabled)
         return refuse(
             "Arena is switched off on this cluster (enabled: false in arena.yaml); submit without "
             "--arena-* options and #ARENA lines");
     if (Status s = check_options(facts, request); !s) return s.error();
-    if (Status s = check_cluster(request, cluster, config); !s) return s.error();
     take_user_limits(facts, request);
+    if (Status s = check_cluster(request, facts.tmp_mb, cluster, site); !s) return s.error();
     Result<std::string> record = format_record(request);
     if (!record) return record.error();
     std::string model = printable(request.model.name, 64);
@@ -247,9 +151,26 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     Acceptance accepted;
     accepted.admin_comment = "arena:v1 state=submitted model=" + model;
     accepted.record = std::move(*record);
-    accepted.note = note_for(facts);
+    accepted.note = submit_line(request, parse_estimate(facts.estimate), facts.tmp_mb, cluster, site, facts.limit_s);
+    if (const std::string note = note_for(facts); !note.empty()) accepted.note += "\n" + note;
     accepted.request = std::move(request);
     return accepted;
+}
+
+Result<std::optional<std::string>> change_record(const std::string& record, std::string_view comment,
+                                                 std::int64_t tmp_mb, const ClusterFacts& cluster,
+                                                 const SiteFacts& site) {
+    if (!comment.starts_with(comment_prefix)) return std::optional<std::string>();
+    Result<Request> request = parse_record(record);
+    if (!request) return request.error();
+    const Request before = *request;
+    const auto off = apply_comment(comment, *request);
+    if (!off) return off.error();
+    if (*off || *request == before) return std::optional<std::string>();
+    if (Status s = check_cluster(*request, tmp_mb, cluster, site); !s) return in_comment(s.error());
+    Result<std::string> changed = format_record(*request);
+    if (!changed) return changed.error();
+    return std::optional<std::string>(std::move(*changed));
 }
 
 bool is_arena_control(std::string_view entry) {

@@ -10,10 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config.h"
 #include "core/request.h"
 #include "core/result.h"
-#include "plugin/job_submit/gpu_facts.h"
+#include "planner/cluster_rules.h"
 
 namespace arena {
 
@@ -27,19 +26,16 @@ struct SubmitFacts {
     bool no_requeue = false;         ///< sbatch --no-requeue
     bool node_list = false;          ///< sbatch --nodelist
     bool shape_given = false;        ///< --nodes, --ntasks and the like
-    bool memory_given = false;       ///< --mem or --mem-per-cpu
     bool priority_given = false;     ///< --priority by an operator
     std::string gpu_option;          ///< the option that asks for GRES, "" = none
     std::string cpus_per_tres;       ///< "gres:gpu:4"
     std::string mem_per_tres;        ///< "gres:gpu:8192", MB
     std::int64_t cpus_per_task = 0;  ///< 0 = not given
-};
-
-/// The GPUs that the job's partitions hold, and those of the whole cluster.
-struct ClusterFacts {
-    std::string place;  ///< for people: "partition main"
-    std::vector<NodeGpus> partition;
-    std::vector<NodeGpus> cluster;
+    std::int64_t memory_per_node_mb = 0, memory_per_cpu_mb = 0, tmp_mb = 0;  ///< 0 = not given
+    bool whole_memory = false;       ///< --mem=0
+    std::string comment;             ///< sbatch --comment, may hold "arena:..."
+    std::string estimate;            ///< value of ARENA_ESTIMATE in the control environment
+    std::int64_t limit_s = 0;        ///< time limit that the job will have; 0 = none
 };
 
 struct Acceptance {
@@ -55,7 +51,13 @@ Result<std::optional<Request>> read_request(const SubmitFacts& facts);
 
 /// The rest of the checks, against the cluster, and what to write into the job.
 Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
-                                  const ClusterFacts& cluster, const Config& config);
+                                  const ClusterFacts& cluster, const SiteFacts& site);
+
+/// What a Comment makes of an accepted job's record, by the same checks: the new record; nothing where
+/// it says nothing to Arena.
+Result<std::optional<std::string>> change_record(const std::string& record, std::string_view comment,
+                                                 std::int64_t tmp_mb, const ClusterFacts& cluster,
+                                                 const SiteFacts& site);
 
 /// Entries of spank_job_env that nobody but Arena may set ("ARENA_...", "SPANK_ARENA_...").
 bool is_arena_control(std::string_view entry);

@@ -81,6 +81,7 @@ struct JobView {
     std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets
     /// It changed while the cluster was read, slice by slice: it is there, and left alone this time.
     bool changing = false;
+    std::string no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
     bool configuring =
         false;  ///< running: a Prolog or a booting node still keeps its script waiting
     std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
@@ -121,6 +122,7 @@ struct Shape {
     std::int64_t tasks_per_node = 1;
     std::int64_t cpus_per_task = 1;
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
+    std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
     std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
 };
@@ -128,6 +130,7 @@ struct Shape {
 enum class ApplyOutcome {
     done,
     retry,    ///< refused; the job is held again
+    never,    ///< the same: no node can hold the shape
     limited,  ///< the same, by a limit: no fault, and it may be lifted when a job ends
     stale,    ///< not the job or the nodes that were planned any more; nothing was changed
     waiting_for_preemption,  ///< keeps shape and priority: Slurm is preempting for it
@@ -188,6 +191,7 @@ class Host {
     struct Reason {
         JobId job;
         std::string text, admin_comment, system_comment;
+        bool released = false;  ///< of a job that waits released: the text alone is written
     };
     virtual void set_reasons(const std::vector<Reason>&) = 0;
     /// Held jobs: when they are expected to start, as squeue --start shows it; 0 = nobody knows. Times

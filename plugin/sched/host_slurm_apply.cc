@@ -59,6 +59,8 @@ void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres, st
     desc.min_cpus = tasks * static_cast<std::uint32_t>(cpus);
     if (shape.memory_mb_per_node > 0)
         desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_node);
+    if (shape.memory_mb_per_cpu > 0)
+        desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_cpu) | MEM_PER_CPU;
     desc.tres_per_node = xstrdup(gres.c_str());
     desc.admin_comment = xstrdup(comment.c_str());
     desc.priority = INFINITE;
@@ -138,7 +140,9 @@ ApplyResult hold_because(job_record_t* job, const std::string& why,
 }
 
 ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
-    return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)));
+    const bool never = rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE;
+    return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)),
+                        never ? ApplyOutcome::never : ApplyOutcome::retry);
 }
 
 /// Held again it would lose its place to jobs behind it, for nodes that may be free in a moment.

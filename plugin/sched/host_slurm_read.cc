@@ -192,6 +192,49 @@ void keep_featured(const job_details* details, bitstr_t* nodes) {
     }
 }
 
+/// As select_nodes() has it: none is fewer than what the job wants of it.
+bool has(std::uint16_t of_node, std::uint16_t wanted) { return wanted == NO_VAL16 || wanted <= of_node; }
+
+/// Drops nodes whose configuration is too small for the job, whatever its shape. CPUs and memory go
+/// with the shape.
+void drop_small(const job_details* details, bitstr_t* nodes) {
+    const multi_core_data_t* cores = details->mc_ptr;
+    if (details->pn_min_tmp_disk == 0 && !cores) return;
+    for (int i = 0; i < node_record_count; ++i) {
+        if (!bit_test(nodes, i) || !node_record_table_ptr[i]) continue;
+        const config_record_t* config = node_record_table_ptr[i]->config_ptr;
+        const bool fits = !cores || (has(config->tot_sockets, cores->sockets_per_node) &&
+                                     has(config->cores, cores->cores_per_socket) &&
+                                     has(config->threads, cores->threads_per_core));
+        if (!fits || config->tmp_disk < details->pn_min_tmp_disk) bit_clear(nodes, i);
+    }
+}
+
+/// "--tmp=90000, --constraint=fast": which of a job's options say what its nodes have to be.
+std::string node_options(const job_record_t* job) {
+    const job_details* details = job->details;
+    std::string text;
+    const auto add = [&](const char* option, const std::string& value) {
+        text += (text.empty() ? "" : ", ") + std::string(option) + value;
+    };
+    if (details->pn_min_tmp_disk != 0) add("--tmp=", std::to_string(details->pn_min_tmp_disk));
+    if (details->features) add("--constraint=", text_of(details->features));
+    if (details->exc_nodes) add("--exclude=", text_of(details->exc_nodes));
+    const multi_core_data_t none{};
+    const multi_core_data_t& cores = details->mc_ptr ? *details->mc_ptr : none;
+    for (const auto& [option, value] : {std::pair{"--sockets-per-node=", cores.sockets_per_node},
+                                        {"--cores-per-socket=", cores.cores_per_socket},
+                                        {"--threads-per-core=", cores.threads_per_core}})
+        if (value != 0 && value != NO_VAL16) add(option, std::to_string(value));
+    return text;
+}
+
+std::string bad_constraints(const job_record_t* job) {
+    const std::string options = node_options(job);
+    return text_of(job_reason_string(FAIL_BAD_CONSTRAINTS)) + ": no node with GPUs in partition " +
+           text_of(job->partition) + (options.empty() ? "" : " is what it asks for: " + options);
+}
+
 bitstr_t* partition_nodes(const job_record_t* job) {
     bitstr_t* nodes = bit_alloc(node_record_count);
     const auto add = [](void* item, void* argument) {
@@ -205,6 +248,10 @@ bitstr_t* partition_nodes(const job_record_t* job) {
     else if (job->part_ptr)
         add(job->part_ptr, nodes);
     return nodes;
+}
+
+bool partition_is_down(const job_record_t* job) {
+    return !job->part_ptr_list && job->part_ptr && !(job->part_ptr->state_up & PARTITION_SCHED);
 }
 
 /// Removes what reservations keep from this job now.
@@ -227,10 +274,12 @@ void drop_reserved(job_record_t* job, bitstr_t* nodes) {
 using NodeClass = std::tuple<std::string, std::string, const part_record_t*, std::uint32_t,
                              std::uint16_t, std::uint16_t, std::uint8_t>;
 
-/// Nothing for a job that names nodes or a reservation: those are asked for one by one.
+/// Nothing for a job that names nodes, what they have to be or a reservation: those are asked for one
+/// by one.
 std::optional<NodeClass> node_class(const job_record_t* job) {
     const job_details* details = job->details;
     if (details->exc_node_bitmap || details->req_node_bitmap || job->resv_name) return std::nullopt;
+    if (details->pn_min_tmp_disk != 0 || details->mc_ptr) return std::nullopt;
     return NodeClass(text_of(job->partition), text_of(details->features), job->part_ptr,
                      job->time_limit, job->warn_time, job->warn_flags, details->whole_node);
 }
@@ -242,10 +291,16 @@ class NodeSets {
     std::uint32_t index_of(job_record_t* job) {
         const auto kind = node_class(job);
         if (!kind) return look_up(job);
-        const auto [known, added] = classes_.try_emplace(*kind, 0);
-        if (added) known->second = look_up(job);
-        return known->second;
+        const auto [known, added] = classes_.try_emplace(*kind);
+        if (added) {
+            const std::uint32_t index = look_up(job);
+            known->second = {index, why_none_};
+        }
+        why_none_ = known->second.second;
+        return known->second.first;
     }
+    /// Of the job asked for last: Slurm's reason where it has no node with GPUs.
+    [[nodiscard]] const std::string& why_none() const { return why_none_; }
 
   private:
     std::uint32_t look_up(job_record_t* job) {
@@ -253,10 +308,22 @@ class NodeSets {
         keep_featured(job->details, nodes);
         if (job->details->exc_node_bitmap) bit_and_not(nodes, job->details->exc_node_bitmap);
         if (job->details->req_node_bitmap) bit_and(nodes, job->details->req_node_bitmap);
+        drop_small(job->details, nodes);
+        const bool some = has_gpus(nodes);
         drop_reserved(job, nodes);
+        why_none_ = some ? "" : partition_is_down(job) ? text_of(job_reason_string(WAIT_PART_DOWN)) : bad_constraints(job);
+        if (some && !has_gpus(nodes)) why_none_ = "ReqNodeNotAvail, May be reserved for other job";
         const std::uint32_t index = intern(nodes);
         FREE_NULL_BITMAP(nodes);
         return index;
+    }
+
+    [[nodiscard]] bool has_gpus(bitstr_t* nodes) const {
+        for (std::size_t i = 0; i < table_.ours.size(); ++i) {
+            if (table_.ours[i] < 0 || !bit_test(nodes, static_cast<bitoff_t>(i))) continue;
+            if (view_.snapshot.nodes[static_cast<std::size_t>(table_.ours[i])].total_gpus > 0) return true;
+        }
+        return false;
     }
 
     std::uint32_t intern(const bitstr_t* nodes) {
@@ -274,7 +341,8 @@ class NodeSets {
     ClusterView& view_;
     const NodeTable& table_;
     std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
-    std::map<NodeClass, std::uint32_t> classes_;
+    std::map<NodeClass, std::pair<std::uint32_t, std::string>> classes_;  ///< and why_none()
+    std::string why_none_;
 };
 
 /// One text for all jobs that carry it, within one reading.
@@ -344,6 +412,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     const auto reason = static_cast<job_state_reason>(job->state_reason);
     view.eligible = !deferred(view.reason) && !is_deferral(reason);
     view.node_set = sets.index_of(job);
+    view.no_nodes = sets.why_none();
     view.configuring = IS_JOB_CONFIGURING(job);
     return view;
 }

@@ -171,6 +171,7 @@ bool says(const char* text, const std::string& wanted) { return text_of(text) ==
 /// Whether the job shows all of it already; most do, round after round, and readers need not wait
 /// for us to find that out.
 bool shown(const job_record_t* job, const Host::Reason& reason) {
+    if (reason.released) return job->priority == 0 || says(job->state_desc, reason.text);
     return says(job->admin_comment, reason.admin_comment) &&
            says(job->system_comment, reason.system_comment) &&
            (job->priority != 0 || job->state_reason != WAIT_HELD || says(job->state_desc, reason.text));
@@ -191,6 +192,10 @@ void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_
     for_each_sliced(SlurmLock::Kind::write, other, slice_ms, [&](job_record_t* job, std::size_t i) {
         const JobFacts facts = facts_of(job);
         if (!plannable(facts)) return;
+        if (wanted[i]->released) {
+            if (!facts.held && assign_text(&job->state_desc, wanted[i]->text)) note_job_change();
+            return;
+        }
         bool now = assign_text(&job->admin_comment, wanted[i]->admin_comment);
         now |= assign_text(&job->system_comment, wanted[i]->system_comment);
         if (shows_reason(job, facts)) now |= assign_text(&job->state_desc, wanted[i]->text);

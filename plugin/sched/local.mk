@@ -5,6 +5,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host.h plugin/sched/classify.cc \
 	plugin/sched/wish.h plugin/sched/wish.cc plugin/sched/wish_book.h plugin/sched/wish_book.cc \
 	plugin/sched/launch.h plugin/sched/launch.cc \
+	plugin/sched/shares.h plugin/sched/shares.cc \
 	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
 	plugin/sched/profile_start.cc \
 	plugin/sched/refusals.h plugin/sched/refusals.cc \

@@ -137,6 +137,21 @@ bool OfferBook::observe(const Request& request, const std::string& model_fingerp
     return true;
 }
 
+std::string OfferBook::why_none(const Request& request, const std::vector<SitePool>& pools) {
+    if (std::none_of(pools.begin(), pools.end(),
+                     [&](const SitePool& pool) { return wanted(request, pool.gpu_type); }))
+        return "no node that it may use has a GPU type that it may have and arena.yaml maps";
+    std::map<std::string, const GridResult*> largest;
+    for (const GridResult& grid : grids(request, pools)) {
+        const GridResult*& known = largest[grid.grid.gpu_type];
+        if (!known || grid.grid.gpus() > known->grid.gpus()) known = &grid;
+    }
+    std::vector<std::string> reasons;
+    for (const auto& [type, grid] : largest)
+        reasons.push_back(fmt::format("{} ({})", grid->reason, short_form(grid->grid)));
+    return reasons.empty() ? "no plan fits" : "no plan fits: " + join(reasons, "; ");
+}
+
 const std::vector<GridResult>& OfferBook::grids(const Request& request,
                                                 const std::vector<SitePool>& pools) {
     std::string key = cache_key(request, fingerprint(request.model), pools) + "|" + request.model.name;  // reasons name the model

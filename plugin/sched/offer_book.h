@@ -56,6 +56,8 @@ class OfferBook {
     [[nodiscard]] std::size_t observed() const { return observed_.size(); }
     /// The same query's grids with reasons, for explain; good until the next call.
     const std::vector<GridResult>& grids(const Request& request, const std::vector<SitePool>& pools);
+    /// Why offers() has none: of each type what the planner says of its most GPUs.
+    std::string why_none(const Request& request, const std::vector<SitePool>& pools);
 
   private:
     struct Observed {

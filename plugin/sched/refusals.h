@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Refusals: what Slurm did not give to profile runs, although it looked as if it would: a node that
-// the snapshot shows free, or a partition as a whole. Each question leaves a cancelled job behind:
-// what refuses is left alone for a while, twice as long after each further refusal.
+// Refusals: what Slurm did not give, although it looked as if it would: to profile runs a node that the
+// snapshot shows free, or a partition as a whole; to a job a shape. Each question leaves something
+// behind, a cancelled job or lines in the log: what refuses is left alone for a while, twice as long
+// after each further refusal.
 #pragma once
 
 #include <functional>
@@ -34,6 +35,9 @@ class Refusals {
     [[nodiscard]] const std::string& why(const std::string& what) const {
         return refusals_.at(what).why;
     }
+
+    /// Whatever it was, it may be given now.
+    void forget_all() { refusals_.clear(); }
 
   private:
     struct Refusal {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/text.h"
+#include "plugin/sched/shares.h"
 
 namespace arena {
 namespace {
@@ -20,10 +21,17 @@ double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// How long an offer that Slurm refused is left out.
+/// How long an offer that Slurm refused for the moment is left out.
 constexpr double blocked_s = 30;
+/// One that no node can hold: until something changes, or so long. Of such refusals in a row each makes the
+/// job rest twice as long, so that its offers are tried less and less often.
+constexpr double hopeless_s = 3600;
 /// How long an offer is tried whose nodes Slurm calls busy, before it is left out.
 constexpr double busy_s = 10;
+
+/// As Slurm's main loop says it.
+constexpr const char* down_words =
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions";
 
 bool asks_to_hold(const std::string& record) {
     auto request = parse_record(record);
@@ -47,6 +55,7 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
                      Calibration calibration)
     : host_(host),
       config_(std::move(config)),
+      site_{config_, hardware},
       profiles_(host, config_, hardware),
       offers_book_(config_, std::move(hardware), std::move(calibration), profiles_),
       policy_(find_policy(config_.policy)) {
@@ -91,6 +100,7 @@ void Scheduler::round() {
     taken_.clear();
     ready_ = ready_seen_ = looks_ = 0;
     reasons_.clear();
+    pools_with_.clear();
     offers_.clear();
     offers_book_.new_round();
     note_settled();
@@ -137,7 +147,7 @@ Shape Scheduler::shape_for(const Planned& planned, const Offer& offer,
     const JobState& job = snapshot_.jobs[planned.state];
     shape.cpus_per_task =
         std::max<std::int64_t>(job.cpus_per_gpu * grid.gpus_per_node / shape.tasks_per_node, 1);
-    shape.memory_mb_per_node = job.memory_mb_per_gpu * grid.gpus_per_node;
+    write_memory(shape, request, job);
     shape.environment = launch_environment(request, offer);
     shape.admin_comment = admin_comment(state, offer);
     shape.system_comment = system_comment(*planned.offers, last_.at(shape.job).unmeasured);
@@ -146,6 +156,27 @@ Shape Scheduler::shape_for(const Planned& planned, const Offer& offer,
 
 void Scheduler::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
     blocked_[job].push_back({grid, view_.snapshot.time_s + blocked_s, why, limited});
+}
+
+/// Slurm knows more of the shape than was asked for here: a line in the log for each reason, not for
+/// each offer.
+void Scheduler::refused_shape(const Planned& planned, const Offer& offer, const ApplyResult& result) {
+    const JobId id = planned.view->id;
+    const std::string& why = result.text;
+    const double now_s = view_.snapshot.time_s;
+    const bool hopeless = result.outcome == ApplyOutcome::never;
+    blocked_[id].push_back({offer.grid, now_s + (hopeless ? hopeless_s : blocked_s), why});
+    if (refusals_.note(std::to_string(id), why, now_s))
+        host_.log_error(fmt::format("JobId={} not started with {}: {}; its other shapes are tried less and less "
+                                    "often",
+                                    id, short_form(offer.grid), why));
+    wait_reason(*planned.view, why);
+}
+
+/// Something that Slurm refused the job for may be another now.
+void Scheduler::forgive(JobId job) {
+    refusals_.forget(std::to_string(job));
+    blocked_.erase(job);
 }
 
 /// The job waits released, at its place, with this shape; only when Slurm keeps refusing is it
@@ -179,6 +210,8 @@ void Scheduler::apply_start(const Planned& planned, const Action& action) {
         case ApplyOutcome::done:
             ++stats_.starts;
             busy_.erase(id);
+            refused_updates_.erase(id);
+            refusals_.forget(std::to_string(id));
             return;
         case ApplyOutcome::stale:
             ++stats_.stale;
@@ -194,11 +227,9 @@ void Scheduler::apply_start(const Planned& planned, const Action& action) {
             block(id, action.offer.grid, result.text, true);
             return wait_reason(*planned.view, result.text);
         case ApplyOutcome::retry:
+        case ApplyOutcome::never:
             ++stats_.failed_starts;
-            block(id, action.offer.grid, result.text);
-            host_.log_error(fmt::format("JobId={} not started with {}: {}", id,
-                                        short_form(action.offer.grid), result.text));
-            wait_reason(*planned.view, result.text);
+            return refused_shape(planned, action.offer, result);
     }
 }
 
@@ -208,6 +239,7 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
     last.state = "waiting with a reservation";
     last.reason = action.reason;
     last.chosen = action.offer.grid;
+    say_refused_update(*planned.view);
     if (!planned.view->facts.held) {
         const auto& current = wishes_.plan(id, planned.view->offer_json);
         if (current && same_shape(*current, action.offer)) return;
@@ -217,9 +249,11 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
         ++stats_.releases;
     } else if (result.outcome == ApplyOutcome::stale) {
         ++stats_.stale;
-    } else {
-        block(id, action.offer.grid, result.text, result.outcome == ApplyOutcome::limited);
+    } else if (result.outcome == ApplyOutcome::limited) {
+        block(id, action.offer.grid, result.text, true);
         wait_reason(*planned.view, result.text);
+    } else {
+        refused_shape(planned, action.offer, result);
     }
 }
 
@@ -281,6 +315,50 @@ void Scheduler::apply(const Decision& decision) {
     }
 }
 
+void Scheduler::note_update(const LeftUpdate& update) {
+    if (!update.refused.empty()) {
+        refused_updates_[update.job] = update.refused;
+        return;
+    }
+    refused_updates_.erase(update.job);
+    forgive(update.job);
+}
+
+/// Of a released job the reason is Slurm's, which each of its passes writes anew.
+void Scheduler::say_refused_update(const JobView& job) {
+    const bool refused = refused_updates_.contains(job.id);
+    if (job.facts.held || (!refused && !job.reason.starts_with("Arena: update refused"))) return;
+    reasons_.push_back({job.id, refused ? "Arena: " + with_refused_update(job.id, {}) : std::string(), {}, {}, true});
+}
+
+std::string Scheduler::with_refused_update(JobId job, const std::string& reason) const {
+    const auto at = refused_updates_.find(job);
+    if (at == refused_updates_.end()) return reason;
+    return "update refused: " + at->second + (reason.empty() ? "" : "; " + reason);
+}
+
+/// GPUs of a set's nodes that have all this beside them.
+const std::vector<TypePool>& Scheduler::pools_with(std::uint32_t node_set, bool up_only, const NodeNeeds& needs) {
+    const PoolKey key{node_set, up_only, needs.cpus_per_gpu, needs.memory_per_gpu_mb, needs.memory_per_node_mb};
+    const auto [at, added] = pools_with_.try_emplace(key);
+    if (!added) return at->second;
+    std::vector<NodeFacts> facts;
+    for (NodeIndex index : view_.snapshot.node_sets[node_set]) {
+        const NodeState& node = view_.snapshot.nodes[index];
+        if (node.total_gpus > 0 && (node.up || !up_only))
+            facts.push_back({{{node.gpu_type, node.total_gpus}}, view_.node_cpus[index], view_.node_memory_mb[index]});
+    }
+    at->second = make_pools(facts, needs);
+    return at->second;
+}
+
+/// Whether the nodes that would do, were they up, are the reason why none of its offers has any.
+bool Scheduler::nodes_are_down(const Planned& planned) {
+    const std::vector<TypePool>& pools = pools_with(planned.view->node_set, true, {});
+    return std::none_of(planned.offers->begin(), planned.offers->end(),
+                        [&](const Offer& offer) { return can_hold(pools, offer); });
+}
+
 void Scheduler::say_why(const Decision& decision) {
     // Jobs with the same offers say the same of them.
     std::map<std::pair<const std::vector<Offer>*, std::string_view>, std::string> comments;
@@ -289,12 +367,15 @@ void Scheduler::say_why(const Decision& decision) {
         if (at == planned_.end() || at->second.role != Role::waits) continue;
         Last& last = last_[id];
         last.state = "waiting";
-        last.reason = why;
+        const bool down = nodes_are_down(at->second);
+        last.reason = down ? down_words : why;
         last.chosen.reset();
         const auto& offers = at->second.offers;
         std::string& comment = comments[{offers.get(), last.unmeasured}];
         if (comment.empty()) comment = system_comment(*offers, last.unmeasured);
-        reasons_.push_back({id, "Arena: " + why, "arena:v1 state=held", comment});
+        const bool plain = down && !refused_updates_.contains(id);
+        reasons_.push_back({id, (plain ? "" : "Arena: ") + with_refused_update(id, last.reason),
+                            "arena:v1 state=held", comment});
     }
     host_.set_reasons(reasons_);
 }
@@ -311,6 +392,10 @@ void Scheduler::forget_gone() {
     std::erase_if(busy_, gone);
     std::erase_if(last_, gone);
     std::erase_if(expected_, gone);
+    std::erase_if(refused_updates_, gone);
+    refusals_.forget_old(view_.snapshot.time_s, [&](const std::string& id) {
+        return lives(static_cast<JobId>(parse_integer(id, 0, UINT32_MAX).value_or(0)));
+    });
 }
 
 }  // namespace arena

@@ -7,13 +7,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/config.h"
+#include "core/gpu_facts.h"
+#include "planner/cluster_rules.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/offer_book.h"
 #include "plugin/sched/profile_book.h"
+#include "plugin/sched/refusals.h"
 #include "plugin/sched/launch.h"
 #include "plugin/sched/wish_book.h"
 #include "policy/policy.h"
@@ -47,6 +51,9 @@ class Scheduler {
     [[nodiscard]] std::string queue_json(bool privileged, std::uint32_t uid, bool sees_others) const;
     [[nodiscard]] std::string snapshot_json() const;
     void count_fault() { ++stats_.faults; }
+    /// An update that job_modify took or refused: why it was refused stands before what the job waits
+    /// for, until another is taken or the job starts.
+    void note_update(const LeftUpdate&);
 
   private:
     /// What the decision on a job may lead to now.
@@ -87,6 +94,8 @@ class Scheduler {
         SharedWish wish;
         SharedPools pools;
         std::optional<Grid> chosen;
+        OfferList none;         ///< a list without an offer,
+        std::string none_why;   ///< and why it has none
     };
 
     [[nodiscard]] const std::vector<SitePool>& pools_of(const JobView& job);
@@ -111,6 +120,7 @@ class Scheduler {
     void opt_out(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     bool wait_for_profile(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     void add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    [[nodiscard]] const std::string& why_no_plan(const JobView& job, const Wish& wish, const OfferList& none);
     [[nodiscard]] SharedOffers unblocked(JobId job, const OfferList& offers);
     [[nodiscard]] Shape shape_for(const Planned& planned, const Offer& offer, std::string_view state) const;
     void apply(const Decision& decision);
@@ -122,8 +132,17 @@ class Scheduler {
     void take_back(const std::map<JobId, const Action*>& actions);
     void keep_trying(const Planned& planned, const Offer& offer, const std::string& why);
     void block(JobId job, const Grid& grid, const std::string& why, bool limited = false);
+    void refused_shape(const Planned& planned, const Offer& offer, const ApplyResult& result);
+    void forgive(JobId job);
     void note_returned();
     void wait_reason(const JobView& job, const std::string& text);
+    void wait_for_slurm(const JobView& job, const std::string& reason);
+    using PoolKey = std::tuple<std::uint32_t, bool, std::int64_t, std::int64_t, std::int64_t>;
+    [[nodiscard]] const std::vector<TypePool>& pools_with(std::uint32_t node_set, bool up_only, const NodeNeeds& needs);
+    [[nodiscard]] bool nodes_are_down(const Planned& planned);
+    [[nodiscard]] std::string why_no_node(const JobView& job, const Wish& wish, const JobState& state);
+    void say_refused_update(const JobView& job);
+    [[nodiscard]] std::string with_refused_update(JobId job, const std::string& reason) const;
     void say_why(const Decision& decision);
     void note_places();
     void look_forward();
@@ -131,6 +150,7 @@ class Scheduler {
 
     Host& host_;
     Config config_;
+    SiteFacts site_;
     ProfileBook profiles_;
     OfferBook offers_book_;
     WishBook wishes_;
@@ -151,12 +171,17 @@ class Scheduler {
     std::map<JobId, double> settled_since_;
     std::map<JobId, std::vector<Blocked>> blocked_;
     std::int64_t free_before_ = 0;       ///< CPUs and GPUs free in the last round
+    std::int64_t up_before_ = 0;         ///< of all nodes that took jobs then
+    /// By job: shapes that Slurm refused in a row.
+    Refusals refusals_{{.first_rest_s = 1, .longest_rest_s = 1800, .forget_s = 3600}};
     std::map<JobId, Blocked> busy_;      ///< offers whose nodes were not free after all
     std::map<JobId, Last> last_;
     std::map<JobId, Place> places_;      ///< of the last round
     std::map<JobId, ExpectedStart> expected_;
     double looked_forward_s_ = -INFINITY;
+    std::map<JobId, std::string> refused_updates_;  ///< the latest, why
     std::vector<Host::Reason> reasons_;
+    std::map<PoolKey, std::vector<TypePool>> pools_with_;  ///< of this round
 };
 
 }  // namespace arena

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "plugin/sched/scheduler.h"
+#include "plugin/sched/shares.h"
 #include "policy/work_left.h"
 
 namespace arena {
@@ -35,38 +36,11 @@ int signal_number(std::string_view name) {
     return SIGUSR1;
 }
 
+/// False once its user has changed the wish that it was started by.
 bool inside_wish(const Request& request, const Offer& offer) {
     const std::int64_t gpus = offer.grid.gpus();
     const bool in_range = gpus >= request.min_gpus && (request.max_gpus == 0 || gpus <= request.max_gpus);
-    return in_range && matches(request.pin, offer.plan);
-}
-
-bool allows(const std::vector<std::string>& gpu_types, const std::string& type) {
-    return gpu_types.empty() || std::find(gpu_types.begin(), gpu_types.end(), type) != gpu_types.end();
-}
-
-/// CPUs and memory of one GPU: what every GPU type that the job may get can give to each of its GPUs.
-/// A type with more to give must not make a poorer one impossible.
-void take_even_share(JobState& state, const std::vector<SitePool>& pools) {
-    std::int64_t cpus = INT64_MAX, memory_mb = INT64_MAX;
-    for (const SitePool& pool : pools) {
-        if (!allows(state.gpu_types, pool.gpu_type)) continue;
-        cpus = std::min(cpus, pool.cpus_per_gpu);
-        memory_mb = std::min(memory_mb, pool.memory_mb_per_gpu);
-    }
-    state.cpus_per_gpu = cpus == INT64_MAX ? 1 : std::max<std::int64_t>(cpus, 1);
-    state.memory_mb_per_gpu = memory_mb == INT64_MAX ? 0 : memory_mb;
-}
-
-/// The user's request, else the site's setting, else an even share of the node.
-void take_share(JobState& state, const Config& config, const Request& request,
-                const std::vector<SitePool>& pools) {
-    state.gpu_types = request.gpu_types;
-    take_even_share(state, pools);
-    if (config.cpus_per_gpu > 0) state.cpus_per_gpu = config.cpus_per_gpu;
-    if (config.mem_per_gpu_mb > 0) state.memory_mb_per_gpu = config.mem_per_gpu_mb;
-    if (request.cpus_per_gpu > 0) state.cpus_per_gpu = request.cpus_per_gpu;
-    if (request.mem_per_gpu_mb > 0) state.memory_mb_per_gpu = request.mem_per_gpu_mb;
+    return in_range && allows(request.gpu_types, offer.grid.gpu_type) && matches(request.pin, offer.plan);
 }
 
 /// What an opted-out job asks for: its smallest count, of the first type it allows that has as many,
@@ -97,10 +71,20 @@ void Scheduler::note_settled() {
     }
 }
 
-/// Where something ended since the last round, a limit on what may run at once may be met again.
+/// Where something ended since the last round, a limit on what may run at once may be met again; where
+/// nodes came, a shape that none could hold.
 void Scheduler::note_returned() {
-    std::int64_t free = 0;
-    for (const NodeState& node : view_.snapshot.nodes) free += node.free_cpus + node.free_gpus;
+    std::int64_t free = 0, up = 0;
+    for (std::size_t i = 0; i < view_.snapshot.nodes.size(); ++i) {
+        const NodeState& node = view_.snapshot.nodes[i];
+        free += node.free_cpus + node.free_gpus;
+        if (node.up) up += 1 + view_.node_cpus[i] + view_.node_memory_mb[i] + node.total_gpus;
+    }
+    if (up > up_before_) {  // a node came back, or has more than it had
+        blocked_.clear();
+        refusals_.forget_all();
+    }
+    up_before_ = up;
     if (free > free_before_)
         for (auto& [job, blocked] : blocked_)
             std::erase_if(blocked, [](const Blocked& offer) { return offer.limited; });
@@ -173,7 +157,7 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
     const JobMark& mark = *job.facts.mark;
     if (mark.phase == Phase::checkpointing) return follow_checkpointing(job, wish, *offer);
     if (mark.phase != Phase::started || !wish.problem.empty()) return;
-    const bool resize = wish.request.elastic && wish.overridden && !inside_wish(wish.request, *offer);
+    const bool resize = wish.request.elastic && !inside_wish(wish.request, *offer);
     if (!resize) return add_running(job, wish, *offer);
     if (!ready_for_signals(job)) return;
     if (offers_book_.offers(wish.request, wish.fingerprint, pools_of(job))->empty()) {
@@ -184,11 +168,18 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
 }
 
 void Scheduler::wait_reason(const JobView& job, const std::string& text) {
-    reasons_.push_back({job.id, "Arena: " + text, "arena:v1 state=held", {}});
+    reasons_.push_back({job.id, "Arena: " + with_refused_update(job.id, text), "arena:v1 state=held", {}});
     Last& last = last_[job.id];
     last.state = "waiting";
     last.reason = text;
     last.chosen.reset();
+}
+
+/// It waits for something that is Slurm's to give: in Slurm's words, that people know how to look up.
+void Scheduler::wait_for_slurm(const JobView& job, const std::string& reason) {
+    if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
+    wait_reason(job, reason);
+    if (!refused_updates_.contains(job.id)) reasons_.back().text = reason;
 }
 
 bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
@@ -260,13 +251,14 @@ void Scheduler::consider(const JobView& job) {
     if (wish.off) return opt_out(job, wish, pools);
     if (!job.eligible) {
         last.state = "waiting";
-        last.reason = "a dependency or its begin time";
+        last.reason = job.reason;
         return;
     }
     if (view_.since_recovery_s < recovery_s) {
         if (job.facts.held) wait_reason(job, "waiting a moment after the restart of slurmctld");
         return;
     }
+    if (!job.no_nodes.empty()) return wait_for_slurm(job, job.no_nodes);
     // A job that already waits with a shape keeps it while a missing type is measured.
     if (job.facts.held && wait_for_profile(job, wish, pools)) return;
     add_waiting(job, wish, pools);
@@ -281,7 +273,7 @@ void Scheduler::opt_out(const JobView& job, const Wish& wish, const std::vector<
     shape.basis = job.basis;
     shape.offer.grid = plain_grid(wish.request, pools);
     shape.cpus_per_task = std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
-    shape.memory_mb_per_node = share.memory_mb_per_gpu * shape.offer.grid.gpus_per_node;
+    write_memory(shape, wish.request, share);
     shape.admin_comment = "arena:v1 state=off";
     if (host_.opt_out(shape).outcome == ApplyOutcome::done) ++stats_.opt_outs;
 }
@@ -401,18 +393,51 @@ void Scheduler::add_returning(const JobView& job, const Wish& wish, const Offer&
     take_part(job, wish, std::move(state), std::move(offers), Role::returns);
 }
 
+/// What it asks for beside its GPUs is more than any node has, whatever the shape: by the rules, and in
+/// the words, of a submission. "" = some offer has nodes.
+std::string Scheduler::why_no_node(const JobView& job, const Wish& wish, const JobState& state) {
+    const std::vector<TypePool>& pools = pools_with(job.node_set, false, needs_of(state, wish.request));
+    const OfferList& offers = last_[job.id].offers;
+    if (std::any_of(offers->begin(), offers->end(), [&](const Offer& offer) { return can_hold(pools, offer); }))
+        return {};
+    ClusterFacts facts;
+    facts.place = "partition " + job.partition;
+    for (NodeIndex index : view_.snapshot.node_sets[job.node_set]) {
+        const NodeState& node = view_.snapshot.nodes[index];
+        facts.partition.push_back({{{node.gpu_type, node.total_gpus}}, view_.node_cpus[index], view_.node_memory_mb[index]});
+        facts.types.push_back(node.gpu_type);
+    }
+    const Status fits = check_cluster(wish.request, 0, facts, site_);
+    return fits ? "no node that it may use has the CPUs and memory of any of its shapes" : fits.error().message();
+}
+
+/// Asked of the planner once for each list: it takes as long as planning did.
+const std::string& Scheduler::why_no_plan(const JobView& job, const Wish& wish, const OfferList& none) {
+    Last& last = last_[job.id];
+    if (last.none == none) return last.none_why;
+    last.none = none;
+    last.none_why = offers_book_.why_none(wish.request, pools_of(job));
+    return last.none_why;
+}
+
 void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
     OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
     last_[job.id].offers = offers;
     if (offers->empty()) {
         if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
-        return wait_reason(job, "no plan fits; arena explain " + std::to_string(job.id) + " says why");
+        return wait_reason(job, why_no_plan(job, wish, offers));
+    }
+    if (const std::string id = std::to_string(job.id); job.facts.held && refusals_.rests(id, view_.snapshot.time_s))
+        return wait_reason(job, refusals_.why(id));
+    JobState state = state_of(job, wish, pools);
+    if (std::string why = why_no_node(job, wish, state); !why.empty()) {
+        if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
+        return wait_reason(job, why);
     }
     const SharedOffers open = unblocked(job.id, offers);
     if (open.empty()) return wait_reason(job, blocked_[job.id].front().why);
     const Role role = settled(job) ? Role::waits : Role::returns;
     if (role == Role::returns) wait_reason(job, "waiting a moment after its requeue");
-    JobState state = state_of(job, wish, pools);
     if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
     offers_.emplace(job.id, open);
     if (role == Role::waits && !job.ordinary_ahead()) ++ready_;

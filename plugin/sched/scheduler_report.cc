@@ -49,7 +49,7 @@ std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
     if (at == last_.end() || (!privileged && at->second.uid != uid)) return {};
     const Last& last = at->second;
     Json json{{"schema_version", 1},           {"job", job},
-              {"state", last.state},           {"reason", last.reason},
+              {"state", last.state},           {"reason", with_refused_update(job, last.reason)},
               {"unmeasured", last.unmeasured}, {"chosen", -1},
               {"offers", Json::array()},       {"infeasible", Json::array()}};
     if (last.offers) {

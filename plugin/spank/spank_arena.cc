@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,11 +18,16 @@
 #include <string>
 #include <vector>
 
+#include "core/gpu_facts.h"
 #include "core/text.h"
 #include "plugin/spank/controller.h"
+#include "plugin/common/quick_estimate.h"
+#include "plugin/spank/preview.h"
 #include "plugin/spank/spank_options.h"
 
 extern "C" {
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 
 // Constants of C++ are internal unless declared first.
@@ -138,10 +144,39 @@ void need_arena_in_controller() {
     if (const arena::Status status = arena::check_controller(*facts); !status) refuse(status.error());
 }
 
+/// The GPUs of each node of the cluster; none where slurmctld does not say.
+std::vector<arena::NodeGpus> cluster_gpus() {
+    node_info_msg_t* nodes = nullptr;
+    std::vector<arena::NodeGpus> found;
+    if (slurm_load_node(0, &nodes, SHOW_ALL) != SLURM_SUCCESS || nodes == nullptr) return found;
+    for (std::uint32_t i = 0; i < nodes->record_count; ++i) {
+        const char* gres = nodes->node_array[i].gres;
+        for (arena::NodeGpus& gpus : arena::parse_gres_config(gres != nullptr ? gres : ""))
+            found.push_back(std::move(gpus));
+    }
+    slurm_free_node_info_msg(nodes);
+    return found;
+}
+
+/// For the line that job_submit/arena answers with. Whatever is in the way of it, the line says less
+/// then, and the job is submitted.
+void hand_on_preview(spank_t spank, const arena::Request& request) noexcept {
+    try {
+        constexpr std::chrono::milliseconds limit{300};
+        const std::string text = arena::preview(arena::preview_queries(request, cluster_gpus()), limit);
+        if (!text.empty())
+            (void)spank_job_control_setenv(spank, arena::estimate_variable.data(), text.c_str(), 1);
+    } catch (const std::exception&) {
+    }
+}
+
 void hand_on_record(spank_t spank) {
-    const arena::Result<std::string> record = arena::make_record(context->options, geteuid() == 0);
+    const arena::Result<arena::Request> request = arena::make_request(context->options, geteuid() == 0);
+    if (!request) refuse(request.error());
+    const arena::Result<std::string> record = arena::format_record(*request);
     if (!record) refuse(record.error());
     need_arena_in_controller();
+    hand_on_preview(spank, *request);
     if (spank_job_control_setenv(spank, arena::record_variable.data(), record->c_str(), 1) !=
         ESPANK_SUCCESS)
         refuse(arena::environment_error("sbatch did not take the request record"));

@@ -99,7 +99,7 @@ Result<std::string> read_model_file(const std::string& path, bool is_root) {
     return text;
 }
 
-Result<std::string> make_record(const OptionSet& options, bool is_root) {
+Result<Request> make_request(const OptionSet& options, bool is_root) {
     if (Status status = options.status(); !status) return status.error();
     std::string text;
     const std::string* model = options.find("model");
@@ -109,7 +109,11 @@ Result<std::string> make_record(const OptionSet& options, bool is_root) {
         if (!content) return usage_error(content.error().message(), option_name("model"));
         text = std::move(*content);
     }
-    const Result<Request> request = build_request(options.settings(), text, is_file ? *model : "");
+    return build_request(options.settings(), text, is_file ? *model : "");
+}
+
+Result<std::string> make_record(const OptionSet& options, bool is_root) {
+    const Result<Request> request = make_request(options, is_root);
     if (!request) return request.error();
     return format_record(*request);
 }

@@ -56,7 +56,9 @@ bool names_model_file(const std::string& model);
 /// made of them); root may not.
 Result<std::string> read_model_file(const std::string& path, bool is_root);
 
-/// Options -> record text for ARENA_RECORD. Opens the model file, nothing else.
+/// Opens the model file, nothing else.
+Result<Request> make_request(const OptionSet& options, bool is_root);
+/// The same as record text for ARENA_RECORD.
 Result<std::string> make_record(const OptionSet& options, bool is_root);
 
 }  // namespace arena

@@ -149,6 +149,10 @@ Result<std::vector<Line>> find_directives(std::string_view script) {
 
 }  // namespace
 
+std::string option_spelling(std::string_view key) {
+    return "--arena-" + std::string(key) + " (#ARENA " + std::string(key) + ")";
+}
+
 Result<std::vector<Setting>> parse_directives(std::string_view script) {
     const Result<std::vector<Line>> lines = find_directives(script);
     if (!lines) return lines.error();

@@ -245,6 +245,9 @@ Json format_object(const Request& r) {
     if (r.user_hold) out["user_hold"] = true;
     if (r.cpus_per_gpu != 0) out["cpus_per_gpu"] = r.cpus_per_gpu;
     if (r.mem_per_gpu_mb != 0) out["mem_per_gpu_mb"] = r.mem_per_gpu_mb;
+    if (r.mem_per_node_mb != 0) out["mem_per_node_mb"] = r.mem_per_node_mb;
+    if (r.mem_per_cpu_mb != 0) out["mem_per_cpu_mb"] = r.mem_per_cpu_mb;
+    if (r.whole_memory) out["whole_memory"] = true;
     return out;
 }
 
@@ -270,7 +273,11 @@ Result<Request> read_request(const Json& object) {
     reader.integer("steps", 0, std::int64_t{1} << 40, r.steps);
     reader.boolean("user_hold", r.user_hold);
     reader.integer("cpus_per_gpu", 0, 65536, r.cpus_per_gpu);
-    reader.integer("mem_per_gpu_mb", 0, 1 << 30, r.mem_per_gpu_mb);
+    for (const auto& [key, member] : {std::pair{"mem_per_gpu_mb", &Request::mem_per_gpu_mb},
+                                      {"mem_per_node_mb", &Request::mem_per_node_mb},
+                                      {"mem_per_cpu_mb", &Request::mem_per_cpu_mb}})
+        reader.integer(key, 0, 1 << 30, r.*member);
+    reader.boolean("whole_memory", r.whole_memory);
     parse_types(reader, r.gpu_types);
     parse_pin(reader, r.pin);
     const Json* model = reader.find("model");

@@ -1,20 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any text may be a job's Comment; what it makes of a wish stays within bounds.
-// also: plugin/sched/wish.cc
+// libFuzzer target: any text may be a job's Comment; what it makes of a request stays within bounds, can
+// be planned as far as its model goes, and is the same when it comes again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "plugin/sched/wish.h"
+#include "core/request.h"
+
+namespace {
+
+const arena::Request& base() {
+    static const arena::Request request = *arena::build_request(
+        {{"family", "moe"}, {"layers", "12"}, {"hidden", "768"}, {"heads", "12"}, {"vocab", "1000"},
+         {"seq-length", "128"}, {"experts", "8"}, {"top-k", "2"}, {"moe-ffn-hidden", "512"}, {"batch", "64"}}, {}, {});
+    return request;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    arena::Wish wish;
-    if (!arena::apply_comment(text, wish)) return 0;
-    const arena::Request& r = wish.request;
-    if (wish.overridden && r.max_gpus != 0 && (r.min_gpus < 1 || r.max_gpus < r.min_gpus || r.max_gpus > 65536))
+    arena::Request request = base();
+    const auto off = arena::apply_comment(text, request);
+    const bool changed = request != base();
+    if (!off && changed) std::abort();
+    if (!off) return 0;
+    if (!text.starts_with("arena:") && (*off || changed)) std::abort();
+    if (request.min_gpus < 1 || (request.max_gpus != 0 && request.max_gpus < request.min_gpus) ||
+        request.max_gpus > 65536 || request.gpu_types.size() > 32)
         std::abort();
-    if (!text.starts_with("arena:") && (wish.off || wish.overridden)) std::abort();
+    if (!arena::check_request(request)) std::abort();
+    const auto record = arena::format_record(request);
+    if (!record || *arena::parse_record(*record) != request) std::abort();
+    arena::Request again = request;
+    if (!arena::apply_comment(text, again) || again != request) std::abort();
     return 0;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may be a node's Gres; counts are positive and bounded.
-// also: plugin/job_submit/gpu_facts.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "plugin/job_submit/gpu_facts.h"
+#include "core/gpu_facts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -119,7 +119,8 @@ on_fail() {
 submit() {
     local out
     out=$(sbatch --parsable "$@" 2>&1) || { echo "$out"; return 1; }
-    tail -n 1 <<<"${out%%;*}"
+    out=$(tail -n 1 <<<"$out")   # before it, what Arena says of the request
+    echo "${out%%;*}"
 }
 
 # `scontrol -o show job` prints KEY=VALUE separated by blanks; a value may hold blanks and '='.

@@ -3,6 +3,7 @@
 // against those of uniform plans.
 #include "planner/mixed.h"
 #include "planner/mixed_search.h"
+#include "planner/pin_rules.h"
 #include "planner/search.h"
 #include "planner/shard.h"
 #include "planner_cases.h"
@@ -233,6 +234,60 @@ START_TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) 
 }
 END_TEST
 
+/// What is said at submit of a pin that can never be must be so; what is not said must be had, but
+/// where ep is pinned and dp or tp is not: whether some share of the experts fits is the search's to say.
+START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
+    Random random(12);
+    int refused = 0, had = 0;
+    while (refused + had < 500) {
+        std::optional<Case> c = small_case(random);
+        if (!c) continue;
+        PlanQuery& query = c->query;
+        const auto launcher = static_cast<std::size_t>(
+            random.whole(0, static_cast<std::int64_t>(launchers().size()) - 1));
+        Request request;
+        request.model = query.model;
+        request.global_batch = query.global_batch;
+        request.launcher = launchers()[launcher].name;
+        const auto maybe = [&](std::vector<std::int64_t> values) {
+            return random.whole(0, 1) == 0
+                       ? 0
+                       : values[static_cast<std::size_t>(random.whole(
+                             0, static_cast<std::int64_t>(values.size()) - 1))];
+        };
+        request.pin = {.pp = maybe({1, 2, 3, 4}), .dp = maybe({1, 2, 3}), .tp = maybe({1, 2, 3}),
+                       .micro_batch = maybe({1, 2, 3}), .vpp = maybe({1, 1, 2, 3}),
+                       .cp = maybe({1, 1, 2, 3}), .ep = maybe({1, 1, 2, 3})};
+        if (request.pin.gpus() > 12) continue;
+        // The search obeys a pin that the launcher cannot be told; job_submit does not let it through.
+        query.can = launchers()[launcher].can;
+        for (const auto& [degree, pinned] :
+             {std::pair{query.can.vpp, &request.pin.vpp}, {query.can.cp, &request.pin.cp}, {query.can.ep, &request.pin.ep}})
+            if (degree == Degree::no) *pinned = 0;
+        if (query.model.family == Family::wide_resnet && query.can.convolutions == Degree::no) request.pin.tp = 0;
+        query.pin = request.pin;
+        query.min_gpus = 1;
+        query.max_gpus = 36;
+        GpuPool& pool = query.pools.front();
+        pool.gpus_per_node = pool.max_gpus = 36;
+        pool.hardware.memory_bytes = std::int64_t{1} << 50;
+        const std::vector<GridResult> grids = plan_grids(query);
+        const bool has_plan = std::any_of(grids.begin(), grids.end(),
+                                          [](const GridResult& grid) { return grid.feasible; });
+        const std::string obstacle = pin_obstacle(request);
+        const bool open = request.pin.ep > 1 && request.pin.dp * request.pin.tp == 0;
+        ck_assert_msg(obstacle.empty() == has_plan || (open && !has_plan),
+                      "%s with %s, batch %ld, %ld layers of %s: %s; '%s'", to_string(request.pin).c_str(),
+                      request.launcher.c_str(), request.global_batch, request.model.layers,
+                      std::string(to_string(request.model.family)).c_str(),
+                      has_plan ? "has a plan" : "has none", obstacle.c_str());
+        ++(has_plan ? had : refused);
+    }
+    ck_assert_int_gt(had, 50);
+    ck_assert_int_gt(refused, 50);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "planner mixed stages",
@@ -242,6 +297,7 @@ int main() {
             grids_whose_mixed_stages_are_too_many_to_look_at_say_so,
             the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at,
             a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best,
+            a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan,
         },
         {.timeout_s = 300});
 }

@@ -144,25 +144,72 @@ START_TEST(a_fingerprint_tells_fields_apart) {
 }
 END_TEST
 
+Request a_request(std::vector<Setting> more = {}) {
+    std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return *build_request(settings, {}, {});
+}
+
 START_TEST(comments_change_only_what_they_name) {
-    Wish wish;
-    wish.request.min_gpus = 1;
-    wish.request.max_gpus = 8;
-    ck_assert(apply_comment("my favourite job", wish).ok());
-    ck_assert(!wish.overridden && !wish.off);
-    ck_assert(apply_comment("arena:plan=pp2,dp2,tp1", wish).ok());
-    ck_assert(wish.overridden && wish.request.pin.pp == 2 && wish.request.max_gpus == 4);
-    ck_assert(apply_comment("arena:gpus=2-6", wish).ok());
-    ck_assert_int_eq(wish.request.min_gpus, 2);
-    ck_assert_int_eq(wish.request.max_gpus, 6);
-    ck_assert(apply_comment("arena:off", wish).ok());
-    ck_assert(wish.off);
-    for (const char* bad : {"arena:", "arena:fast", "arena:gpus=8-2", "arena:gpus=0", "arena:gpus=-",
-                            "arena:plan=", "arena:plan=zz9", "arena:off=1", "arena:gpus=1-2;;",
-                            "arena:plan=pp65521,dp65519,tp65497"}) {
-        Wish other;
+    Request r = a_request({{"gpus", "1-8"}});
+    const Request before = r;
+    ck_assert(!*apply_comment("my favourite job", r) && r == before);
+    ck_assert(!*apply_comment("arena:plan=pp2,dp2,tp1", r));
+    ck_assert(r.pin.pp == 2 && r.min_gpus == 4 && r.max_gpus == 4);
+    ck_assert(!*apply_comment("arena:gpus=2-6", r));
+    ck_assert(r.min_gpus == 2 && r.max_gpus == 6 && r.pin.pp == 2);
+    ck_assert(!*apply_comment("arena:types=a100,h100", r));
+    ck_assert(r.gpu_types == std::vector<std::string>({"a100", "h100"}) && r.pin.pp == 2);
+    ck_assert(!*apply_comment("arena:types=any;plan=any;gpus=any", r));
+    ck_assert(r == a_request());
+    ck_assert(*apply_comment("arena:off", r));
+    ck_assert(r == a_request());
+    for (const char* bad :
+         {"arena:", "arena:fast", "arena:gpus=8-2", "arena:gpus=0", "arena:gpus=-", "arena:plan=",
+          "arena:plan=zz9", "arena:off=1", "arena:gpus=1-2;;", "arena:plan=pp65521,dp65519,tp65497",
+          "arena:types=", "arena:types=a b", "arena:gpus=1;gpus=2", "arena:batch=8"}) {
+        Request other = before;
         ck_assert_msg(!apply_comment(bad, other).ok(), "accepted: %s", bad);
+        ck_assert_msg(other == before, "changed by a refused one: %s", bad);
     }
+}
+END_TEST
+
+START_TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
+    Request r = a_request();
+    ck_assert(apply_comment("arena:plan=pp2,dp2,tp1,cp2", r).ok());
+    ck_assert(r.min_gpus == 8 && r.max_gpus == 8);  // and not 4: cp counts
+    // A later plan moves the range that the earlier one had set; another word leaves the pin alone.
+    ck_assert(apply_comment("arena:plan=pp2", r).ok());
+    ck_assert(r.min_gpus == 2 && r.max_gpus == 0);
+    ck_assert(apply_comment("arena:gpus=4-4", r).ok());
+    ck_assert(r.pin.pp == 2 && r.min_gpus == 4 && r.max_gpus == 4);
+    for (const char* pin : {"tp5", "pp13", "dp3", "dp64,mb2", "ep2", "cp3", "vpp5", "pp1,vpp2", "pp2,vpp4,mb64",
+                            "pp4,dp64,tp1,cp999"}) {
+        const auto by_option =
+            build_request({{"model", "gpt2"}, {"batch", "64"}, {"plan", pin}}, {}, {});
+        Request changed = a_request();
+        const auto by_comment = apply_comment("arena:plan=" + std::string(pin), changed);
+        ck_assert_msg(!by_option.ok(), "accepted at submit: %s", pin);
+        ck_assert_msg(!by_comment.ok(), "accepted by Comment: %s", pin);
+        ck_assert_str_eq(by_comment.error().text.c_str(), by_option.error().text.c_str());
+        ck_assert_str_eq(by_comment.error().where.c_str(), "Comment=arena:plan");
+    }
+    Request even = a_request({{"launcher", "deepspeed"}});
+    ck_assert(!apply_comment("arena:plan=pp5", even).ok());  // 12 layers, as many on every stage
+    ck_assert(!apply_comment("arena:plan=cp2", even).ok());
+    ck_assert(!apply_comment("arena:gpus=3-3;plan=pp2", even).ok());
+    ck_assert(even == a_request({{"launcher", "deepspeed"}}));
+}
+END_TEST
+
+START_TEST(a_forged_pin_that_can_never_be_is_a_problem) {
+    Request forged = a_request();
+    forged.pin.ep = 2;
+    ck_assert(make_wish(*format_record(forged), "").problem.find("gpt2 has none: give ep1") !=
+              std::string::npos);
+    ck_assert(make_wish(*format_record(a_request()), "arena:plan=ep2").problem ==
+              "Comment=arena:plan: ep2 shares out experts, and gpt2 has none: give ep1");
 }
 END_TEST
 
@@ -364,6 +411,8 @@ int main() {
         a_mark_keeps_the_history_of_its_job,
         a_report_is_taken_of_the_plan_that_runs_and_of_no_other,
         comments_change_only_what_they_name,
+        a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option,
+        a_forged_pin_that_can_never_be_is_a_problem,
         the_environment_and_comments_carry_the_plan,
         each_launcher_is_told_the_plan_in_its_own_words,
         capabilities_say_which_plans_a_launcher_can_run,

@@ -71,18 +71,132 @@ START_TEST(a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_pas
 }
 END_TEST
 
-START_TEST(a_refused_offer_is_left_out_for_a_while) {
+START_TEST(a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often) {
     Scene scene;
     auto scheduler = scene.scheduler();
-    const Grid first = scene.refused_start(*scheduler, {ApplyOutcome::retry, "association limit"});
-    scheduler->round();
-    ck_assert(!(scene.host.last_shape.offer.grid == first));
-    scheduler->round();
-    ck_assert(scene.host.reasons.back().text.find("association limit") != std::string::npos);
-    scene.host.view.snapshot.time_s += 60;
+    const Grid first = scene.refused_start(*scheduler, {ApplyOutcome::retry, "no node has it"});
     scene.host.calls.clear();
     scheduler->round();
+    ck_assert(scene.host.calls.empty());  // not at once
+    scene.host.view.snapshot.time_s += 2;
+    scheduler->round();
+    ck_assert(!(scene.host.last_shape.offer.grid == first));
+    for (int second = 0; second < 3600; ++second) {
+        scene.host.view.snapshot.time_s += 1;
+        scheduler->round();
+        ck_assert(scene.host.reasons.back().text == "Arena: no node has it");
+    }
+    // 3,600 rounds; 1 + 2 + 4 + ... + 1024 s of rest are eleven tries.
+    ck_assert_int_le(static_cast<int>(scene.host.calls.size()), 12);
+    ck_assert_int_ge(static_cast<int>(scene.host.calls.size()), 1);
+    ck_assert_int_eq(static_cast<int>(scene.host.errors.size()), 1);
+    ck_assert(scene.host.errors[0].find("no node has it") != std::string::npos);
+}
+END_TEST
+
+START_TEST(memory_is_asked_for_as_its_user_asked) {
+    const auto shape_of = [](const std::function<void(Request&)>& ask) {
+        Scene scene;
+        scene.host.view.memory_tracked = true;
+        scene.node("n1", "a40", 4, 4);  // 4 CPUs and 16,000 MB for each GPU
+        Request r = Scene::request();
+        r.min_gpus = r.max_gpus = 2;
+        ask(r);
+        scene.job(1, r);
+        scene.scheduler()->round();
+        return scene.host.last_shape;
+    };
+    const auto mb = [&](const std::function<void(Request&)>& ask) { return shape_of(ask).memory_mb_per_node; };
+    ck_assert_int_eq(mb([](Request&) {}), 32000);
+    ck_assert_int_eq(mb([](Request& r) { r.mem_per_gpu_mb = 1000; }), 2000);
+    ck_assert_int_eq(mb([](Request& r) { r.mem_per_node_mb = 50000; }), 50000);  // two GPUs or four
+    ck_assert_int_eq(mb([](Request& r) { r.whole_memory = true; }), 0);          // Slurm's record has it
+    const Shape by_cpu = shape_of([](Request& r) { r.mem_per_cpu_mb = 8000; });
+    ck_assert_int_eq(by_cpu.memory_mb_per_cpu, 8000);
+    ck_assert_int_eq(by_cpu.cpus_per_task * by_cpu.tasks_per_node, 4);  // as many as the even share pays for
+    ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_cpu_mb = 8000, r.cpus_per_gpu = 1; }).cpus_per_task, 1);
+    // More than a node has is nowhere, and nobody asks Slurm for it.
+    ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64001; }).job, 0);
+    ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64000; }).job, 1);
+}
+END_TEST
+
+START_TEST(jobs_whose_nodes_are_gone_wait_in_slurms_words) {
+    Scene scene;
+    scene.config.reserve_depth = 0;
+    scene.node("n1", "a40", 4, 0);
+    scene.host.view.snapshot.nodes[0].up = false;
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_str_eq(scene.host.reasons.back().text.c_str(),
+                     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions");
+    scene.host.view.snapshot.nodes[0].up = true;
+    scheduler->round();
+    ck_assert(scene.host.reasons.back().text.starts_with("Arena: "));
+    scene.host.view.jobs[0].no_nodes = "BadConstraints: no node with GPUs in partition main is what it asks for: --tmp=9";
+    scheduler->round();
+    ck_assert_str_eq(scene.host.reasons.back().text.c_str(), scene.host.view.jobs[0].no_nodes.c_str());
+    scheduler->note_update({1, "Comment: 'warp' is not known"});
+    scheduler->round();
+    ck_assert(scene.host.reasons.back().text.starts_with("Arena: update refused: Comment: 'warp' is not known; BadConstraints"));
+}
+END_TEST
+
+START_TEST(a_job_without_a_plan_says_why) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    Request r = Scene::request();
+    r.pin.tp = 12;
+    r.min_gpus = 12, r.max_gpus = 0;
+    scene.job(1, r);
+    scene.job(2).record = format_record([] {
+                              Request other = Scene::request();
+                              other.gpu_types = {"h100"};
+                              return other;
+                          }()).value();
+    scene.scheduler()->round();
+    const auto reason = [&](JobId id) {
+        for (const auto& r2 : scene.host.reasons)
+            if (r2.job == id) return r2.text;
+        return std::string();
+    };
+    ck_assert_msg(reason(1).find("no plan fits: ") != std::string::npos && reason(1).find("a40") != std::string::npos,
+                  "%s", reason(1).c_str());
+    ck_assert(reason(2) == "Arena: no node that it may use has a GPU type that it may have and arena.yaml maps");
+}
+END_TEST
+
+START_TEST(what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes) {
+    Scene scene;
+    auto scheduler = scene.scheduler();
+    (void)scene.refused_start(*scheduler, {ApplyOutcome::retry, "no node has it"});
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert(scene.host.calls.empty());
+    scheduler->note_update({1, {}});
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1"));
+    scene.host.calls.clear();
+    scene.node("n2", "a100", 4, 4);
+    scheduler->round();
     ck_assert(!scene.host.calls.empty());
+}
+END_TEST
+
+START_TEST(a_refused_update_stands_before_the_reason_until_one_is_taken) {
+    Scene scene;
+    auto scheduler = scene.scheduler();
+    (void)scene.refused_start(*scheduler, {ApplyOutcome::limited, "not allowed: AssocGrpGRES"});
+    scheduler->note_update({1, "Comment=arena:plan: tp5 does not divide the 12 heads of gpt2"});
+    scheduler->round();
+    ck_assert_str_eq(scene.host.reasons.back().text.c_str(),
+                     "Arena: update refused: Comment=arena:plan: tp5 does not divide the 12 heads of gpt2; "
+                     "not allowed: AssocGrpGRES");
+    ck_assert(scheduler->explain(1, true, 0).find("tp5 does not divide") != std::string::npos);
+    scheduler->note_update({1, {}});
+    scheduler->round();
+    ck_assert_str_eq(scene.host.reasons.back().text.c_str(), "Arena: not allowed: AssocGrpGRES");
 }
 END_TEST
 
@@ -739,7 +853,12 @@ int main() {
         a_job_behind_ordinary_ones_waits_at_its_place,
         a_full_cluster_gives_one_reservation_and_reasons,
         a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over,
-        a_refused_offer_is_left_out_for_a_while,
+        a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often,
+        memory_is_asked_for_as_its_user_asked,
+        jobs_whose_nodes_are_gone_wait_in_slurms_words,
+        a_job_without_a_plan_says_why,
+        what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes,
+        a_refused_update_stands_before_the_reason_until_one_is_taken,
         an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends,
         busy_nodes_cost_a_job_its_place_only_after_a_while,
         requeued_jobs_wait_until_slurmd_accepts_them_again,

@@ -10,6 +10,8 @@
 
 #include "core/text.h"
 #include "plugin/spank/controller.h"
+#include "plugin/common/quick_estimate.h"
+#include "plugin/spank/preview.h"
 #include "plugin/spank/spank_options.h"
 #include "suite.h"
 
@@ -219,6 +221,48 @@ START_TEST(which_scheduler_stands_behind_slurms_name_is_looked_up) {
 }
 END_TEST
 
+// ---- the look before the submission ------------------------------------------------------------
+
+static PlanQuery query_for(const char* model, std::int64_t gpus) {
+    static const auto hardware = load_hardware("");
+    ck_assert(hardware.ok());
+    PlanQuery query;
+    query.model = *find_zoo_model(model);
+    query.global_batch = 64;
+    query.max_gpus = gpus;
+    GpuPool pool;
+    pool.gpu_type = "a100";
+    pool.hardware = *find_hardware(*hardware, "A100");
+    pool.max_gpus = gpus;
+    query.pools = {pool};
+    return query;
+}
+
+START_TEST(a_preview_is_what_the_planner_offers) {
+    const auto estimate = parse_estimate(preview({query_for("gpt2", 8)}, std::chrono::seconds(60)));
+    ck_assert(estimate && estimate->complete);
+    const std::vector<Offer> offers = make_offers(query_for("gpt2", 8));
+    ck_assert_int_eq(static_cast<int>(estimate->shapes.size()), static_cast<int>(offers.size()));
+    ck_assert(estimate->shapes[0].grid.gpus() == offers[0].grid.gpus());
+    ck_assert(std::abs(estimate->shapes[0].iteration_s - offers[0].estimate.iteration_s) <
+              1e-3 * offers[0].estimate.iteration_s);
+    ck_assert(preview({}, std::chrono::seconds(1)).empty());
+}
+END_TEST
+
+START_TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {
+    // More than can be planned in a second: the child is killed, and what it gave before counts.
+    std::vector<PlanQuery> queries(20000, query_for("gpt2", 64));
+    queries.insert(queries.begin(), query_for("gpt2", 1));
+    const auto start = std::chrono::steady_clock::now();
+    const auto estimate = parse_estimate(preview(queries, std::chrono::seconds(1)));
+    ck_assert(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+    ck_assert(estimate && !estimate->complete && !estimate->shapes.empty());
+    const auto none = parse_estimate(preview({query_for("gpt2", 1)}, std::chrono::milliseconds(0)));
+    ck_assert(none && !none->complete && none->shapes.empty());
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite("spank_options", {
         the_command_line_wins_over_environment_and_script,
@@ -232,5 +276,7 @@ int main() {
         a_controller_that_runs_arena_takes_requests,
         a_controller_without_arenas_parts_gets_no_requests,
         which_scheduler_stands_behind_slurms_name_is_looked_up,
+        a_preview_is_what_the_planner_offers,
+        a_preview_ends_when_its_time_is_up_with_what_it_has,
     });
 }

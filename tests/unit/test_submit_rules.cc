@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "plugin/job_submit/gpu_facts.h"
+#include "core/gpu_facts.h"
 #include "plugin/job_submit/modify_rules.h"
+#include "planner/planner.h"
+#include "plugin/job_submit/submit_line.h"
 #include "plugin/job_submit/submit_rules.h"
 #include "suite.h"
 
@@ -16,17 +18,19 @@ namespace {
 ClusterFacts cluster() {
     ClusterFacts facts;
     facts.place = "partition main";
-    facts.partition = {{"a40", 4}, {"a40", 4}, {"h100", 4}};
-    facts.cluster = facts.partition;
-    facts.cluster.push_back({"v100", 2});
-    facts.cluster.push_back({"l4", 2});
+    for (const char* type : {"a40", "a40", "h100"})
+        facts.partition.push_back({{{type, 4}}, 16, 64000, 1000});
+    facts.types = {"a40", "h100", "v100", "l4"};
     return facts;
 }
 
-Config config() {
-    Config c;
-    c.gpu_types = {{"a40", "A40"}, {"h100", "H100"}, {"v100", "V100"}};
-    return c;
+SiteFacts site() {
+    static const auto hardware = load_hardware("");
+    ck_assert_msg(hardware.ok(), "%s", hardware.ok() ? "" : hardware.error().message().c_str());
+    SiteFacts s;
+    s.config.gpu_types = {{"a40", "A40"}, {"h100", "H100-SXM"}, {"v100", "V100-SXM-32GB"}};
+    s.hardware = *hardware;
+    return s;
 }
 
 Request request(const std::vector<Setting>& more = {}) {
@@ -44,16 +48,20 @@ SubmitFacts batch_job(std::string_view script = "#!/bin/sh\ntrue\n") {
 }
 
 void refused(const Request& r, const SubmitFacts& f, const std::string& word) {
-    const auto result = accept_request(r, f, cluster(), config());
+    const auto result = accept_request(r, f, cluster(), site());
     ck_assert_msg(!result.ok(), "accepted, and '%s' was expected", word.c_str());
     ck_assert_msg(result.error().message().find(word) != std::string::npos,
                   "'%s' does not name '%s'", result.error().message().c_str(), word.c_str());
 }
 
 Acceptance accepted(const Request& r, const SubmitFacts& f) {
-    const auto result = accept_request(r, f, cluster(), config());
+    const auto result = accept_request(r, f, cluster(), site());
     ck_assert_msg(result.ok(), "%s", result.ok() ? "" : result.error().message().c_str());
     return *result;
+}
+
+void same(const std::string& got, const std::string& wanted) {
+    ck_assert_msg(got == wanted, "got:    %s\nwanted: %s", got.c_str(), wanted.c_str());
 }
 
 void unreadable(const SubmitFacts& f, const std::string& word) {
@@ -175,7 +183,7 @@ START_TEST(an_accepted_job_carries_what_the_user_limited) {
     ck_assert_int_eq(a.request.mem_per_gpu_mb, 8192);
     ck_assert(*parse_record(a.record) == a.request);
     ck_assert_str_eq(a.admin_comment.c_str(), "arena:v1 state=submitted model=gpt2");
-    ck_assert(a.note.empty());
+    ck_assert(a.note.find("ignored") == std::string::npos);
     f.cpus_per_tres.clear();
     f.shape_given = true;
     a = accepted(request(), f);
@@ -210,6 +218,152 @@ START_TEST(requests_that_the_cluster_cannot_serve_are_refused) {
 }
 END_TEST
 
+START_TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
+    SubmitFacts f = batch_job();
+    f.cpus_per_tres = "gres:gpu:100";
+    refused(request(), f, "--cpus-per-gpu (or --cpus-per-task): asks for 100 CPUs for each GPU");
+    refused(request(), f, "the most that a node has is 16 CPUs beside 4 a40");
+    f.cpus_per_tres = "gres:gpu:16";  // one GPU of each node
+    accepted(request(), f);
+    refused(request({{"plan", "pp1,dp1,tp2"}}), f, "--cpus-per-gpu");
+    f = batch_job();
+    f.tmp_mb = 102400;
+    refused(request(), f, "--tmp: asks for 102400 MB of temporary disk on each node");
+    f.tmp_mb = 1000;
+    accepted(request(), f);
+    f = batch_job();
+    f.memory_per_node_mb = 64001;
+    refused(request(), f, "--mem: asks for 64001 MB");
+    f.memory_per_node_mb = 64000;
+    ck_assert_int_eq(accepted(request(), f).request.mem_per_node_mb, 64000);
+    f = batch_job();
+    f.memory_per_cpu_mb = 16000;
+    ck_assert_int_eq(accepted(request(), f).request.mem_per_cpu_mb, 16000);
+    f.cpus_per_task = 5;  // 80,000 MB for each GPU
+    refused(request(), f, "--mem-per-cpu: asks for 16000 MB of memory for each of the 5 CPUs of a GPU");
+    f = batch_job();
+    f.mem_per_tres = "gres:gpu:70000";
+    refused(request(), f, "--mem-per-gpu");
+    f = batch_job();
+    f.whole_memory = true;
+    ck_assert(accepted(request(), f).request.whole_memory);
+}
+END_TEST
+
+START_TEST(needs_that_no_node_has_together_name_all_options) {
+    SubmitFacts f = batch_job();
+    f.cpus_per_tres = "gres:gpu:8";
+    f.tmp_mb = 2000;
+    ClusterFacts two = cluster();
+    two.partition[0].cpus = 4;
+    two.partition[1].cpus = 4;
+    two.partition[0].tmp_mb = 2000;
+    const auto r = accept_request(request(), f, two, site());
+    ck_assert(!r.ok());
+    ck_assert_str_eq(r.error().where.c_str(), "--cpus-per-gpu (or --cpus-per-task), --tmp");
+    ck_assert(r.error().text.find("not all together") != std::string::npos);
+}
+END_TEST
+
+START_TEST(types_that_lack_the_precision_are_refused) {
+    refused(request({{"types", "a40"}, {"precision", "fp8"}}), batch_job(),
+            "--arena-precision (#ARENA precision): no GPU type that this job may have in partition main "
+            "computes in fp8: a40 (");
+    accepted(request({{"precision", "fp8"}}), batch_job());  // h100 does
+}
+END_TEST
+
+START_TEST(tensor_parallel_groups_fill_nodes) {
+    refused(request({{"plan", "pp1,dp1,tp6"}}), batch_job(),
+            "tp6 takes a multiple of 6 GPUs of each node; nodes of partition main have at most 4 a40, 4 h100");
+}
+END_TEST
+
+START_TEST(a_comment_is_checked_as_a_submission) {
+    SubmitFacts f = batch_job();
+    f.records = {*format_record(request({{"gpus", "1-8"}}))};
+    f.comment = "arena:types=h100;plan=pp2,dp1,tp1";
+    const auto read = read_request(f);
+    ck_assert(read.ok() && (*read)->pin.pp == 2 && (*read)->max_gpus == 2);
+    f.comment = "arena:plan=ep2";
+    unreadable(f, "Comment=arena:plan: ep2 shares out experts, and gpt2 has none: give ep1");
+    const std::string record = accepted(request(), batch_job()).record;
+    const auto change = [&](const std::string& comment) {
+        return change_record(record, comment, 0, cluster(), site());
+    };
+    ck_assert(!change("for the paper")->has_value());
+    ck_assert(!change("arena:off")->has_value());
+    const auto pinned = change("arena:plan=pp2,dp2,tp1");
+    ck_assert(pinned.ok() && parse_record(**pinned)->max_gpus == 4);
+    // What was asked for before stays when the next Comment says nothing of it.
+    const auto typed = change_record(**pinned, "arena:types=a40", 0, cluster(), site());
+    ck_assert(typed.ok() && parse_record(**typed)->pin.pp == 2);
+    for (const auto& [comment, sentence] : std::vector<std::pair<std::string, std::string>>{
+             {"arena:plan=tp5", "Comment=arena:plan: tp5 does not divide the 12 heads of gpt2"},
+             {"arena:plan=cp3", "Comment=arena:plan: cp3 does not split the 1024 tokens of gpt2 into 6 equal pieces"},
+             {"arena:gpus=9-64", "Comment=arena:gpus: at least 9 GPUs of one type are asked for; a job in "
+                                 "partition main can have at most 8 a40, 4 h100"},
+             {"arena:types=a100", "Comment=arena:types: this cluster has no GPU type 'a100'; it has a40, h100, "
+                                  "l4, v100"}}) {
+        const auto changed = change(comment);
+        ck_assert_msg(!changed.ok(), "taken: %s", comment.c_str());
+        same(changed.error().message(), sentence);
+    }
+}
+END_TEST
+
+START_TEST(estimates_survive_their_text_form_and_nothing_else_does) {
+    QuickEstimate e;
+    e.shapes = {{{"a40", 1, 4, 1}, 0.512, Source::analytic}, {{"h100", 2, 8, 1}, 3.1, Source::profiled}};
+    same(format_estimate(e), "v1 complete a40:1:4:0.512:analytic h100:2:8:3.1:profiled");
+    ck_assert(parse_estimate(format_estimate(e)) == e);
+    e.complete = false;
+    ck_assert(parse_estimate(format_estimate(e)) == e);
+    for (const char* bad : {"", "v1", "v2 complete", "v1 maybe", "v1 complete a40", "v1 complete a40:1:4:-1:analytic",
+                            "v1 complete a40:1:4:nan:analytic", "v1 complete a40:0:4:1:analytic",
+                            "v1 complete a 40:1:4:1:analytic", "v1 complete a40:1:4:1:guess", "v1 complete  "})
+        ck_assert_msg(!parse_estimate(bad), "accepted: %s", bad);
+    ck_assert(!parse_estimate(std::string(10000, 'v')));
+}
+END_TEST
+
+START_TEST(a_long_list_of_offers_keeps_powers_of_two) {
+    std::vector<Offer> offers(200);
+    for (std::size_t i = 0; i < offers.size(); ++i) {
+        offers[i].grid = {"a40", 1, static_cast<std::int64_t>(i) + 1, 3};
+        offers[i].estimate.iteration_s = 1;
+    }
+    const QuickEstimate e = quick_estimate(offers, true);
+    ck_assert_int_eq(static_cast<int>(e.shapes.size()), 8);  // 1, 2, 4 ... 128
+    ck_assert(parse_estimate(format_estimate(e)) == e);
+}
+END_TEST
+
+START_TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
+    QuickEstimate e;
+    e.shapes = {{{"a40", 4, 4, 1}, 0.25, Source::analytic},   // more than the partition has
+                {{"h100", 1, 4, 1}, 0.5, Source::profiled},
+                {{"a40", 1, 2, 1}, 2, Source::analytic}};
+    const auto line = [&](const Request& r, std::int64_t limit_s) {
+        return submit_line(r, e, 0, cluster(), site(), limit_s);
+    };
+    const std::string model = "arena: gpt2 124 M, 1,024 tokens, " + std::string(to_string(request().model.precision));
+    same(line(request(), 0), (model + "; best 4xh100 500 ms (profiled)"));
+    same(line(request({{"types", "a40"}}), 3600), (model + "; best 2xa40 2 s (analytic), 1,800 iterations in 60.0 min"));
+    same(line(request({{"gpus", "1-2"}, {"steps", "100"}}), 600), (model + "; best 2xa40 2 s (analytic), 100 iterations 3.3 min"));
+    same(line(request({{"gpus", "1-2"}, {"steps", "100000"}}), 1800), (model + "; best 2xa40 2 s (analytic)\narena: warning: 100,000 iterations take 2.3 d at best, "
+                              "the time limit is 30.0 min"));
+    e.shapes = {{{"a40", 1, 4, 1}, 7200, Source::analytic}};
+    same(line(request(), 1800), (model + "; best 4xa40 2.0 h (analytic)\narena: warning: not even one iteration fits in the time "
+                              "limit of 30.0 min"));
+    e.complete = false;
+    same(line(request(), 0), (model + "; best found 4xa40 2.0 h (analytic)"));
+    e.shapes.clear();
+    same(line(request(), 1800), model);
+    same(submit_line(request(), std::nullopt, 0, cluster(), site(), 0), model);
+}
+END_TEST
+
 START_TEST(options_that_contradict_arena_are_refused) {
     SubmitFacts f = batch_job();
     f.gpu_option = "--gpus";
@@ -225,8 +379,8 @@ START_TEST(options_that_contradict_arena_are_refused) {
 END_TEST
 
 START_TEST(a_switched_off_arena_refuses) {
-    Config off = config();
-    off.enabled = false;
+    SiteFacts off = site();
+    off.config.enabled = false;
     const auto r = accept_request(request(), batch_job(), cluster(), off);
     ck_assert(!r.ok());
     ck_assert(r.error().text.find("switched off") != std::string::npos);
@@ -412,6 +566,14 @@ int main() {
         an_accepted_job_carries_what_the_user_limited,
         a_forged_hold_in_the_record_counts_for_nothing,
         requests_that_the_cluster_cannot_serve_are_refused,
+        what_no_node_has_is_refused_by_the_name_of_its_option,
+        needs_that_no_node_has_together_name_all_options,
+        types_that_lack_the_precision_are_refused,
+        tensor_parallel_groups_fill_nodes,
+        a_comment_is_checked_as_a_submission,
+        estimates_survive_their_text_form_and_nothing_else_does,
+        a_long_list_of_offers_keeps_powers_of_two,
+        one_line_says_how_a_request_was_understood_and_how_it_would_run,
         options_that_contradict_arena_are_refused,
         a_switched_off_arena_refuses,
         control_and_stale_variables_are_told_apart,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See gpu_facts.h.
-#include "plugin/job_submit/gpu_facts.h"
+#include "core/gpu_facts.h"
 
 #include <algorithm>
 
@@ -57,29 +57,46 @@ std::int64_t TypePool::largest() const {
     return best;
 }
 
-bool TypePool::can_place(std::int64_t gpus) const {
+std::int64_t TypePool::per_node() const {
+    return nodes_with_.empty() ? 0 : static_cast<std::int64_t>(nodes_with_.size()) - 1;
+}
+
+bool TypePool::can_place(std::int64_t gpus, std::int64_t group) const {
     for (std::size_t g = 1; g < nodes_with_.size(); ++g) {
         const auto per_node = static_cast<std::int64_t>(g);
-        if (gpus % per_node == 0 && gpus / per_node <= nodes_with_[g]) return true;
+        if (per_node % group == 0 && gpus % per_node == 0 && gpus / per_node <= nodes_with_[g]) return true;
     }
     return false;
 }
 
-bool TypePool::can_place_any(std::int64_t min, std::int64_t max, std::int64_t step) const {
+bool TypePool::can_place_any(std::int64_t min, std::int64_t max, std::int64_t step,
+                             std::int64_t group) const {
     const std::int64_t last = std::min(max, largest());
     for (std::int64_t n = (min + step - 1) / step * step; n <= last; n += step)
-        if (can_place(n)) return true;
+        if (can_place(n, group)) return true;
     return false;
 }
 
-std::vector<TypePool> make_pools(const std::vector<NodeGpus>& nodes) {
+std::int64_t usable_gpus(const NodeFacts& node, std::int64_t gpus, const NodeNeeds& needs) {
+    if (node.tmp_mb < needs.tmp_mb || node.memory_mb < needs.memory_per_node_mb) return 0;
+    const auto cap = [&](std::int64_t has, std::int64_t each) {
+        if (each > 0) gpus = std::min(gpus, has / each);
+    };
+    cap(node.cpus, needs.cpus_per_gpu);
+    cap(node.memory_mb, needs.memory_per_gpu_mb);
+    cap(node.memory_mb, needs.memory_per_cpu_mb * std::max<std::int64_t>(needs.cpus_per_gpu, 1));
+    return gpus;
+}
+
+std::vector<TypePool> make_pools(const std::vector<NodeFacts>& nodes, const NodeNeeds& needs) {
     std::vector<TypePool> pools;
-    for (const NodeGpus& node : nodes) {
-        const auto same = [&](const TypePool& p) { return p.type() == node.type; };
-        auto it = std::find_if(pools.begin(), pools.end(), same);
-        if (it == pools.end()) it = pools.insert(pools.end(), TypePool(node.type));
-        it->add_node(node.count);
-    }
+    for (const NodeFacts& node : nodes)
+        for (const NodeGpus& gpus : node.gpus) {
+            const auto same = [&](const TypePool& p) { return p.type() == gpus.type; };
+            auto it = std::find_if(pools.begin(), pools.end(), same);
+            if (it == pools.end()) it = pools.insert(pools.end(), TypePool(gpus.type));
+            it->add_node(usable_gpus(node, gpus.count, needs));
+        }
     return pools;
 }
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whether a pinned plan can be at all: what its model, batch and launcher forbid on every cluster, and
+// which GPU counts it leaves. One rule for every channel through which a pin comes: options, #ARENA
+// lines, records and Comments. What the site's GPUs forbid is the plug-in's and the planner's question.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/request.h"
+#include "core/result.h"
+
+namespace arena {
+
+inline constexpr std::int64_t max_request_gpus = 65536;
+
+/// Why no plan of the request's model, batch and launcher has its pin, as a sentence for its user; ""
+/// when, with GPUs enough, one has.
+std::string pin_obstacle(const Request&);
+
+/// The pin against the range of GPUs, some count in which must be a multiple of what is pinned.
+/// `gpus_given` = false: the pin sets the range.
+Status fit_range_to_pin(Request&, bool gpus_given);
+/// Whether the range is the one that its pin sets where the user gave none.
+bool pin_sets_range(const Request&);
+
+}  // namespace arena

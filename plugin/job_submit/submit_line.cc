@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See submit_line.h.
+#include "plugin/job_submit/submit_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "planner/model.h"
+
+namespace arena {
+namespace {
+
+std::string grouped(std::int64_t n) {
+    std::string digits = std::to_string(n);
+    for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+        digits.insert(static_cast<std::size_t>(at), ",");
+    return digits;
+}
+
+/// "8.03 B", "124 M"
+std::string count_text(double n) {
+    if (n >= 1e9) return fmt::format("{:.2f} B", n / 1e9);
+    if (n >= 1e6) return fmt::format("{:.0f} M", n / 1e6);
+    return fmt::format("{:.3g}", n);
+}
+
+std::string model_text(const Model& model) {
+    std::string text = printable(model.name, 64);
+    if (model.family != Family::custom) text += " " + count_text(parameter_count(model));
+    if (is_transformer(model.family)) text += fmt::format(", {} tokens", grouped(model.seq_length));
+    if (model.family == Family::wide_resnet) text += fmt::format(", {0}x{0} pixels", model.image_size);
+    return text + ", " + std::string(to_string(model.precision));
+}
+
+const QuickEstimate::Shape* best_shape(const Request& request, const QuickEstimate& estimate,
+                                       std::int64_t tmp_mb, const ClusterFacts& facts,
+                                       const SiteFacts& site) {
+    const std::vector<TypePool> pools = pools_for(request, tmp_mb, facts, site);
+    for (const QuickEstimate::Shape& shape : estimate.shapes) {
+        const std::int64_t gpus = shape.grid.gpus();
+        if (gpus < request.min_gpus || (request.max_gpus != 0 && gpus > request.max_gpus)) continue;
+        for (const TypePool& pool : pools)
+            if (pool.type() == shape.grid.gpu_type && pool.can_place(gpus)) return &shape;
+    }
+    return nullptr;
+}
+
+/// Iterations of the best shape that the time limit has room for; what the request asks for beyond
+/// that, or that there is none, is a warning.
+std::string limit_text(const Request& request, double iteration_s, std::int64_t limit_s) {
+    const double limit = static_cast<double>(limit_s), steps = static_cast<double>(request.steps);
+    if (iteration_s > limit)
+        return fmt::format("\narena: warning: not even one iteration fits in the time limit of {}", human_seconds(limit));
+    if (steps * iteration_s > limit)
+        return fmt::format("\narena: warning: {} iterations take {} at best, the time limit is {}",
+                           grouped(request.steps), human_seconds(steps * iteration_s), human_seconds(limit));
+    if (request.steps > 0) return fmt::format(", {} iterations {}", grouped(request.steps), human_seconds(steps * iteration_s));
+    return fmt::format(", {} iterations in {}", grouped(static_cast<std::int64_t>(limit / iteration_s)), human_seconds(limit));
+}
+
+}  // namespace
+
+std::string submit_line(const Request& request, const std::optional<QuickEstimate>& estimate,
+                        std::int64_t tmp_mb, const ClusterFacts& facts, const SiteFacts& site,
+                        std::int64_t limit_s) {
+    std::string text = "arena: " + model_text(request.model);
+    if (!estimate) return text;
+    const QuickEstimate::Shape* best = best_shape(request, *estimate, tmp_mb, facts, site);
+    if (!best)
+        return text + (estimate->complete ? "; no plan is known to fit: arena explain says why once it waits" : "");
+    text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ", short_form(best->grid),
+                        human_seconds(best->iteration_s), to_string(best->source));
+    if (limit_s > 0) return text + limit_text(request, best->iteration_s, limit_s);
+    if (request.steps > 0)
+        text += fmt::format(", {} iterations {}", grouped(request.steps),
+                            human_seconds(static_cast<double>(request.steps) * best->iteration_s));
+    return text;
+}
+
+}  // namespace arena

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See preview.h.
+#include "plugin/spank/preview.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+#include "core/config.h"
+#include "core/launchers.h"
+#include "core/text.h"
+#include "plugin/common/quick_estimate.h"
+
+namespace arena {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct TypeTotal {
+    std::int64_t per_node = 0, gpus = 0;
+};
+
+std::map<std::string, TypeTotal> totals(const std::vector<NodeGpus>& nodes) {
+    std::map<std::string, TypeTotal> found;
+    for (const NodeGpus& node : nodes) {
+        TypeTotal& total = found[node.type];
+        total.per_node = std::max(total.per_node, node.count);
+        total.gpus += node.count;
+    }
+    return found;
+}
+
+bool is_asked(const Request& request, const std::string& type) {
+    const auto& types = request.gpu_types;
+    return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
+}
+
+PlanQuery query_of(const Request& request, GpuPool pool) {
+    PlanQuery query;
+    query.model = request.model;
+    query.global_batch = request.global_batch;
+    query.min_gpus = request.min_gpus;
+    query.max_gpus = pool.max_gpus =
+        request.max_gpus > 0 ? std::min(request.max_gpus, pool.max_gpus) : pool.max_gpus;
+    query.pin = request.pin;
+    if (const Launcher* launcher = find_launcher(request.launcher)) query.can = launcher->can;
+    query.pools = {std::move(pool)};
+    return query;
+}
+
+// ---- the child ---------------------------------------------------------------------------------
+
+void write_all(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t n = ::write(fd, text.data(), text.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return;
+        text.remove_prefix(static_cast<std::size_t>(n));
+    }
+}
+
+/// One line of offers for each query as soon as it is planned.
+[[noreturn]] void plan_in_child(const std::vector<PlanQuery>& queries, int fd) {
+    ::signal(SIGPIPE, SIG_DFL);
+    try {
+        for (const PlanQuery& query : queries) {
+            const QuickEstimate estimate = quick_estimate(make_offers(query), true);
+            write_all(fd, format_estimate(estimate) + "\n");
+        }
+        ::_exit(0);
+    } catch (...) {  // out of memory: what was planned before counts
+        ::_exit(1);
+    }
+}
+
+/// What comes out of the pipe until it closes or time is up.
+std::string read_until(int fd, Clock::time_point end) {
+    std::string text;
+    char buffer[4096];
+    for (;;) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+        pollfd wait{fd, POLLIN, 0};
+        if (left <= 0) return text;
+        const int ready = ::poll(&wait, 1, static_cast<int>(left));
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return text;
+        const ssize_t n = ::read(fd, buffer, sizeof buffer);
+        if (n <= 0) return text;
+        text.append(buffer, static_cast<std::size_t>(n));
+    }
+}
+
+std::string lines_of_child(const std::vector<PlanQuery>& queries, std::chrono::milliseconds limit) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+    const auto until = Clock::now() + limit;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::close(ends[0]);
+        plan_in_child(queries, ends[1]);
+    }
+    ::close(ends[1]);
+    std::string lines;
+    if (child > 0) {
+        lines = read_until(ends[0], until);
+        ::kill(child, SIGKILL);
+        while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
+    }
+    ::close(ends[0]);
+    return lines;
+}
+
+}  // namespace
+
+std::vector<PlanQuery> preview_queries(const Request& request, const std::vector<NodeGpus>& nodes) {
+    const auto config = load_config(config_path());
+    if (!config) return {};
+    const auto hardware = load_hardware(config->hardware_file);
+    const auto calibration = load_calibration(config->calibration_file);
+    if (!hardware || !calibration) return {};
+    std::vector<PlanQuery> queries;
+    for (const auto& [type, total] : totals(nodes)) {
+        for (const GpuMapping& mapping : config->gpu_types) {
+            if (mapping.gres_type != type || !is_asked(request, type)) continue;
+            const auto entry = find_hardware(*hardware, mapping.hardware);
+            if (!entry) continue;
+            GpuPool pool;
+            pool.gpu_type = type;
+            pool.hardware = *entry;
+            pool.gpus_per_node = total.per_node;
+            pool.max_gpus = total.gpus;
+            pool.framework = request.launcher;
+            pool.constants = calibration->constants(entry->name, request.launcher);
+            queries.push_back(query_of(request, std::move(pool)));
+        }
+    }
+    std::stable_sort(queries.begin(), queries.end(),
+                     [](const PlanQuery& a, const PlanQuery& b) { return a.max_gpus < b.max_gpus; });
+    return queries;
+}
+
+std::string preview(const std::vector<PlanQuery>& queries, std::chrono::milliseconds limit) {
+    if (queries.empty()) return {};
+    const std::string text = lines_of_child(queries, limit);
+    std::vector<QuickEstimate::Shape> shapes;
+    std::size_t done = 0;
+    for (std::string_view rest = text; rest.find('\n') != std::string_view::npos; ++done) {
+        const std::size_t end = rest.find('\n');
+        if (const auto part = parse_estimate(rest.substr(0, end)))
+            shapes.insert(shapes.end(), part->shapes.begin(), part->shapes.end());
+        rest.remove_prefix(end + 1);
+    }
+    std::stable_sort(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) {
+        return a.iteration_s < b.iteration_s;
+    });
+    if (shapes.size() > QuickEstimate::max_shapes) shapes.resize(QuickEstimate::max_shapes);
+    return format_estimate({done == queries.size(), std::move(shapes)});
+}
+
+}  // namespace arena
