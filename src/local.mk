@@ -17,7 +17,7 @@ libarena_core_la_SOURCES = \
 	src/core/yaml.h src/core/yaml.cc \
 	src/core/config.h src/core/config.cc \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
-	src/policy/fifo.h src/policy/fifo.cc src/policy/work_left.h \
+	src/policy/fifo.h src/policy/fifo.cc src/policy/places.h src/policy/work_left.h \
 	src/policy/forecast.h src/policy/forecast.cc \
 	src/policy/problem.h src/policy/problem.cc src/policy/packing.h src/policy/packing.cc \
 	src/policy/room.h src/policy/room.cc src/policy/exhaustive.h src/policy/exhaustive.cc \

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t big = std::int64_t{1} << 50;
 constexpr double huge = 1e30;
 constexpr std::size_t max_items = std::size_t{1} << 20;
-constexpr std::size_t max_node_sets = 4096;
+constexpr std::size_t max_node_sets = 4096, max_places = 1024;
 constexpr std::size_t max_offers = 65536;
 constexpr std::size_t max_reason = 1024;
 constexpr int schema_version = 1;
@@ -48,6 +48,8 @@ struct JobReason {
 };
 
 // Declared before the templates: argument-dependent lookup does not look into this namespace.
+Json json_of(const Place&);
+void read(const Json&, const std::string&, std::optional<Error>&, Place&);
 Json json_of(const NodeState&);
 Json json_of(const JobState&);
 Json json_of(const Action&);
@@ -111,6 +113,29 @@ void put_history(const JobState& job, Json& json) {
     if (!job.account.empty()) json["account"] = job.account;
 }
 
+constexpr std::pair<const char*, std::int64_t Place::*> place_limits[] = {
+    {"max_nodes", &Place::max_nodes},
+    {"max_cpus_per_node", &Place::max_cpus_per_node},
+    {"max_memory_mb_per_node", &Place::max_memory_mb_per_node}};
+
+Json json_of(const Place& place) {
+    Json json{{"node_set", place.node_set}};
+    if (place.min_nodes != 1) json["min_nodes"] = place.min_nodes;
+    for (const auto& [key, limit] : place_limits)
+        if (place.*limit != INT64_MAX) json[key] = place.*limit;
+    return json;
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Place& out) {
+    const JsonFields fields(json, where, error);
+    std::int64_t node_set = 0;
+    fields.integer("node_set", node_set, 0, static_cast<std::int64_t>(max_node_sets) - 1);
+    out.node_set = static_cast<std::uint32_t>(node_set);
+    if (fields.has("min_nodes")) fields.integer("min_nodes", out.min_nodes, 0, INT64_MAX);
+    for (const auto& [key, limit] : place_limits)
+        if (fields.has(key)) fields.integer(key, out.*limit, 0, INT64_MAX);
+}
+
 Json json_of(const JobState& job) {
     Json json{{"job", job.id},
               {"phase", job.phase == JobPhase::running ? "running" : "pending"},
@@ -128,6 +153,7 @@ Json json_of(const JobState& job) {
               {"elastic", job.elastic},
               {"restarts", job.restarts}};
     if (job.current) json["current"] = json_of(*job.current);
+    if (!job.places.empty()) json["places"] = list_of(job.places);
     put_history(job, json);
     return json;
 }
@@ -168,6 +194,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     std::int64_t node_set = 0;
     fields.integer("node_set", node_set, 0, static_cast<std::int64_t>(max_node_sets) - 1);
     out.node_set = static_cast<std::uint32_t>(node_set);
+    if (fields.has("places")) read_list(fields, "places", max_places, error, out.places);
     fields.number("remaining_iterations", out.remaining_iterations, 0, huge);
     fields.number("time_limit_s", out.time_limit_s, 0, huge);
     fields.boolean("elastic", out.elastic);
@@ -209,6 +236,12 @@ void check(const Snapshot& snapshot, const JsonFields& fields) {
         if (job.node_set >= snapshot.node_sets.size()) {
             return fields.refuse("jobs", "a node_set that is an index into node_sets");
         }
+        const auto is_no_set = [&](const Place& place) {
+            return place.node_set >= snapshot.node_sets.size();
+        };
+        if (std::any_of(job.places.begin(), job.places.end(), is_no_set)) {
+            return fields.refuse("jobs", "places with a node_set that is an index into node_sets");
+        }
         if (job.min_gpus > job.max_gpus) return fields.refuse("jobs", "min_gpus <= max_gpus");
         const auto is_outside = [&](NodeIndex node) { return node >= snapshot.nodes.size(); };
         if (std::any_of(job.nodes.begin(), job.nodes.end(), is_outside)) {
@@ -243,6 +276,7 @@ Json json_of(const Action& action) {
               {"nodes", action.nodes},
               {"gpu_type", action.gpu_type},
               {"reason", action.reason}};
+    if (action.place != 0) json["place"] = action.place;
     if (action.offer != Offer{}) json["offer"] = json_of(action.offer);
     return json;
 }
@@ -255,6 +289,11 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     read_indices(fields, "nodes", out.nodes);
     fields.text("gpu_type", out.gpu_type);
     fields.text("reason", out.reason, max_reason);
+    if (fields.has("place")) {
+        std::int64_t place = 0;
+        fields.integer("place", place, 0, static_cast<std::int64_t>(max_places) - 1);
+        out.place = static_cast<std::uint32_t>(place);
+    }
     if (!fields.has("offer")) return;
     if (const Json* offer = fields.any("offer")) {
         read(*offer, fields.path("offer"), error, out.offer);

@@ -237,6 +237,15 @@ struct NodeState {
     bool operator==(const NodeState&) const = default;
 };
 
+/// Nodes of which a job takes all its nodes: those of one partition, within that one's limits.
+struct Place {
+    std::uint32_t node_set = 0;         ///< index into Snapshot::node_sets
+    std::int64_t min_nodes = 1, max_nodes = INT64_MAX;
+    std::int64_t max_cpus_per_node = INT64_MAX;       ///< of one job
+    std::int64_t max_memory_mb_per_node = INT64_MAX;  ///< of one job
+    auto operator<=>(const Place&) const = default;
+};
+
 enum class JobPhase { pending, running };
 
 struct JobState {
@@ -251,6 +260,7 @@ struct JobState {
     std::int64_t cpus_per_gpu = 1;
     std::int64_t memory_mb_per_gpu = 0;
     std::uint32_t node_set = 0;    ///< index into Snapshot::node_sets: nodes the job may use
+    std::vector<Place> places;     ///< parts of them that it may not mix, the preferred first; empty: one
     double remaining_iterations = 0;     ///< 0 = unknown: the time limit stands for it
     bool overrun =
         false;  ///< has done all that its user said, and runs on: remaining_iterations is 1
@@ -323,6 +333,7 @@ struct Action {
                                        ///< decision's own resizes and preemptions free count as free
     std::string gpu_type;              ///< profile: GRES type to measure on
     std::string reason;                ///< for people: why this, in a few words
+    std::uint32_t place = 0;           ///< start: index into the job's places
     bool operator==(const Action&) const = default;
 };
 

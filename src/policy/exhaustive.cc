@@ -7,6 +7,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "policy/places.h"
+
 namespace arena {
 namespace {
 
@@ -73,8 +75,12 @@ void Exhaustive::add_options(const Packing& layouts, std::span<const double> val
             const bool known =
                 std::any_of(options.begin() + static_cast<std::ptrdiff_t>(first), options.end(),
                             [&](const Option& o) { return o.per_node == per_node; });
-            if (!known) options.push_back({elsewhere, &choice, &offer, per_node});
-            return false;
+            if (known) return false;
+            return any_place(*task.job, [&](const Place& place, std::uint32_t index) {
+                if (allows(place, *task.job, choice.gpus / per_node, per_node))
+                    options.push_back({elsewhere, &choice, &offer, per_node, index, place.node_set});
+                return false;
+            });
         });
     }
     std::stable_sort(options.begin(), options.end(),
@@ -182,7 +188,7 @@ void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from
         return descend(depth + 1, sum + option.value);
     for (std::size_t n = from; n < nodes_.size() && steps_ > 0; ++n) {
         --steps_;
-        const bool allowed = job.node_set < in_set_.size() && in_set_[job.node_set][n];
+        const bool allowed = option.node_set < in_set_.size() && in_set_[option.node_set][n];
         if (!allowed || !fits(job, nodes_[n], option) || is_like_an_earlier_one(from, n)) continue;
         take(job, static_cast<NodeIndex>(n), option.per_node);
         chosen.push_back(static_cast<NodeIndex>(n));
@@ -209,6 +215,7 @@ void Exhaustive::descend(std::size_t depth, double sum) {
         }
         seat.placement.offer = option.offer;
         seat.placement.gpus_per_node = option.per_node;
+        seat.placement.place = option.place;
         place(depth, option, 0, sum);
     }
     descend(depth + 1, sum);

@@ -41,6 +41,8 @@ class Exhaustive {
         const Choice* choice;
         const Offer* offer;
         std::int64_t per_node;  ///< 0: on the nodes that the task runs on
+        std::uint32_t place = 0;
+        std::uint32_t node_set = 0;  ///< of the place
     };
     struct Node {
         std::int64_t gpus, cpus, memory_mb;

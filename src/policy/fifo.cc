@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "policy/places.h"
 #include "policy/reservation.h"
 
 namespace arena {
@@ -49,8 +50,12 @@ class Fifo {
   private:
     std::int32_t type_of(std::string_view name) const;
     void sort_nodes_by_type();
-    /// Nodes of the job's node set that have the GPU type, ascending.
-    const std::vector<NodeIndex>& nodes_of(const JobState& job, std::int32_t type) const;
+    /// Nodes of the place that have the GPU type, ascending.
+    const std::vector<NodeIndex>& nodes_of(const Place& place, std::int32_t type) const;
+    bool could_hold(const Place& place, const JobState& job, const Candidate& candidate) const;
+    bool find_nodes_in(const Place& place, const JobState& job, const Candidate& candidate,
+                       bool ignore_claims);
+    const std::vector<NodeIndex>& hosts_of(const JobState& job, const Candidate& shape);
     void collect_candidates(const JobState& job);
     bool could_ever_fit(const JobState& job, const Candidate& candidate) const;
     bool find_nodes(const JobState& job, const Candidate& candidate, bool ignore_claims);
@@ -58,7 +63,7 @@ class Fifo {
     bool start(const JobState& job);
     void wait(const JobState& job);
     void claim(const JobState& job, const Candidate& shape);
-    std::int64_t claims_ahead(const JobState& job, const Candidate& shape) const;
+    std::int64_t claims_ahead(const JobState& job, const Candidate& shape);
     std::string wait_reason(const JobState& job, const Candidate& shape);
 
     const Snapshot& snapshot_;
@@ -69,6 +74,8 @@ class Fifo {
     std::vector<std::vector<NodeIndex>> typed_nodes_;  ///< [node set * types + type]
     std::vector<Candidate> candidates_;  ///< of the job at hand, best first
     std::vector<NodeIndex> found_;       ///< nodes of the offer at hand
+    std::uint32_t found_place_ = 0;      ///< where they are
+    std::vector<NodeIndex> hosts_;       ///< see hosts_of()
     Decision decision_;
 };
 
@@ -104,9 +111,9 @@ void Fifo::sort_nodes_by_type() {
     }
 }
 
-const std::vector<NodeIndex>& Fifo::nodes_of(const JobState& job, std::int32_t type) const {
+const std::vector<NodeIndex>& Fifo::nodes_of(const Place& place, std::int32_t type) const {
     static const std::vector<NodeIndex> none;
-    const std::size_t at = job.node_set * types_.size() + static_cast<std::size_t>(type);
+    const std::size_t at = place.node_set * types_.size() + static_cast<std::size_t>(type);
     return at < typed_nodes_.size() ? typed_nodes_[at] : none;
 }
 
@@ -132,21 +139,55 @@ bool could_host(const Node& node, const Candidate& shape) {
     return node.total_gpus >= shape.offer->grid.gpus_per_node;
 }
 
-bool Fifo::could_ever_fit(const JobState& job, const Candidate& candidate) const {
-    std::int64_t missing = candidate.offer->grid.nodes;
-    for (const NodeIndex index : nodes_of(job, candidate.type)) {
+bool Fifo::could_hold(const Place& place, const JobState& job, const Candidate& candidate) const {
+    const Grid& grid = candidate.offer->grid;
+    if (!allows(place, job, grid.nodes, grid.gpus_per_node)) return false;
+    std::int64_t missing = grid.nodes;
+    for (const NodeIndex index : nodes_of(place, candidate.type)) {
         if (could_host(nodes_[index], candidate) && --missing == 0) return true;
     }
     return false;
 }
 
-/// Fills found_ with grid.nodes nodes that have room now, fullest first; false when there are fewer.
+bool Fifo::could_ever_fit(const JobState& job, const Candidate& candidate) const {
+    return any_place(job, [&](const Place& place, std::uint32_t) {
+        return could_hold(place, job, candidate);
+    });
+}
+
+/// Nodes of all places that could hold the shape, each once: any of them may become the job's.
+const std::vector<NodeIndex>& Fifo::hosts_of(const JobState& job, const Candidate& shape) {
+    hosts_.clear();
+    (void)any_place(job, [&](const Place& place, std::uint32_t) {
+        if (!could_hold(place, job, shape)) return false;
+        for (const NodeIndex index : nodes_of(place, shape.type)) {
+            if (could_host(nodes_[index], shape)) hosts_.push_back(index);
+        }
+        return false;
+    });
+    if (job.places.size() > 1) {
+        std::sort(hosts_.begin(), hosts_.end());
+        hosts_.erase(std::unique(hosts_.begin(), hosts_.end()), hosts_.end());
+    }
+    return hosts_;
+}
+
 bool Fifo::find_nodes(const JobState& job, const Candidate& candidate, bool ignore_claims) {
+    return any_place(job, [&](const Place& place, std::uint32_t index) {
+        found_place_ = index;
+        return find_nodes_in(place, job, candidate, ignore_claims);
+    });
+}
+
+/// Fills found_ with grid.nodes nodes that have room now, fullest first; false when there are fewer.
+bool Fifo::find_nodes_in(const Place& place, const JobState& job, const Candidate& candidate,
+                         bool ignore_claims) {
     const Grid& grid = candidate.offer->grid;
+    if (!allows(place, job, grid.nodes, grid.gpus_per_node)) return false;
     const std::int64_t cpus = grid.gpus_per_node * job.cpus_per_gpu;
     const std::int64_t memory_mb = grid.gpus_per_node * job.memory_mb_per_gpu;
     found_.clear();
-    for (const NodeIndex index : nodes_of(job, candidate.type)) {
+    for (const NodeIndex index : nodes_of(place, candidate.type)) {
         const Node& node = nodes_[index];
         if (node.free_gpus < grid.gpus_per_node) continue;
         if (node.free_cpus < cpus || node.free_memory_mb < memory_mb) continue;
@@ -173,24 +214,21 @@ bool Fifo::start(const JobState& job) {
             nodes_[index].free_memory_mb -= grid.gpus_per_node * job.memory_mb_per_gpu;
         }
         decision_.actions.push_back({ActionKind::start, job.id, *candidate.offer, found_, "",
-                                     "fastest offer that fits now"});
+                                     "fastest offer that fits now", found_place_});
         return true;
     }
     return false;
 }
 
-std::int64_t Fifo::claims_ahead(const JobState& job, const Candidate& shape) const {
+std::int64_t Fifo::claims_ahead(const JobState& job, const Candidate& shape) {
     std::int64_t most = 0;
-    for (const NodeIndex index : nodes_of(job, shape.type)) {
-        if (could_host(nodes_[index], shape)) most = std::max(most, nodes_[index].claims);
-    }
+    for (const NodeIndex index : hosts_of(job, shape)) most = std::max(most, nodes_[index].claims);
     return most;
 }
 
 void Fifo::claim(const JobState& job, const Candidate& shape) {
-    for (const NodeIndex index : nodes_of(job, shape.type)) {
+    for (const NodeIndex index : hosts_of(job, shape)) {
         Node& node = nodes_[index];
-        if (!could_host(node, shape)) continue;
         if (node.claims++ == 0) node.first_claimant = job.id;
     }
 }

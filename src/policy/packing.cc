@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "policy/places.h"
+
 namespace arena {
 
 Packing::Packing(const Problem& problem)
@@ -61,28 +63,29 @@ void Packing::change(const JobState& job, NodeIndex index, std::int64_t gpus) {
     enter(index);
 }
 
-bool Packing::is_in_set(const Task& task, NodeIndex index) const {
-    if (task.job->node_set >= in_set_->size()) return false;
-    const auto& set = (*in_set_)[task.job->node_set];
+bool Packing::is_in_set(std::uint32_t node_set, NodeIndex index) const {
+    if (node_set >= in_set_->size()) return false;
+    const auto& set = (*in_set_)[node_set];
     return set.empty() || set[index];
 }
 
-/// All but the GPUs themselves.
+/// What goes with the GPUs.
 bool Packing::has_resources(const Task& task, NodeIndex index, std::int64_t per_node) const {
     const Free& node = free_[index];
     const JobState& job = *task.job;
     if (node.cpus < per_node * job.cpus_per_gpu) return false;
-    if (node.memory_mb < per_node * job.memory_mb_per_gpu) return false;
-    return is_in_set(task, index);
+    return node.memory_mb >= per_node * job.memory_mb_per_gpu;
 }
 
-bool Packing::take(const Task& task, const Choice& choice, std::int64_t per_node, Placement& out) {
+bool Packing::take(const Task& task, const Choice& choice, const Place& place,
+                   std::int64_t per_node, Placement& out) {
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
+    if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return false;
     const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
     out.nodes.clear();
     for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
         for (const NodeIndex index : by_free[left]) {
-            if (!has_resources(task, index, per_node)) continue;
+            if (!is_in_set(place.node_set, index) || !has_resources(task, index, per_node)) continue;
             out.nodes.push_back(index);
             if (out.nodes.size() == wanted) break;
         }
@@ -105,19 +108,27 @@ bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
 bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer,
                        std::int64_t per_node, Placement& out) {
     out.offer = &offer;
-    return take(task, choice, per_node, out);
+    return any_place(*task.job, [&](const Place& at, std::uint32_t index) {
+        out.place = index;
+        return take(task, choice, at, per_node, out);
+    });
 }
 
 bool Packing::could_stand(const Task& task, const Choice& choice) const {
     const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
-    return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
+    const auto stands = [&](const Place& place, std::int64_t per_node) {
         std::int64_t wanted = choice.gpus / per_node;
+        if (!allows(place, *task.job, wanted, per_node)) return false;
         for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
             for (const NodeIndex index : by_free[left]) {
-                if (is_in_set(task, index) && --wanted <= 0) return true;
+                if (is_in_set(place.node_set, index) && --wanted <= 0) return true;
             }
         }
         return false;
+    };
+    return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
+        return any_place(*task.job,
+                         [&](const Place& place, std::uint32_t) { return stands(place, per_node); });
     });
 }
 
@@ -157,6 +168,7 @@ Action action_for(const Task& task, const Placement& placement, std::string reas
     action.offer.grid.nodes = static_cast<std::int64_t>(placement.nodes.size());
     action.offer.grid.gpus_per_node = placement.gpus_per_node;
     action.nodes = placement.nodes;
+    action.place = placement.place;
     action.reason = std::move(reason);
     return action;
 }

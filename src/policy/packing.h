@@ -16,6 +16,7 @@ struct Placement {
     const Offer* offer = nullptr;
     std::int64_t gpus_per_node = 0;
     std::vector<NodeIndex> nodes;  ///< ascending
+    std::uint32_t place = 0;       ///< of the job's places, the one that they are of
 };
 
 /// A copy costs time in the nodes.
@@ -55,11 +56,11 @@ class Packing {
     /// Whether all GPUs of the type could be given to the choice by count alone.
     [[nodiscard]] bool could_fit(const Choice& c) const { return free_gpus(c.type) >= c.gpus; }
 
-    /// Whether the task may use the node, and whether so many GPUs, and what goes with them, are
-    /// free there.
-    [[nodiscard]] bool is_in_set(const Task&, NodeIndex) const;
+    [[nodiscard]] bool is_in_set(std::uint32_t node_set, NodeIndex) const;
+    /// Whether the task may use the node, and so many GPUs, and what goes with them, are free there.
     [[nodiscard]] bool has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
-        return free_[index].gpus >= per_node && has_resources(task, index, per_node);
+        return free_[index].gpus >= per_node && has_resources(task, index, per_node) &&
+               is_in_set(task.job->node_set, index);
     }
     /// Whether nodes could be found if nothing but what is taken now stood there; CPUs and memory
     /// aside.
@@ -75,7 +76,7 @@ class Packing {
         std::int32_t type;
         std::uint32_t slot;  ///< position in its bucket
     };
-    [[nodiscard]] bool take(const Task&, const Choice&, std::int64_t per_node, Placement&);
+    [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node, Placement&);
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <tuple>
 
+#include "policy/places.h"
+
 namespace arena {
 namespace {
 
@@ -67,13 +69,15 @@ void Problem::count_sets() {
     }
 }
 
-/// Whether the job's nodes have so many GPUs of the type; what a job runs with it may keep.
+/// Whether a place of the job has so many GPUs of the type; what a job runs with it may keep.
 bool Problem::could_hold(const JobState& job, std::int32_t type, std::int64_t gpus) const {
     const bool runs = job.phase == JobPhase::running && job.current;
     if (runs && job.current->grid.gpus() == gpus && type_of(job.current->grid.gpu_type) == type) return true;
-    if (job.node_set >= total_of_set_.size()) return false;
-    const auto& total = total_of_set_[job.node_set].empty() ? total_ : total_of_set_[job.node_set];
-    return gpus <= total[static_cast<std::size_t>(type)];
+    return any_place(job, [&](const Place& place, std::uint32_t) {
+        if (place.node_set >= total_of_set_.size()) return false;
+        const auto& set = total_of_set_[place.node_set];
+        return gpus <= (set.empty() ? total_ : set)[static_cast<std::size_t>(type)];
+    });
 }
 
 std::int32_t Problem::type_of(std::string_view name) const {

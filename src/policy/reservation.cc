@@ -6,19 +6,24 @@
 
 #include <fmt/format.h>
 
+#include "policy/places.h"
+
 namespace arena {
 namespace {
 
 bool could_hold(const Problem& problem, const Task& task, const Offer& offer) {
     const Snapshot& snapshot = problem.snapshot();
     const std::int32_t type = problem.type_of(offer.grid.gpu_type);
-    std::int64_t missing = offer.grid.nodes;
-    for (const NodeIndex index : snapshot.node_sets[task.job->node_set]) {
-        const bool fits = snapshot.nodes[index].up && problem.type_of_node(index) == type &&
-                          snapshot.nodes[index].total_gpus >= offer.grid.gpus_per_node;
-        if (fits && --missing == 0) return true;
-    }
-    return false;
+    return any_place(*task.job, [&](const Place& place, std::uint32_t) {
+        std::int64_t missing = offer.grid.nodes;
+        if (!allows(place, *task.job, missing, offer.grid.gpus_per_node)) return false;
+        for (const NodeIndex index : snapshot.node_sets[place.node_set]) {
+            const bool fits = snapshot.nodes[index].up && problem.type_of_node(index) == type &&
+                              snapshot.nodes[index].total_gpus >= offer.grid.gpus_per_node;
+            if (fits && --missing == 0) return true;
+        }
+        return false;
+    });
 }
 
 /// The fastest layout of the most valued choice that could stand on the task's nodes; nullptr: none could.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "policy/places.h"
+
 namespace arena {
 
 RoomMaker::RoomMaker(const Problem& problem, std::span<const double> values,
@@ -48,17 +50,20 @@ bool RoomMaker::cost_of_node(const Task& task, NodeIndex node, std::int64_t per_
     return fits;
 }
 
-/// Of the nodes that cost least to clear; nobody when there are not enough.
+/// Of the nodes of the place that cost least to clear; nobody when there are not enough.
 std::vector<std::size_t> RoomMaker::victims_for(const Task& task, const Choice& choice,
-                                                std::int64_t per_node,
+                                                const Place& place, std::int64_t per_node,
                                                 const std::vector<bool>& keeps) const {
+    const std::int64_t nodes = choice.gpus / per_node;
+    if (!allows(place, *task.job, nodes, per_node)) return {};
     std::vector<NodeCost> costs;
     NodeCost cost;
     for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(choice.type)]) {
-        if (packing_->is_in_set(task, n) && cost_of_node(task, n, per_node, keeps, cost))
+        if (packing_->is_in_set(place.node_set, n) &&
+            cost_of_node(task, n, per_node, keeps, cost))
             costs.push_back(cost);
     }
-    const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
+    const auto wanted = static_cast<std::size_t>(nodes);
     std::vector<std::size_t> victims;
     if (costs.size() < wanted) return victims;
     std::sort(costs.begin(), costs.end(), [](const NodeCost& a, const NodeCost& b) {
@@ -97,11 +102,12 @@ double RoomMaker::settle(std::size_t v, std::vector<Leaver>& leavers) {
     return 0;
 }
 
-bool RoomMaker::try_layout(std::size_t i, const Choice& choice, const Offer& offer,
-                           std::int64_t per_node, double least_gain, const std::vector<bool>& keeps,
-                           Placement& out, std::vector<Leaver>& leavers) {
+bool RoomMaker::try_layout(std::size_t i, const Choice& choice, const Place& place,
+                           const Offer& offer, std::int64_t per_node, double least_gain,
+                           const std::vector<bool>& keeps, Placement& out,
+                           std::vector<Leaver>& leavers) {
     const Task& task = problem_.tasks()[i];
-    std::vector<std::size_t> victims = victims_for(task, choice, per_node, keeps);
+    std::vector<std::size_t> victims = victims_for(task, choice, place, per_node, keeps);
     if (victims.empty()) return false;
     for (const std::size_t v : victims) packing_->release_current(problem_.tasks()[v]);
     const bool placed = packing_->place_as(task, choice, offer, per_node, out);
@@ -134,7 +140,9 @@ bool RoomMaker::make(std::size_t i, const Choice& choice, double alternative,
     const double least_gain = alternative - values_[at];
     if (least_gain >= 0) return false;
     return packing.any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
-        return try_layout(i, choice, offer, per_node, least_gain, keeps, out, leavers);
+        return any_place(*problem_.tasks()[i].job, [&](const Place& place, std::uint32_t) {
+            return try_layout(i, choice, place, offer, per_node, least_gain, keeps, out, leavers);
+        });
     });
 }
 

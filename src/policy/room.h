@@ -42,11 +42,11 @@ class RoomMaker {
     }
     [[nodiscard]] bool cost_of_node(const Task&, NodeIndex, std::int64_t per_node,
                                     const std::vector<bool>& keeps, NodeCost&) const;
-    [[nodiscard]] std::vector<std::size_t> victims_for(const Task&, const Choice&,
+    [[nodiscard]] std::vector<std::size_t> victims_for(const Task&, const Choice&, const Place&,
                                                        std::int64_t per_node,
                                                        const std::vector<bool>& keeps) const;
-    bool try_layout(std::size_t i, const Choice&, const Offer&, std::int64_t per_node,
-                    double least_gain, const std::vector<bool>& keeps, Placement& out,
+    bool try_layout(std::size_t i, const Choice&, const Place&, const Offer&,
+                    std::int64_t per_node, double least_gain, const std::vector<bool>& keeps, Placement& out,
                     std::vector<Leaver>& leavers);
     double settle(std::size_t victim, std::vector<Leaver>& leavers);
 
