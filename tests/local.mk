@@ -135,6 +135,8 @@ black_box_tests = \
 	tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
 	tests/issues/i0016-a10-changed-mid-round.t \
+	tests/t0360-sbatch-options.t \
+	tests/issues/i0016-a4-partitions.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
@@ -217,7 +219,7 @@ dist_check_SCRIPTS += tests/layering.t
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_offer_book tests/unit/test_wish_book \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
-	tests/unit/test_socket_server
+	tests/unit/test_socket_server tests/unit/test_places
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -241,6 +243,10 @@ tests_unit_test_offer_book_SOURCES = \
 	tests/unit/test_offer_book.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_offer_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_offer_book_LDADD = $(sched_test_libs)
+tests_unit_test_places_SOURCES = \
+	tests/unit/test_places.cc tests/unit/scripted_host.h tests/unit/suite.h plugin/common/job_mark.cc
+tests_unit_test_places_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_places_LDADD = $(sched_test_libs)
 tests_unit_test_carriers_SOURCES = \
 	tests/unit/test_carriers.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_carriers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

@@ -61,6 +61,14 @@ struct RecordText {
     }
 };
 
+/// Where Slurm would try a job, and as what.
+struct JobPlace {
+    std::string partition;
+    Place place;  ///< its nodes and limits
+    /// Slurm itself starts it there: with its --time-min, or when whole nodes have become idle.
+    bool by_slurm = false;
+};
+
 struct JobView {
     JobId id = 0;
     JobFacts facts;
@@ -78,7 +86,9 @@ struct JobView {
     double ordinary_start_s = INFINITY;
     [[nodiscard]] bool ordinary_ahead() const { return ordinary_start_s < INFINITY; }
     bool eligible = true;        ///< no unmet dependency, begin time reached
-    std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets
+    std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets: of all its places
+    std::vector<JobPlace> places;  ///< in Slurm's order
+    std::string no_place;          ///< Slurm's reason where no partition takes the job; "" = one does
     /// It changed while the cluster was read, slice by slice: it is there, and left alone this time.
     bool changing = false;
     std::string no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
@@ -123,6 +133,7 @@ struct Shape {
     std::int64_t cpus_per_task = 1;
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
     std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
+    std::string partition;  ///< to start it in, one of the job's
     std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
 };

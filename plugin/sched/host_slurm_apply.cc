@@ -7,6 +7,7 @@
 
 #include "plugin/common/shared.h"
 #include "plugin/sched/host_slurm_launch.h"
+#include "plugin/sched/host_slurm_partitions.h"
 #include "plugin/sched/slurm_util.h"
 
 namespace arena {
@@ -157,42 +158,42 @@ ApplyResult keep_released(job_record_t* job) {
     return failed(ApplyOutcome::busy, slurm_strerror(ESLURM_NODES_BUSY));
 }
 
-/// Points part_ptr to the first of the job's partitions that has all chosen nodes and is up.
-bool choose_partition(job_record_t* job, bitstr_t* chosen) {
-    struct Search {
-        bitstr_t* chosen;
-        part_record_t* found = nullptr;
-    } search{chosen};
-    const auto visit = [](void* item, void* argument) {
-        auto* s = static_cast<Search*>(argument);
-        auto* part = static_cast<part_record_t*>(item);
-        if ((part->state_up & PARTITION_SCHED) && part->node_bitmap &&
-            bit_super_set(s->chosen, part->node_bitmap))
-            s->found = part;
-        return s->found ? -1 : 0;
-    };
-    if (job->part_ptr_list)
-        list_for_each(job->part_ptr_list, visit, &search);
-    else if (job->part_ptr)
-        visit(job->part_ptr, &search);
-    if (search.found) job->part_ptr = search.found;
-    return search.found != nullptr;
+/// The job's partition of that name, if it still takes the job and has all chosen nodes.
+std::optional<PartitionTry> find_place(const job_record_t* job, const std::string& partition,
+                                       bitstr_t* chosen) {
+    for (const PartitionTry& where : partition_tries(job).list)
+        if (!where.least_time && text_of(where.partition->name) == partition &&
+            bit_super_set(chosen, where.partition->node_bitmap))
+            return where;
+    return std::nullopt;
 }
 
-/// Slurm's code when no node could ever hold this shape: it would hold the job for good (BadConstraints).
-int could_never_run(job_record_t* job) {
-    char* message = nullptr;
-    set_job_features_use(job->details);
-    const int rc = select_nodes(job, true, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
-    xfree(message);
-    return rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ? rc : SLURM_SUCCESS;
+/// Why a released job would wait for ever: no partition could hold the shape (Slurm would hold the job
+/// for good: BadConstraints), or none would let it start. "" = one does both; else of the last one.
+/// With --time-min a partition whose limit is too short for all of --time will do.
+std::string never_startable(job_record_t*& job, bool& limited) {
+    std::string why = text_of(job_reason_string(WAIT_PART_CONFIG));
+    limited = true;
+    for (const PartitionTry& where : partition_tries(job).list) {
+        const TryingIn trying(job, where);
+        why = limit_in_the_way(job);
+        limited = !why.empty();
+        if (limited) continue;
+        char* message = nullptr;
+        set_job_features_use(job->details);
+        const int rc = select_nodes(job, true, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+        xfree(message);
+        if (rc != ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) return {};
+        why = slurm_strerror(rc);
+    }
+    return why;
 }
 
 /// What the main scheduling loop would check before select_nodes(), not_startable() aside: "" or what is in the way.
 std::string precheck(job_record_t*& job) {
     if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
     if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
-        return slurm_strerror(ESLURM_INVALID_LICENSES);
+        return text_of(job_reason_string(WAIT_LICENSES));
     return {};
 }
 
@@ -228,14 +229,20 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     bitstr_t* chosen = bitmap_of(nodes);
     if (!chosen) return failed(ApplyOutcome::stale, "a planned node is gone");
     std::unique_ptr<bitstr_t, void (*)(bitstr_t*)> owner(chosen, [](bitstr_t* b) { bit_free(b); });
-    if (!choose_partition(job, chosen))
-        return failed(ApplyOutcome::stale, "no partition of the job has all planned nodes");
+    const auto where = find_place(job, shape.partition, chosen);
+    if (!where)
+        return failed(ApplyOutcome::stale,
+                      fmt::format("partition {} does not take it on the planned nodes", shape.partition));
+    if (!can_end_in_time(job)) return failed(ApplyOutcome::stale, "it cannot end by its deadline");
+    job->part_ptr = where->partition;
     if (const int rc = reshape(job, shape, Phase::starting)) return hold_after(job, rc, "rewriting");
     if (const std::string why = precheck(job); !why.empty())
         return hold_because(job, "not startable: " + why, ApplyOutcome::limited);
     if (const std::string why = limit_in_the_way(job); !why.empty())
         return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
+    const std::uint32_t time_limit = std::exchange(job->time_limit, where->time_limit);
     const int rc = select_with_lock(job, chosen);
+    if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);
@@ -267,9 +274,10 @@ ApplyResult release_job(const Shape& shape) {
         return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
     if (const int rc = reshape(job, shape, Phase::released)) return hold_after(job, rc, "rewriting");
     // With a shape that a limit forbids it would wait for ever, and with it all that is kept for it.
-    if (const std::string why = limit_in_the_way(job); !why.empty())
-        return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
-    if (const int rc = could_never_run(job)) return hold_after(job, rc, "not startable");
+    bool limited = false;
+    if (const std::string why = never_startable(job, limited); !why.empty())
+        return limited ? hold_because(job, "not allowed: " + why, ApplyOutcome::limited)
+                       : hold_because(job, "not startable: " + why);
     info("arena: JobId=%u released: waits with %s", job->job_id, job->admin_comment);
     schedule_job_save();
     queue_job_scheduler();

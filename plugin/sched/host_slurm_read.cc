@@ -10,6 +10,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "plugin/sched/host_slurm_nodes.h"
 #include "plugin/sched/slurm_util.h"
 
 namespace arena {
@@ -147,183 +148,111 @@ void subtract(const Occupied& held, Snapshot& snapshot) {
     }
 }
 
-bool has_feature(const node_record_t* node, std::string_view name) {
-    std::string_view list = node->features_act ? node->features_act : "";
-    while (!list.empty()) {
-        const std::size_t comma = list.find(',');
-        if (list.substr(0, comma) == name) return true;
-        if (comma == std::string_view::npos) break;
-        list.remove_prefix(comma + 1);
-    }
-    return false;
-}
-
-/// Keeps the nodes that a plain AND or OR list of features allows. Counts and brackets are left to
-/// select_nodes(), which has the last word anyway.
-void keep_featured(const job_details* details, bitstr_t* nodes) {
-    struct Walk {
-        std::vector<const job_feature_t*> features;
-        bool plain = true, any = false;
-    } walk;
-    if (!details->feature_list) return;
-    list_for_each(
-        details->feature_list,
-        [](void* item, void* argument) {
-            auto* w = static_cast<Walk*>(argument);
-            const auto* feature = static_cast<const job_feature_t*>(item);
-            w->features.push_back(feature);
-            if (feature->count || feature->paren) w->plain = false;
-            if (feature->op_code == FEATURE_OP_OR) w->any = true;
-            if (feature->op_code != FEATURE_OP_OR && feature->op_code != FEATURE_OP_AND &&
-                feature->op_code != FEATURE_OP_END)
-                w->plain = false;
-            return 0;
-        },
-        &walk);
-    if (!walk.plain) return;
-    for (int i = 0; i < node_record_count; ++i) {
-        if (!bit_test(nodes, i) || !node_record_table_ptr[i]) continue;
-        const auto has = [&](const job_feature_t* f) {
-            return has_feature(node_record_table_ptr[i], text_of(f->name));
-        };
-        const bool keep = walk.any ? std::any_of(walk.features.begin(), walk.features.end(), has)
-                                   : std::all_of(walk.features.begin(), walk.features.end(), has);
-        if (!keep) bit_clear(nodes, i);
-    }
-}
-
-/// As select_nodes() has it: none is fewer than what the job wants of it.
-bool has(std::uint16_t of_node, std::uint16_t wanted) { return wanted == NO_VAL16 || wanted <= of_node; }
-
-/// Drops nodes whose configuration is too small for the job, whatever its shape. CPUs and memory go
-/// with the shape.
-void drop_small(const job_details* details, bitstr_t* nodes) {
-    const multi_core_data_t* cores = details->mc_ptr;
-    if (details->pn_min_tmp_disk == 0 && !cores) return;
-    for (int i = 0; i < node_record_count; ++i) {
-        if (!bit_test(nodes, i) || !node_record_table_ptr[i]) continue;
-        const config_record_t* config = node_record_table_ptr[i]->config_ptr;
-        const bool fits = !cores || (has(config->tot_sockets, cores->sockets_per_node) &&
-                                     has(config->cores, cores->cores_per_socket) &&
-                                     has(config->threads, cores->threads_per_core));
-        if (!fits || config->tmp_disk < details->pn_min_tmp_disk) bit_clear(nodes, i);
-    }
-}
-
-/// "--tmp=90000, --constraint=fast": which of a job's options say what its nodes have to be.
-std::string node_options(const job_record_t* job) {
-    const job_details* details = job->details;
-    std::string text;
-    const auto add = [&](const char* option, const std::string& value) {
-        text += (text.empty() ? "" : ", ") + std::string(option) + value;
-    };
-    if (details->pn_min_tmp_disk != 0) add("--tmp=", std::to_string(details->pn_min_tmp_disk));
-    if (details->features) add("--constraint=", text_of(details->features));
-    if (details->exc_nodes) add("--exclude=", text_of(details->exc_nodes));
-    const multi_core_data_t none{};
-    const multi_core_data_t& cores = details->mc_ptr ? *details->mc_ptr : none;
-    for (const auto& [option, value] : {std::pair{"--sockets-per-node=", cores.sockets_per_node},
-                                        {"--cores-per-socket=", cores.cores_per_socket},
-                                        {"--threads-per-core=", cores.threads_per_core}})
-        if (value != 0 && value != NO_VAL16) add(option, std::to_string(value));
-    return text;
-}
-
-std::string bad_constraints(const job_record_t* job) {
-    const std::string options = node_options(job);
-    return text_of(job_reason_string(FAIL_BAD_CONSTRAINTS)) + ": no node with GPUs in partition " +
-           text_of(job->partition) + (options.empty() ? "" : " is what it asks for: " + options);
-}
-
 bitstr_t* partition_nodes(const job_record_t* job) {
     bitstr_t* nodes = bit_alloc(node_record_count);
-    const auto add = [](void* item, void* argument) {
-        const auto* part = static_cast<const part_record_t*>(item);
-        if (part->node_bitmap && (part->state_up & PARTITION_SCHED))
-            bit_or(static_cast<bitstr_t*>(argument), part->node_bitmap);
-        return 0;
-    };
-    if (job->part_ptr_list)
-        list_for_each(job->part_ptr_list, add, nodes);
-    else if (job->part_ptr)
-        add(job->part_ptr, nodes);
+    for (const part_record_t* part : partitions_of(job))
+        if (part->node_bitmap && (part->state_up & PARTITION_SCHED)) bit_or(nodes, part->node_bitmap);
     return nodes;
 }
 
-bool partition_is_down(const job_record_t* job) {
-    return !job->part_ptr_list && job->part_ptr && !(job->part_ptr->state_up & PARTITION_SCHED);
-}
-
-/// Removes what reservations keep from this job now.
-void drop_reserved(job_record_t* job, bitstr_t* nodes) {
-    if (!slurm_has_reservations()) return;
-    time_t when = time(nullptr);
-    bitstr_t *available = nullptr, *cores = nullptr;
-    bool overlap = false;
-    if (job_test_resv(job, &when, false, &available, &cores, &overlap, false) == SLURM_SUCCESS &&
-        available)
-        bit_and(nodes, available);
-    else
-        bit_nclear(nodes, 0, node_record_count - 1);
-    FREE_NULL_BITMAP(available);
-    FREE_NULL_BITMAP(cores);
-}
-
-/// What the nodes of a job depend on. Most jobs of a long queue have it in common, and what a
+/// What the places of a job depend on. Most jobs of a long queue have it in common, and what a
 /// reservation leaves takes Slurm long to say.
-using NodeClass = std::tuple<std::string, std::string, const part_record_t*, std::uint32_t,
-                             std::uint16_t, std::uint16_t, std::uint8_t>;
+using NodeClass =
+    std::tuple<std::string, std::string, std::string, std::string, std::string, const part_record_t*,
+               std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+               std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t>;
 
-/// Nothing for a job that names nodes, what they have to be or a reservation: those are asked for one
-/// by one.
+/// Nothing for a job whose places depend on more: those are asked for one by one.
 std::optional<NodeClass> node_class(const job_record_t* job) {
     const job_details* details = job->details;
-    if (details->exc_node_bitmap || details->req_node_bitmap || job->resv_name) return std::nullopt;
-    if (details->pn_min_tmp_disk != 0 || details->mc_ptr) return std::nullopt;
-    return NodeClass(text_of(job->partition), text_of(details->features), job->part_ptr,
-                     job->time_limit, job->warn_time, job->warn_flags, details->whole_node);
+    const bool names_nodes = details->exc_node_bitmap || details->req_node_bitmap || job->resv_name;
+    if (names_nodes || has_deadline(job) || (job->part_ptr_list && job->priority_array) ||
+        details->mc_ptr)
+        return std::nullopt;
+    return NodeClass(text_of(job->partition), text_of(details->features), text_of(details->prefer),
+                     text_of(job->account), text_of(job->alloc_node), job->part_ptr, job->user_id,
+                     job->qos_id, job->time_limit, job->time_min, details->pn_min_tmp_disk,
+                     job->warn_time, job->warn_flags, job->limit_set.time, details->whole_node);
 }
+
+/// Where jobs of one class may stand.
+struct Placed {
+    std::uint32_t node_set = 0;
+    std::vector<JobPlace> places;
+    std::string no_place, no_nodes;  ///< as in JobView
+    double tier = 0;
+};
 
 class NodeSets {
   public:
     explicit NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
 
-    std::uint32_t index_of(job_record_t* job) {
+    const Placed& of(job_record_t* job) {
         const auto kind = node_class(job);
-        if (!kind) return look_up(job);
-        const auto [known, added] = classes_.try_emplace(*kind);
-        if (added) {
-            const std::uint32_t index = look_up(job);
-            known->second = {index, why_none_};
-        }
-        why_none_ = known->second.second;
-        return known->second.first;
+        if (!kind) return last_ = look_up(job);
+        const auto known = classes_.find(*kind);
+        if (known != classes_.end()) return known->second;
+        return classes_.emplace(*kind, look_up(job)).first->second;
     }
-    /// Of the job asked for last: Slurm's reason where it has no node with GPUs.
-    [[nodiscard]] const std::string& why_none() const { return why_none_; }
 
   private:
-    std::uint32_t look_up(job_record_t* job) {
-        bitstr_t* nodes = partition_nodes(job);
-        keep_featured(job->details, nodes);
-        if (job->details->exc_node_bitmap) bit_and_not(nodes, job->details->exc_node_bitmap);
-        if (job->details->req_node_bitmap) bit_and(nodes, job->details->req_node_bitmap);
-        drop_small(job->details, nodes);
-        const bool some = has_gpus(nodes);
-        drop_reserved(job, nodes);
-        why_none_ = some ? "" : partition_is_down(job) ? text_of(job_reason_string(WAIT_PART_DOWN)) : bad_constraints(job);
-        if (some && !has_gpus(nodes)) why_none_ = "ReqNodeNotAvail, May be reserved for other job";
-        const std::uint32_t index = intern(nodes);
-        FREE_NULL_BITMAP(nodes);
-        return index;
+    Placed look_up(job_record_t* job) {
+        const PartitionTries tries = partition_tries(job);
+        Placed placed;
+        placed.tier = tier_of(tries.list);
+        bitstr_t* all = bit_alloc(node_record_count);
+        for (const NodeChoice& choice : node_choices(job, tries)) {
+            bit_or(all, choice.nodes.get());
+            add_place(placed, choice, place_of(job, *choice.partition, intern(choice.nodes.get())));
+        }
+        const auto& places = placed.places;
+        placed.node_set = places.size() == 1 ? places.front().place.node_set : intern(all);
+        FREE_NULL_BITMAP(all);
+        if (tries.list.empty())
+            placed.no_place = text_of(job_reason_string(tries.why));
+        else if (!has_gpus(placed.node_set))
+            placed.no_nodes = why_no_nodes(job, tries);
+        return placed;
     }
 
-    [[nodiscard]] bool has_gpus(bitstr_t* nodes) const {
-        for (std::size_t i = 0; i < table_.ours.size(); ++i) {
-            if (table_.ours[i] < 0 || !bit_test(nodes, static_cast<bitoff_t>(i))) continue;
-            if (view_.snapshot.nodes[static_cast<std::size_t>(table_.ours[i])].total_gpus > 0) return true;
-        }
-        return false;
+    /// Either what the job asks of its nodes, or a reservation leaves it none with GPUs.
+    std::string why_no_nodes(const job_record_t* job, const PartitionTries& tries) {
+        const auto some = [&](const PartitionTry& where) {
+            return has_gpus(intern(suitable_nodes(job, where).get()));
+        };
+        if (std::none_of(tries.list.begin(), tries.list.end(), some)) return bad_constraints(job);
+        return "ReqNodeNotAvail, May be reserved for other job";
+    }
+
+    [[nodiscard]] bool has_gpus(std::uint32_t node_set) const {
+        const std::vector<NodeIndex>& nodes = view_.snapshot.node_sets[node_set];
+        return std::any_of(nodes.begin(), nodes.end(),
+                           [&](NodeIndex index) { return view_.snapshot.nodes[index].total_gpus > 0; });
+    }
+
+    static Place place_of(const job_record_t* job, const part_record_t& part, std::uint32_t node_set) {
+        const std::uint32_t lifted = job->qos_ptr ? job->qos_ptr->flags : 0;
+        Place place{.node_set = node_set};
+        if (!(lifted & QOS_FLAG_PART_MIN_NODE)) place.min_nodes = std::max(part.min_nodes, 1u);
+        if (!(lifted & QOS_FLAG_PART_MAX_NODE) && part.max_nodes != INFINITE)
+            place.max_nodes = part.max_nodes;
+        if (part.max_cpus_per_node != INFINITE) place.max_cpus_per_node = part.max_cpus_per_node;
+        const std::uint64_t memory = most_memory(part);
+        if (memory != 0 && !(memory & MEM_PER_CPU))
+            place.max_memory_mb_per_node = static_cast<std::int64_t>(memory);
+        return place;
+    }
+
+    /// MaxMemPerNode or, with a flag, MaxMemPerCPU: the partition's, else the cluster's; 0 = no limit.
+    static std::uint64_t most_memory(const part_record_t& part) {
+        return part.max_mem_per_cpu ? part.max_mem_per_cpu : slurm_conf.max_mem_per_cpu;
+    }
+
+    /// A second time the same nodes, on other terms, say nothing new.
+    static void add_place(Placed& placed, const NodeChoice& choice, const Place& place) {
+        const auto same = [&](const JobPlace& known) { return known.place == place; };
+        if (std::none_of(placed.places.begin(), placed.places.end(), same))
+            placed.places.push_back({text_of(choice.partition->name), place, choice.by_slurm});
     }
 
     std::uint32_t intern(const bitstr_t* nodes) {
@@ -341,8 +270,8 @@ class NodeSets {
     ClusterView& view_;
     const NodeTable& table_;
     std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
-    std::map<NodeClass, std::pair<std::uint32_t, std::string>> classes_;  ///< and why_none()
-    std::string why_none_;
+    std::map<NodeClass, Placed> classes_;
+    Placed last_;  ///< of a job without a class
 };
 
 /// One text for all jobs that carry it, within one reading.
@@ -364,6 +293,9 @@ class RecordTexts {
     const Host::KnowsRecord& knows_;
     std::unordered_map<std::uint64_t, std::shared_ptr<const std::string>> texts_;
 };
+
+/// Slurm serves all jobs of a higher PriorityTier first, whatever their priorities.
+constexpr double tier_size = 4294967296.0;
 
 /// A whole number, as Slurm's own: compared with a fraction an equal job would stand behind.
 double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
@@ -411,8 +343,12 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.priority = would_be_priority(job, queue);
     const auto reason = static_cast<job_state_reason>(job->state_reason);
     view.eligible = !deferred(view.reason) && !is_deferral(reason);
-    view.node_set = sets.index_of(job);
-    view.no_nodes = sets.why_none();
+    const Placed& placed = sets.of(job);
+    view.node_set = placed.node_set;
+    view.places = placed.places;
+    view.no_place = placed.no_place;
+    view.no_nodes = placed.no_nodes;
+    view.priority += tier_size * placed.tier;
     view.configuring = IS_JOB_CONFIGURING(job);
     return view;
 }
@@ -427,10 +363,6 @@ struct Seen {
 Seen seen_now(const job_record_t* job) {
     return {job->job_id, job->job_state, job->restart_cnt};
 }
-
-struct FreeBitmap {
-    void operator()(bitstr_t* bitmap) const { bit_free(bitmap); }
-};
 
 /// An ordinary job that stands first in its partitions; without pointers into Slurm's lists.
 struct Ordinary {
@@ -490,7 +422,7 @@ std::vector<Ordinary> first_ordinary(const std::vector<const job_record_t*>& wai
     for (const job_record_t* job : first_of_each_partition(waiting)) {
         Ordinary entry;
         entry.id = job->job_id;
-        entry.priority = job->priority;
+        entry.priority = job->priority + tier_size * tier_of(partition_tries(job).list);
         entry.start_s = expected_start_s(job, now_s);
         entry.nodes.reset(partition_nodes(job));
         list.push_back(std::move(entry));

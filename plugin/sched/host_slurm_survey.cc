@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plugin/sched/host_slurm_apply.h"
+#include "plugin/sched/host_slurm_partitions.h"
 #include "plugin/sched/slurm_util.h"
 
 namespace arena {
@@ -98,6 +99,14 @@ void refresh_eligibility(job_record_t* job) {
     assign_text(&job->state_desc, text);
 }
 
+/// As in Slurm's main loop: only a job that nothing but resources keeps from starting is ended.
+bool outlives_deadline(job_record_t* job) {
+    if (!has_deadline(job) || deferred(text_of(job->state_desc))) return false;
+    if (partition_tries(job).list.empty() || can_end_in_time(job)) return false;
+    info("arena: JobId=%u is over: it cannot end by its deadline", job->job_id);
+    return true;
+}
+
 /// Slurm says "held by its user" of every job that left with a requeue code, and "by an administrator" of one
 /// that was held while its Prolog ran; the mark knows better.
 void show_holder(job_record_t* job, const JobFacts& facts) {
@@ -137,6 +146,7 @@ bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>
     show_holder(job, facts);
     if (plannable(facts) && facts.held) {
         refresh_eligibility(job);
+        if (!IS_JOB_PENDING(job) || outlives_deadline(job)) return true;
         if (!basic_priority()) (void)multifactor_priority(job, reference);
     }
     return changed;

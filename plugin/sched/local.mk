@@ -25,6 +25,8 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm_util.h plugin/sched/slurm_util.cc \
 	plugin/sched/host_slurm.h plugin/sched/host_slurm_carrier.cc \
 	plugin/sched/host_slurm_read.h plugin/sched/host_slurm_read.cc \
+	plugin/sched/host_slurm_partitions.h plugin/sched/host_slurm_partitions.cc \
+	plugin/sched/host_slurm_nodes.h plugin/sched/host_slurm_nodes.cc \
 	plugin/sched/host_slurm_apply.h plugin/sched/host_slurm_apply.cc \
 	plugin/sched/host_slurm_survey.cc plugin/sched/host_slurm_checks.cc \
 	plugin/sched/fingerprint.h \

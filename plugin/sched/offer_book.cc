@@ -20,7 +20,46 @@ bool wanted(const Request& request, const std::string& gpu_type) {
     return types.empty() || std::find(types.begin(), types.end(), gpu_type) != types.end();
 }
 
+/// Of two places that a job may have its nodes in, one or the other.
+void merge(SitePool& pool, const SitePool& other) {
+    pool.max_gpus = std::max(pool.max_gpus, other.max_gpus);
+    pool.gpus_per_node = std::max(pool.gpus_per_node, other.gpus_per_node);
+    pool.cpus_per_gpu = std::min(pool.cpus_per_gpu, other.cpus_per_gpu);
+    pool.memory_mb_per_gpu = std::min(pool.memory_mb_per_gpu, other.memory_mb_per_gpu);
+}
+
 }  // namespace
+
+std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& place) const {
+    std::map<std::string, SitePool> found;
+    for (NodeIndex index : view.snapshot.node_sets[place.node_set]) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type.empty() || node.total_gpus == 0) continue;
+        const auto mapping = std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                                          [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
+        if (mapping == config_.gpu_types.end()) continue;
+        const auto share = [&](std::int64_t of_node, std::int64_t most) {
+            return std::min(of_node, most) / node.total_gpus;
+        };
+        SitePool one{node.gpu_type, mapping->hardware, node.total_gpus, node.total_gpus};
+        one.cpus_per_gpu =
+            std::max<std::int64_t>(share(view.node_cpus[index], place.max_cpus_per_node), 1);
+        if (view.memory_tracked)
+            one.memory_mb_per_gpu = share(view.node_memory_mb[index], place.max_memory_mb_per_node);
+        const auto [known, first] = found.try_emplace(node.gpu_type, one);
+        const std::int64_t gpus = known->second.max_gpus + one.max_gpus;
+        if (first) continue;
+        merge(known->second, one);
+        known->second.max_gpus = gpus;
+    }
+    std::vector<SitePool> pools;
+    for (auto& [type, pool] : found) {
+        if (place.max_nodes < INT64_MAX / pool.gpus_per_node)
+            pool.max_gpus = std::min(pool.max_gpus, place.max_nodes * pool.gpus_per_node);
+        pools.push_back(std::move(pool));
+    }
+    return pools;
+}
 
 OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
                      ProfileBook& profiles)
@@ -29,26 +68,18 @@ OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibr
       calibration_(std::move(calibration)),
       profiles_(profiles) {}
 
-const SharedPools& OfferBook::shared_pools(const ClusterView& view, std::uint32_t node_set) {
-    const auto [at, added] = pools_.try_emplace(node_set);
+const SharedPools& OfferBook::shared_pools(const ClusterView& view, const JobView& job) {
+    std::vector<Place> places;
+    for (const JobPlace& place : job.places) places.push_back(place.place);
+    if (places.empty()) places.push_back({.node_set = job.node_set});
+    const auto [at, added] = pools_.try_emplace({job.node_set, places});
     if (!added) return at->second;
     std::map<std::string, SitePool> found;
-    for (NodeIndex index : view.snapshot.node_sets[node_set]) {
-        const NodeState& node = view.snapshot.nodes[index];
-        if (node.gpu_type.empty() || node.total_gpus == 0) continue;
-        const auto mapping = std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                                          [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
-        if (mapping == config_.gpu_types.end()) continue;
-        const std::int64_t cpus = std::max<std::int64_t>(view.node_cpus[index] / node.total_gpus, 1);
-        const std::int64_t memory = view.memory_tracked ? view.node_memory_mb[index] / node.total_gpus : 0;
-        SitePool& pool = found[node.gpu_type];
-        const bool first = pool.max_gpus == 0;
-        pool.gpu_type = node.gpu_type;
-        pool.hardware = mapping->hardware;
-        pool.max_gpus += node.total_gpus;
-        pool.gpus_per_node = std::max(pool.gpus_per_node, node.total_gpus);
-        pool.cpus_per_gpu = first ? cpus : std::min(pool.cpus_per_gpu, cpus);
-        pool.memory_mb_per_gpu = first ? memory : std::min(pool.memory_mb_per_gpu, memory);
+    for (const Place& place : places) {
+        for (SitePool& pool : pools_in(view, place)) {
+            const auto [known, first] = found.try_emplace(pool.gpu_type, pool);
+            if (!first) merge(known->second, pool);
+        }
     }
     std::vector<SitePool> list;
     for (auto& [type, pool] : found) list.push_back(std::move(pool));

@@ -35,12 +35,13 @@ class OfferBook {
     OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
               ProfileBook& profiles);
 
-    /// Mapped types on the nodes of a set; unmapped ones are left out.
-    const std::vector<SitePool>& pools(const ClusterView& view, std::uint32_t node_set) {
-        return *shared_pools(view, node_set);
+    /// Mapped types on the nodes of a job, by the place that has most of each; unmapped ones are left
+    /// out.
+    const std::vector<SitePool>& pools(const ClusterView& view, const JobView& job) {
+        return *shared_pools(view, job);
     }
     /// The same, to be kept beyond the round.
-    const SharedPools& shared_pools(const ClusterView& view, std::uint32_t node_set);
+    const SharedPools& shared_pools(const ClusterView& view, const JobView& job);
     /// Forget pools: call once a round, before anything else.
     void new_round() { pools_.clear(); }
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
@@ -69,6 +70,7 @@ class OfferBook {
     static ObservedKey observed_key(const Request& request, const std::string& model_fingerprint) {
         return {model_fingerprint, request.global_batch, request.launcher};
     }
+    [[nodiscard]] std::vector<SitePool> pools_in(const ClusterView& view, const Place& place) const;
     std::optional<GpuPool> pool_of(const Request& request, const SitePool& pool);
     PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
     std::string cache_key(const Request& request, const std::string& model_fingerprint,
@@ -78,7 +80,7 @@ class OfferBook {
     std::vector<GpuType> hardware_;
     Calibration calibration_;
     ProfileBook& profiles_;
-    std::map<std::uint32_t, SharedPools> pools_;
+    std::map<std::pair<std::uint32_t, std::vector<Place>>, SharedPools> pools_;
     OfferCache cache_;
     std::map<ObservedKey, Observed> observed_;
     std::uint64_t observations_ = 0;

@@ -28,6 +28,8 @@ constexpr double blocked_s = 30;
 constexpr double hopeless_s = 3600;
 /// How long an offer is tried whose nodes Slurm calls busy, before it is left out.
 constexpr double busy_s = 10;
+/// What is planned but cannot be applied so many rounds in a row is left out, and said.
+constexpr int stale_rounds = 3;
 
 /// As Slurm's main loop says it.
 constexpr const char* down_words =
@@ -79,7 +81,7 @@ void Scheduler::recall_observed() {
 }
 
 const std::vector<SitePool>& Scheduler::pools_of(const JobView& job) {
-    return offers_book_.pools(view_, job.node_set);
+    return offers_book_.pools(view_, job);
 }
 
 void Scheduler::round() {
@@ -197,11 +199,27 @@ void Scheduler::keep_trying(const Planned& planned, const Offer& offer, const st
     wait_reason(*planned.view, why);
 }
 
+/// Once is a change while the round was decided; again and again is a plan that Slurm does not share.
+void Scheduler::note_stale(const Planned& planned, const Grid& grid, const std::string& why) {
+    const JobId id = planned.view->id;
+    ++stats_.stale;
+    if (++stale_[id] < stale_rounds) return;
+    stale_.erase(id);
+    const std::string text = fmt::format("{} not startable: {}", short_form(grid), why);
+    block(id, grid, text);
+    host_.log_error(fmt::format("JobId={} {}", id, text));
+    wait_reason(*planned.view, text);
+}
+
 void Scheduler::apply_start(const Planned& planned, const Action& action) {
     std::vector<std::string> nodes;
     for (NodeIndex index : action.nodes) nodes.push_back(snapshot_.nodes[index].name);
     const JobId id = planned.view->id;
-    const ApplyResult result = host_.start(shape_for(planned, action.offer, "running"), nodes);
+    Shape shape = shape_for(planned, action.offer, "running");
+    const auto& places = planned.view->places;
+    if (action.place < places.size()) shape.partition = places[action.place].partition;
+    const ApplyResult result = host_.start(shape, nodes);
+    if (result.outcome != ApplyOutcome::stale) stale_.erase(id);
     Last& last = last_[id];
     last.chosen = action.offer.grid;
     last.state = "running";
@@ -214,8 +232,7 @@ void Scheduler::apply_start(const Planned& planned, const Action& action) {
             refusals_.forget(std::to_string(id));
             return;
         case ApplyOutcome::stale:
-            ++stats_.stale;
-            return;
+            return note_stale(planned, action.offer.grid, result.text);
         case ApplyOutcome::waiting_for_preemption:
             last.state = "waiting";
             last.reason = result.text;
@@ -245,10 +262,11 @@ void Scheduler::apply_release(const Planned& planned, const Action& action) {
         if (current && same_shape(*current, action.offer)) return;
     }
     const ApplyResult result = host_.release(shape_for(planned, action.offer, "released"));
+    if (result.outcome != ApplyOutcome::stale) stale_.erase(id);
     if (result.outcome == ApplyOutcome::done) {
         ++stats_.releases;
     } else if (result.outcome == ApplyOutcome::stale) {
-        ++stats_.stale;
+        note_stale(planned, action.offer.grid, result.text);
     } else if (result.outcome == ApplyOutcome::limited) {
         block(id, action.offer.grid, result.text, true);
         wait_reason(*planned.view, result.text);
@@ -282,7 +300,10 @@ bool Scheduler::take_free_nodes(const Action& action) {
 void Scheduler::apply_waiting(const Planned& planned, const Action& action) {
     // Whoever stands before it in Slurm's queue must not be overtaken: with its shape, at its
     // place, Slurm's own backfill starts it as soon as that delays nobody.
-    const bool start = action.kind == ActionKind::start && !planned.view->ordinary_ahead();
+    // So it does where the job fits with its --time-min only, or has to have whole nodes.
+    const auto& places = planned.view->places;
+    const bool by_slurm = action.place < places.size() && places[action.place].by_slurm;
+    const bool start = action.kind == ActionKind::start && !planned.view->ordinary_ahead() && !by_slurm;
     if (start && take_free_nodes(action))
         apply_start(planned, action);
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
@@ -390,6 +411,7 @@ void Scheduler::forget_gone() {
     std::erase_if(settled_since_, gone);
     std::erase_if(blocked_, gone);
     std::erase_if(busy_, gone);
+    std::erase_if(stale_, gone);
     std::erase_if(last_, gone);
     std::erase_if(expected_, gone);
     std::erase_if(refused_updates_, gone);

@@ -127,6 +127,7 @@ class Scheduler {
     [[nodiscard]] bool take_free_nodes(const Action& action);
     void apply_waiting(const Planned& planned, const Action& action);
     void apply_move(const Planned& planned, const Action& action);
+    void note_stale(const Planned& planned, const Grid& grid, const std::string& why);
     void apply_start(const Planned& planned, const Action& action);
     void apply_release(const Planned& planned, const Action& action);
     void take_back(const std::map<JobId, const Action*>& actions);
@@ -175,6 +176,7 @@ class Scheduler {
     /// By job: shapes that Slurm refused in a row.
     Refusals refusals_{{.first_rest_s = 1, .longest_rest_s = 1800, .forget_s = 3600}};
     std::map<JobId, Blocked> busy_;      ///< offers whose nodes were not free after all
+    std::map<JobId, int> stale_;         ///< rounds in a row that could not be applied
     std::map<JobId, Last> last_;
     std::map<JobId, Place> places_;      ///< of the last round
     std::map<JobId, ExpectedStart> expected_;

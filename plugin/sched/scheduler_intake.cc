@@ -247,13 +247,14 @@ void Scheduler::consider(const JobView& job) {
         return wait_reason(job, wish.problem);
     }
     const std::vector<SitePool>& pools = pools_of(job);
-    last.pools = offers_book_.shared_pools(view_, job.node_set);
+    last.pools = offers_book_.shared_pools(view_, job);
     if (wish.off) return opt_out(job, wish, pools);
     if (!job.eligible) {
         last.state = "waiting";
         last.reason = job.reason;
         return;
     }
+    if (!job.no_place.empty()) return wait_for_slurm(job, job.no_place);
     if (view_.since_recovery_s < recovery_s) {
         if (job.facts.held) wait_reason(job, "waiting a moment after the restart of slurmctld");
         return;
@@ -305,6 +306,7 @@ JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::ve
     state.max_gpus = wish.request.max_gpus > 0 ? wish.request.max_gpus : INT64_MAX;
     take_share(state, config_, wish.request, pools);
     state.node_set = job.node_set;
+    for (const JobPlace& place : job.places) state.places.push_back(place.place);
     state.done_iterations = done_iterations(job);
     if (wish.request.steps > 0) set_work_left(state, static_cast<double>(wish.request.steps));
     state.time_limit_s = job.time_limit_s;

@@ -266,19 +266,40 @@ std::string limit_in_the_way(job_record_t*& job) {
     return text_of(job_reason_string(static_cast<job_state_reason>(job->state_reason)));
 }
 
+namespace {
+
+/// As Slurm's loops do: with what the job prefers, then without.
+int select_with_features(job_record_t* job) {
+    char* message = nullptr;
+    set_job_features_use(job->details);
+    int rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    if (rc != SLURM_SUCCESS && job->details && job->details->prefer) {
+        job->details->features_use = job->details->features;
+        job->details->feature_list_use = job->details->feature_list;
+        rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    }
+    xfree(message);
+    return rc;
+}
+
+/// --contiguous and --switches are about nodes together, which no plan knows of.
+bool has_a_say(const job_record_t* job) {
+    return job->details && (job->details->contiguous || job->req_switch > 0);
+}
+
+}  // namespace
+
 int select_on(job_record_t* job, bitstr_t* chosen) {
     bitstr_t* masked = bit_copy(chosen);
     bit_not(masked);
     bitstr_t* excluded = job->details->exc_node_bitmap;
     if (excluded) bit_or(masked, excluded);
     job->details->exc_node_bitmap = masked;
-    set_job_features_use(job->details);
-    char* message = nullptr;
-    const int rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
-    xfree(message);
+    int rc = select_with_features(job);
     if (job->details) {
         FREE_NULL_BITMAP(job->details->exc_node_bitmap);
         job->details->exc_node_bitmap = excluded;
+        if (rc != SLURM_SUCCESS && has_a_say(job)) rc = select_with_features(job);
     } else {
         FREE_NULL_BITMAP(excluded);
     }
