@@ -26,6 +26,7 @@
 #include "plugin/common/quick_estimate.h"
 #include "plugin/common/shared.h"
 #include "plugin/job_submit/modify_rules.h"
+#include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
 
 extern "C" {
@@ -189,6 +190,19 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     return f;
 }
 
+/// sbatch itself asks for as many CPUs as the tasks of a node have; only more than that is --mincpus.
+bool asks_for_mincpus(const job_desc_msg_t* job) {
+    const auto given = [](std::uint16_t n) { return n == NO_VAL16 || n == 0 ? 1 : static_cast<int>(n); };
+    return given(job->pn_min_cpus) > given(job->cpus_per_task) * given(job->ntasks_per_node);
+}
+
+arena::OptionFacts options_of(const job_desc_msg_t* job) {
+    return {.constraint = text_of(job->features),
+            .prefer = text_of(job->prefer),
+            .mincpus = asks_for_mincpus(job),
+            .priority = job->priority != NO_VAL && job->priority != INFINITE && job->priority != 0};
+}
+
 // ---- node table -> facts -----------------------------------------------------------------------
 
 /// As select_nodes() counts them: what the node is configured with.
@@ -316,6 +330,8 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
         assign_text(message, words);
         return rc;
     }
+    if (const arena::Status options = arena::check_options(options_of(job)); !options)
+        return refuse(options.error(), uid, message);
     arena::ClusterFacts cluster;
     if (!read_cluster(parts, cluster))
         return refuse(arena::environment_error(other_slurm), uid, message);
@@ -361,7 +377,8 @@ bool changes_shape(const job_desc_msg_t* c) {
            c->ntasks_per_tres != NO_VAL16 || c->pn_min_cpus != NO_VAL16 ||
            c->req_nodes != nullptr || c->tres_per_job != nullptr || c->tres_per_node != nullptr ||
            c->tres_per_socket != nullptr || c->tres_per_task != nullptr ||
-           c->cpus_per_tres != nullptr || c->mem_per_tres != nullptr;
+           c->cpus_per_tres != nullptr || c->mem_per_tres != nullptr ||
+           arena::chooses_numbers(text_of(c->features));
 }
 
 bool is_report(const job_desc_msg_t* change) {
