@@ -95,16 +95,20 @@ std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool
         [&](std::int64_t tp) { return tp_fits(query.model, tp); }, pool.gpus_per_node);
 }
 
+std::vector<std::int64_t> divisors(std::int64_t n) {
+    std::vector<std::int64_t> list;
+    for (std::int64_t low = 1; low <= n / low; ++low) {
+        if (n % low != 0) continue;
+        list.push_back(low);
+        if (low != n / low) list.push_back(n / low);
+    }
+    std::sort(list.begin(), list.end());
+    return list;
+}
+
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
     if (query.pin.micro_batch != 0) return {query.pin.micro_batch};
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size <= query.global_batch / size; ++size) {
-        if (query.global_batch % size != 0) continue;
-        sizes.push_back(size);
-        if (size != query.global_batch / size) sizes.push_back(query.global_batch / size);
-    }
-    std::sort(sizes.begin(), sizes.end());
-    return sizes;
+    return divisors(query.global_batch);
 }
 
 std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool) {
@@ -132,11 +136,8 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages
     if (pinned > 1)
         return can_interleave && each % pinned == 0 ? std::vector{pinned}
                                                     : std::vector<std::int64_t>{};
-    std::vector<std::int64_t> counts{1};
-    for (std::int64_t vpp = 2;
-         can_interleave && pinned == 0 && query.can.vpp == Degree::free && vpp <= each; ++vpp)
-        if (each % vpp == 0) counts.push_back(vpp);
-    return counts;
+    if (can_interleave && pinned == 0 && query.can.vpp == Degree::free) return divisors(each);
+    return {1};
 }
 
 std::vector<Recompute> recompute_kinds(const PlanQuery& query) {

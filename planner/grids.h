@@ -35,6 +35,8 @@ std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
 /// Every degree up to a node that tp_fits(), or the pin. Convolutions are split only where the
 /// launcher leaves the planner free to.
 std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
+/// Ascending; O(sqrt(n)).
+std::vector<std::int64_t> divisors(std::int64_t n);
 /// Divisors of the batch, ascending, or the pin.
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
 /// All tp x micro-batch x cp x ep, tp outermost: cp and ep are the pin, else 1; where the launcher

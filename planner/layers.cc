@@ -171,13 +171,15 @@ LayerList layer_list(const Model& model) {
     return transformer_layers(model);
 }
 
-std::vector<double> layer_inputs(const Model& model, const LayerList& list) {
+double first_input_elements(const Model& model, const LayerList& list) {
     const LayerKind& first = list.kinds[list.runs.front().kind];
-    std::vector<double> inputs{layer_output_elements(model, first)};
-    if (first.body == Body::bottleneck) {
-        const Bottleneck b = bottleneck(model, first);
-        inputs[0] = real(b.in) * real(b.edge_in) * real(b.edge_in);
-    }
+    if (first.body != Body::bottleneck) return layer_output_elements(model, first);
+    const Bottleneck b = bottleneck(model, first);
+    return real(b.in) * real(b.edge_in) * real(b.edge_in);
+}
+
+std::vector<double> layer_inputs(const Model& model, const LayerList& list) {
+    std::vector<double> inputs{first_input_elements(model, list)};
     for (const LayerRun& run : list.runs)
         inputs.insert(inputs.end(), static_cast<std::size_t>(run.count),
                       layer_output_elements(model, list.kinds[run.kind]));

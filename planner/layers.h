@@ -42,9 +42,10 @@ struct LayerList {
 
 /// The layers of a model that check_model() accepts; O(layers) at worst.
 LayerList layer_list(const Model&);
-/// Elements of one sample that reach each layer, and last what leaves the model: layers + 1. The
-/// first layer of a custom model, of whose input nothing is said, is taken to read as much as it
-/// writes.
+/// Elements of one sample that reach the first layer; of a custom model, of whose input nothing is
+/// said, as much as that layer writes.
+double first_input_elements(const Model&, const LayerList&);
+/// Elements of one sample that reach each layer, and last what leaves the model: layers + 1.
 std::vector<double> layer_inputs(const Model&, const LayerList&);
 
 /// Trainable parameters of one layer. `dense`: outside experts, of which tensor parallelism divides

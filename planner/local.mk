@@ -23,7 +23,8 @@ libarena_planner_la_SOURCES = \
 	planner/memory.h planner/memory.cc \
 	planner/schedule.h planner/schedule.cc \
 	planner/partition.h planner/partition.cc planner/balance.h \
-	planner/layer_sums.h planner/shard.h planner/shard.cc \
+	planner/layer_index.h planner/layer_index.cc planner/layer_sums.h \
+	planner/shard.h planner/shard.cc \
 	planner/iteration.h planner/iteration.cc \
 	planner/grids.h planner/grids.cc \
 	planner/shard_parts.h planner/shard_parts.cc \
@@ -31,6 +32,7 @@ libarena_planner_la_SOURCES = \
 	planner/mixed.h planner/mixed.cc \
 	planner/mixed_search.h planner/mixed_search.cc \
 	planner/offers.h planner/offers.cc \
+	planner/budget.h planner/budget.cc \
 	planner/planner.cc \
 	# end
 libarena_planner_la_LIBADD = libarena_core.la

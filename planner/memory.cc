@@ -80,15 +80,21 @@ MemoryModel::MemoryModel(const Model& model, const GpuType& type,
                               2 * width * real(model.hidden) / split);
     const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
     reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
-    const LayerList list = layer_list(model);
-    if (is_transformer(model.family)) {
-        inputs_.assign(list.kinds.size() == 1 ? 1 : static_cast<std::size_t>(model.layers) + 1,
-                       tokens * real(model.hidden) * width / split);
-    } else {
-        inputs_ = layer_inputs(model, list);
-        for (double& input : inputs_) input *= real(shape.micro_batch) * width;
-    }
-    set_layers(model, list, framework, type.emulated);
+    index_ = std::make_shared<const LayerIndex>(layer_list(model));
+    set_inputs(model, tokens * real(model.hidden) * width / split);
+    set_layers(model, framework, type.emulated);
+}
+
+void MemoryModel::set_inputs(const Model& model, double transformer_bytes) {
+    const std::vector<LayerKind>& kinds = index_->list().kinds;
+    if (is_transformer(model.family))
+        return inputs_.set(index_, transformer_bytes,
+                           std::vector<double>(kinds.size(), transformer_bytes));
+    const double width = element_bytes(plain_precision(precision_));
+    const auto bytes = [&](double elements) { return elements * (real(shape_.micro_batch) * width); };
+    std::vector<double> outputs;
+    for (const LayerKind& kind : kinds) outputs.push_back(bytes(layer_output_elements(model, kind)));
+    inputs_.set(index_, bytes(first_input_elements(model, index_->list())), std::move(outputs));
 }
 
 /// Kept bytes under full recompute are the layer's input, which depends on the layer before.
@@ -101,42 +107,50 @@ MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kin
     const double kept = kept_bytes(elements, width, shape_);
     const bool fused = !emulated && framework.fused_attention >= 0.5;
     return {parameters.total() - parameters.expert, parameters.expert,
-            kept + (fused ? 0 : score_bytes(elements, width)), kept, inputs_.front()};
+            kept + (fused ? 0 : score_bytes(elements, width)), kept, inputs_.first()};
 }
 
-void MemoryModel::set_layers(const Model& model, const LayerList& list,
-                             const FrameworkConstants& framework, bool emulated) {
+/// Each layer, or where its layers are told apart by their runs, the first of each run, has an
+/// input of its own.
+void MemoryModel::set_layers(const Model& model, const FrameworkConstants& framework,
+                             bool emulated) {
+    const LayerList& list = index_->list();
     std::vector<Row> kinds;
     for (const LayerKind& kind : list.kinds)
         kinds.push_back(layer_row(model, kind, framework, emulated));
-    if (kinds.size() == 1) {
-        const Row& row = kinds.front();
-        held_.set_alike(row);
-        most_parameters_.set_alike(row[0] + row[1]);
-        for (std::size_t r = 0; r < 3; ++r) {
-            activations_[r] = row[kept_column + r];
-            most_live_[r].set_alike(std::max(0.0, row[kept_column] - row[kept_column + r]));
-        }
-        return;
+    const LayerIndex::Form form = index_->form();
+    if (form == LayerIndex::Form::alike || form == LayerIndex::Form::counted) {
+        set_rows(index_, kinds);
+    } else {
+        const auto split = std::make_shared<const LayerIndex>(with_first_layers(list));
+        std::vector<Row> rows;
+        for (std::size_t r = 0; r < list.runs.size(); ++r)
+            for (const std::int64_t layer : {std::int64_t{0}, std::int64_t{1}}) {
+                rows.push_back(kinds[list.runs[r].kind]);
+                rows.back()[4] = inputs_.at(
+                    std::min(index_->begin_of(r) + layer, index_->begin_of(r) + list.runs[r].count));
+            }
+        set_rows(split, rows);
     }
-    std::vector<Row> rows;
-    for (const LayerRun& run : list.runs)
-        rows.insert(rows.end(), static_cast<std::size_t>(run.count), kinds[run.kind]);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i][4] = inputs_[i];
-    held_.set(rows);
+    const bool is_one = form == LayerIndex::Form::alike;
+    const Row sums = is_one ? kinds.front() : held_.over({0, model.layers});
+    for (std::size_t r = 0; r < 3; ++r)
+        activations_[r] = is_one ? sums[kept_column + r] : sums[kept_column + r] / real(model.layers);
+}
+
+void MemoryModel::set_rows(const std::shared_ptr<const LayerIndex>& index,
+                           const std::vector<Row>& kinds) {
     const auto column = [&](auto value) {
         std::vector<double> values;
-        for (const Row& row : rows) values.push_back(value(row));
+        for (const Row& row : kinds) values.push_back(value(row));
         return values;
     };
-    most_parameters_.set(column([](const Row& row) { return row[0] + row[1]; }));
-    const Row sums = held_.over({0, model.layers});
-    for (std::size_t r = 0; r < 3; ++r) {
-        activations_[r] = sums[kept_column + r] / real(model.layers);
-        most_live_[r].set(column([&](const Row& row) {
-            return std::max(0.0, row[kept_column] - row[kept_column + r]);
-        }));
-    }
+    held_.set(index, kinds);
+    most_parameters_.set(index, column([](const Row& row) { return row[0] + row[1]; }));
+    for (std::size_t r = 0; r < 3; ++r)
+        most_live_[r].set(index, column([&](const Row& row) {
+                              return std::max(0.0, row[kept_column] - row[kept_column + r]);
+                          }));
 }
 
 double MemoryModel::state_bytes(std::int64_t zero_stage, std::int64_t ranks) const {
@@ -168,8 +182,8 @@ MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
     for (const LayerRange& range : ranges) {
         if (range.size() == 0) continue;  // an embedding in the place of a layer
         const LayerMost& live = most_live_[static_cast<std::size_t>(choice.recompute)];
-        const double in = is_alike() ? inputs_[0] : inputs_[static_cast<std::size_t>(range.begin)];
-        const double out = is_alike() ? inputs_[0] : inputs_[static_cast<std::size_t>(range.end)];
+        const double in = is_alike() ? inputs_.first() : inputs_.at(range.begin);
+        const double out = is_alike() ? inputs_.first() : inputs_.at(range.end);
         most.live_bytes = std::max(most.live_bytes, live.over(range));
         most.parameters = std::max(most.parameters, most_parameters_.over(range));
         most.boundary_bytes = std::max(most.boundary_bytes, 2 * in + 2 * out);

@@ -61,6 +61,8 @@ class MemoryModel {
     [[nodiscard]] std::int64_t capacity(const PlanChoice&, std::int64_t index, std::int64_t begin,
                                         std::int64_t most, double limit_bytes) const;
     [[nodiscard]] bool is_alike() const { return held_.is_alike(); }
+    /// The model's layers.
+    [[nodiscard]] const std::shared_ptr<const LayerIndex>& index() const { return index_; }
     /// Kept activations of a layer and one micro-batch, the mean over the model's; without
     /// allocator slack.
     [[nodiscard]] double activation_bytes(Recompute recompute) const {
@@ -75,7 +77,9 @@ class MemoryModel {
         double parameters = 0, boundary_bytes = 0;
     };
 
-    void set_layers(const Model&, const LayerList&, const FrameworkConstants&, bool emulated);
+    void set_inputs(const Model&, double transformer_bytes);
+    void set_layers(const Model&, const FrameworkConstants&, bool emulated);
+    void set_rows(const std::shared_ptr<const LayerIndex>&, const std::vector<Row>& kinds);
     [[nodiscard]] Row layer_row(const Model&, const LayerKind&, const FrameworkConstants&,
                                 bool emulated) const;
     [[nodiscard]] Extremes extremes(const PlanChoice&, std::span<const LayerRange>) const;
@@ -89,10 +93,11 @@ class MemoryModel {
     ShardShape shape_;
     bool tied_;
     double embedding_parameters_, head_parameters_;
+    std::shared_ptr<const LayerIndex> index_;
     LayerSums<5> held_;
     LayerMost most_parameters_;
     std::array<LayerMost, 3> most_live_;  ///< by Recompute: kept without it less kept with it
-    std::vector<double> inputs_;          ///< bytes into each layer and out of the last; or one
+    LayerEnds inputs_;                    ///< bytes into each layer and out of the last
     std::array<double, 3> activations_;   ///< by Recompute
     double logits_bytes_, reserved_bytes_;
 };

@@ -24,9 +24,10 @@ std::int64_t mixed_stages_bound(const Model& model) {
     return std::int64_t{1} << (layer_list(model).kinds.size() == 1 ? 30 : 25);
 }
 
-MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context)
+MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context, PlanBudget& budget)
     : query_(query),
       context_(context),
+      budget_(budget),
       shards_(context, query.can.sequence_parallel),
       is_alike_(layer_list(query.model).kinds.size() == 1),
       bound_(real(mixed_stages_bound(query.model))) {}
@@ -44,7 +45,8 @@ void MixedSearch::list_options(const Setting& setting) {
     const std::int64_t samples = query_.global_batch / setting.micro_batches;
     options_.clear();
     const std::vector<std::int64_t> degrees = tp_degrees(query_, context_.pool);
-    for (std::int64_t gpus = 1; gpus <= most; gpus += gpus < per_node ? 1 : per_node) {
+    for (std::int64_t gpus = 1; gpus <= most && !spends(100);
+         gpus += gpus < per_node ? 1 : per_node) {
         if (gpus < per_node && per_node % gpus != 0) continue;
         for (std::int64_t tp : degrees) {
             const std::int64_t dp = gpus / tp;
@@ -71,7 +73,7 @@ PlanChoice MixedSearch::choice(const Setting& setting, const Option& option) con
 /// makes, and its share of the limit; `least` of them are known to.
 std::int64_t MixedSearch::capacity_from(const Setting& setting, std::int64_t stage,
                                         const Option& option, std::int64_t begin,
-                                        std::int64_t least, double limit_s) const {
+                                        std::int64_t least, double limit_s) {
     const double bytes = real(context_.pool.hardware.memory_bytes), m = real(setting.micro_batches);
     const std::int64_t most =
         context_.model.layers - grid_.stages + 1 - (is_alike_ ? 0 : begin - stage);
@@ -80,7 +82,8 @@ std::int64_t MixedSearch::capacity_from(const Setting& setting, std::int64_t sta
     const StageMemory alike = is_alike_ ? memory.stage(plan, stage) : StageMemory{};
     const double ends = ends_s(stage, *option.shard);
     std::int64_t layers = least;
-    for (LayerRange next{begin, begin + least + 1}; layers < most; ++next.end, ++layers) {
+    for (LayerRange next{begin, begin + least + 1}; layers < most && !spends(1);
+         ++next.end, ++layers) {
         const double held = is_alike_ ? alike.total(layers + 1)
                                       : memory.bytes(plan, stage, {&next, 1}) -
                                             memory.buffer_bytes(plan, {&next, 1});
@@ -135,6 +138,7 @@ bool MixedSearch::list_held() {
             }
             for (std::int64_t n = 1; n <= gpus - first; ++n) {
                 const std::int64_t own = most[static_cast<std::size_t>(n)];
+                if (spends(1)) return false;
                 if (own == 0 || !can_stand(stage, first, n)) continue;
                 std::int64_t& after = held(stage + 1, first + n);
                 after = std::max(after, std::min(most_before, begin + own));
@@ -166,6 +170,7 @@ void MixedSearch::list_rest(const Setting& setting, std::int64_t stage, std::int
         for (std::int64_t all = std::max(after + 1, least); all <= layers - stage; ++all) {
             const std::int64_t begin = layers - all;
             const std::int64_t most = std::min(capacity(stage, o, begin), all - after);
+            if (spends(most)) return;
             for (std::int64_t n = 1; n <= most; ++n) {
                 const Rest& behind = rest(stage + 1, first_gpu + option.gpus, all - n);
                 if (behind.sum_s == infinity) continue;
@@ -208,8 +213,9 @@ double MixedSearch::ideal_s(const Setting& setting) {
 double MixedSearch::bound_s(const Setting& setting, double limit_s) {
     list_options(setting);
     list_capacities(setting, limit_s);
-    if (!list_held()) return infinity;
+    if (spends(1) || !list_held()) return infinity;
     list_rests(setting);
+    if (spends(1)) return infinity;
     const double fixed =
         context_.pool.hardware.emulated ? 0 : context_.constants.framework.iteration_s;
     return (1 - 1e-12) * (rest(0, 0, context_.model.layers).length_s + fixed);
@@ -249,6 +255,7 @@ void MixedSearch::extend(const Setting& setting, std::int64_t stage, std::uint32
         label.parent = from, label.option = o;
         const std::int64_t room = std::min(capacity(stage, o, parent.layers), left - after);
         for (std::int64_t n = 1; n <= room; ++n) {
+            if (spends(1)) return;
             const Rest& behind = rest(stage + 1, label.gpus, left - n);
             if (behind.sum_s == infinity) continue;
             const LayerRange own{parent.layers, parent.layers + n};
@@ -302,6 +309,7 @@ void MixedSearch::keep_best(std::size_t begin) {
     std::size_t kept = begin, group = begin;
     for (std::size_t i = begin; i < labels_.size(); ++i) {
         if (kept > group && key(labels_[group]) != key(labels_[i])) group = kept;
+        if (spends(static_cast<std::int64_t>((kept - group) / 4))) break;
         const bool beaten =
             std::any_of(labels_.begin() + static_cast<std::ptrdiff_t>(group),
                         labels_.begin() + static_cast<std::ptrdiff_t>(kept),
@@ -341,6 +349,7 @@ bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
         const std::size_t end = labels_.size();
         for (std::size_t from = begin; from < end; ++from) {
             extend(setting, stage, static_cast<std::uint32_t>(from), limit_s);
+            if (spends(1)) return false;
             if (labels_.size() <= most) continue;
             left_out_s_ = std::min(left_out_s_, setting.least_s);
             return false;
@@ -349,7 +358,7 @@ bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
         begin = end;
     }
     bool better = false;
-    for (std::size_t i = begin; i < labels_.size(); ++i) {
+    for (std::size_t i = begin; i < labels_.size() && !spends(100); ++i) {
         const Plan plan = to_plan(setting, static_cast<std::uint32_t>(i));
         const double seconds = price_mixed(context_, topology_, shards_, plan).iteration_s;
         if (seconds >= std::min(limit_s, found.seconds)) continue;
@@ -362,8 +371,8 @@ bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
 /// Those that may have a plan below the limit, the most promising first.
 std::vector<MixedSearch::Setting> MixedSearch::settings_below(double limit_s) {
     std::vector<Setting> settings;
-    for (std::int64_t m = 1; m <= query_.global_batch; ++m) {
-        if (query_.global_batch % m != 0) continue;
+    for (const std::int64_t m : divisors(query_.global_batch)) {
+        if (spends(1)) break;
         for (Recompute recompute : recompute_kinds(query_))
             for (std::int64_t zero : zero_stages(query_, grid_.stages, 2)) {
                 Setting setting{m, zero, recompute, 0};
@@ -386,7 +395,7 @@ void MixedSearch::search_below(double limit_s, Found& found) {
         for (const Setting& setting : settings)
             if (setting.least_s < std::min(tight_s, found.seconds))
                 solve(setting, std::min(tight_s, found.seconds), found);
-        if (found.seconds < tight_s || tight_s == limit_s) return;
+        if (found.seconds < tight_s || tight_s == limit_s || spends(1)) return;
     }
 }
 
@@ -401,9 +410,19 @@ bool MixedSearch::is_too_large(const Grid& grid) const {
     return can_be_mixed(grid) && real(grid.stages) * real(grid.gpus()) * layers * layers > bound_;
 }
 
+/// Of what the stages after one can do, the greatest table.
+bool MixedSearch::has_memory(const Grid& grid) {
+    const double rows = real(grid.stages + 1) * real(grid.gpus() + 1) * real(context_.model.layers + 1);
+    const bool has = rows * sizeof(Rest) <= static_cast<double>(budget_.limits().bytes);
+    cut_short_ = cut_short_ || !has;
+    return has;
+}
+
 bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate& estimate) {
     left_out_s_ = infinity;
+    cut_short_ = false;
     if (!can_be_mixed(grid) || is_too_large(grid)) return false;
+    if (spends(1) || !has_memory(grid)) return false;
     grid_ = grid;
     topology_ = make_topology(context_.pool.hardware, grid, context_.pool.gpus_per_node);
     Found found{infinity, {}};
@@ -411,10 +430,10 @@ bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate&
         search_below(limit_s, found);
     } else {  // no uniform plan: widen from the ideal until something fits
         double ideal = infinity;
-        for (std::int64_t m = 1; m <= query_.global_batch; ++m)
-            if (query_.global_batch % m == 0)
-                ideal = std::min(ideal, ideal_s({m, 0, Recompute::none, 0}));
-        for (double factor = 1.5; factor < 1e5 && !std::isfinite(found.seconds); factor *= 3)
+        for (const std::int64_t m : divisors(query_.global_batch))
+            if (!spends(1)) ideal = std::min(ideal, ideal_s({m, 0, Recompute::none, 0}));
+        for (double factor = 1.5; factor < 1e5 && !std::isfinite(found.seconds) && !spends(1);
+             factor *= 3)
             search_below(factor * ideal, found);
     }
     if (!std::isfinite(found.seconds)) return false;

@@ -17,7 +17,7 @@ namespace arena {
 
 class MixedSearch {
   public:
-    MixedSearch(const PlanQuery&, const PoolContext&);
+    MixedSearch(const PlanQuery&, const PoolContext&, PlanBudget&);
     /// Whether search() leaves the grid, which can have mixed stages, out for its size:
     /// mixed_stages_bound().
     [[nodiscard]] bool is_too_large(const Grid&) const;
@@ -28,9 +28,18 @@ class MixedSearch {
     bool search(const Grid&, double limit_s, Plan&, Estimate&);
     /// No plan of the settings that the latest search() left out takes less; infinite: none was.
     [[nodiscard]] double left_out_s() const { return left_out_s_; }
+    /// Whether the budget was spent before the latest search() had looked at all.
+    [[nodiscard]] bool cut_short() const { return cut_short_; }
 
   private:
+    /// Counts steps; whether the search is to end.
+    bool spends(std::int64_t steps) {
+        const bool spent = budget_.poll(steps);
+        cut_short_ = cut_short_ || spent;
+        return spent;
+    }
     [[nodiscard]] bool can_be_mixed(const Grid&) const;
+    [[nodiscard]] bool has_memory(const Grid&);
     /// A way to fill GPUs with one stage, layers aside.
     struct Option {
         std::int64_t gpus, dp, tp;
@@ -72,7 +81,7 @@ class MixedSearch {
     }
     [[nodiscard]] std::int64_t capacity_from(const Setting&, std::int64_t stage, const Option&,
                                              std::int64_t begin, std::int64_t least,
-                                             double limit_s) const;
+                                             double limit_s);
     bool list_held();
     [[nodiscard]] std::int64_t& held(std::int64_t stage, std::int64_t first_gpu);
     void list_rests(const Setting&);
@@ -97,6 +106,8 @@ class MixedSearch {
 
     const PlanQuery& query_;
     const PoolContext& context_;
+    PlanBudget& budget_;
+    bool cut_short_ = false;
     ShardBook shards_;
     Grid grid_;
     Topology topology_;

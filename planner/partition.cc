@@ -68,7 +68,7 @@ bool PartitionSolver::solve_even(const PartitionProblem& problem, const StagePar
         trial_.assign(static_cast<std::size_t>(stages), middle);
         trial_.front() = first;
         trial_.back() = last;
-        steps_ -= stages;
+        spends(stages);
         const double seconds = iteration_seconds(problem, parts, trial_);
         if (seconds >= limit_s) return;
         limit_s = seconds;
@@ -115,7 +115,7 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
     const std::int64_t after = problem.stages - stage - 1, m = problem.micro_batches;
     const std::int64_t most = problem.layers - after, own = in_flight(problem, stage);
     for (std::int64_t end = after == 0 ? most : parent.used + 1; end <= most; ++end) {
-        if (--steps_ < 0) return;
+        if (spends(1)) return;
         const StagePart part = parts.part(stage, parent.used, end);
         if (part.bytes - part.buffer_bytes > problem.bytes) break;
         if (part.bytes > problem.bytes) continue;
@@ -142,13 +142,14 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
 /// Adds a label unless one that has used the same layers is no worse, and drops those it beats.
 void PartitionSolver::keep(const Label& label, bool relaxed) {
     Bucket& bucket = next_[static_cast<std::size_t>(label.used)];
-    steps_ -= static_cast<std::int64_t>(bucket.size() / 4);
+    spends(static_cast<std::int64_t>(bucket.size() / 4));
     for (const std::uint32_t other : bucket)
         if (labels_[other].beats(label, relaxed)) return;
     std::erase_if(bucket,
                   [&](std::uint32_t other) { return label.beats(labels_[other], relaxed); });
     bucket.push_back(static_cast<std::uint32_t>(labels_.size()));
     labels_.push_back(label);
+    if (labels_.size() > max_labels) steps_ = std::min<std::int64_t>(steps_, -1);
 }
 
 /// The last stage's label with the least seconds; null when none is below the limit. Relaxed: of
@@ -168,7 +169,8 @@ const PartitionSolver::Label* PartitionSolver::find_best(const PartitionProblem&
     last_[0].push_back(0);
     for (std::int64_t stage = 0; stage < problem.stages; ++stage) {
         clear(next_);
-        for (std::size_t used = 0; used < sizes; ++used)
+        spends(problem.layers / 16);
+        for (std::size_t used = 0; used < sizes && !ran_out(); ++used)
             for (const std::uint32_t from : last_[used])
                 extend(problem, parts, stage, from, limit_s, relaxed);
         if (ran_out()) return nullptr;

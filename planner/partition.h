@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/launchers.h"
+#include "planner/budget.h"
 #include "planner/layer_sums.h"
 #include "planner/schedule.h"
 
@@ -68,13 +69,15 @@ struct PartitionProblem {
 double iteration_seconds(const PartitionProblem&, const StageParts&,
                          std::span<const std::int64_t> stage_layers);
 
-/// Steps that one solve() takes at most: 0.1 s, and 200 MB of partial deals. Hundreds of layers
-/// take a thousandth.
+/// Steps that one solve() takes at most: 0.1 s. Hundreds of layers take a thousandth.
 inline constexpr std::int64_t max_solve_steps = 1 << 21;
+/// Partial deals that it keeps at most: 50 MB.
+inline constexpr std::size_t max_labels = 1 << 19;
 
 /// Keeps its memory between calls. Deterministic; ties go to the deal found first.
 class PartitionSolver {
   public:
+    explicit PartitionSolver(PlanBudget& budget) : budget_(budget) {}
     /// The deal with the least seconds below `limit_s`, each stage at least one layer; false when
     /// there is none. O(stages layers^2) steps at worst, times the partial deals that a limit close
     /// to the optimum leaves (few). Where that would be too many steps, the best deal found so far,
@@ -111,10 +114,18 @@ class PartitionSolver {
                                  double rest_s, std::int64_t after, bool relaxed) const;
     void keep(const Label&, bool relaxed);
 
+    /// Counts steps; whether there are none left.
+    bool spends(std::int64_t steps) {
+        steps_ -= steps;
+        if (budget_.poll(steps)) steps_ = std::min<std::int64_t>(steps_, -1);
+        return ran_out();
+    }
+
     using Bucket = std::vector<std::uint32_t>;  ///< labels that have used the same layers
     std::vector<Label> labels_;
     std::vector<Bucket> last_, next_;  ///< by layers used, after the last stage and this one
     std::vector<std::int64_t> trial_;
+    PlanBudget& budget_;
     std::int64_t steps_ = 0;  ///< that this solve() has left
     std::int64_t steps_left_ = std::numeric_limits<std::int64_t>::max();
 };

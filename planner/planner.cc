@@ -45,10 +45,13 @@ std::string no_count_reason(const PlanQuery& query, const GpuPool& pool) {
 
 using StageCounts = std::vector<std::int64_t>;
 
+/// Of what is left of a budget, for the one of `all` that comes after `done`.
+double share_of(std::size_t done, std::size_t all) { return 1 / static_cast<double>(all - done); }
+
 /// Calls visit(search, shape, stage counts) for every number of GPUs, or says why there is none.
 template <typename Visit>
-void visit_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridResult>& results,
-                Visit visit) {
+void visit_pool(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
+                std::vector<GridResult>& results, Visit visit) {
     const std::optional<Precision> precision =
         effective_precision(pool.hardware, query.model.precision);
     if (!precision) {
@@ -58,25 +61,44 @@ void visit_pool(const PlanQuery& query, const GpuPool& pool, std::vector<GridRes
                         to_string(query.model.precision), precisions_of(pool.hardware))));
         return;
     }
-    PoolSearch search(query, pool, *precision);
+    PoolSearch search(query, pool, *precision, budget);
     const std::vector<NodeShape> shapes = node_shapes(query, pool);
     if (shapes.empty())
         results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
-    for (const NodeShape& shape : shapes) visit(search, shape, stage_counts(query, shape.gpus()));
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const PlanBudget::Slice slice(budget, share_of(i, shapes.size()));
+        visit(search, shapes[i], stage_counts(query, shapes[i].gpus()));
+    }
+}
+
+/// Calls visit(search, shape, stage counts) for every number of GPUs of every pool.
+template <typename Visit>
+void visit_pools(const PlanQuery& query, PlanBudget& budget, std::vector<GridResult>& results,
+                 Visit visit) {
+    for (std::size_t i = 0; i < query.pools.size(); ++i) {
+        const PlanBudget::Slice slice(budget, share_of(i, query.pools.size()));
+        visit_pool(query, query.pools[i], budget, results,
+                   [&](PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
+                       visit(query.pools[i], search, shape, counts);
+                   });
+    }
 }
 
 /// Among the grids of one pool and one number of GPUs: plans with mixed stages stand for their grid
 /// where they beat all uniform plans of all of them. Others would never be offered.
-void mix_stages(const PlanQuery& query, const PoolContext& context, std::span<GridResult> grids) {
+void mix_stages(const PlanQuery& query, const PoolContext& context, PlanBudget& budget,
+                std::span<GridResult> grids) {
     double best_s = std::numeric_limits<double>::infinity();
     for (const GridResult& grid : grids)
         if (grid.feasible) best_s = std::min(best_s, grid.estimate.iteration_s);
-    MixedSearch mixed(query, context);
+    MixedSearch mixed(query, context, budget);
     std::vector<double> left_out_s;
     for (GridResult& grid : grids) {
+        const PlanBudget::Slice slice(budget, share_of(left_out_s.size(), grids.size()));
         grid.uniform_only = mixed.is_too_large(grid.grid);
         const bool is_better = mixed.search(grid.grid, best_s, grid.plan, grid.estimate);
         left_out_s.push_back(mixed.left_out_s());
+        grid.in_part = grid.in_part || mixed.cut_short();
         if (!is_better) continue;
         best_s = grid.estimate.iteration_s;
         grid.feasible = true;
@@ -147,6 +169,9 @@ bool measures_layers_of(const ShardShape& shape, const std::vector<ShardShape>& 
     }
     return !has_smaller || !has_larger;
 }
+
+/// Naming and pricing a shard's operators takes as long as so many steps of a search.
+constexpr std::int64_t operator_steps = 2000;
 
 /// Whole layers of a shard; an emulated type is a CPU, which launches nothing as a graph.
 void add_whole_layers(const Model& model, Precision precision, const ShardShape& shape,
@@ -224,32 +249,50 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
 }  // namespace
 
 std::vector<GridResult> plan_grids(const PlanQuery& query) {
+    PlanBudget unlimited;
+    return plan_grids(query, unlimited);
+}
+
+std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
     std::vector<GridResult> results;
-    for (const GpuPool& pool : query.pools)
-        visit_pool(query, pool, results,
-                   [&](PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
-                       const std::size_t begin = results.size();
-                       for (std::int64_t stages : counts)
-                           results.push_back(search.search(shape, stages));
-                       if (query.can.mixed_stages)
-                           mix_stages(query, search.context(), std::span(results).subspan(begin));
-                   });
+    visit_pools(query, budget, results,
+                [&](const GpuPool&, PoolSearch& search, const NodeShape& shape,
+                    const StageCounts& counts) {
+                    const std::size_t begin = results.size();
+                    {
+                        const PlanBudget::Slice slice(budget, query.can.mixed_stages ? 0.5 : 1);
+                        for (std::size_t i = 0; i < counts.size(); ++i) {
+                            const PlanBudget::Slice own(budget, share_of(i, counts.size()));
+                            results.push_back(search.search(shape, counts[i]));
+                        }
+                    }
+                    if (query.can.mixed_stages)
+                        mix_stages(query, search.context(), budget,
+                                   std::span(results).subspan(begin));
+                });
     return results;
 }
 
 std::vector<GridResult> plan_pareto(const PlanQuery& query) {
+    PlanBudget unlimited;
+    return plan_pareto(query, unlimited);
+}
+
+std::vector<GridResult> plan_pareto(const PlanQuery& query, PlanBudget& budget) {
     std::vector<GridResult> infeasible_grids;
     std::map<std::pair<std::string, std::int64_t>, std::vector<GridResult>> sets;
-    for (const GpuPool& pool : query.pools)
-        visit_pool(query, pool, infeasible_grids,
-                   [&](PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
-                       for (std::int64_t stages : counts)
-                           for (GridResult& plan : search.pareto(shape, stages)) {
-                               auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
-                                                          : infeasible_grids;
-                               list.push_back(std::move(plan));
-                           }
-                   });
+    visit_pools(query, budget, infeasible_grids,
+                [&](const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
+                    const StageCounts& counts) {
+                    for (std::size_t i = 0; i < counts.size(); ++i) {
+                        const PlanBudget::Slice own(budget, share_of(i, counts.size()));
+                        for (GridResult& plan : search.pareto(shape, counts[i])) {
+                            auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
+                                                       : infeasible_grids;
+                            list.push_back(std::move(plan));
+                        }
+                    }
+                });
     std::vector<GridResult> results;
     for (auto& [key, list] : sets) {
         keep_pareto(list);
@@ -259,9 +302,11 @@ std::vector<GridResult> plan_pareto(const PlanQuery& query) {
     return results;
 }
 
-std::vector<Offer> make_offers(const PlanQuery& query) {
+std::vector<Offer> make_offers(const PlanQuery& query) { return offers_of(plan_grids(query)); }
+
+std::vector<Offer> offers_of(std::vector<GridResult> grids) {
     std::vector<Offer> offers;
-    for (GridResult& result : plan_grids(query)) {
+    for (GridResult& result : grids) {
         if (!result.feasible) continue;
         const auto same = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
             return offer.grid.gpu_type == result.grid.gpu_type &&
@@ -304,13 +349,19 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
 
 Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid& grid, Plan plan,
                       const GpuPool& pool, LayerSplit split) {
+    PlanBudget unlimited;
+    return with_best_layers(model, global_batch, grid, std::move(plan), pool, split, unlimited);
+}
+
+Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid& grid, Plan plan,
+                      const GpuPool& pool, LayerSplit split, PlanBudget& budget) {
     const auto precision = effective_precision(pool.hardware, model.precision);
     const bool is_alike = layer_list(model).kinds.size() == 1;
     if (!precision || is_alike || is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
     PlanQuery query{model, global_batch, grid.gpus(), grid.gpus(), {}, {}, {}};
     query.pin.micro_batch = plan.micro_batch;
     query.can.layers = split;
-    PoolSearch search(query, pool, *precision);
+    PoolSearch search(query, pool, *precision, budget);
     const ShardShape shape{plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep};
     const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,
                             plan.recompute, plan.zero_stage, 1,
@@ -329,15 +380,21 @@ PlanQuery profile_query(const ProfileRequest& request, const GpuType& hardware) 
 }
 
 std::vector<OpShape> operator_list(const PlanQuery& query) {
+    PlanBudget unlimited;
+    return operator_list(query, unlimited);
+}
+
+std::vector<OpShape> operator_list(const PlanQuery& query, PlanBudget& budget) {
     OperatorSet set;
     for (const GpuPool& pool : query.pools) {
         const auto precision = effective_precision(pool.hardware, query.model.precision);
         if (!precision) continue;
-        std::vector<ShardShape> shapes = PoolSearch(query, pool, *precision).fitting_shapes();
+        std::vector<ShardShape> shapes = PoolSearch(query, pool, *precision, budget).fitting_shapes();
         std::stable_sort(shapes.begin(), shapes.end(), measured_before);
         const Pricer analytic(pool.hardware,
                               make_context(query.model, pool, 1, *precision).constants, {});
         for (const ShardShape& shape : shapes) {
+            if (budget.poll(operator_steps)) break;
             set.add(weighted_operators(query.model, analytic, *precision, shape));
             if (measures_layers_of(shape, shapes))
                 add_whole_layers(query.model, *precision, shape, pool.hardware.emulated, set);

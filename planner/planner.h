@@ -13,6 +13,7 @@
 #include "core/profile.h"
 #include "core/result.h"
 #include "core/values.h"
+#include "planner/budget.h"
 #include "planner/calibration.h"
 
 namespace arena {
@@ -54,6 +55,9 @@ struct GridResult {
     /// Of stages that differ in dp and tp some were not looked at: a setting that may have a better
     /// plan than all found has more than max_partial_plans.
     bool mixed_in_part = false;
+    /// The budget was spent before all plans of the grid were looked at: there may be a faster one,
+    /// or one that fits.
+    bool in_part = false;
 };
 
 /// Stages * GPUs * layers^2 of a grid up to which plan_grids() looks at stages that differ in dp
@@ -65,15 +69,20 @@ std::int64_t mixed_stages_bound(const Model&);
 
 /// Every grid (type x nodes x GPUs per node x stages) with its proxy plan = least estimated
 /// iteration time among plans that fit memory. Same number of GPUs on every node. Deterministic
-/// order.
+/// order. With a budget each grid has its share of it, and what it leaves goes to those after it;
+/// without one, as everywhere below, the search goes to its end.
 std::vector<GridResult> plan_grids(const PlanQuery&);
+std::vector<GridResult> plan_grids(const PlanQuery&, PlanBudget&);
 
 /// For each (GPU type, GPU count) the plans that no other beats in both seconds and bytes per GPU,
 /// fastest first; after them the grids that are not feasible.
 std::vector<GridResult> plan_pareto(const PlanQuery&);
+std::vector<GridResult> plan_pareto(const PlanQuery&, PlanBudget&);
 
 /// The best feasible grid per (GPU type, GPU count), best samples/s first.
 std::vector<Offer> make_offers(const PlanQuery&);
+/// Of grids that plan_grids() returned.
+std::vector<Offer> offers_of(std::vector<GridResult>);
 
 /// Prices exactly this plan on this grid, also when it does not fit: memory_bytes_per_gpu is the
 /// device's peak with what the framework reserves, so it fits iff <= pool.hardware.memory_bytes.
@@ -87,13 +96,17 @@ Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&
 /// as they are.
 Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan, const GpuPool&,
                       LayerSplit);
+Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan, const GpuPool&,
+                      LayerSplit, PlanBudget&);
 
 /// Operators that plan_grids() would look up for this query, most valuable first, each once: small
 /// shards (tp 1, micro-batch 1; tp 2; ...) before large ones, in each the operators of a layer by
 /// estimated time, then those of embedding and head, then whole layers of the smallest and the
 /// largest micro-batch; so that a prefix is a basis to scale the rest from. What arena-profiler
-/// measures. Emulated types: fp32 whatever the model's precision.
+/// measures. Emulated types: fp32 whatever the model's precision. With a budget that is spent early,
+/// some of them.
 std::vector<OpShape> operator_list(const PlanQuery&);
+std::vector<OpShape> operator_list(const PlanQuery&, PlanBudget&);
 
 /// All grids of the request's GPU type and range: what a profile run measures for, wherever it is
 /// asked. Convolutions are whole in it: few launchers can split them, and those of a split network

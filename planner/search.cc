@@ -22,6 +22,10 @@ namespace {
 
 constexpr std::int64_t max_replicas = 1 << 20;
 constexpr std::int64_t max_measured_micro_batch = 128;
+/// Making a shard takes as long as so many steps of a search.
+constexpr std::int64_t shard_steps = 500;
+/// Of a budget, for leaving out what fits nowhere; of a grid's, for listing its candidates.
+constexpr double filtering_share = 0.2, listing_share = 0.5;
 constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits, for the reasons
 
 double real(std::int64_t value) { return static_cast<double>(value); }
@@ -42,45 +46,68 @@ void add_to(Front& front, double bytes, double seconds) {
     while (++at != front.end() && at->second >= seconds) at = std::prev(front.erase(at));
 }
 
+/// Every layer is like one of these, with what reaches it.
+std::vector<std::int64_t> unlike_layers(const LayerIndex& index) {
+    std::vector<bool> seen(index.list().kinds.size());
+    std::vector<std::int64_t> layers;
+    for (std::size_t r = 0; r < index.list().runs.size(); ++r) {
+        const LayerRun& run = index.list().runs[r];
+        const bool counts_kinds = index.form() == LayerIndex::Form::counted;  // reached by the same
+        if (counts_kinds && seen[run.kind]) continue;
+        seen[run.kind] = true;
+        layers.push_back(index.begin_of(r));
+        if (run.count > 1 && index.form() != LayerIndex::Form::alike)
+            layers.push_back(index.begin_of(r) + 1);
+    }
+    return layers;
+}
+
 /// Whether each layer can be held at all: a middle stage, no replica's share of the state.
 bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
     const MemoryModel memory(query.model, context.pool.hardware, context.constants.framework,
                              context.precision, shape);
     const double limit = real(context.pool.hardware.memory_bytes);
-    const std::int64_t layers = memory.is_alike() ? 1 : query.model.layers;
+    const std::vector<std::int64_t> layers = unlike_layers(*memory.index());
     for (const Recompute recompute : recompute_kinds(query))
         for (std::int64_t zero = 0; zero <= 3; ++zero) {
             const PlanChoice choice{3, max_replicas, 1, recompute, zero, 1, shape.cp, shape.ep};
-            LayerRange one{0, 1};
-            while (one.begin < layers &&
-                   memory.bytes(choice, 1, {&one, 1}) - memory.buffer_bytes(choice, {&one, 1}) <=
-                       limit)
-                ++one.begin, ++one.end;
-            if (one.begin == layers) return true;
+            const auto fits = [&](std::int64_t layer) {
+                const LayerRange one{layer, layer + 1};
+                return memory.bytes(choice, 1, {&one, 1}) - memory.buffer_bytes(choice, {&one, 1}) <=
+                       limit;
+            };
+            if (std::all_of(layers.begin(), layers.end(), fits)) return true;
         }
     return false;
 }
 
 /// Without the large micro-batches that fit nowhere: they grow without end with the batch.
 std::vector<ShardShape> possible_shapes(const PlanQuery& query, const GpuPool& pool,
-                                        const PoolContext& context) {
+                                        const PoolContext& context, PlanBudget& budget,
+                                        bool& in_part) {
     std::vector<ShardShape> shapes = shard_shapes(query, pool);
+    const PlanBudget::Slice slice(budget, filtering_share);
     std::erase_if(shapes, [&](const ShardShape& shape) {
-        return query.pin.micro_batch == 0 && shape.micro_batch > sure_micro_batch &&
-               !holds_a_layer(query, context, shape);
+        if (query.pin.micro_batch != 0 || shape.micro_batch <= sure_micro_batch) return false;
+        const bool spent = budget.poll(shard_steps);
+        in_part = in_part || spent;
+        return spent || !holds_a_layer(query, context, shape);
     });
     return shapes;
 }
 
 }  // namespace
 
-PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective)
+PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective,
+                       PlanBudget& budget)
     : query_(query),
       pool_(pool),
+      budget_(budget),
       context_(make_context(query.model, pool, query.global_batch, effective)),
-      shapes_(possible_shapes(query, pool, context_)),
+      shapes_(possible_shapes(query, pool, context_, budget, lost_shapes_)),
       recomputes_(recompute_kinds(query)),
-      shards_(shapes_.size()) {
+      shards_(shapes_.size()),
+      solver_(budget) {
     solver_.allow(max_deal_steps);
 }
 
@@ -95,28 +122,43 @@ Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
             spans_nodes ? topology_of(nodes, 1)
                         : make_topology(pool_.hardware, {pool_.gpu_type, 1, shape.tp, 1},
                                         pool_.gpus_per_node);
+        if (slot.shard) shard_bytes_ -= slot.shard->bytes();
         slot = {std::make_unique<Shard>(context_, topology, shape), nodes};
+        shard_bytes_ += slot.shard->bytes();
+        spends(shard_steps);
     }
     return *slot.shard;
 }
 
+/// Shards and candidates by themselves may not take more than the budget has.
+bool PoolSearch::has_memory_for(std::size_t shape) {
+    const std::size_t most = budget_.limits().bytes / 2;
+    const bool has = (shards_[shape].shard || shard_bytes_ < most) &&
+                     open_.size() * sizeof(Candidate) < most;
+    cut_short_ = cut_short_ || !has;
+    return has;
+}
+
+void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, std::int64_t stages) {
+    const ShardShape& shape = shapes_[at];
+    const Split split = split_grid(query_, nodes, stages, shape);
+    if (!split) return;
+    const std::vector<std::int64_t> zeros = zero_stages(query_, stages, split.dp);
+    for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
+        for (Recompute recompute : recomputes_)
+            for (std::int64_t zero : zeros) {
+                const PlanChoice choice{stages,    split.dp, split.micro_batches,
+                                        recompute, zero,     vpp,
+                                        shape.cp,  shape.ep};
+                open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
+            }
+}
+
 void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
     open_.clear();
-    for (std::size_t s = 0; s < shapes_.size(); ++s) {
-        const ShardShape& shape = shapes_[s];
-        const Split split = split_grid(query_, nodes, stages, shape);
-        if (!split) continue;
-        const std::vector<std::int64_t> zeros = zero_stages(query_, stages, split.dp);
-        for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
-            for (Recompute recompute : recomputes_)
-                for (std::int64_t zero : zeros) {
-                    const PlanChoice choice{stages,    split.dp, split.micro_batches,
-                                            recompute, zero,     vpp,
-                                            shape.cp,  shape.ep};
-                    open_.push_back({lower_bound_s(shard(s, nodes), choice),
-                                     static_cast<std::uint32_t>(s), choice});
-                }
-    }
+    const PlanBudget::Slice slice(budget_, listing_share);
+    for (std::size_t s = 0; s < shapes_.size() && has_memory_for(s) && !spends(1); ++s)
+        list_candidates_of(static_cast<std::uint32_t>(s), nodes, stages);
     candidates_seen_ += static_cast<std::int64_t>(open_.size());
 }
 
@@ -184,14 +226,16 @@ bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
                             first_s, last_s, capacity_},
                            layers_);
     const auto work_s = [&](std::int64_t stage, LayerRange range) {
+        if (spends(1)) return std::numeric_limits<double>::infinity();
         return shard.seconds(choice.recompute, range).total() + (stage == 0 ? first_s : 0) +
                (stage + 1 == choice.stages ? last_s : 0);
     };
     const double limit = real(pool_.hardware.memory_bytes);
     const auto fits = [&](std::int64_t stage, LayerRange range) {
         const LayerRange own[] = {range};
-        return shard.memory.bytes(choice, stage, own) - shard.memory.buffer_bytes(choice, own) <=
-               limit;
+        return !spends(1) && shard.memory.bytes(choice, stage, own) -
+                                     shard.memory.buffer_bytes(choice, own) <=
+                                 limit;
     };
     return balance_layers(query_.model.layers, choice.stages, work_s, fits, layers_);
 }
@@ -214,8 +258,9 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
     if (problem.split != LayerSplit::any) return deal_evenly(problem, parts, limit_s);
     if (!shard.is_alike()) {
         const std::int64_t looked_at = problem.stages * problem.layers;
-        if (looked_at <= solver_.steps_left())
-            parts.find_longest();
+        const bool has_room = looked_at <= 8 * max_part_rows;
+        if (has_room && looked_at <= solver_.steps_left())
+            parts.find_longest(budget_);
         else
             parts.forget_longest();
         solver_.spend(looked_at);
@@ -265,6 +310,7 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
                                Best& best) {
     const PlanChoice& choice = candidate.choice;
     const Shard& priced = *shards_[candidate.shard].shard;
+    spends(choice.stages + query_.model.layers / 8);
     double wanted = 0;
     if (!has_room(priced.memory, choice, wanted)) {
         best.least_bytes = std::min(best.least_bytes, wanted);
@@ -275,7 +321,10 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
         return false;
     }
     const Iteration iteration(context_, topology, priced, choice);
-    if (choice.vpp > 1 && iteration.least_interleaved_s(layers_) >= limit_s) return false;
+    if (choice.vpp > 1) {
+        if (iteration.least_interleaved_s(layers_) >= limit_s) return false;
+        spends(std::min(max_replayed_tasks, choice.stages * choice.vpp * choice.micro_batches));
+    }
     const Estimate estimate = iteration.price(layers_);
     if (estimate.iteration_s >= limit_s) return false;
     best.iteration_s = estimate.iteration_s;
@@ -290,11 +339,18 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     prepare(stages);
     list_candidates(nodes, stages);
     if (candidates_seen_ > max_candidates) return left_out(nodes, stages);
-    std::stable_sort(open_.begin(), open_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.bound_s < b.bound_s; });
+    // The first few are all that is taken of most grids: a heap gives them without sorting the rest.
+    std::vector<std::uint32_t> heap(open_.size());
+    std::iota(heap.begin(), heap.end(), std::uint32_t{0});
+    const auto later = [&](std::uint32_t a, std::uint32_t b) {
+        return std::pair(open_[a].bound_s, a) > std::pair(open_[b].bound_s, b);
+    };
+    std::make_heap(heap.begin(), heap.end(), later);
     const Topology topology = topology_of(nodes, stages);
     Best best;
-    for (const Candidate& candidate : open_) {
+    for (auto end = heap.end(); end != heap.begin() && !spends(1); --end) {
+        std::pop_heap(heap.begin(), end, later);
+        const Candidate& candidate = open_[*(end - 1)];
         if (candidate.bound_s >= best.iteration_s) break;
         try_candidate(topology, candidate, best.iteration_s, best);
     }
@@ -332,6 +388,7 @@ std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t 
     Front front;
     Best least;
     for (const std::size_t at : order) {
+        if (spends(1)) break;
         const double limit_s = beaten_from_s(front, least_bytes(open_[at]));
         if (open_[at].bound_s >= limit_s) continue;
         Best best;
@@ -363,6 +420,7 @@ void keep_pareto(std::vector<GridResult>& results) {
 }
 
 void PoolSearch::prepare(std::int64_t stages) {
+    cut_short_ = false;
     capacity_.resize(static_cast<std::size_t>(stages));
 }
 
@@ -376,6 +434,7 @@ GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const
     result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
     result.candidates = static_cast<std::int64_t>(open_.size());
     result.feasible = std::isfinite(best.iteration_s);
+    result.in_part = cut_short_ || lost_shapes_;
     if (!result.feasible) {
         result.reason = reason(nodes, stages, best);
         return result;
@@ -397,6 +456,7 @@ GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) con
 std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                                const Best& best) const {
     const std::int64_t layers = query_.model.layers;
+    if (cut_short_ || lost_shapes_) return nothing_found_in_time;
     if (!open_.empty()) {
         const double limit = real(pool_.hardware.memory_bytes);
         if (best.least_bytes <= limit)
@@ -452,6 +512,7 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
             const Split split = split_grid(query_, nodes, stages, shape);
             if (!split) continue;
             prepare(stages);
+            if (spends(stages)) return false;
             for (Recompute recompute : recomputes_)
                 for (std::int64_t zero : zero_stages(query_, stages, split.dp)) {
                     double wanted = 0;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/budget.h"
 #include "planner/grids.h"
 #include "planner/partition.h"
 #include "planner/planner.h"
@@ -28,11 +29,16 @@ inline constexpr std::int64_t max_candidates = 4'000'000;
 /// there. Five seconds.
 inline constexpr std::int64_t max_deal_steps = 1 << 25;
 
+/// Why a grid has no plan whose budget was spent before one was found.
+inline constexpr const char* nothing_found_in_time =
+    "search: left out: no plan was found before the planning budget was spent";
+
 /// One pool's search: shards are made once per shape and reused by every grid of the pool.
 class PoolSearch {
   public:
-    PoolSearch(const PlanQuery&, const GpuPool&, Precision effective);
-    /// Best plan of the grid, or feasible = false with the reason.
+    PoolSearch(const PlanQuery&, const GpuPool&, Precision effective, PlanBudget&);
+    /// Best plan of the grid, or feasible = false with the reason; of those looked at when the
+    /// budget is spent (GridResult::in_part).
     GridResult search(const NodeShape&, std::int64_t stages);
     /// The plans of the grid that no other plan of it beats in both seconds and bytes, fastest
     /// first; each candidate with its fastest deal of layers.
@@ -72,8 +78,17 @@ class PoolSearch {
     };
 
     Shard& shard(std::size_t index, const NodeShape&);
-    /// Fills open_; bounds are for search(), which takes the least first.
+    /// Counts steps; whether the search is to end.
+    bool spends(std::int64_t steps) {
+        const bool spent = budget_.poll(steps);
+        cut_short_ = cut_short_ || spent;
+        return spent;
+    }
+    /// Fills open_; bounds are for search(), which takes the least first. Where time or memory does
+    /// not do for all of them, those of the first shapes.
     void list_candidates(const NodeShape&, std::int64_t stages);
+    void list_candidates_of(std::uint32_t shape, const NodeShape&, std::int64_t stages);
+    [[nodiscard]] bool has_memory_for(std::size_t shape);
     /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
     bool try_candidate(const Topology&, const Candidate&, double limit_s, Best&);
     bool deal(const Topology&, const Shard&, const PlanChoice&, double limit_s);
@@ -92,6 +107,9 @@ class PoolSearch {
 
     const PlanQuery& query_;
     const GpuPool& pool_;
+    PlanBudget& budget_;
+    bool cut_short_ = false;    ///< this search() or pareto()
+    bool lost_shapes_ = false;  ///< shapes_ lacks some that nobody has looked at
     PoolContext context_;
     std::vector<ShardShape> shapes_;
     std::vector<Recompute> recomputes_;
@@ -101,6 +119,7 @@ class PoolSearch {
     std::vector<std::int64_t> layers_, capacity_;
     PartBuffers buffers_;
     std::int64_t candidates_seen_ = 0;
+    std::size_t shard_bytes_ = 0;
 };
 
 /// Keeps the feasible results that none beats in both seconds and bytes, fastest first.

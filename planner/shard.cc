@@ -249,23 +249,6 @@ LayerSums<4>::Row row_of(const LayerSeconds& s) {
     return {s.compute_s, s.comm_s, s.forward_s, s.backward_s};
 }
 
-/// A number of each kind, layer after layer.
-template <typename Row>
-std::vector<Row> by_layer(const LayerList& list, std::span<const Row> kinds) {
-    std::vector<Row> rows;
-    for (const LayerRun& run : list.runs)
-        rows.insert(rows.end(), static_cast<std::size_t>(run.count), kinds[run.kind]);
-    return rows;
-}
-
-/// A number of each kind, for ranges of layers.
-template <std::size_t N>
-void set_sums(LayerSums<N>& sums, const LayerList& list,
-              const std::vector<typename LayerSums<N>::Row>& kinds) {
-    kinds.size() == 1 ? sums.set_alike(kinds[0])
-                      : sums.set(by_layer<typename LayerSums<N>::Row>(list, kinds));
-}
-
 /// {number, channels of them all} of one pass.
 std::array<double, 2> batch_norms_of(const std::vector<OpCount>& ops) {
     std::array<double, 2> sums{};
@@ -285,7 +268,7 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
              wanted) {
     const Model& model = context.model;
     const KindPricer pricer(context, topology, shape);
-    const LayerList list = layer_list(model);
+    const LayerList& list = memory.index()->list();
     std::vector<Kind> kinds;
     double step_s = 0, stepped = 0;
     for (std::size_t k = 0; k < list.kinds.size(); ++k) {
@@ -301,8 +284,23 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
     }
     embedding_comm_s = pricer.embedding_s(), head_comm_s = pricer.head_s();
     optimizer_parameter_s = step_s / stepped;
-    set_layers(list, kinds);
-    set_boundaries(context, list);
+    set_layers(kinds);
+    set_boundaries(context);
+}
+
+/// Rows of three times, parameters, norms and memory; of the greatest ones a logarithm of levels.
+std::size_t Shard::bytes() const {
+    const LayerIndex& index = *memory.index();
+    const auto rows = [&] {
+        if (index.form() == LayerIndex::Form::tabled) return static_cast<double>(index.layers());
+        if (index.form() == LayerIndex::Form::by_run) return 2 * real(std::ssize(index.list().runs));
+        return 0.0;
+    }();
+    const double numbers = rows * (27 + 4 * std::log2(rows + 1)) + 32 * real(std::ssize(index.list().kinds));
+    const double counts = index.form() == LayerIndex::Form::counted
+                              ? real(index.layers() * std::ssize(index.list().kinds)) / 4
+                              : 0;
+    return sizeof *this + static_cast<std::size_t>(8 * (numbers + counts));
 }
 
 /// Embedding and head, which the operators of any layer name.
@@ -314,43 +312,45 @@ void Shard::set_ends(const PoolContext& context, const ShardOperators& ops) {
     head_parameters = head_shard_parameters(context.model, shape.tp);
 }
 
-void Shard::set_layers(const LayerList& list, std::span<const Kind> kinds) {
+void Shard::set_layers(std::span<const Kind> kinds) {
+    const std::shared_ptr<const LayerIndex>& index = memory.index();
     for (std::size_t r = 0; r < times_.size(); ++r) {
         std::vector<LayerSums<4>::Row> rows;
         for (const Kind& kind : kinds) {
             rows.push_back(row_of(kind.seconds[r]));
             slowest_s_[r] = std::max(slowest_s_[r], kind.seconds[r].total());
         }
-        set_sums(times_[r], list, rows);
+        times_[r].set(index, rows);
     }
     std::vector<LayerSums<2>::Row> parameters, norms;
     for (const Kind& kind : kinds) {
         parameters.push_back(kind.parameters);
         norms.push_back(kind.norms);
     }
-    set_sums(parameters_, list, parameters);
-    set_sums(norms_, list, norms);
-    std::int64_t layers = 0;
-    for (const LayerRun& run : list.runs) layers += run.count;
+    parameters_.set(index, parameters);
+    norms_.set(index, norms);
     layer_parameters = kinds.size() == 1 ? kinds[0].parameters[0]
-                                         : parameters_.over({0, layers})[0] / real(layers);
+                                         : parameters_.over({0, index->layers()})[0] /
+                                               real(index->layers());
 }
 
 /// A rank sends its part of what leaves a layer where the framework splits it; of a bottleneck
 /// block, its channels, which the next block gathers.
-void Shard::set_boundaries(const PoolContext& context, const LayerList& list) {
+void Shard::set_boundaries(const PoolContext& context) {
     const FrameworkConstants& framework = context.constants.framework;
     const bool in_parts = shape.sequence_parallel || context.model.family == Family::wide_resnet ||
                           (!context.pool.hardware.emulated && framework.partitions_boundary > 0.5);
     const double width = element_bytes(plain_precision(context.precision));
     const double ranks = real(shape.cp) * (in_parts ? real(shape.tp) : 1);
-    if (is_alike())
-        boundary_bytes_ = {layer_output_elements(context.model, list.kinds[0])};
-    else
-        boundary_bytes_ = layer_inputs(context.model, list);
-    for (double& bytes : boundary_bytes_) bytes = bytes * real(shape.micro_batch) * width / ranks;
-    const auto inner = boundary_bytes_.begin() + (is_alike() ? 0 : 1);
-    least_boundary_bytes_ = *std::min_element(inner, boundary_bytes_.end());
+    const auto bytes = [&](double elements) {
+        return elements * real(shape.micro_batch) * width / ranks;
+    };
+    const LayerList& list = memory.index()->list();
+    std::vector<double> outputs;
+    for (const LayerKind& kind : list.kinds)
+        outputs.push_back(bytes(layer_output_elements(context.model, kind)));
+    boundary_bytes_.set(memory.index(), bytes(first_input_elements(context.model, list)),
+                        std::move(outputs));
 }
 
 PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t global_batch,

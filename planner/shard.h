@@ -65,10 +65,12 @@ struct Shard {
     }
     /// From stage to stage behind a layer (1 ... layers), one direction, per rank.
     [[nodiscard]] double boundary_bytes(std::int64_t behind) const {
-        return is_alike() ? boundary_bytes_[0] : boundary_bytes_[static_cast<std::size_t>(behind)];
+        return boundary_bytes_.at(behind);
     }
     /// No stage sends less.
-    [[nodiscard]] double least_boundary_bytes() const { return least_boundary_bytes_; }
+    [[nodiscard]] double least_boundary_bytes() const { return boundary_bytes_.least(); }
+    /// Of its tables, about.
+    [[nodiscard]] std::size_t bytes() const;
     /// Whether every layer costs the same, so that only their number matters.
     [[nodiscard]] bool is_alike() const { return parameters_.is_alike(); }
 
@@ -89,14 +91,13 @@ struct Shard {
     };
 
     void set_ends(const PoolContext&, const ShardOperators&);
-    void set_layers(const LayerList&, std::span<const Kind>);
-    void set_boundaries(const PoolContext&, const LayerList&);
+    void set_layers(std::span<const Kind>);
+    void set_boundaries(const PoolContext&);
 
     std::array<LayerSums<4>, 3> times_;  ///< by Recompute
     std::array<double, 3> slowest_s_{};
     LayerSums<2> parameters_, norms_;
-    std::vector<double> boundary_bytes_;
-    double least_boundary_bytes_ = 0;
+    LayerEnds boundary_bytes_;
 };
 
 /// Prices stage_layers under the choice; see iteration.h.

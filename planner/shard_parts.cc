@@ -7,6 +7,8 @@ namespace arena {
 
 namespace {
 
+constexpr std::int64_t steps_of_a_cut = 10;  ///< a step is one of the program's
+
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
@@ -21,7 +23,7 @@ ShardParts::ShardParts(const PoolContext& context, const Topology& topology, con
     const auto stages = static_cast<std::size_t>(choice.stages);
     const auto sizes = static_cast<std::size_t>(context.model.layers) + 1;
     ++buffers_.deal;
-    if (shard.is_alike() && buffers_.parts.size() < stages * sizes)
+    if (remembers_parts() && buffers_.parts.size() < stages * sizes)
         buffers_.parts.resize(stages * sizes);
     buffers_.extra_s.assign(stages + 1, 0);
     for (std::size_t i = stages; i-- > 0;)
@@ -38,7 +40,7 @@ ShardParts::ShardParts(const PoolContext& context, const Topology& topology, con
 }
 
 StagePart ShardParts::part(std::int64_t stage, std::int64_t begin, std::int64_t end) const {
-    if (!shard_.is_alike()) return iteration_.part(stage, {begin, end});
+    if (!remembers_parts()) return iteration_.part(stage, {begin, end});
     const std::int64_t sizes = context_.model.layers + 1;
     PartBuffers::Part& known =
         buffers_.parts[static_cast<std::size_t>(stage * sizes + end - begin)];
@@ -57,12 +59,14 @@ double ShardParts::longest_s(std::int64_t stage, std::int64_t begin) const {
 
 /// From the last stage to the first: a stage that takes more layers is longer and those after it
 /// are shorter, so the best cut is where they meet.
-void ShardParts::find_longest() {
+void ShardParts::find_longest(PlanBudget& budget) {
     const std::int64_t stages = choice_.stages, layers = context_.model.layers;
     buffers_.longest_s.assign(static_cast<std::size_t>(stages * (layers + 1)), 0);
     for (std::int64_t stage = stages - 1; stage >= 0; --stage)
-        for (std::int64_t begin = stage; begin <= layers - (stages - stage); ++begin)
+        for (std::int64_t begin = stage; begin <= layers - (stages - stage); ++begin) {
+            if (budget.poll(steps_of_a_cut)) return forget_longest();
             longest(stage, begin) = best_cut_s(stage, begin);
+        }
 }
 
 PartitionProblem ShardParts::problem(LayerSplit split) const {

@@ -14,6 +14,9 @@
 
 namespace arena {
 
+/// Tables of one candidate have at most so many rows: 50 MB.
+inline constexpr std::int64_t max_part_rows = 1 << 19;
+
 inline constexpr double below_bounds = 1 - 1e-12;  ///< gives rounding away
 
 /// What the deals of one candidate share; kept between candidates for its memory.
@@ -23,7 +26,7 @@ struct PartBuffers {
         std::uint64_t deal = 0;  ///< for which it was priced
     };
     std::uint64_t deal = 0;         ///< counts deals
-    std::vector<Part> parts;        ///< of layers alike, by stage and number
+    std::vector<Part> parts;        ///< of layers alike, by stage and number; none of too many
     std::vector<double> rest_s;     ///< of the layers from each one on
     std::vector<double> longest_s;  ///< of unlike layers, by stage and first layer: see StageParts
     std::vector<double> extra_s;    ///< by stage: what it and those after it take besides layers
@@ -39,13 +42,17 @@ class ShardParts final : public StageParts {
     [[nodiscard]] double rest_s(std::int64_t stage, std::int64_t begin) const override;
     [[nodiscard]] double longest_s(std::int64_t stage, std::int64_t begin) const override;
     [[nodiscard]] bool sends_alike() const override { return shard_.is_alike(); }
-    /// Fills what longest_s() answers of unlike layers. O(stages layers log(layers)).
-    void find_longest();
+    /// Fills what longest_s() answers of unlike layers, unless the budget is spent before.
+    /// O(stages layers log(layers)).
+    void find_longest(PlanBudget&);
     /// longest_s() answers 0, for lack of time.
     void forget_longest() { buffers_.longest_s.clear(); }
     [[nodiscard]] PartitionProblem problem(LayerSplit) const;
 
   private:
+    [[nodiscard]] bool remembers_parts() const {
+        return shard_.is_alike() && choice_.stages * (context_.model.layers + 1) <= max_part_rows;
+    }
     [[nodiscard]] double& longest(std::int64_t stage, std::int64_t begin) const;
     [[nodiscard]] double best_cut_s(std::int64_t stage, std::int64_t begin) const;
 

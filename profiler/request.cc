@@ -15,6 +15,9 @@
 namespace arena {
 namespace {
 
+/// A model that is dear to plan must not keep the GPU that it is measured on.
+constexpr PlanBudget::Limits plan_limits{.seconds = 5, .bytes = std::size_t{256} << 20};
+
 std::string human_number(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.3g", value);
@@ -29,14 +32,16 @@ Result<Assignment> assign(const ProfileRequest& request, const std::string& hard
     const auto hardware = find_hardware(*all, request.hardware);
     if (!hardware) return hardware.error();
     const PlanQuery query = profile_query(request, *hardware);
-    return Assignment{operator_list(query), hardware->emulated, query};
+    PlanBudget budget(plan_limits);
+    return Assignment{operator_list(query, budget), hardware->emulated, query};
 }
 
 double direct_seconds(const Assignment& assignment, const ProfileTable& measured) {
     PlanQuery query = assignment.query;
     for (GpuPool& pool : query.pools) pool.profile = measured;
     double sum = 0;
-    for (const GridResult& grid : plan_grids(query))
+    PlanBudget budget(plan_limits);
+    for (const GridResult& grid : plan_grids(query, budget))
         if (grid.feasible)
             sum += static_cast<double>(grid.grid.gpus() * direct_iterations) * grid.estimate.iteration_s;
     return sum;

@@ -49,6 +49,7 @@ check-fuzz:
 planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost tests/unit/test_planner_frameworks \
 	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
+	tests/unit/test_planner_budget \
 	tests/unit/test_planner_mixed tests/unit/test_planner_physics \
 	tests/unit/test_planner_offers tests/unit/test_planner_schedule \
 	tests/unit/test_planner_measured
@@ -74,6 +75,10 @@ tests_unit_test_planner_frameworks_LDADD = libarena_planner.la libarena_core.la 
 tests_unit_test_planner_grids_SOURCES = tests/unit/test_planner_grids.cc
 tests_unit_test_planner_grids_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_grids_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_budget_SOURCES = \
+	tests/unit/test_planner_budget.cc tests/unit/hostile_models.h tests/unit/suite.h
+tests_unit_test_planner_budget_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_budget_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_planner_search_SOURCES = tests/unit/test_planner_search.cc tests/unit/planner_cases.h
 tests_unit_test_planner_search_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_search_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
@@ -111,6 +116,7 @@ black_box_tests = \
 	tests/t0200-lifecycle.t \
 	tests/t0210-races.t \
 	tests/issues/i0016-b-requests.t \
+	tests/issues/i0016-a3-planning-budget.t \
 	tests/t0220-restart.t \
 	tests/t0230-elastic.t \
 	tests/t0290-soak-short.t \
@@ -158,6 +164,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/planner-arena-data \
 	tests/bench/planner-ceiling \
 	tests/bench/planner \
+	tests/bench/planner-budget \
 	tests/bench/properties \
 	tests/bench/policies \
 	# end
@@ -206,6 +213,11 @@ tests_unit_properties_test_LDADD = libarena_core.la -lrapidcheck
 tests_unit_test_arena_properties_SOURCES = tests/unit/test_arena_properties.cc tests/unit/arena_cases.h \
 	tests/unit/property.h
 tests_unit_test_arena_properties_LDADD = libarena_core.la -lrapidcheck
+# Built by `make check`, run by tests/bench/planner-budget.
+check_PROGRAMS += tests/bench/planner-budget-search
+tests_bench_planner_budget_search_SOURCES = tests/bench/planner_budget.cc tests/unit/hostile_models.h
+tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la libarena_planner.la libarena_core.la
+
 # Built by `make check`, run by tests/bench/policies.
 check_PROGRAMS += tests/bench/arena-optimum
 tests_bench_arena_optimum_SOURCES = tests/bench/arena_optimum.cc tests/unit/arena_cases.h
@@ -217,7 +229,7 @@ dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_offer_book tests/unit/test_wish_book \
+	tests/unit/test_carriers tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_wish_book \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places
 if HAVE_CHECK
@@ -239,6 +251,11 @@ tests_unit_test_forecast_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_test_wish_book_SOURCES = tests/unit/test_wish_book.cc plugin/common/job_mark.cc
 tests_unit_test_wish_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_wish_book_LDADD = $(sched_test_libs)
+tests_unit_test_plan_desk_SOURCES = \
+	tests/unit/test_plan_desk.cc tests/unit/hostile_models.h tests/unit/scripted_host.h \
+	plugin/common/job_mark.cc
+tests_unit_test_plan_desk_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_plan_desk_LDADD = $(sched_test_libs)
 tests_unit_test_offer_book_SOURCES = \
 	tests/unit/test_offer_book.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_offer_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

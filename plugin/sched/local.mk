@@ -9,6 +9,8 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
 	plugin/sched/profile_start.cc \
 	plugin/sched/refusals.h plugin/sched/refusals.cc \
+	plugin/sched/plan_turns.h plugin/sched/plan_turns.cc \
+	plugin/sched/plan_desk.h plugin/sched/plan_desk.cc \
 	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
 	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
 	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_queue.cc plugin/sched/scheduler_report.cc \

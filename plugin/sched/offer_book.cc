@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See offer_book.h. Runs outside slurmctld's locks; the planner may take milliseconds.
+// See offer_book.h. Runs outside slurmctld's locks.
 #include "plugin/sched/offer_book.h"
 
 #include <algorithm>
@@ -12,8 +12,14 @@
 namespace arena {
 namespace {
 
-/// Large ones, asked for by people: who asks again and again must not make us plan again.
-constexpr std::size_t max_cached_grids = 16;
+/// Asked for by people: who asks again and again must not make us plan again.
+constexpr std::size_t max_cached_grids = 64;
+/// Before the keys of plans that are made for explain alone: their reasons name the model.
+constexpr std::string_view for_explain = "explain ";
+
+std::string grids_key(const std::string& key, const std::string& model_name) {
+    return fmt::format("{}{}|{}", for_explain, key, model_name);
+}
 
 bool wanted(const Request& request, const std::string& gpu_type) {
     const auto& types = request.gpu_types;
@@ -62,11 +68,43 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
 }
 
 OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
-                     ProfileBook& profiles)
+                     ProfileBook& profiles, PlanLimits limits)
     : config_(config),
       hardware_(std::move(hardware)),
       calibration_(std::move(calibration)),
-      profiles_(profiles) {}
+      profiles_(profiles),
+      desk_(std::move(limits)) {}
+
+void OfferBook::new_round() {
+    pools_.clear();
+    desk_.begin_round();
+    for (auto& [key, outcome] : desk_.take_made()) (void)keep(key, std::move(outcome));
+}
+
+/// Null for what explain alone asked for.
+OfferList OfferBook::keep(const std::string& key, PlanOutcome outcome) {
+    const bool explains = key.starts_with(for_explain);
+    (void)keep_grids(explains ? key : grids_key(key, outcome.model_name), outcome);
+    return explains ? nullptr : cache_.insert(key, std::move(outcome.offers));
+}
+
+const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcome& outcome) {
+    Grids grids{std::move(outcome.infeasible), {}};
+    if (!outcome.fault.empty())
+        grids.left_out = "the planner failed: " + outcome.fault;
+    else if (outcome.in_part > 0)
+        grids.left_out = fmt::format(
+            "{} combinations of GPUs and stages were not looked at to the end in the {:.2g} s that planning a "
+            "model may take; pin the plan (--arena-plan), ask for fewer GPUs or types, or give fewer unlike layers",
+            outcome.in_part, desk_.own_seconds());
+    const auto [at, added] = grids_.insert_or_assign(key, std::move(grids));
+    if (added) grids_by_age_.push_back(key);
+    if (grids_by_age_.size() > max_cached_grids) {
+        grids_.erase(grids_by_age_.front());
+        grids_by_age_.pop_front();
+    }
+    return &at->second;
+}
 
 const SharedPools& OfferBook::shared_pools(const ClusterView& view, const JobView& job) {
     std::vector<Place> places;
@@ -128,11 +166,15 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
                      request.launcher, facts);
 }
 
-OfferList OfferBook::offers(const Request& request, const std::string& model_fingerprint,
-                            const std::vector<SitePool>& pools) {
+OfferList OfferBook::offers(std::uint32_t user, const Request& request,
+                            const std::string& model_fingerprint, const std::vector<SitePool>& pools) {
     const std::string key = cache_key(request, model_fingerprint, pools);
     OfferList list = cache_.find(key);
-    if (!list) list = cache_.insert(key, make_offers(query(request, pools)));
+    if (!list) {
+        auto outcome = desk_.ask(user, key, [&] { return query(request, pools); });
+        if (!outcome) return nullptr;
+        list = keep(key, *std::move(outcome));
+    }
     const auto observed = observed_.find(observed_key(request, model_fingerprint));
     if (observed == observed_.end()) return list;
     const std::string corrected_key = fmt::format("{}|observed {}", key, observed->second.version);
@@ -168,14 +210,19 @@ bool OfferBook::observe(const Request& request, const std::string& model_fingerp
     return true;
 }
 
-std::string OfferBook::why_none(const Request& request, const std::vector<SitePool>& pools) {
+std::string OfferBook::why_none(std::uint32_t user, const Request& request,
+                                const std::vector<SitePool>& pools) {
     if (std::none_of(pools.begin(), pools.end(),
                      [&](const SitePool& pool) { return wanted(request, pool.gpu_type); }))
         return "no node that it may use has a GPU type that it may have and arena.yaml maps";
-    std::map<std::string, const GridResult*> largest;
-    for (const GridResult& grid : grids(request, pools)) {
-        const GridResult*& known = largest[grid.grid.gpu_type];
-        if (!known || grid.grid.gpus() > known->grid.gpus()) known = &grid;
+    const Grids* known = grids(user, request, pools);
+    if (!known) return {};
+    if (!known->left_out.empty())
+        return fmt::format("no plan found in the {:.2g} s that planning a model may take", plan_seconds());
+    std::map<std::string, const Infeasible*> largest;
+    for (const Infeasible& grid : known->infeasible) {
+        const Infeasible*& most = largest[grid.grid.gpu_type];
+        if (!most || grid.grid.gpus() > most->grid.gpus()) most = &grid;
     }
     std::vector<std::string> reasons;
     for (const auto& [type, grid] : largest)
@@ -183,12 +230,13 @@ std::string OfferBook::why_none(const Request& request, const std::vector<SitePo
     return reasons.empty() ? "no plan fits" : "no plan fits: " + join(reasons, "; ");
 }
 
-const std::vector<GridResult>& OfferBook::grids(const Request& request,
-                                                const std::vector<SitePool>& pools) {
-    std::string key = cache_key(request, fingerprint(request.model), pools) + "|" + request.model.name;  // reasons name the model
-    if (const auto at = grids_.find(key); at != grids_.end()) return at->second;
-    if (grids_.size() >= max_cached_grids) grids_.clear();
-    return grids_.emplace(std::move(key), plan_grids(query(request, pools))).first->second;
+const OfferBook::Grids* OfferBook::grids(std::uint32_t user, const Request& request,
+                                         const std::vector<SitePool>& pools) {
+    const std::string key =
+        grids_key(cache_key(request, fingerprint(request.model), pools), request.model.name);
+    if (const auto at = grids_.find(key); at != grids_.end()) return &at->second;
+    auto outcome = desk_.ask(user, key, [&] { return query(request, pools); });
+    return outcome ? keep_grids(key, *outcome) : nullptr;
 }
 
 }  // namespace arena

@@ -3,6 +3,7 @@
 // one list of offers; a new profile of a type makes a new list, and so does what a running job reports.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "planner/offers.h"
 #include "planner/planner.h"
 #include "plugin/sched/host.h"
+#include "plugin/sched/plan_desk.h"
 #include "plugin/sched/profile_book.h"
 
 namespace arena {
@@ -33,7 +35,7 @@ inline constexpr std::size_t max_observed = 1024;
 class OfferBook {
   public:
     OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
-              ProfileBook& profiles);
+              ProfileBook& profiles, PlanLimits limits = {});
 
     /// Mapped types on the nodes of a job, by the place that has most of each; unmapped ones are left
     /// out.
@@ -42,10 +44,11 @@ class OfferBook {
     }
     /// The same, to be kept beyond the round.
     const SharedPools& shared_pools(const ClusterView& view, const JobView& job);
-    /// Forget pools: call once a round, before anything else.
-    void new_round() { pools_.clear(); }
+    /// Forget pools, take in the plans that were made: call once a round, before anything else.
+    void new_round();
+    /// Null while the plan is in the user's queue (plan_desk.h): ask again in the next round.
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
-    OfferList offers(const Request& request, const std::string& model_fingerprint,
+    OfferList offers(std::uint32_t user, const Request& request, const std::string& model_fingerprint,
                      const std::vector<SitePool>& pools);
     /// The uncorrected estimate of a plan as it is now; nothing where the site has no such GPU type any
     /// more or the plan is none.
@@ -55,10 +58,18 @@ class OfferBook {
     /// and plan, 64 per model, batch and launcher, of the max_observed ones observed last.
     bool observe(const Request& request, const std::string& model_fingerprint, const Observation&);
     [[nodiscard]] std::size_t observed() const { return observed_.size(); }
-    /// The same query's grids with reasons, for explain; good until the next call.
-    const std::vector<GridResult>& grids(const Request& request, const std::vector<SitePool>& pools);
-    /// Why offers() has none: of each type what the planner says of its most GPUs.
-    std::string why_none(const Request& request, const std::vector<SitePool>& pools);
+    /// Of the same query, for explain.
+    struct Grids {
+        std::vector<Infeasible> infeasible;
+        std::string left_out;  ///< what was not looked at, and why; "" = nothing
+    };
+    /// Null while they are in the user's queue; good until the next call.
+    const Grids* grids(std::uint32_t user, const Request& request, const std::vector<SitePool>& pools);
+    /// Why offers() has none: of each type what the planner says of its most GPUs; "" while grids() are in the
+    /// user's queue.
+    std::string why_none(std::uint32_t user, const Request& request, const std::vector<SitePool>& pools);
+    [[nodiscard]] PlanDesk::Stats planning() const { return desk_.stats(); }
+    [[nodiscard]] double plan_seconds() const { return desk_.own_seconds(); }
 
   private:
     struct Observed {
@@ -76,6 +87,9 @@ class OfferBook {
     std::string cache_key(const Request& request, const std::string& model_fingerprint,
                           const std::vector<SitePool>& pools);
 
+    OfferList keep(const std::string& key, PlanOutcome outcome);
+    const Grids* keep_grids(const std::string& key, PlanOutcome& outcome);
+
     Config config_;
     std::vector<GpuType> hardware_;
     Calibration calibration_;
@@ -84,7 +98,9 @@ class OfferBook {
     OfferCache cache_;
     std::map<ObservedKey, Observed> observed_;
     std::uint64_t observations_ = 0;
-    std::map<std::string, std::vector<GridResult>> grids_;
+    std::map<std::string, Grids> grids_;
+    std::deque<std::string> grids_by_age_;
+    PlanDesk desk_;
 };
 
 }  // namespace arena

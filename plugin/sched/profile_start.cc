@@ -210,12 +210,17 @@ void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
     }
 }
 
+/// What the budget does not do for is measured again.
+constexpr double known_budget_s = 0.1;
+constexpr std::size_t known_budget_bytes = std::size_t{64} << 20;
+
 /// What the run will be asked for; empty when the hardware entry is not known (then the run fails
 /// and says so).
 std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request) const {
     const auto type = find_hardware(hardware_, request.hardware);
     if (!type) return {};
-    return operator_list(profile_query(request, *type));
+    PlanBudget budget({.seconds = known_budget_s, .bytes = known_budget_bytes});
+    return operator_list(profile_query(request, *type), budget);
 }
 
 /// A run may use what an ordinary job waits for only as Slurm's backfill would: if it ends before

@@ -46,6 +46,7 @@ class Plugin {
     void take_in_reports();
     void guarded_round() noexcept;
     void note_fault(const char* what);
+    PlanLimits plan_limits() const;
     std::string answer(std::string_view line, std::uint32_t uid);
 
     StockBackfill backfill_;
@@ -146,11 +147,18 @@ void Plugin::load() {
     off_ = !config_.enabled;
     faults_.clear();
     scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value(),
-                                             std::move(calibration).value());
+                                             std::move(calibration).value(), plan_limits());
     if (auto status = open_socket(socket_, config_.socket); !status)
         error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
     info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),
          config_.gpu_types.size(), path.c_str(), off_ ? ": enabled is false" : "");
+}
+
+PlanLimits Plugin::plan_limits() const {
+    PlanLimits limits = slurm_plan_limits();
+    limits.stop = &stopping_;
+    limits.on_done = request_round;
+    return limits;
 }
 
 void Plugin::wait_for_event() {

@@ -54,12 +54,13 @@ bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.p
 }  // namespace
 
 Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
-                     Calibration calibration)
+                     Calibration calibration, PlanLimits limits)
     : host_(host),
       config_(std::move(config)),
       site_{config_, hardware},
       profiles_(host, config_, hardware),
-      offers_book_(config_, std::move(hardware), std::move(calibration), profiles_),
+      offers_book_(config_, std::move(hardware), std::move(calibration), profiles_,
+                   std::move(limits)),
       policy_(find_policy(config_.policy)) {
     assert(policy_ && "an unknown policy is refused when arena.yaml is loaded");
     policy_options_.reserve_depth = config_.reserve_depth;

@@ -35,7 +35,8 @@ struct SchedulerStats {
 
 class Scheduler {
   public:
-    Scheduler(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration);
+    Scheduler(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration,
+              PlanLimits limits = {});
 
     /// One round. Not thread-safe; never called with locks held.
     void round();
@@ -119,6 +120,8 @@ class Scheduler {
     void consider(const JobView& job);
     void opt_out(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     bool wait_for_profile(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
+    [[nodiscard]] OfferList known_offers(const JobView& job, const Wish& wish,
+                                         const std::vector<SitePool>& pools);
     void add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     [[nodiscard]] const std::string& why_no_plan(const JobView& job, const Wish& wish, const OfferList& none);
     [[nodiscard]] SharedOffers unblocked(JobId job, const OfferList& offers);

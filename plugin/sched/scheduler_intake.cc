@@ -160,8 +160,11 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
     const bool resize = wish.request.elastic && !inside_wish(wish.request, *offer);
     if (!resize) return add_running(job, wish, *offer);
     if (!ready_for_signals(job)) return;
-    if (offers_book_.offers(wish.request, wish.fingerprint, pools_of(job))->empty()) {
-        last.reason = "keeps running: no plan fits what its comment asks for";
+    const OfferList offers =
+        offers_book_.offers(job.user_id, wish.request, wish.fingerprint, pools_of(job));
+    if (!offers || offers->empty()) {
+        last.reason = offers ? "keeps running: no plan fits what its comment asks for"
+                             : "keeps running: what its comment asks for waits to be planned";
         return;
     }
     (void)checkpoint(job, false);
@@ -364,9 +367,16 @@ void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, 
     snapshot_.jobs.push_back(std::move(state));
 }
 
+/// Of a job that has its nodes: none as long as it waits to be planned, and then nothing moves it.
+OfferList Scheduler::known_offers(const JobView& job, const Wish& wish,
+                                  const std::vector<SitePool>& pools) {
+    OfferList offers = offers_book_.offers(job.user_id, wish.request, wish.fingerprint, pools);
+    return offers ? offers : std::make_shared<const std::vector<Offer>>();
+}
+
 void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& offer) {
     const std::vector<SitePool>& pools = pools_of(job);
-    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
+    OfferList offers = known_offers(job, wish, pools);
     JobState state = state_of(job, wish, pools);
     state.phase = JobPhase::running;
     state.elastic = movable(job, wish);
@@ -386,7 +396,7 @@ void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& o
 
 void Scheduler::add_returning(const JobView& job, const Wish& wish, const Offer& offer) {
     const std::vector<SitePool>& pools = pools_of(job);
-    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
+    OfferList offers = known_offers(job, wish, pools);
     JobState state = state_of(job, wish, pools);
     const std::int64_t gpus = offer.grid.gpus_per_node;
     for (NodeIndex index : job.nodes)
@@ -413,21 +423,24 @@ std::string Scheduler::why_no_node(const JobView& job, const Wish& wish, const J
     return fits ? "no node that it may use has the CPUs and memory of any of its shapes" : fits.error().message();
 }
 
-/// Asked of the planner once for each list: it takes as long as planning did.
+/// Asked of the planner once for each list: it takes as long as planning did, and may be in its queue.
 const std::string& Scheduler::why_no_plan(const JobView& job, const Wish& wish, const OfferList& none) {
     Last& last = last_[job.id];
-    if (last.none == none) return last.none_why;
+    if (last.none == none && !last.none_why.empty()) return last.none_why;
     last.none = none;
-    last.none_why = offers_book_.why_none(wish.request, pools_of(job));
+    last.none_why = offers_book_.why_none(job.user_id, wish.request, pools_of(job));
     return last.none_why;
 }
 
 void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
-    OfferList offers = offers_book_.offers(wish.request, wish.fingerprint, pools);
+    OfferList offers = offers_book_.offers(job.user_id, wish.request, wish.fingerprint, pools);
     last_[job.id].offers = offers;
+    // One that waits with a shape keeps it meanwhile.
+    if (!offers) return wait_reason(job, "waits to be planned");
     if (offers->empty()) {
         if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
-        return wait_reason(job, why_no_plan(job, wish, offers));
+        const std::string& why = why_no_plan(job, wish, offers);
+        return wait_reason(job, why.empty() ? "no plan fits" : why);
     }
     if (const std::string id = std::to_string(job.id); job.facts.held && refusals_.rests(id, view_.snapshot.time_s))
         return wait_reason(job, refusals_.why(id));

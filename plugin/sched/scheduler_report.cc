@@ -50,7 +50,7 @@ std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
     const Last& last = at->second;
     Json json{{"schema_version", 1},           {"job", job},
               {"state", last.state},           {"reason", with_refused_update(job, last.reason)},
-              {"unmeasured", last.unmeasured}, {"chosen", -1},
+              {"unmeasured", last.unmeasured}, {"chosen", -1},       {"left_out", ""},
               {"offers", Json::array()},       {"infeasible", Json::array()}};
     if (last.offers) {
         for (std::size_t i = 0; i < last.offers->size(); ++i) {
@@ -59,15 +59,18 @@ std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
             json["offers"].push_back(parsed(to_json(offer)));
         }
     }
-    if (last.wish && last.pools && !last.pools->empty())
-        for (const GridResult& grid : offers_book_.grids(last.wish->request, *last.pools))
-            if (!grid.feasible)
-                json["infeasible"].push_back(
-                    {{"grid", parsed(to_json(grid.grid))}, {"reason", grid.reason}});
+    if (!last.wish || !last.pools || last.pools->empty()) return dump(json);
+    const OfferBook::Grids* grids = offers_book_.grids(last.uid, last.wish->request, *last.pools);
+    json["left_out"] = grids ? grids->left_out
+                             : "what is not possible, and why, is being worked out: ask again in a few seconds";
+    if (grids)
+        for (const Infeasible& grid : grids->infeasible)
+            json["infeasible"].push_back({{"grid", parsed(to_json(grid.grid))}, {"reason", grid.reason}});
     return dump(json);
 }
 
 std::string Scheduler::stats_json() const {
+    const PlanDesk::Stats planning = offers_book_.planning();
     const double rounds = static_cast<double>(std::max<std::uint64_t>(stats_.rounds, 1));
     const Json json{
         {"schema_version", 1},
@@ -82,6 +85,9 @@ std::string Scheduler::stats_json() const {
          {{"read_max", host_.lock_times().read_max_ms}, {"write_max", host_.lock_times().write_max_ms},
           {"read_cpu_max", host_.lock_times().read_cpu_max_ms},
           {"write_cpu_max", host_.lock_times().write_cpu_max_ms}}},
+        {"planning",
+         {{"waiting", planning.waiting}, {"made", planning.made}, {"in_part", planning.in_part},
+          {"longest_ms", 1000 * planning.longest_s}}},
         {"jobs", {{"pending", stats_.jobs_pending}, {"running", stats_.jobs_running}}},
         {"decisions",
          {{"starts", stats_.starts}, {"releases", stats_.releases}, {"reholds", stats_.reholds},

@@ -16,7 +16,7 @@ namespace arena::cli {
 namespace {
 
 struct Explanation {
-    std::string state, reason, unmeasured;
+    std::string state, reason, unmeasured, left_out;
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
@@ -43,6 +43,7 @@ Result<Explanation> parse_explanation(const Json& json) {
     fields.text("state", out.state);
     fields.text("reason", out.reason, 1024);
     if (fields.has("unmeasured")) fields.text("unmeasured", out.unmeasured, 4096);
+    if (fields.has("left_out")) fields.text("left_out", out.left_out, 1024);
     fields.integer("chosen", out.chosen, -1, 1 << 20);
     if (const Json* offers = fields.list("offers", 1 << 20)) {
         for (const Json& offer : *offers) {
@@ -96,6 +97,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config) {
     if (!e.offers.empty()) print_offers(e);
     print_choice(e);
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);
+    if (!e.left_out.empty()) fmt::print("\nLeft out: {}\n", e.left_out);
     if (e.infeasible.empty()) return;
     fmt::print("\nNot possible:\n");
     for (const auto& [grid, reason] : e.infeasible) {

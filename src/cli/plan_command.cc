@@ -79,7 +79,7 @@ void print_infeasible(const std::vector<GridResult>& results) {
 /// Grids where the planner did not look at all stages that differ in dp and tp; also those that
 /// --top hides.
 struct NotLookedAt {
-    std::vector<Grid> uniform_only, mixed_in_part;
+    std::vector<Grid> uniform_only, mixed_in_part, in_part;
 };
 
 NotLookedAt not_looked_at(const std::vector<GridResult>& results) {
@@ -87,11 +87,14 @@ NotLookedAt not_looked_at(const std::vector<GridResult>& results) {
     for (const GridResult& r : results) {
         if (r.uniform_only) grids.uniform_only.push_back(r.grid);
         if (r.mixed_in_part) grids.mixed_in_part.push_back(r.grid);
+        if (r.in_part) grids.in_part.push_back(r.grid);
     }
     return grids;
 }
 
-Json json_of(const std::vector<Grid>& grids, std::int64_t bound) {
+/// The bound on what is looked at, and where it was met.
+template <typename Bound>
+Json json_of(const std::vector<Grid>& grids, Bound bound) {
     Json list = Json::array();
     for (const Grid& grid : grids) list.push_back(arena::json_of(grid));
     return {{"bound", bound}, {"grids", list}};
@@ -109,7 +112,11 @@ void print_grids(const char* what, const std::vector<Grid>& grids, const std::st
     fmt::print("\n{}: {}: {}\n", what, join(names, ", "), why);
 }
 
-void print_not_looked_at(const Model& model, const NotLookedAt& grids) {
+void print_not_looked_at(const PlanOptions& options, const Model& model, const NotLookedAt& grids) {
+    print_grids("Left out", grids.in_part,
+                fmt::format("the {:.4g} s of --budget-s were spent before all plans were looked at; there "
+                            "may be a faster one, or one that fits; --budget-s 0 searches to the end",
+                            options.budget_s));
     print_grids(
         "Uniform stages only", grids.uniform_only,
         fmt::format("stages that differ in dp and tp were not looked at, as stages x GPUs x "
@@ -175,6 +182,7 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
                  {"grids", grids},
                  {"uniform_only", json_of(left_out.uniform_only, mixed_stages_bound(model))},
                  {"mixed_in_part", json_of(left_out.mixed_in_part, PlanQuery{}.max_partial_plans)},
+                 {"left_out", json_of(left_out.in_part, options.budget_s)},
                  {"best", any ? 0 : -1}}));
         return any ? exit_yes : exit_no;
     }
@@ -192,18 +200,20 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
     if (any) print_breakdown(results.front());
     if (!any) fmt::print("No plan fits.\n");
     print_infeasible(results);
-    print_not_looked_at(model, left_out);
+    print_not_looked_at(options, model, left_out);
     return any ? exit_yes : exit_no;
 }
 
 std::vector<GridResult> search(const Model& model, std::int64_t global_batch,
                                const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools,
-                               const Capabilities& can, bool pareto) {
+                               const Capabilities& can, bool pareto, PlanBudget& budget) {
     std::vector<GridResult> all;
+    std::size_t ranges_left = ranges.size();
     for (const GpuRange& range : ranges) {
+        const PlanBudget::Slice slice(budget, 1 / static_cast<double>(ranges_left--));
         for (GpuPool& pool : pools) pool.max_gpus = range.max;
         PlanQuery query{model, global_batch, range.min, range.max, {}, pools, can};
-        for (GridResult& result : pareto ? plan_pareto(query) : plan_grids(query))
+        for (GridResult& result : pareto ? plan_pareto(query, budget) : plan_grids(query, budget))
             all.push_back(std::move(result));
     }
     return all;
@@ -224,7 +234,7 @@ Result<Grid> fixed_grid(const FixedPlan& fixed, const GpuPool& pool) {
 
 Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& model,
                                       const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools,
-                                      const Capabilities& can) {
+                                      const Capabilities& can, PlanBudget& budget) {
     const auto fixed = parse_fixed(options.fixed);
     if (!fixed) return fixed.error();
     if (pools.size() != 1 || ranges.size() > 1) {
@@ -248,7 +258,7 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
     pools[0].max_gpus = grid->gpus();
     auto estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
     if (estimate) {  // a plan at all
-        *plan = with_best_layers(model, options.global_batch, *grid, *plan, pools[0], can.layers);
+        *plan = with_best_layers(model, options.global_batch, *grid, *plan, pools[0], can.layers, budget);
         estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
     }
     GridResult result{*grid, false, "", *plan, {}};
@@ -284,9 +294,12 @@ int plan(const Globals& globals, const PlanOptions& options) {
     if (!can) return fail(globals, can.error());
     if (options.pareto && !options.fixed.empty())
         return fail(globals, usage_error("has one plan only; leave out --pareto", "--fixed"));
+    PlanBudget::Limits limits{.bytes = std::size_t{512} << 20};
+    if (options.budget_s > 0) limits.seconds = options.budget_s;
+    PlanBudget budget(limits);
     auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools, *can,
-                                                  options.pareto)
-                                         : price(options, *model, *ranges, *pools, *can);
+                                                  options.pareto, budget)
+                                         : price(options, *model, *ranges, *pools, *can, budget);
     if (!results) return fail(globals, results.error());
     correct_by_reports(*store, options, *model, *pools, *results);
     const NotLookedAt left_out = not_looked_at(*results);
@@ -317,6 +330,11 @@ void add_plan(CLI::App& app, Globals& globals) {
     command->add_option("--launcher", o->launcher,
                         "only plans that it can be told: any, " + launcher_names() + " [env]");
     command->add_flag("--pareto", o->pareto, "all plans that no other beats in both time and memory");
+    command->add_option("--budget-s", o->budget_s,
+                        fmt::format("seconds to search, then the best so far and what was left out; 0 = to "
+                                    "the end [{}]",
+                                    o->budget_s))
+        ->check(CLI::Range(0.0, 86400.0));
     command->add_option("--top", o->top, "show only the K best [all]")->check(CLI::Range(1, 1 << 20));
     command->callback([&globals, o] { globals.status = plan(globals, *o); });
 }

@@ -24,6 +24,7 @@ struct PlanOptions {
     std::string launcher = "env";  ///< of core/launchers.h, or "any"
     bool pareto = false;
     std::size_t top = 0;             ///< 0 = all
+    double budget_s = 0.8;           ///< CPU time of the search; 0 = to its end
 };
 
 struct GpuRange {

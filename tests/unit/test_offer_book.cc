@@ -22,7 +22,7 @@ struct Book {
 
     static std::vector<SitePool> pools() { return {{"a100", "A100-SXM-80GB", 8, 8, 1, 0}}; }
     OfferList of(const Request& request) {
-        return offers.offers(request, fingerprint(request.model), pools());
+        return offers.offers(1000, request, fingerprint(request.model), pools());
     }
     double best_s(const Request& request) {
         const OfferList list = of(request);

@@ -185,7 +185,8 @@ START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
     const auto is_too_large = [&](std::int64_t stages, std::int64_t gpus) {
         const PoolContext context =
             make_context(query.model, query.pools[0], query.global_batch, query.model.precision);
-        return MixedSearch(query, context).is_too_large({"a40", 1, gpus, stages});
+        PlanBudget budget;
+        return MixedSearch(query, context, budget).is_too_large({"a40", 1, gpus, stages});
     };
     ck_assert(!is_too_large(2, 4));  // 2 x 4 x 2048^2 = 2^25
     ck_assert(is_too_large(2, 5));

@@ -71,7 +71,8 @@ class RandomParts final : public StageParts {
 
 START_TEST(the_deal_of_layers_is_the_best_of_all_compositions) {
     Random random(1);
-    PartitionSolver solver;
+    PlanBudget budget;
+    PartitionSolver solver(budget);
     int none = 0;
     for (int n = 0; n < 10000; ++n) {
         PartitionProblem problem;
@@ -450,7 +451,8 @@ START_TEST(ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed) {
         const auto precision = effective_precision(query.pools[0].hardware, m.precision);
         for (const LayerSplit split : {LayerSplit::any, LayerSplit::ends}) {
             query.can.layers = split;
-            PoolSearch search(query, query.pools[0], *precision);
+            PlanBudget budget;
+            PoolSearch search(query, query.pools[0], *precision, budget);
             const GridResult grid = search.search({1, 8}, 8);
             ck_assert_msg(grid.feasible, "%s", grid.reason.c_str());
             ck_assert(expresses(query.can, grid.plan));

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whose plan is made next, and what a round does meanwhile: users in turn by the time they took, a
+// round that goes on without a model that is dear to plan, and a stop that waits for none.
+#include <condition_variable>
+#include <mutex>
+
+#include "hostile_models.h"
+#include "plugin/sched/plan_desk.h"
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::test;
+
+namespace {
+
+constexpr std::uint32_t hostile = 1000, ordinary = 1001;
+
+/// Plans that the desk's thread has made; waits for one more.
+class Made {
+  public:
+    void add() {
+        const std::lock_guard lock(mutex_);
+        ++made_;
+        changed_.notify_all();
+    }
+    void wait_for(int count) {  // the suite's limit ends the test where it never comes
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return made_ >= count; });
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int made_ = 0;
+};
+
+Request dear_request(int kinds) {
+    Request request = Scene::request();
+    request.model = parse_model(kinds_by_runs_text(kinds, 200), "hostile.yaml").value();
+    request.global_batch = 720720;
+    request.max_gpus = 8;
+    request.gpu_types = {"a40"};
+    return request;
+}
+
+struct PlanScene : Scene {
+    Made made;
+    std::atomic<bool> stop{false};
+    PlanScene() {
+        config.gpu_types = {{"a40", "A100-SXM-80GB"}, {"a100", "A100-SXM-80GB"}};
+        node("n1", "a40", 8, 8);
+        node("n2", "a100", 2, 2);
+    }
+    JobView& ordinary_job(JobId id) {
+        Request request = Scene::request();
+        request.gpu_types = {"a100"};
+        JobView& view = job(id, request);
+        view.user_id = ordinary;
+        return view;
+    }
+    std::unique_ptr<Scheduler> with(double round_wait_s, PlanBudget::Limits own) {
+        return std::make_unique<Scheduler>(
+            host, config, load_hardware("").value(), builtin_calibration(),
+            PlanLimits{own, round_wait_s, true, &stop, [this] { made.add(); }});
+    }
+    std::string reason_of(JobId id) const {
+        for (const Host::Reason& reason : host.reasons)
+            if (reason.job == id) return reason.text;
+        return {};
+    }
+};
+
+std::int64_t stat(const Scheduler& scheduler, const char* name) {
+    const std::string text = scheduler.stats_json();
+    const std::string key = std::string("\"") + name + "\":";
+    return std::atoll(text.c_str() + text.find(key) + key.size());
+}
+
+}  // namespace
+
+START_TEST(a_user_with_many_dear_plans_delays_another_by_one_of_them) {
+    PlanTurns turns;
+    turns.begin_round();
+    for (int i = 0; i < 12; ++i) turns.ask(hostile, "dear " + std::to_string(i));
+    ck_assert(turns.next() == (PlanTurns::Turn{hostile, "dear 0"}));
+    turns.ask(ordinary, "mine");
+    turns.charge(hostile, 1);
+    ck_assert(turns.next() == (PlanTurns::Turn{ordinary, "mine"}));
+    turns.charge(ordinary, 0.05);
+    ck_assert(turns.next() == (PlanTurns::Turn{hostile, "dear 1"}));
+}
+END_TEST
+
+START_TEST(users_share_the_time_and_not_the_number_of_plans) {
+    PlanTurns turns;
+    turns.begin_round();
+    turns.ask(hostile, "a0"), turns.ask(hostile, "a1");
+    for (int i = 0; i < 10; ++i) turns.ask(ordinary, std::to_string(i));
+    std::string order;
+    while (const auto turn = turns.next()) {
+        order += turn->user == hostile ? 'A' : 'b';
+        turns.charge(turn->user, turn->user == hostile ? 1 : 0.05);
+    }
+    assert_text(order, "AbbbbbbbbbbA");
+}
+END_TEST
+
+START_TEST(time_when_a_user_asked_for_nothing_is_not_owed) {
+    PlanTurns turns;
+    turns.begin_round();
+    for (int i = 0; i < 10; ++i) turns.ask(1, "a" + std::to_string(i));
+    for (int i = 0; i < 5; ++i) turns.charge(turns.next()->user, 1);
+    for (int i = 0; i < 10; ++i) turns.ask(2, "b" + std::to_string(i));
+    std::string order;
+    for (int i = 0; i < 6; ++i) {
+        const auto turn = turns.next();
+        order += std::to_string(turn->user);
+        turns.charge(turn->user, 1);
+    }
+    ck_assert_msg(order == "121212" || order == "212121", "%s", order.c_str());
+}
+END_TEST
+
+START_TEST(queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never) {
+    PlanTurns turns;
+    turns.begin_round();
+    for (std::size_t i = 0; i < PlanTurns::max_of_user; ++i) ck_assert(turns.ask(1, std::to_string(i)));
+    ck_assert(!turns.ask(1, "one more"));
+    ck_assert(turns.ask(1, "0"));  // is there
+    ck_assert(turns.ask(2, "0"));  // both want it
+    ck_assert_uint_eq(turns.size(), PlanTurns::max_of_user);
+    ck_assert_str_eq(turns.next()->key.c_str(), "0");
+    ck_assert_uint_eq(turns.size(), PlanTurns::max_of_user - 1);
+    std::size_t forgotten = 0;
+    for (std::uint64_t i = 0; i <= PlanTurns::rounds_kept; ++i) {
+        forgotten += turns.begin_round().size();
+        turns.ask(1, "5");
+    }
+    ck_assert_uint_eq(forgotten, PlanTurns::max_of_user - 2);
+    ck_assert_str_eq(turns.next()->key.c_str(), "5");
+    ck_assert(!turns.next());
+}
+END_TEST
+
+START_TEST(a_round_goes_on_without_a_plan_and_the_next_one_has_it) {
+    PlanScene scene;
+    scene.ordinary_job(1);
+    const auto scheduler = scene.with(0, {});
+    scheduler->round();
+    assert_text(scene.reason_of(1), "Arena: waits to be planned");
+    ck_assert(!called(scene.host, "start 1 n2"));
+    scene.made.wait_for(1);
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n2"));
+}
+END_TEST
+
+START_TEST(an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another) {
+    PlanScene scene;
+    for (JobId id = 1; id <= 12; ++id) scene.job(id, dear_request(20 + static_cast<int>(id))).user_id = hostile;
+    scene.ordinary_job(13);
+    const auto scheduler = scene.with(0, {.polls = 300'000, .bytes = std::size_t{64} << 20});
+    int rounds = 0;
+    for (; !called(scene.host, "start 13 n2"); ++rounds) {
+        ck_assert_int_lt(rounds, 4);
+        scene.made.wait_for(rounds);
+        scheduler->round();
+    }
+    ck_assert_int_ge(rounds, 2);
+}
+END_TEST
+
+START_TEST(what_a_budget_found_is_remembered_and_said) {
+    PlanScene scene;
+    scene.job(1, dear_request(50)).user_id = hostile;
+    const auto scheduler = scene.with(0, {.polls = 1'000'000, .bytes = std::size_t{64} << 20});
+    scheduler->round();
+    scene.made.wait_for(1);
+    for (int i = 0; i < 5; ++i) scheduler->round();
+    ck_assert_int_eq(stat(*scheduler, "made"), 1);
+    ck_assert_int_eq(stat(*scheduler, "in_part"), 1);
+    const std::string said = scheduler->explain(1, true, 0);
+    ck_assert_msg(said.find("were not looked at to the end") != std::string::npos, "%s", said.c_str());
+}
+END_TEST
+
+START_TEST(a_model_without_a_plan_in_its_budget_says_so) {
+    PlanScene scene;
+    scene.job(1, dear_request(50)).user_id = hostile;
+    const auto scheduler = scene.with(0, {.polls = 1});
+    scheduler->round();
+    scene.made.wait_for(1);
+    scheduler->round();
+    const std::string reason = scene.reason_of(1);
+    ck_assert_msg(reason.find("no plan found in the") != std::string::npos, "%s", reason.c_str());
+}
+END_TEST
+
+START_TEST(explain_does_not_wait_for_a_dear_plan) {
+    PlanScene scene;
+    scene.job(1, dear_request(50)).user_id = hostile;
+    const auto scheduler = scene.with(0, {});  // would take minutes
+    scheduler->round();
+    const std::string said = scheduler->explain(1, true, 0);
+    ck_assert_msg(said.find("ask again in a few seconds") != std::string::npos, "%s", said.c_str());
+    ck_assert_int_ge(stat(*scheduler, "waiting"), 1);
+}
+END_TEST
+
+START_TEST(a_stop_ends_the_rounds_wait_and_the_plan) {
+    PlanScene scene;
+    scene.job(1, dear_request(50)).user_id = hostile;
+    auto scheduler = scene.with(1e9, {});
+    std::thread stopper([&] { scene.stop = true; });
+    scheduler->round();  // waits for the plan, but for the stop
+    stopper.join();
+    scheduler.reset();   // the plan itself would take minutes
+}
+END_TEST
+
+int main() {
+    return run_suite("plan_desk",
+                     {a_user_with_many_dear_plans_delays_another_by_one_of_them,
+                      users_share_the_time_and_not_the_number_of_plans,
+                      time_when_a_user_asked_for_nothing_is_not_owed,
+                      queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never,
+                      a_round_goes_on_without_a_plan_and_the_next_one_has_it,
+                      an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another,
+                      what_a_budget_found_is_remembered_and_said,
+                      a_model_without_a_plan_in_its_budget_says_so,
+                      explain_does_not_wait_for_a_dear_plan, a_stop_ends_the_rounds_wait_and_the_plan});
+}
