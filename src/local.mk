@@ -34,6 +34,7 @@ libarena_core_la_SOURCES = \
 	src/policy/gandiva.h src/policy/gandiva.cc \
 	src/policy/arena_paper.h src/policy/arena_paper.cc \
 	src/store/store.h src/store/sql.h src/store/open.h src/store/open.cc src/store/rows.h src/store/rows.cc \
+	src/store/recognise.h src/store/recognise.cc \
 	src/store/verify.h src/store/verify.cc src/store/store.cc src/store/spool.cc \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)

@@ -143,6 +143,9 @@ black_box_tests = \
 	tests/issues/i0016-a10-changed-mid-round.t \
 	tests/t0360-sbatch-options.t \
 	tests/issues/i0016-a4-partitions.t \
+	tests/issues/i0016-a7-profiling-turns.t \
+	tests/issues/i0016-a8-false-reports.t \
+	tests/issues/i0016-a12-hanging-spool.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
@@ -150,6 +153,12 @@ issue_tests = \
 	tests/issues/i0016-b1-install-states.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
+tests/issues/i0016-a12-hanging-spool.log: tests/tools/hanging_open.so
+check_DATA += tests/tools/hanging_open.so
+tests/tools/hanging_open.so: tests/tools/hanging_open.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/hanging_open.cc -ldl
+CLEANFILES += tests/tools/hanging_open.so
+EXTRA_DIST += tests/tools/hanging_open.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/train.sh \
@@ -229,7 +238,8 @@ dist_check_SCRIPTS += tests/layering.t
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_wish_book \
+	tests/unit/test_carriers tests/unit/test_profile_turns tests/unit/test_spool_reader \
+	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_wish_book \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places
 if HAVE_CHECK
@@ -271,6 +281,13 @@ tests_unit_test_carriers_LDADD = $(sched_test_libs)
 tests_unit_test_socket_server_SOURCES = tests/unit/test_socket_server.cc tests/unit/suite.h
 tests_unit_test_socket_server_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_socket_server_LDADD = libarena_sched_logic.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_spool_reader_SOURCES = tests/unit/test_spool_reader.cc
+tests_unit_test_spool_reader_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_spool_reader_LDADD = $(sched_test_libs)
+tests_unit_test_profile_turns_SOURCES = \
+	tests/unit/test_profile_turns.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_profile_turns_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profile_turns_LDADD = $(sched_test_libs)
 tests_unit_test_scheduler_SOURCES = \
 	tests/unit/test_scheduler.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_scheduler_moves_SOURCES = \

@@ -47,6 +47,37 @@ ok "with it" in_log 'profiled gpt2 on a40'
 unlike "$(job_field "$job" SystemComment)" 'not measured' "and nothing to explain"
 ok "it completes" over "$job"
 
+# ---- who pays for a profile run ---------------------------------------------------------------------
+# model SIZE: one of its own, of which nothing is known
+model() { printf '%s\n' "name: m$1" 'family: gpt' 'layers: 2' "hidden: $1" 'heads: 4' 'vocab: 1024' 'seq_length: 64' 'precision: fp32' >"$work/m$1.yaml"; }
+# for_project SIZE OPTIONS...: a job of one GPU, in the account project
+for_project() { as_user sbatch --parsable -A project -o /dev/null --chdir=/ --arena-model="$work/m$1.yaml" --arena-batch=8 --arena-gpus=1 "${@:2}" "$work/trainer"; }
+usage() { sshare -n -P -A project -o RawUsage | head -n 1; }
+paid() { sacct -a -n -X -P -S now-1hour --name arena-profile -o Account,User,State,ElapsedRaw | grep -q "^project|arena|$1"; }
+model 132
+model 136
+ok "the user works in another account, too" sacctmgr -i add account project
+ok "as does the service user" sacctmgr -i add user "$arena_user,arena" account=project
+ok "and slurmctld knows" wait_until '[[ $(as_user sbatch -A project --test-only --wrap true 2>&1) != *Invalid* ]]'
+is "$(usage)" 0 "nothing was used in it"
+job=$(for_project 132 --time=10)
+ok "a job of the account waits for its profile" wait_for_reason "$job" 'profiling.m132'
+carrier=$(squeue -h -n arena-profile -t R,CF -o %i)
+is "$(job_field "$carrier" Account)" project "the profile run is in its account"
+like "$(job_field "$carrier" UserId)" '^arena\(' "and the service user's job"
+scancel "$job"
+ok "and charged to it in slurmdbd" wait_until 'paid COMPLETED' 60
+ok "and in fair share, though the job itself never ran" wait_until '(($(usage) > 0))' 60
+ok "the account allows jobs of three minutes" sacctmgr -i modify account project set MaxWall=3
+ok "and slurmctld knows" wait_until "scontrol show assoc_mgr flags=assoc accounts=project | grep -q 'MaxWallPJ=3'"
+job=$(for_project 136 --time=2)
+ok "a job whose profile run would break a limit of its account starts" wait_started "$job"
+like "$(job_field "$job" SystemComment)" 'not measured: a40: .*AssocMaxWallDurationPerJobLimit' "and says which"
+ok "it completes" over "$job"
+job=$(as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model="$work/m136.yaml" --arena-batch=8 --arena-gpus=1 "$work/trainer")
+unlike "$(grep 'no profile run starts on' "$log" | tail -n 1)" 'AssocMaxWall' "nobody else is refused for it"
+scancel "$job"
+
 # ---- limits of one job -----------------------------------------------------------------------------
 ok "a job may have 8 CPUs" account MaxTRESPerJob=cpu=8
 ok "and slurmctld knows" known 'MaxTRESPJ=cpu=8'

@@ -30,6 +30,7 @@ struct LeftReport {
     JobId job = 0;
     std::string record, offer_json;  ///< ARENA_RECORD and ARENA_PLAN of the job as it reported
     IterationReport report;
+    std::uint32_t user = 0;  ///< the job's
 };
 /// job_modify -> scheduler. The latest of each job waits, at most 256, the oldest are dropped: they
 /// correct estimates, no more.

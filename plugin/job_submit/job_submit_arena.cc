@@ -497,9 +497,10 @@ int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t u
     if (plan != nullptr)
         if (auto parsed = arena::parse_offer_json(plan)) offer = std::move(*parsed);
     const std::string why = arena::refuse_report(
-        *report, offer, mark != nullptr ? arena::parse_mark(mark) : std::nullopt, IS_JOB_RUNNING(job));
+        *report, offer, mark != nullptr ? arena::parse_mark(mark) : std::nullopt,
+        IS_JOB_RUNNING(job) ? std::optional(difftime(time(nullptr), job->start_time)) : std::nullopt);
     if (!why.empty()) return refuse(offer ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
-    arena::leave_report({job->job_id, record, plan, *report});
+    arena::leave_report({job->job_id, record, plan, *report, job->user_id});
     xfree(change->comment);
     arena::request_round();
     return SLURM_SUCCESS;

@@ -2,6 +2,8 @@
 // See modify_rules.h.
 #include "plugin/job_submit/modify_rules.h"
 
+#include <fmt/format.h>
+
 #include "core/text.h"
 
 namespace arena {
@@ -106,15 +108,18 @@ ModifyDecision decide_modify(const ModifyFacts& facts) {
 }
 
 std::string refuse_report(const IterationReport& report, const std::optional<Offer>& offer,
-                          const std::optional<JobMark>& mark, bool running) {
+                          const std::optional<JobMark>& mark, std::optional<double> ran_s) {
     const bool ours = mark && (mark->phase == Phase::started || mark->phase == Phase::checkpointing);
-    if (!running || !ours || !offer) return "it does not run under a plan of Arena's";
+    if (!ran_s || !ours || !offer) return "it does not run under a plan of Arena's";
     const std::string grid = short_form(offer->grid), plan = short_form(offer->plan);
     if (report.grid != grid || report.plan != plan)
         return "it runs " + grid + " " + plan + ", not " + printable(report.grid, 40) + " " +
                printable(report.plan, 80);
     if (!is_plausible(*offer, report.iteration_s))
         return "its iterations are 8 times off the estimate, or more";
+    if (!fits_run_time(report.iteration_s, report.steps, *ran_s))
+        return fmt::format("{} iterations of {:.6g} s take longer than the {:.0f} s that it has run",
+                           report.steps, report.iteration_s, *ran_s);
     return {};
 }
 

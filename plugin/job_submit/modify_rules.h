@@ -51,8 +51,9 @@ struct ModifyDecision {
 ModifyDecision decide_modify(const ModifyFacts& facts);
 
 /// Why a report of a job is refused; "" = it is taken. `offer`: what the job runs under as its own
-/// environment has it, nothing where Arena gave it none.
+/// environment has it, nothing where Arena gave it none. `ran_s`: since when it runs; nothing: it
+/// does not.
 std::string refuse_report(const IterationReport&, const std::optional<Offer>& offer,
-                          const std::optional<JobMark>&, bool running);
+                          const std::optional<JobMark>&, std::optional<double> ran_s);
 
 }  // namespace arena

@@ -105,11 +105,15 @@ struct CarrierView {
     std::string request;        ///< ProfileRequest JSON
     std::string node;       ///< "" = it never ran
     bool finished = false;
-    double start_s = 0;
+    double start_s = 0, end_s = 0;
+    std::uint32_t for_user = 0;  ///< whose job it measures for
 };
 
 struct ClusterView {
     Snapshot snapshot;                                    ///< time, nodes, node_sets; jobs empty
+    /// Of the monotonic clock, read with the snapshot: what lasts is measured by it, since
+    /// snapshot.time_s jumps where somebody sets the clock.
+    double steady_s = 0;
     std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
     /// Those that take new jobs: their nodes, in ascending order.
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
@@ -161,6 +165,8 @@ struct CarrierSpec {
     std::int64_t memory_mb = 0;  ///< 0 = leave to Slurm
     std::uint32_t time_limit_minutes = 1;
     std::string comment;
+    JobId for_job = 0;  ///< whose account pays for it and limits it, if the service user may charge that
+    std::uint32_t for_user = 0;
 };
 
 struct CarrierStart {
@@ -168,6 +174,8 @@ struct CarrierStart {
     /// It is this node that Slurm does not give now: another may do. Else the partition takes no
     /// such run at all.
     bool other_node = false;
+    /// It is the account of the job it is for: another user's run may start.
+    bool other_user = false;
     std::string why;  ///< Slurm's words when nothing was started
 };
 

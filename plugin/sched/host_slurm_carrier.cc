@@ -50,8 +50,9 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     desc->requeue = 0;
     desc->environment = string_array({"PATH=/usr/bin:/bin", "SLURM_GET_USER_ENV=0"});
     desc->env_size = 2;
-    desc->spank_job_env = string_array({"ARENA_PROFILE=" + to_json(spec.request)});
-    desc->spank_job_env_size = 1;
+    desc->spank_job_env = string_array({"ARENA_PROFILE=" + to_json(spec.request),
+                                        "ARENA_PROFILE_FOR=" + std::to_string(spec.for_user)});
+    desc->spank_job_env_size = 2;
     return desc;
 }
 
@@ -76,6 +77,29 @@ std::string reason_of(job_record_t* job, int rc) {
     return text_of(slurm_strerror(rc));
 }
 
+bool may_charge(std::uint32_t user, const char* account) {
+    slurmdb_assoc_rec_t wanted{}, *found = nullptr;
+    wanted.acct = const_cast<char*>(account);
+    wanted.uid = user;
+    return assoc_mgr_fill_in_assoc(acct_db_conn, &wanted, ACCOUNTING_ENFORCE_ASSOCS, &found, false) ==
+               SLURM_SUCCESS &&
+           found != nullptr;
+}
+
+/// The account of the job that it is for pays for it, where the service user may charge that; else
+/// its own does. An association of another user's Slurm takes off the job again at the next look
+/// (_valid_job_assoc()).
+bool charge(job_desc_msg_t* desc, const job_record_t* payer, std::uint32_t user) {
+    if (!payer->account || !may_charge(user, payer->account)) return false;
+    desc->account = xstrdup(payer->account);
+    return true;
+}
+
+const job_record_t* payer_of(const CarrierSpec& spec) {
+    const job_record_t* payer = find_job_record(spec.for_job);
+    return payer && payer->user_id == spec.for_user && !IS_JOB_FINISHED(payer) ? payer : nullptr;
+}
+
 /// Slurm's code. That some node of the partition could hold the job, job_allocate() has said.
 int select_carrier(job_record_t* job, const std::string& node) {
     if (job->priority == 0) return ESLURM_JOB_HELD;
@@ -94,8 +118,14 @@ CarrierStart create_locked(const CarrierSpec& spec) {
     ActionLock lock;
     if (!lock) {
         slurm_free_job_desc_msg(desc);
-        return {0, true, "slurmctld is stopping"};
+        return {0, true, false, "slurmctld is stopping"};
     }
+    const job_record_t* payer = payer_of(spec);
+    if (!payer) {
+        slurm_free_job_desc_msg(desc);
+        return {0, false, true, "the job that waits for the profiling job is gone"};
+    }
+    const bool charged = charge(desc, payer, spec.user_id);
     job_record_t* job = nullptr;
     char* message = nullptr;
     int rc = job_allocate(desc, 0, 0, nullptr, 0, spec.user_id, false, &job, &message,
@@ -107,20 +137,22 @@ CarrierStart create_locked(const CarrierSpec& spec) {
         const std::string why = said.empty() ? reason_of(job, rc) : said;
         // Some refusals leave the job in the queue, where it would wait until the limits of its partition change.
         if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
-        return {0, is_about_nodes(rc), "Slurm refused the profiling job: " + why};
+        return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
+                "Slurm refused the profiling job: " + why};
     }
     rc = select_carrier(job, spec.node);
     if (rc != SLURM_SUCCESS) {
         const std::string why = reason_of(job, rc);
         cancel_locked(job);
-        return {0, is_about_nodes(rc), "the profiling job could not start: " + why};
+        return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
+                "the profiling job could not start: " + why};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
     if (!IS_JOB_CONFIGURING(job)) launch_job(job);
     note_job_change();
     schedule_job_save();
     schedule_node_save();
-    return {job->job_id, false, {}};
+    return {job->job_id, false, false, {}};
 }
 
 CarrierStart create_carrier(const CarrierSpec& spec) {
@@ -129,7 +161,7 @@ CarrierStart create_carrier(const CarrierSpec& spec) {
     if (start.id == 0 || launch.taken_up()) return start;
     SlurmLock lock(SlurmLock::Kind::write);
     if (job_record_t* job = find_job_record(start.id)) cancel_locked(job);
-    return {0, true, "slurmctld is stopping"};
+    return {0, true, false, "slurmctld is stopping"};
 }
 
 class SlurmHost : public Host {

@@ -444,17 +444,20 @@ bool opted_out(const job_record_t* job) {
     return mark && mark->phase == Phase::off;
 }
 
-/// A clock that was set back says nothing: then nobody waits for it to catch up.
-double since_boot(double now_s) {
-    const double passed_s = now_s - static_cast<double>(slurmctld_config.boot_time);
-    return passed_s < 0 ? INFINITY : passed_s;
+/// By the wall clock when it is first asked, then by the monotonic one.
+double since_boot(const ClusterView& view) {
+    static time_t boot = 0;
+    static double booted_s = 0;
+    if (std::exchange(boot, slurmctld_config.boot_time) != slurmctld_config.boot_time)
+        booted_s = view.steady_s - std::max(view.snapshot.time_s - static_cast<double>(boot), 0.0);
+    return view.steady_s - booted_s;
 }
 
 int visit_job(void* item, void* argument) {
     auto* job = static_cast<job_record_t*>(item);
     auto* walk = static_cast<JobWalk*>(argument);
     if (job->details && job->details->submit_time < slurmctld_config.boot_time)
-        walk->view->since_recovery_s = since_boot(walk->view->snapshot.time_s);
+        walk->view->since_recovery_s = since_boot(*walk->view);
     // A completing job holds its resources, even when it is over or already pending again.
     const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
     if (job->job_resrcs && holds) {
@@ -469,6 +472,8 @@ int visit_job(void* item, void* argument) {
         carrier.node = text_of(job->nodes);
         carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
         carrier.start_s = static_cast<double>(job->start_time);
+        carrier.end_s = static_cast<double>(job->end_time);
+        carrier.for_user = carrier_for_user(job);
         walk->view->carriers.push_back(std::move(carrier));
     }
     if (IS_JOB_FINISHED(job)) return 0;
@@ -494,6 +499,9 @@ class Reading {
     /// Nodes, partitions, who runs where and who stands first; under a lock.
     void read_tables() {
         view_.snapshot.time_s = static_cast<double>(time(nullptr));
+        view_.steady_s = std::chrono::duration<double>(
+                             std::chrono::steady_clock::now().time_since_epoch())
+                             .count();
         view_.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
         view_.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
         stamp_ = {};

@@ -8,6 +8,8 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/shares.h plugin/sched/shares.cc \
 	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
 	plugin/sched/profile_start.cc \
+	plugin/sched/one_word.h \
+	plugin/sched/profile_turns.h plugin/sched/profile_turns.cc \
 	plugin/sched/refusals.h plugin/sched/refusals.cc \
 	plugin/sched/plan_turns.h plugin/sched/plan_turns.cc \
 	plugin/sched/plan_desk.h plugin/sched/plan_desk.cc \
@@ -15,6 +17,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
 	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_queue.cc plugin/sched/scheduler_report.cc \
 	plugin/sched/socket_clients.h plugin/sched/socket_clients.cc \
+	plugin/sched/spool_reader.h plugin/sched/spool_reader.cc \
 	plugin/sched/socket_server.h plugin/sched/socket_server.cc \
 	# end
 

@@ -21,6 +21,14 @@ std::string grids_key(const std::string& key, const std::string& model_name) {
     return fmt::format("{}{}|{}", for_explain, key, model_name);
 }
 
+/// Of one user, model, batch and launcher.
+constexpr std::size_t max_observed_plans = 64;
+
+bool is_same_run(const Observation& a, const Observation& b) {
+    return a.plan == b.plan && a.grid.gpu_type == b.grid.gpu_type && a.grid.nodes == b.grid.nodes &&
+           a.grid.gpus_per_node == b.grid.gpus_per_node;
+}
+
 bool wanted(const Request& request, const std::string& gpu_type) {
     const auto& types = request.gpu_types;
     return types.empty() || std::find(types.begin(), types.end(), gpu_type) != types.end();
@@ -175,11 +183,20 @@ OfferList OfferBook::offers(std::uint32_t user, const Request& request,
         if (!outcome) return nullptr;
         list = keep(key, *std::move(outcome));
     }
-    const auto observed = observed_.find(observed_key(request, model_fingerprint));
-    if (observed == observed_.end()) return list;
-    const std::string corrected_key = fmt::format("{}|observed {}", key, observed->second.version);
+    std::vector<Observation> observations;
+    std::string versions;
+    for (const std::int64_t whose : {everybody, std::int64_t{user}}) {
+        const auto observed = observed_.find(
+            {model_fingerprint, request.global_batch, request.launcher, whose});
+        if (observed == observed_.end()) continue;
+        versions += fmt::format("|observed {}", observed->second.version);
+        for (const ObservedRun& run : observed->second.list)
+            if (counts(run)) add_observation(observations, run.observation);
+    }
+    if (observations.empty()) return list;
+    const std::string corrected_key = key + versions;
     if (OfferList corrected = cache_.find(corrected_key)) return corrected;
-    return cache_.insert(corrected_key, correct_offers(*list, observed->second.list));
+    return cache_.insert(corrected_key, correct_offers(*list, observations));
 }
 
 std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer) {
@@ -197,17 +214,51 @@ std::optional<Estimate> OfferBook::price(const Request& request, const Offer& of
     return estimate ? std::optional(*estimate) : std::nullopt;
 }
 
-bool OfferBook::observe(const Request& request, const std::string& model_fingerprint,
-                        const Observation& observation) {
-    if (!is_usable(observation)) return false;
-    Observed& observed = observed_[observed_key(request, model_fingerprint)];
-    add_observation(observed.list, observation);
+const ObservedRun* OfferBook::latest(const ObservedRun& run) const {
+    const auto observed = observed_.find(observed_key(run));
+    if (observed == observed_.end()) return nullptr;
+    const auto at = std::find_if(
+        observed->second.list.begin(), observed->second.list.end(),
+        [&](const ObservedRun& other) { return is_same_run(other.observation, run.observation); });
+    return at == observed->second.list.end() ? nullptr : &*at;
+}
+
+bool OfferBook::latest_counts(const ObservedRun& run) const {
+    const ObservedRun* found = latest(run);
+    return found != nullptr && counts(*found);
+}
+
+bool OfferBook::observe(ObservedRun run) {
+    note_agreeing(run, latest(run));
+    return recall(std::move(run));
+}
+
+bool OfferBook::recall(ObservedRun run) {
+    if (!is_usable(run.observation)) return false;
+    Observed& observed = observed_[observed_key(run)];
+    std::erase_if(observed.list, [&](const ObservedRun& old) {
+        return is_same_run(old.observation, run.observation);
+    });
+    observed.list.push_back(std::move(run));
+    if (observed.list.size() > max_observed_plans) observed.list.erase(observed.list.begin());
     observed.version = ++observations_;  // never used before: a forgotten list must not come back
-    if (observed_.size() > max_observed)
-        observed_.erase(std::min_element(observed_.begin(), observed_.end(), [](const auto& a, const auto& b) {
-            return a.second.version < b.second.version;
-        }));
+    if (observed_.size() > max_observed) forget_oldest();
     return true;
+}
+
+/// Whoever reports of ever other models pushes out nothing of others'.
+void OfferBook::forget_oldest() {
+    std::map<std::int64_t, std::size_t> lists;
+    for (const auto& [key, observed] : observed_) ++lists[std::get<3>(key)];
+    const std::int64_t most = std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) {
+                                  return a.second < b.second;
+                              })->first;
+    auto oldest = observed_.end();
+    for (auto at = observed_.begin(); at != observed_.end(); ++at)
+        if (std::get<3>(at->first) == most &&
+            (oldest == observed_.end() || at->second.version < oldest->second.version))
+            oldest = at;
+    observed_.erase(oldest);
 }
 
 std::string OfferBook::why_none(std::uint32_t user, const Request& request,

@@ -48,15 +48,22 @@ class OfferBook {
     void new_round();
     /// Null while the plan is in the user's queue (plan_desk.h): ask again in the next round.
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
+    /// Corrected by what jobs of this user reported, and by what counts for everybody.
     OfferList offers(std::uint32_t user, const Request& request, const std::string& model_fingerprint,
                      const std::vector<SitePool>& pools);
     /// The uncorrected estimate of a plan as it is now; nothing where the site has no such GPU type any
     /// more or the plan is none.
     std::optional<Estimate> price(const Request& request, const Offer& offer);
-    /// Corrects the offers of this model, batch and launcher from now on; false, and nothing changes, when the
-    /// times are no measurement (see max_observed_ratio). Remembers the latest observation of each grid
-    /// and plan, 64 per model, batch and launcher, of the max_observed ones observed last.
-    bool observe(const Request& request, const std::string& model_fingerprint, const Observation&);
+    /// Corrects its user's offers of this model, batch and launcher from now on, or everybody's if
+    /// it is shared. False, and nothing changes, when the times are no measurement (see
+    /// max_observed_ratio); outliers wait until they count (see counts()). Remembers the latest
+    /// observation of each grid and plan, 64 per user, model, batch and launcher. Of max_observed of
+    /// those, the user with most of them loses the oldest.
+    bool observe(ObservedRun run);
+    /// The same of a row of the store, which knows what it agrees with.
+    bool recall(ObservedRun run);
+    /// Whether what was observed last of the run's user, model, batch, launcher, grid and plan counts.
+    [[nodiscard]] bool latest_counts(const ObservedRun& run) const;
     [[nodiscard]] std::size_t observed() const { return observed_.size(); }
     /// Of the same query, for explain.
     struct Grids {
@@ -73,15 +80,20 @@ class OfferBook {
 
   private:
     struct Observed {
-        std::vector<Observation> list;
+        std::vector<ObservedRun> list;  ///< the newest last
         std::uint64_t version = 0;  ///< of the whole book's observations, at the latest one here
     };
 
-    using ObservedKey = std::tuple<std::string, std::int64_t, std::string>;
-    static ObservedKey observed_key(const Request& request, const std::string& model_fingerprint) {
-        return {model_fingerprint, request.global_batch, request.launcher};
+    /// Model, batch, launcher, and whose jobs it counts for.
+    using ObservedKey = std::tuple<std::string, std::int64_t, std::string, std::int64_t>;
+    static constexpr std::int64_t everybody = -2;
+    static ObservedKey observed_key(const ObservedRun& run) {
+        return {run.model_fingerprint, run.global_batch, run.launcher,
+                run.shared ? everybody : run.user};
     }
     [[nodiscard]] std::vector<SitePool> pools_in(const ClusterView& view, const Place& place) const;
+    [[nodiscard]] const ObservedRun* latest(const ObservedRun& run) const;
+    void forget_oldest();
     std::optional<GpuPool> pool_of(const Request& request, const SitePool& pool);
     PlanQuery query(const Request& request, const std::vector<SitePool>& pools);
     std::string cache_key(const Request& request, const std::string& model_fingerprint,

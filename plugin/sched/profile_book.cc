@@ -16,12 +16,15 @@
 #include "planner/measured_links.h"
 #include "planner/planner.h"
 #include "planner/shipped_profile.h"
+#include "plugin/sched/one_word.h"
 
 namespace arena {
 namespace {
 
 /// How long a finished carrier's missing result is waited for.
 constexpr double result_grace_s = 3;
+/// How long it waits for a spool that does not answer, and when that is told.
+constexpr double silence_grace_s = 30, silence_told_s = 5;
 /// How long a result waits for a store that another process (`arena profile`) holds.
 constexpr double locked_grace_s = 5;
 /// A store that cannot be opened is tried again this often.
@@ -46,7 +49,9 @@ ProfileBook::ProfileBook(Host& host, const Config& config, std::vector<GpuType> 
       config_(config),
       hardware_(std::move(hardware)),
       refusing_nodes_(node_pace),
-      refusing_partitions_(partition_pace(config)) {
+      refusing_partitions_(partition_pace(config)),
+      refusing_users_(partition_pace(config)),
+      turns_(config.profile_runs_per_hour) {
     if (const passwd* user = ::getpwnam(config_.profile_user.c_str())) {
         user_known_ = true;
         user_id_ = user->pw_uid;
@@ -62,6 +67,7 @@ ProfileBook::ProfileBook(Host& host, const Config& config, std::vector<GpuType> 
                         "' is root, nobody or SlurmUser: refused, nothing is profiled; name a "
                         "service user of its own");
     }
+    spool_ = std::make_unique<SpoolReader>(spool_source(config_.profile_spool, user_id_));
     open_store();
 }
 
@@ -99,47 +105,75 @@ bool ProfileBook::measured(const Key& key) {
     return found;
 }
 
-void ProfileBook::count_failure(const Key& key, const std::string& node, const std::string& reason,
-                                double now_s) {
+void ProfileBook::note_attempt(const Key& key, const std::string& node, const std::string& reason,
+                               double at_s) {
     Attempts& attempts = attempts_[key];
     ++attempts.count;
-    ++failed_;
-    attempts.last_s = now_s;
+    attempts.last_s = std::max(attempts.last_s, at_s);
     attempts.reason = reason;
     if (!node.empty()) attempts.nodes.insert(node);
+}
+
+void ProfileBook::tell_failure(const Key& key, const std::string& node) {
+    const Attempts& attempts = attempts_.at(key);
+    ++failed_;
     host_.log_error(fmt::format("profiling for {} failed on {}: {} (try {} of {})", key.second,
-                                node.empty() ? "?" : node, reason, attempts.count,
+                                node.empty() ? "?" : node, attempts.reason, attempts.count,
                                 config_.profile_retries));
 }
 
-/// On a shared file system the result may be seen a moment after the job's end.
-bool ProfileBook::result_may_come(const CarrierView& carrier, const ProfileRequest& request,
-                                  double now_s) {
-    std::error_code ignored;
-    const std::filesystem::path spool(config_.profile_spool);
-    if (std::filesystem::exists(spool / (request.nonce + ".json"), ignored)) return false;
-    return now_s < finished_since_.try_emplace(carrier.id, now_s).first->second + result_grace_s;
+/// It failed when it ended, however late that is seen. One of an earlier life of ours was counted
+/// and told of then; now it only says what need not be tried yet.
+void ProfileBook::count_failure(const CarrierView& carrier, const Key& key,
+                                const std::string& reason, double now_s) {
+    const double ago_s = carrier.end_s > 0 ? std::max(time_s_ - carrier.end_s, 0.0) : 0;
+    const bool own = seen_running_.contains(carrier.id);
+    if (!own && ago_s >= config_.profile_backoff_s) return;
+    note_attempt(key, carrier.node, reason, now_s - ago_s);
+    if (own) tell_failure(key, carrier.node);
+}
+
+/// Whether what is waited for since the carrier ended may still come.
+bool ProfileBook::may_come(const CarrierView& carrier, double now_s, double grace_s) {
+    return now_s < finished_since_.try_emplace(carrier.id, now_s).first->second + grace_s;
 }
 
 bool ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
     const Key key{fingerprint(request.model), request.gpu_type};
-    if (store_->load(request.nonce)) return true;  // imported before a restart of ours
-    auto profile = read_spool_profile(config_.profile_spool, request.nonce, user_id_);
+    if (const auto before = store_->load(request.nonce)) {  // imported before a restart of ours
+        if (before->status == ProfileStatus::failed) count_failure(carrier, key, before->reason, now_s);
+        return true;
+    }
+    const auto profile = spool_->result(request.nonce);
     if (!profile) {
-        count_failure(key, carrier.node, profile.error().message(), now_s);
+        if (may_come(carrier, now_s, silence_grace_s)) return false;
+        count_failure(carrier, key, "the profile spool " + config_.profile_spool + " does not answer", now_s);
+        return true;
+    }
+    // On a shared file system the result may be seen a moment after the job's end.
+    const bool absent = !*profile && profile->error().code == ErrorCode::no;
+    if (absent && may_come(carrier, now_s, result_grace_s)) return false;
+    return take_result(carrier, request, *profile, now_s);
+}
+
+bool ProfileBook::take_result(const CarrierView& carrier, const ProfileRequest& request,
+                              const Result<Profile>& profile, double now_s) {
+    const Key key{fingerprint(request.model), request.gpu_type};
+    if (!profile) {
+        count_failure(carrier, key, profile.error().message(), now_s);
         return true;
     }
     const bool fits = profile->gpu_type == request.gpu_type &&
                       profile->model_fingerprint == key.first && profile->hardware == request.hardware;
     if (!fits || profile->status == ProfileStatus::failed) {
         if (fits) (void)store_->import(*profile, request.model.name);  // for `arena profile status`
-        count_failure(key, carrier.node, fits ? profile->reason : "the result is for another request", now_s);
+        count_failure(carrier, key, fits ? profile->reason : "the result is for another request", now_s);
         return true;
     }
     if (auto status = store_->import(*profile, request.model.name); !status) {
         if (now_s < kept_out_since_.try_emplace(carrier.id, now_s).first->second + locked_grace_s)
             return false;
-        count_failure(key, carrier.node, status.error().message(), now_s);
+        count_failure(carrier, key, status.error().message(), now_s);
         return true;
     }
     ++imported_;
@@ -149,22 +183,34 @@ bool ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& reque
     tables_.erase(request.gpu_type);
     ++versions_[request.gpu_type];
     host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s", carrier.id,
-                               request.model.name, request.gpu_type, profile->entries.size(),
+                               one_word(request.model.name), request.gpu_type, profile->entries.size(),
                                profile->device_seconds));
     return true;
+}
+
+/// Once for as long as it goes on.
+void ProfileBook::tell_silence() {
+    const bool silent = spool_->silent_s() >= silence_told_s;
+    if (silent && !silence_told_)
+        host_.log_error("the profile spool " + config_.profile_spool +
+                        " does not answer: results of profile runs wait for it, for 30 s each; mend what "
+                        "it is mounted from");
+    silence_told_ = silent;
 }
 
 /// A run that has not begun, or whose spool cannot be read yet, has no progress to show.
 std::string ProfileBook::progress_of(const ProfileRequest& request, double now_s) {
     Shown& shown = shown_[request.nonce];
     if (!shown.text.empty() && now_s < shown.since_s + progress_interval_s) return shown.text;
-    const auto progress = read_spool_progress(config_.profile_spool, request.nonce, user_id_);
-    if (progress) shown = {" " + short_form(*progress), now_s};
+    const auto progress = spool_->progress(request.nonce);
+    if (progress && *progress) shown = {" " + short_form(**progress), now_s};
     return shown.text;
 }
 
 bool ProfileBook::update(ClusterView& view) {
-    const bool reopened = reopen_store(view.snapshot.time_s);
+    const double now_s = view.steady_s;
+    time_s_ = view.snapshot.time_s;
+    const bool reopened = reopen_store(now_s);
     running_.clear();
     unmeasured_.clear();
     places_.clear();
@@ -173,9 +219,11 @@ bool ProfileBook::update(ClusterView& view) {
     std::erase_if(view.carriers, [&](const CarrierView& c) {
         return !user_known_ || c.user_id != user_id_ || (c.finished && c.node.empty());
     });
+    turns_.new_round(view);
     std::set<JobId> seen;
     for (const CarrierView& carrier : view.carriers) {
         seen.insert(carrier.id);
+        if (!carrier.finished) seen_running_.insert(carrier.id);
         // While the store is closed nobody waits for a result; it is taken in as soon as there is one.
         if (settled_.contains(carrier.id) || (carrier.finished && !store_)) continue;
         auto request = parse_profile_request(carrier.request);
@@ -184,14 +232,16 @@ bool ProfileBook::update(ClusterView& view) {
             continue;
         }
         if (const auto at = before.find(request->nonce); at != before.end()) shown_.insert(*at);
-        if (carrier.finished && !result_may_come(carrier, *request, view.snapshot.time_s) &&
-            settle(carrier, *request, view.snapshot.time_s))
+        if (carrier.finished && settle(carrier, *request, now_s))
             settled_.insert(carrier.id);
         else
             running_[{fingerprint(request->model), request->gpu_type}] = {
-                carrier.id, progress_of(*request, view.snapshot.time_s)};
+                carrier.id, carrier.finished ? "" : progress_of(*request, now_s),
+                turns_.began_s(carrier.id)};
     }
-    std::erase_if(settled_, [&](JobId id) { return !seen.contains(id); });
+    for (std::set<JobId>* ids : {&settled_, &seen_running_})
+        std::erase_if(*ids, [&](JobId id) { return !seen.contains(id); });
+    tell_silence();
     forget_old(view);
     for (auto* since : {&finished_since_, &kept_out_since_})
         std::erase_if(*since, [&](const auto& entry) { return !seen.contains(entry.first); });

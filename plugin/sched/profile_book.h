@@ -16,7 +16,9 @@
 #include "core/config.h"
 #include "core/request.h"
 #include "plugin/sched/host.h"
+#include "plugin/sched/profile_turns.h"
 #include "plugin/sched/refusals.h"
+#include "plugin/sched/spool_reader.h"
 #include "store/store.h"
 
 namespace arena {
@@ -30,6 +32,7 @@ enum class ProfileState {
 struct ProfileAnswer {
     ProfileState state = ProfileState::stand_in;
     std::string text;   ///< for people: "profiling gpt2 on a40 (JobId=12) 12/40, about 1 min", or why there is none
+    double began_s = INFINITY;  ///< of the monotonic clock; infinite: no run has begun
 };
 
 /// What ready jobs are about to take of a node.
@@ -41,6 +44,8 @@ struct Taken {
 struct ProfileNeed {
     const Request* request = nullptr;
     std::string fingerprint;                        ///< of its model
+    JobId job = 0;
+    std::uint32_t user_id = 0;
     std::string gpu_type, hardware, partition;
     std::int64_t max_gpus = 1, gpus_per_node = 1;
     const std::vector<NodeIndex>* nodes = nullptr;  ///< where the job may run
@@ -75,6 +80,7 @@ class ProfileBook {
     [[nodiscard]] std::size_t running() const { return running_.size(); }
     [[nodiscard]] std::uint64_t imported() const { return imported_; }
     [[nodiscard]] std::uint64_t failed() const { return failed_; }
+    [[nodiscard]] const ProfileTurns& turns() const { return turns_; }
 
   private:
     template <class T>
@@ -82,7 +88,7 @@ class ProfileBook {
     using Key = std::pair<std::string, std::string>;  // fingerprint, gpu_type
     struct Attempts {
         std::int64_t count = 0;
-        double last_s = 0;
+        double last_s = -INFINITY;
         std::string reason;
         std::set<std::string> nodes;
     };
@@ -90,6 +96,7 @@ class ProfileBook {
     struct Running {
         JobId carrier = 0;
         std::string progress;  ///< " 12/40, about 1 min"; "" before the run has told
+        double began_s = 0;
     };
     struct Place {  ///< where a run may go
         NodeIndex node;
@@ -103,10 +110,15 @@ class ProfileBook {
 
     void open_store();
     bool reopen_store(double now_s);
-    bool result_may_come(const CarrierView& carrier, const ProfileRequest& request, double now_s);
-    /// With an open store. False: another process holds it; again in the next round.
+    /// Of a finished carrier, with an open store. False: again in the next round.
     bool settle(const CarrierView& carrier, const ProfileRequest& request, double now_s);
-    void count_failure(const Key& key, const std::string& node, const std::string& reason, double now_s);
+    bool take_result(const CarrierView& carrier, const ProfileRequest& request, const Result<Profile>& profile,
+                     double now_s);
+    [[nodiscard]] bool may_come(const CarrierView& carrier, double now_s, double grace_s);
+    void tell_silence();
+    void count_failure(const CarrierView& carrier, const Key& key, const std::string& reason, double now_s);
+    void note_attempt(const Key& key, const std::string& node, const std::string& reason, double at_s);
+    void tell_failure(const Key& key, const std::string& node);
     bool measured(const Key& key);
     std::string progress_of(const ProfileRequest& request, double now_s);
     [[nodiscard]] bool can_profile() const {
@@ -123,10 +135,18 @@ class ProfileBook {
     void forget_old(const ClusterView& view);
     [[nodiscard]] Attempts attempts_of(const Key& key) const;
     [[nodiscard]] ProfileNeed after_yielding(ProfileNeed need, const Key& key, double now_s) const;
+    [[nodiscard]] std::size_t slots() const;
+    void want(const ProfileNeed& need, const ClusterView& view);
     const Place* pick_place(const ProfileNeed& need, const Attempts& attempts,
                             const ClusterView& view);
+    [[nodiscard]] bool all_known(const ProfileNeed& need, const Key& key);
+    [[nodiscard]] std::optional<ProfileAnswer> refused_to_user(const ProfileNeed& need,
+                                                               const ClusterView& view) const;
+    [[nodiscard]] ProfileRequest request_for(const ProfileNeed& need) const;
+    [[nodiscard]] bool others_first(const ProfileNeed& need, const ClusterView& view);
     CarrierSpec carrier_for(const ProfileNeed& need, const Place& place, const ClusterView& view);
-    void note_refusal(const Place& place, const CarrierStart& start, ClusterView& view);
+    void note_refusal(const ProfileNeed& need, const Place& place, const CarrierStart& start,
+                      ClusterView& view);
     [[nodiscard]] std::set<std::string> resting_nodes(const ProfileNeed& need,
                                                       const ClusterView& view);
     ProfileAnswer without_node(const ProfileNeed& need, const Key& key, const ClusterView& view);
@@ -138,6 +158,8 @@ class ProfileBook {
     Config config_;
     std::vector<GpuType> hardware_;
     std::unique_ptr<ProfileStore> store_;
+    std::unique_ptr<SpoolReader> spool_;
+    bool silence_told_ = false;
     std::string store_error_;     ///< said last
     double store_tried_s_ = 0;
     bool user_known_ = false;
@@ -149,12 +171,17 @@ class ProfileBook {
     std::set<std::string> nowhere_told_;  ///< GPU types
     Refusals refusing_nodes_;
     Refusals refusing_partitions_;          ///< by what was asked of them
+    Refusals refusing_users_;               ///< whose own limits leave no run, by user id
+    ProfileTurns turns_;
+    std::map<Key, std::uint64_t> unknown_at_;  ///< has operators to measure, at this version of the type
     std::map<Key, double> busy_since_;      ///< runs that Slurm gives no node that is shown free
     std::map<Key, double> yielding_since_;  ///< runs that let jobs before them have their nodes
     std::map<std::string, Shown> shown_;  ///< by nonce
     std::set<Key> measured_;
     std::set<Key> unmeasured_;  ///< the store said so in this round
     std::set<JobId> settled_;
+    std::set<JobId> seen_running_;  ///< carriers of this life, whose failures nobody has counted yet
+    double time_s_ = 0;             ///< the wall clock of this round
     std::map<JobId, double> finished_since_;  ///< carriers that ended without a result so far
     std::map<JobId, double> kept_out_since_;  ///< carriers whose result a locked store did not take yet
     std::vector<ObservedRun> unkept_;         ///< reported while the store was closed

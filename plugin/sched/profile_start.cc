@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "planner/planner.h"
+#include "plugin/sched/one_word.h"
 #include "plugin/sched/profile_book.h"
 
 namespace arena {
@@ -90,27 +91,35 @@ bool shown_free(const ClusterView& view, const std::string& name) {
 }
 
 std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
-    return fmt::format("profiling {} on {} (JobId={}){}", need.request->model.name, need.gpu_type,
+    return fmt::format("profiling {} on {} (JobId={}){}", one_word(need.request->model.name), need.gpu_type,
                        carrier, progress);
 }
 
 std::string waiting_words(const ProfileNeed& need) {
-    return fmt::format("waiting to profile {} on {}", need.request->model.name, need.gpu_type);
+    return fmt::format("waiting to profile {} on {}", one_word(need.request->model.name), need.gpu_type);
 }
 
 ProfileAnswer turn_later(const ProfileNeed& need, std::size_t runs) {
+    if (runs == 0)
+        return {ProfileState::running,
+                waiting_words(need) + ": the profile run of another user goes first"};
     return {ProfileState::running,
             fmt::format("{}: {} other profile run{} first", waiting_words(need), runs,
                         runs == 1 ? " goes" : "s go")};
 }
 
+/// Who is refused for a user's own limits is asked for again when one of the user's jobs may have
+/// ended.
+std::string user_key(const ProfileNeed& need) { return std::to_string(need.user_id); }
+
 }  // namespace
 
 void ProfileBook::forget_old(const ClusterView& view) {
-    const double now_s = view.snapshot.time_s;
+    const double now_s = view.steady_s;
     refusing_nodes_.forget_old(now_s,
                                [&](const std::string& node) { return shown_free(view, node); });
-    refusing_partitions_.forget_old(now_s, [](const std::string&) { return true; });
+    for (Refusals* refusals : {&refusing_partitions_, &refusing_users_})
+        refusals->forget_old(now_s, [](const std::string&) { return true; });
     std::erase_if(busy_since_, [&](const auto& busy) { return now_s > busy.second + 2 * busy_s; });
     std::erase_if(yielding_since_,
                   [&](const auto& one) { return now_s > one.second + 2 * yield_s; });
@@ -151,7 +160,7 @@ std::optional<ProfileAnswer> ProfileBook::nowhere(const ProfileNeed& need,
                                                   const ClusterView& view) {
     const std::vector<Place>& all = places(need, view);
     const auto open = [&](const Place& place) {
-        return !refusing_partitions_.rests(place.asked, view.snapshot.time_s);
+        return !refusing_partitions_.rests(place.asked, view.steady_s);
     };
     if (std::any_of(all.begin(), all.end(), open)) return std::nullopt;
     if (!all.empty())
@@ -163,14 +172,25 @@ std::optional<ProfileAnswer> ProfileBook::nowhere(const ProfileNeed& need,
     return ProfileAnswer{ProfileState::stand_in, why};
 }
 
+/// Runs that may still start beside those that go on.
+std::size_t ProfileBook::slots() const { return max_runs - std::min(max_runs, running_.size()); }
+
+/// From now on users that have had more runs leave it the nodes that it could go to.
+void ProfileBook::want(const ProfileNeed& need, const ClusterView& view) {
+    for (const Place& place : places(need, view)) turns_.wants(need.user_id, place.node);
+}
+
 const ProfileBook::Place* ProfileBook::pick_place(const ProfileNeed& need, const Attempts& attempts,
                                                   const ClusterView& view) {
     const Place* best = nullptr;
     if (resting_nodes(need, view).size() >= max_resting) return best;
+    const auto kept = turns_.kept_from(need.user_id, slots());
+    if (!kept) return best;
     for (const Place& place : places(need, view)) {
+        if (place.node < kept->size() && (*kept)[place.node]) continue;
         const NodeState& node = view.snapshot.nodes[place.node];
         if (!has_room(view, place.node, taken_of(need, place.node))) continue;
-        const double now_s = view.snapshot.time_s;
+        const double now_s = view.steady_s;
         if (refusing_partitions_.rests(place.asked, now_s)) continue;
         if (refusing_nodes_.rests(node.name, now_s)) continue;
         const auto busy = [&](const CarrierView& c) { return !c.finished && c.node == node.name; };
@@ -236,6 +256,39 @@ std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need
                          "an ordinary job before it waits for the same nodes"};
 }
 
+/// Without what is known already, and without a nonce.
+ProfileRequest ProfileBook::request_for(const ProfileNeed& need) const {
+    return {{},
+            need.gpu_type,
+            need.hardware,
+            need.request->model,
+            need.request->global_batch,
+            need.max_gpus,
+            need.gpus_per_node,
+            config_.profile_budget_s,
+            {},
+            {}};
+}
+
+/// Whether this site has measured every operator of the model on the type's device, for other
+/// models: then there is nothing to run for.
+bool ProfileBook::all_known(const ProfileNeed& need, const Key& key) {
+    const auto at = unknown_at_.find(key);
+    if (at != unknown_at_.end() && at->second == version(need.gpu_type)) return false;
+    const auto known = store_->known(need.gpu_type, "");
+    if (!known) return false;
+    const std::vector<OpShape> wanted = wanted_operators(request_for(need));
+    const std::set<std::string, std::less<>> keys(known->op_keys.begin(), known->op_keys.end());
+    const bool all = !wanted.empty() && std::all_of(wanted.begin(), wanted.end(), [&](const auto& shape) {
+        return keys.contains(op_key(shape));
+    });
+    if (all)
+        measured_.insert(key);
+    else
+        unknown_at_[key] = version(need.gpu_type);
+    return all;
+}
+
 CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place,
                                      const ClusterView& view) {
     const NodeState& node = view.snapshot.nodes[place.node];
@@ -243,16 +296,8 @@ CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place
     const std::int64_t gpus = std::max<std::int64_t>(node.free_gpus - taken.gpus, 1);
     const Share share = smallest_share(view, place.partition, need.gpu_type);
     CarrierSpec spec;
-    spec.request = {new_nonce(),
-                    need.gpu_type,
-                    need.hardware,
-                    need.request->model,
-                    need.request->global_batch,
-                    need.max_gpus,
-                    need.gpus_per_node,
-                    config_.profile_budget_s,
-                    {},
-                    {}};
+    spec.request = request_for(need);
+    spec.request.nonce = new_nonce();
     fill_known(spec.request, node.name);
     spec.user_id = user_id_;
     spec.group_id = group_id_;
@@ -263,13 +308,24 @@ CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const Place& place
     spec.memory_mb = share.memory_mb;
     spec.time_limit_minutes =
         static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
-    spec.comment = fmt::format("arena: profile {} on {}", need.request->model.name, need.gpu_type);
+    spec.comment =
+        fmt::format("arena: profile {} on {}", one_word(need.request->model.name), need.gpu_type);
+    spec.for_job = need.job;
+    spec.for_user = need.user_id;
     return spec;
 }
 
 /// A node that Slurm does not give now is free for nobody in this round.
-void ProfileBook::note_refusal(const Place& place, const CarrierStart& start, ClusterView& view) {
-    const double now_s = view.snapshot.time_s;
+void ProfileBook::note_refusal(const ProfileNeed& need, const Place& place,
+                               const CarrierStart& start, ClusterView& view) {
+    const double now_s = view.steady_s;
+    if (start.other_user) {
+        if (refusing_users_.note(user_key(need), start.why, now_s))
+            host_.log_info(fmt::format("JobId={} no profile run of uid {} starts: {}; it is tried "
+                                       "again less and less often",
+                                       need.job, need.user_id, start.why));
+        return;
+    }
     NodeState& node = view.snapshot.nodes[place.node];
     if (start.other_node) {
         node.free_gpus = 0;
@@ -293,14 +349,23 @@ std::set<std::string> ProfileBook::resting_nodes(const ProfileNeed& need, const 
     std::set<std::string> names;
     for (const Place& place : places(need, view)) {
         const std::string& name = view.snapshot.nodes[place.node].name;
-        if (refusing_nodes_.rests(name, view.snapshot.time_s)) names.insert(name);
+        if (refusing_nodes_.rests(name, view.steady_s)) names.insert(name);
     }
     return names;
 }
 
+/// Whether a node would do that is kept for a user who has had fewer runs.
+bool ProfileBook::others_first(const ProfileNeed& need, const ClusterView& view) {
+    const auto kept = turns_.kept_from(need.user_id, slots());
+    const std::vector<Place>& all = places(need, view);
+    return !kept || std::any_of(all.begin(), all.end(), [&](const Place& place) {
+        return place.node < kept->size() && (*kept)[place.node];
+    });
+}
+
 ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
                                         const ClusterView& view) {
-    const double now_s = view.snapshot.time_s;
+    const double now_s = view.steady_s;
     ProfileNeed alone = need;
     alone.taken = nullptr;
     if (pick_place(alone, attempts_of(key), view)) {
@@ -309,6 +374,7 @@ ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
     }
     yielding_since_.erase(key);  // whoever it yielded to has the node
     if (const std::size_t runs = runs_on_its_nodes(need, view)) return turn_later(need, runs);
+    if (others_first(need, view)) return turn_later(need, 0);
     const std::set<std::string> resting = resting_nodes(need, view);
     if (resting.empty())
         return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
@@ -318,7 +384,8 @@ ProfileAnswer ProfileBook::without_node(const ProfileNeed& need, const Key& key,
                 waiting_words(need) + ": " + node + " was taken a moment ago"};
     busy_since_.erase(key);
     const std::string why = "the profiling job could not start: Slurm calls " + node + " busy";
-    count_failure(key, node, why, now_s);
+    note_attempt(key, node, why, now_s);
+    tell_failure(key, node);
     return {ProfileState::stand_in, why};
 }
 
@@ -335,8 +402,20 @@ ProfileNeed ProfileBook::after_yielding(ProfileNeed need, const Key& key, double
     return need;
 }
 
+std::optional<ProfileAnswer> ProfileBook::refused_to_user(const ProfileNeed& need,
+                                                          const ClusterView& view) const {
+    if (turns_.has_had_enough(need.user_id, view.steady_s))
+        return ProfileAnswer{ProfileState::stand_in,
+                             fmt::format("its user has had {} profile runs within an hour, as many as "
+                                         "profile.runs_per_hour allows",
+                                         config_.profile_runs_per_hour)};
+    if (!refusing_users_.rests(user_key(need), view.steady_s)) return std::nullopt;
+    return ProfileAnswer{ProfileState::stand_in, refusing_users_.why(user_key(need))};
+}
+
 ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, ClusterView& view) {
-    const double now_s = view.snapshot.time_s;
+    const double now_s = view.steady_s;
+    want(need, view);
     const Attempts attempts = attempts_of(key);
     const ProfileNeed yielding = after_yielding(need, key, now_s);
     while (const Place* place = pick_place(yielding, attempts, view)) {
@@ -345,21 +424,25 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const Key& key, Cluste
         const CarrierSpec spec = carrier_for(yielding, *place, view);
         const CarrierStart start = host_.start_carrier(spec);
         if (start.id == 0) {
-            note_refusal(*place, start, view);
+            note_refusal(need, *place, start, view);
+            if (auto answer = refused_to_user(need, view)) return *std::move(answer);
             continue;
         }
         busy_since_.erase(key);
         refusing_nodes_.forget(node.name);
         refusing_partitions_.forget(place->asked);
         nowhere_told_.erase(need.gpu_type);
+        refusing_users_.forget(user_key(need));
         yielding_since_.erase(key);
-        running_[key] = {start.id, {}};
-        view.carriers.push_back(
-            {start.id, user_id_, to_json(spec.request), node.name, false, now_s});
+        turns_.started(need.user_id, start.id, now_s);
+        seen_running_.insert(start.id);
+        running_[key] = {start.id, {}, now_s};
+        view.carriers.push_back({start.id, user_id_, to_json(spec.request), node.name, false,
+                                 view.snapshot.time_s, 0, need.user_id});
         node.free_gpus -= 1;
         node.free_cpus -= spec.cpus;
         node.free_memory_mb -= spec.memory_mb;
-        return {ProfileState::running, waiting_text(need, start.id, {})};
+        return {ProfileState::running, waiting_text(need, start.id, {}), now_s};
     }
     if (auto answer = nowhere(need, view)) {
         busy_since_.erase(key);  // it waits for no node now
@@ -372,24 +455,30 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
                                                         const ClusterView& view) {
     if (const auto at = running_.find(key); at != running_.end())
         return ProfileAnswer{ProfileState::running,
-                             waiting_text(need, at->second.carrier, at->second.progress)};
+                             waiting_text(need, at->second.carrier, at->second.progress),
+                             at->second.began_s};
     if (measured(key)) return ProfileAnswer{ProfileState::ready, {}};
     if (!can_profile()) return ProfileAnswer{ProfileState::stand_in, "profiling is off"};
+    if (all_known(need, key)) return ProfileAnswer{ProfileState::ready, {}};
     if (const auto at = attempts_.find(key); at != attempts_.end()) {
-        const bool again = view.snapshot.time_s - at->second.last_s >= config_.profile_backoff_s;
+        const bool again = view.steady_s - at->second.last_s >= config_.profile_backoff_s;
         if (at->second.count >= config_.profile_retries && !again)
             return ProfileAnswer{ProfileState::stand_in, "profiling failed: " + at->second.reason};
         if (again) attempts_.erase(at);
     }
     if (auto answer = nowhere(need, view)) return answer;
-    if (running_.size() >= max_runs) return turn_later(need, running_.size());
+    if (auto answer = refused_to_user(need, view)) return answer;
+    if (slots() == 0) {
+        want(need, view);
+        return turn_later(need, running_.size());
+    }
     return after_ordinary(need, view.snapshot.time_s);
 }
 
 bool ProfileBook::would_take(const ProfileNeed& need, const ClusterView& view) {
     if (!can_profile()) return false;  // asks no store
     const Key key{need.fingerprint, need.gpu_type};
-    const ProfileNeed yielding = after_yielding(need, key, view.snapshot.time_s);
+    const ProfileNeed yielding = after_yielding(need, key, view.steady_s);
     return yielding.taken && !without_start(need, key, view) &&
            pick_place(yielding, attempts_of(key), view);
 }

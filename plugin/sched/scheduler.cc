@@ -73,12 +73,7 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
 /// What jobs reported before this life, from the store.
 void Scheduler::recall_observed() {
     if (!config_.use_reports) return;
-    for (const ObservedRun& run : profiles_.observed()) {
-        Request request;
-        request.global_batch = run.global_batch;
-        request.launcher = run.launcher;
-        (void)offers_book_.observe(request, run.model_fingerprint, run.observation);
-    }
+    for (ObservedRun& run : profiles_.observed()) (void)offers_book_.recall(std::move(run));
 }
 
 const std::vector<SitePool>& Scheduler::pools_of(const JobView& job) {
@@ -158,7 +153,7 @@ Shape Scheduler::shape_for(const Planned& planned, const Offer& offer,
 }
 
 void Scheduler::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
-    blocked_[job].push_back({grid, view_.snapshot.time_s + blocked_s, why, limited});
+    blocked_[job].push_back({grid, view_.steady_s + blocked_s, why, limited});
 }
 
 /// Slurm knows more of the shape than was asked for here: a line in the log for each reason, not for
@@ -166,7 +161,7 @@ void Scheduler::block(JobId job, const Grid& grid, const std::string& why, bool 
 void Scheduler::refused_shape(const Planned& planned, const Offer& offer, const ApplyResult& result) {
     const JobId id = planned.view->id;
     const std::string& why = result.text;
-    const double now_s = view_.snapshot.time_s;
+    const double now_s = view_.steady_s;
     const bool hopeless = result.outcome == ApplyOutcome::never;
     blocked_[id].push_back({offer.grid, now_s + (hopeless ? hopeless_s : blocked_s), why});
     if (refusals_.note(std::to_string(id), why, now_s))
@@ -187,12 +182,12 @@ void Scheduler::forgive(JobId job) {
 void Scheduler::keep_trying(const Planned& planned, const Offer& offer, const std::string& why) {
     const JobId id = planned.view->id;
     const auto at =
-        busy_.try_emplace(id, Blocked{offer.grid, view_.snapshot.time_s + busy_s, why}).first;
+        busy_.try_emplace(id, Blocked{offer.grid, view_.steady_s + busy_s, why}).first;
     if (at->second.grid != offer.grid)
-        at->second = {offer.grid, view_.snapshot.time_s + busy_s, why};
+        at->second = {offer.grid, view_.steady_s + busy_s, why};
     last_[id].state = "waiting with a reservation";
     last_[id].reason = why;
-    if (view_.snapshot.time_s < at->second.until_s) return;
+    if (view_.steady_s < at->second.until_s) return;
     busy_.erase(at);
     if (host_.hold_again(id, planned.view->facts.restart).outcome == ApplyOutcome::done)
         ++stats_.reholds;
@@ -410,13 +405,15 @@ void Scheduler::forget_gone() {
     wishes_.keep(lives);
     const auto gone = [&](const auto& entry) { return !lives(entry.first); };
     std::erase_if(settled_since_, gone);
+    std::erase_if(ages_, [&](const auto& entry) { return !lives(entry.first.first); });
+    std::erase_if(profile_wait_since_, gone);
     std::erase_if(blocked_, gone);
     std::erase_if(busy_, gone);
     std::erase_if(stale_, gone);
     std::erase_if(last_, gone);
     std::erase_if(expected_, gone);
     std::erase_if(refused_updates_, gone);
-    refusals_.forget_old(view_.snapshot.time_s, [&](const std::string& id) {
+    refusals_.forget_old(view_.steady_s, [&](const std::string& id) {
         return lives(static_cast<JobId>(parse_integer(id, 0, UINT32_MAX).value_or(0)));
     });
 }

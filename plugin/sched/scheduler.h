@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -47,7 +48,7 @@ class Scheduler {
     /// JSON documents for the socket: see `arena explain`, `arena stats`, `arena snapshot save`.
     /// explain is empty when uid may not see the job, or there is none.
     std::string explain(JobId job, bool privileged, std::uint32_t uid);
-    [[nodiscard]] std::string stats_json() const;
+    [[nodiscard]] std::string stats_json(bool privileged = true, std::uint32_t uid = 0) const;
     /// Everybody's places; of others' jobs that, and their ids where `sees_others`.
     [[nodiscard]] std::string queue_json(bool privileged, std::uint32_t uid, bool sees_others) const;
     [[nodiscard]] std::string snapshot_json() const;
@@ -99,6 +100,7 @@ class Scheduler {
         std::string none_why;   ///< and why it has none
     };
 
+    [[nodiscard]] nlohmann::json profile_users(bool privileged, std::uint32_t uid) const;
     [[nodiscard]] const std::vector<SitePool>& pools_of(const JobView& job);
     void recall_observed();
     void note_settled();
@@ -107,8 +109,9 @@ class Scheduler {
     void follow_checkpointing(const JobView& job, const Wish& wish, const Offer& offer);
     [[nodiscard]] bool checkpoint(const JobView& job, bool moved);
     [[nodiscard]] double done_iterations(const JobView& job);
-    [[nodiscard]] bool ready_for_signals(const JobView& job) const;
-    [[nodiscard]] bool movable(const JobView& job, const Wish& wish) const;
+    [[nodiscard]] double age_s(JobId job, double since_s);
+    [[nodiscard]] bool ready_for_signals(const JobView& job);
+    [[nodiscard]] bool movable(const JobView& job, const Wish& wish);
     [[nodiscard]] JobState state_of(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     void add_running(const JobView& job, const Wish& wish, const Offer& offer);
     void add_returning(const JobView& job, const Wish& wish, const Offer& offer);
@@ -122,6 +125,7 @@ class Scheduler {
     bool wait_for_profile(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     [[nodiscard]] OfferList known_offers(const JobView& job, const Wish& wish,
                                          const std::vector<SitePool>& pools);
+    [[nodiscard]] bool worth_waiting(const JobView& job, const ProfileAnswer& answer);
     void add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools);
     [[nodiscard]] const std::string& why_no_plan(const JobView& job, const Wish& wish, const OfferList& none);
     [[nodiscard]] SharedOffers unblocked(JobId job, const OfferList& offers);
@@ -173,6 +177,8 @@ class Scheduler {
     std::size_t ready_seen_ = 0;         ///< those that taken_ knows
     std::size_t looks_ = 0;              ///< how often it was made in this round
     std::map<JobId, double> settled_since_;
+    std::map<std::pair<JobId, double>, double> ages_;  ///< see age_s()
+    std::map<JobId, double> profile_wait_since_;  ///< when a waiting job was first told to wait for a run
     std::map<JobId, std::vector<Blocked>> blocked_;
     std::int64_t free_before_ = 0;       ///< CPUs and GPUs free in the last round
     std::int64_t up_before_ = 0;         ///< of all nodes that took jobs then

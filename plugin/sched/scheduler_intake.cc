@@ -43,6 +43,11 @@ bool inside_wish(const Request& request, const Offer& offer) {
     return in_range && allows(request.gpu_types, offer.grid.gpu_type) && matches(request.pin, offer.plan);
 }
 
+bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
+    return std::any_of(offers.begin(), offers.end(),
+                       [&](const Offer& offer) { return offer.grid.gpu_type == gpu_type; });
+}
+
 /// What an opted-out job asks for: its smallest count, of the first type it allows that has as many,
 /// on as few nodes as equal shares go. No such type: any GPU (a job without --arena-types).
 Grid plain_grid(const Request& request, const std::vector<SitePool>& pools) {
@@ -64,10 +69,12 @@ Grid plain_grid(const Request& request, const std::vector<SitePool>& pools) {
 
 void Scheduler::note_settled() {
     for (const JobView& job : view_.jobs) {
-        if (job.facts.state != HostJobState::pending)
+        if (job.facts.state == HostJobState::pending) {
+            settled_since_.try_emplace(job.id, view_.steady_s);
+        } else {
             settled_since_.erase(job.id);
-        else
-            settled_since_.try_emplace(job.id, view_.snapshot.time_s);
+            profile_wait_since_.erase(job.id);
+        }
     }
 }
 
@@ -94,7 +101,7 @@ void Scheduler::note_returned() {
 bool Scheduler::settled(const JobView& job) const {
     if (job.facts.restart == 0) return true;
     const auto at = settled_since_.find(job.id);
-    return at != settled_since_.end() && view_.snapshot.time_s >= at->second + settle_s;
+    return at != settled_since_.end() && view_.steady_s >= at->second + settle_s;
 }
 
 /// Tells the job to save its state and exit. `moved`: by the policy, not by its owner's wish.
@@ -118,17 +125,25 @@ double Scheduler::done_iterations(const JobView& job) {
     return done + std::max(0.0, std::floor(worked_s / offer->estimate.iteration_s));
 }
 
-bool Scheduler::ready_for_signals(const JobView& job) const {
-    return !job.configuring && view_.snapshot.time_s >= job.start_s + ready_s;
+/// Seconds since a time of the wall clock in Slurm's record of the job: by that clock when it is first
+/// seen, from then on by the monotonic one, so that setting the clock ends no wait and makes none.
+double Scheduler::age_s(JobId job, double since_s) {
+    const double first_s = view_.steady_s - std::max(view_.snapshot.time_s - since_s, 0.0);
+    return view_.steady_s - ages_.try_emplace({job, since_s}, first_s).first->second;
+}
+
+bool Scheduler::ready_for_signals(const JobView& job) {
+    return !job.configuring && age_s(job.id, job.start_s) >= ready_s;
 }
 
 /// Whether Arena itself may move the running job now. One that somebody holds would not come back.
-bool Scheduler::movable(const JobView& job, const Wish& wish) const {
+bool Scheduler::movable(const JobView& job, const Wish& wish) {
     const JobMark& mark = *job.facts.mark;
     const double now_s = view_.snapshot.time_s;
     if (!wish.request.elastic || mark.phase != Phase::started || mark.hold != OtherHold::none) return false;
-    if (!job.nodes_open || !ready_for_signals(job) || now_s < job.start_s + config_.cooldown_s) return false;
-    const auto recent = [&](std::int64_t at) { return now_s < static_cast<double>(at) + 3600; };
+    if (!job.nodes_open || !ready_for_signals(job) || age_s(job.id, job.start_s) < config_.cooldown_s) return false;
+    // One of the future is of a clock that was set back since.
+    const auto recent = [&](std::int64_t at) { return std::abs(now_s - static_cast<double>(at)) < 3600; };
     return std::count_if(mark.moves.begin(), mark.moves.end(), recent) < config_.moves_per_hour;
 }
 
@@ -137,7 +152,7 @@ bool Scheduler::movable(const JobView& job, const Wish& wish) const {
 void Scheduler::follow_checkpointing(const JobView& job, const Wish& wish, const Offer& offer) {
     Last& last = last_[job.id];
     last.state = "checkpointing";
-    const double waited = view_.snapshot.time_s - static_cast<double>(job.facts.mark->since);
+    const double waited = age_s(job.id, static_cast<double>(job.facts.mark->since));
     if (job.facts.state == HostJobState::running && waited > config_.checkpoint_grace_s &&
         host_.requeue_hold(job.id, job.facts.restart).outcome == ApplyOutcome::done)
         ++stats_.requeues;
@@ -185,16 +200,31 @@ void Scheduler::wait_for_slurm(const JobView& job, const std::string& reason) {
     if (!refused_updates_.contains(job.id)) reasons_.back().text = reason;
 }
 
+/// A run that others keep from beginning, or that begins late, is for later jobs.
+bool Scheduler::worth_waiting(const JobView& job, const ProfileAnswer& answer) {
+    if (answer.state != ProfileState::running) return false;
+    const double now_s = view_.steady_s;
+    const double since_s = profile_wait_since_.try_emplace(job.id, now_s).first->second;
+    return std::min(answer.began_s, now_s) <= since_s + config_.profile_max_wait_s;
+}
+
 bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
                                  const std::vector<SitePool>& pools) {
     std::string waiting;
     std::string& unmeasured = last_[job.id].unmeasured;
     unmeasured.clear();
+    if (!config_.profile_enabled) return false;
+    const OfferList offers =
+        offers_book_.offers(job.user_id, wish.request, wish.fingerprint, pools);
+    if (!offers) return false;  // it waits to be planned
     for (const SitePool& pool : pools) {
-        if (!allows(wish.request.gpu_types, pool.gpu_type)) continue;
+        // What no plan uses need not be measured: a pin that fits nothing took GPUs from everybody.
+        if (!offered(*offers, pool.gpu_type)) continue;
         ProfileNeed need;
         need.request = &wish.request;
         need.fingerprint = wish.fingerprint;
+        need.job = job.id;
+        need.user_id = job.user_id;
         need.gpu_type = pool.gpu_type;
         need.hardware = pool.hardware;
         need.partition = job.partition;
@@ -207,9 +237,12 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         need.taken = &taken_;
         if (profiles_.would_take(need, view_)) look_ahead();
         const ProfileAnswer answer = profiles_.require(need, view_);
-        if (answer.state == ProfileState::running && waiting.empty()) waiting = answer.text;
-        if (answer.state == ProfileState::stand_in && config_.profile_enabled)
-            unmeasured += fmt::format("{}{}: {}", unmeasured.empty() ? "" : "; ", pool.gpu_type, answer.text);
+        const bool waits = worth_waiting(job, answer);
+        if (waits && waiting.empty()) waiting = answer.text;
+        if (!waits && answer.state != ProfileState::ready)
+            unmeasured += fmt::format("{}{}: {}{}", unmeasured.empty() ? "" : "; ", pool.gpu_type,
+                                      answer.state == ProfileState::running ? "not waited for any longer: " : "",
+                                      answer.text);
     }
     if (waiting.empty()) return false;
     wait_reason(job, waiting);
@@ -227,7 +260,7 @@ void Scheduler::follow_unplannable(const JobView& job) {
         return;
     }
     last.state = "waiting for preemption";
-    const double waited = view_.snapshot.time_s - static_cast<double>(mark->since);
+    const double waited = age_s(job.id, static_cast<double>(mark->since));
     if (waited <= view_.preemption_wait_s) return;
     if (host_.hold_again(job.id, job.facts.restart).outcome == ApplyOutcome::done) ++stats_.reholds;
 }
@@ -285,7 +318,7 @@ void Scheduler::opt_out(const JobView& job, const Wish& wish, const std::vector<
 SharedOffers Scheduler::unblocked(JobId job, const OfferList& offers) {
     const auto at = blocked_.find(job);
     if (at == blocked_.end()) return offers;
-    std::erase_if(at->second, [&](const Blocked& b) { return b.until_s <= view_.snapshot.time_s; });
+    std::erase_if(at->second, [&](const Blocked& b) { return b.until_s <= view_.steady_s; });
     if (at->second.empty()) return offers;
     std::vector<Offer> open;
     for (const Offer& offer : *offers) {
@@ -442,7 +475,7 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
         const std::string& why = why_no_plan(job, wish, offers);
         return wait_reason(job, why.empty() ? "no plan fits" : why);
     }
-    if (const std::string id = std::to_string(job.id); job.facts.held && refusals_.rests(id, view_.snapshot.time_s))
+    if (const std::string id = std::to_string(job.id); job.facts.held && refusals_.rests(id, view_.steady_s))
         return wait_reason(job, refusals_.why(id));
     JobState state = state_of(job, wish, pools);
     if (std::string why = why_no_node(job, wish, state); !why.empty()) {

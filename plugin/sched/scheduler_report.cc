@@ -30,18 +30,22 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto estimate = offers_book_.price(*request, *offer);
     const Observation observation{offer->grid, offer->plan, left.report.iteration_s,
                                   estimate.value_or(offer->estimate).iteration_s, left.report.spread};
-    const std::string model = fingerprint(request->model);
-    if (config_.use_reports ? !offers_book_.observe(*request, model, observation)
-                            : !is_usable(observation))
+    const ObservedRun run{fingerprint(request->model), request->model.name, request->global_batch,
+                          request->launcher, observation, left.report.steps, left.job, now_s,
+                          left.user, false, {}};
+    if (config_.use_reports ? !offers_book_.observe(run) : !is_usable(observation))
         return host_.log_error(fmt::format("JobId={} its report is left out: 8 times off the estimate of "
                                            "{:.4g} s, or more",
                                            left.job, observation.estimated_s));
     ++stats_.reports;
-    profiles_.keep_observed({model, request->model.name, request->global_batch, request->launcher,
-                             observation, left.report.steps, left.job, now_s});
-    host_.log_info(fmt::format("JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s",
-                               left.job, observation.iteration_s, short_form(offer->grid),
-                               short_form(offer->plan), observation.estimated_s));
+    profiles_.keep_observed(run);
+    const bool waits = config_.use_reports && !offers_book_.latest_counts(run);
+    host_.log_info(fmt::format(
+        "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s{}", left.job,
+        observation.iteration_s, short_form(offer->grid), short_form(offer->plan), observation.estimated_s,
+        waits ? fmt::format(": more than {:g} times off, it counts when {} jobs of uid {} agree",
+                            max_single_ratio, outlier_jobs, left.user)
+              : ""));
 }
 
 std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
@@ -69,7 +73,18 @@ std::string Scheduler::explain(JobId job, bool privileged, std::uint32_t uid) {
     return dump(json);
 }
 
-std::string Scheduler::stats_json() const {
+/// Others' runs are no business of a user's, as others' jobs are none of arena explain's.
+nlohmann::json Scheduler::profile_users(bool privileged, std::uint32_t uid) const {
+    Json users = Json::array();
+    for (const auto& [user, account] : profiles_.turns().accounts())
+        if (privileged || user == uid)
+            users.push_back({{"uid", user},
+                             {"runs_last_hour", account.starts.size()},
+                             {"gpu_s", account.gpu_s}});
+    return users;
+}
+
+std::string Scheduler::stats_json(bool privileged, std::uint32_t uid) const {
     const PlanDesk::Stats planning = offers_book_.planning();
     const double rounds = static_cast<double>(std::max<std::uint64_t>(stats_.rounds, 1));
     const Json json{
@@ -97,7 +112,7 @@ std::string Scheduler::stats_json() const {
         {"dropped", {{"stale", stats_.stale}, {"failed_starts", stats_.failed_starts}}},
         {"profiles",
          {{"running", profiles_.running()}, {"imported", profiles_.imported()},
-          {"failed", profiles_.failed()}}},
+          {"failed", profiles_.failed()}, {"users", profile_users(privileged, uid)}}},
         {"faults", stats_.faults}};
     return dump(json);
 }

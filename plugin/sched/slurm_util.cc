@@ -3,6 +3,7 @@
 #include "plugin/sched/slurm_util.h"
 
 #include "core/request.h"
+#include "core/text.h"
 
 namespace arena {
 namespace {
@@ -106,6 +107,13 @@ const char* arena_record(const job_record_t* job) {
 const char* carrier_request(const job_record_t* job) {
     if (job->spank_job_env_size == 0) return nullptr;
     return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE");
+}
+
+std::uint32_t carrier_for_user(const job_record_t* job) {
+    const char* user =
+        find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE_FOR");
+    const auto id = parse_integer(user ? user : "", 0, UINT32_MAX);
+    return id ? static_cast<std::uint32_t>(*id) : job->user_id;
 }
 
 std::optional<JobMark> read_mark(const job_record_t* job) {

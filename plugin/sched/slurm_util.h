@@ -55,6 +55,8 @@ void clear_supplements(job_record_t* job);
 const char* arena_record(const job_record_t* job);
 /// ARENA_PROFILE of one of our carrier jobs; nullptr for every other job.
 const char* carrier_request(const job_record_t* job);
+/// Whose job it measures for; its own user where it does not say (of an earlier version).
+std::uint32_t carrier_for_user(const job_record_t* job);
 
 std::optional<JobMark> read_mark(const job_record_t* job);
 /// The phase begins now, in the job's present life; progress and moves stay. The first `started` notes

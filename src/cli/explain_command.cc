@@ -164,6 +164,8 @@ void print_flat(const Json& json, const std::string& prefix) {
         const std::string name = prefix.empty() ? key : prefix + "." + key;
         if (value.is_object()) {
             print_flat(value, name);
+        } else if (name == "profiles.users") {
+            for (const Json& user : value) print_flat(user, "profiles.user");
         } else if (name != "schema_version") {
             fmt::print("{:<28} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
         }

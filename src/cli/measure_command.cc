@@ -266,7 +266,7 @@ Status keep(const MeasureOptions& options, const Model& model,
         }
         const auto kept = (*store)->keep_observed(
             {fingerprint(model), model.name, options.plan.global_batch, launcher, observation,
-             options.steps, 0, static_cast<double>(std::time(nullptr))});
+             options.steps, 0, static_cast<double>(std::time(nullptr)), unknown_user, true, {}});
         if (!kept) return Error{kept.error().code, kept.error().text, short_form(s.offer.plan)};
     }
     return Done{};

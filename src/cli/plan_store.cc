@@ -58,7 +58,7 @@ std::vector<Observation> PlanStore::observations(const Workload& workload,
         const std::string& type = run.observation.grid.gpu_type;
         if (run.model_fingerprint != workload.model_fingerprint ||
             run.global_batch != workload.global_batch || run.launcher != workload.launcher ||
-            (type != pool.gpu_type && type != other_name))
+            (type != pool.gpu_type && type != other_name) || !counts(run))
             continue;
         observations.push_back(run.observation);
         observations.back().grid.gpu_type = pool.gpu_type;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena profile`: looks into the profile store, moves profiles between sites, and cleans up.
+#include <pwd.h>
+
 #include <algorithm>
 #include <ctime>
 #include <map>
@@ -22,8 +24,9 @@ namespace {
 /// Options that the profile sub-commands share; unused ones stay empty.
 struct ProfileOptions {
     std::string store;  ///< --store; empty = arena.yaml's
-    std::string nonce, file, model_name, gpu_type, table;
-    bool csv = false, remove = false;
+    std::string nonce, file, model_name, gpu_type, table, user;
+    std::int64_t job = 0;
+    bool csv = false, remove = false, all = false, withdraw = false;
     double older_than_days = 0;
 };
 
@@ -88,12 +91,25 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
     return exit_yes;
 }
 
+std::string user_name(std::int64_t user) {
+    if (user == unknown_user) return "not known";
+    const passwd* entry = ::getpwuid(static_cast<uid_t>(user));
+    return entry != nullptr ? entry->pw_name : std::to_string(user);
+}
+
+std::string counts_for(const ObservedRun& run) {
+    if (run.shared) return "everybody";
+    if (run.user == unknown_user) return "nobody yet";
+    if (counts(run)) return user_name(run.user);
+    return fmt::format("nobody yet: {} of {} jobs agree", run.agreeing.size(), outlier_jobs);
+}
+
 int observed(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
     const auto observed = store.observed();
     if (!observed) return fail(globals, observed.error());
     warn(observed->bad);
     Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan"}, {"measured", true},
-                 {"estimated", true}, {"off", true}, {"steps", true}, {"job", true}, {"reported"}});
+                 {"estimated", true}, {"off", true}, {"steps", true}, {"job", true}, {"reported"}, {"of"}, {"counts for"}});
     Json json = Json::array();
     for (const ObservedRun& run : observed->runs) {
         const Observation& o = run.observation;
@@ -102,13 +118,16 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
                         {"global_batch", run.global_batch}, {"launcher", run.launcher},
                         {"grid", arena::json_of(o.grid)}, {"plan", arena::json_of(o.plan)},
                         {"iteration_s", o.iteration_s}, {"estimated_s", o.estimated_s},
-                        {"spread", o.spread}, {"steps", run.steps}, {"job", run.job}, {"at_s", run.at_s}});
+                        {"spread", o.spread}, {"steps", run.steps}, {"job", run.job}, {"at_s", run.at_s},
+                        {"uid", run.user}, {"shared", run.shared}, {"agreeing", run.agreeing},
+                        {"counts", counts(run) && (run.shared || run.user != unknown_user)}});
         table.add({printable(run.model_name, 40), std::to_string(run.global_batch), run.launcher,
                    short_form(o.grid), short_form(o.plan), human_seconds(o.iteration_s),
                    human_seconds(o.estimated_s),
                    fmt::format("{:+.1f} %", 100 * (o.estimated_s / o.iteration_s - 1)),
                    std::to_string(run.steps), run.job != 0 ? std::to_string(run.job) : "by hand",
-                   utc_time(run.at_s)});
+                   utc_time(run.at_s), run.job != 0 ? user_name(run.user) : "an administrator",
+                   counts_for(run)});
     }
     if (globals.json) {
         fmt::print("{}\n", dump_json({{"schema_version", 1}, {"observed", json}, {"bad", observed->bad}}));
@@ -279,6 +298,33 @@ int prune(const Globals& globals, const ProfileOptions& options, ProfileStore& s
                 fmt::format("{} runs removed", *gone));
 }
 
+Result<std::int64_t> uid_of(const std::string& user) {
+    if (const auto id = parse_integer(user, 0, UINT32_MAX)) return *id;
+    const passwd* entry = ::getpwnam(user.c_str());
+    if (entry == nullptr)
+        return usage_error(fmt::format("there is no user \"{}\"", printable(user, 40)), "--user");
+    return static_cast<std::int64_t>(entry->pw_uid);
+}
+
+int promote(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
+    WhichObserved which;
+    which.gpu_type = options.gpu_type;
+    if (options.job == 0 && options.user.empty() && !options.all)
+        return fail(globals, usage_error("say whose reports: --job N, --user NAME, or --all"));
+    if (options.job != 0) which.job = static_cast<JobId>(options.job);
+    if (!options.user.empty()) {
+        const auto uid = uid_of(options.user);
+        if (!uid) return fail(globals, uid.error());
+        which.user = *uid;
+    }
+    const auto changed = store.share_observed(which, !options.withdraw);
+    if (!changed) return fail(globals, changed.error());
+    const std::string now = options.withdraw ? "counts for its user again" : "counts for everybody now";
+    return done(globals, {{"schema_version", 1}, {"changed", *changed}, {"shared", !options.withdraw}},
+                fmt::format("{} report{}: each {}{}", *changed, *changed == 1 ? "" : "s", now,
+                            *changed == 0 ? "" : "; a running slurmctld looks again after `scontrol reconfigure`"));
+}
+
 int run(const Globals& globals, const ProfileOptions& profile, RunOptions options) {
     const auto hardware = load_hardware(options.hardware_file);
     if (!hardware) return fail(globals, hardware.error());
@@ -393,6 +439,13 @@ void add_profile(CLI::App& app, Globals& globals) {
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
     add(profile, globals, options, "observed", "iteration times that jobs reported", false, &observed)
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
+    CLI::App* promoting =
+        add(profile, globals, options, "promote", "let reports of users' jobs count for everybody", true, &promote);
+    promoting->add_option("--job", options->job, "what this job reported")->check(CLI::Range(1U, UINT32_MAX));
+    promoting->add_option("--user", options->user, "what jobs of this user reported");
+    promoting->add_flag("--all", options->all, "what all jobs reported");
+    promoting->add_option("--gpu-type", options->gpu_type, "only of this GRES type");
+    promoting->add_flag("--withdraw", options->withdraw, "let them count for their users alone again");
     add(profile, globals, options, "show", "operators of one run", false, &show)
         ->add_option("nonce", options->nonce, "run")
         ->required();

@@ -70,6 +70,24 @@ Status read_own_plan(JobId job, ReportOptions& options, Subject& subject) {
     return Done{};
 }
 
+/// "1-02:03:04" or "02:03:04" as scontrol writes it; nothing for anything else.
+std::optional<double> parse_run_time(std::string_view text) {
+    std::int64_t days = 0;
+    if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
+        days = parse_integer(text.substr(0, dash), 0, 100000).value_or(-1);
+        text.remove_prefix(dash + 1);
+    }
+    std::int64_t clock_s = 0;
+    const auto parts = split(text, ':');
+    for (const std::string_view part : parts) {
+        const auto number = parse_integer(part, 0, 60);
+        if (!number) return std::nullopt;
+        clock_s = 60 * clock_s + *number;
+    }
+    if (days < 0 || parts.size() != 3) return std::nullopt;
+    return static_cast<double>(86400 * days + clock_s);
+}
+
 /// What slurmctld says of the job: whose it is, whether it runs, and under which plan.
 Status check_job(JobId job, ReportOptions& options) {
     const auto shown = run_program({"scontrol", "show", "job", std::to_string(job)});
@@ -101,6 +119,13 @@ Status check_job(JobId job, ReportOptions& options) {
                         job, grid, plan, printable(options.report.grid),
                         printable(options.report.plan)),
             "ARENA_PLAN");
+    const IterationReport& told = options.report;
+    if (const auto ran_s = parse_run_time(field("RunTime"));
+        ran_s && !fits_run_time(told.iteration_s, told.steps, *ran_s))
+        return usage_error(fmt::format("{} iterations of {} take longer than the {} that JobId={} has run",
+                                       told.steps, human_seconds(told.iteration_s),
+                                       human_seconds(*ran_s), job),
+                           "--steps");
     return Done{};
 }
 

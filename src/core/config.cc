@@ -39,7 +39,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 31> keys{{
+constexpr std::array<Key, 33> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -79,6 +79,10 @@ constexpr std::array<Key, 31> keys{{
      "nodes that are tried before the analytic estimate stands in"},
     {"profile", "backoff_s", &Config::profile_backoff_s, 0, 86400, Form::any, "seconds",
      "time before a failed profile is tried again"},
+    {"profile", "max_wait_s", &Config::profile_max_wait_s, 0, 86400, Form::any, "seconds",
+     "how long a job waits for its profile runs to begin before the analytic estimate stands in"},
+    {"profile", "runs_per_hour", &Config::profile_runs_per_hour, 0, 1000, Form::any, "runs",
+     "profile runs that the jobs of one user may start within an hour; 0 = any number"},
     {"profile", "spool", &Config::profile_spool, no, no, Form::path, "",
      "directory of fresh results, writable by the service user only"},
     {"profile", "store", &Config::profile_store, no, no, Form::path, "",

@@ -44,6 +44,8 @@ struct Config {
     double profile_backoff_s = 600;     ///< before a failed profile is tried again, 0..86400
     std::string profile_spool = "/var/spool/slurm-arena";  ///< writable by the service user only
     std::string profile_store = "/var/lib/slurm-arena/profiles.db";
+    double profile_max_wait_s = 60;     ///< a job waits for runs that begin within this, 0..86400
+    std::int64_t profile_runs_per_hour = 60;  ///< of one user, 0..1000; 0 = any number
     bool use_reports = true;            ///< what jobs report corrects offers
     std::string profile_partition;      ///< "" = the waiting job's partition
     // resize:

@@ -54,6 +54,33 @@ bool is_plausible(const Offer& offer, double iteration_s) {
            is_usable({offer.grid, offer.plan, iteration_s, offer.estimate.iteration_s, 0});
 }
 
+namespace {
+
+double ratio_of(const Observation& o) { return o.iteration_s / o.estimated_s; }
+
+bool within(double a, double b, double factor) { return a <= b * factor && b <= a * factor; }
+
+}  // namespace
+
+void note_agreeing(ObservedRun& run, const ObservedRun* before) {
+    run.agreeing.clear();
+    if (before && within(ratio_of(run.observation), ratio_of(before->observation), agreeing_ratio))
+        run.agreeing = before->agreeing;
+    std::erase(run.agreeing, run.job);
+    run.agreeing.push_back(run.job);
+    if (run.agreeing.size() > outlier_jobs) run.agreeing.erase(run.agreeing.begin());
+}
+
+bool counts(const ObservedRun& run) {
+    return run.shared || run.agreeing.size() >= outlier_jobs ||
+           within(run.observation.iteration_s, run.observation.estimated_s, max_single_ratio);
+}
+
+bool fits_run_time(double iteration_s, std::int64_t steps, double ran_s) {
+    constexpr double clock_s = 1;  // Slurm tells the start in whole seconds
+    return iteration_s * static_cast<double>(steps) <= ran_s + clock_s;
+}
+
 StepTimes step_times(std::vector<double> seconds) {
     seconds.erase(seconds.begin(), seconds.begin() + warm_up_steps);
     std::sort(seconds.begin(), seconds.end());

@@ -45,7 +45,18 @@ struct StepTimes {
 };
 StepTimes step_times(std::vector<double> seconds);
 
-/// A row of the profile store. Of one model, batch, launcher, grid and plan the latest stays.
+/// Ratios beyond this are believed when several jobs agree: one alone may have had a slow disk, a
+/// neighbour, or an owner who likes to steer.
+inline constexpr double max_single_ratio = 3;
+/// So many jobs.
+inline constexpr std::size_t outlier_jobs = 3;
+/// Jobs agree whose ratios of observed to estimated time are within this factor.
+inline constexpr double agreeing_ratio = 1.5;
+
+inline constexpr std::int64_t unknown_user = -1;
+
+/// A row of the profile store. Of one user, model, batch, launcher, grid and plan the latest stays.
+/// It counts for its user's jobs; for everybody's once an administrator has said so.
 struct ObservedRun {
     std::string model_fingerprint, model_name;
     std::int64_t global_batch = 1;
@@ -54,8 +65,20 @@ struct ObservedRun {
     std::int64_t steps = 0;  ///< whose median it is
     JobId job = 0;           ///< 0 = measured by hand (`arena measure`)
     double at_s = 0;         ///< seconds since the epoch
+    std::int64_t user = unknown_user;  ///< uid of the job's owner; unknown: kept by an earlier version
+    bool shared = false;               ///< counts for everybody
+    std::vector<JobId> agreeing;       ///< jobs that have reported much the same, the newest last
     bool operator==(const ObservedRun&) const = default;
 };
+
+/// The report, come in place of an earlier one of the same user, model, batch, launcher, grid and
+/// plan, or (null) of none: whom it agrees with.
+void note_agreeing(ObservedRun& run, const ObservedRun* before);
+/// Whether offers are corrected by it, of whomever: no outlier, or confirmed, or shared.
+bool counts(const ObservedRun&);
+
+/// Whether so many steps of so many seconds fit into the time that the job has run.
+bool fits_run_time(double iteration_s, std::int64_t steps, double ran_s);
 
 /// What `arena report` sends. Grid and plan in their short forms guard against a report of an
 /// earlier life of the job, which ran in another shape.

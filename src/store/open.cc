@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See open.h. Schema, user_version 4, application_id "ARNA" (a newer user_version is refused, never
+// See open.h. Schema, user_version 5, application_id "ARNA" (a newer user_version is refused, never
 // converted down):
 //   runs     one row per profile run. seq grows with each import and is what "newest" means: node
 //            clocks differ, the order of import does not. nonce is unique. Device fields as in
@@ -8,8 +8,10 @@
 //            stands for, seconds, repeats, spread. Failed runs have none.
 //   comm     one row per measured collective: group of `ranks` over `nodes`, with `groups` of them
 //            at the same time, and the bytes of the buffer on each rank. The newest import stays.
-//   observed one row per model, batch, launcher, grid and plan that a job ran and reported: the latest
-//            report. seq grows with each: what "latest" means. plan is JSON.
+//   observed one row per user, model, batch, launcher, grid and plan that a job ran and reported: the
+//            latest report. seq grows with each: what "latest" means. plan is JSON. user is a uid, -1
+//            where it is not known; shared: an administrator has made it everybody's, of whom there
+//            is one row, whoever reported it; agreeing: job ids, see note_agreeing().
 #include "store/open.h"
 
 #include <fcntl.h>
@@ -22,13 +24,14 @@
 #include <optional>
 #include <utility>
 
+#include "core/file_descriptor.h"
 #include "core/text.h"
+#include "store/recognise.h"
 
 namespace arena::sql {
 namespace {
 
-constexpr std::int64_t schema_version = 4;
-constexpr std::int64_t application_id = 0x41524e41;
+constexpr std::int64_t schema_version = 5;
 
 constexpr const char* schema = R"(
 CREATE TABLE runs(
@@ -78,7 +81,9 @@ CREATE TABLE observed(
   plan TEXT NOT NULL,
   iteration_s REAL NOT NULL CHECK(iteration_s > 0), estimated_s REAL NOT NULL CHECK(estimated_s > 0),
   spread REAL NOT NULL CHECK(spread >= 0), steps INTEGER NOT NULL, job INTEGER NOT NULL, at_s REAL NOT NULL,
-  UNIQUE(model_fingerprint, global_batch, launcher, gpu_type, nodes, gpus_per_node, plan));
+  user INTEGER NOT NULL, shared INTEGER NOT NULL CHECK(shared IN (0, 1)), agreeing TEXT NOT NULL);
+CREATE UNIQUE INDEX observed_by_user ON observed(model_fingerprint, global_batch, launcher, gpu_type,
+  nodes, gpus_per_node, plan, CASE shared WHEN 1 THEN -2 ELSE user END);
 )";
 
 /// From version 1: what a run re-used and saved, the device's state, and communication tables.
@@ -92,6 +97,15 @@ ALTER TABLE runs ADD COLUMN power_limit_w REAL NOT NULL DEFAULT 0;
 )";
 /// From version 2: where the GPU sits, as JSON; "" = not known.
 constexpr const char* to_version_3 = "ALTER TABLE runs ADD COLUMN place TEXT NOT NULL DEFAULT '';";
+
+/// From version 4, which did not know whose a report was: none of them counts until an administrator
+/// says so, but what was measured by hand, which took one.
+constexpr const char* to_version_5 = R"(
+INSERT INTO observed SELECT seq, model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes,
+  gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps, job, at_s, -1, job = 0, job
+  FROM observed_4;
+DROP TABLE observed_4;
+)";
 
 int execute(sqlite3* db, const std::string& text) {
     return sqlite3_exec(db, text.c_str(), nullptr, nullptr, nullptr);
@@ -117,7 +131,7 @@ Status check_parent(const std::string& path) {
     return Done{};
 }
 
-/// Creates the file, or checks owner and kind of the one there, and makes its mode 0600. An
+/// Creates the file, or checks owner and kind of the one there. An
 /// existing file is never opened here: closing it would drop the locks of another connection of
 /// this process.
 Status prepare_file(const std::string& path) {
@@ -135,8 +149,18 @@ Status prepare_file(const std::string& path) {
     if (!S_ISREG(st.st_mode)) return environment_error("profile store is not a regular file", path);
     if (st.st_uid != ::geteuid() && ::geteuid() != 0)
         return environment_error("profile store belongs to uid " + std::to_string(st.st_uid), path);
-    if ((st.st_mode & 07777) != 0600 && ::chmod(path.c_str(), 0600) != 0)
-        return environment_error(std::string("cannot chmod 0600: ") + std::strerror(errno), path);
+    return Done{};
+}
+
+/// Once it is known to be ours, with the journals that SQLite made as open as the file was.
+Status close_to_others(const std::string& path) {
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+        const std::string name = path + suffix;
+        struct stat st {};
+        if (::lstat(name.c_str(), &st) != 0 || (st.st_mode & 07777) == 0600) continue;
+        if (::chmod(name.c_str(), 0600) != 0)
+            return environment_error(std::string("cannot chmod 0600: ") + std::strerror(errno), name);
+    }
     return Done{};
 }
 
@@ -210,12 +234,14 @@ std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path) {
     const auto found = pragma_integer(db, "PRAGMA user_version");
     if (found == schema_version) return {};
     const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
-    const bool is_first = found == 1, has_place = found >= 3;
+    const bool is_first = found == 1, has_place = found >= 3, has_observed = found >= 4;
     if ((is_first && execute(db, to_version_2) != SQLITE_OK) ||
         (is_first && execute(db, comm_schema) != SQLITE_OK) ||
         (!has_place && execute(db, to_version_3) != SQLITE_OK) ||
-        execute(db, observed_schema) != SQLITE_OK || execute(db, version) != SQLITE_OK ||
-        t.commit() != SQLITE_OK)
+        (has_observed && execute(db, "ALTER TABLE observed RENAME TO observed_4") != SQLITE_OK) ||
+        execute(db, observed_schema) != SQLITE_OK ||
+        (has_observed && execute(db, to_version_5) != SQLITE_OK) ||
+        execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
         return sql_error(db, path, "upgrade");
     return {};
 }
@@ -268,6 +294,23 @@ Attempt try_open(const std::string& path, bool writable) {
     if (*ours && version != schema_version)
         if (auto e = upgrade_schema(db.get(), path); e) return refused(std::move(db), *e);
     return {std::move(db), Health::good, {}};
+}
+
+/// What is there may be anybody's: profile.store was mistyped. Called without a connection of this
+/// process: see prepare_file().
+Status check_left_of_store(const std::string& path) {
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat st {};
+    if (file.get() < 0 || ::fstat(file.get(), &st) != 0)
+        return environment_error(std::string("cannot look at it: ") + std::strerror(errno), path);
+    std::string start(looked_at_bytes, '\0');
+    const ssize_t got = S_ISREG(st.st_mode) ? ::pread(file.get(), start.data(), start.size(), 0) : 0;
+    start.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    if (is_left_of_store(start, static_cast<std::size_t>(st.st_size))) return Done{};
+    return environment_error(
+        "is no profile store, whole or damaged, and stays as it is: give another path as "
+        "profile.store, or move the file away",
+        path);
 }
 
 /// Renames the file and its journals; returns the new name.
@@ -324,6 +367,7 @@ Result<Database> open_store(const std::string& path, std::string* notice) {
     auto attempt = try_open(path, true);
     if (attempt.health == Health::corrupt) {
         attempt.db.reset();
+        if (auto s = check_left_of_store(path); !s) return s.error();
         const auto aside = set_aside(path);
         if (!aside) return aside.error();
         if (notice != nullptr)
@@ -333,6 +377,7 @@ Result<Database> open_store(const std::string& path, std::string* notice) {
         attempt = try_open(path, true);
     }
     if (attempt.health != Health::good) return *attempt.error;
+    if (auto s = close_to_others(path); !s) return s.error();
     return std::move(attempt.db);
 }
 

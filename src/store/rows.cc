@@ -37,6 +37,22 @@ Result<CommTime> comm_of(const Statement& s) {
     return time;
 }
 
+namespace {
+
+/// What text_of() wrote.
+std::optional<std::vector<JobId>> parse_jobs(const std::string& text) {
+    std::vector<JobId> jobs;
+    if (text.empty()) return jobs;
+    for (const std::string_view item : split(text, ',')) {
+        const auto id = parse_integer(item, 0, UINT32_MAX);
+        if (!id || jobs.size() == outlier_jobs) return std::nullopt;
+        jobs.push_back(static_cast<JobId>(*id));
+    }
+    return jobs;
+}
+
+}  // namespace
+
 Result<ObservedRun> observed_of(const Statement& s) {
     const std::string row = fmt::format("row {} of observed, report of job {} on {},",
                                         s.integer(15), s.integer(13), printable(s.text(4), 40));
@@ -50,11 +66,19 @@ Result<ObservedRun> observed_of(const Statement& s) {
                     {grid, std::move(*plan), s.number(9), s.number(10), s.number(11)},
                     s.integer(12),
                     static_cast<JobId>(s.integer(13)),
-                    s.number(14)};
+                    s.number(14),
+                    s.integer(16),
+                    s.integer(17) != 0,
+                    {}};
+    auto agreeing = parse_jobs(s.text(18));
+    if (!agreeing) return environment_error("names no jobs that agree", row);
+    run.agreeing = std::move(*agreeing);
     if (auto good = check_observed(run); !good)
         return environment_error("cannot be: " + good.error().text, row);
     return run;
 }
+
+std::string text_of(const std::vector<JobId>& jobs) { return fmt::format("{}", fmt::join(jobs, ",")); }
 
 std::string told(const Error& row) { return row.where + " " + row.text; }
 

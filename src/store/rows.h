@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/comm_table.h"
 #include "core/observation.h"
@@ -29,9 +30,12 @@ Result<CommTime> comm_of(const Statement&);
 
 inline constexpr std::string_view select_observed =
     "SELECT model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes, gpus_per_node,"
-    " stages, plan, iteration_s, estimated_s, spread, steps, job, at_s, seq FROM observed ";
+    " stages, plan, iteration_s, estimated_s, spread, steps, job, at_s, seq, user, shared, agreeing"
+    " FROM observed ";
 /// A row of select_observed, likewise.
 Result<ObservedRun> observed_of(const Statement&);
+/// "7,12": the column agreeing.
+std::string text_of(const std::vector<JobId>&);
 /// What comm_of() or observed_of() says of a row that cannot be: which, and what is wrong with it.
 std::string told(const Error& row);
 /// At least one of each of grid and batch, usable times (is_usable()), a spread of 0 or more, a

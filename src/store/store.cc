@@ -165,7 +165,8 @@ class SqliteStore final : public ProfileStore {
     Result<std::int64_t> import_comm(const std::vector<CommTime>&,
                                      const std::string& source) override;
     Result<std::vector<CommTime>> comm(const std::string& gpu_type) override;
-    Status keep_observed(const ObservedRun&) override;
+    Status keep_observed(ObservedRun) override;
+    Result<std::int64_t> share_observed(const WhichObserved&, bool shared) override;
     Result<ObservedRuns> observed() override;
 
   private:
@@ -179,6 +180,8 @@ class SqliteStore final : public ProfileStore {
     Error bad_row(const std::string& name, const std::string& what) const {
         return bad_row(printable(name, 160) + " " + what);
     }
+    Result<std::optional<ObservedRun>> kept_before(const ObservedRun& run);
+    int insert_observed(const ObservedRun& run);
     int insert_run(const Profile& p, const std::string& model_name);
     int insert_entries(const Profile& p, std::int64_t run);
     Database db_;
@@ -319,20 +322,70 @@ Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
     return rows;
 }
 
-Status SqliteStore::keep_observed(const ObservedRun& run) {
-    const Observation& o = run.observation;
+/// What this one takes the place of; nothing where that cannot be read either.
+Result<std::optional<ObservedRun>> SqliteStore::kept_before(const ObservedRun& run) {
+    const Grid& grid = run.observation.grid;
+    Statement s(db_.get(), std::string(sql::select_observed) +
+                               "WHERE model_fingerprint = ? AND global_batch = ? AND launcher = ? AND"
+                               " gpu_type = ? AND nodes = ? AND gpus_per_node = ? AND plan = ? AND"
+                               " shared = ? AND (shared OR user = ?)");
+    s.bind(run.model_fingerprint).bind(run.global_batch).bind(run.launcher).bind(grid.gpu_type);
+    s.bind(grid.nodes).bind(grid.gpus_per_node).bind(to_json(run.observation.plan));
+    std::optional<ObservedRun> before;
+    if (s.bind(std::int64_t{run.shared}).bind(run.user).step())
+        if (auto row = sql::observed_of(s)) before = std::move(*row);
+    if (s.code() != SQLITE_OK) return error("keep what was observed");
+    return before;
+}
+
+Status SqliteStore::keep_observed(ObservedRun run) {
     if (auto good = sql::check_observed(run); !good) return good;
+    Transaction t(db_.get());
+    if (t.code() != SQLITE_OK) return error("keep what was observed");
+    const auto before = kept_before(run);
+    if (!before) return before.error();
+    note_agreeing(run, before->has_value() ? &**before : nullptr);
+    if (insert_observed(run) != SQLITE_OK || t.commit() != SQLITE_OK)
+        return error("keep what was observed");
+    return Done{};
+}
+
+int SqliteStore::insert_observed(const ObservedRun& run) {
+    const Observation& o = run.observation;
     Statement s(
         db_.get(),
         "INSERT OR REPLACE INTO observed(model_fingerprint, model_name, global_batch, launcher,"
         " gpu_type, nodes, gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps,"
-        " job, at_s) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+        " job, at_s, user, shared, agreeing) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     s.bind(run.model_fingerprint).bind(run.model_name).bind(run.global_batch).bind(run.launcher);
     s.bind(o.grid.gpu_type).bind(o.grid.nodes).bind(o.grid.gpus_per_node).bind(o.grid.stages);
     s.bind(to_json(o.plan)).bind(o.iteration_s).bind(o.estimated_s).bind(o.spread).bind(run.steps);
-    if (s.bind(static_cast<std::int64_t>(run.job)).bind(run.at_s).run() != SQLITE_OK)
-        return error("keep what was observed");
-    return Done{};
+    s.bind(static_cast<std::int64_t>(run.job)).bind(run.at_s).bind(run.user);
+    return s.bind(std::int64_t{run.shared}).bind(sql::text_of(run.agreeing)).run();
+}
+
+/// What is shared anew takes the place of what was; what is taken back gives way to what its user
+/// has reported since.
+Result<std::int64_t> SqliteStore::share_observed(const WhichObserved& which, bool shared) {
+    constexpr std::string_view those =
+        " WHERE shared != ?1 AND (?2 < 0 OR job = ?2) AND (?3 < 0 OR user = ?3) AND"
+        " (?4 = '' OR gpu_type = ?4)";
+    const auto run = [&](const std::string& what) {
+        Statement s(db_.get(), what + std::string(those));
+        s.bind(std::int64_t{shared}).bind(which.job ? std::int64_t{*which.job} : -1);
+        return s.bind(which.user.value_or(-1)).bind(which.gpu_type).run() == SQLITE_OK;
+    };
+    Transaction t(db_.get());
+    if (t.code() != SQLITE_OK) return error("share what was observed");
+    const std::int64_t before = sqlite3_total_changes64(db_.get());
+    if (!run(shared ? "UPDATE OR REPLACE observed SET shared = ?1"
+                    : "UPDATE OR IGNORE observed SET shared = ?1"))
+        return error("share what was observed");
+    const std::int64_t changed = sqlite3_changes64(db_.get());
+    if (!shared && !run("DELETE FROM observed")) return error("share what was observed");
+    const std::int64_t all = sqlite3_total_changes64(db_.get()) - before;
+    if (t.commit() != SQLITE_OK) return error("share what was observed");
+    return shared ? changed : all;
 }
 
 /// Each report stands for itself: one that cannot be takes no other with it. Collectives and

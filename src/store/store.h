@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,13 @@ struct KnownOperators {
 struct ObservedRuns {
     std::vector<ObservedRun> runs;  ///< oldest first
     std::vector<std::string> bad;   ///< a sentence for each row left out that cannot be: which, why, what to do
+};
+
+/// Reports that fit all that is given.
+struct WhichObserved {
+    std::optional<JobId> job;
+    std::optional<std::int64_t> user;
+    std::string gpu_type;  ///< "" = of any
 };
 
 class ProfileStore {
@@ -65,8 +73,11 @@ class ProfileStore {
     virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;
     /// All of a GRES type ("" = of all), sorted by key; an error where a row cannot be.
     virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
-    /// Keeps what a job observed in place of what was kept of the same model, batch, launcher, grid and plan.
-    virtual Status keep_observed(const ObservedRun&) = 0;
+    /// Keeps what a job observed in place of what was kept of the same user, model, batch, launcher,
+    /// grid and plan, and notes whether it agrees with that (see note_agreeing()).
+    virtual Status keep_observed(ObservedRun) = 0;
+    /// Makes reports count for everybody, or (shared false) for their users again; how many changed.
+    virtual Result<std::int64_t> share_observed(const WhichObserved&, bool shared) = 0;
     /// All that can be.
     virtual Result<ObservedRuns> observed() = 0;
     /// Removes the runs that started before an epoch second, with their entries, and what was observed

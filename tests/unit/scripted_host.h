@@ -35,6 +35,8 @@ class ScriptedHost : public Host {
     std::vector<std::string> errors;
     std::vector<CarrierSpec> specs;
     JobId next_id = 100;
+    double clock_set_s = 0;                      ///< by how much somebody has set the wall clock forward
+    std::set<std::uint32_t> users_at_limit;      ///< whose associations take no run
 
     std::size_t stops_after = SIZE_MAX;          ///< so many calls, and the controller stops
     [[nodiscard]] bool stopping() const override { return calls.size() >= stops_after; }
@@ -43,6 +45,7 @@ class ScriptedHost : public Host {
     std::size_t survey(const std::function<bool(const std::string&)>&) override { return 0; }
     ClusterView collect(const KnowsRecord& knows) override {
         ClusterView now = view;
+        now.steady_s = view.snapshot.time_s - clock_set_s;
         for (JobView& job : now.jobs)
             if (knows(job.id, job.record.tag, job.comment)) job.record.text = nullptr;
         return now;
@@ -53,7 +56,7 @@ class ScriptedHost : public Host {
     void set_expected_starts(const std::vector<Expected>& e) override { expected = e; }
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
         calls.push_back("start " + std::to_string(shape.job) + " " + join(nodes, ","));
-        last_shape = shape;
+        last_shape = started[shape.job] = shape;
         return next_start;
     }
     ApplyResult release(const Shape& shape) override {
@@ -74,17 +77,19 @@ class ScriptedHost : public Host {
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);
         on_carrier();
-        if (carriers_refused || closed_partitions.contains(spec.partition)) return {0, false, "refused by the partition"};
-        if (too_large(spec)) return {0, false, "MaxCPUsPerNode"};
-        if (taken_nodes.contains(spec.node)) return {0, true, "Requested nodes are busy"};
+        if (carriers_refused || closed_partitions.contains(spec.partition)) return {0, false, false, "refused by the partition"};
+        if (users_at_limit.contains(spec.for_user)) return {0, false, true, "AssocMaxJobsLimit"};
+        if (too_large(spec)) return {0, false, false, "MaxCPUsPerNode"};
+        if (taken_nodes.contains(spec.node)) return {0, true, false, "Requested nodes are busy"};
         specs.push_back(spec);
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
-        return {++next_id, false, {}};
+        return {++next_id, false, false, {}};
     }
     void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string& text) override { errors.push_back(text); }
 
     Shape last_shape;
+    std::map<JobId, Shape> started;  ///< the latest of each job
     std::int64_t last_done = -1;
 
   private:

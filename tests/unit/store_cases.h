@@ -110,7 +110,10 @@ inline ObservedRun observed_run(double iteration_s, std::int64_t dp) {
             {{"a40", 1, dp, 1}, plan, iteration_s, 1, 0.02},
             40,
             7,
-            1700000000.5};
+            1700000000.5,
+            1000,
+            false,
+            {7}};
 }
 
 }  // namespace arena::test

@@ -20,7 +20,8 @@ Request on_a40() {
 
 Request other_model_on_a40() {
     Request r = on_a40();
-    r.model = find_zoo_model("gpt2-medium").value();
+    r.model.layers = 6;
+    r.model.name = "gpt2-half";
     return r;
 }
 
@@ -129,6 +130,57 @@ START_TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_i
     scene.host.view.snapshot.time_s += 4;
     scheduler->round();
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
+    ProfilingScene scene;
+    scene.config.profile_retries = 1;
+    scene.job(1);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    double& now_s = scene.host.view.snapshot.time_s;
+    const auto carrier = [&](bool finished) {
+        return CarrierView{101, 0, to_json(scene.host.specs[0].request), "n1", finished, 1000, now_s, 0};
+    };
+    scene.host.view.carriers = {carrier(false)};
+    scheduler->round();
+    scene.host.view.carriers = {carrier(true)};  // and no result
+    const auto settle = [&] {
+        scheduler->round();
+        now_s += 4;
+        scheduler->round();
+    };
+    settle();
+    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
+    const std::size_t told = scene.host.errors.size();
+    scheduler.reset();
+    scheduler = scene.scheduler();  // slurmctld still knows the job
+    settle();
+    ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
+    ck_assert_uint_eq(scene.host.errors.size(), told);
+    scene.job(2);
+    scheduler->round();
+    ck_assert_msg(scene.host.specs.size() == 1, "it is not tried again before the back-off");
+    scheduler.reset();
+    now_s = 1000 + scene.config.profile_backoff_s + 10;
+    scheduler = scene.scheduler();
+    settle();
+    ck_assert_msg(scene.host.specs.size() == 2, "what failed long ago keeps nobody from trying");
+}
+END_TEST
+
+START_TEST(a_model_of_any_name_is_one_word_of_what_is_said) {
+    ProfilingScene scene;
+    Request r = on_a40();
+    r.model.name = "gpt2 on a40 (JobId=9)\narena: JobId=7 started\x1b[31m" + std::string(200, 'x');
+    scene.job(1, r);
+    scene.scheduler()->round();
+    ck_assert_uint_eq(scene.host.specs.size(), 1);
+    ck_assert_str_eq(scene.host.specs[0].comment.c_str(),
+                     "arena: profile gpt2_on_a40__JobId_9__x0aarena:_JobId_7_ on a40");
+    ck_assert(said(scene.host, 1, "profiling gpt2_on_a40__JobId_9__x0aarena:_JobId_7_ on a40 (JobId=101)"));
 }
 END_TEST
 
@@ -343,7 +395,7 @@ START_TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.starts() && !scene.measures());
-    ck_assert(said(scene.host, 2, "waiting to profile gpt2-medium on a40: jobs before it start first"));
+    ck_assert(said(scene.host, 2, "waiting to profile gpt2-half on a40: jobs before it start first"));
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
     scene.ready().facts.state = HostJobState::running;
     scheduler->round();  // it runs: nobody waits for a GPU that a job has
@@ -527,6 +579,8 @@ int main() {
         a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed,
         a_node_that_was_taken_meanwhile_is_no_failed_run,
         a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it,
+        a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again,
+        a_model_of_any_name_is_one_word_of_what_is_said,
         three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse,
         refusals_of_one_type_say_nothing_of_another,
         a_node_that_refused_one_model_is_not_asked_for_another,

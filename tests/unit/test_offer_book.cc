@@ -21,8 +21,22 @@ struct Book {
         : offers(scene.config, load_hardware("").value(), calibration, profiles) {}
 
     static std::vector<SitePool> pools() { return {{"a100", "A100-SXM-80GB", 8, 8, 1, 0}}; }
-    OfferList of(const Request& request) {
-        return offers.offers(1000, request, fingerprint(request.model), pools());
+    OfferList of(const Request& request, std::uint32_t user = 1000) {
+        return offers.offers(user, request, fingerprint(request.model), pools());
+    }
+    /// A job of the user ran the offer so many times as slow as estimated.
+    bool observe(const Request& request, const Offer& offer, double ratio, std::uint32_t user = 1000, JobId job = 1) {
+        return offers.observe(run_of(request, offer, ratio, user, job));
+    }
+    static ObservedRun run_of(const Request& request, const Offer& offer, double ratio, std::uint32_t user, JobId job) {
+        const double estimated = offer.estimate.iteration_s;
+        return {fingerprint(request.model), request.model.name, request.global_batch, request.launcher,
+                {offer.grid, offer.plan, ratio * estimated, estimated, 0.01}, 20, job, 1000, user, false, {}};
+    }
+    bool corrected(const Request& request, std::uint32_t user = 1000) {
+        const OfferList list = of(request, user);
+        return std::any_of(list->begin(), list->end(),
+                           [](const Offer& o) { return o.estimate.source == Source::observed; });
     }
     double best_s(const Request& request) {
         const OfferList list = of(request);
@@ -30,11 +44,6 @@ struct Book {
         return list->front().estimate.iteration_s;
     }
 };
-
-Observation observation(const Offer& offer, double ratio) {
-    const double estimated = offer.estimate.iteration_s;
-    return {offer.grid, offer.plan, ratio * estimated, estimated, 0.01};
-}
 
 }  // namespace
 
@@ -71,7 +80,7 @@ START_TEST(a_report_corrects_the_offers_of_its_model_and_batch_only) {
     other.global_batch = 64;
     const Offer before = book.of(request)->front();
     const double elsewhere = book.best_s(other);
-    ck_assert(book.offers.observe(request, fingerprint(request.model), observation(before, 1.5)));
+    ck_assert(book.observe(request, before, 1.5));
     const OfferList after = book.of(request);
     const auto own = std::find_if(after->begin(), after->end(), [&](const Offer& o) {
         return o.grid == before.grid && o.plan == before.plan;
@@ -90,10 +99,10 @@ START_TEST(nonsense_is_no_report) {
     const OfferList before = book.of(request);
     for (const double ratio : {0.0, -1.0, 1e9, 1e-9, std::numeric_limits<double>::quiet_NaN(),
                                std::numeric_limits<double>::infinity()})
-        ck_assert(!book.offers.observe(request, fingerprint(request.model), observation(offer, ratio)));
-    Observation never_estimated = observation(offer, 1);
-    never_estimated.estimated_s = 0;
-    ck_assert(!book.offers.observe(request, fingerprint(request.model), never_estimated));
+        ck_assert(!book.observe(request, offer, ratio));
+    ObservedRun never_estimated = Book::run_of(request, offer, 1, 1000, 1);
+    never_estimated.observation.estimated_s = 0;
+    ck_assert(!book.offers.observe(never_estimated));
     ck_assert_uint_eq(book.offers.observed(), 0);
     ck_assert(book.of(request) == before);
 }
@@ -102,21 +111,79 @@ END_TEST
 START_TEST(reports_are_remembered_within_bounds_the_oldest_forgotten) {
     Book book;
     Request request = Scene::request();
-    const std::string model = fingerprint(request.model);
     const Offer offer = book.of(request)->front();
-    ck_assert(book.offers.observe(request, model, observation(offer, 2)));
+    ck_assert(book.observe(request, offer, 2));
     const OfferList corrected = book.of(request);
     Request newer = request;
     for (std::size_t i = 0; i < max_observed; ++i) {
         newer.global_batch = 1000 + static_cast<std::int64_t>(i);
-        ck_assert(book.offers.observe(newer, model, observation(offer, 2)));
+        ck_assert(book.observe(newer, offer, 2));
     }
     ck_assert_uint_eq(book.offers.observed(), max_observed);
     ck_assert(book.of(request)->front() == offer);  // the first one is forgotten
     // What is observed anew is not mistaken for what was forgotten.
-    ck_assert(book.offers.observe(request, model, observation(offer, 3)));
+    ck_assert(book.observe(request, offer, 3));
     ck_assert(*book.of(request) != *corrected);
     ck_assert_uint_eq(book.offers.observed(), max_observed);
+}
+END_TEST
+
+START_TEST(a_report_counts_for_its_user_and_for_others_when_it_is_shared) {
+    Book book;
+    const Request request = Scene::request();
+    const Offer before = book.of(request)->front();
+    ck_assert(book.observe(request, before, 2, 1001));
+    ck_assert(book.corrected(request, 1001) && !book.corrected(request, 1002));
+    ck_assert(*book.of(request, 1002) == *book.of(request, 1003));
+    ObservedRun shared = Book::run_of(request, before, 1.5, 1001, 1);
+    shared.shared = true;
+    ck_assert(book.offers.recall(shared));
+    const auto own_s = [&](std::uint32_t user) {
+        const OfferList list = book.of(request, user);
+        return std::find_if(list->begin(), list->end(), [&](const Offer& o) {
+                   return o.grid == before.grid && o.plan == before.plan;
+               })->estimate.iteration_s;
+    };
+    const double estimated_s = before.estimate.iteration_s;
+    ck_assert_double_eq_tol(own_s(1002), 1.5 * estimated_s, 1e-9);
+    ck_assert_double_eq_tol(own_s(1001), 2 * estimated_s, 1e-9);  // what it sees itself goes before
+}
+END_TEST
+
+START_TEST(what_is_far_off_the_estimate_counts_when_three_jobs_agree) {
+    for (const double ratio : {4.0, 1 / 4.0}) {
+        Book book;
+        const Request request = Scene::request();
+        const Offer offer = book.of(request)->front();
+        ck_assert(book.observe(request, offer, ratio, 1000, 1));
+        ck_assert(book.observe(request, offer, 1.1 * ratio, 1000, 2));
+        for (int again = 0; again < 3; ++again) {  // the same two, over and over
+            ck_assert(book.observe(request, offer, ratio, 1000, 1));
+            ck_assert(book.observe(request, offer, ratio, 1000, 2));
+        }
+        ck_assert(book.observe(request, offer, ratio, 1001, 3));  // of another user
+        ck_assert(!book.corrected(request));
+        ck_assert(book.observe(request, offer, ratio, 1000, 3));
+        ck_assert(book.corrected(request) && !book.corrected(request, 1001));
+        ck_assert(book.observe(request, offer, ratio > 1 ? 7 : 1 / 7.0, 1000, 4));  // disagrees with all of them
+        ck_assert(!book.corrected(request));
+        ck_assert_msg(book.observe(request, offer, 1.5, 1000, 5) && book.corrected(request), "no outlier needs nobody");
+    }
+}
+END_TEST
+
+START_TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {
+    Book book;
+    Request request = Scene::request();
+    const Offer offer = book.of(request)->front();
+    ck_assert(book.observe(request, offer, 2, 1001));
+    Request newer = request;
+    for (std::size_t i = 0; i < 2 * max_observed; ++i) {
+        newer.global_batch = 1000 + static_cast<std::int64_t>(i);
+        ck_assert(book.observe(newer, offer, 2, 1002));
+    }
+    ck_assert_uint_eq(book.offers.observed(), max_observed);
+    ck_assert(book.corrected(request, 1001));
 }
 END_TEST
 
@@ -128,6 +195,9 @@ int main() {
                          a_report_corrects_the_offers_of_its_model_and_batch_only,
                          nonsense_is_no_report,
                          reports_are_remembered_within_bounds_the_oldest_forgotten,
+                      a_report_counts_for_its_user_and_for_others_when_it_is_shared,
+                      what_is_far_off_the_estimate_counts_when_three_jobs_agree,
+                      who_reports_of_many_models_makes_nothing_of_others_forgotten,
                      },
                      {.timeout_s = 60});
 }

@@ -350,23 +350,27 @@ END_TEST
 START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     const Offer offer = example_offer();
     const JobMark started{Phase::started, 0, OtherHold::none, 1, 0, {}};
+    const double long_s = 1e6;
     IterationReport report{1.2 * offer.estimate.iteration_s, 0.01, 40, short_form(offer.grid), short_form(offer.plan)};
     const auto read = parse_report(format_report(report));
     ck_assert_msg(read.ok(), "%s", read ? "" : read.error().message().c_str());
     ck_assert(read->plan == report.plan && read->grid == report.grid && read->steps == 40);
     ck_assert_double_eq_tol(read->iteration_s, report.iteration_s, 1e-5 * report.iteration_s);
-    ck_assert_str_eq(refuse_report(report, offer, started, true).c_str(), "");
-    ck_assert(!refuse_report(report, offer, started, false).empty());
-    ck_assert(!refuse_report(report, offer, std::nullopt, true).empty());
-    ck_assert(!refuse_report(report, std::nullopt, started, true).empty());
+    ck_assert_str_eq(refuse_report(report, offer, started, long_s).c_str(), "");
+    ck_assert(!refuse_report(report, offer, started, std::nullopt).empty());
+    const double reported_s = 40 * report.iteration_s;
+    ck_assert_str_eq(refuse_report(report, offer, started, reported_s - 0.9).c_str(), "");  // Slurm's clock
+    ck_assert(refuse_report(report, offer, started, reported_s - 1.1).find("40 iterations of ") == 0);
+    ck_assert(!refuse_report(report, offer, std::nullopt, long_s).empty());
+    ck_assert(!refuse_report(report, std::nullopt, started, long_s).empty());
     report.iteration_s = 8.5 * offer.estimate.iteration_s;
-    ck_assert(refuse_report(report, offer, started, true).find("8 times") != std::string::npos);
+    ck_assert(refuse_report(report, offer, started, long_s).find("8 times") != std::string::npos);
     Offer corrected = offer;
     corrected.estimate.source = Source::observed;
-    ck_assert_str_eq(refuse_report(report, corrected, started, true).c_str(), "");
+    ck_assert_str_eq(refuse_report(report, corrected, started, long_s).c_str(), "");
     report.iteration_s = offer.estimate.iteration_s;
     report.plan = "pp1,dp1,tp1,mb1x1";
-    ck_assert(refuse_report(report, offer, started, true).find("it runs") != std::string::npos);
+    ck_assert(refuse_report(report, offer, started, long_s).find("it runs") != std::string::npos);
     const std::string start(report_prefix), rest = "spread=0;steps=40;grid=a40;plan=pp1";
     for (const char* wrong : {"iteration_s=0;", "iteration_s=-1;", "iteration_s=nan;", "iteration_s=1e9;", "",
                               "iteration_s=1;iteration_s=1;", "iteration_s=1;x=1;", "iteration_s=1;;"})

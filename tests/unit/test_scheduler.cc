@@ -430,7 +430,8 @@ END_TEST
 
 Request other_model() {
     Request r = Scene::request();
-    r.model = find_zoo_model("gpt2-medium").value();
+    r.model.layers = 6;
+    r.model.name = "gpt2-half";
     return r;
 }
 
@@ -449,7 +450,7 @@ START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
         return std::any_of(scene.host.reasons.begin(), scene.host.reasons.end(),
                            [&](const Host::Reason& r) { return r.job == 2 && r.text.find(text) != std::string::npos; });
     };
-    ck_assert(said("waiting to profile gpt2-medium on a40: 1 other profile run goes first"));
+    ck_assert(said("waiting to profile gpt2-half on a40: 1 other profile run goes first"));
     finish_carriers(scene, true);
     scene.host.view.carriers[0].finished = false;  // its script is over, its node not yet free
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
@@ -460,7 +461,7 @@ START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
     scene.host.view.snapshot.nodes[0].free_gpus = 4;
     scheduler->round();
     ck_assert_uint_eq(scene.host.specs.size(), 2);
-    ck_assert_str_eq(scene.host.specs[1].request.model.name.c_str(), "gpt2-medium");
+    ck_assert_str_eq(scene.host.specs[1].request.model.name.c_str(), "gpt2-half");
 }
 END_TEST
 

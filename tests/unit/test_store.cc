@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The profile store: what goes in comes out, the newest measurement wins, and no state of the file
 // (corrupt, cut, locked, foreign, newer, linked) is silently accepted or stops the caller.
+#include <fmt/format.h>
+
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -139,7 +141,8 @@ END_TEST
 
 START_TEST(corrupt_file_is_set_aside_with_a_notice) {
     must(must_open()->import(sample(nonce_of(1), 1), "m"));
-    std::ofstream(db_path(), std::ios::binary) << "this is no database at all, only words";
+    std::fstream(db_path(), std::ios::in | std::ios::out | std::ios::binary)
+        << "this is no header of a database, only words over one";
     std::string notice;
     auto store = must_open(&notice);
     ck_assert_msg(notice.find(".corrupt-") != std::string::npos, "notice: %s", notice.c_str());
@@ -150,6 +153,31 @@ START_TEST(corrupt_file_is_set_aside_with_a_notice) {
     store.reset();
     ck_assert_uint_eq(must_open(&none)->runs()->size(), 1);
     ck_assert_str_eq(none.c_str(), "");
+}
+END_TEST
+
+/// profile.store named another file by mistake: it used to be renamed, and closed to its group before
+/// anybody had looked.
+START_TEST(a_file_that_is_no_store_is_refused_and_stays_as_it_is) {
+    const std::string json = R"({"key": "gemm/forward/fp32/1x1x1x1"})", page(4096, 'x');
+    for (const std::string& text :
+         {std::string("a"), std::string("interval_s: 5\n"), std::string(512, 'x'), std::string(5000, 'x'),
+          page + page, json, json + std::string(8192 - json.size(), ' '), std::string("SQLite format 2\0", 16),
+          std::string(8192, '\0')}) {
+        std::ofstream(db_path(), std::ios::binary) << text;
+        fs::permissions(db_path(), fs::perms(0640));
+        std::string notice;
+        const auto r = ProfileStore::open(db_path(), &notice);
+        ck_assert_msg(!r.ok(), "%zu bytes beginning with '%.10s' became a store", text.size(), text.c_str());
+        ck_assert_msg(r.error().text.find("no profile store, whole or damaged, and stays as it is") !=
+                          std::string::npos,
+                      "%s", r.error().text.c_str());
+        ck_assert_str_eq(notice.c_str(), "");
+        std::ifstream now(db_path(), std::ios::binary);
+        ck_assert(std::string(std::istreambuf_iterator<char>(now), {}) == text);
+        ck_assert_int_eq(static_cast<int>(fs::status(db_path()).permissions()), 0640);
+        ck_assert_int_eq(count_named("profiles.db"), 1);
+    }
 }
 END_TEST
 
@@ -224,19 +252,21 @@ END_TEST
 
 START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     must_open().reset();
-    sql("PRAGMA user_version = 5");
+    sql("PRAGMA user_version = 6");
     auto r = ProfileStore::open(db_path());
     ck_assert(!r.ok());
-    ck_assert_msg(r.error().text.find("version 5") != std::string::npos, "%s",
+    ck_assert_msg(r.error().text.find("version 6") != std::string::npos, "%s",
                   r.error().text.c_str());
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     fs::remove(db_path());
     sql("CREATE TABLE others(x)");
+    fs::permissions(db_path(), fs::perms(0644));
     r = ProfileStore::open(db_path());
     ck_assert(!r.ok());
     ck_assert_msg(r.error().text.find("not a profile store") != std::string::npos, "%s",
                   r.error().text.c_str());
     ck_assert_int_eq(count_named("corrupt"), 0);
+    ck_assert_int_eq(static_cast<int>(fs::status(db_path()).permissions()), 0644);
 }
 END_TEST
 
@@ -255,6 +285,76 @@ START_TEST(read_only_sees_rows_and_cannot_write_nor_create) {
            "one hundred bytes are needed for that much";
     ck_assert(!ProfileStore::open_read_only(directory + "/words").ok());
     ck_assert_int_eq(count_named("corrupt"), 0);
+}
+END_TEST
+
+/// The table of reports of version 4, as it was, with two jobs' reports and one measured by hand.
+const char* observed_of_version_4 =
+    "DROP TABLE observed; CREATE TABLE observed(seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " model_fingerprint TEXT NOT NULL, model_name TEXT NOT NULL,"
+    " global_batch INTEGER NOT NULL CHECK(global_batch >= 1), launcher TEXT NOT NULL,"
+    " gpu_type TEXT NOT NULL, nodes INTEGER NOT NULL CHECK(nodes >= 1),"
+    " gpus_per_node INTEGER NOT NULL CHECK(gpus_per_node >= 1), stages INTEGER NOT NULL CHECK(stages >= 1),"
+    " plan TEXT NOT NULL, iteration_s REAL NOT NULL CHECK(iteration_s > 0),"
+    " estimated_s REAL NOT NULL CHECK(estimated_s > 0), spread REAL NOT NULL CHECK(spread >= 0),"
+    " steps INTEGER NOT NULL, job INTEGER NOT NULL, at_s REAL NOT NULL,"
+    " UNIQUE(model_fingerprint, global_batch, launcher, gpu_type, nodes, gpus_per_node, plan));";
+
+START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_so) {
+    must_open().reset();
+    std::string rows = observed_of_version_4;
+    int seq = 3;
+    for (const std::int64_t dp : {1, 2, 4}) {
+        const ObservedRun run = observed_run(1.5, dp);
+        rows += fmt::format("INSERT INTO observed VALUES({}, '{}', 'gpt2', 64, 'arena-train', 'a40', 1, {}, 1, '{}',"
+                            " 1.5, 1, 0.02, 40, {}, 1700000000.5);",
+                            ++seq, run.model_fingerprint, dp, to_json(run.observation.plan), dp == 4 ? 0 : 7);
+    }
+    sql(rows + "PRAGMA user_version = 4;");
+    auto store = must_open();
+    auto observed = store->observed()->runs;
+    ck_assert_uint_eq(observed.size(), 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+        const bool by_hand = i == 2;
+        ck_assert_double_eq(observed[i].observation.iteration_s, 1.5);
+        ck_assert(observed[i].user == unknown_user && observed[i].shared == by_hand);
+        ck_assert(observed[i].agreeing == std::vector<JobId>{by_hand ? 0U : 7U});
+    }
+    ck_assert(store->verify()->empty());
+    ck_assert_int_eq(store->share_observed({.job = 7, .user = {}, .gpu_type = {}}, true).value(), 2);
+    ck_assert(store->observed()->runs[0].shared);
+    store.reset();
+    ck_assert_uint_eq(must_open()->observed()->runs.size(), 3);
+}
+END_TEST
+
+START_TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_theirs) {
+    auto store = must_open();
+    const auto keep = [&](std::int64_t user, JobId job, double iteration_s) {
+        ObservedRun run = observed_run(iteration_s, 1);
+        run.user = user, run.job = job;
+        must(store->keep_observed(run));
+    };
+    keep(1001, 1, 1.5);
+    keep(1002, 2, 0.8);
+    ck_assert_uint_eq(store->observed()->runs.size(), 2);
+    ck_assert_int_eq(store->share_observed({.job = {}, .user = 1001, .gpu_type = "h100"}, true).value(), 0);
+    ck_assert_int_eq(store->share_observed({.job = {}, .user = 1001, .gpu_type = "a40"}, true).value(), 1);
+    keep(1001, 3, 7);  // a lie, for itself alone
+    auto runs = store->observed()->runs;
+    ck_assert_uint_eq(runs.size(), 3);
+    ck_assert(runs[0].shared && runs[0].observation.iteration_s == 1.5);
+    ck_assert(!runs[2].shared && runs[2].agreeing == std::vector<JobId>{3});
+    keep(1001, 4, 7.5), keep(1001, 4, 7.5), keep(1001, 5, 6.9);
+    runs = store->observed()->runs;
+    ck_assert(runs[2].agreeing == (std::vector<JobId>{3, 4, 5}));
+    keep(1001, 6, 1);
+    ck_assert(store->observed()->runs[2].agreeing == std::vector<JobId>{6});
+    ck_assert_int_eq(store->share_observed({.job = 1, .user = {}, .gpu_type = {}}, false).value(), 1);
+    runs = store->observed()->runs;
+    ck_assert_uint_eq(runs.size(), 2);
+    ck_assert(runs[1].job == 6 && !runs[1].shared);  // what its user reported since stays
+    ck_assert(store->verify()->empty());
 }
 END_TEST
 
@@ -396,6 +496,7 @@ int main() {
         what_is_known_for_a_node_is_that_of_its_own_device,
         failed_run_is_listed_but_never_found,
         corrupt_file_is_set_aside_with_a_notice,
+        a_file_that_is_no_store_is_refused_and_stays_as_it_is,
         file_cut_at_any_place_opens_with_all_rows_or_a_notice,
         pages_of_garbage_are_noticed_on_open_or_by_verify,
         locked_file_is_an_error_and_stays,
@@ -403,6 +504,8 @@ int main() {
         read_only_sees_rows_and_cannot_write_nor_create,
         link_fifo_and_open_directory_are_refused,
         store_of_version_1_is_converted_with_all_rows,
+        store_of_version_4_keeps_its_reports_which_count_when_somebody_says_so,
+        reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_theirs,
         store_of_version_2_is_converted_with_all_rows,
         store_of_version_3_is_converted_and_takes_reports,
         a_profile_ages_out_when_its_node_shows_another_driver_or_library,
