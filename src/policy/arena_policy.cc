@@ -280,24 +280,15 @@ std::vector<std::int32_t> Round::solve(const std::vector<double>& factors, const
     std::vector<std::int64_t> capacity;
     for (std::size_t t = 0; t < problem_.types(); ++t) capacity.push_back(problem_.capacity(t));
     Knapsack knapsack(std::move(capacity));
-    std::vector<std::size_t> first;         // by task, into
-    std::vector<std::int32_t> choice_of;    // by item: index within its task's choices
     for (const Task& task : problem_.tasks()) {
         knapsack.add_group();
-        first.push_back(choice_of.size());
         const double factor = factors.empty() ? 1 : factors[account_of(task)];
-        for (std::uint32_t c = 0; c < task.choice_count; ++c) {
-            const double value = factor * values[task.first_choice + c];
-            if (!(value > 0)) continue;  // costs steps and is never chosen
-            const Choice& choice = problem_.choices(task)[c];
-            knapsack.add({choice.type, choice.gpus, value});
-            choice_of.push_back(static_cast<std::int32_t>(c));
+        std::size_t at = task.first_choice;
+        for (const Choice& c : problem_.choices(task)) {
+            knapsack.add({c.type, c.gpus, factor * values[at++]});
         }
     }
-    first.push_back(choice_of.size());
     std::vector<std::int32_t> chosen = knapsack.solve(options_.search_steps);
-    for (std::size_t i = 0; i < chosen.size(); ++i)
-        if (chosen[i] >= 0) chosen[i] = choice_of[first[i] + static_cast<std::size_t>(chosen[i])];
     if (prices_.empty()) {
         prices_ = knapsack.prices();
         exact_ = knapsack.solved_exactly();

@@ -247,9 +247,9 @@ void Knapsack::find_usable() {
 }
 
 /// Number of different free capacities, or one more than may ever be looked at.
-std::int64_t Knapsack::states() const {
+std::int64_t Knapsack::states(const std::vector<std::int64_t>& capacity) {
     std::int64_t product = 1;
-    for (const std::int64_t c : usable_) {
+    for (const std::int64_t c : capacity) {
         if (c >= max_exact_cells / product) return max_exact_cells + 1;
         product *= c + 1;
     }
@@ -257,14 +257,14 @@ std::int64_t Knapsack::states() const {
 }
 
 bool Knapsack::can_solve_exactly() const {
-    const std::int64_t count = states();
+    const std::int64_t count = states(capacity_);
     return count <= max_exact_cells / std::max<std::int64_t>(1, static_cast<std::int64_t>(groups())) &&
-           count * static_cast<std::int64_t>(items_.size() + groups()) <= steps_;
+           count * static_cast<std::int64_t>(items_.size()) <= steps_;
 }
 
 /// Best sum by what is free, group after group; then the choices are read off backwards.
 void Knapsack::solve_exactly() {
-    const auto count = static_cast<std::size_t>(states());
+    const auto count = static_cast<std::size_t>(states(usable_));
     std::vector<std::size_t> stride(capacity_.size(), 1);
     for (std::size_t t = 1; t < stride.size(); ++t) {
         stride[t] = stride[t - 1] * static_cast<std::size_t>(usable_[t - 1] + 1);
@@ -302,11 +302,11 @@ std::vector<std::int32_t> Knapsack::solve(std::int64_t steps) {
     steps_ = steps;
     chosen_.assign(groups(), -1);
     free_ = capacity_;
-    find_usable();
     find_prices();
     solved_exactly_ = can_solve_exactly();
     if (solved_exactly_) {
-        steps_ -= states() * static_cast<std::int64_t>(items_.size() + groups());
+        steps_ -= states(capacity_) * static_cast<std::int64_t>(items_.size());
+        find_usable();
         solve_exactly();
         return chosen_;
     }

@@ -65,7 +65,7 @@ class Knapsack {
     void find_releases(std::vector<std::vector<Release>>& by_type) const;
     bool improve_in_pairs();
     void find_usable();
-    [[nodiscard]] std::int64_t states() const;
+    [[nodiscard]] static std::int64_t states(const std::vector<std::int64_t>& capacity);
     [[nodiscard]] bool can_solve_exactly() const;
     void solve_exactly();
 
