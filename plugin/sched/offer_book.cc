@@ -67,11 +67,7 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
         known->second.max_gpus = gpus;
     }
     std::vector<SitePool> pools;
-    for (auto& [type, pool] : found) {
-        if (place.max_nodes < INT64_MAX / pool.gpus_per_node)
-            pool.max_gpus = std::min(pool.max_gpus, place.max_nodes * pool.gpus_per_node);
-        pools.push_back(std::move(pool));
-    }
+    for (auto& [type, pool] : found) pools.push_back(std::move(pool));
     return pools;
 }
 

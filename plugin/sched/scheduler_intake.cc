@@ -65,6 +65,16 @@ Grid plain_grid(const Request& request, const std::vector<SitePool>& pools) {
     return grid;
 }
 
+/// Whether MinNodes and MaxNodes of some partition of the job allow one of its offers.
+bool fits_node_limits(const JobView& job, const std::vector<Offer>& offers) {
+    const auto allowed = [&](const Offer& offer) {
+        return std::any_of(job.places.begin(), job.places.end(), [&](const JobPlace& at) {
+            return offer.grid.nodes >= at.place.min_nodes && offer.grid.nodes <= at.place.max_nodes;
+        });
+    };
+    return job.places.empty() || std::any_of(offers.begin(), offers.end(), allowed);
+}
+
 }  // namespace
 
 void Scheduler::note_settled() {
@@ -482,6 +492,7 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
         if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
         return wait_reason(job, why);
     }
+    if (!fits_node_limits(job, *offers)) return wait_for_slurm(job, "PartitionNodeLimit");
     const SharedOffers open = unblocked(job.id, offers);
     if (open.empty()) return wait_reason(job, blocked_[job.id].front().why);
     const Role role = settled(job) ? Role::waits : Role::returns;
