@@ -85,6 +85,7 @@ class Round {
     void price_offers();
     void look_ahead();
     [[nodiscard]] std::string why_waits(std::size_t task) const;
+    void say_what_is_impossible(Decision&) const;
     [[nodiscard]] std::vector<std::int32_t> solve(const std::vector<double>& factors,
                                                   const std::vector<double>& values);
     [[nodiscard]] std::size_t account_of(const Task&) const;
@@ -452,11 +453,32 @@ void Round::grow(Seating& seating) {
     }
 }
 
+/// In steps: a text that changes with every round would be a change of the job, which makes the next round.
+std::string within_words(double seconds) {
+    constexpr std::pair<double, const char*> steps[] = {
+        {60, "a minute"}, {300, "5 min"}, {900, "15 min"}, {1800, "30 min"}, {3600, "an hour"},
+        {7200, "2 h"}, {14400, "4 h"}, {28800, "8 h"}, {86400, "a day"}, {259200, "3 days"}};
+    for (const auto& [limit_s, words] : steps)
+        if (seconds <= limit_s) return words;
+    return "weeks";
+}
+
 std::string Round::why_waits(std::size_t i) const {
     const bool foreseen = !prospects_.empty() && prospects_[i].best != nullptr && prospects_[i].wait_s > 0;
-    if (!foreseen) return "others make more of the GPUs now";
+    if (!foreseen) return waiting_words(problem_, problem_.tasks()[i], wished_);
     const Offer& offer = *problem_.offers(*prospects_[i].best).front();
-    return fmt::format("better off with {}, expected to be free in {}", short_form(offer.grid), human_seconds(prospects_[i].wait_s));
+    return fmt::format("waits for {}: expected to be free within {}", short_form(offer.grid),
+                       within_words(prospects_[i].wait_s));
+}
+
+/// Jobs without any choice take no part in the round, but have to be told so.
+void Round::say_what_is_impossible(Decision& decision) const {
+    std::set<JobId> known;
+    for (const Task& task : problem_.tasks()) known.insert(task.job->id);
+    for (const JobState& job : problem_.snapshot().jobs) {
+        if (job.phase == JobPhase::pending && !known.contains(job.id))
+            decision.waiting.emplace(job.id, nowhere_words);
+    }
 }
 
 Decision Round::decide() {
@@ -481,6 +503,7 @@ Decision Round::decide() {
             decision.waiting.emplace(task.job->id, why_waits(i));
         }
     }
+    if (options_.explain) say_what_is_impossible(decision);
     return decision;
 }
 

@@ -107,6 +107,42 @@ void Foresight::count_releases() {
     for (Releases& releases : releases_) releases.sort();
 }
 
+/// Null where the set is all nodes: releases_ has it.
+const std::vector<Foresight::Releases>* Foresight::releases_in(std::uint32_t node_set) {
+    const Snapshot& snapshot = problem_.snapshot();
+    if (node_set >= snapshot.node_sets.size() || snapshot.node_sets[node_set].size() == snapshot.nodes.size())
+        return nullptr;
+    const auto [at, added] = releases_of_set_.try_emplace(node_set, problem_.types());
+    if (!added) return &at->second;
+    std::vector<Releases>& releases = at->second;
+    std::vector<bool> inside(snapshot.nodes.size(), false);
+    for (const NodeIndex n : snapshot.node_sets[node_set]) {
+        inside[n] = true;
+        const NodeState& node = snapshot.nodes[n];
+        if (problem_.type_of_node(n) >= 0 && node.free_gpus > 0)
+            releases[static_cast<std::size_t>(problem_.type_of_node(n))].add(0, static_cast<double>(node.free_gpus));
+    }
+    for (const JobState& job : snapshot.jobs) {
+        if (job.phase != JobPhase::running || !job.current || left_s(job) == never) continue;
+        for (const NodeIndex n : job.nodes)
+            if (n < inside.size() && inside[n] && problem_.type_of_node(n) >= 0)
+                releases[static_cast<std::size_t>(problem_.type_of_node(n))].add(
+                    std::max(left_s(job), 1.0), static_cast<double>(job.current->grid.gpus_per_node));
+    }
+    for (Releases& list : releases) list.sort();
+    return &releases;
+}
+
+/// GPUs that come free where the job may not go are none to wait for.
+double Foresight::earliest_on_its_nodes(std::size_t i, const Choice& c, bool refused) {
+    const std::vector<Releases>* own = releases_in(problem_.tasks()[i].job->node_set);
+    if (own == nullptr) return 0;
+    const Releases& releases = (*own)[static_cast<std::size_t>(c.type)];
+    double idle = 0;
+    const double in_s = releases.earliest(c.gpus, idle, steps_);
+    return refused && in_s <= 0 ? releases.next() : in_s;
+}
+
 void Foresight::weigh_types() {
     std::vector<double> sum(problem_.types(), 0), count(problem_.types(), 0), best(problem_.types());
     for (const Task& task : problem_.tasks()) {
@@ -171,6 +207,7 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bo
     const Releases& releases = releases_[static_cast<std::size_t>(c.type)];
     double idle = 0, in_s = releases.earliest(c.gpus, idle, steps_);
     if (refused && in_s <= 0) in_s = releases.next();
+    in_s = std::max(in_s, earliest_on_its_nodes(i, c, refused));
     if (in_s == never) return {};
     return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : idle_share), idle), price};
 }

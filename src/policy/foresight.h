@@ -6,6 +6,7 @@
 // can be had at any time by the rules of the policy.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -58,6 +59,8 @@ class Foresight {
 
     void count_gpus();
     void count_releases();
+    [[nodiscard]] const std::vector<Releases>* releases_in(std::uint32_t node_set);
+    [[nodiscard]] double earliest_on_its_nodes(std::size_t task, const Choice&, bool refused);
     void weigh_types();
     [[nodiscard]] double waited_lately() const;
     [[nodiscard]] std::vector<std::size_t> order() const;
@@ -72,6 +75,8 @@ class Foresight {
     std::span<const double> weights_;
     std::vector<Releases> releases_;  ///< by type, as are
     std::vector<double> worth_, total_;
+    /// By node set that is not all nodes, then type; without what the jobs before will take.
+    std::map<std::uint32_t, std::vector<Releases>> releases_of_set_;
     double gpus_ = 0, running_ = 0;
     std::int64_t steps_;  ///< left of the budget
     std::vector<Prospect> prospects_;
