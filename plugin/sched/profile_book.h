@@ -152,7 +152,8 @@ class ProfileBook {
     ProfileAnswer without_node(const ProfileNeed& need, const Key& key, const ClusterView& view);
     ProfileTable shipped_table(const std::string& gpu_type);
     void fill_known(ProfileRequest& request, const std::string& node);
-    std::vector<OpShape> wanted_operators(const ProfileRequest& request) const;
+    /// `whole` (may be null): false where the model has more of them than there was time to list.
+    std::vector<OpShape> wanted_operators(const ProfileRequest& request, bool* whole) const;
 
     Host& host_;
     Config config_;

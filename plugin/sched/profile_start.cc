@@ -223,7 +223,7 @@ void ProfileBook::fill_known(ProfileRequest& request, const std::string& node) {
     if (!known) return;  // measuring all again costs a minute and is right
     request.known_device = known->device_identity;
     const std::set<std::string, std::less<>> keys(known->op_keys.begin(), known->op_keys.end());
-    for (const OpShape& shape : wanted_operators(request)) {
+    for (const OpShape& shape : wanted_operators(request, nullptr)) {
         const std::string key = op_key(shape);
         if (request.known.size() < max_known && keys.contains(key))
             request.known.push_back(hash_hex(key));
@@ -236,11 +236,13 @@ constexpr std::size_t known_budget_bytes = std::size_t{64} << 20;
 
 /// What the run will be asked for; empty when the hardware entry is not known (then the run fails
 /// and says so).
-std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request) const {
+std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request, bool* whole) const {
     const auto type = find_hardware(hardware_, request.hardware);
     if (!type) return {};
     PlanBudget budget({.seconds = known_budget_s, .bytes = known_budget_bytes});
-    return operator_list(profile_query(request, *type), budget);
+    std::vector<OpShape> operators = operator_list(profile_query(request, *type), budget);
+    if (whole) *whole = !budget.look();
+    return operators;
 }
 
 /// A run may use what an ordinary job waits for only as Slurm's backfill would: if it ends before
@@ -277,9 +279,10 @@ bool ProfileBook::all_known(const ProfileNeed& need, const Key& key) {
     if (at != unknown_at_.end() && at->second == version(need.gpu_type)) return false;
     const auto known = store_->known(need.gpu_type, "");
     if (!known) return false;
-    const std::vector<OpShape> wanted = wanted_operators(request_for(need));
+    bool whole = false;
+    const std::vector<OpShape> wanted = wanted_operators(request_for(need), &whole);
     const std::set<std::string, std::less<>> keys(known->op_keys.begin(), known->op_keys.end());
-    const bool all = !wanted.empty() && std::all_of(wanted.begin(), wanted.end(), [&](const auto& shape) {
+    const bool all = whole && !wanted.empty() && std::all_of(wanted.begin(), wanted.end(), [&](const auto& shape) {
         return keys.contains(op_key(shape));
     });
     if (all)
