@@ -277,7 +277,7 @@ ApplyResult release_job(const Shape& shape) {
     bool limited = false;
     if (const std::string why = never_startable(job, limited); !why.empty())
         return limited ? hold_because(job, "not allowed: " + why, ApplyOutcome::limited)
-                       : hold_because(job, "not startable: " + why);
+                       : hold_because(job, "not startable: " + why, ApplyOutcome::never);
     info("arena: JobId=%u released: waits with %s", job->job_id, job->admin_comment);
     schedule_job_save();
     queue_job_scheduler();
