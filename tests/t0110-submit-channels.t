@@ -153,7 +153,7 @@ for change in NumNodes=2 NumTasks=4 NumCPUs=4 Gres=gpu:2 ReqNodeList=n1 MinCPUsN
     not_ok "$change is refused" scontrol update JobId="$job" $change
 done
 is "$(job_field "$job" NumNodes) $(job_field "$job" NumTasks)" "1-1 1" "and changes nothing"
-for change in TimeLimit=7 Name=renamed Comment=arena:plan=pp2,dp2,tp1 Nice=3 ExcNodeList=n2 StartTime=now+60 Dependency=singleton; do
+for change in TimeLimit=7 Name=renamed Comment=arena:plan=pp2,dp1,tp2 Nice=3 ExcNodeList=n2 StartTime=now+60 Dependency=singleton; do
     ok "$change is accepted" scontrol update JobId="$job" $change
     ok "and the job stays held after $change" is_held
 done

@@ -9,7 +9,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
 
-cases=(held waiting uheld aheld bad begin depend starting running checkpointing own off completing requeued)
+cases=(held waiting uheld aheld begin depend starting running checkpointing own off completing requeued)
 nodes=''
 for case in "${cases[@]}"; do nodes+="$case:1x2,"; done
 node_of() { local i; for i in "${!cases[@]}"; do [[ ${cases[i]} != "$1" ]] || echo "n$((i + 1))"; done; }
@@ -33,7 +33,6 @@ for case in "${cases[@]}"; do
         begin) options=(--begin=now+1hour) ;;
         depend) options=("--dependency=afterok:$other") ;;
         checkpointing) options=(--arena-elastic --arena-gpus=2 "--export=ALL,MODE=steps") ;;
-        bad) options=(--comment=arena:warp=9) ;;
         off) options=(--comment=arena:off) ;;
     esac
     job[$case]=$(train "$case" "${options[@]}")
@@ -54,7 +53,6 @@ at_stage() {
         waiting) wait_until "[[ \$(arena_word ${job[waiting]} state) == released ]]" ;;
         uheld) wait_for_reason "${job[uheld]}" '^JobHeldUser$' ;;
         aheld) wait_for_reason "${job[aheld]}" '^JobHeldAdmin$' ;;
-        bad) wait_for_reason "${job[bad]}" '^Arena: Comment: ' ;;
         begin) wait_for_reason "${job[begin]}" '^BeginTime$' ;;
         depend) wait_for_reason "${job[depend]}" '^Dependency$' ;;
         starting) wait_for_state "${job[starting]}" 'CONFIGURING|RUNNING' ;;
@@ -97,7 +95,6 @@ let_go "$other"
 rm -f "$gates/${job[checkpointing]}.deaf"
 let_go "${job[checkpointing]}" 99 0
 rm -f "$gates"/prolog.* "$gates"/epilog.*
-scontrol update JobId="${job[bad]}" Comment=
 scontrol update JobId="${job[begin]}" StartTime=now
 for case in uheld aheld own; do ok "$case: is released" scontrol release "${job[$case]}"; done
 finish() {

@@ -40,7 +40,7 @@ sed -i 's/^interval_s:.*/intervall_s: 1/' "$cluster_dir/arena.yaml"
 ok "slurmctld takes a reconfigure with a broken arena.yaml" scontrol reconfigure
 ok "an error names file, line and the key that was meant" \
     wait_until 'in_log "error: arena: .*arena.yaml:[0-9]*:[0-9]*: .*interval_s.*stays"'
-quick=$(arena 4 --exclude=n1,n3)
+quick=$(arena 4 --exclude=n1,n3 -t 5)
 ok "with the old configuration in force jobs still start" wait_for_state "$quick" RUNNING
 sed 's/^interval_s:.*/interval_s: 2\nenabled: false/' "$work/good.yaml" >"$cluster_dir/arena.yaml"
 ok "slurmctld takes a mended one" scontrol reconfigure
@@ -81,9 +81,9 @@ ok "a waiting one is released with a shape that the partition allows" released "
 is "$(job_field "$picky" NumNodes)" 1-1 "one node"
 scancel "$picky"
 wide=$(arena 8 -t 20 -p narrow)
-ok "one that needs two nodes waits with the limit as its reason" wait_for_reason "$wide" '^Arena: .*PartitionNodeLimit'
+ok "one that needs two nodes waits with the limit as its reason" wait_for_reason "$wide" '^PartitionNodeLimit$'
 slow=$(arena 2 -t 40 -p narrow)
-ok "one that asks for more than MaxTime, too" wait_for_reason "$slow" '^Arena: .*PartitionTimeLimit'
+ok "one that asks for more than MaxTime, too" wait_for_reason "$slow" '^PartitionTimeLimit$'
 other=$(arena 8)
 ok "and neither keeps nodes from a job behind them" released "$other"
 ok "the queue empties" clear_jobs

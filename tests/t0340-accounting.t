@@ -68,9 +68,9 @@ like "$(job_field "$carrier" UserId)" '^arena\(' "and the service user's job"
 scancel "$job"
 ok "and charged to it in slurmdbd" wait_until 'paid COMPLETED' 60
 ok "and in fair share, though the job itself never ran" wait_until '(($(usage) > 0))' 60
-ok "the account allows jobs of three minutes" sacctmgr -i modify account project set MaxWall=3
-ok "and slurmctld knows" wait_until "scontrol show assoc_mgr flags=assoc accounts=project | grep -q 'MaxWallPJ=3'"
-job=$(for_project 136 --time=2)
+ok "the account allows jobs of one minute" sacctmgr -i modify account project set MaxWall=1
+ok "and slurmctld knows" wait_until "scontrol show assoc_mgr flags=assoc accounts=project | grep -q 'MaxWallPJ=1'"
+job=$(for_project 136 --time=1)
 ok "a job whose profile run would break a limit of its account starts" wait_started "$job"
 like "$(job_field "$job" SystemComment)" 'not measured: a40: .*AssocMaxWallDurationPerJobLimit' "and says which"
 ok "it completes" over "$job"

@@ -18,7 +18,6 @@ read -r -d '' table <<'END'
 none      0 2 1 2
 fewer     0 1 1 1
 off       0 1 1 2
-bad       waits
 time      0 2 1 2
 exclude   waits
 partition waits
@@ -44,14 +43,7 @@ start_arena --nodes "${nodes}waiting:1x2,probe:1x1" --conf-extra "PartitionName=
 chmod 1777 "$work"
 gate=$work/gate
 
-# slurmctld as private-cluster starts it, with the gate in front of it.
-start_gated() {
-    (cd "$cluster_dir/run" && exec env -i PATH="$PATH" LANG=C.UTF-8 HOME="${HOME-/}" TMPDIR="${TMPDIR-/tmp}" \
-        ARENA_PRIVATE_CLUSTER="$cluster_dir" SLURM_CONF="$cluster_dir/slurm.conf" ARENA_CONF="$cluster_dir/arena.yaml" \
-        ARENA_DATA_DIR="$stage/share/slurm-arena" LD_PRELOAD="$gate_library" ARENA_ROUND_GATE="$gate" \
-        "$cluster_dir/bin/slurmctld" </dev/null >>"$cluster_dir/log/slurmctld.out" 2>&1)
-    cluster wait
-}
+start_gated() { start_slurmctld_with LD_PRELOAD="$gate_library" ARENA_ROUND_GATE="$gate"; }
 close_gate() { rm -f "$gate.reached" && touch "$gate"; }
 open_gate() { rm -f "$gate"; }
 ok "slurmctld stops" cluster ctld stop
@@ -63,7 +55,6 @@ change() {
     case $1 in
         fewer) scontrol update JobId="$id" Comment=arena:gpus=1-1 ;;
         off) scontrol update JobId="$id" Comment=arena:off ;;
-        bad) scontrol update JobId="$id" Comment=arena:warp=9 ;;
         time) scontrol update JobId="$id" TimeLimit=7 ;;
         exclude) scontrol update JobId="$id" ExcNodeList="$at" ;;
         partition) scontrol update JobId="$id" Partition=other ;;

@@ -23,7 +23,7 @@ rounds() { arena stats --json | jq .rounds; }
 
 cluster ctld stop
 # shellcheck disable=SC2317  # called by ok
-start_with_shim() { ARENA_HANG_DIR=$spool ARENA_HANG_WHILE=$work/away LD_PRELOAD=$shim cluster ctld start; }
+start_with_shim() { start_slurmctld_with LD_PRELOAD="$shim" ARENA_HANG_DIR="$spool" ARENA_HANG_WHILE="$work/away"; }
 ok "slurmctld starts with the library in its way" start_with_shim
 job=$(submit --arena-model="$work/q.yaml" --arena-batch=8 --arena-gpus=1 -t 5 -o /dev/null "$(script true)")
 ok "a model is measured" wait_for_reason "$job" 'profiling.q' 40

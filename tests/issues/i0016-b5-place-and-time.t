@@ -21,12 +21,12 @@ near() { local difference=$(($1 - $2)); ((${difference#-} <= $3)); }
 blocker=$(submit -N1 --exclusive -t 10 -o /dev/null --wrap 'sleep 30000')
 ok "the node is taken for ten minutes" wait_for_state "$blocker" RUNNING
 first=$(job 20) second=$(job 30) third=$(job 40)
-end=$(epoch "$(job_field "$blocker" EndTime)")
+free_at=$(epoch "$(job_field "$blocker" EndTime)")
 ok "squeue --start knows when the first starts" wait_until '(( $(job_start "$first") > 0 ))'
 note "$(squeue --start)"
-ok "when the node is free" near "$(job_start "$first")" "$end" 120
-ok "the second starts when the first has run its twenty minutes" wait_until 'near "$(job_start "$second")" $((end + 1200)) 240'
-ok "the third after both" wait_until 'near "$(job_start "$third")" $((end + 3000)) 360'
+ok "when the node is free" near "$(job_start "$first")" "$free_at" 120
+ok "the second starts when the first has run its twenty minutes" wait_until 'near "$(job_start "$second")" $((free_at + 1200)) 240'
+ok "the third after both" wait_until 'near "$(job_start "$third")" $((free_at + 3000)) 360'
 note "$("$arena" queue)"
 is "$(queue_field "$first" place) $(queue_field "$second" place) $(queue_field "$third" place)" "1 2 3" \
     "arena queue tells their places"
@@ -44,5 +44,5 @@ ok "larger nice values of the others let a job go first" wait_until '[[ $(queue_
 scancel "$blocker"
 ok "and it starts first" wait_for_state "$third" RUNNING
 is "$(job_state "$first") $(job_state "$second")" "PENDING PENDING" "before the others"
-ok "who runs is not in the queue" test -z "$(queue_field "$third" place)"
+ok "who runs is not in the queue" wait_until '[[ ! $(queue_field "$third" place) ]]'
 done_testing

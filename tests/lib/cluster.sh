@@ -15,6 +15,7 @@
 #   wait_saved [LIMIT]              until slurmctld has written the state of all jobs to disk
 #   stock_scheduler                 $scheduler_options has the options of start_cluster for Slurm's own scheduler beside
 #                                   our submission: behind a link by which sbatch takes it for ours
+#   start_slurmctld_with NAME=VALUE...   slurmctld as private-cluster starts it, with more in its environment
 #   own_machine                     no other test runs until this one ends (before start_cluster)
 #   script TEXT                     writes a batch script below $work, prints its path
 #   all_processes                   pids that belong to this cluster
@@ -98,6 +99,14 @@ start_cluster() {
     fi
     note "$out"
     eval "$("$private_cluster" env --dir "$cluster_dir")"
+}
+
+start_slurmctld_with() {
+    (cd "$cluster_dir/run" && exec env -i PATH="$PATH" LANG=C.UTF-8 HOME="${HOME-/}" TMPDIR="${TMPDIR-/tmp}" \
+        ARENA_PRIVATE_CLUSTER="$cluster_dir" SLURM_CONF="$cluster_dir/slurm.conf" ARENA_CONF="$cluster_dir/arena.yaml" \
+        ARENA_DATA_DIR="$stage/share/slurm-arena" "$@" \
+        "$cluster_dir/bin/slurmctld" </dev/null >>"$cluster_dir/log/slurmctld.out" 2>&1)
+    cluster wait
 }
 
 stop_cluster() {

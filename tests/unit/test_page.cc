@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The page of `arena simulate --html`: well-formed, alone in the world, bounded, and true to the
 // runs.
-#include <check.h>
 
 #include <algorithm>
 #include <string>

@@ -211,7 +211,7 @@ START_TEST(neighbouring_stages_meet_in_pairs_and_nobody_else_does) {
          {RankLayout{1, 2, 1}, {2, 1, 1}, {3, 2, 2}, {4, 1, 2}, {5, 2, 1}}) {
         std::vector<int> boundaries(at(layout.size()));  // that each rank was paired over
         run_threads(static_cast<int>(layout.size()), [&](Comm& world) {
-            const Place me = layout.place(world.rank());
+            const train::Place me = layout.place(world.rank());
             for (const Index parity : {0, 1}) {
                 const StagePair pair = stage_pair(layout, me, parity);
                 const auto group = world.split(static_cast<int>(pair.color));

@@ -103,9 +103,9 @@ END_TEST
 
 START_TEST(ranks_are_laid_out_with_tensor_shards_fastest_and_stages_slowest) {
     const RankLayout layout{2, 3, 4};
-    ck_assert(layout.place(0) == (Place{0, 0, 0}));
-    ck_assert(layout.place(5) == (Place{0, 1, 1}));
-    ck_assert(layout.place(12) == (Place{1, 0, 0}));
+    ck_assert(layout.place(0) == (train::Place{0, 0, 0}));
+    ck_assert(layout.place(5) == (train::Place{0, 1, 1}));
+    ck_assert(layout.place(12) == (train::Place{1, 0, 0}));
     for (Index rank = 0; rank < layout.size(); ++rank)
         ck_assert_int_eq(layout.rank(layout.place(rank)), rank);
 }
