@@ -8,7 +8,7 @@
 need_arena
 command -v jq >/dev/null || skip_all 'jq is not installed'
 make_work
-start_cluster --arena on --nodes a40:1x4,a100:1x4 --profile off
+start_cluster --arena on --arena-set policy=fifo --nodes a40:1x4,a100:1x4 --profile off
 long=$(script 'sleep 300')
 
 first=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 -o /dev/null "$long")

@@ -450,7 +450,7 @@ END_TEST
 
 START_TEST(a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds) {
     QueueScene scene(1);
-    scene.host.next_start = {ApplyOutcome::stale, "not the job that was planned"};
+    scene.host.next_start = {ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it"};
     auto scheduler = scene.scheduler();
     for (int second = 0; second < 10; ++second) {
         scheduler->round();

@@ -39,7 +39,7 @@ std::vector<Hostile> known_hostile() {
     return {{"50 kinds x 200 layers", kinds_by_runs_text(50, 200), 720720, 64, false},
             {"two kinds x 5,000 layers", kinds_by_runs_text(2, 5000), 720720, 64, false},
             {"two alternating kinds, 10,000 layers", alternating_text(), 720720, 64, false},
-            {"600 kinds x 16 layers", kinds_by_runs_text(600, 16), 5040, 64, false},
+            {"360 kinds x 27 layers", kinds_by_runs_text(360, 27), 5040, 64, false},
             {"60 unlike layers with large outputs", large_outputs_text(), 64, 32, true}};
 }
 
@@ -94,7 +94,8 @@ START_TEST(generated_models_stay_within_their_steps) {
         ++accepted;
         PlanBudget budget({.polls = polls, .bytes = std::size_t{64} << 20});
         (void)plan_grids(*query, budget);
-        ck_assert_int_lt(budget.polls(), polls + 8 * max_replayed_tasks);  // the longest between two looks
+        // What is begun is replayed to its end, for a few grids: some milliseconds (tests/bench/planner-budget).
+        ck_assert_int_lt(budget.polls(), polls + 64 * max_replayed_tasks);
     }
     ck_assert_int_gt(accepted, 50);
     rusage usage{};

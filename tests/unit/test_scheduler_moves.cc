@@ -182,7 +182,8 @@ START_TEST(a_rigid_job_is_never_moved) {
 END_TEST
 
 START_TEST(a_job_that_was_just_requeued_keeps_its_place) {
-    Scene scene;  // first in, first out
+    Scene scene;
+    scene.config.policy = "fifo";
     scene.node("n1", "a40", 4, 4);
     Request request = Scene::request();
     request.min_gpus = request.max_gpus = 4;
