@@ -119,7 +119,8 @@ fi
 ok "slurmctld saves the jobs" wait_saved
 cluster ctld kill
 rm -f "$store-wal" "$store-shm"
-head -c 4096 /dev/zero | tr '\0' 'x' | dd of="$store" conv=notrunc status=none
+# What is left of its header says that it is a store: any other file would stay as it is.
+head -c 3996 /dev/zero | tr '\0' 'x' | dd of="$store" bs=1 seek=100 conv=notrunc status=none
 cluster ctld start
 ok "slurmctld starts over a corrupt store" cluster wait
 ok "and says that it set it aside" wait_until "grep -q 'profile store was corrupt' '$log'" 30

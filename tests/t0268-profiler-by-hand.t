@@ -178,8 +178,8 @@ rows() {
     rm -f store/bad.db*
     "$arena" "${bad[@]}" import good.json >/dev/null
     sqlite3 store/bad.db "INSERT INTO comm VALUES('A40', 'all_reduce', 2, 1, 1, 1024, 1e-6, 2e-6, 3e-6, 'test');
-        INSERT INTO observed VALUES(1, 'f', 'gpt2', 8, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 7, 1e9);
-        INSERT INTO observed VALUES(2, 'f', 'gpt2', 16, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 8, 1e9); $1"
+        INSERT INTO observed VALUES(1, 'f', 'gpt2', 8, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 7, 1e9, 0, 0, '7');
+        INSERT INTO observed VALUES(2, 'f', 'gpt2', 16, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 8, 1e9, 0, 0, '8'); $1"
 }
 slow='row of comm, collective all_reduce of A40, 2 ranks x 1 nodes x 1 groups, 1024 bytes, cannot be: seconds must be'
 rows 'UPDATE comm SET median_s = 1'
