@@ -89,8 +89,8 @@ ok "the next job runs" wait_started "$next" 1 60
 ok "its offers are estimates" offered "$next" '(.offers | length > 0) and ([.offers[] | select(.estimate.source == "observed")] | length == 0)'
 plan=$(sed -n 's/^ARENA_PLAN=//p' "$gates/$next.env.0")
 job=$next
-ok "it reports twice the estimate" inside --iteration-s "$(times 2)" --steps 50
-ok "that is kept" wait_until "observed '.observed[] | select(.job == $next) | .steps == 50'"
+ok "it reports twice the estimate" inside --iteration-s "$(times 2)" --steps 20
+ok "that is kept" wait_until "observed '.observed[] | select(.job == $next) | .steps == 20'"
 let_go "$next"
 sed -i '/use_reports/d' "$cluster_dir/arena.yaml"
 ok "and that they count" cluster ctld restart
