@@ -9,10 +9,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
-can_be_user || skip_all "needs root and a user $arena_user: operators have no limits"
-for program in mariadbd slurmdbd sacctmgr; do
-    command -v "$program" >/dev/null || skip_all "$program is not installed (contrib/install-deps)"
-done
+need_accounting
 
 start_arena --nodes a40:2x4 --profile on --accounting associations,limits,qos --priority multifactor \
     --arena-set profile.budget_s=20 --arena-set profile.retries=1 --arena-set profile.backoff_s=600

@@ -9,10 +9,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
-can_be_user || skip_all "needs root and a user $arena_user: operators have no limits"
-for program in mariadbd slurmdbd sacctmgr; do
-    command -v "$program" >/dev/null || skip_all "$program is not installed (contrib/install-deps)"
-done
+need_accounting
 
 start_arena --nodes a40:1x4,a100:1x4 --accounting associations,limits,qos --priority multifactor
 log=$cluster_dir/log/slurmctld.log

@@ -17,11 +17,20 @@
 #                                $hook_options has the options of start_arena for them
 #   wait_started JOB [N] [LIMIT] until the script has started N times (default 1)
 #   clean_nodes                  succeeds when no node is drained, down or failing
+#   need_accounting              skips the whole test, with the reason, where no user's limits can be tested
 #   as_user COMMAND...           runs it as an unprivileged user (only where can_be_user succeeds)
 : "${work=}"        # of cluster.sh
 gates=''
 hook_options=()
 arena_user=${ARENA_TEST_USER:-nobody}
+
+need_accounting() {
+    local program
+    can_be_user || skip_all "needs root and a user $arena_user: operators have no limits"
+    for program in mariadbd slurmdbd sacctmgr; do
+        command -v "$program" >/dev/null || skip_all "$program is not installed (contrib/install-deps)"
+    done
+}
 
 start_arena() {
     make_work
