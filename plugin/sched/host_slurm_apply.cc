@@ -127,6 +127,9 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         const std::size_t equals = entry.find('=');
         set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
     }
+    // sbatch sets these where it was asked for a shape; srun and frameworks read them.
+    set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(desc.ntasks_per_node));
+    set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(desc.cpus_per_task));
     assign_text(&job->system_comment, shape.system_comment);
     write_mark(job, phase);
     restore_place(job, eligible);
@@ -339,7 +342,7 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
         return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
     };
     // As sbatch --signal does: to the steps, and to the batch shell only when it is all there is.
-    const bool has_steps = job->step_list && list_find_first(job->step_list, is_step, nullptr);
+    const bool has_steps = job->step_list && list_find_first_ro(job->step_list, is_step, nullptr);
     const std::uint16_t flags = has_steps ? 0 : KILL_JOB_BATCH;
     const int rc = job_signal(job, static_cast<std::uint16_t>(signal), flags,
                               slurm_conf.slurm_user_id, false);

@@ -56,7 +56,7 @@ bool chooses_numbers(List features) {
         return feature->count || feature->op_code == FEATURE_OP_XOR ||
                feature->op_code == FEATURE_OP_XAND;
     };
-    return list_find_first(features, is_one, nullptr) != nullptr;
+    return list_find_first_ro(features, is_one, nullptr) != nullptr;
 }
 
 void keep_featured(List features, bitstr_t* nodes) {
@@ -64,7 +64,7 @@ void keep_featured(List features, bitstr_t* nodes) {
     for (int i = 0; i < node_record_count; ++i) {
         if (!bit_test(nodes, i) || !node_record_table_ptr[i]) continue;
         FeatureTest test(node_record_table_ptr[i]);
-        list_for_each(
+        list_for_each_ro(
             features,
             [](void* item, void* argument) {
                 static_cast<FeatureTest*>(argument)->add(*static_cast<const job_feature_t*>(item));

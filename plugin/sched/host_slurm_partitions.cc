@@ -83,7 +83,7 @@ std::vector<part_record_t*> partitions_of(const job_record_t* job) {
         return 0;
     };
     if (job->part_ptr_list)
-        list_for_each(job->part_ptr_list, add, &list);
+        list_for_each_ro(job->part_ptr_list, add, &list);
     else if (job->part_ptr)
         list.push_back(job->part_ptr);
     return list;
@@ -139,7 +139,7 @@ PartitionTries partition_tries(const job_record_t* job) {
 std::uint32_t tier_of(const std::vector<PartitionTry>& tries) {
     if (tries.empty()) return 0;
     std::uint32_t lowest = UINT32_MAX;
-    list_for_each(
+    list_for_each_ro(
         part_list,
         [](void* item, void* argument) {
             auto* low = static_cast<std::uint32_t*>(argument);

@@ -48,7 +48,7 @@ bool node_takes_jobs(const node_record_t* node) {
 
 NodeState read_node(const node_record_t* node) {
     GpuCount gpus;
-    if (node->gres_list) list_for_each(node->gres_list, add_gpus, &gpus);
+    if (node->gres_list) list_for_each_ro(node->gres_list, add_gpus, &gpus);
     NodeState state;
     state.name = text_of(node->name);
     state.gpu_type = gpus.type;
@@ -113,7 +113,7 @@ std::vector<std::int64_t> allocated_gpus(const job_record_t* job) {
             list[i] += static_cast<std::int64_t>(of->gres_cnt_node_alloc[i]);
         return 0;
     };
-    if (job->gres_list_alloc) list_for_each(job->gres_list_alloc, add, &gpus);
+    if (job->gres_list_alloc) list_for_each_ro(job->gres_list_alloc, add, &gpus);
     return gpus;
 }
 
@@ -507,10 +507,10 @@ class Reading {
         stamp_ = {};
         table_ = read_nodes(view_);
         PartitionWalk partitions{&view_, &table_};
-        list_for_each(part_list, visit_partition, &partitions);
+        list_for_each_ro(part_list, visit_partition, &partitions);
         if (basic_priority()) queue_.emplace();
         JobWalk walk{&view_, &table_, {}, {}};
-        list_for_each(job_list, visit_job, &walk);
+        list_for_each_ro(job_list, visit_job, &walk);
         ordinary_ = first_ordinary(walk.ordinary, view_.snapshot.time_s);
         ours_ = std::move(walk.ours);
         view_.jobs.reserve(ours_.size());
@@ -565,7 +565,7 @@ bool slurm_has_work() {
         const auto* job = static_cast<const job_record_t*>(item);
         return arena_record(job) || carrier_request(job) ? 1 : 0;
     };
-    return list_find_first(job_list, ours, nullptr) != nullptr;
+    return list_find_first_ro(job_list, ours, nullptr) != nullptr;
 }
 
 bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }
@@ -585,7 +585,7 @@ bool slurm_layout_is_sound(std::string* what) {
         if (!check.sound) *what = "node_record_t";
     }
     if (!check.sound || !job_list) return check.sound;
-    list_for_each(
+    list_for_each_ro(
         job_list,
         [](void* item, void* argument) {
             auto* c = static_cast<Check*>(argument);

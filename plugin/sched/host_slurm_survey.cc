@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 std::vector<JobId> arena_job_ids() {
     std::vector<JobId> ids;
     SlurmLock lock(SlurmLock::Kind::read);
-    list_for_each(
+    list_for_each_ro(
         job_list,
         [](void* item, void* argument) {
             const auto* job = static_cast<const job_record_t*>(item);

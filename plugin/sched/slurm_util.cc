@@ -185,7 +185,7 @@ time_t age_counted_at(const job_record_t* job) {
 time_t age_reference() {
     time_t reference = time(nullptr);
     if (slurm_conf.priority_weight_age == 0) return reference;
-    list_for_each(
+    list_for_each_ro(
         job_list,
         [](void* item, void* argument) {
             auto* earliest = static_cast<time_t*>(argument);
@@ -223,7 +223,7 @@ bool basic_priority() {
 }
 
 BasicQueue::BasicQueue() {
-    list_for_each(
+    list_for_each_ro(
         job_list,
         [](void* item, void* argument) {
             const auto* job = static_cast<const job_record_t*>(item);
