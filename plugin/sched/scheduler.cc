@@ -118,6 +118,8 @@ void Scheduler::round() {
     const Decision decision = policy_->decide(snapshot_, offers_, policy_options_);
     stats_.decide_ms = ms_since(mark);
     mark = Clock::now();
+    // The first counts; a start ends it.
+    for (const auto& [id, until_s] : decision.patience) patience_.try_emplace(id, until_s);
     apply(decision);
     say_why(decision);
     stats_.apply_ms = ms_since(mark);
@@ -412,6 +414,7 @@ void Scheduler::forget_gone() {
     std::erase_if(stale_, gone);
     std::erase_if(last_, gone);
     std::erase_if(expected_, gone);
+    std::erase_if(patience_, gone);
     std::erase_if(refused_updates_, gone);
     refusals_.forget_old(view_.steady_s, [&](const std::string& id) {
         return lives(static_cast<JobId>(parse_integer(id, 0, UINT32_MAX).value_or(0)));

@@ -189,6 +189,7 @@ class Scheduler {
     std::map<JobId, Last> last_;
     std::map<JobId, Place> places_;      ///< of the last round
     std::map<JobId, ExpectedStart> expected_;
+    std::map<JobId, double> patience_;   ///< the first since each last ran: see Decision::patience
     double looked_forward_s_ = -INFINITY;
     std::map<JobId, std::string> refused_updates_;  ///< the latest, why
     std::vector<Host::Reason> reasons_;

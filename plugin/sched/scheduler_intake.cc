@@ -421,6 +421,7 @@ void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& o
     const std::vector<SitePool>& pools = pools_of(job);
     OfferList offers = known_offers(job, wish, pools);
     JobState state = state_of(job, wish, pools);
+    patience_.erase(job.id);
     state.phase = JobPhase::running;
     state.elastic = movable(job, wish);
     state.current = offer;
@@ -498,6 +499,7 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
     const Role role = settled(job) ? Role::waits : Role::returns;
     if (role == Role::returns) wait_reason(job, "waiting a moment after its requeue");
     if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
+    if (const auto told = patience_.find(job.id); told != patience_.end()) state.patient_until_s = told->second;
     offers_.emplace(job.id, open);
     if (role == Role::waits && !job.ordinary_ahead()) ++ready_;
     take_part(job, wish, std::move(state), std::move(offers), role);

@@ -47,6 +47,11 @@ struct JobReason {
     std::string reason;
 };
 
+struct JobPatience {
+    JobId job = 0;
+    double until_s = 0;
+};
+
 // Declared before the templates: argument-dependent lookup does not look into this namespace.
 Json json_of(const Place&);
 void read(const Json&, const std::string&, std::optional<Error>&, Place&);
@@ -58,6 +63,7 @@ void read(const Json&, const std::string& where, std::optional<Error>&, JobState
 void read(const Json&, const std::string& where, std::optional<Error>&, Action&);
 void read(const Json&, const std::string& where, std::optional<Error>&, JobOffers&);
 void read(const Json&, const std::string& where, std::optional<Error>&, JobReason&);
+void read(const Json&, const std::string& where, std::optional<Error>&, JobPatience&);
 
 template <typename T>
 void read_list(const JsonFields& fields, const char* key, std::size_t limit,
@@ -105,6 +111,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 void put_history(const JobState& job, Json& json) {
     if (!job.nodes.empty()) json["nodes"] = job.nodes;
     if (job.overrun) json["overrun"] = true;
+    if (job.patient_until_s != 0) json["patient_until_s"] = job.patient_until_s;
     if (job.start_s != 0) json["start_s"] = job.start_s;
     if (job.done_iterations != 0) json["done_iterations"] = job.done_iterations;
     if (job.attained_gpu_s != 0) json["attained_gpu_s"] = job.attained_gpu_s;
@@ -162,6 +169,7 @@ Json json_of(const JobState& job) {
 void read_history(const JsonFields& fields, JobState& out) {
     if (fields.has("nodes")) read_indices(fields, "nodes", out.nodes);
     if (fields.has("overrun")) fields.boolean("overrun", out.overrun);
+    if (fields.has("patient_until_s")) fields.number("patient_until_s", out.patient_until_s, 0, huge);
     if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
     if (fields.has("done_iterations")) {
         fields.number("done_iterations", out.done_iterations, 0, huge);
@@ -312,6 +320,12 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.text("reason", out.reason, max_reason);
 }
 
+void read(const Json& json, const std::string& where, std::optional<Error>& error, JobPatience& out) {
+    const JsonFields fields(json, where, error);
+    read_job_id(fields, out.job);
+    fields.number("until_s", out.until_s, 0, huge);
+}
+
 template <typename T>
 Result<T> parse_value(std::string_view text) {
     const Result<Json> json = parse_json(text);
@@ -371,9 +385,11 @@ Json json_of(const Decision& decision) {
     for (const auto& [job, reason] : decision.waiting) {
         waiting.push_back({{"job", job}, {"reason", reason}});
     }
-    return {{"schema_version", schema_version},
-            {"actions", list_of(decision.actions)},
-            {"waiting", waiting}};
+    Json json{{"schema_version", schema_version},
+              {"actions", list_of(decision.actions)},
+              {"waiting", waiting}};
+    for (const auto& [job, until_s] : decision.patience) json["patience"].push_back({{"job", job}, {"until_s", until_s}});
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Decision& out) {
@@ -387,6 +403,14 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
         if (!out.waiting.emplace(entry.job, std::move(entry.reason)).second) {
             return fields.refuse("waiting", "each job id once");
         }
+    }
+    out.patience.clear();
+    if (!fields.has("patience")) return;
+    std::vector<JobPatience> patience;
+    read_list(fields, "patience", max_items, error, patience);
+    for (const JobPatience& entry : patience) {
+        if (!out.patience.emplace(entry.job, entry.until_s).second)
+            return fields.refuse("patience", "each job id once");
     }
 }
 

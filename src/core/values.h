@@ -269,6 +269,7 @@ struct JobState {
     std::int64_t restarts = 0;           ///< starts and changes of the GPU set so far
     std::optional<Offer> current;  ///< shape it runs with, or waits with
     std::vector<NodeIndex> nodes;  ///< running: the nodes it holds, current->grid.gpus_per_node GPUs on each
+    double patient_until_s = 0;    ///< waiting for GPUs on fewer nodes: the first such time of Decision::patience; 0: never
     double start_s = 0;            ///< running: when it got these GPUs
     double done_iterations = 0;    ///< of all its runs
     double attained_gpu_s = 0;     ///< GPU-seconds held so far
@@ -340,6 +341,7 @@ struct Action {
 struct Decision {
     std::vector<Action> actions;       ///< in the order they are to be applied
     std::map<JobId, std::string> waiting;  ///< why each job that got nothing waits
+    std::map<JobId, double> patience;  ///< of jobs that wait although enough GPUs are free: until when, by the epoch
     bool operator==(const Decision&) const = default;
 };
 

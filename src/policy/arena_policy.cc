@@ -59,6 +59,9 @@ constexpr double most_priority_weight = 4;
 /// often; and then it keeps its GPUs for a while: more such jobs than GPUs would only start each other anew.
 constexpr double starving_s = 7 * 86400, most_starving_bounds = 4, starving_quantum_s = 3600;
 constexpr double starving_weight = 1e6;
+/// A job for which enough GPUs are free, but scattered, waits for the next ones as long as that was first expected to
+/// take, and so much longer; then it takes what it can get.
+constexpr double patience_s = 600;
 /// A choice for life beside elastic jobs costs no more than this times the least; and more than any value.
 constexpr double most_over = 1.05, most_wished = 1e300;
 /// Attempts to seat a choice on nodes, and how much better another one must be.
@@ -75,6 +78,7 @@ class Round {
   private:
     void look_at_jobs();
     [[nodiscard]] bool is_starving(const Task&) const;
+    [[nodiscard]] bool is_impatient(const Task&) const;
     [[nodiscard]] double weight_of(const Task&) const;
     [[nodiscard]] double time_s(const Task&, const Choice&, bool is_current) const;
     [[nodiscard]] double bonus(const Task&, const Choice&, bool is_current) const;
@@ -109,6 +113,7 @@ class Round {
     double lowest_priority_ = 0, highest_priority_ = 0;
     bool calm_ = false;                   ///< no GPU is idle, and few wait
     double change_bonus_ = least_bonus;   ///< by how many wait
+    std::vector<double> weights_;         ///< by task
     std::vector<double> values_;          ///< by choice
     std::vector<double> wished_;          ///< the same, also of what others' GPUs would be needed for
     std::vector<Prospect> prospects_;     ///< by task; empty: nothing is foreseen
@@ -146,6 +151,10 @@ bool Round::is_starving(const Task& task) const {
     if (task.runs() && (job.start_s <= 0 || ran_s > starving_quantum_s)) return false;
     const auto starts_before = static_cast<double>(job.restarts - (task.runs() ? 1 : 0));
     return job.age_s - ran_s > starving_s * std::clamp(1 + starts_before, 1.0, most_starving_bounds);
+}
+
+bool Round::is_impatient(const Task& task) const {
+    return task.job->patient_until_s > 0 && problem_.snapshot().time_s > task.job->patient_until_s;
 }
 
 double Round::weight_of(const Task& task) const {
@@ -232,7 +241,7 @@ void Round::price_offers() {
     look_at_jobs();
     find_calm();
     for (const Task& task : problem_.tasks()) {
-        const double weight = weight_of(task);
+        const double weight = weights_.emplace_back(weight_of(task));
         const bool settled = is_settled(task);
         starving_.push_back(is_starving(task));
         moved_.push_back(0);
@@ -254,20 +263,16 @@ void Round::price_offers() {
 /// stay, for less.
 void Round::look_ahead() {
     if (options_.objective != Objective::jct) return;
-    std::vector<double> weights;
-    bool any_elastic = false;
-    for (const Task& task : problem_.tasks()) {
-        weights.push_back(weight_of(task));
-        any_elastic = any_elastic || task.job->elastic;
-    }
-    const Foresight foresight(problem_, packing_, weights);
+    const auto& tasks = problem_.tasks();
+    const bool any_elastic = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.job->elastic; });
+    const Foresight foresight(problem_, packing_, weights_);
     prospects_ = foresight.prospects();
     for (std::size_t i = 0; i < prospects_.size(); ++i) {
         Prospect& prospect = prospects_[i];
-        if (starving_[i]) prospect = {};
+        if (starving_[i] || is_impatient(tasks[i])) prospect = {};
         if (prospect.best == nullptr) continue;
-        std::size_t at = problem_.tasks()[i].first_choice;
-        for (const Choice& c : problem_.choices(problem_.tasks()[i])) {
+        std::size_t at = tasks[i].first_choice;
+        for (const Choice& c : problem_.choices(tasks[i])) {
             const double over = foresight.over(i, c);
             const bool takes = &c == prospect.best && prospect.wait_s <= 0;
             const double factor = takes ? 1 : any_elastic && over <= most_over ? 1 / std::max(over, 1.0) : 0;
@@ -499,9 +504,11 @@ Decision Round::decide() {
         if (task.runs()) {
             decision.actions.push_back(
                 {ActionKind::preempt, task.job->id, {}, {}, "", "others make more of its GPUs"});
-        } else if (options_.explain) {
-            decision.waiting.emplace(task.job->id, why_waits(i));
+            continue;
         }
+        if (!prospects_.empty() && prospects_[i].scattered)
+            decision.patience.emplace(task.job->id, problem_.snapshot().time_s + prospects_[i].wait_s + patience_s);
+        if (options_.explain) decision.waiting.emplace(task.job->id, why_waits(i));
     }
     if (options_.explain) say_what_is_impossible(decision);
     return decision;

@@ -31,7 +31,9 @@ namespace arena {
 ///
 /// Objective jct: a job that is not elastic is given what a list schedule of all such jobs, on the GPUs as they will
 /// come free, foresees as best for it (foresight.h), or waits for that; beside elastic jobs also what costs at most a
-/// twentieth more, for less value.
+/// twentieth more, for less value. One for which enough GPUs are free, but scattered,
+/// waits for the next ones, ten minutes longer than was first expected at most (JobState::patient_until_s); then it takes
+/// what it can get.
 ///
 /// A week: times the starts that the job had and one more, at most four; then it gets the best that
 /// it could have without all others, and keeps it for an hour, so that more such jobs than GPUs do

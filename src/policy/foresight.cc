@@ -209,7 +209,7 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bo
     if (refused && in_s <= 0) in_s = releases.next();
     in_s = std::max(in_s, earliest_on_its_nodes(i, c, refused));
     if (in_s == never) return {};
-    return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : idle_share), idle), price};
+    return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : idle_share), idle), refused, price};
 }
 
 /// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the estimates may be as far off.
@@ -217,7 +217,7 @@ Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>
     std::vector<Prospect> all;
     std::size_t at = 0;
     for (const Choice& c : problem_.choices(problem_.tasks()[i])) all.push_back(prospect_of(i, c, price, refused[at++]));
-    Prospect best{nullptr, 0, never, price};
+    Prospect best{nullptr, 0, never, false, price};
     for (const Prospect& p : all)
         if (p.best != nullptr && p.least_cost < best.least_cost) best = p;
     for (const Prospect& p : all) {  // by type, then GPUs ascending

@@ -19,6 +19,7 @@ struct Prospect {
     const Choice* best = nullptr;  ///< what it should take, now or later; nullptr: nothing is foreseen
     double wait_s = 0;             ///< until then; 0: its nodes are free now
     double least_cost = 0;         ///< of `best`, with the wait
+    bool scattered = false;        ///< enough GPUs are free now, but not on nodes together: waits for the next that are
     double price = 0;              ///< of a GPU-second, in seconds of delay of all others together
 };
 

@@ -348,6 +348,7 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     job.current = action.offer;
     job.nodes = action.nodes;
     job.start_s = snapshot_.time_s;
+    job.patient_until_s = 0;
     ++job.restarts;
     ++metrics_.restarts;
     ++running_;
@@ -408,6 +409,9 @@ Status Simulation::decide() {
     const Decision decision = decide_(snapshot_, offers_, policy_options_);
     decision_ms_.push_back(ms_since(start));
     if (options_.watch) options_.watch(snapshot_, offers_, policy_options_, decision);
+    for (JobState& job : snapshot_.jobs)
+        if (const auto at = decision.patience.find(job.id); at != decision.patience.end() && job.patient_until_s == 0)
+            job.patient_until_s = at->second;
     if (const Status status = apply(decision); !status) return status;
     return check_stuck(decision);
 }

@@ -300,6 +300,50 @@ START_TEST(priority_and_a_week_of_waiting_come_first) {
 }
 END_TEST
 
+/// Four GPUs are free, two on each of two nodes; a job that runs on the others says anew each time that it ends in
+/// `left_s`.
+Snapshot scattered(double time_s, double left_s) {
+    Snapshot s;
+    s.time_s = time_s;
+    s.nodes = {{"n1", "a40", 4, 2, 0, 0}, {"n2", "a40", 4, 2, 0, 0}};
+    s.node_sets = {{0, 1}};
+    for (const NodeIndex node : {0u, 1u}) {
+        JobState job = job_of(10 + node, left_s);
+        job.phase = JobPhase::running;
+        job.elastic = false;
+        job.current = offer_of("a40", 2, 1.0);
+        job.nodes = {node};
+        s.jobs.push_back(job);
+    }
+    s.jobs.push_back(job_of(1, 100000));
+    s.jobs.back().elastic = false;
+    return s;
+}
+
+START_TEST(patience_ends_where_the_nodes_that_were_waited_for_slide_away) {
+    const Offers offers{{1, {offer_of("a40", 4, 1.0), offer_of("a40", 1, 3.9)}}};
+    const Decision first = decide_arena(scattered(1000, 500), offers, alone());
+    ck_assert(first.actions.empty() && first.waiting.contains(1));
+    ck_assert_uint_eq(first.patience.size(), 1);
+    const double until_s = first.patience.at(1);
+    ck_assert(until_s > 1500 && until_s < 1000 + 500 + 3600);
+    const Result<Decision> read = parse_decision(to_json(first));
+    ck_assert(read.ok() && *read == first);
+    for (const bool over : {false, true}) {
+        Snapshot later = scattered(until_s + (over ? 1 : -1), 500);
+        later.jobs.back().patient_until_s = until_s;
+        const Decision d = decide_arena(later, offers, alone());
+        if (over) ck_assert_int_eq(only_action(d).offer.grid.gpus(), 1);
+        if (!over) ck_assert(d.actions.empty());
+    }
+    Snapshot together = scattered(1000, 500);
+    together.nodes[0].free_gpus = 4;
+    together.jobs.erase(together.jobs.begin());
+    const Decision d = decide_arena(together, offers, alone());
+    ck_assert(only_action(d).offer.grid.gpus() == 4 && d.patience.empty());
+}
+END_TEST
+
 START_TEST(a_decision_repeats_from_its_document) {
     Snapshot s = running_on(4, 1e6, 1.0);
     s.jobs.push_back(job_of(2, 1000));
@@ -385,7 +429,8 @@ int main() {
          a_running_job_moves_only_when_it_pays, who_was_moved_often_stays,
          a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
          who_waits_first_in_slurms_order_has_a_shape_reserved,
-         priority_and_a_week_of_waiting_come_first, a_decision_repeats_from_its_document,
+         priority_and_a_week_of_waiting_come_first,
+         patience_ends_where_the_nodes_that_were_waited_for_slide_away, a_decision_repeats_from_its_document,
          generated_traces_run_to_their_end_under_every_objective_and_budget,
          the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
         {.timeout_s = 300,  // whole simulations, maybe on a busy machine
