@@ -248,12 +248,11 @@ void Round::price_offers() {
         auto at = static_cast<std::int32_t>(task.first_choice);
         for (const Choice& c : problem_.choices(task)) {
             const bool is_current = at++ == task.current;
-            const double there =
-                value_of(task, weight, time_s(task, c, false)) * bonus(task, c, false);
-            const double here =
-                value_of(task, weight, time_s(task, c, true)) * bonus(task, c, true);
-            values_.push_back(is_current ? here : settled ? 0 : there);
-            if (is_current && !settled) moved_.back() = there;
+            const auto value = [&](bool here) {
+                return value_of(task, weight, time_s(task, c, here)) * bonus(task, c, here);
+            };
+            values_.push_back(is_current ? value(true) : settled ? 0 : value(false));
+            if (is_current && !settled) moved_.back() = value(false);
         }
     }
 }
@@ -494,7 +493,8 @@ Decision Round::decide() {
     choose();
     Seating seating = seat();
     grow(seating);
-    Decision decision{std::move(seating.actions()), {}};
+    Decision decision;
+    decision.actions = std::move(seating.actions());
     for (Action& action : reservations(problem_, wished_, seating.given())) {
         decision.actions.push_back(std::move(action));
     }

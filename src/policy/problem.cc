@@ -22,6 +22,16 @@ bool is_allowed(const JobState& job, std::string_view type) {
     return std::find(job.gpu_types.begin(), job.gpu_types.end(), type) != job.gpu_types.end();
 }
 
+/// Lists of choices that are kept of one list of offers.
+constexpr std::size_t most_known = 16;
+
+/// Of the same offers.
+bool allow_the_same(const JobState& a, const JobState& b, Scope scope) {
+    const bool asked = a.requested_gpus == b.requested_gpus && a.requested_type == b.requested_type;
+    return (scope != Scope::requests || asked) && a.min_gpus == b.min_gpus && a.max_gpus == b.max_gpus &&
+           a.node_set == b.node_set && a.gpu_types == b.gpu_types && a.places == b.places;
+}
+
 }  // namespace
 
 Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options, Scope scope)
@@ -124,13 +134,30 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
     return fastest_s;
 }
 
+/// The same, once for waiting jobs that share a list of offers and are allowed the same of it: of a long queue of few
+/// models most are.
+double Problem::choices_of(const JobState& job, const std::vector<Offer>& offers) {
+    if (job.phase == JobPhase::running) return add_choices(job, offers);
+    std::vector<Known>& known = known_[&offers];
+    for (const Known& other : known) {
+        if (!allow_the_same(*other.job, job, scope_)) continue;
+        for (std::uint32_t i = 0; i < other.choice_count; ++i) choices_.push_back(choices_[other.first_choice + i]);
+        return other.fastest_s;
+    }
+    const std::size_t first = choices_.size();
+    const double fastest_s = add_choices(job, offers);
+    if (known.size() < most_known)
+        known.push_back({&job, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(choices_.size() - first), fastest_s});
+    return fastest_s;
+}
+
 void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     const bool runs = job.phase == JobPhase::running;
     if (runs && (!job.elastic || job.nodes.empty() || !job.current)) return;
     Task task;
     task.job = &job;
     task.first_choice = static_cast<std::uint32_t>(choices_.size());
-    task.fastest_s = add_choices(job, offers);
+    task.fastest_s = choices_of(job, offers);
     task.choice_count = static_cast<std::uint32_t>(choices_.size()) - task.first_choice;
     if (scope_ == Scope::requests) return tasks_.push_back(task);
     if (task.choice_count == 0) return;

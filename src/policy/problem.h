@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,7 @@ class Problem {
     [[nodiscard]] bool could_hold(const JobState&, std::int32_t type, std::int64_t gpus) const;
     void add_task(const JobState&, const std::vector<Offer>&);
     double add_choices(const JobState&, const std::vector<Offer>&);
+    double choices_of(const JobState&, const std::vector<Offer>&);
 
     const Snapshot& snapshot_;
     const PolicyOptions& options_;
@@ -95,6 +97,12 @@ class Problem {
         const Offer* offer;
     };
     std::vector<Sortable> scratch_;
+    struct Known {             ///< the choices of a waiting job
+        const JobState* job;
+        std::uint32_t first_choice, choice_count;
+        double fastest_s;
+    };
+    std::map<const std::vector<Offer>*, std::vector<Known>> known_;  ///< by list of offers
 };
 
 }  // namespace arena

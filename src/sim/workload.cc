@@ -96,7 +96,8 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
         offer.estimate.source = row->source;
         profile.offers.push_back(std::move(offer));
     }
-    std::sort(profile.offers.begin(), profile.offers.end(), [](const Offer& a, const Offer& b) {
+    std::vector<Offer>& offers = profile.offers.own();
+    std::sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
         return std::tie(a.estimate.iteration_s, a.grid) < std::tie(b.estimate.iteration_s, b.grid);
     });
     return profile;

@@ -31,7 +31,7 @@ struct Errors {
 struct Profile {
     std::string model;
     std::int64_t batch = 0;
-    std::vector<Offer> offers;
+    SharedOffers offers;
 };
 
 struct SimJob {
