@@ -23,7 +23,7 @@ BEGIN {
 $1 == "job" { jobs++; id[$2] = $3; kind[$2] = $4; half = $5; low[$2] = $6; high[$2] = $7; types[$2] = $8; given[$3] = given[$3] " " $2; next }
 $1 == "refused" { verdict("refused", $2, "UNEXPLAINED", "sbatch failed"); next }
 $1 == "submit" { submits[$3]++; submit_at[$3, submits[$3]] = $2; next }
-$1 == "change" { n = ++changes[$3]; change_at[$3, n] = $2; change_what[$3, n] = $4; next }
+$1 == "change" { n = ++changes[$3]; starts += $4 == "start"; change_at[$3, n] = $2; change_what[$3, n] = $4; next }
 $1 == "recovered" { recovered[$3] = recovered[$3] " " $2; next }
 $1 == "ran" { n = ++runs[$3]; ran_at[$3, n] = $2; check_shape($3, $6 * $7, $8); next }
 $1 == "ended" { ends[$3]++; ended_at[$3, runs[$3]] = $2; next }
@@ -35,6 +35,7 @@ END {
     for (i = 0; i < jobs; i++) judge_job(i)
     for (d = 1; d <= drains; d++) judge_drain(d)
     print "count jobs " jobs + 0
+    print "count starts " starts + 0
     print "count safe " safe + 0
     print "count risky " risky + 0
 }
