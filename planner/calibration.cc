@@ -36,6 +36,8 @@ constexpr Field<DeviceConstants> device_fields[] = {
     {"attention_ramp", &DeviceConstants::attention_ramp, 0, 1e5},
     {"memory_share", &DeviceConstants::memory_share, 0.01, 1},
     {"kernel_s", &DeviceConstants::kernel_s, 0, 1},
+    {"clock_share", &DeviceConstants::clock_share, 0.1, 1},
+    {"node_spread", &DeviceConstants::node_spread, 0, 0.2},
 };
 
 constexpr Field<FrameworkConstants> framework_fields[] = {
@@ -50,6 +52,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"iteration_layer_s", &FrameworkConstants::iteration_layer_s, 0, 1},
     {"fused_attention", &FrameworkConstants::fused_attention, 0, 1},
     {"attention_share", &FrameworkConstants::attention_share, 0.01, 1},
+    {"ring_imbalance", &FrameworkConstants::ring_imbalance, 0, 1},
     {"attention_passes", &FrameworkConstants::attention_passes, 0, 100},
     {"attention_passes_backward", &FrameworkConstants::attention_passes_backward, 0, 100},
     {"softmax_multiple", &FrameworkConstants::softmax_multiple, 1, 64},
@@ -74,8 +77,14 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"blocking_boundary", &FrameworkConstants::blocking_boundary, 0, 1},
     {"overlap_tensor", &FrameworkConstants::overlap_tensor, 0, 1},
     {"overlap_expert", &FrameworkConstants::overlap_expert, 0, 1},
-    {"regather_weights", &FrameworkConstants::regather_weights, 0, 1},
+    {"regather_weights", &FrameworkConstants::regather_weights, 0, 2},
+    {"weight_tensors", &FrameworkConstants::weight_tensors, 1, 100},
+    {"weight_rank_s", &FrameworkConstants::weight_rank_s, 0, 1e-3},
+    {"weight_share", &FrameworkConstants::weight_share, 0.01, 1},
+    {"staged_zero", &FrameworkConstants::staged_zero, 0, 3},
     {"recompute", &FrameworkConstants::recompute, 0, 2},
+    {"selective_attention", &FrameworkConstants::selective_attention, 0, 1},
+    {"selective_others", &FrameworkConstants::selective_others, 0, 1},
     {"bf16_state_bytes", &FrameworkConstants::bf16_state_bytes, 0, 16},
     {"logit_bytes", &FrameworkConstants::logit_bytes, 0, 40},
     {"keeps_masks", &FrameworkConstants::keeps_masks, 0, 1},
@@ -88,6 +97,7 @@ constexpr Field<NetworkConstants> network_fields[] = {
     {"share", &NetworkConstants::share, 0.01, 1},
     {"alpha_s", &NetworkConstants::alpha_s, 0, 1},
     {"cross_rail_cost", &NetworkConstants::cross_rail_cost, 0, 10},
+    {"node_spread", &NetworkConstants::node_spread, 0, 0.2},
 };
 
 bool same_word(std::string_view a, std::string_view b) {

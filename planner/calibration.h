@@ -28,6 +28,8 @@ struct DeviceConstants {
     double attention_ramp = 300;  ///< positions of the sequence lost at the edges of a block
     double memory_share = 0.85;
     double kernel_s = 4e-6;  ///< tail and gap of one kernel
+    double clock_share = 1;  ///< of the clock that the peaks are for, under a lower limit of power
+    double node_spread = 0;  ///< standard deviation of the speed of nodes of one type
 };
 
 /// By framework: what the host costs, what is fused, what overlaps with what.
@@ -37,11 +39,12 @@ struct FrameworkConstants {
     double host_expert_s = 0.4e-3;     ///< more for a layer of experts, forward
     double collective_skew_s = 0;   ///< waiting for the latest of 2 ranks; times log2 of the group
     double host_sharpness = 8;      ///< p of the p-norm that joins host and device time
-    double micro_batch_s = 0;       ///< once per micro-batch and stage
+    double micro_batch_s = 0;       ///< once per micro-batch and chunk of a stage
     double iteration_s = 10e-3;     ///< once per iteration: launches, norm, scaler, logging
     double iteration_layer_s = 0;   ///< per layer of a stage, once per iteration
     double fused_attention = 1;     ///< 1: flash kernels; 0: scores in memory
     double attention_share = 1;     ///< fused kernels over the device's best
+    double ring_imbalance = 0;      ///< context parallel: 1: one piece of the sequence each
     double attention_passes = 6.5;  ///< over the score matrix, forward, when not fused
     double attention_passes_backward = 8;
     double softmax_multiple = 1;     ///< fused softmax needs heads * micro-batch a multiple of it
@@ -66,8 +69,14 @@ struct FrameworkConstants {
     double blocking_boundary = 0;    ///< 1: a stage also stands still while it receives
     double overlap_tensor = 0;       ///< share of tensor-parallel collectives that is hidden
     double overlap_expert = 0;       ///< share of expert all-to-all that is hidden
-    double regather_weights = 1;     ///< ZeRO-3: backward gathers again
+    double regather_weights = 1;     ///< ZeRO-3: gathers of weights beyond the forward's
+    double weight_tensors = 1;       ///< ZeRO-3: messages in which a layer's weights come and go
+    double weight_rank_s = 0;        ///< ... and what each takes per rank to take apart
+    double weight_share = 1;         ///< ... and what they reach of a ring's rate
+    double staged_zero = 3;          ///< the highest stage of ZeRO where there are pipeline stages
     double recompute = 0;            ///< when a row does not say: 0 none, 1 selective, 2 full
+    double selective_attention = 1;  ///< selective recompute repeats the core of attention
+    double selective_others = 0;     ///< ... and this share of everything else
     double bf16_state_bytes = 0;     ///< per parameter, beyond Megatron's 18, never sharded
     double logit_bytes = 10;         ///< held per logit at the loss
     double keeps_masks = 1;          ///< 1: models with dropout train with it
@@ -77,10 +86,11 @@ struct FrameworkConstants {
 
 /// By link class and adapters of a node.
 struct NetworkConstants {
-    double intra_share = 1;  ///< of what the hardware entry gives the link inside a node
-    double share = 0.75;     ///< of the adapters' rate
-    double alpha_s = 25e-6;  ///< of one message
+    double intra_share = 1;      ///< of what the hardware entry gives the link inside a node
+    double share = 0.75;         ///< of the adapters' rate
+    double alpha_s = 25e-6;      ///< of one message
     double cross_rail_cost = 0;  ///< Link::cross_rail_cost
+    double node_spread = 0;      ///< DeviceConstants::node_spread, where it is more
 };
 
 struct CostConstants {

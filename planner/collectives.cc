@@ -112,6 +112,10 @@ double cross_rail_slowdown(const Topology& t, const Group& group) {
     return 1 + t.inter.cross_rail_cost * (log2_of(std::max(t.nodes, nodes)) - 1);
 }
 
+double slowest_node(std::int64_t nodes, double spread) {
+    return nodes <= 1 || spread == 0 ? 1 : 1 + spread * std::sqrt(2 * std::log(real(nodes)));
+}
+
 double all_reduce_s(const Topology& t, const Group& group, double bytes) {
     return 2 * pass_s(t, group, bytes);
 }

@@ -48,6 +48,11 @@ Group strided_group(const Topology&, std::int64_t size, std::int64_t stride);
 /// of each of more than two nodes, else 1.
 double cross_rail_slowdown(const Topology&, const Group&);
 
+/// How much longer a job that waits for the slowest of its nodes computes than their mean: 1 +
+/// spread * sqrt(2 ln nodes), the bound of the expected largest of so many normal numbers
+/// (Boucheron, Lugosi, Massart 2013, section 2.5).
+double slowest_node(std::int64_t nodes, double spread);
+
 /// Seconds; `bytes` is the size of the whole buffer on each rank. 0 for a group of one.
 double all_reduce_s(const Topology&, const Group&, double bytes);
 double reduce_scatter_s(const Topology&, const Group&, double bytes);

@@ -39,7 +39,10 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
       topology_(topology),
       shard_(shard),
       choice_(choice),
-      framework_(context.constants.framework) {
+      framework_(context.constants.framework),
+      slowdown_(context.pool.hardware.emulated
+                    ? 1
+                    : slowest_node(topology.nodes, context.constants.device.node_spread)) {
     if (choice.zero_stage < 3 || choice.dp * choice.cp <= 1 || shard.is_alike()) return;
     zero3_s_.push_back(0);
     for (std::int64_t i = 0; i < context.model.layers; ++i)
@@ -48,10 +51,22 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
 
 // ---- stages
 
-/// The shard's, and where replicas share the statistics of their batch norms, an all-reduce for
+/// The shard's on the slowest node; communication takes as long on all.
+LayerSeconds Iteration::slowest_seconds(LayerRange range) const {
+    LayerSeconds seconds = shard_.seconds(choice_.recompute, range);
+    const double total = seconds.total();
+    if (slowdown_ == 1 || total <= 0) return seconds;
+    const double longer = 1 + (slowdown_ - 1) * seconds.compute_s / total;
+    seconds.compute_s *= slowdown_;
+    seconds.forward_s *= longer;
+    seconds.backward_s *= longer;
+    return seconds;
+}
+
+/// That, and where replicas share the statistics of their batch norms, an all-reduce for
 /// each.
 LayerSeconds Iteration::layer_seconds(LayerRange range) const {
-    LayerSeconds seconds = shard_.seconds(choice_.recompute, range);
+    LayerSeconds seconds = slowest_seconds(range);
     if (framework_.norm_collectives == 0 || choice_.dp <= 1) return seconds;
     const auto [norms, channels] = shard_.batch_norms(range);
     if (norms == 0) return seconds;
@@ -111,8 +126,8 @@ double Iteration::least_extra_s(std::int64_t index) const {
 }
 
 double Iteration::compute_s(const Stage& s) const {
-    return s.seconds.compute_s + (s.index == 0 ? shard_.embedding_s : 0) +
-           (is_last(s.index) ? shard_.head_s : 0) + host_s();
+    return s.seconds.compute_s + (s.index == 0 ? embedding_s() : 0) +
+           (is_last(s.index) ? head_s() : 0) + host_s();
 }
 
 double Iteration::comm_s(const Stage& s) const {
@@ -128,8 +143,8 @@ double Iteration::forward_s(const Stage& s) const {
 
 /// Embedding and head, which come once per stage and micro-batch.
 double Iteration::ends_s(std::int64_t index) const {
-    return (index == 0 ? shard_.embedding_s + shard_.embedding_comm_s : 0) +
-           (is_last(index) ? shard_.head_s + shard_.head_comm_s : 0);
+    return (index == 0 ? embedding_s() + shard_.embedding_comm_s : 0) +
+           (is_last(index) ? head_s() + shard_.head_comm_s : 0);
 }
 
 // ---- from stage to stage
@@ -232,8 +247,8 @@ void Iteration::set_unlike_chunks(std::span<const std::int64_t> stage_layers, Ch
 InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_layers,
                                          Chunks& chunks) const {
     lies_apart() ? set_unlike_chunks(stage_layers, chunks) : set_even_chunks(stage_layers, chunks);
-    const double embedding = shard_.embedding_s + shard_.embedding_comm_s;
-    const double head = shard_.head_s + shard_.head_comm_s;
+    const double embedding = embedding_s() + shard_.embedding_comm_s;
+    const double head = head_s() + shard_.head_comm_s;
     return {chunks.forward_s,
             chunks.backward_s,
             forward_share * embedding,
@@ -301,14 +316,20 @@ double Iteration::exchange_s(const Stage& s) const {
 }
 
 Iteration::Zero3 Iteration::zero3(double parameters) const {
-    return {all_gather_s(topology_, replicas(), parameters * weight_bytes()),
-            reduce_scatter_s(topology_, replicas(), exchanged_bytes(parameters))};
+    const Group group = replicas();
+    const double tensors = framework_.weight_tensors,
+                 part = 1 / (tensors * framework_.weight_share);
+    const double apart_s = framework_.weight_rank_s * real(group.size);
+    return {
+        tensors * (all_gather_s(topology_, group, part * parameters * weight_bytes()) + apart_s),
+        tensors *
+            (reduce_scatter_s(topology_, group, part * exchanged_bytes(parameters)) + apart_s)};
 }
 
 /// ZeRO-3: a layer's weights come for its forward and again for its backward, its gradients leave
 /// after it; each hides behind the layer before.
 double Iteration::zero3_layer_s(LayerRange layer) const {
-    const LayerSeconds seconds = shard_.seconds(choice_.recompute, layer);
+    const LayerSeconds seconds = slowest_seconds(layer);
     const auto [gather, reduce] = zero3(shard_.parameters(layer)[0]);
     const double share = framework_.overlap_weights;
     return exposed_s(framework_, gather, seconds.forward_s, share) +

@@ -54,12 +54,17 @@ class Iteration {
     };
 
     [[nodiscard]] bool is_emulated() const { return context_.pool.hardware.emulated; }
-    /// Once per micro-batch and stage.
-    [[nodiscard]] double host_s() const { return is_emulated() ? 0 : framework_.micro_batch_s; }
+    /// Of a micro-batch on a stage: once per chunk of it.
+    [[nodiscard]] double host_s() const {
+        return is_emulated() ? 0 : static_cast<double>(choice_.vpp) * framework_.micro_batch_s;
+    }
     [[nodiscard]] bool is_last(std::int64_t index) const { return index + 1 == choice_.stages; }
     /// Whether a stage is several ranges of layers that differ.
     [[nodiscard]] bool lies_apart() const { return choice_.vpp > 1 && !shard_.is_alike(); }
 
+    [[nodiscard]] double embedding_s() const { return slowdown_ * shard_.embedding_s; }
+    [[nodiscard]] double head_s() const { return slowdown_ * shard_.head_s; }
+    [[nodiscard]] LayerSeconds slowest_seconds(LayerRange) const;
     [[nodiscard]] LayerSeconds layer_seconds(LayerRange) const;
     [[nodiscard]] Stage stage(std::int64_t index, std::span<const LayerRange>) const;
     template <typename Visit>
@@ -101,6 +106,7 @@ class Iteration {
     const Shard& shard_;
     const PlanChoice& choice_;
     const FrameworkConstants& framework_;
+    double slowdown_;              ///< of computing on the slowest node
     std::vector<double> zero3_s_;  ///< exposed in the layers before each one; empty: all are alike
 };
 

@@ -106,8 +106,12 @@ MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kin
     if (framework.keeps_masks < 0.5) elements.dropout = 0;
     const double kept = kept_bytes(elements, width, shape_);
     const bool fused = !emulated && framework.fused_attention >= 0.5;
-    return {parameters.total() - parameters.expert, parameters.expert,
-            kept + (fused ? 0 : score_bytes(elements, width)), kept, inputs_.first()};
+    const double scores = fused ? 0 : score_bytes(elements, width);
+    const double selective = kept -
+                             framework.selective_others * std::max(0.0, kept - inputs_.first()) +
+                             (1 - framework.selective_attention) * scores;
+    return {parameters.total() - parameters.expert, parameters.expert, kept + scores, selective,
+            inputs_.first()};
 }
 
 /// Each layer, or where its layers are told apart by their runs, the first of each run, has an

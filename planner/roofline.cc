@@ -23,11 +23,12 @@ constexpr double splits[] = {1, 2, 4, 8};  ///< of K, where a GEMM has fewer til
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-double rate_of(const GpuType& type, Precision precision) {
-    const auto it = type.flops.find(precision);
-    if (it != type.flops.end()) return it->second;
-    const auto plain = type.flops.find(Precision::fp32);
-    return plain != type.flops.end() ? plain->second : type.flops.begin()->second;
+double rate_of(const GpuType& type, const CostConstants& c, Precision precision) {
+    const auto own = type.flops.find(precision), plain = type.flops.find(Precision::fp32);
+    const double peak = own != type.flops.end()     ? own->second
+                        : plain != type.flops.end() ? plain->second
+                                                    : type.flops.begin()->second;
+    return peak * c.device.clock_share;
 }
 
 bool is_8bit(Precision p) { return p == Precision::fp8 || p == Precision::mxfp8; }
@@ -62,7 +63,7 @@ struct Gemm {
 double gemm_compute_s(const GpuType& type, const CostConstants& c, Precision precision,
                       const Gemm& g) {
     const double sms = real(type.sm_count);
-    const double rate = rate_of(type, precision) / sms * gemm_share(c.device, precision);
+    const double rate = rate_of(type, c, precision) / sms * gemm_share(c.device, precision);
     double best = std::numeric_limits<double>::infinity();
     for (const Tile& tile : tiles) {
         const double blocks = std::ceil(g.m / tile.m) * std::ceil(g.n / tile.n) * g.batch;
@@ -130,9 +131,9 @@ double conv_s(const GpuType& type, const CostConstants& c, const OpShape& shape)
 
 /// Work that a user stated as FLOPs and bytes.
 double custom_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
-    return std::max(
-        op_flops(shape) / (rate_of(type, shape.precision) * gemm_share(c.device, shape.precision)),
-        bytes_s(type, c, op_bytes(shape)));
+    return std::max(op_flops(shape) /
+                        (rate_of(type, c, shape.precision) * gemm_share(c.device, shape.precision)),
+                    bytes_s(type, c, op_bytes(shape)));
 }
 
 double fused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
@@ -141,7 +142,7 @@ double fused_attention_s(const GpuType& type, const CostConstants& c, const OpSh
     const double slower =
         std::min(1.0, gemm_share(c.device, shape.precision) / c.device.gemm_share);
     const double rate =
-        rate_of(type, shape.precision) * share * slower * c.framework.attention_share;
+        rate_of(type, c, shape.precision) * share * slower * c.framework.attention_share;
     const double edges = 1 + c.device.attention_ramp / real(shape.dims[2]);
     return std::max(op_flops(shape) * edges / rate, bytes_s(type, c, op_bytes(shape)));
 }

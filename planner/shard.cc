@@ -125,12 +125,15 @@ struct LayerPass {
 
 LayerSeconds compose(const LayerParts& parts, Recompute recompute, const FrameworkConstants& c) {
     const bool full = recompute == Recompute::full;
-    const double repeated = full                                ? parts.forward_s
-                            : recompute == Recompute::selective ? parts.attention_s
-                                                                : 0;
+    const double repeated = full ? parts.forward_s
+                            : recompute == Recompute::selective
+                                ? c.selective_attention * parts.attention_s +
+                                      c.selective_others * (parts.forward_s - parts.attention_s)
+                                : 0;
     const double exposed = 1 - c.overlap_tensor;
     const Collectives& tensor = parts.collectives;
-    const double again_s = full ? tensor.repeated_s : 0;
+    const double share = full ? 1 : recompute == Recompute::selective ? c.selective_others : 0;
+    const double again_s = share * tensor.repeated_s;
     const double forward_comm = exposed * tensor.seconds + parts.experts_s + parts.ring_s;
     const double backward_comm = exposed * (tensor.seconds + again_s) +
                                  (full ? 2 : 1) * parts.experts_s + (full ? 3 : 2) * parts.ring_s;
@@ -141,7 +144,7 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
         const double issue = parts.tp > 1 ? c.host_collective_s : 0;
         const double host = c.host_forward_s + parts.extra_host_s;
         const double host_back = c.host_backward_s + parts.extra_host_s + tensor.count * issue;
-        const double again = full ? host + tensor.repeated_count * issue : 0;
+        const double again = share * (host + tensor.repeated_count * issue);
         forward_total = side_by_side_s(forward, host + tensor.count * issue, c.host_sharpness);
         backward_total = side_by_side_s(backward, host_back + again, c.host_sharpness);
         // no framework launches faster than the profiler does
@@ -194,6 +197,11 @@ class KindPricer {
         parts.forward_s = pass.seconds(Pass::forward, ops.layer_forward, parts.issue_forward_s);
         parts.backward_s = pass.seconds(Pass::backward, ops.layer_backward, parts.issue_backward_s);
         parts.attention_s = sum_seconds(context_.pricer, ops.attention, unused);
+        if (const double wait = ring_wait(kind); wait > 0) {
+            parts.forward_s += wait * attention_s(ops.layer_forward);
+            parts.backward_s += wait * attention_s(ops.layer_backward);
+            parts.attention_s *= 1 + wait;
+        }
         parts.collectives = collectives(kind);
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
@@ -227,6 +235,22 @@ class KindPricer {
         const auto [in, first, out] = bottleneck_channel_elements(context_.model, kind, shape_);
         const double repeated_s = gather_s(first) + gather_s(out);
         return {3, gather_s(in) + repeated_s, 2, repeated_s};
+    }
+
+    [[nodiscard]] double attention_s(const std::vector<OpCount>& ops) const {
+        double sum = 0;
+        for (const OpCount& op : ops)
+            if (op.shape.kind == OpKind::attention)
+                sum += op.count * context_.pricer.price(op.shape).seconds;
+        return sum;
+    }
+
+    /// What more than the mean the rank with the end of the sequence computes of causal attention,
+    /// where each of cp ranks has one piece of it: 1 / cp of (1 + ... + cp) / cp for the mean.
+    [[nodiscard]] double ring_wait(const LayerKind& kind) const {
+        const bool waits = shape_.cp > 1 && kind.window == 0 && !context_.pool.hardware.emulated &&
+                           context_.model.family != Family::bert;
+        return waits ? framework_.ring_imbalance * (1 - 1 / real(shape_.cp)) : 0;
     }
 
     /// Host time of a softmax that the fused kernel does not take.

@@ -83,8 +83,9 @@ START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
     const FrameworkConstants& megatron = table.framework("megatron");  // passes no flag of overlap
     ck_assert(megatron.overlap_tensor == 0 && megatron.overlap_gradients == 0 &&
               megatron.overlap_boundary == 0);
-    ck_assert(megatron.overlap_chunks > 0);                    // its default
-    const FrameworkConstants& nemo = table.framework("nemo");  // whose recipes do
+    ck_assert(megatron.overlap_chunks > 0);                         // its default
+    ck_assert(table.framework("Megatron-LM").overlap_chunks == 0);  // of 2021, as it was measured
+    const FrameworkConstants& nemo = table.framework("nemo");       // whose recipes do
     ck_assert(nemo.overlap_tensor > 0 && nemo.overlap_gradients > 0 && nemo.overlap_boundary > 0);
 }
 END_TEST
@@ -143,14 +144,175 @@ START_TEST(replicas_that_share_batch_norms_exchange_them_in_every_pass) {
 }
 END_TEST
 
+/// A plan of one kind of stages on A100s, with constants of its own.
+struct Case {
+    Model model = zoo("gpt-1.3b");
+    CostConstants constants;
+    std::int64_t dp = 1, tp = 1, pp = 1, cp = 1, vpp = 1, nodes = 1, micro_batches = 4;
+    std::int64_t zero = 0;
+    Recompute recompute = Recompute::none;
+
+    Case() : constants(builtin_calibration().constants("A100-SXM-80GB", "Alpa")) {  // no host time
+        constants.framework.micro_batch_s = 0;
+    }
+    [[nodiscard]] Estimate price() const {
+        GpuPool pool{"a100", hardware("a100"), dp * tp * pp * cp / nodes, nodes, {}};
+        pool.constants = constants;
+        Plan plan;
+        plan.stage_layers.assign(static_cast<std::size_t>(pp), model.layers / pp);
+        plan.stage_dp.assign(static_cast<std::size_t>(pp), dp);
+        plan.stage_tp.assign(static_cast<std::size_t>(pp), tp);
+        plan.cp = cp, plan.vpp = vpp, plan.zero_stage = zero, plan.recompute = recompute;
+        plan.num_micro_batches = micro_batches;
+        const auto estimate = price_plan(model, dp * micro_batches,
+                                         {"a100", nodes, pool.gpus_per_node, pp}, plan, pool);
+        ck_assert_msg(estimate.ok(), "%s", estimate.ok() ? "" : estimate.error().message().c_str());
+        return *estimate;
+    }
+};
+
+START_TEST(a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more) {
+    ck_assert_double_eq(slowest_node(1, 0.02), 1);
+    ck_assert_double_eq(slowest_node(64, 0), 1);
+    for (std::int64_t nodes = 1; nodes < 1000; ++nodes)
+        ck_assert_double_gt(slowest_node(nodes + 1, 0.02), slowest_node(nodes, 0.02));
+    ck_assert_double_eq_tol(slowest_node(48, 0.015), 1.0417, 1e-4);
+    Case even, uneven;
+    even.dp = uneven.dp = 16, even.nodes = uneven.nodes = 2;
+    uneven.constants.device.node_spread = 0.02;
+    const Estimate fast = even.price(), slow = uneven.price();
+    ck_assert_double_eq_tol(slow.compute_s / fast.compute_s, slowest_node(2, 0.02), 1e-9);
+    ck_assert_double_eq(slow.tp_comm_s, fast.tp_comm_s);
+    even.dp = uneven.dp = 8, even.nodes = uneven.nodes = 1;
+    ck_assert_double_eq(uneven.price().iteration_s, even.price().iteration_s);
+}
+END_TEST
+
+START_TEST(a_lower_clock_slows_arithmetic_and_leaves_memory_alone) {
+    const GpuType a100 = hardware("a100");
+    CostConstants full = builtin_calibration().constants(a100.name, "default"), low = full;
+    low.device.clock_share = 0.5, full.device.kernel_s = low.device.kernel_s = 0;
+    const auto slower = [&](const OpShape& shape) {
+        return analytic_seconds(a100, low, shape) / analytic_seconds(a100, full, shape);
+    };
+    const Precision fp16 = Precision::fp16;
+    ck_assert_double_eq_tol(slower({OpKind::gemm, Pass::forward, fp16, {8192, 8192, 8192, 1}, ""}),
+                            2, 1e-9);
+    ck_assert_double_eq_tol(
+        slower({OpKind::attention, Pass::forward, fp16, {32, 32, 4096, 128}, "causal"}), 2, 1e-9);
+    ck_assert_double_eq(slower({OpKind::norm, Pass::forward, fp16, {8192, 8192}, "layer"}), 1);
+}
+END_TEST
+
+START_TEST(the_rank_with_the_end_of_the_sequence_is_waited_for_in_causal_attention_only) {
+    const auto more_s = [](std::int64_t cp, double imbalance, const char* name) {
+        Case balanced;
+        balanced.model = zoo(name), balanced.model.seq_length = 8192;
+        balanced.constants.framework.fused_attention = 1;
+        balanced.cp = cp;
+        Case apart = balanced;
+        apart.constants.framework.ring_imbalance = imbalance;
+        return apart.price().compute_s - balanced.price().compute_s;
+    };
+    ck_assert_double_eq(more_s(1, 1, "gpt-1.3b"), 0);
+    ck_assert_double_eq(more_s(4, 1, "bert-large"), 0);
+    const double whole_s = more_s(4, 1, "gpt-1.3b");
+    ck_assert_double_gt(whole_s, 0);
+    ck_assert_double_eq_tol(more_s(4, 0.5, "gpt-1.3b") / whole_s, 0.5, 1e-9);
+    // (2 cp - 1) / cp of the mean, whose work falls with cp: extra (cp - 1) / cp^2
+    ck_assert_double_eq_tol(more_s(2, 1, "gpt-1.3b") / whole_s, (1.0 / 4) / (3.0 / 16), 1e-3);
+}
+END_TEST
+
+START_TEST(selective_recompute_of_more_lies_between_none_and_full) {
+    const auto price = [](Recompute recompute, double attention, double others) {
+        Case c;
+        c.recompute = recompute;
+        c.constants.framework.selective_attention = attention;
+        c.constants.framework.selective_others = others;
+        return c.price();
+    };
+    const Estimate none = price(Recompute::none, 0, 0.5), full = price(Recompute::full, 0, 0.5),
+                   half = price(Recompute::selective, 0, 0.5),
+                   core = price(Recompute::selective, 1, 0);
+    ck_assert_double_eq(price(Recompute::selective, 0, 0).compute_s, none.compute_s);
+    ck_assert_double_eq_tol(price(Recompute::selective, 1, 1).compute_s / full.compute_s, 1, 1e-9);
+    for (const Estimate& some : {half, core}) {
+        ck_assert_double_gt(some.compute_s, none.compute_s);
+        ck_assert_double_lt(some.compute_s, full.compute_s);
+        ck_assert_double_lt(some.memory_bytes_per_gpu, none.memory_bytes_per_gpu);
+        ck_assert_double_gt(some.memory_bytes_per_gpu, full.memory_bytes_per_gpu);
+    }
+}
+END_TEST
+
+/// Exposed transfers of one iteration under ZeRO-3.
+double gathered_s(std::int64_t ranks, const FrameworkConstants& framework) {
+    Case c;
+    c.constants.framework = framework;
+    c.dp = ranks, c.nodes = ranks / 8, c.zero = 3, c.micro_batches = 1;
+    return c.price().dp_comm_s;
+}
+
+START_TEST(sharded_weights_take_longer_in_more_messages_among_more_ranks_and_with_less_overlap) {
+    FrameworkConstants plain = builtin_calibration().framework("Alpa");
+    plain.overlap_weights = 0, plain.overlap_slowdown = 0;
+    double before = 0;
+    for (std::int64_t ranks = 8; ranks <= 4096; ranks *= 2) {
+        const double alone_s = gathered_s(ranks, plain);
+        ck_assert_double_gt(alone_s, before);
+        before = alone_s;
+        const auto slower = [&](double FrameworkConstants::*member, double value) {
+            FrameworkConstants changed = plain;
+            changed.*member = value;
+            return gathered_s(ranks, changed) / alone_s;
+        };
+        ck_assert_double_gt(slower(&FrameworkConstants::weight_tensors, 4), 1);
+        ck_assert_double_gt(slower(&FrameworkConstants::weight_rank_s, 5e-6), 1);
+        ck_assert_double_gt(slower(&FrameworkConstants::weight_share, 0.5), 1.1);
+        ck_assert_double_gt(slower(&FrameworkConstants::regather_weights, 2), 1.1);
+        // nothing hides at 0, and at most all but the first gather at 1
+        const double hidden = slower(&FrameworkConstants::overlap_weights, 1);
+        ck_assert(hidden > 0 && hidden < 1);
+    }
+    // what one message takes per rank: forward, backward and reduction of 24 layers and the table
+    FrameworkConstants counted = plain;
+    counted.weight_rank_s = 1e-3;
+    const double more_s = gathered_s(8, counted) - gathered_s(8, plain);
+    ck_assert_double_gt(more_s, 8e-3 * 3 * 24);
+    ck_assert_double_lt(more_s, 8e-3 * 3 * 30);
+}
+END_TEST
+
+START_TEST(the_host_pays_for_each_chunk_of_a_micro_batch) {
+    const auto more_s = [](std::int64_t vpp) {
+        Case free;
+        free.pp = 2, free.vpp = vpp, free.nodes = 2;
+        Case host = free;
+        host.constants.framework.micro_batch_s = 1e-3;
+        return host.price().compute_s - free.price().compute_s;
+    };
+    ck_assert_double_eq_tol(more_s(1), 4e-3, 1e-9);
+    ck_assert_double_eq_tol(more_s(3), 12e-3, 1e-9);
+}
+END_TEST
+
 int main() {
-    return arena::test::run_suite("planner frameworks", {
-        a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
-        only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
-        fp32_without_tensor_cores_has_a_share_of_its_own,
-        convolutions_move_their_weights_as_often_as_the_framework_does,
-        jobs_are_priced_as_their_launcher_starts_them,
-        transfers_between_chunks_may_hide_where_others_do_not,
-        replicas_that_share_batch_norms_exchange_them_in_every_pass,
-    });
+    return arena::test::run_suite(
+        "planner frameworks",
+        {
+            a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
+            only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
+            fp32_without_tensor_cores_has_a_share_of_its_own,
+            convolutions_move_their_weights_as_often_as_the_framework_does,
+            jobs_are_priced_as_their_launcher_starts_them,
+            transfers_between_chunks_may_hide_where_others_do_not,
+            replicas_that_share_batch_norms_exchange_them_in_every_pass,
+            a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more,
+            a_lower_clock_slows_arithmetic_and_leaves_memory_alone,
+            the_rank_with_the_end_of_the_sequence_is_waited_for_in_causal_attention_only,
+            selective_recompute_of_more_lies_between_none_and_full,
+            sharded_weights_take_longer_in_more_messages_among_more_ranks_and_with_less_overlap,
+            the_host_pays_for_each_chunk_of_a_micro_batch,
+        });
 }

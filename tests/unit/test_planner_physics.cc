@@ -91,6 +91,58 @@ START_TEST(twice_the_rates_never_take_longer) {
 }
 END_TEST
 
+/// A cost that some framework, device or network has and others have not, and a higher value of it.
+struct Cost {
+    double FrameworkConstants::*framework;
+    double DeviceConstants::*device;
+    double more;
+};
+constexpr Cost costs[] = {{&FrameworkConstants::weight_tensors, nullptr, 5},
+                          {&FrameworkConstants::weight_rank_s, nullptr, 1e-5},
+                          {&FrameworkConstants::weight_share, nullptr, 0.3},
+                          {&FrameworkConstants::regather_weights, nullptr, 2},
+                          {&FrameworkConstants::ring_imbalance, nullptr, 1},
+                          {&FrameworkConstants::selective_others, nullptr, 1},
+                          {&FrameworkConstants::micro_batch_s, nullptr, 0.03},
+                          {nullptr, &DeviceConstants::node_spread, 0.05},
+                          {nullptr, &DeviceConstants::clock_share, 0.5}};
+
+START_TEST(a_cost_more_never_makes_a_plan_faster) {
+    Random random(8);
+    int slower = 0;
+    for (int n = 0; n < physics_cases; ++n) {
+        Priced p = any_priced(random);
+        const Cost& cost = costs[static_cast<std::size_t>(random.whole(0, std::ssize(costs) - 1))];
+        p.pool.constants = builtin_calibration().constants(p.pool.hardware.name, p.pool.framework);
+        const double before = p.price().iteration_s;
+        if (cost.framework != nullptr) p.pool.constants->framework.*cost.framework = cost.more;
+        if (cost.device != nullptr) p.pool.constants->device.*cost.device = cost.more;
+        const double after = p.price().iteration_s;
+        ck_assert_double_ge(after * rounding, before);
+        slower += after > before ? 1 : 0;
+    }
+    ck_assert_int_gt(slower, physics_cases / 10);
+}
+END_TEST
+
+START_TEST(more_nodes_at_the_same_work_for_each_gpu_are_never_faster) {
+    Random random(9);
+    for (int n = 0; n < physics_cases; ++n) {
+        Priced p = any_priced(random);
+        p.pool.constants = builtin_calibration().constants(p.pool.hardware.name, p.pool.framework);
+        p.pool.constants->device.node_spread = random.of({0.0, 0.015});
+        p.plan.zero_stage = p.plan.dp() > 1 && p.plan.pp() == 1 ? 3 : 0;
+        if (p.grid.gpus_per_node < 8) continue;
+        const Estimate few = p.price();
+        for (std::int64_t& dp : p.plan.stage_dp) dp *= 2;
+        p.batch *= 2, p.grid.nodes *= 2;
+        const Estimate many = p.price();  // which share the step, where it is sharded
+        ck_assert_double_ge((many.iteration_s - many.optimizer_s) * rounding,
+                            few.iteration_s - few.optimizer_s);
+    }
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite("planner physics",
                                   {
@@ -98,6 +150,8 @@ int main() {
                                       tensor_parallelism_across_nodes_is_never_faster_than_inside,
                                       sharded_optimizers_never_need_more_memory_on_more_replicas,
                                       twice_the_rates_never_take_longer,
+                                      a_cost_more_never_makes_a_plan_faster,
+                                      more_nodes_at_the_same_work_for_each_gpu_are_never_faster,
                                   },
                                   {.timeout_s = 300});
 }
