@@ -16,7 +16,12 @@ namespace arena {
 
 namespace {
 
+constexpr std::int64_t max_batch = std::int64_t{1} << 24;
+constexpr std::int64_t resnet_base_channels = 64;  ///< He et al. 2015
+
 double real(std::int64_t value) { return static_cast<double>(value); }
+
+char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 std::int64_t or_one(std::int64_t value) { return std::max<std::int64_t>(1, value); }
 
@@ -65,11 +70,30 @@ Model known_shape(const MeasuredRow& row) {
     return model;
 }
 
+/// Depth and image say all of a network of the usual width; of a wider one the table has no column.
+Result<Model> resnet_model(const MeasuredRow& row, Precision precision) {
+    std::string name = row.model;
+    std::transform(name.begin(), name.end(), name.begin(), ascii_lower);
+    if (name.find("wide") != std::string::npos)
+        return usage_error("a wide residual network, whose width the table does not give");
+    if (row.image_width == 0 || row.image_width != row.image_height)
+        return usage_error("seq of a residual network is the size of a square image, as 224x224");
+    Model model;
+    model.name = clean_model_name(row.model);
+    model.family = Family::wide_resnet;
+    model.precision = precision;
+    model.depth = row.layers;
+    model.base_channels = resnet_base_channels;
+    model.image_size = row.image_width;
+    return complete_model(std::move(model), "row");
+}
+
 Result<Model> row_model(const MeasuredRow& row, const FrameworkConstants& framework) {
-    const std::optional<Family> family = parse_family(row.family);
-    if (!family) return usage_error("family '" + printable(row.family, 20) + "' is not priced");
     const std::optional<Precision> precision = row_precision(row.precision);
     if (!precision) return usage_error("precision '" + printable(row.precision, 20) + "'");
+    if (row.family == "resnet") return resnet_model(row, *precision);
+    const std::optional<Family> family = parse_family(row.family);
+    if (!family) return usage_error("family '" + printable(row.family, 20) + "' is not priced");
     if (row.heads == 0) return usage_error("heads is blank");
     Model model = known_shape(row);
     if (row.mla && model.kv_lora_rank == 0)
@@ -92,7 +116,8 @@ Result<Model> row_model(const MeasuredRow& row, const FrameworkConstants& framew
 
 std::optional<Recompute> row_recompute(const MeasuredRow& row, const FrameworkConstants& f) {
     if (row.recompute.empty()) return static_cast<Recompute>(static_cast<int>(f.recompute));
-    if (row.recompute == "partial-op") return Recompute::selective;
+    if (row.recompute == "partial-op" || row.recompute == "selective-op")
+        return Recompute::selective;
     return parse_recompute(row.recompute);
 }
 
@@ -143,6 +168,8 @@ void apply_attention(const MeasuredRow& row, FrameworkConstants& constants) {
 
 Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options) {
     const Result<GpuType> type = find_hardware(options.hardware, row.gpu);
+    if (!type && row.gpu.find(" + ") != std::string::npos)
+        return usage_error("a run on more than one GPU type, '" + printable(row.gpu, 40) + "'");
     if (!type) return usage_error("no hardware entry '" + printable(row.gpu, 40) + "'");
     GpuPool pool;
     pool.gpu_type = row.gpu;
@@ -154,6 +181,8 @@ Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options)
     const NetworkConstants& network =
         options.calibration.network(row.intra_link, row.inter_gbps.value_or(0));
     pool.hardware.intra.bytes_per_s *= network.intra_share;
+    double& spread = pool.constants->device.node_spread;
+    spread = std::max(spread, network.node_spread);
     if (row.inter_gbps) {
         pool.hardware.inter.bytes_per_s = *row.inter_gbps / 8 * 1e9 * network.share;
         pool.hardware.inter.alpha_s = network.alpha_s;
@@ -192,6 +221,7 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const std::int64_t per_node = std::min(gpus, pool->gpus_per_node);
     if (gpus % per_node != 0) return usage_error("GPUs do not fill nodes equally");
     if (row.micro_batch < 1 || row.global_batch < 1) return usage_error("mbs or gbs is blank");
+    if (row.global_batch > max_batch) return usage_error("gbs is more than 2^24");
     if (std::string word = unknown_word(row); !word.empty()) return usage_error(std::move(word));
     const auto recompute = row_recompute(row, pool->constants->framework);
     if (!recompute) return usage_error("recompute '" + printable(row.recompute, 20) + "'");
@@ -199,12 +229,13 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     Query query{std::move(*model), std::move(*pool), {}, {}, 1};
     query.grid = {row.gpu, gpus / per_node, per_node, pp};
     Plan& plan = query.plan;
+    const auto staged = static_cast<std::int64_t>(query.pool.constants->framework.staged_zero);
+    const std::int64_t zero = pp > 1 ? std::min(*row_zero(row), staged) : *row_zero(row);
     const std::int64_t micro_batch =
         std::min(row.micro_batch, std::max<std::int64_t>(1, row.global_batch / dp));
-    plan =
-        uniform_plan({tp, micro_batch, row.sequence_parallel, cp, or_one(row.ep)},
-                     {pp, dp, 1, *recompute, *row_zero(row), or_one(row.vpp), cp, or_one(row.ep)},
-                     even_stages(query.model.layers, pp));
+    plan = uniform_plan({tp, micro_batch, row.sequence_parallel, cp, or_one(row.ep)},
+                        {pp, dp, 1, *recompute, zero, or_one(row.vpp), cp, or_one(row.ep)},
+                        even_stages(query.model.layers, pp));
     query.micro_batches =
         std::max(1.0, real(row.global_batch) / (real(dp) * real(plan.micro_batch)));
     return query;
@@ -330,6 +361,10 @@ EvaluatedRow evaluate_row(const MeasuredRow& row, const EvaluateOptions& options
     out.row = &row;
     (void)options.calibration.framework(row.framework, &out.known_framework);
     out.known_network = options.calibration.has_network(row.intra_link, row.inter_gbps.value_or(0));
+    if (!row.unreadable.empty()) {
+        out.reason = row.unreadable;
+        return out;
+    }
     Result<Query> query = row_query(row, options);
     if (!query) {
         out.reason = query.error().message();

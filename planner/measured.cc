@@ -119,46 +119,60 @@ class Record {
 };
 
 /// "224x224": the edges of an image, for families without tokens.
-bool is_image_size(std::string_view text) {
+bool read_image_size(std::string_view text, MeasuredRow& row) {
     const std::size_t by = text.find('x');
-    return by != std::string_view::npos && parse_integer(text.substr(0, by), 1, max_count) &&
-           parse_integer(text.substr(by + 1), 1, max_count);
+    if (by == std::string_view::npos) return false;
+    const auto width = parse_integer(text.substr(0, by), 1, max_count);
+    const auto height = parse_integer(text.substr(by + 1), 1, max_count);
+    if (!width || !height) return false;
+    row.image_width = *width, row.image_height = *height;
+    return true;
 }
 
-Error unreadable(std::string_view column, std::string_view text, std::string_view wanted,
-                 std::string_view where) {
-    return usage_error(fmt::format("{} is '{}': {} is wanted", column, printable(text, 20), wanted),
-                       std::string(where));
+/// The first reason stays.
+void mark_unreadable(MeasuredRow& row, std::string_view column, std::string_view text,
+                     std::string_view wanted) {
+    if (row.unreadable.empty())
+        row.unreadable =
+            fmt::format("{} is '{}': {} is wanted", column, printable(text, 20), wanted);
 }
 
 /// A blank is 0. Two columns have words that mean something.
-Status read_integers(const Record& record, std::string_view where, MeasuredRow& row) {
+void read_integers(const Record& record, MeasuredRow& row) {
     for (const IntegerColumn& column : integer_columns) {
         const std::string_view text = trim(record.at(column.name));
         const bool is_word = (column.name == "kv_heads" && text == "MLA") ||
-                             (column.name == "seq" && is_image_size(text));
+                             (column.name == "seq" && read_image_size(text, row));
         if (text.empty() || is_word) continue;
         const auto value = parse_integer(text, 0, max_count);
-        if (!value) return unreadable(column.name, text, "a whole number from 0 to 2^40", where);
-        row.*column.member = *value;
+        if (!value) mark_unreadable(row, column.name, text, "a whole number from 0 to 2^40");
+        row.*column.member = value.value_or(0);
     }
     row.mla = trim(record.at("kv_heads")) == "MLA";
     const std::string_view parallel = trim(record.at("seq_parallel"));
     if (!parallel.empty() && parallel != "0" && parallel != "1")
-        return unreadable("seq_parallel", parallel, "0, 1 or nothing", where);
+        mark_unreadable(row, "seq_parallel", parallel, "0, 1 or nothing");
     row.sequence_parallel = parallel == "1";
-    return Done{};
 }
 
-Status read_numbers(const Record& record, std::string_view where, MeasuredRow& row) {
+void read_numbers(const Record& record, MeasuredRow& row) {
     for (const NumberColumn& column : number_columns) {
         const std::string_view text = trim(record.at(column.name));
         if (text.empty()) continue;
         row.*column.member = parse_number(text, 0, 1e12);
         if (!(row.*column.member))
-            return unreadable(column.name, text, "a number from 0 to 1e12", where);
+            mark_unreadable(row, column.name, text, "a number from 0 to 1e12");
     }
-    return Done{};
+}
+
+MeasuredRow read_row(const Record& record, std::size_t line) {
+    MeasuredRow row;
+    row.line = line;
+    read_integers(record, row);
+    for (const TextColumn& column : text_columns)
+        row.*column.member = std::string(trim(record.at(column.name)));
+    read_numbers(record, row);
+    return row;
 }
 
 Result<std::map<std::string, std::size_t, std::less<>>> read_header(
@@ -195,17 +209,14 @@ Result<std::vector<MeasuredRow>> parse_measured(std::string_view text, std::stri
         if (rows.size() == max_measured_rows)
             return usage_error(fmt::format("more than {} rows", max_measured_rows),
                                std::string(name));
-        const Record record(*columns, fields);
-        MeasuredRow row;
-        row.line = first_line;
-        const std::string where = fmt::format("{}:{}", name, first_line);
-        if (Status s = read_integers(record, where, row); !s) return s.error();
-        for (const TextColumn& column : text_columns)
-            row.*column.member = std::string(trim(record.at(column.name)));
-        if (Status s = read_numbers(record, where, row); !s) return s.error();
-        rows.push_back(std::move(row));
+        rows.push_back(read_row(Record(*columns, fields), first_line));
     }
-    return rows;
+    const bool any = std::any_of(rows.begin(), rows.end(),
+                                 [](const MeasuredRow& row) { return row.unreadable.empty(); });
+    if (any || rows.empty()) return rows;
+    const char* others = rows.size() > 1 ? "; nor can any other row be read" : "";
+    return usage_error(rows.front().unreadable + others,
+                       fmt::format("{}:{}", name, rows.front().line));
 }
 
 }  // namespace arena

@@ -137,8 +137,14 @@ exits 1 'a table without a row that can be priced is a no' "$arena" --json evalu
 json 'in one document that has the error and the reasons' '(.error.text | test("no row")) and .all.n == 0 and
     (.skipped | length == 1)'
 printf '%s\n' "$columns" "${row/,64,/,64.0,}" >runs.csv
-exits 2 'an unreadable number is refused' "$arena" evaluate runs.csv
+exits 2 'a table of which nothing can be read is refused' "$arena" evaluate runs.csv
 like "$(cat err)" "runs.csv:2: gbs is '64.0'" 'with file, line and column'
+printf '%s\n' "$columns" "$row" "${row/,2,2,2,/,mixed,2,2,}" >runs.csv
+exits 0 'one unreadable row does not stop the others' "$arena" evaluate runs.csv --out rows.csv
+like "$(cat out)" "skipped 1 row: tp is 'mixed': a whole number from 0 to 2\^40 is wanted \(line 3\)" 'it is counted, with reason and line'
+like "$(cat rows.csv)" "tp is 'mixed'" 'and stands in the file of rows'
+exits 0 'JSON tells it too' "$arena" --json evaluate runs.csv
+json 'with reason and line' '.all.n == 1 and .all.skipped == 1 and (.skipped[0] | .n == 1 and .line == 3)'
 
 # ---- a site's own tables ------------------------------------------------------------------------
 cp arena.yaml plain.yaml

@@ -75,7 +75,10 @@ struct Report {
     ErrorSummary all;
     ChoiceSummary choice;
     MemorySummary memory;
-    std::map<std::string, std::size_t> reasons;
+    struct Skipped {
+        std::size_t n = 0, line = 0;  ///< of the first
+    };
+    std::map<std::string, Skipped> reasons;
     std::map<std::string, std::size_t> frameworks, devices, networks;  ///< not in the table of constants
 };
 
@@ -89,8 +92,11 @@ Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by)
     std::vector<const EvaluatedRow*> all;
     for (const EvaluatedRow& row : rows) {
         all.push_back(&row);
-        if (!row.priced()) ++report.reasons[row.reason];
-        if (!row.priced()) continue;
+        if (!row.priced()) {
+            Report::Skipped& skipped = report.reasons[row.reason];
+            if (skipped.n++ == 0) skipped.line = row.row->line;
+            continue;
+        }
         if (!row.known_framework) ++report.frameworks[row.row->framework];
         if (!row.known_device) ++report.devices[row.row->gpu];
         if (!row.known_network) ++report.networks[network_of(*row.row)];
@@ -99,6 +105,14 @@ Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by)
     report.choice = summarise_choice(rows);
     report.memory = summarise_memory(rows);
     return report;
+}
+
+/// [{"reason", "n", "line" of the first}]
+Json skipped_of(const Report& report) {
+    Json list = Json::array();
+    for (const auto& [reason, skipped] : report.reasons)
+        list.push_back({{"reason", reason}, {"n", skipped.n}, {"line", skipped.line}});
+    return list;
 }
 
 /// [{"<what>": name, "n": rows}]
@@ -132,7 +146,7 @@ void print_json(const Report& report, const std::string& by, const Error* error)
                     {"oom", m.oom},
                     {"oom_refused", m.oom_refused},
                     {"bytes", json_of(m.bytes)}}},
-                  {"skipped", counts_of(report.reasons, "reason")},
+                  {"skipped", skipped_of(report)},
                   {"unknown_frameworks", counts_of(report.frameworks, "framework")},
                   {"unknown_devices", counts_of(report.devices, "gpu")},
                   {"unknown_networks", counts_of(report.networks, "network")}};
@@ -166,8 +180,9 @@ void print_text(const Report& report, const std::string& by) {
         for (const auto& [name, n] : counts)
             fmt::print("{} '{}' ({} rows) is not in the table: the default's constants\n", what,
                        printable(name, 60), n);
-    for (const auto& [reason, n] : report.reasons)
-        fmt::print("skipped {} rows: {}\n", n, reason);
+    for (const auto& [reason, skipped] : report.reasons)
+        fmt::print("skipped {} {}: {} ({} {})\n", skipped.n, skipped.n == 1 ? "row" : "rows",
+                   reason, skipped.n == 1 ? "line" : "first in line", skipped.line);
 }
 
 int evaluate(const Globals& globals, const EvaluateArguments& arguments) {
