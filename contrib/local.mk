@@ -29,6 +29,7 @@ EXTRA_DIST += \
 	contrib/own-directory.sh \
 	contrib/private-cluster \
 	contrib/private-cluster.d/accounting.sh \
+	contrib/private-cluster.d/build.sh \
 	contrib/private-cluster.d/files.sh \
 	contrib/private-cluster.d/processes.sh \
 	contrib/quickstart \

@@ -134,6 +134,7 @@ black_box_tests = \
 	tests/t0300-ordinary-jobs.t \
 	tests/t0310-queue-place.t \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
+	tests/issues/i0017-c1-private-cluster.t \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t \
 	tests/t0340-accounting.t \

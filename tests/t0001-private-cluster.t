@@ -51,13 +51,13 @@ is "$(sinfo -h -n n3 -o %T)" mixed "what runs on another node goes on"
 ok "the killed node comes up again" cluster node "$node" up
 
 first=$work/cluster second=$work/second
-ok "a second cluster runs beside the first" "$private_cluster" start --dir "$second" --nodes a40:1x8
+ok "a second cluster runs beside the first" "$private_cluster" start --dir "$second" --nodes a40:1x8 --arena off
 is "$("$private_cluster" shell --dir "$second" sinfo -h -N -o '%N %G')" "n1 gpu:a40:8" "the second cluster has its own node"
 ok "the second cluster stops" "$private_cluster" stop --dir "$second"
 is "$(sinfo -h -N | wc -l)" 3 "the first cluster still answers"
 not_ok "a used directory is refused" "$private_cluster" start --dir "$first"
 not_ok "a directory of somebody else is refused" "$private_cluster" start --dir /usr
-not_ok "a malformed node list is refused" "$private_cluster" start --dir "$second" --nodes a40:2
+not_ok "a malformed node list is refused" "$private_cluster" start --dir "$second" --nodes a40:2 --arena off
 ok "the refused start leaves no directory" test ! -e "$second"
 
 isnt "$(all_processes)" "" "the cluster knows its own processes"

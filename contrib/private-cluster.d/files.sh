@@ -87,26 +87,6 @@ choose_users() {
     fi
 }
 
-readable_by() { runuser -u "$1" -- test -r "$2"; }
-
-check_arena_files() {
-    [[ $arena == on ]] || return 0
-    [[ $prefix || $plugin_dir ]] || usage_error "--arena on needs --prefix DIR"
-    prefix=$(realpath -m "${prefix:-$plugin_dir/../..}")
-    plugin_dir=$(realpath -m "${plugin_dir:-$prefix/lib/slurm-arena}")
-    prolog=$prefix/libexec/slurm-arena/arena-prolog
-    local file user files=("$plugin_dir"/{sched_arena,job_submit_arena,spank_arena}.so)
-    [[ $profile == off ]] || files+=("$prolog" "${prolog%/*}/arena-profiler")
-    for file in "${files[@]}"; do
-        [[ -e $file ]] || die "$file is missing: make install to $prefix first (configure prints which parts are off)"
-        ((EUID == 0)) || continue
-        for user in "$slurm_user" "$service_user"; do
-            readable_by "$user" "$file" ||
-                die "$file: user $user cannot read it; build and stage below a directory that others may enter"
-        done
-    done
-}
-
 write_slurm_conf() {
     local group first last type gpus n gres
     cat <<END
@@ -188,6 +168,9 @@ END
     done
 }
 
+# GPU types of the nodes, each once.
+gpu_types() { printf '%s\n' "${groups[@]}" | awk '$4 > 0 { print $3 }' | sort -u; }
+
 bracket() { if (($2 == $3)); then echo "$1$2"; else echo "$1[$2-$3]"; fi; }
 
 write_gres_conf() {
@@ -221,11 +204,9 @@ write_arena_yaml() {
             echo "  ${key#*.}: ${value[$key]}"
         done
     done
-    grep -qv ' 0$' <<<"$(printf '%s\n' "${groups[@]}")" || return 0
-    echo "gpu_types:   # fake GPUs: timings are this CPU's and are labelled so"
-    for type in $(printf '%s\n' "${groups[@]}" | awk '$4 > 0 { print $3 }' | sort -u); do
-        echo "  $type: $hardware"
-    done
+    [[ $(gpu_types) ]] || return 0
+    echo "gpu_types:   # fake GPUs: see hardware.yaml"
+    for type in $(gpu_types); do echo "  $type: ${hardware_of[$type]}"; done
 }
 
 # slurmd gives a Prolog no environment of ours, so that this one names the private files first.

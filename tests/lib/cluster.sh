@@ -3,7 +3,8 @@
 # Black-box tests: stages this build once, starts a private cluster for the test, and waits for events
 # with limits. Source it after tap.sh. The cluster is stopped when the test ends, however it ends.
 #   need_slurm  need_arena          skip the whole test, with the reason, where Slurm or our plug-ins are missing
-#   start_cluster [OPTIONS...]      private-cluster start; --arena on brings the staged prefix by itself
+#   start_cluster [OPTIONS...]      private-cluster start of the staged prefix; Arena, profiling and hardware entries are
+#                                   off, on and emulated-cpu unless OPTIONS say otherwise
 #   stop_cluster                    (also on exit)
 #   cluster WORDS...                private-cluster on this cluster: `cluster ctld kill`, `cluster node n1 down`
 #   submit [SBATCH OPTIONS...]      prints the job id, or fails with sbatch's message
@@ -92,7 +93,8 @@ start_cluster() {
     make_work
     cluster_dir=$work/cluster
     local out
-    if ! out=$("$private_cluster" start --dir "$cluster_dir" --limit $((60 * patience)) --prefix "$stage" "$@" 2>&1); then
+    if ! out=$("$private_cluster" start --dir "$cluster_dir" --limit $((60 * patience)) --prefix "$stage" \
+        --arena off --profile on --hardware emulated-cpu "$@" 2>&1); then
         diag "$out"
         cluster_dir=''
         BAIL_OUT "the private cluster did not start"
