@@ -71,10 +71,36 @@ configure_tree() {
     sed -n '/^slurm-arena /,$p' "$build/configure.log"
 }
 
-compile() {
-    say "building with $jobs jobs"
-    logged make make -C "$build" -k -j"$jobs" all
+# Every progress_s seconds a line of how far make is: a first build takes minutes.
+progress_s=${ARENA_PROGRESS_S:-15}
+show_progress() { # LOG TOTAL BEGIN: until it is killed
+    local done_ last nap=''
+    trap 'kill "$nap"; exit' TERM
+    while sleep "$progress_s" >/dev/null 2>&1 & nap=$!; wait "$nap"; do
+        done_=$(grep -cE '^  (CC|CXX) ' "$1") || true
+        last=$(grep -E '^  (CC|CXX|CCLD|CXXLD|GEN) ' "$1" | tail -n 1 | awk '{ print $2 }') || true
+        printf '   %d s: %d of %d files compiled%s\n' $((SECONDS - $3)) "$done_" "$2" "${last:+, $last}"
+    done
 }
+
+# Files that a make would compile.
+files_to_compile() { make -n -C "$build" -k all 2>/dev/null | grep -cE 'echo "  (CC|CXX) ' || true; }
+
+compile() {
+    local total watcher rc=0
+    total=$(files_to_compile)
+    say "building with $jobs jobs$( ((!total)) || echo ", $total files (a first build takes some minutes)")"
+    : >"$build/make.log"
+    show_progress "$build/make.log" "$total" "$SECONDS" &
+    watcher=$!
+    (logged make make -C "$build" -k -j"$jobs" all) || rc=$?
+    kill "$watcher" 2>/dev/null
+    wait "$watcher" 2>/dev/null || true
+    ((!rc)) || exit "$rc"
+}
+
+# The comment at the head of a script, for --help.
+head_comment() { sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$1"; }
 
 # `make install` into $build/stage, once, and again only when something was rebuilt. Under a lock, so that
 # tests may run side by side.

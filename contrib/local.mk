@@ -33,6 +33,7 @@ EXTRA_DIST += \
 	contrib/private-cluster.d/files.sh \
 	contrib/private-cluster.d/processes.sh \
 	contrib/quickstart \
+	contrib/quickstart.d/compare \
 	contrib/quickstart.d/losses \
 	contrib/quickstart.d/rank.sh \
 	contrib/quickstart.d/report \
