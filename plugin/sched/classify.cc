@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Which holds are Arena's: pure rules over what Slurm's job record says. A held job without a
 // matching mark belongs to whoever held it; an unheld pending one is taken back at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "plugin/sched/end_comment.h"
 #include "plugin/sched/host.h"
 
 namespace arena {
@@ -54,6 +60,17 @@ bool plannable(const JobFacts& facts) {
     if (facts.mark->hold != OtherHold::none) return false;
     if (facts.held) return facts.mark->phase == Phase::held;
     return facts.mark->phase == Phase::released;
+}
+
+std::optional<std::string> comment_of_end(std::string_view comment, std::string_view end) {
+    constexpr std::string_view before = "arena:v1 state=";
+    if (!comment.starts_with(before)) return std::nullopt;
+    const std::string_view rest = comment.substr(before.size());
+    const std::string_view state = rest.substr(0, rest.find(' '));
+    std::string word(end);
+    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (state == "off" || state == word) return std::nullopt;
+    return fmt::format("{}{}{}", before, word, rest.substr(state.size()));
 }
 
 }  // namespace arena

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "plugin/sched/end_comment.h"
 #include "plugin/sched/host_slurm_apply.h"
 #include "plugin/sched/host_slurm_partitions.h"
 #include "plugin/sched/slurm_util.h"
@@ -29,6 +30,27 @@ std::vector<JobId> arena_job_ids() {
     return ids;
 }
 
+/// "completed" or another end for what is over and still says that it runs or waits, a profile run's too.
+std::optional<std::string> comment_of_end(const job_record_t* job) {
+    if (!IS_JOB_FINISHED(job) || IS_JOB_COMPLETING(job) || job->admin_comment == nullptr) return std::nullopt;
+    const auto base = static_cast<job_states>(job->job_state & JOB_STATE_BASE);
+    return arena::comment_of_end(job->admin_comment, job_state_string(base));
+}
+
+std::vector<JobId> jobs_at_their_end() {
+    std::vector<JobId> ids;
+    SlurmLock lock(SlurmLock::Kind::read);
+    list_for_each(
+        job_list,
+        [](void* item, void* argument) {
+            const auto* job = static_cast<const job_record_t*>(item);
+            if (comment_of_end(job)) static_cast<std::vector<JobId>*>(argument)->push_back(job->job_id);
+            return 0;
+        },
+        &ids);
+    return ids;
+}
+
 time_t shared_age_reference() {
     SlurmLock lock(SlurmLock::Kind::read);
     return basic_priority() ? 0 : age_reference();
@@ -45,7 +67,7 @@ void for_each_sliced(SlurmLock::Kind kind, const std::vector<JobId>& ids, std::i
         const auto end = Clock::now() + std::chrono::milliseconds(slice_ms);
         do {
             job_record_t* job = find_job_record(ids[next]);
-            if (job && arena_record(job)) visit(job, next);
+            if (job && (arena_record(job) || carrier_request(job))) visit(job, next);
             ++next;
         } while (next < ids.size() && Clock::now() < end);
     }
@@ -166,7 +188,11 @@ std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_h
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {
         if (survey_one(job, asks_to_hold, reference)) ++changed;
     });
-    if (changed) schedule_job_save();
+    const std::vector<JobId> over = jobs_at_their_end();
+    for_each_sliced(SlurmLock::Kind::write, over, slice_ms, [](job_record_t* job, std::size_t) {
+        if (const auto comment = comment_of_end(job); comment && assign_text(&job->admin_comment, *comment)) note_job_change();
+    });
+    if (changed || !over.empty()) schedule_job_save();
     return changed;
 }
 

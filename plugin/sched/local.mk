@@ -2,7 +2,7 @@
 # The scheduler: its logic is a library without Slurm, so that unit tests drive it with a scripted host.
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
-	plugin/sched/host.h plugin/sched/classify.cc \
+	plugin/sched/host.h plugin/sched/end_comment.h plugin/sched/classify.cc \
 	plugin/sched/wish.h plugin/sched/wish.cc plugin/sched/wish_book.h plugin/sched/wish_book.cc \
 	plugin/sched/launch.h plugin/sched/launch.cc \
 	plugin/sched/shares.h plugin/sched/shares.cc \

@@ -7,6 +7,7 @@
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/job_submit/modify_rules.h"
+#include "plugin/sched/end_comment.h"
 #include "plugin/sched/fingerprint.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/launch.h"
@@ -256,6 +257,19 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
 }
 END_TEST
 
+START_TEST(a_job_that_is_over_does_not_say_that_it_runs) {
+    const std::string rest = " grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled";
+    for (const char* state : {"running", "released", "submitted", "profiling"}) {
+        const auto comment = comment_of_end("arena:v1 state=" + (state + rest), "COMPLETED");
+        ck_assert(comment && *comment == "arena:v1 state=completed" + rest);
+    }
+    ck_assert(*comment_of_end("arena:v1 state=profiling", "OUT_OF_MEMORY") == "arena:v1 state=out_of_memory");
+    ck_assert(!comment_of_end("arena:v1 state=timeout" + rest, "TIMEOUT"));
+    for (const char* other : {"arena:v1 state=off", "", "arena:v1", "of the admin's: arena:v1 state=running"})
+        ck_assert_msg(!comment_of_end(other, "COMPLETED"), "%s", other);
+}
+END_TEST
+
 /// Golden lines: what each framework is told of one plan with every feature that it has.
 START_TEST(each_launcher_is_told_the_plan_in_its_own_words) {
     Request request;
@@ -418,6 +432,7 @@ int main() {
         a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option,
         a_forged_pin_that_can_never_be_is_a_problem,
         the_environment_and_comments_carry_the_plan,
+        a_job_that_is_over_does_not_say_that_it_runs,
         each_launcher_is_told_the_plan_in_its_own_words,
         capabilities_say_which_plans_a_launcher_can_run,
     });
