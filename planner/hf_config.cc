@@ -31,6 +31,11 @@ constexpr FactKeys gpt2_keys{{"n_layer", "num_hidden_layers"},
                              {"n_head", "num_attention_heads"},
                              {"n_inner"},
                              {"n_positions", "max_position_embeddings", "n_ctx"}};
+constexpr FactKeys llama4_keys{{"num_hidden_layers"},
+                               {"hidden_size"},
+                               {"num_attention_heads"},
+                               {"intermediate_size_mlp"},
+                               {"max_position_embeddings"}};
 constexpr FactKeys usual_keys{{"num_hidden_layers"},
                               {"hidden_size"},
                               {"num_attention_heads"},
@@ -61,30 +66,39 @@ void optional_biases(HfReader& reader, Model& model) {
     model.qkv_bias = model.qkv_bias || (attention && !mlp);
 }
 
+/// Layers that see all tokens must be each n-th one; the others see `window` of them.
+void set_windows(HfReader& reader, std::string_view key, const std::vector<bool>& is_full,
+                 std::int64_t window, Model& model) {
+    if (static_cast<std::int64_t>(is_full.size()) != model.layers)
+        return reader.fail(key, fmt::format("has {} entries for {} layers", is_full.size(), model.layers));
+    std::size_t every = 0;  // the first full layer, counted from 1; 0 = none
+    while (every < is_full.size() && !is_full[every]) ++every;
+    every = every == is_full.size() ? 0 : every + 1;
+    for (std::size_t i = 0; i < is_full.size(); ++i)
+        if (is_full[i] != (every > 0 && (i + 1) % every == 0))
+            return reader.fail(key, "accepted are patterns in which each n-th layer is full_attention");
+    model.window = every == 1 ? 0 : window;
+    model.full_attention_every = every == 1 ? 0 : static_cast<std::int64_t>(every);
+}
+
 /// layer_types when it is there (each n-th layer full), else the window on all layers.
-void read_window(HfReader& reader, Model& model, std::int64_t window) {
+void read_window(HfReader& reader, Model& model, std::int64_t window,
+                 std::string_view local = "sliding_attention") {
     const std::vector<std::string> types = reader.texts("layer_types");
     model.window = window;
-    if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers)
-        return reader.fail("layer_types",
-                           fmt::format("has {} entries for {} layers", types.size(), model.layers));
-    if (types.empty() || window == 0) return;
-    const auto is_full = [&](std::size_t i) { return types[i] == "full_attention"; };
-    for (const std::string& type : types)
-        if (type != "full_attention" && type != "sliding_attention")
-            return reader.fail("layer_types", fmt::format("'{}' is not one of full_attention, "
-                                                          "sliding_attention",
-                                                          printable(type, 40)));
-    std::size_t every = 0;  // the first full layer, counted from 1; 0 = none
-    while (every < types.size() && !is_full(every)) ++every;
-    every = every == types.size() ? 0 : every + 1;
-    for (std::size_t i = 0; i < types.size(); ++i)
-        if (is_full(i) != (every > 0 && (i + 1) % every == 0))
-            return reader.fail("layer_types",
-                               "accepted are patterns in which each n-th layer is "
-                               "full_attention");
-    if (every == 1) model.window = 0;
-    model.full_attention_every = every == 1 ? 0 : static_cast<std::int64_t>(every);
+    if (types.empty() || window == 0) {
+        if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers)
+            reader.fail("layer_types", fmt::format("has {} entries for {} layers", types.size(), model.layers));
+        return;
+    }
+    std::vector<bool> is_full;
+    for (const std::string& type : types) {
+        is_full.push_back(type == "full_attention");
+        if (!is_full.back() && type != local)
+            return reader.fail("layer_types", fmt::format("'{}' is not one of full_attention, {}",
+                                                          printable(type, 40), local));
+    }
+    set_windows(reader, "layer_types", is_full, window, model);
 }
 
 void mistral(HfReader& reader, Model& model) {
@@ -92,6 +106,27 @@ void mistral(HfReader& reader, Model& model) {
     const bool is_default = !reader.mentions("sliding_window");
     read_window(reader, model,
                 is_default ? library_default : reader.integer({"sliding_window"}, "window"));
+    optional_biases(reader, model);
+}
+
+void phi3(HfReader& reader, Model& model) {
+    read_window(reader, model, reader.integer({"sliding_window"}, "window"));
+}
+
+/// Each layer's four norms are priced as two.
+void gemma2(HfReader& reader, Model& model) {
+    must_be(reader, "use_bidirectional_attention", false, "attention is causal here");
+    optional_biases(reader, model);
+    constexpr std::int64_t library_default = 4096;
+    model.full_attention_every = 2;  // the library's own pattern
+    read_window(reader, model,
+                reader.mentions("sliding_window") ? reader.integer({"sliding_window"}, "window") : library_default);
+    if (model.window == 0) model.full_attention_every = 0;
+}
+
+/// Its norms of queries and keys go over all heads at once.
+void olmo2(HfReader& reader, Model& model) {
+    model.qk_norm = true;
     optional_biases(reader, model);
 }
 
@@ -162,7 +197,8 @@ void gpt_oss(HfReader& reader, Model& model) {
     if (model.window == 0) model.full_attention_every = 0;
 }
 
-void deepseek_v3(HfReader& reader, Model& model) {
+/// Version 2 too, whose smallest model does not compress its queries.
+void deepseek(HfReader& reader, Model& model) {
     must_be(reader, "attention_bias", false, "latent attention has no biases");
     model.experts = reader.integer({"n_routed_experts"}, "experts");
     model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
@@ -179,6 +215,68 @@ void deepseek_v3(HfReader& reader, Model& model) {
     model.v_head_dim = reader.integer({"v_head_dim"}, "v_head_dim");
 }
 
+/// Integers of a list, nothing when it is no such list or has none.
+std::vector<std::int64_t> read_layer_numbers(HfReader& reader, std::string_view key, std::int64_t most) {
+    std::vector<std::int64_t> numbers;
+    const HfReader::Json* list = reader.find(key);
+    if (list == nullptr) return numbers;
+    const bool is_list = list->is_array() && std::all_of(list->begin(), list->end(), [&](const HfReader::Json& v) {
+                             return v.is_number_integer() && v >= 0 && v <= most;
+                         });
+    if (!is_list)
+        reader.fail(key, fmt::format("must be a list of integers from 0 to {}", most));
+    else
+        for (const HfReader::Json& v : *list) numbers.push_back(v.get<std::int64_t>());
+    return numbers;
+}
+
+/// Which layers have experts: moe_layers, or each n-th one.
+void read_interleaved_experts(HfReader& reader, Model& model) {
+    model.moe_every = reader.integer({"interleave_moe_layer_step"}, "moe_every");
+    if (reader.find("moe_layers") == nullptr) return;
+    const std::vector<std::int64_t> layers = read_layer_numbers(reader, "moe_layers", model.layers - 1);
+    const std::int64_t step = layers.size() > 1 ? layers[1] - layers[0] : model.layers;
+    const std::int64_t dense = layers.empty() ? -1 : layers[0] - step + 1;
+    bool is_regular = step >= 1 && dense >= 0;
+    std::vector<std::int64_t> regular;
+    for (std::int64_t i = 0; is_regular && i < model.layers; ++i)
+        if (i >= dense && (i - dense + 1) % step == 0) regular.push_back(i);
+    if (!is_regular || regular != layers)
+        return reader.fail("moe_layers", "accepted are lists of each n-th layer, from one on to the last");
+    model.moe_every = step;
+    model.dense_layers = dense;
+}
+
+/// Layers with rotary positions see chunks of the tokens, the others (each fourth) all. A chunk is priced as a
+/// window of that size: the same for samples of one chunk, too dear for longer ones.
+void read_chunks(HfReader& reader, Model& model) {
+    const std::int64_t chunk =
+        reader.mentions("attention_chunk_size") ? reader.integer({"attention_chunk_size"}, "window") : 8192;
+    if (!reader.texts("layer_types").empty()) return read_window(reader, model, chunk, "chunked_attention");
+    const std::vector<std::int64_t> rotary = read_layer_numbers(reader, "no_rope_layers", 1);
+    if (!rotary.empty() && chunk != 0) {
+        std::vector<bool> is_full;
+        for (std::size_t i = 0; i < rotary.size() && i < static_cast<std::size_t>(model.layers); ++i)
+            is_full.push_back(rotary[i] == 0);
+        return set_windows(reader, "no_rope_layers", is_full, chunk, model);
+    }
+    const std::int64_t every = reader.integer({"no_rope_layer_interval"}, "full_attention_every");
+    model.window = chunk;
+    model.full_attention_every = chunk == 0 ? 0 : every == 0 ? 4 : every;
+}
+
+/// The text part; what sees images is left out.
+void llama4(HfReader& reader, Model& model) {
+    must_be(reader, "attention_bias", false, "llama4 has no biases");
+    model.qk_norm = reader.boolean("use_qk_norm").value_or(true);
+    model.experts = reader.integer({"num_local_experts"}, "experts");
+    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
+    model.moe_ffn_hidden = reader.integer({"intermediate_size"}, "moe_ffn_hidden");
+    model.shared_ffn_hidden = model.moe_ffn_hidden;
+    read_interleaved_experts(reader, model);
+    read_chunks(reader, model);
+}
+
 // ---- the table ----------------------------------------------------------------------------------
 
 struct TypeRow {
@@ -191,7 +289,12 @@ struct TypeRow {
     std::string_view demanded;
 };
 
-constexpr std::array<TypeRow, 11> rows{{
+constexpr std::string_view deepseek_demands =
+    "intermediate_size,n_routed_experts,n_shared_experts,num_experts_per_tok,"
+    "moe_intermediate_size,first_k_dense_replace,kv_lora_rank,q_lora_rank,qk_nope_head_dim,"
+    "qk_rope_head_dim,v_head_dim";
+
+constexpr std::array<TypeRow, 17> rows{{
     {"gpt2", Family::gpt, gpt2_keys, true, no_more, ""},
     {"gpt_neox", Family::gpt, usual_keys, false, gpt_neox, "intermediate_size"},
     {"llama", Family::llama, usual_keys, false, optional_biases, "intermediate_size"},
@@ -199,6 +302,11 @@ constexpr std::array<TypeRow, 11> rows{{
     {"qwen2", Family::llama, usual_keys, false, qwen2, "intermediate_size,num_key_value_heads"},
     {"qwen3", Family::llama, usual_keys, false, qwen3,
      "intermediate_size,num_key_value_heads,head_dim"},
+    {"gemma", Family::llama, usual_keys, true, optional_biases,
+     "intermediate_size,num_key_value_heads,head_dim"},
+    {"gemma2", Family::llama, usual_keys, true, gemma2, "intermediate_size,num_key_value_heads,head_dim"},
+    {"phi3", Family::llama, usual_keys, false, phi3, "intermediate_size"},
+    {"olmo2", Family::llama, usual_keys, false, olmo2, "intermediate_size"},
     {"bert", Family::bert, usual_keys, true, no_more, "intermediate_size"},
     {"mixtral", Family::moe, usual_keys, false, mixtral,
      "intermediate_size,num_key_value_heads,num_local_experts,num_experts_per_tok"},
@@ -207,10 +315,11 @@ constexpr std::array<TypeRow, 11> rows{{
     {"gpt_oss", Family::moe, usual_keys, false, gpt_oss,
      "intermediate_size,num_key_value_heads,head_dim,num_local_experts,num_experts_per_tok,"
      "sliding_window"},
-    {"deepseek_v3", Family::moe, usual_keys, false, deepseek_v3,
-     "intermediate_size,n_routed_experts,n_shared_experts,num_experts_per_tok,"
-     "moe_intermediate_size,first_k_dense_replace,kv_lora_rank,q_lora_rank,qk_nope_head_dim,"
-     "qk_rope_head_dim,v_head_dim"},
+    {"llama4_text", Family::moe, llama4_keys, false, llama4,
+     "intermediate_size,intermediate_size_mlp,num_key_value_heads,head_dim,num_local_experts,"
+     "num_experts_per_tok"},
+    {"deepseek_v2", Family::moe, usual_keys, false, deepseek, deepseek_demands},
+    {"deepseek_v3", Family::moe, usual_keys, false, deepseek, deepseek_demands},
 }};
 
 const TypeRow* find_row(std::string_view model_type) {
@@ -222,15 +331,17 @@ const TypeRow* find_row(std::string_view model_type) {
 std::string accepted_types() {
     std::string list;
     for (const TypeRow& row : rows)
-        list += (list.empty() ? "" : ", ") + std::string(row.model_type);
+        list += (list.empty() ? "" : ", ") + std::string(row.model_type == "llama4_text" ? "llama4" : row.model_type);
     return list;
 }
 
 Error unknown_type(const std::optional<std::string>& type, std::string_view name) {
     const std::string given = type ? "'" + printable(*type, 40) + "'" : "missing";
     return usage_error(
-        fmt::format("model_type is {}; accepted: {}; any other model as YAML of family custom: a "
-                    "list of layers with forward_flops, parameter_bytes and activation_bytes",
+        fmt::format("model_type is {}; accepted: {}. Any other transformer: its facts as YAML (family: "
+                    "llama, layers, hidden, heads, ffn_hidden, vocab, seq_length); any other model: YAML of "
+                    "family custom, a list of layers with forward_flops, parameter_bytes and "
+                    "activation_bytes; see arena-model(5)",
                     given, accepted_types()),
         std::string(name));
 }
@@ -295,7 +406,7 @@ Model read_facts(HfReader& reader, const TypeRow& row) {
     model.tied_embedding = reader.boolean("tie_word_embeddings").value_or(row.tied);
     if (row.special != no_more && row.special != gpt_neox)
         model.kv_heads = reader.integer({"num_key_value_heads"}, "kv_heads");
-    if (row.special != deepseek_v3)  // there it is the rotary part, written by the library
+    if (row.special != deepseek)  // there it is the rotary part, written by the library
         model.head_dim = reader.integer({"head_dim"}, "head_dim");
     row.special(reader, model);
     read_precision(reader, model);
@@ -320,13 +431,19 @@ std::string model_name(HfReader& reader) {
 Result<Model> parse_hf_config(std::string_view text, std::string_view name) {
     const Result<HfReader::Json> json = parse_hf_object(text, name);
     if (!json) return json.error();
-    HfReader reader(*json, name);
-    const std::optional<std::string> type = reader.text("model_type");
-    if (reader.error()) return *reader.error();
+    HfReader top(*json, text, name);
+    std::optional<std::string> type = top.text("model_type");
+    if (top.error()) return *top.error();
+    const HfReader::Json* inner = type == "llama4" ? top.find("text_config") : nullptr;
+    if (inner != nullptr && !inner->is_object()) return usage_error("text_config: must be an object", std::string(name));
+    if (inner != nullptr || type == "llama4") type = "llama4_text";
     const TypeRow* row = find_row(type.value_or(""));
     if (row == nullptr) return unknown_type(type, name);
+    HfReader reader = inner ? HfReader(*inner, text, name, "text_config") : HfReader(*json, text, name);
     Model model = read_facts(reader, *row);
     model.name = model_name(reader);
+    if (inner != nullptr && !reader.text("dtype") && !reader.text("torch_dtype")) read_precision(top, model);
+    if (top.error()) return *top.error();
     if (reader.error()) return *reader.error();
     if (const std::string missing = missing_keys(reader, *row, model); !missing.empty())
         return usage_error(

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/json.h"
+#include "core/json_place.h"
 #include "core/text.h"
 #include "planner/hf_config.h"
 
@@ -17,6 +18,10 @@ using Json = nlohmann::json;
 
 constexpr std::size_t max_depth = 16;
 constexpr std::size_t max_words = 10000;
+
+std::string place(std::string_view name, const TextPlace& place) {
+    return fmt::format("{}:{}:{}", name, place.line, place.column);
+}
 
 std::string shown(const Json& value) {
     return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace), 40);
@@ -40,11 +45,17 @@ Result<Json> parse_hf_object(std::string_view text, std::string_view name) {
         return true;
     };
     Json json = Json::parse(text, note_key, false);
-    if (json.is_discarded() || !json.is_object())
+    if (json.is_discarded()) {
+        const JsonFault fault = find_json_fault(text);
+        return usage_error("not valid JSON: " + fault.what, place(name, fault.place));
+    }
+    if (!json.is_object())
         return usage_error("this is not a JSON object: expected a Hugging Face config.json", where);
-    if (!repeated.empty())
+    if (!repeated.empty()) {
+        const auto second = find_json_key(text, {repeated});
         return usage_error(fmt::format("{}: the key is there twice", printable(repeated, 40)),
-                           where);
+                           second ? place(name, place_in(text, *second)) : where);
+    }
     return json;
 }
 
@@ -96,7 +107,10 @@ std::vector<std::string> HfReader::texts(std::string_view key) {
 }
 
 void HfReader::fail(std::string_view key, std::string_view sentence) {
-    if (!error_) error_ = usage_error(fmt::format("{}: {}", key, sentence), std::string(name_));
+    if (error_) return;
+    const auto at = inside_.empty() ? find_json_key(text_, {key}) : find_json_key(text_, {inside_, key});
+    error_ = usage_error(fmt::format("{}: {}", key, sentence),
+                         at ? place(name_, place_in(text_, *at)) : std::string(name_));
 }
 
 std::int64_t HfReader::checked(const Json& value, std::string_view key, const IntegerField& field) {

@@ -20,8 +20,9 @@ class HfReader {
     /// Spellings of one key, preferred first ("" = no such spelling).
     using Names = std::array<std::string_view, 3>;
 
-    /// Both must outlive the reader; json is an object.
-    HfReader(const Json& json, std::string_view name) : json_(json), name_(name) {}
+    /// All must outlive the reader; json is an object of the text: the top one, or its member `inside`.
+    HfReader(const Json& json, std::string_view text, std::string_view name, std::string_view inside = {})
+        : json_(json), text_(text), name_(name), inside_(inside) {}
 
     /// The key's value, or nullptr when absent or null.
     [[nodiscard]] const Json* find(std::string_view key) const;
@@ -35,6 +36,7 @@ class HfReader {
     /// At most 10000 words; empty when absent.
     std::vector<std::string> texts(std::string_view key);
 
+    /// The error names the key's line and column where the text has it.
     void fail(std::string_view key, std::string_view sentence);
     [[nodiscard]] const std::optional<Error>& error() const { return error_; }
     [[nodiscard]] std::string_view name() const { return name_; }
@@ -43,7 +45,7 @@ class HfReader {
     std::int64_t checked(const Json& value, std::string_view key, const IntegerField&);
 
     const Json& json_;
-    std::string_view name_;
+    std::string_view text_, name_, inside_;
     std::optional<Error> error_;
 };
 

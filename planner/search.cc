@@ -13,6 +13,7 @@
 #include "planner/balance.h"
 #include "planner/iteration.h"
 #include "planner/model.h"
+#include "planner/operators.h"
 #include "planner/schedule.h"
 #include "planner/shard_parts.h"
 
@@ -453,6 +454,18 @@ GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) con
     return result;
 }
 
+/// Of pinned degrees that leave no shard at all, the one at fault.
+static std::string no_shape_reason(const Model& model, const PlanPin& pin) {
+    if (pin.cp > 1 && !cp_fits(model, pin.cp))
+        return fmt::format("cp{} does not split the {} tokens of {} into {} equal pieces", pin.cp,
+                           model.seq_length, model.name, 2 * pin.cp);
+    if (pin.ep > 1 && model.experts == 0)
+        return fmt::format("ep{} shares out experts, and {} has none", pin.ep, model.name);
+    if (pin.ep > 1)
+        return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts, model.name);
+    return "no degrees go with " + to_string(pin);
+}
+
 std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                                const Best& best) const {
     const std::int64_t layers = query_.model.layers;
@@ -485,11 +498,7 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
     const bool has_heads = is_transformer(query_.model.family);
     if (tp_degrees(query_, pool_).empty())
         return (has_heads ? "heads: " : "plan: ") + tp_obstacle(query_.model, query_.pin.tp);
-    if (shapes_.empty())
-        return fmt::format(
-            "plan: {}: cp must split {} tokens into 2 cp equal pieces, and ep divide "
-            "the {} experts",
-            to_string(query_.pin), query_.model.seq_length, query_.model.experts);
+    if (shapes_.empty()) return "plan: " + no_shape_reason(query_.model, query_.pin);
     if (nodes.gpus_per_node % std::max<std::int64_t>(1, query_.pin.tp) != 0)
         return fmt::format("tp: groups of tp{} do not fill nodes of {} GPUs", query_.pin.tp,
                            nodes.gpus_per_node);

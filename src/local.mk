@@ -4,7 +4,7 @@ libarena_core_la_SOURCES = \
 	src/core/result.h src/core/file_descriptor.h src/core/signals.h src/core/signals.cc \
 	src/core/values.h src/core/values.cc src/core/values_json.cc src/core/snapshot_json.cc \
 	src/core/model_fields.h src/core/model_fields.cc \
-	src/core/json.h src/core/json.cc \
+	src/core/json.h src/core/json.cc src/core/json_place.h src/core/json_place.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
 	src/core/comm_table.h src/core/comm_table.cc \
 	src/core/launchers.h src/core/launchers.cc \
@@ -63,6 +63,7 @@ arena_SOURCES = \
 	src/cli/evaluate_command.cc \
 	src/cli/explain_command.cc src/cli/queue_command.cc \
 	src/cli/measure_command.cc \
+	src/cli/models_command.h src/cli/models_command.cc src/cli/wrap.h \
 	src/cli/report_command.cc \
 	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_store.h src/cli/plan_store.cc src/cli/plan_command.cc \
 	src/cli/site_tables.h src/cli/site_tables.cc \

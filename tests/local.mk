@@ -121,6 +121,7 @@ black_box_tests = \
 	tests/t0230-elastic.t \
 	tests/t0290-soak-short.t \
 	tests/t0050-command.t \
+	tests/t0055-pages-and-completion.t \
 	tests/t0060-explain.t \
 	tests/t0070-simulate.t \
 	tests/t0001-private-cluster.t \

@@ -98,7 +98,7 @@ printf '%s\n' 'family: custom' 'precision: fp16' 'layers:' \
     '  - {count: 2999, forward_flops: 1e6, parameter_bytes: 1e5, activation_bytes: 1e4}' >deep.yaml
 deep=("$arena" plan --model ./deep.yaml --global-batch 2 --gpu-type A40 --gpus 1-2)
 exits 0 'a plan of thousands of layers that differ' "${deep[@]}" --launcher any
-like "$(cat out)" 'Uniform stages only: 2xA40/2 stages: stages that differ .* above 33554432$' \
+like "$(cat out)" 'Uniform stages only: 2xA40 pp2: stages that differ .* above 33554432$' \
     'names the grid that is too large for stages that differ'
 exits 0 'and of the best grid alone' "${deep[@]}" --launcher any --top 1 --json
 json 'all the same, with the bound' '.uniform_only.bound == 33554432 and

@@ -9,7 +9,7 @@ need_arena
 command -v jq >/dev/null || skip_all 'jq is not installed'
 make_work
 start_cluster --arena on --arena-set policy=fifo --nodes a40:1x4,a100:1x4 --profile off
-long=$(script 'sleep 300')
+long=$(script 'sleep 3000')
 
 first=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 -o /dev/null "$long")
 ok 'the first job runs' wait_for_state "$first" RUNNING
@@ -30,6 +30,32 @@ ok 'the third job waits, with a reason' wait_until \
     "arena explain $third --json | jq -e '.state != \"running\" and (.reason | test(\"waits for\"))' >/dev/null"
 not_ok 'an ordinary job is not explained' arena explain "$ordinary"
 
+like "$(job_field "$second" AdminComment)" '^arena:v1 state=running ' 'the comment of a running job says so'
+
+# ---- what is shown ----------------------------------------------------------------------------------
+text=$(arena explain "$second") all=$(arena explain "$second" --all)
+rows() { grep -cE '^(->)? +[0-9]+ +[0-9x]+a[0-9]+ ' <<<"$1"; }
+ok "the best offers and the chosen one are shown ($(rows "$text"))" test "$(rows "$text")" -ge 5 -a "$(rows "$text")" -le 6
+is "$(rows "$all")" "$(arena explain "$second" --json | jq '.offers | length')" '--all shows every offer'
+is "$(rows "$(arena explain "$second" --top 2)")" "$(arena explain "$second" --json | jq 'if .chosen > 1 then 3 else 2 end')" \
+    '--top chooses how many'
+like "$text" "arena explain $second --all shows" 'what is not shown is told'
+is "$(grep -cE '^  [0-9x]+a[0-9]+ pp[0-9]+: ' <<<"$all")" "$(arena explain "$second" --json | jq '.infeasible | length')" \
+    'and all that is not possible, in the words of plans'
+unlike "$text$all" ' in [0-9]+ stages' 'nobody counts stages in words'
+is "$(printf '%s\n' "$text" "$all" | awk 'length($0) > 100')" '' 'in 100 columns'
+wide=$(submit --arena-model=gpt2 --arena-batch=30 --arena-gpus=1-4 --hold --time=10 -o /dev/null "$long")
+ok 'the shown plan is accepted as a pin' submit --hold --arena-model=gpt2 --arena-batch=32 --time=10 \
+    --arena-plan="$(sed -n 's/^-> *[0-9]* *[^ ]* *\(pp[^ ]*\) .*/\1/p' <<<"$text")" -o /dev/null "$long"
+ok 'and that of AdminComment' submit --hold --arena-model=gpt2 --arena-batch=32 --time=10 \
+    --arena-plan="$(job_field "$second" AdminComment | sed 's/.*plan=\([^ ]*\).*/\1/')" -o /dev/null "$long"
+like "$(submit --hold --arena-model=gpt2 --arena-batch=32 --arena-plan=pp1,dp2,tp1,mb4x16 --wrap true)" \
+    'mb4x16 of dp2 makes 128 samples, not the batch 32' 'one of another batch is refused'
+pinned=$(submit --hold --arena-model=gpt2 --arena-batch=32 --arena-plan=pp1,tp1,mb4x4 --wrap true)
+like "$(scontrol show job "$pinned")" 'JobId' 'micro-batches and their number say the replicas'
+ok 'queue has them in 100 columns' bash -c "arena queue | awk 'length(\$0) > 100 { exit 1 }'"
+scancel "$wide" "$pinned"
+
 ok 'stats counts the starts' bash -c "arena stats --json | jq -e '.schema_version == 1 and .decisions.starts >= 2 and .faults == 0'"
 ok 'a snapshot is saved' arena snapshot save "$work/now"
 ok 'its replay lets the third job wait' bash -c \
@@ -44,4 +70,14 @@ sed 's|a100: .*||' "$ARENA_CONF" >"$work/unmapped.yaml"
 like "$(arena --config "$work/unmapped.yaml" doctor)" 'bad +gpu:a100: has no hardware entry' \
     'doctor names a GPU type without hardware entry'
 not_ok 'and ends in no' arena --config "$work/unmapped.yaml" doctor
+# ---- the end --------------------------------------------------------------------------------------
+scancel "$first" "$second" "$third"   # nothing stands before the others
+brief=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap true)
+failing=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap 'exit 3')
+for end in "$first CANCELLED cancelled" "$brief COMPLETED completed" "$failing FAILED failed"; do
+    read -r job state word <<<"$end"
+    ok "job $job ends $state" wait_for_state "$job" "$state" 60
+    ok 'its comment says so' wait_until "[[ \$(job_field $job AdminComment) == 'arena:v1 state=$word grid='*plan=* ]]"
+done
+
 done_testing

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/cli.h"
+#include "cli/wrap.h"
 #include "core/json.h"
 #include "core/text.h"
 
@@ -57,28 +58,117 @@ std::string utc_time(double epoch_s) {
     return text;
 }
 
-std::string Table::text() const {
-    std::vector<std::size_t> widths;
-    for (const Column& column : columns_) widths.push_back(column.title.size());
-    for (const auto& row : rows_) {
-        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+    std::vector<std::string> lines;
+    while (text.size() > width) {
+        std::size_t end = text.find_last_of(' ', width);
+        if (end == std::string_view::npos || end == 0) {
+            const std::size_t comma = text.find_last_of(",;:", width - 1);
+            end = comma == std::string_view::npos ? width : comma + 1;
+        }
+        lines.emplace_back(trim(text.substr(0, end)));
+        text = trim(text.substr(end));
+    }
+    if (!text.empty() || lines.empty()) lines.emplace_back(text);
+    return lines;
+}
+
+void print_wrapped(const std::string& first, std::string_view text) {
+    constexpr std::size_t least = 40;  // of a line, however long the first words are
+    const std::size_t left = max_line_width - std::min(first.size(), max_line_width - least);
+    std::string before = first;
+    for (const std::string& line : wrapped(text, left)) {
+        fmt::print("{}{}\n", before, line);
+        before.assign(first.size(), ' ');
+    }
+}
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::size_t longest_word(std::string_view text) {
+    std::size_t longest = 0;
+    for (const std::string_view word : split(text, ' ')) longest = std::max(longest, word.size());
+    return longest;
+}
+
+/// How wide each column is, and how narrow it may become: `least` without a word (a plan, say) or a number broken,
+/// `broken` where words of text must be.
+struct Widths {
+    std::vector<std::size_t> wide, least, broken;
+    std::size_t all = 0;  ///< of a line
+};
+
+Widths measure(const std::vector<Table::Column>& columns, const Rows& rows) {
+    constexpr std::size_t gap = 2, narrowest = 8;
+    Widths w;
+    for (const Table::Column& column : columns) {
+        w.wide.push_back(column.title.size());
+        w.least.push_back(longest_word(column.title));
+    }
+    for (const auto& row : rows)
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            w.wide[i] = std::max(w.wide[i], row[i].size());
+            w.least[i] = std::max(w.least[i], columns[i].numeric ? row[i].size() : longest_word(row[i]));
+        }
+    w.all = gap * (columns.size() - 1);
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        w.broken.push_back(columns[i].numeric ? w.least[i] : std::min(w.least[i], narrowest));
+        w.all += w.wide[i];
+    }
+    return w;
+}
+
+/// The widest columns give way until a line fits, or none is above its least width.
+void narrow(Widths& w, const std::vector<std::size_t>& least) {
+    for (; w.all > max_line_width; --w.all) {
+        std::size_t widest = w.wide.size();
+        for (std::size_t i = 0; i < w.wide.size(); ++i)
+            if (w.wide[i] > least[i] && (widest == w.wide.size() || w.wide[i] > w.wide[widest])) widest = i;
+        if (widest == w.wide.size()) return;
+        --w.wide[widest];
+    }
+}
+
+std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns, const Rows& rows) {
+    Widths w = measure(columns, rows);
+    narrow(w, w.least);
+    narrow(w, w.broken);
+    return w.wide;
+}
+
+/// One row, in as many lines as its longest cell takes.
+std::string row_text(const std::vector<Table::Column>& columns, const std::vector<std::size_t>& widths,
+                     const std::vector<std::string>& row) {
+    Rows cells;
+    std::size_t lines = 1;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        cells.push_back(wrapped(row[i], std::max<std::size_t>(1, widths[i])));
+        lines = std::max(lines, cells.back().size());
     }
     std::string out;
-    const auto put = [&](const std::string& cell, std::size_t i) {
-        if (i > 0) out += "  ";
-        const bool last = i + 1 == columns_.size();
-        if (columns_[i].numeric) {
-            out += fmt::format("{:>{}}", cell, widths[i]);
-        } else {
-            out += last ? cell : fmt::format("{:<{}}", cell, widths[i]);
+    for (std::size_t l = 0; l < lines; ++l) {
+        std::string line;
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+            const std::string cell = l < cells[i].size() ? cells[i][l] : std::string();
+            if (i > 0) line += "  ";
+            line += columns[i].numeric ? fmt::format("{:>{}}", cell, widths[i])
+                                       : fmt::format("{:<{}}", cell, widths[i]);
         }
-    };
-    for (std::size_t i = 0; i < columns_.size(); ++i) put(columns_[i].title, i);
-    out += '\n';
-    for (const auto& row : rows_) {
-        for (std::size_t i = 0; i < row.size(); ++i) put(row[i], i);
-        out += '\n';
+        out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
     }
+    return out;
+}
+
+}  // namespace
+
+std::string Table::text() const {
+    const std::vector<std::size_t> widths = fitting_widths(columns_, rows_);
+    std::vector<std::string> titles;
+    for (const Column& column : columns_) titles.push_back(column.title);
+    std::string out = row_text(columns_, widths, titles);
+    for (const auto& row : rows_) out += row_text(columns_, widths, row);
     return out;
 }
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena explain JOBID` and `arena stats`. On the controller the scheduler plug-in answers on its socket;
 // elsewhere explain reads what the plug-in wrote into the job's fields, and says that it did so.
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/ask.h"
 #include "cli/cli.h"
+#include "cli/wrap.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "planner/planner.h"
@@ -55,13 +60,26 @@ Result<Explanation> parse_explanation(const Json& json) {
     return out;
 }
 
-void print_offers(const Explanation& e) {
+/// What of an explanation is shown.
+struct Shown {
+    std::size_t top = 5;  ///< offers; the chosen one in any case
+    bool all = false;     ///< every offer, and every grid that is not possible
+};
+
+/// How many offers are not shown.
+std::size_t print_offers(const Explanation& e, const Shown& shown) {
     Table table({{"", false}, {"rank", true}, {"grid", false}, {"plan", false}, {"iteration", true},
-                 {"samples/s", true}, {"memory/GPU", true}, {"source", false}});
+                 {"samples per s", true}, {"memory per GPU", true}, {"source", false}});
+    std::size_t hidden = 0;
     for (std::size_t i = 0; i < e.offers.size(); ++i) {
+        const bool is_chosen = static_cast<std::int64_t>(i) == e.chosen;
+        if (!shown.all && i >= shown.top && !is_chosen) {
+            ++hidden;
+            continue;
+        }
         const Offer& offer = e.offers[i];
         const Estimate& estimate = offer.estimate;
-        table.add({static_cast<std::int64_t>(i) == e.chosen ? "->" : "", fmt::format("{}", i + 1),
+        table.add({is_chosen ? "->" : "", fmt::format("{}", i + 1),
                    short_form(offer.grid), short_form(offer.plan), human_seconds(estimate.iteration_s),
                    fmt::format("{:.4g}", estimate.samples_per_s),
                    human_bytes(estimate.memory_bytes_per_gpu),
@@ -69,6 +87,16 @@ void print_offers(const Explanation& e) {
                                100 * estimate.error_bound)});
     }
     fmt::print("\n{}", table.text());
+    return hidden;
+}
+
+/// What the spelling of a plan leaves out: "full recomputation, ZeRO 1, sequence parallel".
+std::string settings_text(const Plan& plan) {
+    std::vector<std::string> parts;
+    if (plan.recompute != Recompute::none) parts.push_back(fmt::format("{} recomputation", to_string(plan.recompute)));
+    if (plan.zero_stage != 0) parts.push_back(fmt::format("ZeRO {}", plan.zero_stage));
+    if (plan.sequence_parallel) parts.emplace_back("sequence parallel");
+    return join(parts, ", ");
 }
 
 void print_choice(const Explanation& e) {
@@ -77,6 +105,8 @@ void print_choice(const Explanation& e) {
     fmt::print("\nChosen: {}, {}\n", short_form(chosen.grid),
                e.chosen == 0 ? "the best offer."
                              : "the best of those whose nodes were free and not kept for a job ahead.");
+    if (const std::string settings = settings_text(chosen.plan); !settings.empty())
+        fmt::print("It has: {}.\n", settings);
 }
 
 /// GRES types that arena.yaml maps to hardware that a CPU stands in for.
@@ -91,18 +121,64 @@ void print_emulated(const Config& config) {
     }
 }
 
-void print_explanation(JobId job, const Explanation& e, const Config& config) {
+using Shape = std::tuple<std::string, std::int64_t, std::int64_t>;
+Shape shape_of(const Grid& grid) { return {grid.gpu_type, grid.nodes, grid.gpus_per_node}; }
+
+/// "2 GPUs", "1 to 7 GPUs"
+std::string count_text(std::int64_t fewest, std::int64_t most) {
+    if (fewest == most) return fmt::format("{} {}", most, most == 1 ? "GPU" : "GPUs");
+    return fmt::format("{} to {} GPUs", fewest, most);
+}
+
+/// Numbers of GPUs without any offer, a line per type and kind of reason ("memory: ..."): that of the most GPUs.
+void print_impossible(const Explanation& e) {
+    std::set<Shape> offered;
+    for (const Offer& offer : e.offers) offered.insert(shape_of(offer.grid));
+    struct Group {
+        std::int64_t fewest = INT64_MAX;
+        const std::pair<Grid, std::string>* largest = nullptr;
+        std::set<std::int64_t> counts;
+    };
+    std::map<std::pair<std::string, std::string>, Group> groups;
+    for (const auto& entry : e.infeasible) {
+        if (offered.contains(shape_of(entry.first))) continue;
+        Group& group = groups[{entry.first.gpu_type, entry.second.substr(0, entry.second.find(':'))}];
+        group.fewest = std::min(group.fewest, entry.first.gpus());
+        group.counts.insert(entry.first.gpus());
+        if (!group.largest || entry.first.gpus() > group.largest->first.gpus()) group.largest = &entry;
+    }
+    if (groups.empty()) return;
+    fmt::print("\nNot possible:\n");
+    for (const auto& [key, group] : groups) {
+        const auto& [grid, reason] = *group.largest;
+        print_wrapped(fmt::format("  {}, {}: ", key.first, count_text(group.fewest, grid.gpus())),
+                      reason + (group.counts.size() > 1 ? fmt::format(" (of {})", short_form(grid)) : ""));
+    }
+}
+
+void print_all_impossible(const Explanation& e) {
+    if (e.infeasible.empty()) return;
+    fmt::print("\nNot possible:\n");
+    for (const auto& [grid, reason] : e.infeasible)
+        print_wrapped(fmt::format("  {} pp{}: ", short_form(grid), grid.stages), reason);
+}
+
+void print_explanation(JobId job, const Explanation& e, const Config& config, const Shown& shown) {
     fmt::print("JobId={} {}: {}\n", job, e.state, e.reason);
     print_emulated(config);
-    if (!e.offers.empty()) print_offers(e);
+    const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);
     print_choice(e);
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);
     if (!e.left_out.empty()) fmt::print("\nLeft out: {}\n", e.left_out);
-    if (e.infeasible.empty()) return;
-    fmt::print("\nNot possible:\n");
-    for (const auto& [grid, reason] : e.infeasible) {
-        fmt::print("  {} in {} stages: {}\n", short_form(grid), grid.stages, reason);
-    }
+    if (shown.all) return print_all_impossible(e);
+    print_impossible(e);
+    if (hidden == 0 && e.infeasible.empty()) return;
+    std::vector<std::string> more;
+    if (hidden > 0) more.push_back(fmt::format("{} more offer{}", hidden, hidden == 1 ? "" : "s"));
+    if (!e.infeasible.empty())
+        more.push_back(fmt::format("why {} grid{} not possible", e.infeasible.size(),
+                                   e.infeasible.size() == 1 ? " is" : "s are"));
+    fmt::print("\narena explain {} --all shows {}.\n", job, join(more, ", and "));
 }
 
 /// The plug-in's comment lines carry the essentials to hosts without the socket.
@@ -137,7 +213,7 @@ int explain_from_fields(const Globals& globals, JobId job, const std::string& wh
     return exit_yes;
 }
 
-int explain(const Globals& globals, JobId job) {
+int explain(const Globals& globals, JobId job, const Shown& shown) {
     const Result<Config> config = load_site_config(globals);
     if (!config) return explain_from_fields(globals, job, config.error().message());
     const Result<std::string> answer = ask_socket(config->socket, fmt::format("explain {}", job));
@@ -154,7 +230,7 @@ int explain(const Globals& globals, JobId job) {
     if (globals.json) {
         fmt::print("{}\n", dump_json(*json));
     } else {
-        print_explanation(job, *explanation, *config);
+        print_explanation(job, *explanation, *config, shown);
     }
     return exit_yes;
 }
@@ -201,7 +277,14 @@ void add_explain(CLI::App& app, Globals& globals) {
     CLI::App* command = app.add_subcommand("explain", "rank a job's offers and say why this one");
     auto job = std::make_shared<JobId>(0);
     command->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
-    command->callback([&globals, job] { globals.status = explain(globals, *job); });
+    const auto shown = std::make_shared<Shown>();
+    const auto top = command
+                         ->add_option("--top", shown->top,
+                                      fmt::format("show the K best offers, and the chosen one [{}]", shown->top))
+                         ->check(CLI::Range(1, 1 << 20));
+    command->add_flag("--all", shown->all, "show every offer, and every grid that is not possible with its reason")
+        ->excludes(top);
+    command->callback([&globals, job, shown] { globals.status = explain(globals, *job, *shown); });
 }
 
 void add_stats(CLI::App& app, Globals& globals) {

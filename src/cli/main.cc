@@ -2,13 +2,70 @@
 // `arena`: the command. It composes the libraries; each sub-command is a file of its own. Exit codes:
 // 0 yes, 1 no, 2 usage, 3 environment.
 #include <exception>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/cli.h"
+#include "cli/models_command.h"
+#include "core/text.h"
 
 using namespace arena::cli;
+
+namespace {
+
+/// The command that the words before the mistake name.
+const CLI::App* innermost(const CLI::App* app) {
+    while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+    return app;
+}
+
+std::string full_name(const CLI::App* app) {
+    return app->get_parent() == nullptr ? app->get_name() : full_name(app->get_parent()) + " " + app->get_name();
+}
+
+std::string with_nearest(const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = arena::nearest(word, {known.begin(), known.end()});
+    return near.empty() ? "" : fmt::format(", did you mean {}?", near);
+}
+
+std::vector<std::string> options_of(const CLI::App* command) {
+    std::vector<std::string> names;
+    for (; command != nullptr; command = command->get_parent())
+        for (const CLI::Option* option : command->get_options())
+            for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    return names;
+}
+
+/// A word that no command expects, or that there is none.
+std::string unexpected(const CLI::App* app, const std::string& otherwise) {
+    const CLI::App* command = innermost(app);
+    const std::string name = full_name(command);
+    std::vector<std::string> commands, extra = app->remaining(true);
+    for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+        commands.push_back(sub->get_name());
+    if (extra.empty() && !commands.empty())
+        return fmt::format("a command is needed: {} {}", name, fmt::join(commands, " | "));
+    if (extra.empty()) return otherwise;
+    const std::string word = arena::printable(extra.front(), 60);
+    if (word.starts_with('-'))
+        return fmt::format("{} has no option {}{}", name, word, with_nearest(word, options_of(command)));
+    if (commands.empty()) return fmt::format("{}: '{}' is one word too many", name, word);
+    return fmt::format("{} has no command '{}'{}; there are {}", name, word, with_nearest(word, commands),
+                       fmt::join(commands, ", "));
+}
+
+/// One sentence, and where more is said.
+std::string usage_sentence(const CLI::App* app, const CLI::Error& error) {
+    const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
+    const bool is_word = code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
+    const std::string text = is_word ? unexpected(app, error.what()) : error.what();
+    return fmt::format("arena: {}; {} --help says more\n", text, full_name(innermost(app)));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     Globals globals;
@@ -19,7 +76,9 @@ int main(int argc, char** argv) {
     app.add_option("--config", globals.config_file, "arena.yaml [$ARENA_CONF, else the installed one]");
     app.require_subcommand(1);
     app.fallthrough();
+    app.failure_message(usage_sentence);
     add_plan(app, globals);
+    add_models(app, globals);
     add_evaluate(app, globals);
     add_explain(app, globals);
     add_measure(app, globals);

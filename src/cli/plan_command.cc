@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/cli.h"
 #include "cli/plan_input.h"
+#include "cli/wrap.h"
 #include "core/json.h"
 #include "core/launchers.h"
 #include "core/text.h"
@@ -30,17 +32,32 @@ Json json_of(const GridResult& result) {
     return json;
 }
 
+/// Recomputation and source have columns where not all plans have the same.
 void print_ranking(const std::vector<GridResult>& results) {
-    Table table({{"rank", true}, {"grid"}, {"plan"}, {"recompute"}, {"iteration", true},
-                 {"samples/s", true}, {"TFLOP/s/GPU", true}, {"memory/GPU", true}, {"source"}});
+    const auto differ = [&](auto of) {
+        return std::any_of(results.begin(), results.end(), [&](const GridResult& r) {
+            return r.feasible && of(r) != of(results.front());
+        });
+    };
+    const bool recompute = differ([](const GridResult& r) { return r.plan.recompute; });
+    const bool source = differ([](const GridResult& r) { return r.estimate.source; });
+    std::vector<Table::Column> columns{{"rank", true}, {"grid"}, {"plan"}};
+    if (recompute) columns.push_back({"recompute"});
+    columns.insert(columns.end(), {{"iteration", true}, {"samples per s", true}, {"TFLOP/s per GPU", true},
+                                   {"memory per GPU", true}});
+    if (source) columns.push_back({"source"});
+    Table table(columns);
     std::size_t rank = 0;
     for (const GridResult& r : results) {
         if (!r.feasible) continue;
         const Estimate& e = r.estimate;
-        table.add({fmt::format("{}", ++rank), short_form(r.grid), short_form(r.plan),
-                   std::string(to_string(r.plan.recompute)), human_seconds(e.iteration_s),
-                   fmt::format("{:.4g}", e.samples_per_s), fmt::format("{:.1f}", e.tflops_per_gpu),
-                   human_bytes(e.memory_bytes_per_gpu), std::string(to_string(e.source))});
+        std::vector<std::string> row{fmt::format("{}", ++rank), short_form(r.grid), short_form(r.plan)};
+        if (recompute) row.emplace_back(to_string(r.plan.recompute));
+        for (std::string cell : {human_seconds(e.iteration_s), fmt::format("{:.4g}", e.samples_per_s),
+                                 fmt::format("{:.1f}", e.tflops_per_gpu), human_bytes(e.memory_bytes_per_gpu)})
+            row.push_back(std::move(cell));
+        if (source) row.emplace_back(to_string(e.source));
+        table.add(std::move(row));
     }
     if (rank > 0) fmt::print("{}", table.text());
 }
@@ -62,7 +79,9 @@ void print_breakdown(const GridResult& best) {
                        100 * seconds / e.iteration_s);
         }
     }
-    fmt::print("  layers per stage: {}\n", fmt::join(best.plan.stage_layers, ","));
+    if (best.plan.recompute != Recompute::none) fmt::print("  recomputation: {}\n", to_string(best.plan.recompute));
+    if (best.plan.zero_stage != 0) fmt::print("  ZeRO stage: {}\n", best.plan.zero_stage);
+    print_wrapped("  layers per stage: ", fmt::format("{}", fmt::join(best.plan.stage_layers, ",")));
 }
 
 /// Grids with the same reason share a line.
@@ -70,10 +89,13 @@ void print_infeasible(const std::vector<GridResult>& results) {
     std::map<std::string, std::vector<std::string>> reasons;
     for (const GridResult& r : results) {
         if (r.feasible) continue;
-        reasons[r.reason].push_back(fmt::format("{}/{} stages", short_form(r.grid), r.grid.stages));
+        reasons[r.reason].push_back(fmt::format("{} pp{}", short_form(r.grid), r.grid.stages));
     }
     if (!reasons.empty()) fmt::print("\nNot possible:\n");
-    for (const auto& [reason, grids] : reasons) fmt::print("  {}: {}\n", join(grids, ", "), reason);
+    for (const auto& [reason, grids] : reasons) {
+        for (const std::string& line : wrapped(join(grids, ", ") + ":", max_line_width - 2)) fmt::print("  {}\n", line);
+        print_wrapped("    ", reason);
+    }
 }
 
 /// Grids where the planner did not look at all stages that differ in dp and tp; also those that
@@ -107,7 +129,7 @@ void print_grids(const char* what, const std::vector<Grid>& grids, const std::st
     std::vector<std::string> names;
     for (const Grid& grid : grids)
         if (names.size() < most)
-            names.push_back(fmt::format("{}/{} stages", short_form(grid), grid.stages));
+            names.push_back(fmt::format("{} pp{}", short_form(grid), grid.stages));
     if (grids.size() > most) names.push_back(fmt::format("{} more", grids.size() - most));
     fmt::print("\n{}: {}: {}\n", what, join(names, ", "), why);
 }
@@ -232,6 +254,60 @@ Result<Grid> fixed_grid(const FixedPlan& fixed, const GpuPool& pool) {
     return Grid{pool.gpu_type, gpus / pool.gpus_per_node, pool.gpus_per_node, fixed.pp};
 }
 
+/// Prices exactly this plan; infeasible, with its price, where it does not fit memory.
+Result<GridResult> price_one(const PlanOptions& options, const Model& model, const FixedPlan& fixed, const Grid& grid,
+                             const GpuPool& pool, const Capabilities& can, PlanBudget& budget) {
+    auto plan = make_plan(fixed, model, options.global_batch, can.layers);
+    if (!plan) return plan.error();
+    if (const std::string what = inexpressible(can, model, *plan); !what.empty()) {
+        return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
+                                       "all the same",
+                                       what, options.launcher),
+                           "--fixed");
+    }
+    auto estimate = price_plan(model, options.global_batch, grid, *plan, pool);
+    if (estimate) {  // a plan at all
+        *plan = with_best_layers(model, options.global_batch, grid, *plan, pool, can.layers, budget);
+        estimate = price_plan(model, options.global_batch, grid, *plan, pool);
+    }
+    GridResult result{grid, false, "", *plan, {}};
+    if (!estimate && estimate.error().code != ErrorCode::no) return estimate.error();
+    if (!estimate) {
+        result.reason = estimate.error().text;
+        return result;
+    }
+    result.estimate = *estimate;
+    const auto memory_bytes = static_cast<double>(pool.hardware.memory_bytes);
+    result.feasible = estimate->memory_bytes_per_gpu <= memory_bytes;
+    if (!result.feasible) {
+        result.reason = fmt::format("memory: needs {} per GPU, {} has {}",
+                                    human_bytes(estimate->memory_bytes_per_gpu),
+                                    pool.hardware.name, human_bytes(memory_bytes));
+    }
+    return result;
+}
+
+/// The plan as the search finds and shows it, its layers dealt as there; nothing where none fits.
+std::optional<GridResult> search_pinned(const PlanOptions& options, const Model& model, const FixedPlan& fixed,
+                                        const Grid& grid, const GpuPool& pool, const Capabilities& can,
+                                        PlanBudget& budget) {
+    const PlanPin pin{fixed.pp, fixed.dp, fixed.tp, fixed.micro_batch, fixed.vpp, fixed.cp, fixed.ep};
+    const std::int64_t samples = fixed.dp * fixed.micro_batch * std::max<std::int64_t>(1, fixed.num_micro_batches);
+    if (options.global_batch % samples != 0 || (fixed.num_micro_batches != 0 && samples != options.global_batch))
+        return std::nullopt;  // make_plan() says why
+    const PlanQuery query{model, options.global_batch, grid.gpus(), grid.gpus(), pin, {pool}, can};
+    for (GridResult& result : plan_grids(query, budget))
+        if (result.feasible && result.grid == grid && matches(pin, result.plan)) return std::move(result);
+    return std::nullopt;
+}
+
+/// Of settings that were left free the fastest that fits, else the one that lacks the least memory.
+bool is_better(const GridResult& a, const GridResult& b) {
+    if (a.feasible != b.feasible || has_plan(a) != has_plan(b)) return a.feasible || (!b.feasible && has_plan(a));
+    return a.feasible ? a.estimate.iteration_s < b.estimate.iteration_s
+                      : a.estimate.memory_bytes_per_gpu < b.estimate.memory_bytes_per_gpu;
+}
+
 Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& model,
                                       const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools,
                                       const Capabilities& can, PlanBudget& budget) {
@@ -247,35 +323,17 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
     }
     const auto grid = fixed_grid(*fixed, pools[0]);
     if (!grid) return grid.error();
-    auto plan = make_plan(*fixed, model, options.global_batch, can.layers);
-    if (!plan) return plan.error();
-    if (const std::string what = inexpressible(can, model, *plan); !what.empty()) {
-        return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
-                                       "all the same",
-                                       what, options.launcher),
-                           "--fixed");
-    }
     pools[0].max_gpus = grid->gpus();
-    auto estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
-    if (estimate) {  // a plan at all
-        *plan = with_best_layers(model, options.global_batch, *grid, *plan, pools[0], can.layers, budget);
-        estimate = price_plan(model, options.global_batch, *grid, *plan, pools[0]);
+    if (fixed->free_recompute && fixed->free_zero && fixed->free_sequence_parallel)
+        if (auto found = search_pinned(options, model, *fixed, *grid, pools[0], can, budget))
+            return std::vector{std::move(*found)};
+    std::vector<GridResult> best;
+    for (const FixedPlan& one : settings_of(*fixed, model, can)) {
+        auto result = price_one(options, model, one, *grid, pools[0], can, budget);
+        if (!result) return result.error();
+        if (best.empty() || is_better(*result, best[0])) best = {std::move(*result)};
     }
-    GridResult result{*grid, false, "", *plan, {}};
-    if (!estimate && estimate.error().code != ErrorCode::no) return estimate.error();
-    if (!estimate) {
-        result.reason = estimate.error().text;
-        return std::vector<GridResult>{result};
-    }
-    result.estimate = *estimate;
-    const auto memory_bytes = static_cast<double>(pools[0].hardware.memory_bytes);
-    result.feasible = estimate->memory_bytes_per_gpu <= memory_bytes;
-    if (!result.feasible) {
-        result.reason = fmt::format("memory: needs {} per GPU, {} has {}",
-                                    human_bytes(estimate->memory_bytes_per_gpu),
-                                    pools[0].hardware.name, human_bytes(memory_bytes));
-    }
-    return std::vector<GridResult>{result};
+    return best;
 }
 
 int plan(const Globals& globals, const PlanOptions& options) {

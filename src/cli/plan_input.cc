@@ -15,6 +15,7 @@
 #include "planner/megatron_args.h"
 #include "planner/model.h"
 #include "planner/offers.h"
+#include "planner/operators.h"
 #include "planner/shipped_profile.h"
 
 namespace arena::cli {
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::size_t max_model_bytes = 64 * 1024;
 constexpr std::string_view fixed_keys =
-    "pp, dp, tp, micro_batch, recompute=none|selective|full, zero=0..3, sp=0|1, vpp, cp, ep";
+    "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, vpp, cp, ep";
 
 Error fixed_error(std::string_view part) {
     return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once", printable(part),
@@ -34,15 +35,25 @@ std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
     if (key == "pp") return &plan.pp;
     if (key == "dp") return &plan.dp;
     if (key == "tp") return &plan.tp;
-    if (key == "micro_batch") return &plan.micro_batch;
     if (key == "vpp") return &plan.vpp;
     if (key == "cp") return &plan.cp;
     if (key == "ep") return &plan.ep;
     return nullptr;
 }
 
-/// Reads one key=value; false when it is not one.
+/// "4", or "4x16" where their number is said too.
+bool read_micro_batch(FixedPlan& plan, std::string_view value) {
+    const std::size_t x = value.find('x');
+    const auto size = parse_integer(value.substr(0, x), 1, 65536);
+    const auto count = x == std::string_view::npos ? 0 : parse_integer(value.substr(x + 1), 1, 1 << 24);
+    if (size) plan.micro_batch = *size;
+    if (count) plan.num_micro_batches = *count;
+    return size && count;
+}
+
+/// Reads one key and its value; false when it is not one.
 bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
+    if (key == "micro_batch") return read_micro_batch(plan, value);
     if (std::int64_t* field = fixed_number(plan, key); field != nullptr) {
         const auto number = parse_integer(value, 1, 65536);
         if (number) *field = *number;
@@ -59,6 +70,15 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     if (is_zero) plan.zero = *number;
     if (is_switch) plan.sequence_parallel = *number == 1;
     return is_zero || is_switch;
+}
+
+/// "pp=2" and "pp2", "micro_batch=4" and "mb4x16", "recompute=full" and "full": key and value.
+std::pair<std::string_view, std::string_view> split_fixed(std::string_view word) {
+    if (word == "none" || word == "selective" || word == "full") return {"recompute", word};
+    const std::size_t end = std::min(word.find_first_of("=0123456789"), word.size());
+    const bool has_equals = end < word.size() && word[end] == '=';
+    const std::string_view key = word.substr(0, end);
+    return {key == "mb" ? "micro_batch" : key, word.substr(has_equals ? end + 1 : end)};
 }
 
 bool names_a_file(std::string_view word) {
@@ -136,17 +156,39 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
     FixedPlan plan;
     std::set<std::string_view> seen;
     for (const std::string_view part : split(text, ',')) {
-        const std::size_t equal = part.find('=');
-        if (equal == std::string_view::npos) return fixed_error(part);
-        const std::string_view key = part.substr(0, equal), value = part.substr(equal + 1);
+        const auto [key, value] = split_fixed(part);
         if (!seen.insert(key).second || !read_fixed(plan, key, value)) return fixed_error(part);
     }
+    const bool as_shown = text.find('=') == std::string_view::npos;
+    plan.free_recompute = as_shown && !seen.contains("recompute");
+    plan.free_zero = as_shown && !seen.contains("zero");
+    plan.free_sequence_parallel = as_shown && !seen.contains("sp");
     if (plan.pp == 0 || plan.dp == 0 || plan.tp == 0 || plan.micro_batch == 0) {
         return usage_error("pp, dp, tp and micro_batch are needed, for example "
-                           "pp=2,dp=2,tp=1,micro_batch=4",
+                           "pp=2,dp=2,tp=1,micro_batch=4 or pp2,dp2,tp1,mb4",
                            "--fixed");
     }
     return plan;
+}
+
+std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model, const Capabilities& can) {
+    std::vector<Recompute> recomputes{fixed.recompute};
+    if (fixed.free_recompute && can.selective) recomputes.push_back(Recompute::selective);
+    if (fixed.free_recompute && can.full) recomputes.push_back(Recompute::full);
+    std::vector<std::int64_t> zeros;
+    for (std::int64_t zero = 0; fixed.free_zero && zero <= (fixed.dp > 1 ? 3 : 0); ++zero)
+        if (can.has_zero(zero, fixed.pp)) zeros.push_back(zero);
+    if (zeros.empty()) zeros.push_back(fixed.zero);
+    std::vector<FixedPlan> all;
+    for (const Recompute recompute : recomputes)
+        for (const std::int64_t zero : zeros) {
+            FixedPlan& one = all.emplace_back(fixed);
+            one.recompute = recompute;
+            one.zero = zero;
+            if (fixed.free_sequence_parallel)
+                one.sequence_parallel = can.sequence_parallel && default_sequence_parallel(model, fixed.tp);
+        }
+    return all;
 }
 
 Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t global_batch, LayerSplit split) {
@@ -154,6 +196,12 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
     if (global_batch % per_step != 0) {
         return usage_error(fmt::format("a global batch of {} does not divide by dp * micro_batch = {}",
                                        global_batch, per_step),
+                           "--fixed");
+    }
+    if (fixed.num_micro_batches != 0 && fixed.num_micro_batches * per_step != global_batch) {
+        return usage_error(fmt::format("mb{}x{} of dp{} makes {} samples, not the global batch of {}: give mb{} alone",
+                                       fixed.micro_batch, fixed.num_micro_batches, fixed.dp,
+                                       fixed.num_micro_batches * per_step, global_batch, fixed.micro_batch),
                            "--fixed");
     }
     const std::int64_t layers = model.layers;

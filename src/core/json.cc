@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/json_place.h"
 #include "core/text.h"
 
 namespace arena {
@@ -61,8 +62,10 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
         return usage_error(fmt::format("JSON is nested deeper than {} levels", limits.depth));
     }
     Json value = Json::parse(text, nullptr, false);
-    if (value.is_discarded()) return usage_error("not valid JSON");
-    return value;
+    if (!value.is_discarded()) return value;
+    const JsonFault fault = find_json_fault(text);
+    return usage_error(fmt::format("not valid JSON at line {}, column {}: {}", fault.place.line,
+                                   fault.place.column, fault.what));
 }
 
 std::string dump_json(const Json& value) {

@@ -11,7 +11,7 @@
 namespace arena {
 namespace {
 
-constexpr std::int64_t max_width = 4194304, max_tokens = 4194304;
+constexpr std::int64_t max_width = 4194304, max_tokens = 16777216;
 
 using enum FieldGroup;
 constexpr std::array<IntegerField, 27> integers{{

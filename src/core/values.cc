@@ -74,6 +74,14 @@ constexpr std::array<PinKey, 7> pin_keys{{{"pp", &PlanPin::pp},
                                           {"cp", &PlanPin::cp},
                                           {"ep", &PlanPin::ep}}};
 
+/// The 4 of "4x16", as short_form() writes micro-batches. Their number is the batch's to say: who knows the batch
+/// checks it (build_request.cc).
+std::optional<std::int64_t> read_micro_batch(std::string_view value) {
+    const std::size_t x = value.find('x');
+    if (!parse_integer(value.substr(x + 1), 1, 1 << 24)) return std::nullopt;
+    return parse_integer(value.substr(0, x), 1, 65536);
+}
+
 /// "2" when every stage has 2, else "2+1+1".
 std::string per_stage(const std::vector<std::int64_t>& values) {
     if (values.empty()) return "1";
@@ -138,15 +146,17 @@ std::int64_t PlanPin::gpus() const {
 
 Result<PlanPin> parse_plan_pin(std::string_view text) {
     constexpr std::string_view accepted =
-        "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, for example "
-        "pp2,dp2,tp1";
+        "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, mb also as mb4x16, "
+        "for example pp2,dp2,tp1";
     PlanPin pin;
     for (const std::string_view part : split(text, ',')) {
         const std::size_t digits = std::min(part.find_first_of("0123456789"), part.size());
         const auto key = std::find_if(pin_keys.begin(), pin_keys.end(), [&](const PinKey& k) {
             return k.name == part.substr(0, digits);
         });
-        const auto number = parse_integer(part.substr(digits), 1, 65536);
+        const std::string_view value = part.substr(digits);
+        const bool counts = part.starts_with("mb") && value.find('x') != std::string_view::npos;
+        const auto number = counts ? read_micro_batch(value) : parse_integer(value, 1, 65536);
         if (key == pin_keys.end() || !number || pin.*key->field != 0) {
             return usage_error(
                 fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));

@@ -194,6 +194,19 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
         assert_refused(parse_fixed(bad), "not understood");
     }
     assert_refused(parse_fixed("pp=1,dp=1,tp=1"), "micro_batch are needed");
+    // What explain, queue and scontrol print: settings that it does not say are free.
+    const auto shown = parse_fixed("pp2,dp4,tp1,mb2x8");
+    ck_assert(shown.ok() && shown->num_micro_batches == 8 && shown->free_zero && shown->free_recompute);
+    model.layers = 13;
+    ck_assert(make_plan(*shown, model, 64, LayerSplit::any).ok());
+    assert_refused(make_plan(*shown, model, 128, LayerSplit::any), "mb2x8 of dp4 makes 64 samples, not the global batch of 128");
+    ck_assert_uint_eq(settings_of(*shown, model, Capabilities{}).size(), 6);  // 3 ways to recompute, ZeRO 0 and 1
+    ck_assert_uint_eq(settings_of(*fixed, model, Capabilities{}).size(), 1);
+    const auto said = parse_fixed("pp2,dp4,tp1,mb2,zero1,sp1,full");
+    ck_assert(*make_plan(*said, model, 64, LayerSplit::any) == *plan);
+    ck_assert(!said->free_zero && !said->free_recompute && !said->free_sequence_parallel);
+    for (const char* bad : {"pp2,dp4,tp1,mb2x", "pp2,dp2+1,tp1,mb2", "full,full", "zero4", "mb2,micro_batch=2"})
+        assert_refused(parse_fixed(bad), "not understood");
     const auto wide = parse_fixed("pp=2,dp=4,tp=1,micro_batch=2,vpp=3,cp=2,ep=4");
     ck_assert_int_eq(wide->gpus(), 16);
     model.layers = 13;

@@ -216,7 +216,7 @@ START_TEST(yaml_models_are_read_and_refused) {
     refused("- a\n", "family");
     refused(
         "family: gpt\nlayers: 10000\nhidden: 262144\nheads: 4096\nffn_hidden: 4194304\n"
-        "vocab: 16777216\nseq_length: 4194304\n",
+        "vocab: 16777216\nseq_length: 16777216\n",
         "parameters");
 }
 END_TEST

@@ -2,6 +2,9 @@
 // Readers of experts, latent attention, windows, residual networks and users' own layers: published
 // configurations give the published parameter counts in every form they may be written in, and what
 // is missing or contradictory is refused in one sentence.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -86,6 +89,35 @@ const std::string deepseek =
     R"("v_head_dim":128,"num_nextn_predict_layers":1,"max_position_embeddings":163840,)"
     R"("torch_dtype":"bfloat16","vocab_size":129280})";
 
+const std::string gemma2 =
+    R"({"model_type":"gemma2","hidden_size":2304,"intermediate_size":9216,"head_dim":256,)"
+    R"("num_attention_heads":8,"num_key_value_heads":4,"num_hidden_layers":26,"sliding_window":4096,)"
+    R"("attention_bias":false,"hidden_activation":"gelu_pytorch_tanh","attn_logit_softcapping":50.0,)"
+    R"("tie_word_embeddings":true,"max_position_embeddings":8192,"vocab_size":256000})";
+const std::string phi3 =
+    R"({"model_type":"phi3","hidden_size":3072,"intermediate_size":8192,"num_attention_heads":32,)"
+    R"("num_key_value_heads":32,"num_hidden_layers":32,"sliding_window":2047,"tie_word_embeddings":false,)"
+    R"("max_position_embeddings":4096,"torch_dtype":"bfloat16","vocab_size":32064})";
+const std::string olmo2 =
+    R"({"model_type":"olmo2","hidden_size":4096,"intermediate_size":11008,"num_attention_heads":32,)"
+    R"("num_key_value_heads":32,"num_hidden_layers":32,"attention_bias":false,"tie_word_embeddings":false,)"
+    R"("max_position_embeddings":4096,"vocab_size":100352})";
+const std::string deepseek_v2_lite =
+    R"({"model_type":"deepseek_v2","hidden_size":2048,"intermediate_size":10944,)"
+    R"("num_attention_heads":16,"num_key_value_heads":16,"num_hidden_layers":27,)"
+    R"("n_routed_experts":64,"n_shared_experts":2,"num_experts_per_tok":6,)"
+    R"("moe_intermediate_size":1408,"first_k_dense_replace":1,"moe_layer_freq":1,)"
+    R"("q_lora_rank":null,"kv_lora_rank":512,"qk_nope_head_dim":128,"qk_rope_head_dim":64,)"
+    R"("v_head_dim":128,"topk_method":"greedy","max_position_embeddings":163840,)"
+    R"("torch_dtype":"bfloat16","vocab_size":102400})";
+const std::string llama4 =
+    R"({"model_type":"llama4","torch_dtype":"bfloat16","text_config":{"model_type":"llama4_text",)"
+    R"("hidden_size":5120,"intermediate_size":8192,"intermediate_size_mlp":16384,"head_dim":128,)"
+    R"("num_attention_heads":40,"num_key_value_heads":8,"num_hidden_layers":48,)"
+    R"("num_local_experts":16,"num_experts_per_tok":1,"interleave_moe_layer_step":1,"moe_layers":null,)"
+    R"("no_rope_layers":[],"attention_chunk_size":8192,"use_qk_norm":true,"attention_bias":false,)"
+    R"("max_position_embeddings":10485760,"vocab_size":202048},"vision_config":{"hidden_size":1408}})";
+
 const std::string megatron =
     "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
     "--vocab-size 51200 ";
@@ -162,6 +194,96 @@ START_TEST(hugging_face_configs_of_experts_are_read) {
     ck_assert(dense_first.dense_layers == 2 && dense_first.ffn_hidden == 6144);
     ck_assert_int_eq(good(changed(qwen3_moe, "decoder_sparse_step", "2")).moe_every, 2);
     ck_assert_int_eq(good(changed(deepseek, "q_lora_rank", "null")).q_lora_rank, 0);
+}
+END_TEST
+
+/// Dimensions of the model cards; counts as published (2 % where a card rounds them).
+START_TEST(later_hugging_face_configs_are_read_with_their_layers) {
+    const Model gemma = good(gemma2);
+    ck_assert(gemma.family == Family::llama && gemma.tied_embedding && gemma.rms_norm && is_gated(gemma));
+    ck_assert(gemma.head_dim == 256 && gemma.kv_heads == 4 && !gemma.learned_positions);
+    ck_assert_double_eq_tol(parameter_count(gemma) / 2614341888, 1, 0.001);
+    LayerList list = layer_list(gemma);  // 4096 tokens, then all 8192, by turns
+    ck_assert(list.kinds.size() == 2 && list.runs.size() == 26);
+    ck_assert(list.kinds[0].window == 4096 && list.kinds[1].window == 0 && list.runs[0].kind == 0);
+    ck_assert_int_eq(good(changed(gemma2, "sliding_window", "null")).window, 0);
+    ck_assert_int_eq(good(changed(gemma2, "sliding_window", "")).window, 4096);
+    refused(changed(gemma2, "head_dim", ""), "lacks head_dim");
+    refused(changed(gemma2, "tie_word_embeddings", "true,\"use_bidirectional_attention\":true"),
+            "use_bidirectional_attention");
+    ck_assert_int_eq(good(changed(gemma2, "model_type", "\"gemma\"")).window, 0);
+
+    const Model phi = good(phi3);
+    ck_assert(!phi.tied_embedding && !phi.linear_bias && phi.kv_heads == 32 && phi.window == 2047);
+    ck_assert_double_eq(parameter_count(phi), 3821079552);
+    ck_assert_int_eq(good(changed(phi3, "sliding_window", "null")).window, 0);
+    ck_assert_int_eq(good(changed(phi3, "num_key_value_heads", "8")).kv_heads, 8);
+
+    const Model olmo = good(olmo2);
+    ck_assert(olmo.qk_norm && !olmo.tied_embedding && olmo.rms_norm);
+    ck_assert_double_eq_tol(parameter_count(olmo) / 7298617344, 1, 0.0005);
+
+    const Model lite = good(deepseek_v2_lite);
+    ck_assert(is_latent(lite) && lite.q_lora_rank == 0 && lite.dense_layers == 1 && lite.shared_ffn_hidden == 2816);
+    ck_assert(layer_list(lite).runs == (std::vector<LayerRun>{{0, 1}, {1, 26}}));
+    ck_assert_double_eq_tol(parameter_count(lite) / 15.7065e9, 1, 0.001);
+    ck_assert_double_eq_tol(active_parameter_count(lite) / 2.66e9, 1, 0.02);
+    refused(changed(deepseek_v2_lite, "q_lora_rank", ""), "lacks q_lora_rank");  // 1536 in the library
+}
+END_TEST
+
+START_TEST(the_text_part_of_llama4_configs_is_read) {
+    const Model scout = good(llama4);
+    ck_assert(scout.family == Family::moe && scout.experts == 16 && scout.top_k == 1 && scout.kv_heads == 8);
+    ck_assert(scout.shared_ffn_hidden == 8192 && scout.moe_every == 0 && scout.precision == Precision::bf16);
+    ck_assert_int_eq(scout.seq_length, 10485760);
+    ck_assert_double_eq_tol(parameter_count(scout) / 107.77e9, 1, 0.001);
+    ck_assert_double_eq_tol(active_parameter_count(scout) / 17.2e9, 1, 0.01);
+    ck_assert(scout.window == 8192 && scout.full_attention_every == 4);
+    ck_assert_uint_eq(layer_list(scout).runs.size(), 24);  // three of a chunk, one of all
+    const std::string maverick = changed(changed(llama4, "interleave_moe_layer_step", "2"), "num_local_experts", "128");
+    ck_assert_double_eq_tol(parameter_count(good(maverick)) / 400.6e9, 1, 0.001);
+    ck_assert(good(maverick).moe_every == 2 && good(maverick).ffn_hidden == 16384);
+    std::string odd = "[1";
+    for (int i = 3; i < 48; i += 2) odd += fmt::format(",{}", i);
+    ck_assert(good(changed(llama4, "moe_layers", odd + "]")).moe_every == 2);
+    for (const char* list : {"[]", "[0,1,5]", "[48]", "7", "[0.5]"}) refused(changed(llama4, "moe_layers", list), "moe_layers");
+    refused(changed(llama4, "no_rope_layers", "[1,0]"), "no_rope_layers: has 2 entries for 48 layers");
+    const std::string chunked = changed(llama4, "no_rope_layers", "[],\"layer_types\":[\"chunked_attention\"]");
+    refused(chunked, "layer_types: has 1 entries for 48 layers");
+    ck_assert_int_eq(good(changed(llama4, "attention_chunk_size", "null")).window, 0);
+    refused(changed(llama4, "intermediate_size_mlp", ""), "lacks intermediate_size_mlp");
+    refused(R"({"model_type":"llama4"})", "lacks num_hidden_layers");
+    refused(R"({"model_type":"llama4","text_config":7})", "text_config: must be an object");
+}
+END_TEST
+
+/// As YAML errors do, so that an editor can jump there.
+START_TEST(mistakes_in_json_are_told_with_line_and_column) {
+    refused("{\n  \"model_type\": \"llama\"\n  \"hidden_size\": 64\n}", "bad:3:3: not valid JSON: ");
+    refused("{\n  \"model_type\": \"llama\",", "bad:2:");
+    refused("{\"model_type\": \"gpt2\",\n\n \"n_layer\": \"twelve\"}", "bad:3:2: n_layer: must be an integer");
+    refused("{\"model_type\": \"gpt2\",\n \"n_layer\": 1,\n\t\"n_layer\": 2}", "bad:3:2: n_layer: the key is there twice");
+    std::string lines = llama4;
+    for (std::size_t at = 0; (at = lines.find(",\"", at)) != std::string::npos; ++at) lines.insert(at + 1, "\n");
+    const std::string broken = changed(lines, "num_experts_per_tok", "true");
+    const std::size_t key = broken.find("\"num_experts_per_tok\"");
+    refused(broken, fmt::format("bad:{}:1: num_experts_per_tok: must be an integer",
+                                1 + std::count(broken.begin(), broken.begin() + static_cast<std::ptrdiff_t>(key), '\n')));
+    // The key of the object that is read, not one of the same name elsewhere.
+    refused("{\"a\": {\"n_layer\": 1, \"b\": [{\"n_layer\": 3}]},\n\"model_type\": \"gpt2\",\n\"n_layer\": -1}",
+            "bad:3:1: n_layer");
+}
+END_TEST
+
+/// The advice for a model_type that is not known, followed to the letter.
+START_TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
+    refused(changed(mixtral, "model_type", "\"jamba\""),
+            "(family: llama, layers, hidden, heads, ffn_hidden, vocab, seq_length)");
+    ck_assert(good("family: llama\nlayers: 32\nhidden: 4096\nheads: 32\nffn_hidden: 14336\nvocab: 65536\n"
+                   "seq_length: 4096\n").layers == 32);
+    ck_assert(good("family: custom\nlayers:\n- {count: 32, forward_flops: 1e12, parameter_bytes: 4e8, "
+                   "activation_bytes: 1e8}\n").layers == 32);
 }
 END_TEST
 
@@ -412,7 +534,9 @@ int main() {
         "planner model readers",
         {new_families_have_the_published_parameter_counts,
          a_token_uses_the_published_share_of_the_experts, convolutions_have_the_published_flops,
-         hugging_face_configs_of_experts_are_read, hugging_face_windows_and_biases_are_read,
+         hugging_face_configs_of_experts_are_read, later_hugging_face_configs_are_read_with_their_layers,
+         the_text_part_of_llama4_configs_is_read, mistakes_in_json_are_told_with_line_and_column,
+         a_model_of_an_unknown_type_is_accepted_as_the_message_says, hugging_face_windows_and_biases_are_read,
          expert_configs_that_lack_or_contradict_are_refused, yaml_models_of_every_family_are_read,
          bad_yaml_models_name_what_is_wrong, megatron_arguments_are_a_model,
          megatron_arguments_of_deepseek_equal_its_config, bad_megatron_arguments_name_the_option,

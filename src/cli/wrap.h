@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Text for people in lines that fit a terminal. Tables (cli.h) are at most so wide: titles and
+// cells of words take several lines where they must, words without blanks, such as plans, last.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace arena::cli {
+
+inline constexpr std::size_t max_line_width = 100;
+
+/// Lines of at most `width` bytes, at least 1, broken at blanks, else behind commas, else anywhere.
+std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+/// `first`, then the text, its further lines below its beginning.
+void print_wrapped(const std::string& first, std::string_view text);
+
+}  // namespace arena::cli
