@@ -93,15 +93,15 @@ std::size_t longest_word(std::string_view text) {
     return longest;
 }
 
-/// How wide each column is, and how narrow it may become: `least` without a word (a plan, say) or a number broken,
-/// `broken` where words of text must be.
+/// How wide each column is, and how narrow it may become: no word (a plan, an id) or number is broken, for people
+/// paste them. A table of many long ones is wider than a line.
 struct Widths {
-    std::vector<std::size_t> wide, least, broken;
+    std::vector<std::size_t> wide, least;
     std::size_t all = 0;  ///< of a line
 };
 
 Widths measure(const std::vector<Table::Column>& columns, const Rows& rows) {
-    constexpr std::size_t gap = 2, narrowest = 8;
+    constexpr std::size_t gap = 2;
     Widths w;
     for (const Table::Column& column : columns) {
         w.wide.push_back(column.title.size());
@@ -113,19 +113,16 @@ Widths measure(const std::vector<Table::Column>& columns, const Rows& rows) {
             w.least[i] = std::max(w.least[i], columns[i].numeric ? row[i].size() : longest_word(row[i]));
         }
     w.all = gap * (columns.size() - 1);
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-        w.broken.push_back(columns[i].numeric ? w.least[i] : std::min(w.least[i], narrowest));
-        w.all += w.wide[i];
-    }
+    for (const std::size_t wide : w.wide) w.all += wide;
     return w;
 }
 
 /// The widest columns give way until a line fits, or none is above its least width.
-void narrow(Widths& w, const std::vector<std::size_t>& least) {
+void narrow(Widths& w) {
     for (; w.all > max_line_width; --w.all) {
         std::size_t widest = w.wide.size();
         for (std::size_t i = 0; i < w.wide.size(); ++i)
-            if (w.wide[i] > least[i] && (widest == w.wide.size() || w.wide[i] > w.wide[widest])) widest = i;
+            if (w.wide[i] > w.least[i] && (widest == w.wide.size() || w.wide[i] > w.wide[widest])) widest = i;
         if (widest == w.wide.size()) return;
         --w.wide[widest];
     }
@@ -133,8 +130,7 @@ void narrow(Widths& w, const std::vector<std::size_t>& least) {
 
 std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns, const Rows& rows) {
     Widths w = measure(columns, rows);
-    narrow(w, w.least);
-    narrow(w, w.broken);
+    narrow(w);
     return w.wide;
 }
 

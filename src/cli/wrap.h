@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Text for people in lines that fit a terminal. Tables (cli.h) are at most so wide: titles and
-// cells of words take several lines where they must, words without blanks, such as plans, last.
+// Text for people in lines that fit a terminal. Titles and cells of tables (cli.h) take several lines where they
+// must; words without blanks, such as plans, are never broken.
 #pragma once
 
 #include <cstddef>
