@@ -17,6 +17,7 @@
 #include "core/config.h"
 #include "core/json.h"
 #include "core/request.h"
+#include "core/slurm_conf.h"
 #include "core/text.h"
 #include "planner/planner.h"
 #include "profiler/comm_command.h"

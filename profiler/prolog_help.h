@@ -19,20 +19,6 @@ namespace arena {
 /// that very user.
 Result<std::string> site_facts(const std::string& config_path, const std::string& slurm_user);
 
-/// SlurmUser as slurm.conf or a file that it includes says last; root, Slurm's default, when none does. An
-/// include that cannot be read, or whose %c has no ClusterName before it, is an error: who SlurmUser is would be
-/// a guess. At most 64 files, 1 MiB each.
-Result<std::string> read_slurm_user(const std::string& slurm_conf);
-/// What of one file's text decides that, in order. As in Slurm (parse_config.c): a line has one key, at its
-/// beginning and in any case, and what follows a NodeName or PartitionName belongs to it; a value is one word or
-/// in quotes; a backslash at the end continues a line, one before a '#' keeps it from beginning a comment.
-struct SlurmConfLine {
-    enum class Key { slurm_user, cluster_name, include } key;
-    std::string value;  ///< never empty
-    bool operator==(const SlurmConfLine&) const = default;
-};
-std::vector<SlurmConfLine> parse_slurm_conf(std::string_view text);
-
 /// How the measuring program ended.
 struct RunEnd {
     std::string part_path;  ///< what it wrote, perhaps

@@ -11,6 +11,7 @@ libarena_core_la_SOURCES = \
 	src/core/observation.h src/core/observation.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
 	src/core/plugin_dir.h src/core/plugin_dir.cc \
+	src/core/slurm_conf.h src/core/slurm_conf.cc \
 	src/core/trusted_path.h src/core/trusted_path.cc \
 	src/core/gpu_facts.h src/core/gpu_facts.cc \
 	src/core/text.h src/core/text.cc src/core/files.cc src/core/user_file.h \

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may be a slurm.conf; what is found in it is no longer than it.
-// also: profiler/prolog_help.cc profiler/request.cc profiler/measure.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "profiler/prolog_help.h"
+#include "core/slurm_conf.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     std::size_t bytes = 0;
     for (const arena::SlurmConfLine& line : arena::parse_slurm_conf(text)) {
         if (line.value.empty()) std::abort();
-        bytes += line.value.size();
+        bytes += line.key.size() + line.value.size();
     }
     if (bytes > size) std::abort();
     return 0;

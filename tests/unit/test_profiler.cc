@@ -13,6 +13,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "core/slurm_conf.h"
 #include "core/text.h"
 #include "profiler/cpu_kernels.h"
 #include "profiler/measure.h"
