@@ -16,7 +16,7 @@ libarena_core_la_SOURCES = \
 	src/core/gpu_facts.h src/core/gpu_facts.cc \
 	src/core/text.h src/core/text.cc src/core/files.cc src/core/user_file.h \
 	src/core/yaml.h src/core/yaml.cc \
-	src/core/config.h src/core/config.cc \
+	src/core/config.h src/core/config.cc src/core/config_sum.h \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
 	src/policy/fifo.h src/policy/fifo.cc src/policy/places.h src/policy/work_left.h \
 	src/policy/forecast.h src/policy/forecast.cc \
@@ -60,7 +60,8 @@ arena_SOURCES = \
 	src/cli/cli.h src/cli/common.cc src/cli/main.cc \
 	src/cli/ask.h src/cli/ask.cc \
 	src/cli/config_command.cc \
-	src/cli/doctor.h src/cli/doctor.cc src/cli/doctor_command.cc \
+	src/cli/doctor.h src/cli/doctor_parts.h src/cli/doctor.cc src/cli/doctor_slurm.cc src/cli/doctor_prolog.cc \
+	src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/doctor_command.cc \
 	src/cli/evaluate_command.cc \
 	src/cli/explain_command.cc src/cli/queue_command.cc \
 	src/cli/measure_command.cc \
@@ -74,6 +75,7 @@ arena_SOURCES = \
 	src/cli/trace_command.cc \
 	src/cli/snapshot_command.cc \
 	# end
+arena_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_PLUGINDIR='"$(pkglibdir)"'
 arena_LDADD = libarena_sim.la libarena_planner.la libarena_core.la
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena

@@ -137,7 +137,7 @@ black_box_tests = \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t \
 	tests/t0320-cluster-changes.t \
-	tests/t0330-installed.t \
+	tests/t0330-installed.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t \
 	tests/issues/i0016-a1-shutdown.t \
@@ -164,7 +164,7 @@ CLEANFILES += tests/tools/hanging_open.so
 EXTRA_DIST += tests/tools/hanging_open.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
-	tests/lib/arena.sh tests/lib/train.sh \
+	tests/lib/arena.sh tests/lib/bare_debian.sh tests/lib/train.sh \
 	tests/soak/kill9 tests/soak/judge.awk \
 	tests/soak/shutdown-bursts tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
@@ -207,7 +207,8 @@ tests_unit_values_test_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
 tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_fifo_test_LDADD = libarena_core.la $(CHECK_LIBS)
-tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/ask.cc \
+tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/doctor_slurm.cc \
+	src/cli/doctor_prolog.cc src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/ask.cc \
 	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)

@@ -186,7 +186,8 @@ for key in $("$arena" config keys | cut -d: -f1); do
     grep -q "^\.BR $key " "$ARENA_SRCDIR/doc/man/arena.yaml.5" || missing+=" $key"
 done
 is "$missing" '' 'every key has its entry in arena.yaml(5)'
-exits 0 'the shipped arena.yaml is good' "$arena" config check "$ARENA_SRCDIR/etc/arena.yaml"
+exits 1 'the shipped arena.yaml wants nothing but GPU types' "$arena" config check "$ARENA_SRCDIR/etc/arena.yaml"
+like "$(cat err)" 'no GPU type is mapped.*gpu_types:' 'and says so'
 
 # ---- profile ----------------------------------------------------------------------------------
 entry() { printf '{"op":"gemm","pass":"forward","precision":"bf16","shape":[%s],"variant":"","seconds":%s,"repeats":9,"spread":0.01}' "$1" "$2"; }
@@ -248,6 +249,6 @@ like "$(cat err)" 'Invalid job id' 'in its words'
 exits 2 'a job id is a number' "$arena" explain x
 exits 1 'doctor finds what is bad' "$arena" doctor --json
 json 'and lists every check' '.ok == false and (.checks | length >= 5 and
-    all(.verdict == "ok" or .verdict == "bad" or .verdict == "skip")) and
+    all(.verdict == "ok" or .verdict == "warn" or .verdict == "FAIL" or .verdict == "skip")) and
     ([.checks[] | select(.check == "arena.yaml")][0].verdict == "ok")'
 done_testing

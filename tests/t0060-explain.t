@@ -67,7 +67,7 @@ like "$(arena --config "$work/elsewhere.yaml" explain "$first")" 'grid=4xa.*Read
 
 ok 'doctor finds the installation good' arena doctor
 sed 's|a100: .*||' "$ARENA_CONF" >"$work/unmapped.yaml"
-like "$(arena --config "$work/unmapped.yaml" doctor)" 'bad +gpu:a100: has no hardware entry' \
+like "$(arena --config "$work/unmapped.yaml" doctor)" 'FAIL +gpu:a100: has no hardware entry' \
     'doctor names a GPU type without hardware entry'
 not_ok 'and ends in no' arena --config "$work/unmapped.yaml" doctor
 # ---- the end --------------------------------------------------------------------------------------

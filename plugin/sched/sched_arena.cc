@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "core/config.h"
+#include "core/config_sum.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "core/trusted_path.h"
 #include "planner/planner.h"
@@ -57,6 +59,7 @@ class Plugin {
     std::unique_ptr<Host> host_;
     std::unique_ptr<Scheduler> scheduler_;
     Config config_;
+    std::string config_sum_;  ///< of the file in force, for the doctor
     SocketServer socket_;
     bool off_ = false, woken_ = false;
     Clock::time_point last_round_{};
@@ -141,6 +144,8 @@ void Plugin::load() {
         return refuse(path + ": policy \"" + config->policy + "\" is no policy of sched/arena; accepted: " +
                       slurm_policy_names());
     config_ = std::move(config).value();
+    const auto sum = config_sum(path);
+    config_sum_ = sum ? *sum : std::string();
     scheduler_.reset();
     host_ = make_slurm_host(config_.slice_ms, stopping_);
     if (!layout_is_sound()) return;
@@ -225,6 +230,7 @@ void Plugin::guarded_round() noexcept {
 std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
     const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
     if (!scheduler_) return {};
+    if (line == "config") return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
     if (line == "stats") return scheduler_->stats_json(privileged, uid);
     const bool sees_others = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
     if (line == "queue") return scheduler_->queue_json(privileged, uid, sees_others);

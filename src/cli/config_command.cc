@@ -43,6 +43,10 @@ int check(const Globals& globals) {
     if (const Status status = check_references(*config, path); !status) {
         return fail(globals, status.error());
     }
+    if (config->gpu_types.empty())
+        return fail(globals, no_error("no GPU type is mapped, so that no job is ever offered a GPU; name your GRES types "
+                                      "and their hardware entries, \"gpu_types: {a100: A100-SXM-80GB}\"",
+                                      path));
     if (globals.json) {
         fmt::print("{}\n", dump_json({{"schema_version", 1}, {"file", path}, {"ok", true}}));
     } else {

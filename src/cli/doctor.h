@@ -1,48 +1,86 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The checks of `arena doctor`, apart from their printing: each is a pure function of what was read
-// before, so that tests need no broken cluster.
+// The checks of `arena doctor`, apart from their printing. Each judges Facts, which were read
+// before, and the files that those name. What is wrong comes with the commands that mend it, to be
+// typed as root as they stand.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config.h"
 #include "core/result.h"
+#include "core/slurm_conf.h"
 #include "core/values.h"
 
 namespace arena::cli {
 
-enum class Verdict { ok, bad, skip };
+/// skip: could not be looked at from here, or is not this host's concern.
+enum class Verdict { ok, warn, fail, skip };
 std::string_view to_string(Verdict);
 
 struct Finding {
     std::string check;  ///< what was looked at
     Verdict verdict = Verdict::ok;
-    std::string text;   ///< what was found, and when bad what to do
+    std::string text;  ///< what was found
+    std::vector<std::string> remedy =
+        {};  ///< command lines; "on HOST: ..." where they belong to another host
+};
+
+/// A node as `scontrol show node` tells of it.
+struct SlurmNode {
+    std::string name, host, state, reason;
+    std::vector<std::string> gpu_types;  ///< "" = a GPU without type
+    bool operator==(const SlurmNode&) const = default;
+};
+
+/// What this host is to Slurm; a login node, and any other, is neither.
+struct HostRole {
+    std::string name;  ///< without its domain
+    bool controller = false, compute = false;
+    std::string controller_name;  ///< first SlurmctldHost; "" = unknown
+    std::string why;              ///< "SlurmctldHost=n1, NodeName=n1"
+    bool known = false;           ///< whether anything said what it is
 };
 
 /// What `arena doctor` reads before it judges.
 struct Facts {
     std::string config_path;
     Result<Config> config = environment_error("not read");
+    std::string config_sum;  ///< of the file's text; "" = unknown
     Result<std::vector<GpuType>> hardware = environment_error("not read");
-    Result<std::string> slurm_version = environment_error("not read");  ///< "22.05.8"
-    Result<std::map<std::string, std::string>> slurm_config = environment_error("not read");
-    Result<std::vector<std::string>> gres_types = environment_error("not read");
+    std::string slurm_conf_path;
+    Result<SlurmConf> slurm_conf = environment_error("not read");  ///< this host's file
+    Result<std::string> slurm_version =
+        environment_error("not read");  ///< of this host's commands: "22.05.8"
+    Result<std::map<std::string, std::string>> slurm_config =
+        environment_error("not read");  ///< slurmctld's
+    Result<std::vector<SlurmNode>> nodes = environment_error("not read");
+    HostRole host;
+    /// Where `make install` of this program puts the plug-ins, and the Prolog.
+    std::string plugin_dir, libexec_dir;
 };
 
 /// "slurm-wlm 22.05.8" -> "22.05.8".
 std::string parse_slurm_version(std::string_view text);
-/// GPU types of all "Gres=gpu:a40:4(S:0-1),gpu:a100:2" fields, each once; "" for an untyped GPU.
-std::vector<std::string> parse_gres_types(std::string_view scontrol_show_node);
+/// The nodes of `scontrol show node`.
+std::vector<SlurmNode> parse_nodes(std::string_view scontrol_show_node);
 /// Whether a list such as "1,5-9,99" (RequeueExitHold) has the code.
 bool list_has_code(std::string_view list, std::int64_t code);
+/// What the host is, by the names that slurm.conf or slurmctld has for its hosts.
+HostRole find_role(const Facts&, std::string_view host_name);
 
-std::vector<Finding> check_config(const Facts&);
-std::vector<Finding> check_profile_files(const Facts&);
-std::vector<Finding> check_slurm(const Facts&);
+Finding check_host(const Facts&);
+std::vector<Finding> check_slurm(const Facts&);  ///< slurm.conf and what slurmctld runs with
+std::vector<Finding> check_prolog(const Facts&);
+std::vector<Finding> check_spank(const Facts&);   ///< plugstack.conf
+std::vector<Finding> check_config(const Facts&);  ///< arena.yaml
 std::vector<Finding> check_gres(const Facts&);
+std::vector<Finding> check_nodes(const Facts&);
+std::vector<Finding> check_profile_files(const Facts&);
+std::vector<Finding> check_controller(const Facts&);  ///< the plug-in's socket
+std::vector<Finding> check_all(const Facts&);
 
 }  // namespace arena::cli

@@ -1,78 +1,125 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena doctor`: one line per check, what to do where something is bad; exit 1 when anything is.
-#include <CLI/CLI.hpp>
+// `arena doctor`: reads what the checks judge; one line per check, below it the commands that mend
+// what is wrong; exit 1 when anything is.
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 
 #include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
+#include "core/config_sum.h"
 #include "core/json.h"
 #include "planner/planner.h"
 
 namespace arena::cli {
 namespace {
 
+/// As Slurm finds it: $SLURM_CONF, the usual place, or what slurmd fetched from the controller.
+std::string find_slurm_conf(const std::string& config_path) {
+    const char* named = std::getenv("SLURM_CONF");
+    if (named != nullptr && *named != '\0') return named;
+    const std::string beside = std::filesystem::path(config_path).parent_path() / "slurm.conf";
+    for (const std::string& path :
+         {std::string("/etc/slurm/slurm.conf"), beside, std::string("/run/slurm/conf/slurm.conf")})
+        if (::access(path.c_str(), F_OK) == 0) return path;
+    return "/etc/slurm/slurm.conf";
+}
+
+Result<SlurmConf> read_host_slurm_conf(const std::string& path) {
+    std::error_code missing;
+    const auto real = std::filesystem::canonical(path, missing);
+    if (missing) return environment_error(missing.message(), path);
+    return read_slurm_conf(real);
+}
+
+std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+/// Where this program's `make install` put the rest, wherever its tree was staged.
+void find_installed(Facts& facts) {
+    std::error_code unknown;
+    const auto prefix =
+        std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path().parent_path();
+    const auto staged = [&](const std::string& compiled, const char* below) {
+        const std::string here = prefix / below;
+        return ::access(compiled.c_str(), F_OK) == 0 || ::access(here.c_str(), F_OK) != 0 ? compiled
+                                                                                          : here;
+    };
+    facts.plugin_dir = staged(ARENA_PLUGINDIR, "lib/slurm-arena");
+    facts.libexec_dir = staged(ARENA_LIBEXECDIR, "libexec/slurm-arena");
+}
+
 Facts collect(const Globals& globals) {
     Facts facts;
     facts.config_path = site_config_path(globals);
     facts.config = load_site_config(globals);
+    if (const auto sum = config_sum(facts.config_path)) facts.config_sum = *sum;
     facts.hardware = load_hardware(facts.config ? facts.config->hardware_file : std::string());
-    if (const auto text = program_text({"scontrol", "version"})) {
-        facts.slurm_version = parse_slurm_version(*text);
-    } else {
-        facts.slurm_version = text.error();
-    }
-    if (const auto text = program_text({"scontrol", "show", "config"})) {
-        facts.slurm_config = parse_scontrol_config(*text);
-    } else {
-        facts.slurm_config = text.error();
-    }
-    if (const auto text = program_text({"scontrol", "show", "node"})) {
-        facts.gres_types = parse_gres_types(*text);
-    } else {
-        facts.gres_types = text.error();
-    }
+    facts.slurm_conf_path = find_slurm_conf(facts.config_path);
+    facts.slurm_conf = read_host_slurm_conf(facts.slurm_conf_path);
+    find_installed(facts);
+    const auto text = [](const auto& argv, auto&& read) -> Result<decltype(read(std::string()))> {
+        const auto answer = program_text(argv);
+        if (!answer) return answer.error();
+        return read(*answer);
+    };
+    using Words = std::vector<std::string>;
+    facts.slurm_version = text(Words{"scontrol", "version"}, parse_slurm_version);
+    facts.slurm_config = text(Words{"scontrol", "show", "config"}, parse_scontrol_config);
+    facts.nodes = text(Words{"scontrol", "show", "node"}, parse_nodes);
+    facts.host = find_role(facts, host_name());
     return facts;
 }
 
-Finding check_socket(const Facts& facts) {
-    if (!facts.config) return {"socket", Verdict::skip, "arena.yaml is not readable"};
-    const std::string& path = facts.config->socket;
-    const auto answer = ask_socket(path, "stats");
-    if (!answer) return {"socket", Verdict::skip, answer.error().message() + " (not the controller?)"};
-    if (answer->find('{') == std::string::npos) {
-        return {"socket", Verdict::bad, path + ": the plug-in runs but is off; see slurmctld's log"};
-    }
-    return {"socket", Verdict::ok, path};
+std::string summary(const std::vector<Finding>& findings) {
+    const auto count = [&](Verdict verdict) {
+        return std::count_if(findings.begin(), findings.end(),
+                             [&](const Finding& f) { return f.verdict == verdict; });
+    };
+    const auto wrong = count(Verdict::fail), doubtful = count(Verdict::warn),
+               skipped = count(Verdict::skip);
+    std::string text = wrong == 0 ? "all ok" : fmt::format("{} wrong", wrong);
+    if (doubtful > 0) text += fmt::format(", {} to look at", doubtful);
+    if (skipped > 0) text += fmt::format(", {} not looked at", skipped);
+    if (wrong > 0) text += "; mend from the top and ask again";
+    return text;
 }
 
-int report(const Globals& globals, const std::vector<Finding>& findings) {
-    Json list = Json::array();
-    int bad = 0;
+void print_text(const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) {
-        bad += finding.verdict == Verdict::bad ? 1 : 0;
+        fmt::print("{:<5} {}: {}\n", to_string(finding.verdict), finding.check, finding.text);
+        for (const std::string& line : finding.remedy) fmt::print("          {}\n", line);
+    }
+    fmt::print("{}\n", summary(findings));
+}
+
+void print_json(const std::vector<Finding>& findings, bool all_ok) {
+    Json list = Json::array();
+    for (const Finding& finding : findings)
         list.push_back({{"check", finding.check},
                         {"verdict", to_string(finding.verdict)},
-                        {"text", finding.text}});
-        if (!globals.json) {
-            fmt::print("{:<5} {}: {}\n", to_string(finding.verdict), finding.check, finding.text);
-        }
-    }
-    if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"ok", bad == 0}, {"checks", list}}));
-    }
-    return bad == 0 ? exit_yes : exit_no;
+                        {"text", finding.text},
+                        {"remedy", finding.remedy}});
+    fmt::print("{}\n", dump_json({{"schema_version", 1}, {"ok", all_ok}, {"checks", list}}));
 }
 
 int doctor(const Globals& globals) {
-    const Facts facts = collect(globals);
-    std::vector<Finding> findings;
-    for (const auto& part : {check_config(facts), check_slurm(facts), check_gres(facts),
-                             check_profile_files(facts)}) {
-        findings.insert(findings.end(), part.begin(), part.end());
+    const std::vector<Finding> findings = check_all(collect(globals));
+    const bool all_ok = std::none_of(findings.begin(), findings.end(),
+                                     [](const Finding& f) { return f.verdict == Verdict::fail; });
+    if (globals.json) {
+        print_json(findings, all_ok);
+    } else {
+        print_text(findings);
     }
-    findings.push_back(check_socket(facts));
-    return report(globals, findings);
+    return all_ok ? exit_yes : exit_no;
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ refused() { # PATTERN: by slurmctld and by doctor
     note "${said#*error: }"
     [[ $said =~ error:\ arena:\ $1.*'the configuration in force stays' ]] || { echo "slurmctld said: $said"; return 1; }
     said=$(arena doctor | grep 'arena.yaml: ')
-    [[ $said =~ ^bad\ +arena.yaml:\ $1 ]] || { echo "doctor said: $said"; return 1; }
+    [[ $said =~ ^FAIL\ +arena.yaml:\ $1 ]] || { echo "doctor said: $said"; return 1; }
 }
 accepted() {
     reread && grep -E 'arena: (policy |.*(stays|Arena is off))' "$log" | tail -n 1 | grep -q 'arena: policy' &&

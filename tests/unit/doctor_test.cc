@@ -2,6 +2,7 @@
 // What `arena doctor` makes of Slurm's answers, and how --fixed and scontrol's fields are read.
 #include "cli/doctor.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,8 +22,8 @@ using arena::test::assert_text;
 namespace {
 
 const Finding& finding(const std::vector<Finding>& all, const std::string& check) {
-    const auto at = std::find_if(all.begin(), all.end(),
-                                 [&](const Finding& f) { return f.check == check; });
+    const auto at =
+        std::find_if(all.begin(), all.end(), [&](const Finding& f) { return f.check == check; });
     ck_assert_msg(at != all.end(), "no check \"%s\"", check.c_str());
     return *at;
 }
@@ -36,18 +37,35 @@ void assert_verdict(const std::vector<Finding>& all, const std::string& check, V
 }
 
 std::map<std::string, std::string> good_slurm(const std::string& plugin_dir) {
-    return {{"PluginDir", plugin_dir},      {"SchedulerType", "sched/arena"},
+    return {{"PluginDir", plugin_dir},         {"SchedulerType", "sched/arena"},
             {"JobSubmitPlugins", "lua,arena"}, {"PrologFlags", "Alloc,Contain"},
-            {"RequeueExitHold", "3,90-99"}, {"PrologEpilogTimeout", "360"},
-            {"BatchStartTimeout", "400 sec"}, {"SlurmUser", "slurm(64030)"}};
+            {"RequeueExitHold", "3,90-99"},    {"PrologEpilogTimeout", "360"},
+            {"BatchStartTimeout", "400 sec"},  {"GresTypes", "gpu"},
+            {"SlurmUser", "slurm(64030)"}};
 }
 
 Facts good_facts(const std::string& plugin_dir) {
     Facts facts;
     facts.config = Config{};
+    facts.config_path = plugin_dir + "/arena.yaml";
     facts.slurm_version = std::string(ARENA_SLURM_VERSION);
     facts.slurm_config = good_slurm(plugin_dir);
+    facts.slurm_conf_path = plugin_dir + "/slurm.conf";
+    facts.plugin_dir = facts.libexec_dir = plugin_dir;
     return facts;
+}
+
+/// As slurm.conf on the controller says it, with slurmctld running with something else, perhaps.
+Facts with_file(const std::string& plugin_dir, const std::string& text) {
+    Facts facts = good_facts(plugin_dir);
+    facts.slurm_conf = SlurmConf{parse_slurm_conf(text)};
+    for (SlurmConfLine& line : facts.slurm_conf.value().lines) line.file = facts.slurm_conf_path;
+    facts.host = find_role(facts, "n1.site.org");
+    return facts;
+}
+
+std::string first_remedy(const Finding& finding) {
+    return finding.remedy.empty() ? "" : finding.remedy.front();
 }
 
 class Directory {
@@ -73,11 +91,17 @@ class Directory {
 START_TEST(slurms_words_are_read) {
     assert_text(parse_slurm_version("slurm-wlm 22.05.8\n"), "22.05.8");
     assert_text(parse_slurm_version("slurm 24.11.0"), "24.11.0");
-    const auto types = parse_gres_types(
-        "NodeName=n1 Arch=x86_64\n   Gres=gpu:a40:4(S:0-1),gpu:a100:2,shard:8\n"
-        "NodeName=n2\n   Gres=(null)\nNodeName=n3\n   Gres=gpu:a40:4\n");
-    ck_assert(types == (std::vector<std::string>{"a100", "a40"}));
-    ck_assert(parse_gres_types("  Gres=gpu:4\n") == std::vector<std::string>{""});
+    const auto nodes = parse_nodes(
+        "NodeName=n1 Arch=x86_64\n   Gres=gpu:a40:4(S:0-1),gpu:a100:2,shard:8\n   NodeAddr=n1 "
+        "NodeHostName=n1 Version=22\n"
+        "   State=IDLE+DRAIN ThreadsPerCore=1\n   Reason=Prolog error "
+        "[root@2026-01-01T00:00:00]\n\n"
+        "NodeName=n2\n   Gres=(null)\nNodeName=n3\n   Gres=gpu:4\n");
+    ck_assert_uint_eq(nodes.size(), 3);
+    const SlurmNode first{"n1", "n1", "IDLE+DRAIN", "Prolog error", {"a100", "a40"}};
+    ck_assert(nodes[0] == first);
+    ck_assert(nodes[1].gpu_types.empty());
+    ck_assert(nodes[2].gpu_types == std::vector<std::string>{""});
     ck_assert(list_has_code("1,5-9,99", 99) && list_has_code("1,5-9,99", 7));
     ck_assert(!list_has_code("1,5-9", 10) && !list_has_code("", 99) && !list_has_code("(null)", 0));
 }
@@ -97,10 +121,90 @@ START_TEST(scontrols_fields_are_read) {
 }
 END_TEST
 
+START_TEST(a_host_knows_what_it_is) {
+    const Directory dir;
+    Facts facts =
+        with_file(dir.path(), "SlurmctldHost=ctl(10.0.0.1)\nSlurmctldHost=ctl2\nNodeName=n[1-4]\n");
+    facts.nodes = parse_nodes("NodeName=gpu1 A=b\n   NodeHostName=n1\n");
+    const auto role = [&](const char* name) { return find_role(facts, name); };
+    ck_assert(role("ctl.site").controller && !role("ctl.site").compute && role("ctl2").controller);
+    ck_assert(role("n1").compute && !role("n1").controller);
+    assert_text(role("n1").why, "NodeName=gpu1");
+    assert_text(role("n1").controller_name, "ctl");
+    ck_assert(!role("login").compute && !role("login").controller && role("login").known);
+    ck_assert(!find_role(Facts{}, "login").known);
+}
+END_TEST
+
+START_TEST(remedies_are_commands_for_the_host_they_belong_to) {
+    const Directory dir;
+    const std::string conf = dir.path() + "/slurm.conf", plugins = "PluginDir=" + dir.path() + "\n";
+    const auto scheduler = [&](const std::string& text) {
+        return finding(check_slurm(with_file(dir.path(), plugins + text)), "SchedulerType");
+    };
+    // The file has no such line: slurmctld's value counts, and it is good.
+    ck_assert(scheduler("SlurmctldHost=n1\n").verdict == Verdict::ok);
+    const Finding wrong = scheduler("SlurmctldHost=n1\nschedulertype = sched/builtin\n");
+    ck_assert(wrong.remedy ==
+              (std::vector<std::string>{
+                  "sed -i 's|^[ \\t]*SchedulerType[ \\t]*=.*|SchedulerType=sched/arena|I' " + conf,
+                  "systemctl restart slurmctld"}));
+    // Elsewhere slurmctld's is right: this host's file is the wrong one.
+    assert_text(first_remedy(scheduler("SlurmctldHost=ctl\nSchedulerType=sched/builtin\n")),
+                "scp ctl:" + conf + " " + conf);
+    Facts facts = with_file(dir.path(), plugins + "SlurmctldHost=ctl\nSchedulerType=sched/arena\n");
+    facts.slurm_config.value()["SchedulerType"] = "sched/backfill";
+    const Finding stale = finding(check_slurm(facts), "SchedulerType");
+    ck_assert_msg(stale.text.find("still runs with sched/backfill") != std::string::npos, "%s",
+                  stale.text.c_str());
+    assert_text(first_remedy(stale), "on ctl: systemctl restart slurmctld");
+}
+END_TEST
+
+START_TEST(a_prolog_is_needed_and_runs_ours) {
+    const Directory dir;
+    const auto prolog = [&](const std::string& line, bool on_node) {
+        Facts facts = with_file(dir.path(), "SlurmctldHost=n1\n" + line);
+        facts.slurm_config.value()["Prolog"] = facts.slurm_conf->value("Prolog");
+        facts.host.compute = on_node;
+        return finding(check_prolog(facts), "Prolog");
+    };
+    ck_assert(prolog("", false).verdict == Verdict::fail);
+    ck_assert(prolog("Prolog=/no/such\n", false).verdict == Verdict::ok);  // it is run elsewhere
+    ck_assert(prolog("Prolog=/no/such\n", true).verdict == Verdict::fail);
+    const std::string theirs = dir.path() + "/theirs", wrapper = dir.path() + "/wrapper";
+    std::ofstream(theirs) << "#!/bin/sh\n";
+    std::ofstream(wrapper) << "#!/bin/sh\nexec /x/arena-prolog\n";
+    assert_verdict({prolog("Prolog=" + theirs + "\n", true)}, "Prolog", Verdict::fail,
+                   "cannot be executed");
+    for (const std::string& file : {theirs, wrapper})
+        std::filesystem::permissions(file, std::filesystem::perms(0755));
+    const Finding other = prolog("Prolog=" + theirs + "\n", true);
+    assert_verdict({other}, "Prolog", Verdict::fail, "does not run arena-prolog");
+    assert_text(first_remedy(other), "install -d " + dir.path() + "/prolog.d");
+    ck_assert(prolog("Prolog=" + dir.path() + "/w*\n", true).verdict == Verdict::ok);
+    Facts facts = with_file(dir.path(), "SlurmctldHost=n1\nSlurmdUser=daemon\n");
+    assert_verdict(check_prolog(facts), "Prolog", Verdict::fail, "SlurmdUser is daemon");
+}
+END_TEST
+
+START_TEST(nodes_that_a_prolog_drained_are_told) {
+    Facts facts;
+    facts.nodes = parse_nodes(
+        "NodeName=n1\n Gres=gpu:a:1\n State=IDLE\nNodeName=n2\n Gres=gpu:a:1\n State=IDLE+DRAIN\n"
+        " Reason=Prolog error [x]\nNodeName=n3\n Gres=gpu:a:1\n State=DOWN*\n Reason=fan [x]\n");
+    const auto found = check_nodes(facts);
+    ck_assert_uint_eq(found.size(), 2);
+    assert_verdict(found, "node n2", Verdict::fail, "Prolog error");
+    assert_text(first_remedy(found[0]), "scontrol update NodeName=n2 State=RESUME");
+    assert_verdict(found, "node n3", Verdict::warn, "fan");
+}
+END_TEST
+
 START_TEST(a_good_installation_has_nothing_bad) {
     const Directory dir;
     for (const Finding& f : check_slurm(good_facts(dir.path()))) {
-        ck_assert_msg(f.verdict != Verdict::bad, "%s: %s", f.check.c_str(), f.text.c_str());
+        ck_assert_msg(f.verdict != Verdict::fail, "%s: %s", f.check.c_str(), f.text.c_str());
     }
 }
 END_TEST
@@ -112,25 +216,39 @@ START_TEST(each_mistake_is_bad_and_says_what_to_do) {
         facts.slurm_config.value()[key] = value;
         return check_slurm(facts);
     };
-    assert_verdict(with("PluginDir", dir.path() + ":/no/such"), "PluginDir", Verdict::bad, "/no/such");
-    assert_verdict(with("PluginDir", "/tmp"), "plug-in files", Verdict::bad, "sched_arena.so");
-    assert_verdict(with("SchedulerType", "sched/backfill"), "SchedulerType", Verdict::bad, "sched/arena");
-    assert_verdict(with("JobSubmitPlugins", "lua"), "JobSubmitPlugins", Verdict::bad, "add it");
-    assert_verdict(with("JobSubmitPlugins", "arena,lua"), "JobSubmitPlugins", Verdict::bad, "last");
-    assert_verdict(with("PrologFlags", "(null)"), "PrologFlags", Verdict::bad, "PrologFlags=Alloc");
-    assert_verdict(with("RequeueExitHold", "(null)"), "RequeueExitHold", Verdict::bad, "99");
+    assert_verdict(with("PluginDir", dir.path() + ":/no/such"), "PluginDir", Verdict::fail,
+                   "/no/such");
+    assert_verdict(with("GresTypes", "(null)"), "GresTypes", Verdict::fail, "without gpu");
+    assert_verdict(with("PluginDir", "/tmp"), "plug-in files", Verdict::fail, "sched_arena.so");
+    assert_verdict(with("SchedulerType", "sched/backfill"), "SchedulerType", Verdict::fail,
+                   "sched/arena");
+    assert_verdict(with("JobSubmitPlugins", "lua"), "JobSubmitPlugins", Verdict::fail,
+                   "without arena");
+    assert_verdict(with("JobSubmitPlugins", "arena,lua"), "JobSubmitPlugins", Verdict::fail,
+                   "last");
+    assert_verdict(with("PrologFlags", "(null)"), "PrologFlags", Verdict::fail, "without Alloc");
+    assert_verdict(with("RequeueExitHold", "(null)"), "RequeueExitHold", Verdict::fail, "99");
     const double limit_s = good_facts(dir.path()).config->profile_time_limit_s;
-    const auto seconds = [&](double more) { return std::to_string(static_cast<int>(limit_s + more)); };
-    assert_verdict(with("PrologEpilogTimeout", seconds(19)), "PrologEpilogTimeout", Verdict::bad, seconds(20));
-    assert_verdict(with("PrologEpilogTimeout", seconds(20)), "PrologEpilogTimeout", Verdict::ok, "");
-    assert_verdict(with("PrologEpilogTimeout", "65534"), "PrologEpilogTimeout", Verdict::ok, "no limit");
-    assert_verdict(with("BatchStartTimeout", "10 sec"), "BatchStartTimeout", Verdict::bad, "time_limit_s");
-    assert_verdict(with("BatchStartTimeout", seconds(20) + " sec"), "BatchStartTimeout", Verdict::ok, "");
+    const auto seconds = [&](double more) {
+        return std::to_string(static_cast<int>(limit_s + more));
+    };
+    assert_verdict(with("PrologEpilogTimeout", seconds(19)), "PrologEpilogTimeout", Verdict::fail,
+                   seconds(20));
+    assert_verdict(with("PrologEpilogTimeout", seconds(20)), "PrologEpilogTimeout", Verdict::ok,
+                   "");
+    assert_verdict(with("PrologEpilogTimeout", "65534"), "PrologEpilogTimeout", Verdict::ok,
+                   "65534");
+    assert_verdict(with("BatchStartTimeout", "10 sec"), "BatchStartTimeout", Verdict::fail,
+                   "time_limit_s");
+    assert_verdict(with("BatchStartTimeout", seconds(20) + " sec"), "BatchStartTimeout",
+                   Verdict::ok, "");
     Facts facts = good_facts(dir.path());
     facts.slurm_version = std::string("1.2.3");
-    assert_verdict(check_slurm(facts), "Slurm version", Verdict::bad, "1.2.3");
+    assert_verdict(check_slurm(facts), "Slurm version", Verdict::fail, "1.2.3");
     facts.slurm_config = environment_error("no answer");
-    assert_verdict(check_slurm(facts), "slurm.conf", Verdict::skip, "no answer");
+    assert_verdict(check_slurm(facts), "slurmctld", Verdict::skip, "no answer");
+    facts.slurm_conf = SlurmConf{};
+    assert_verdict(check_slurm(facts), "slurmctld", Verdict::fail, "no answer");
 }
 END_TEST
 
@@ -143,33 +261,50 @@ START_TEST(every_gres_type_needs_a_hardware_entry) {
     emulated.name = "emulated";
     emulated.emulated = true;
     facts.hardware = std::vector<GpuType>{a40, emulated};
-    facts.gres_types = std::vector<std::string>{"", "a40", "cpu", "h100", "x"};
+    facts.nodes = std::vector<SlurmNode>{{"n1", "n1", "IDLE", "", {"", "a40", "cpu"}},
+                                         {"n2", "n2", "IDLE", "", {"h100", "x"}}};
     const auto found = check_gres(facts);
     assert_verdict(found, "gpu:a40", Verdict::ok, "A40");
     assert_verdict(found, "gpu:cpu", Verdict::ok, "emulated by this CPU");
-    assert_verdict(found, "gpu:h100", Verdict::bad, "h100: ENTRY");
-    assert_verdict(found, "gpu:x", Verdict::bad, "missing");
-    assert_verdict(found, "gpu", Verdict::bad, "without a type");
+    assert_verdict(found, "gpu:h100", Verdict::fail, "hardware.yaml");
+    assert_verdict(found, "gpu:x", Verdict::fail, "missing");
+    assert_verdict(found, "gpu", Verdict::fail, "without a type");
 }
 END_TEST
 
 START_TEST(profile_files_are_checked_for_owner_and_mode) {
     const Directory dir;
-    Facts facts;
-    facts.config = Config{};
+    Facts facts = with_file(dir.path(), "SlurmctldHost=n1\nSlurmUser=daemon\n");
     facts.config->profile_user = "no-such-user-of-ours";
     facts.config->profile_spool = dir.path() + "/spool";
-    facts.config->profile_store = dir.path() + "/store.db";
+    facts.config->profile_store = dir.path() + "/store/profiles.db";
     auto found = check_profile_files(facts);
-    assert_verdict(found, "service user", Verdict::bad, "useradd");
-    assert_verdict(found, "profile spool", Verdict::bad, "install -d");
-    assert_verdict(found, "profile store", Verdict::skip, "creates it");
+    assert_verdict(found, "service user", Verdict::fail, "does not exist");
+    assert_verdict(found, "profile spool", Verdict::fail, "No such file");
+    assert_text(
+        first_remedy(finding(found, "profile spool")),
+        "install -d -o no-such-user-of-ours -g daemon -m 2750 " + facts.config->profile_spool);
+    assert_verdict(found, "profile store", Verdict::fail, "No such file");
+    assert_text(first_remedy(finding(found, "profile store")),
+                "install -d -o daemon -g daemon -m 0700 " + dir.path() + "/store");
     std::filesystem::create_directory(facts.config->profile_spool);
-    std::ofstream(facts.config->profile_store) << "x";
-    std::filesystem::permissions(facts.config->profile_store, std::filesystem::perms(0644));
+    std::filesystem::create_directory(dir.path() + "/store");
     found = check_profile_files(facts);
-    assert_verdict(found, "profile spool", Verdict::bad, "chown");
-    assert_verdict(found, "profile store", Verdict::bad, "chmod 0600");
+    assert_verdict(found, "profile spool", Verdict::fail, "belongs to");
+    assert_verdict(found, "profile store", Verdict::fail, "belongs to");
+    if (::geteuid() == 0) {
+        facts.config->profile_user = "nobody";
+        facts.config->profile_spool = dir.path() + "/spool";
+        ck_assert_int_eq(::chmod(dir.path().c_str(), 0755), 0);
+        ck_assert_int_eq(::chown(facts.config->profile_spool.c_str(), 65534, 0), 0);
+        ck_assert_int_eq(::chmod(facts.config->profile_spool.c_str(), 0750), 0);
+        assert_verdict(check_profile_files(facts), "profile spool", Verdict::fail,
+                       "SlurmUser daemon cannot read it");
+        ck_assert_int_eq(::chown(facts.config->profile_spool.c_str(), 65534, 1), 0);
+        assert_verdict(check_profile_files(facts), "profile spool", Verdict::ok, "0750");
+        ck_assert_int_eq(::chmod(facts.config->profile_spool.c_str(), 0755), 0);
+        assert_verdict(check_profile_files(facts), "profile spool", Verdict::warn, "every user");
+    }
     facts.config->profile_enabled = false;
     assert_verdict(check_profile_files(facts), "profiling", Verdict::skip, "enabled");
 }
@@ -189,8 +324,8 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
     assert_refused(make_plan(*fixed, model, 63, LayerSplit::any), "does not divide");
     model.layers = 1;
     assert_refused(make_plan(*fixed, model, 64, LayerSplit::any), "2 stages for 1 layers");
-    for (const char* bad : {"", "pp", "pp=0", "pp=2,pp=2", "pp=2,", "sp=2", "zero=4", "recompute=some",
-                            "pp=1,dp=1,tp=1,micro_batch=1,gpus=2"}) {
+    for (const char* bad : {"", "pp", "pp=0", "pp=2,pp=2", "pp=2,", "sp=2", "zero=4",
+                            "recompute=some", "pp=1,dp=1,tp=1,micro_batch=1,gpus=2"}) {
         assert_refused(parse_fixed(bad), "not understood");
     }
     assert_refused(parse_fixed("pp=1,dp=1,tp=1"), "micro_batch are needed");
@@ -229,9 +364,11 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "doctor", {slurms_words_are_read, scontrols_fields_are_read,
-                   a_good_installation_has_nothing_bad, each_mistake_is_bad_and_says_what_to_do,
-                   every_gres_type_needs_a_hardware_entry,
-                   profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
-                   programs_are_run_without_a_shell_and_with_their_status});
+        "doctor",
+        {slurms_words_are_read, scontrols_fields_are_read, a_host_knows_what_it_is,
+         remedies_are_commands_for_the_host_they_belong_to, a_prolog_is_needed_and_runs_ours,
+         nodes_that_a_prolog_drained_are_told, a_good_installation_has_nothing_bad,
+         each_mistake_is_bad_and_says_what_to_do, every_gres_type_needs_a_hardware_entry,
+         profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
+         programs_are_run_without_a_shell_and_with_their_status});
 }

@@ -1,0 +1,123 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A bare Debian 12 to install into, for tests that run as root: made once by debootstrap with Slurm's packages and
+# kept in $XDG_CACHE_HOME/slurm-arena (~/.cache); each test writes into a layer of its own over it. A test runs
+# in namespaces of its own (mounts, processes, network, host name), so that nothing it mounts or starts outlives
+# it, and no port or name of the machine is in its way. There is no systemd there: a stand-in for systemctl starts
+# and stops the daemons by their pid files.
+#   enter_bare_debian   makes the base where it is missing, begins the calling script again inside, and
+#                       there mounts the system on $root; skips the test where that cannot be
+#   typed COMMAND       types a line at root's prompt there, in the directory where slurm-arena was built
+
+debian_packages=(
+    slurm-wlm slurm-client munge
+    # what a booted system has anyhow
+    systemd procps
+    # what contrib/install-deps would bring and the installed programs load; make, for make install
+    libfmt9 libyaml-0-2 libsqlite3-0 libhwloc15 libopenblas0-pthread libdnnl2 libopenmpi3 make
+)
+
+debian_base() {
+    local sum
+    sum=$(printf '%s\n' "${debian_packages[@]}" | cksum | cut -d' ' -f1)
+    echo "${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/slurm-arena/debian-12-$sum"
+}
+
+# The mirror that this machine has Slurm from.
+debian_mirror() {
+    local mirror
+    mirror=$(apt-cache policy libslurm-dev 2>/dev/null | grep -oE 'https?://[^ ]+/debian/?( |$)' | head -n 1)
+    echo "${mirror:-http://deb.debian.org/debian}"
+}
+
+make_debian_base() {
+    local base=$1 fresh=$1.new.$$ list
+    list=$(IFS=,; echo "${debian_packages[*]}")
+    mkdir -p "${base%/*}" && chmod 700 "${base%/*}" || return 1
+    if timeout 900 debootstrap --variant=minbase --include="$list" bookworm "$fresh" "$(debian_mirror)" >"$base.log" 2>&1; then
+        rm -rf "$fresh"/var/cache/apt/archives/*.deb "$fresh"/var/lib/apt/lists/*
+        mv -T "$fresh" "$base" 2>/dev/null || { rm -rf "$fresh"; [[ -d $base ]]; }  # another was faster
+    else
+        rm -rf "$fresh"
+        return 1
+    fi
+}
+
+need_bare_debian() {
+    ((EUID == 0)) || skip_all "needs root, for a chroot and its daemons"
+    local tool
+    for tool in debootstrap unshare chroot ip; do
+        command -v "$tool" >/dev/null || skip_all "$tool is not installed"
+    done
+    unshare --mount --pid --net --uts --fork true 2>/dev/null || skip_all "this machine gives no namespaces (unshare)"
+    local base
+    base=$(debian_base)
+    [[ -d $base ]] || make_debian_base "$base" ||
+        skip_all "no Debian base system: debootstrap failed: $(grep -aE '^(E|W):' "$base.log" | tail -n 1) (log: $base.log)"
+}
+
+enter_bare_debian() {
+    if [[ ${BARE_DEBIAN_INSIDE-} ]]; then mount_bare_debian; return; fi
+    need_bare_debian
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+    layer=$(mktemp -d) || exit 99
+    trap 'rm -rf "$layer"' EXIT
+    BARE_DEBIAN_INSIDE=$layer unshare --mount --pid --net --uts --fork --kill-child --mount-proc bash "$0" "$@" &
+    trap 'kill -KILL $!; exit 99' HUP INT TERM  # and with it all processes and mounts in there
+    wait $!
+    exit
+}
+
+mount_layer() { # LOWER NAME POINT
+    mkdir -p "$layer/$2.upper" "$layer/$2.work" "$3"
+    mount -t overlay overlay -o "lowerdir=$1,upperdir=$layer/$2.upper,workdir=$layer/$2.work" "$3"
+}
+
+mount_bare_debian() {
+    layer=$BARE_DEBIAN_INSIDE root=$BARE_DEBIAN_INSIDE/root
+    mount --make-rprivate /
+    mount -t tmpfs -o mode=755 tmpfs "$layer"  # overlays need it where /tmp itself is one
+    mount_layer "$(debian_base)" system "$root" || skip_all "this machine mounts no overlay file system"
+    chmod 755 "$root"
+    mount -t proc proc "$root/proc" && mount -t sysfs sysfs "$root/sys" 2>/dev/null
+    mount -t tmpfs -o mode=755 tmpfs "$root/dev" && mount -t tmpfs -o mode=755 tmpfs "$root/run"
+    mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"  # slurmd wants one there, even to use none
+    local name numbers
+    while read -r name numbers; do
+        # shellcheck disable=SC2086 # two words
+        mknod -m 666 "$root/dev/$name" c $numbers
+    done <<<$'null 1 3\nzero 1 5\nfull 1 7\nrandom 1 8\nurandom 1 9\ntty 5 0\nfake-gpu0 1 3\nfake-gpu1 1 3'
+    mkdir -m 1777 "$root/dev/shm" && ln -s /proc/self/fd "$root/dev/fd"
+    # glibc finds no address for a host that has none but 127.0.0.1.
+    hostname node1 && ip link set lo up && ip address add 10.77.0.1/32 dev lo
+    printf '127.0.0.1 localhost\n10.77.0.1 node1\n' >"$root/etc/hosts"
+    echo node1 >"$root/etc/hostname"
+}
+
+typed() { in_root bash -c "cd '$ARENA_BUILDDIR' && $1"; }
+in_root() {
+    chroot "$root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 TERM=dumb \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" </dev/null
+}
+
+# The stand-in: start, stop and restart of munge, slurmctld and slurmd, as their units run them.
+install_systemctl() {
+    install -d -m 755 "$root/run/munge" && chroot "$root" chown munge:munge /run/munge
+    cat >"$root/usr/local/sbin/systemctl" <<'END'
+#!/bin/bash
+verb=$1 unit=${2%.service}
+declare -A pid_of=([munge]=/run/munge/munged.pid [slurmctld]=/run/slurmctld.pid [slurmd]=/run/slurmd.pid)
+file=${pid_of[$unit]?no such unit here}
+wait_for() { local i; for ((i = 0; i < 600; i++)); do "$@" && return; read -rt 0.05 <> <(:); done; return 1; }
+gone() { ! kill -0 "$pid" 2>/dev/null; }
+up() { [[ -s $file ]] && kill -0 "$(<"$file")" 2>/dev/null; }
+answers() { up || exit 1; ! [[ $unit == slurmctld ]] || scontrol ping 2>/dev/null | grep -q 'is UP'; }
+if [[ $verb == stop || $verb == restart ]] && up; then pid=$(<"$file"); kill "$pid"; wait_for gone || kill -9 "$pid"; fi
+[[ $verb == start || $verb == restart ]] || exit 0
+case $unit in
+    munge) setpriv --reuid munge --regid munge --clear-groups munged ;;
+    *) "$unit" >>/var/log/slurm/$unit.out 2>&1 ;;
+esac && wait_for up && wait_for answers
+END
+    chmod 755 "$root/usr/local/sbin/systemctl"
+}
