@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 launchersdir = $(pkgdatadir)/launchers
 dist_launchers_SCRIPTS = \
-	contrib/launchers/arena-args \
 	contrib/launchers/deepspeed.sh \
 	contrib/launchers/megatron.sh \
 	contrib/launchers/nemo.sh \
@@ -10,12 +9,6 @@ dist_launchers_SCRIPTS = \
 	# end
 dist_launchers_DATA = \
 	contrib/launchers/checkpoint_on_signal.py \
-	contrib/launchers/deepspeed.table \
-	contrib/launchers/megatron-deepspeed.table \
-	contrib/launchers/megatron.table \
-	contrib/launchers/nemo.table \
-	contrib/launchers/torchrun.table \
-	contrib/launchers/torchtitan.table \
 	# end
 TESTS += tests/t0425-launchers.t
 dist_check_SCRIPTS += tests/t0425-launchers.t

@@ -247,13 +247,19 @@ Status read_types(const Settings& settings, Request& request) {
     return Done{};
 }
 
-Status read_words(const Settings& settings, Request& request) {
+Status read_launcher(const Settings& settings, Request& request) {
     if (const std::string* text = settings.find("launcher")) {
-        if (find_launcher(*text) == nullptr)
-            return refuse("launcher", fmt::format("'{}' is not one of {}", printable(*text, 40),
-                                                  launcher_names()));
-        request.launcher = *text;
+        const Result<LauncherChoice> choice = parse_launcher(*text);
+        if (!choice) return refuse("launcher", choice.error().text);
+        request.launcher = choice->launcher->name;
+        request.launcher_version = choice->version ? to_string(*choice->version) : "";
     }
+    if (std::string obstacle = launcher_model_obstacle(request); !obstacle.empty())
+        return refuse("launcher", std::move(obstacle));
+    return Done{};
+}
+
+Status read_elastic(const Settings& settings, Request& request) {
     if (const std::string* text = settings.find("elastic")) {
         if (*text != "yes" && *text != "no")
             return refuse("elastic", fmt::format("'{}' is not yes or no", printable(*text, 40)));
@@ -324,7 +330,8 @@ Result<Request> build_request(const std::vector<Setting>& list, std::string_view
     if (Status status = read_batch(settings, request); !status) return status.error();
     if (Status status = read_gpus(settings, request); !status) return status.error();
     if (Status status = read_types(settings, request); !status) return status.error();
-    if (Status status = read_words(settings, request); !status) return status.error();
+    if (Status status = read_launcher(settings, request); !status) return status.error();
+    if (Status status = read_elastic(settings, request); !status) return status.error();
     if (Status status = read_integer(settings, "steps", 1, max_steps, request.steps); !status)
         return status.error();
     if (Status status = read_pin(settings, request); !status) return status.error();
@@ -337,6 +344,8 @@ Status check_request(const Request& request) {
     if (Status sound = check_model(request.model); !sound) return sound;
     if (std::string obstacle = pin_obstacle(request); !obstacle.empty())
         return usage_error(std::move(obstacle), "plan");
+    if (std::string obstacle = launcher_model_obstacle(request); !obstacle.empty())
+        return usage_error(std::move(obstacle), "launcher");
     return Done{};
 }
 
@@ -344,13 +353,13 @@ namespace {
 
 constexpr std::string_view accepted_changes =
     "accepted are arena:plan=pp2,dp2,tp1, arena:gpus=MIN-MAX and arena:types=TYPE,..., each also with "
-    "the value any, and arena:off";
+    "the value any, arena:launcher=NAME[@VERSION], and arena:off";
 
 /// The keys that change a request, each once.
 Status check_change(const std::vector<Setting>& changes) {
     for (std::size_t i = 0; i < changes.size(); ++i) {
         const std::string& key = changes[i].first;
-        if (key != "plan" && key != "gpus" && key != "types")
+        if (key != "plan" && key != "gpus" && key != "types" && key != "launcher")
             return usage_error(
                 fmt::format("'{}' is not known; {}", printable(key, 40), accepted_changes));
         for (std::size_t j = 0; j < i; ++j)
@@ -367,7 +376,10 @@ Status change_settings(const Settings& settings, Request& request) {
     if (Status status = read_gpus(settings, request); !status) return status;
     if (Status status = read_types(settings, request); !status) return status;
     if (Status status = read_pin(settings, request); !status) return status;
-    if (request.pin == PlanPin{} || !(gpus_named || plan_named)) return Done{};
+    const bool launcher_named = settings.find("launcher") != nullptr;
+    if (launcher_named)
+        if (Status status = read_launcher(settings, request); !status) return status;
+    if (request.pin == PlanPin{} || !(gpus_named || plan_named || launcher_named)) return Done{};
     const bool sets_range = plan_named && !gpus_named && request.pin.fixes_gpus();
     return check_pin(request, request.max_gpus != 0 && !sets_range);
 }
@@ -384,7 +396,7 @@ Status change_request(Request& request, const std::vector<Setting>& changes) {
 }
 
 Error in_comment(Error error) {
-    for (const char* key : {"plan", "gpus", "types"})
+    for (const char* key : {"plan", "gpus", "types", "launcher"})
         if (error.where == spelled(key)) error.where = std::string("Comment=arena:") + key;
     return error;
 }

@@ -77,7 +77,7 @@ std::vector<NodeShape> node_shapes(const PlanQuery& query, const GpuPool& pool) 
 
 bool can_share_layers(const PlanQuery& query, std::int64_t stages) {
     return stages <= query.model.layers &&
-           (query.can.layers != LayerSplit::even || query.model.layers % stages == 0);
+           (query.can.split(stages) != LayerSplit::even || query.model.layers % stages == 0);
 }
 
 std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus) {
@@ -91,7 +91,7 @@ std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus
 std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool) {
     const bool is_resnet = query.model.family == Family::wide_resnet;
     return degrees(
-        is_resnet ? query.can.convolutions : Degree::free, query.pin.tp,
+        is_resnet ? query.can.degree(Feature::convolutions) : Degree::free, query.pin.tp,
         [&](std::int64_t tp) { return tp_fits(query.model, tp); }, pool.gpus_per_node);
 }
 
@@ -113,14 +113,14 @@ std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
 
 std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool) {
     const std::vector<std::int64_t> cps = degrees(
-        query.can.cp, query.pin.cp, [&](std::int64_t cp) { return cp_fits(query.model, cp); });
-    const std::vector<std::int64_t> eps = degrees(query.can.ep, query.pin.ep, [&](std::int64_t ep) {
+        query.can.degree(Feature::cp), query.pin.cp, [&](std::int64_t cp) { return cp_fits(query.model, cp); });
+    const std::vector<std::int64_t> eps = degrees(query.can.degree(Feature::ep), query.pin.ep, [&](std::int64_t ep) {
         return query.model.experts > 0 && ep_fits(query.model, ep);
     });
     std::vector<ShardShape> shapes;
     for (std::int64_t tp : tp_degrees(query, pool)) {
         const bool sequence =
-            query.can.sequence_parallel && default_sequence_parallel(query.model, tp);
+            query.can.told.has(Feature::sp) && default_sequence_parallel(query.model, tp);
         for (std::int64_t micro_batch : micro_batch_sizes(query))
             for (std::int64_t cp : cps)
                 for (std::int64_t ep : eps) shapes.push_back({tp, micro_batch, sequence, cp, ep});
@@ -131,28 +131,39 @@ std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool
 std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages,
                                      std::int64_t micro_batches) {
     const bool can_interleave = stages > 1 && query.model.layers % stages == 0 &&
-                                micro_batches % stages == 0 && query.can.vpp != Degree::no;
+                                micro_batches % stages == 0 && query.can.told.has(Feature::vpp);
     const std::int64_t each = query.model.layers / stages, pinned = query.pin.vpp;
     if (pinned > 1)
         return can_interleave && each % pinned == 0 ? std::vector{pinned}
                                                     : std::vector<std::int64_t>{};
-    if (can_interleave && pinned == 0 && query.can.vpp == Degree::free) return divisors(each);
+    if (can_interleave && pinned == 0 && query.can.degree(Feature::vpp) == Degree::free) return divisors(each);
     return {1};
 }
 
 std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
     std::vector<Recompute> kinds{Recompute::none};
-    if (query.can.selective) kinds.push_back(Recompute::selective);
-    if (query.can.full) kinds.push_back(Recompute::full);
+    if (query.can.told.has(Feature::recompute_selective)) kinds.push_back(Recompute::selective);
+    if (query.can.told.has(Feature::recompute_full)) kinds.push_back(Recompute::full);
     return kinds;
 }
 
 std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stages,
-                                      std::int64_t dp) {
+                                      std::int64_t replicas) {
+    if (replicas == 1) return {0};
     std::vector<std::int64_t> list;
-    for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero)
-        if (query.can.has_zero(zero, stages)) list.push_back(zero);
+    for (std::int64_t zero = 0; zero <= 3; ++zero)
+        if (query.can.searches_zero(zero, stages)) list.push_back(zero);
     return list;
+}
+
+PlanFacts facts_of(const Model& model, const ShardShape& shape, const PlanChoice& choice) {
+    PlanFacts facts = facts_of(model);
+    facts.pp = choice.stages, facts.dp = choice.dp, facts.tp = shape.tp;
+    facts.cp = shape.cp, facts.ep = shape.ep, facts.vpp = choice.vpp, facts.zero = choice.zero_stage;
+    facts.micro_batches = choice.micro_batches;
+    facts.recompute = choice.recompute;
+    facts.sequence_parallel = shape.sequence_parallel;
+    return facts;
 }
 
 Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t stages,

@@ -49,8 +49,11 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
                                      std::int64_t micro_batches);
 /// What the launcher can be told: none, then selective, then full.
 std::vector<Recompute> recompute_kinds(const PlanQuery&);
-/// Of 0..3, those that the launcher can be told; 0 alone without replicas.
-std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t dp);
+/// Of 0..3, those that the launcher can be told and the search may take; 0 alone without replicas,
+/// which are dp * cp.
+std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t replicas);
+/// Of these stages, dealt evenly: what the launcher must be told.
+PlanFacts facts_of(const Model&, const ShardShape&, const PlanChoice&);
 
 /// Whether (grid, shard) is a plan at all; sets dp and the number of micro-batches.
 struct Split {

@@ -28,7 +28,7 @@ MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context, Pla
     : query_(query),
       context_(context),
       budget_(budget),
-      shards_(context, query.can.sequence_parallel),
+      shards_(context, query.can.told.has(Feature::sp)),
       is_alike_(layer_list(query.model).kinds.size() == 1),
       bound_(real(mixed_stages_bound(query.model))) {}
 

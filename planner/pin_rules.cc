@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/launchers.h"
+#include "core/text.h"
 #include "planner/model.h"
 #include "planner/operators.h"
 
@@ -23,11 +24,11 @@ std::string stages_obstacle(const PlanPin& pin, const Request& request, const Ca
     if (pin.pp > model.layers)
         return fmt::format("pp{} needs at least {} layers; {} has {}", pin.pp, pin.pp, model.name,
                            model.layers);
-    if (can.layers == LayerSplit::even && model.layers % or_one(pin.pp) != 0)
+    if (can.split(or_one(pin.pp)) == LayerSplit::even && model.layers % or_one(pin.pp) != 0)
         return fmt::format(
             "the launcher {} wants the same number of layers on every stage, and pp{} does not divide "
             "the {} of {}",
-            request.launcher, pin.pp, model.layers, model.name);
+            launcher_of(request), pin.pp, model.layers, model.name);
     return {};
 }
 
@@ -79,26 +80,72 @@ std::string interleaving_obstacle(const PlanPin& pin, const Request& request) {
         pin.vpp, pin.vpp, request.model.layers, request.model.name);
 }
 
+/// What every plan with the pin needs, however the rest is chosen.
+PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabilities& can) {
+    const Model& model = request.model;
+    const bool has_replicas = request.global_batch / or_one(pin.micro_batch) > 1;
+    PlanFacts facts = facts_of(model);
+    facts.pp = or_one(pin.pp), facts.tp = or_one(pin.tp), facts.vpp = or_one(pin.vpp);
+    facts.cp = or_one(pin.cp), facts.ep = or_one(pin.ep);
+    facts.dp = pin.dp != 0 ? pin.dp : has_replicas ? 2 * facts.ep : 1;  // as good as any
+    facts.sequence_parallel = can.told.has(Feature::sp) && default_sequence_parallel(model, facts.tp);
+    return facts;
+}
+
+/// The launcher's versions that can be told what this one cannot, as " (megatron 0.16 can)".
+std::string later_version(const Request& request, Feature feature) {
+    const Launcher* launcher = find_launcher(request.launcher);
+    const std::vector<Version> changes = launcher ? launcher->changes() : std::vector<Version>{};
+    for (auto version = changes.rbegin(); version != changes.rend(); ++version)
+        if (launcher->can(*version).told.has(feature))
+            return fmt::format(", {}@{}", request.launcher, to_string(*version));
+    return {};
+}
+
 std::string launcher_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
-    for (const auto& [key, degree, value] :
-         {std::tuple{"vpp", can.vpp, pin.vpp}, {"cp", can.cp, pin.cp}, {"ep", can.ep, pin.ep}})
-        if (value > 1 && degree == Degree::no)
-            return fmt::format("the launcher {} cannot be told {}{}; accepted: {}1, or another launcher",
-                               request.launcher, key, value, key);
-    if (request.model.family == Family::wide_resnet && pin.tp > 1 && can.convolutions == Degree::no)
-        return fmt::format(
-            "the launcher {} cannot split the convolutions of {} by tp{}; accepted: tp1, or another "
-            "launcher",
-            request.launcher, request.model.name, pin.tp);
+    const PlanFacts facts = pinned_facts(pin, request, can);
+    constexpr std::tuple<Feature, const char*, std::int64_t PlanPin::*> pinned[] = {
+        {Feature::pipeline, "pp1", &PlanPin::pp},
+        {Feature::vpp, "vpp1", &PlanPin::vpp},
+        {Feature::cp, "cp1", &PlanPin::cp},
+        {Feature::ep, "ep1", &PlanPin::ep},
+        {Feature::ep_tp, "ep1, tp1", &PlanPin::ep},
+        {Feature::ep_cp, "ep1, cp1", &PlanPin::ep},
+        {Feature::ep_over_replicas, "ep1, an ep that divides dp", &PlanPin::ep},
+        {Feature::ep_part_of_tp, "ep1, a multiple of tp x cp", &PlanPin::ep},
+        {Feature::convolutions, "tp1", &PlanPin::tp},
+        {Feature::no_sp, "tp1", &PlanPin::tp},
+        {Feature::tp_over_kv, "a smaller tp", &PlanPin::tp},
+        {Feature::one_replica_amp, "dp2 or more", nullptr}};
+    const FeatureSet missing = can.missing(needs(facts));
+    for (const auto& [feature, accepted, member] : pinned)
+        if (missing.has(feature) && (member == nullptr || pin.*member > 1))
+            return fmt::format("the launcher {} cannot be told {}; accepted: {}{}, or another launcher",
+                               launcher_of(request), can.lacks(feature, facts), accepted,
+                               later_version(request, feature));
     return {};
 }
 
 }  // namespace
 
+std::string launcher_model_obstacle(const Request& request) {
+    const Capabilities can = capabilities_of(launcher_of(request));
+    const PlanFacts facts = facts_of(request.model);
+    const FeatureSet missing = can.missing(needs(facts));
+    std::vector<std::string> accepted;
+    for (int p = 0; p <= static_cast<int>(Precision::nvfp4); ++p) {
+        PlanFacts other = facts;
+        other.precision = static_cast<Precision>(p);
+        if (can.tells(needs(other))) accepted.emplace_back(to_string(other.precision));
+    }
+    if (missing.empty() || accepted.empty()) return {};
+    return fmt::format("the launcher {} cannot be told {}; accepted: {}", launcher_of(request),
+                       to_string(request.model.precision), join(accepted, ", "));
+}
+
 std::string pin_obstacle(const Request& request) {
     const PlanPin& pin = request.pin;
-    const Launcher* launcher = find_launcher(request.launcher);
-    const Capabilities can = launcher ? launcher->can : Capabilities{};
+    const Capabilities can = capabilities_of(launcher_of(request));
     for (std::string obstacle :
          {tp_obstacle(request.model, or_one(pin.tp)), launcher_obstacle(pin, request, can),
           stages_obstacle(pin, request, can), batch_obstacle(pin, request.global_batch),

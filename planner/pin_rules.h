@@ -18,6 +18,9 @@ inline constexpr std::int64_t max_request_gpus = 65536;
 /// when, with GPUs enough, one has.
 std::string pin_obstacle(const Request&);
 
+/// Why the request's launcher has no words for its model, whatever the plan; "" when it has.
+std::string launcher_model_obstacle(const Request&);
+
 /// The pin against the range of GPUs, some count in which must be a multiple of what is pinned.
 /// `gpus_given` = false: the pin sets the range.
 Status fit_range_to_pin(Request&, bool gpus_given);

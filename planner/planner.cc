@@ -260,13 +260,13 @@ std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
                     const StageCounts& counts) {
                     const std::size_t begin = results.size();
                     {
-                        const PlanBudget::Slice slice(budget, query.can.mixed_stages ? 0.5 : 1);
+                        const PlanBudget::Slice slice(budget, query.can.told.has(Feature::mixed) ? 0.5 : 1);
                         for (std::size_t i = 0; i < counts.size(); ++i) {
                             const PlanBudget::Slice own(budget, share_of(i, counts.size()));
                             results.push_back(search.search(shape, counts[i]));
                         }
                     }
-                    if (query.can.mixed_stages)
+                    if (query.can.told.has(Feature::mixed))
                         mix_stages(query, search.context(), budget,
                                    std::span(results).subspan(begin));
                 });
@@ -360,7 +360,7 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
     if (!precision || is_alike || is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
     PlanQuery query{model, global_batch, grid.gpus(), grid.gpus(), {}, {}, {}};
     query.pin.micro_batch = plan.micro_batch;
-    query.can.layers = split;
+    query.can.set(split);
     PoolSearch search(query, pool, *precision, budget);
     const ShardShape shape{plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep};
     const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,

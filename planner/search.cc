@@ -140,23 +140,33 @@ bool PoolSearch::has_memory_for(std::size_t shape) {
     return has;
 }
 
+/// Remembers the first that cannot, for the reasons.
+bool PoolSearch::can_be_told(const ShardShape& shape, const PlanChoice& choice) {
+    const PlanFacts facts = facts_of(query_.model, shape, choice);
+    const bool can = query_.can.tells(needs(facts));
+    if (!can && !untold_) untold_ = facts;
+    return can;
+}
+
 void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, std::int64_t stages) {
     const ShardShape& shape = shapes_[at];
     const Split split = split_grid(query_, nodes, stages, shape);
     if (!split) return;
-    const std::vector<std::int64_t> zeros = zero_stages(query_, stages, split.dp);
+    const std::vector<std::int64_t> zeros = zero_stages(query_, stages, split.dp * shape.cp);
     for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
         for (Recompute recompute : recomputes_)
             for (std::int64_t zero : zeros) {
                 const PlanChoice choice{stages,    split.dp, split.micro_batches,
                                         recompute, zero,     vpp,
                                         shape.cp,  shape.ep};
-                open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
+                if (can_be_told(shape, choice))
+                    open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
             }
 }
 
 void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
     open_.clear();
+    untold_.reset();
     const PlanBudget::Slice slice(budget_, listing_share);
     for (std::size_t s = 0; s < shapes_.size() && has_memory_for(s) && !spends(1); ++s)
         list_candidates_of(static_cast<std::uint32_t>(s), nodes, stages);
@@ -174,7 +184,7 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
                                : std::max(mean, shard.slowest_layer_s(choice.recompute));
     const double embedding = shard.embedding_s + shard.embedding_comm_s;
     const double head = shard.head_s + shard.head_comm_s;
-    const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp) : 1;
+    const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp * choice.cp) : 1;
     const double held =
         shard.is_alike() ? real(most) : real(query_.model.layers) / real(choice.stages);
     const double step = share * held * shard.layer_parameters * shard.optimizer_parameter_s;
@@ -245,7 +255,7 @@ bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
 bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanChoice& choice,
                       double limit_s) {
     ShardParts parts(context_, topology, shard, choice, buffers_);
-    PartitionProblem problem = parts.problem(query_.can.layers);
+    PartitionProblem problem = parts.problem(query_.can.split(choice.stages));
     if (choice.vpp == 1 &&
         least_pipeline_seconds(parts.rest_s(0, 0), 0, choice.stages, choice.micro_batches) +
                 problem.fixed_s >=
@@ -482,6 +492,8 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            human_bytes(best.least_bytes), short_by, human_bytes(limit),
                            pool_.hardware.name);
     }
+    if (untold_)
+        return fmt::format("launcher: it cannot be told {}", inexpressible(query_.can, *untold_));
     if (stages > layers)
         return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
                            layers);
@@ -523,12 +535,12 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
             prepare(stages);
             if (spends(stages)) return false;
             for (Recompute recompute : recomputes_)
-                for (std::int64_t zero : zero_stages(query_, stages, split.dp)) {
+                for (std::int64_t zero : zero_stages(query_, stages, split.dp * shape.cp)) {
+                    const PlanChoice choice{stages,    split.dp, split.micro_batches,
+                                            recompute, zero,     1,
+                                            shape.cp,  shape.ep};
                     double wanted = 0;
-                    if (has_room(memory,
-                                 {stages, split.dp, split.micro_batches, recompute, zero, 1,
-                                  shape.cp, shape.ep},
-                                 wanted))
+                    if (can_be_told(shape, choice) && has_room(memory, choice, wanted))
                         return true;
                 }
         }

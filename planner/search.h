@@ -87,6 +87,7 @@ class PoolSearch {
     /// Fills open_; bounds are for search(), which takes the least first. Where time or memory does
     /// not do for all of them, those of the first shapes.
     void list_candidates(const NodeShape&, std::int64_t stages);
+    bool can_be_told(const ShardShape&, const PlanChoice&);
     void list_candidates_of(std::uint32_t shape, const NodeShape&, std::int64_t stages);
     [[nodiscard]] bool has_memory_for(std::size_t shape);
     /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
@@ -109,6 +110,7 @@ class PoolSearch {
     const GpuPool& pool_;
     PlanBudget& budget_;
     bool cut_short_ = false;    ///< this search() or pareto()
+    std::optional<PlanFacts> untold_;  ///< of the grid: the first that the launcher cannot be told
     bool lost_shapes_ = false;  ///< shapes_ lacks some that nobody has looked at
     PoolContext context_;
     std::vector<ShardShape> shapes_;

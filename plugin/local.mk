@@ -31,6 +31,7 @@ spank_arena_la_SOURCES = \
 	plugin/spank/controller.h plugin/spank/controller.cc plugin/spank/controller_rules.cc \
 	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
 	plugin/spank/preview.h plugin/spank/preview.cc \
+	plugin/spank/ranks.h plugin/spank/ranks.cc \
 	# end
 spank_arena_la_DEPENDENCIES = libarena_slurm.la
 spank_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS)

@@ -7,6 +7,9 @@ libarena_core_la_SOURCES = \
 	src/core/json.h src/core/json.cc src/core/json_place.h src/core/json_place.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
 	src/core/comm_table.h src/core/comm_table.cc \
+	src/core/launcher_features.h src/core/launcher_features.cc \
+	src/core/launcher_table.h src/core/launcher_table.cc \
+	src/core/hostlist.h src/core/hostlist.cc \
 	src/core/launchers.h src/core/launchers.cc \
 	src/core/observation.h src/core/observation.cc \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
@@ -40,6 +43,27 @@ libarena_core_la_SOURCES = \
 	# end
 libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)
 
+# Compiled in, in this order.
+launcher_tables = \
+	src/core/launchers/env.table \
+	src/core/launchers/torchrun.table \
+	src/core/launchers/arena-train.table \
+	src/core/launchers/megatron.table \
+	src/core/launchers/megatron-deepspeed.table \
+	src/core/launchers/deepspeed.table \
+	src/core/launchers/nemo.table \
+	src/core/launchers/torchtitan.table \
+	# end
+EXTRA_DIST += $(launcher_tables)
+src/core/launcher_tables.inc: $(launcher_tables) src/local.mk
+	$(AM_V_GEN)$(MKDIR_P) src/core && \
+	for table in $(launcher_tables); do \
+	    name=$${table##*/} && printf '{"%s", R"arena(' "$${name%.table}" && \
+	    cat "$(srcdir)/$$table" && printf ')arena"},\n' || exit; \
+	done >$@.new && mv $@.new $@
+src/core/launchers.lo: src/core/launcher_tables.inc
+CLEANFILES += src/core/launcher_tables.inc
+
 # ---- the simulator: policies on traces ----------------------------------------------------------
 noinst_LTLIBRARIES += libarena_sim.la
 libarena_sim_la_SOURCES = \
@@ -55,7 +79,9 @@ libarena_sim_la_SOURCES = \
 libarena_sim_la_LIBADD = libarena_core.la
 
 # ---- the arena command -----------------------------------------------------------------------
-bin_PROGRAMS += arena
+bin_PROGRAMS += arena arena-args
+arena_args_SOURCES = src/cli/arena_args.cc
+arena_args_LDADD = libarena_core.la
 arena_SOURCES = \
 	src/cli/cli.h src/cli/common.cc src/cli/main.cc \
 	src/cli/ask.h src/cli/ask.cc \

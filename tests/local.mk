@@ -40,7 +40,7 @@ EXTRA_DIST += tests/tools/round_gate.cc
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
-	tests/fuzz/seeds
+	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
@@ -187,7 +187,7 @@ clean-stage:
 
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
-	tests/unit/doctor_test tests/unit/test_plan_command
+	tests/unit/doctor_test tests/unit/test_plan_command tests/unit/test_launchers
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -201,6 +201,9 @@ tests_unit_test_trusted_path_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_config_test_SOURCES = tests/unit/config_test.cc
 tests_unit_config_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_config_test_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_test_launchers_SOURCES = tests/unit/test_launchers.cc tests/unit/suite.h
+tests_unit_test_launchers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_launchers_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_values_test_SOURCES = tests/unit/values_test.cc
 tests_unit_values_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_values_test_LDADD = libarena_core.la $(CHECK_LIBS)

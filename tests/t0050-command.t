@@ -83,14 +83,14 @@ refused 'one --gpu-type' "${gpt2[@]}" --gpu-type A40 --gpu-type T4 --fixed pp=1,
 refused 'ZeRO 2, which --launcher env cannot be told' "${gpt2[@]}" --gpu-type A40 --fixed pp=1,dp=2,tp=1,micro_batch=1,zero=2
 refused 'stages of 3,3,2,2,2 layers, which --launcher nemo' "${gpt2[@]}" --gpu-type A40 --launcher nemo \
     --gpus-per-node 8 --fixed pp=5,dp=1,tp=1,micro_batch=1
-refused 'selective recompute, which --launcher deepspeed' "${gpt2[@]}" --gpu-type A40 --launcher deepspeed \
+refused 'selective recompute, which --launcher megatron-deepspeed' "${gpt2[@]}" --gpu-type A40 --launcher megatron-deepspeed \
     --fixed pp=1,dp=1,tp=1,micro_batch=1,recompute=selective
-exits 0 'what the launcher can be told is priced' "$arena" plan "${gpt2[@]}" --gpu-type A40 --launcher deepspeed \
+exits 0 'what the launcher can be told is priced' "$arena" plan "${gpt2[@]}" --gpu-type A40 --launcher megatron-deepspeed \
     --fixed pp=1,dp=2,tp=1,micro_batch=1,zero=2
 exits 0 'any launcher prices every plan' "$arena" plan "${gpt2[@]}" --gpu-type A40 --launcher any \
     --fixed pp=1,dp=2,tp=1,micro_batch=1,zero=2
 exits 0 'uneven stages are dealt as the launcher can say it' "$arena" plan "${gpt2[@]}" --gpu-type A40 \
-    --gpus-per-node 8 --launcher megatron --fixed pp=5,dp=1,tp=1,micro_batch=1 --json
+    --gpus-per-node 8 --launcher megatron@0.12 --fixed pp=5,dp=1,tp=1,micro_batch=1 --json
 json 'first and last stage take what is left over' '.grids[0].proxy_plan.stage_layers == [2,3,3,3,1]'
 # ---- what the planner did not look at ----------------------------------------------------------
 printf '%s\n' 'family: custom' 'precision: fp16' 'layers:' \

@@ -57,14 +57,14 @@ helps_below() {
     for sub in $(subcommands "$@"); do helps_below "$@" "$sub" || return 1; done
 }
 ok "--help of every command ends 0" helps_below
-for script in check fit-calibration get-slurm-headers install-deps private-cluster quickstart launchers/arena-args; do
+for script in check fit-calibration get-slurm-headers install-deps private-cluster quickstart; do
     out=$(timeout 20 "$ARENA_SRCDIR/contrib/$script" --help 2>"${TMPDIR:-/tmp}/help.$$" </dev/null)
     is "$?" 0 "contrib/$script --help ends 0"
     like "$out" 'usage: ' "and prints its usage"
     is "$(cat "${TMPDIR:-/tmp}/help.$$")" "" "on standard output"
 done
 rm -f "${TMPDIR:-/tmp}/help.$$"
-for program in arena-train arena-profiler; do
+for program in arena-train arena-profiler arena-args; do
     [[ -x $ARENA_BUILDDIR/$program ]] || { skip 1 "$program is not built"; continue; }
     ok "$program --help ends 0" "$ARENA_BUILDDIR/$program" --help
 done

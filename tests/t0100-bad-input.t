@@ -70,7 +70,7 @@ arena "a partition of unmapped GPUs is refused" "partition l4" "${good[@]}" -p l
 arena "a pin of more stages than layers is refused" "pp16 needs at least 16 layers" "${good[@]}" --arena-plan=pp16
 arena "a pin that does not divide the heads is refused" "tp5 does not divide" "${good[@]}" --arena-plan=tp5
 arena "a pin that splits convolutions is refused where the launcher cannot" \
-    "--arena-plan.*megatron cannot split the convolutions of wide-resnet-1b by tp2; accepted: tp1" \
+    "--arena-plan.*launcher megatron@0.13 cannot be told convolutions split by tp2; accepted: tp1" \
     --arena-model=wide-resnet-1b --arena-batch=64 --arena-launcher=megatron --arena-plan=tp2
 arena "a pin that does not divide the channels is refused" "tp3 does not divide the 320 base channels" \
     --arena-model=wide-resnet-1b --arena-batch=64 --arena-plan=tp3

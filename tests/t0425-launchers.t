@@ -1,35 +1,46 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# contrib/launchers: what each framework is told of each plan (golden), what it cannot be told is refused, the job
-# scripts hand it on whole, and the PyTorch example saves and leaves on a signal and goes on from there.
+# arena-args and contrib/launchers: what each launcher in each of its versions is told of each plan (golden; ARENA_ARGS is
+# rendered by the same code), what it cannot be told is refused, the job scripts hand it on whole, and the PyTorch example
+# saves and leaves on a signal and goes on from there.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 launchers=$(realpath "$ARENA_SRCDIR/contrib/launchers") expected=$ARENA_SRCDIR/tests/launchers/expected
 work=$(mktemp -d) || exit 99
+PATH=$ARENA_BUILDDIR:$PATH
 running=''
 trap '[[ ! $running ]] || kill -KILL "$running" 2>/dev/null; rm -rf "$work"' EXIT
 unset "${!ARENA_P@}" "${!SLURM_@}" ARENA_GLOBAL_BATCH ARENA_STAGE_LAYERS ARENA_RECOMPUTE
 export ARENA_RDZV_HOST=n1 SLURM_JOB_ID=42
 # shellcheck disable=SC2054  # a comma of the value
 plan=(ARENA_PP=2 ARENA_DP=2 ARENA_TP=1 ARENA_MICRO_BATCH=2 ARENA_NUM_MICRO_BATCHES=4 ARENA_GLOBAL_BATCH=16 ARENA_STAGE_LAYERS=6,6)
-args() { env "${plan[@]}" "$launchers/arena-args" "$@"; }
+args() { env "${plan[@]}" arena-args "$@"; }
 
 # ---- golden --------------------------------------------------------------------------------------
-while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes; do
+named=() # each launcher at each version that changes something
+for launcher in $(arena-args --list); do
+    mapfile -t versions < <(arena-args "$launcher" --versions)
+    for version in "${versions[@]}"; do named+=("$launcher@$version"); done
+    ((${#versions[@]})) || named+=("$launcher")
+done
+while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes precision kv; do
     [[ $name != \#* ]] || continue
     plan_of=(ARENA_PP="$pp" ARENA_DP="$dp" ARENA_TP="$tp" ARENA_MICRO_BATCH="$mb" ARENA_NUM_MICRO_BATCHES="$nmb"
         ARENA_GLOBAL_BATCH="$batch" ARENA_STAGE_LAYERS="$layers" ARENA_RECOMPUTE="$recompute" ARENA_ZERO_STAGE="$zero"
-        ARENA_SEQUENCE_PARALLEL="$sp" ARENA_VPP="$vpp" ARENA_CP="$cp" ARENA_EP="$ep" SLURM_JOB_NUM_NODES="$nodes")
-    for framework in 'megatron --version 0.9' 'megatron --version 0.13' torchtitan megatron-deepspeed deepspeed nemo torchrun; do
-        # shellcheck disable=SC2086  # two words
-        printf '%s %s: %s\n' "$name" "${framework/--version /}" \
-            "$(env "${plan_of[@]}" "$launchers/arena-args" $framework 2>&1 | paste -sd' ')"
+        ARENA_SEQUENCE_PARALLEL="$sp" ARENA_VPP="$vpp" ARENA_CP="$cp" ARENA_EP="$ep" SLURM_JOB_NUM_NODES="$nodes"
+        ARENA_PRECISION="$precision" ARENA_KV_HEADS="$kv")
+    for launcher in "${named[@]}"; do
+        printf '%s %s: %s\n' "$name" "$launcher" "$(env "${plan_of[@]}" arena-args "$launcher" 2>&1 | paste -sd' ')"
     done
 done <"$ARENA_SRCDIR/tests/launchers/plans" >"$work/got"
 [[ ! ${ARENA_GOLDEN_UPDATE-} ]] || cp "$work/got" "$expected"
-ok "each framework is told each plan in its own words, or refused" diff "$expected" "$work/got"
-is "$(grep -c 'cannot be told' "$expected")" 37 "what cannot be told is refused, not left out"
-is "$(args megatron | wc -l)" 8 "one argument per line"
+ok "each launcher is told each plan in its own words, or refused" diff "$expected" "$work/got"
+not_ok "a refusal says what cannot be told, nothing else stands in the way" grep -vE ': arena-args: [a-z0-9. -]+ cannot be told [^;]+$|: ([^a]|$)' "$work/got"
+is "$(args megatron | wc -l)" 9 "one argument per line"
+is "$(ARENA_LAUNCHER=megatron@0.12 args)" "$(args megatron --version 0.12)" "without a name it is the job's launcher"
+is "$(args megatron@0.12)" "$(args megatron --version 0.12)" "a version is said either way"
+sed 's/--micro-batch-size/--mbs/' "$ARENA_SRCDIR/src/core/launchers/megatron.table" >"$work/own.table"
+is "$(args --table "$work/own.table")" "$(args megatron | sed 's/--micro-batch-size/--mbs/')" "a framework of one's own is one more file"
 
 # ---- bad input -----------------------------------------------------------------------------------
 # refused CODE SENTENCE COMMAND...
@@ -41,18 +52,26 @@ refused() {
     like "$out" "$sentence" "says: $sentence"
     is "$(grep -c . <<<"$out")$(wc -c <"$work/stdout")" 10 "in one line, and prints no arguments: $sentence"
 }
-refused 2 "no table for 'horovod'.*torchtitan" args horovod
-refused 2 "no table for '../x'" args ../x
+refused 2 "'horovod' is not one of env.*torchtitan" args horovod
+refused 2 "'../x' is not one of" args ../x
+refused 2 'no launcher is named, and ARENA_LAUNCHER is not set' args
+refused 3 'missing.table' args --table "$work/missing.table"
+printf 'title T\ntasks gpu\n- - colour red\n' >"$work/bad.table"
+refused 2 "bad.table:3: unknown feature 'colour': accepted are always flat" args --table "$work/bad.table"
 refused 2 '--version needs a value' args megatron --version
-refused 2 "'new' is no version" args megatron --version new
-refused 2 'megatron 0.5 is not in its table, which begins with 0.9' args megatron --version 0.5
-refused 2 'torchtitan 1.0 is not in its table' args torchtitan --version 1.0
-refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" "$launchers/arena-args" megatron
-refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' "$launchers/arena-args" megatron
-refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 "$launchers/arena-args" megatron
-refused 2 'is not the global batch of 17' env "${plan[@]}" ARENA_GLOBAL_BATCH=17 "$launchers/arena-args" megatron
-refused 1 'stages that differ in dp .2,1.' env "${plan[@]}" 'ARENA_PLAN={"plan":{"stage_dp":[2,1],"stage_tp":[1,1]}}' \
-    "$launchers/arena-args" megatron
+refused 2 "'new' is no version of megatron" args megatron --version new
+refused 2 'megatron 0.5 is not known: its versions are 0.9 to before' args megatron --version 0.5
+refused 2 'torchtitan 1.0 is not known: its versions are 0.2 to before' args torchtitan --version 1.0
+refused 2 'env has no versions' args env@1
+refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" arena-args megatron
+refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' arena-args megatron
+refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 arena-args megatron
+refused 2 'is not the global batch of 17' env "${plan[@]}" ARENA_GLOBAL_BATCH=17 arena-args megatron
+mixed='{"grid":{"gpu_type":"a40","nodes":1,"gpus_per_node":4,"stages":2},"plan":{"stage_layers":[6,6],"stage_dp":[2,1],"stage_tp":[1,2],
+ "micro_batch":2,"num_micro_batches":4,"recompute":"none","zero_stage":0,"sequence_parallel":false},"estimate":{"iteration_s":1,
+ "samples_per_s":1,"tflops_per_gpu":1,"memory_bytes_per_gpu":1,"compute_s":1,"tp_comm_s":0,"pp_comm_s":0,"dp_comm_s":0,"bubble_s":0,
+ "optimizer_s":0,"source":"analytic","error_bound":0.5}}'
+refused 1 'megatron 0.13 cannot be told stages that differ in dp or tp' env "${plan[@]}" "ARENA_PLAN=$mixed" arena-args megatron
 
 # ---- the job scripts, with commands that write down how they were called ----------------------------
 mkdir "$work/bin"
@@ -61,7 +80,7 @@ for name in srun torchrun python nemo scancel; do
 done
 printf '#!/bin/bash\necho n1\n' >"$work/bin/scontrol"
 chmod 755 "$work/bin/"*
-plan_of=("${plan[@]}" SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=4 SLURM_JOB_NODELIST='n[1-2]' ARENA_LAUNCHERS="$launchers"
+plan_of=("${plan[@]}" SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=4 SLURM_JOB_NODELIST='n[1-2]' ARENA_LAUNCHER=megatron
     MEGATRON=/opt/megatron PATH="$work/bin:$PATH")
 # called SCRIPT ARGUMENT...: the words that reached srun, on one line
 called() {
@@ -69,13 +88,17 @@ called() {
     (cd "$work" && env "${plan_of[@]}" "$launchers/$1" "${@:2}") >"$work/script.out" 2>&1
     paste -sd' ' "$work/called" 2>/dev/null
 }
-like "$(called megatron.sh --bf16)" ' python /opt/megatron/pretrain_gpt.py --tensor-model-parallel-size 1 .* --exit-signal-handler --bf16$' \
+like "$(called megatron.sh --lr 1)" ' python /opt/megatron/pretrain_gpt.py --tensor-model-parallel-size 1 .* --bf16 .* --exit-signal-handler --lr 1$' \
     "megatron.sh hands the plan and its own arguments to pretrain_gpt.py"
+plan_of+=(ARENA_LAUNCHER=torchtitan@0.2 ARENA_ZERO_STAGE=1)
 like "$(called torchtitan.sh --x)" '^srun torchrun --nnodes=2 --nproc-per-node=2 .* -m torchtitan.train --parallelism.* --x$' \
     "torchtitan.sh starts one torchrun per node"
+plan_of+=(ARENA_LAUNCHER=nemo)
 like "$(called nemo.sh llama3_8b)" '^srun nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
     "nemo.sh overrides the recipe"
+plan_of+=(ARENA_LAUNCHER=torchrun)
 like "$(called torchrun.sh train.py --lr 1)" 'exec torchrun .* _ --nnodes=2 --nproc-per-node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
+plan_of+=(ARENA_LAUNCHER=deepspeed)
 echo '{"zero_optimization":{"overlap_comm":true},"train_batch_size":1}' >"$work/ds.json"
 called deepspeed.sh ds.json train.py >"$work/words"
 like "$(<"$work/script.out")" 'cannot be told pipeline stages' "deepspeed.sh refuses a pipeline"
@@ -83,7 +106,7 @@ is "$(<"$work/words")" '' "and starts nothing"
 plan_of+=(ARENA_PP=1 ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_STAGE_LAYERS=12 ARENA_ZERO_STAGE=2)
 like "$(called deepspeed.sh ds.json train.py)" 'train.py --deepspeed --deepspeed_config 42.ds_config.json$' "deepspeed.sh runs the script with a JSON of its own"
 is "$(jq -c . "$work/42.ds_config.json")" \
-    '{"zero_optimization":{"overlap_comm":true,"stage":2},"train_batch_size":16,"train_micro_batch_size_per_gpu":2,"gradient_accumulation_steps":2}' \
+    '{"zero_optimization":{"overlap_comm":true,"stage":2},"train_batch_size":16,"train_micro_batch_size_per_gpu":2,"gradient_accumulation_steps":2,"bf16":{"enabled":true},"fp16":{"enabled":false}}' \
     "in which the plan stands beside what the user wrote"
 
 # ---- SIGUSR1 to all processes of a step, as slurmctld sends it -----------------------------------------
@@ -113,7 +136,7 @@ launched() {
     running=$!
 }
 ended() { rc=0; wait "$running" || rc=$?; running=''; }
-plan_of+=(ARENA_ZERO_STAGE=0)
+plan_of+=(ARENA_ZERO_STAGE=0 ARENA_LAUNCHER=megatron)
 cat >"$work/bin/srun" <<'END'
 #!/bin/bash
 echo $$ >"$STUB/task.pid" # the task's too: exec

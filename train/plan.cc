@@ -60,7 +60,7 @@ Result<std::optional<TrainPlan>> plan_of_environment(const Environment& environm
     const auto offer = parse_offer_json(*text);
     if (!offer) return usage_error(offer.error().message(), "ARENA_PLAN");
     const Plan& plan = offer->plan;
-    const std::string foreign = inexpressible(find_launcher("arena-train")->can, plan);
+    const std::string foreign = inexpressible(capabilities_of("arena-train"), Model{}, plan);
     if (!foreign.empty())
         return usage_error(
             fmt::format(

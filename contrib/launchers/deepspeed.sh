@@ -1,22 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Plain DeepSpeed under Arena: the plan goes into a copy of its JSON configuration. Submit with
-# --arena-plan=pp1,tp1: the file cannot say more. Megatron-DeepSpeed: arena-args megatron-deepspeed.
-#SBATCH --arena-model=./config.json --arena-batch=512 --arena-gpus=8-64 --arena-plan=pp1,tp1
-#SBATCH --arena-launcher=torchrun --time=12:00:00
+# Plain DeepSpeed under Arena: the plan goes into a copy of its JSON configuration, which can say ZeRO and batches; no
+# stages and no tensor parallelism. Megatron-DeepSpeed is another launcher: megatron-deepspeed.
+#SBATCH --arena-model=./config.json --arena-batch=512 --arena-gpus=8-64
+#SBATCH --arena-launcher=deepspeed --time=12:00:00
 # usage: sbatch deepspeed.sh ds_config.json SCRIPT [ARGUMENTS]
 set -euo pipefail
-launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
 if (($# < 2)); then
     echo "deepspeed.sh: usage: sbatch deepspeed.sh ds_config.json SCRIPT [ARGUMENTS]" >&2
     exit 2
 fi
 config=$1 script=$2
 shift 2
-settings=$("$launchers/arena-args" deepspeed)
-ranks=$("$launchers/arena-args" torchrun)
+settings=$(arena-args)
+ranks=$(arena-args torchrun)
 mapfile -t ranks <<<"$ranks"
 ours=$SLURM_JOB_ID.ds_config.json
 jq --arg settings "$settings" 'reduce ($settings | split("\n")[] | split("=")) as [$key, $value]
-    (.; setpath($key | split("."); $value | tonumber))' "$config" >"$ours"
+    (.; setpath($key | split("."); $value | fromjson))' "$config" >"$ours"
 exec srun torchrun "${ranks[@]}" "$script" --deepspeed --deepspeed_config "$ours" "$@"

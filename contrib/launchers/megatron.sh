@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Megatron-LM under Arena: one task per GPU by srun; stops and comes back on SIGUSR1 with its checkpoint.
 #SBATCH --arena-model=./config.json --arena-batch=512 --arena-gpus=8-64 --arena-elastic
-#SBATCH --arena-launcher=megatron --time=12:00:00
-# usage: sbatch megatron.sh [ARGUMENTS OF pretrain_gpt.py]     MEGATRON=DIR MEGATRON_VERSION=0.13
+#SBATCH --arena-launcher=megatron@0.13 --time=12:00:00
+# usage: sbatch megatron.sh [ARGUMENTS OF pretrain_gpt.py]     MEGATRON=DIR
 set -euo pipefail
-launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
-plan=$("$launchers/arena-args" megatron --version "${MEGATRON_VERSION:-0.13}")
+plan=$(arena-args)
 mapfile -t args <<<"$plan"
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) CUDA_DEVICE_MAX_CONNECTIONS=1

@@ -6,8 +6,7 @@
 #SBATCH --arena-launcher=torchrun --time=12:00:00
 # usage: sbatch torchrun.sh SCRIPT [ARGUMENTS]
 set -uo pipefail
-launchers=${ARENA_LAUNCHERS:-/usr/share/slurm-arena/launchers}
-ranks=$("$launchers/arena-args" torchrun) || exit
+ranks=$(arena-args torchrun) || exit
 mapfile -t ranks <<<"$ranks"
 # torchrun ends with 1 whatever its ranks end with: a file says that they saved and left because they were told to.
 export ARENA_LEFT_FILE=$PWD/.arena-left.$SLURM_JOB_ID

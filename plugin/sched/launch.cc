@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See launch.h. The words of each launcher are in core/launchers.cc.
+// See launch.h. The words of each launcher are in src/core/launchers/.
 #include "plugin/sched/launch.h"
 
 #include <fmt/format.h>
@@ -21,34 +21,14 @@ std::string seconds(double value) {
     return fmt::format("{:.{}f}s", value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 4);
 }
 
-void append(std::string& text, std::string_view part) {
-    if (part.empty()) return;
-    if (!text.empty()) text += ' ';
-    text += part;
-}
-
 }  // namespace
 
-std::string launcher_arguments(const std::string& name, const Request& request, const Plan& plan) {
-    const Launcher* launcher = find_launcher(name);
-    if (launcher == nullptr || launcher->flags.empty()) return {};
-    std::string words;
-    append(words, launcher->flags);
-    if (plan.sequence_parallel) append(words, launcher->sequence_parallel);
-    append(words, plan.zero_stage > 0 ? launcher->zero : launcher->unsharded);
-    if (plan.recompute == Recompute::full) append(words, launcher->full);
-    if (plan.recompute == Recompute::selective) append(words, launcher->selective);
-    if (plan.vpp > 1) append(words, launcher->vpp);
-    if (plan.cp > 1) append(words, launcher->cp);
-    if (plan.ep > 1) append(words, launcher->ep);
-    if (!expresses(LayerSplit::even, plan.stage_layers)) append(words, launcher->ends);
-    return fmt::format(
-        fmt::runtime(words), fmt::arg("pp", plan.pp()), fmt::arg("dp", plan.dp()),
-        fmt::arg("tp", plan.tp()), fmt::arg("mb", plan.micro_batch),
-        fmt::arg("nmb", plan.num_micro_batches), fmt::arg("batch", request.global_batch),
-        fmt::arg("vpp", plan.vpp), fmt::arg("chunk", plan.stage_layers.front() / plan.vpp),
-        fmt::arg("cp", plan.cp), fmt::arg("ep", plan.ep), fmt::arg("zero", plan.zero_stage),
-        fmt::arg("first", plan.stage_layers.front()), fmt::arg("last", plan.stage_layers.back()));
+std::string launcher_arguments(const Request& request, const Plan& plan) {
+    const Result<LauncherChoice> choice = parse_launcher(launcher_of(request));
+    if (!choice || choice->launcher->names_hosts()) return {};
+    const auto words =
+        render(*choice->launcher, choice->version, words_of(request.model, request.global_batch, plan));
+    return words ? join(*words, " ") : "";
 }
 
 std::int64_t tasks_per_node(const std::string& name, const Grid& grid) {
@@ -72,10 +52,15 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
         fmt::format("ARENA_VPP={}", plan.vpp),
         fmt::format("ARENA_CP={}", plan.cp),
         fmt::format("ARENA_EP={}", plan.ep),
+        fmt::format("ARENA_PRECISION={}", to_string(request.model.precision)),
+        fmt::format("ARENA_SEQ_LENGTH={}", request.model.seq_length),
+        fmt::format("ARENA_KV_HEADS={}", facts_of(request.model).kv_heads),
+        fmt::format("ARENA_MODEL_FAMILY={}", to_string(request.model.family)),
+        fmt::format("ARENA_LAUNCHER={}", launcher_of(request)),
         fmt::format("ARENA_GPU_TYPE={}", offer.grid.gpu_type),
         fmt::format("ARENA_PLAN={}", to_json(offer)),
     };
-    if (std::string arguments = launcher_arguments(request.launcher, request, plan); !arguments.empty())
+    if (std::string arguments = launcher_arguments(request, plan); !arguments.empty())
         environment.push_back("ARENA_ARGS=" + arguments);
     return environment;
 }

@@ -13,11 +13,13 @@
 namespace arena {
 
 /// ARENA_PP, ARENA_DP, ARENA_TP, ARENA_MICRO_BATCH, ARENA_NUM_MICRO_BATCHES, ARENA_GLOBAL_BATCH,
-/// ARENA_STAGE_LAYERS, ARENA_PLAN (the offer as JSON), ARENA_ARGS for a launcher that has flags.
+/// ARENA_STAGE_LAYERS, ARENA_PLAN (the offer as JSON), ARENA_ARGS for a launcher that has flags; what
+/// arena-args reads of the model, and the launcher with its version.
 std::vector<std::string> launch_environment(const Request& request, const Offer& offer);
 
-/// Flags of a named launcher; empty for env and torchrun (specs: ecosystem section 6).
-std::string launcher_arguments(const std::string& launcher, const Request& request, const Plan& plan);
+/// What the request's launcher is told of the plan; empty where it has no words, or where they name the
+/// job's hosts, which only a running job knows.
+std::string launcher_arguments(const Request& request, const Plan& plan);
 
 /// One task per GPU, or one per node for launchers that spawn their own ranks.
 std::int64_t tasks_per_node(const std::string& launcher, const Grid& grid);

@@ -148,7 +148,7 @@ PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& 
     query.global_batch = request.global_batch;
     query.min_gpus = request.min_gpus;
     query.pin = request.pin;
-    if (const Launcher* launcher = find_launcher(request.launcher)) query.can = launcher->can;
+    query.can = capabilities_of(launcher_of(request));
     for (const SitePool& pool : pools) {
         if (!wanted(request, pool.gpu_type)) continue;
         auto entry = pool_of(request, pool);
@@ -167,7 +167,7 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
                              profiles_.version(pool.gpu_type)});
     return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus, request.pin,
-                     request.launcher, facts);
+                     launcher_of(request), facts);
 }
 
 OfferList OfferBook::offers(std::uint32_t user, const Request& request,

@@ -49,7 +49,7 @@ PlanQuery query_of(const Request& request, GpuPool pool) {
     query.max_gpus = pool.max_gpus =
         request.max_gpus > 0 ? std::min(request.max_gpus, pool.max_gpus) : pool.max_gpus;
     query.pin = request.pin;
-    if (const Launcher* launcher = find_launcher(request.launcher)) query.can = launcher->can;
+    query.can = capabilities_of(launcher_of(request));
     query.pools = {std::move(pool)};
     return query;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // spank_arena.so: sbatch's --arena-* options. In sbatch, running as the user, it turns them into
-// one request record in the job's control environment. Everywhere else (salloc, srun, slurmd,
-// slurmstepd as root) its callbacks return 0 and open nothing. Only field copying and Slurm calls
-// live here.
+// one request record in the job's control environment. In the tasks of a job's steps, as the user, it
+// adds what ranks read (ranks.h). Everywhere else (salloc, srun, slurmd, slurmstepd as root) its
+// callbacks return 0 and open nothing. Only field copying and Slurm calls live here.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 #include "plugin/spank/controller.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/preview.h"
+#include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
 
 extern "C" {
@@ -198,6 +199,36 @@ void process_options(spank_t spank, spank_context_t where) {
         say_interactive();
 }
 
+/// "" where the task's environment does not have it.
+std::string task_variable(spank_t spank, const char* name) {
+    char value[64 * 1024];
+    return spank_getenv(spank, name, value, sizeof value) == ESPANK_SUCCESS ? value : "";
+}
+
+template <typename T>
+bool get(spank_t spank, spank_item_t item, std::int64_t& out) {
+    T value{};
+    if (spank_get_item(spank, item, &value) != ESPANK_SUCCESS) return false;
+    out = static_cast<std::int64_t>(value);
+    return true;
+}
+
+/// Ranks of a step that srun started in a job of Arena's. The batch script and Slurm's own steps have none.
+void set_rank_variables(spank_t spank) {
+    arena::StepTask task;
+    task.launcher = task_variable(spank, "ARENA_LAUNCHER");
+    if (task.launcher.empty()) return;
+    const bool known = get<std::uint32_t>(spank, S_JOB_ID, task.job) &&
+                       get<std::uint32_t>(spank, S_JOB_STEPID, task.step) &&
+                       get<std::uint32_t>(spank, S_TASK_GLOBAL_ID, task.rank) &&
+                       get<int>(spank, S_TASK_ID, task.local_rank) &&
+                       get<std::uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, task.world_size);
+    if (!known || task.step > SLURM_MAX_NORMAL_STEP_ID) return;
+    task.nodes = task_variable(spank, "SLURM_STEP_NODELIST");
+    for (const auto& [name, value] : arena::rank_variables(task))
+        (void)spank_setenv(spank, name.c_str(), value.c_str(), 0);  // what the user set stays
+}
+
 }  // namespace
 
 extern "C" {
@@ -224,6 +255,15 @@ int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
         slurm_error("arena: request not made: %s", e.what());
         std::exit(1);
     }
+}
+
+int slurm_spank_task_init(spank_t spank, int, char**) noexcept {
+    try {
+        set_rank_variables(spank);
+    } catch (const std::exception& e) {
+        slurm_error("arena: RANK and the like not set: %s", e.what());
+    }
+    return 0;
 }
 
 int slurm_spank_exit(spank_t, int, char**) noexcept {

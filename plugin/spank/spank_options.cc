@@ -32,7 +32,7 @@ std::string resolve(const std::string& path) {
 }  // namespace
 
 const std::vector<OptionText>& option_texts() {
-    static const std::string launcher_usage = "[arena] one of " + launcher_names();
+    static const std::string launcher_usage = "[arena] NAME or NAME@VERSION, of " + launcher_names();
     static const std::vector<OptionText> texts = {
         {"model", "NAME|FILE",
          "[arena] model to train: a built-in name, a config.json or a YAML file", false},
@@ -44,7 +44,7 @@ const std::vector<OptionText>& option_texts() {
         {"gpus", "MIN-MAX", "[arena] how many GPUs the job may get (default: any number)", false},
         {"types", "TYPE,...", "[arena] GPU types the job may get (default: any)", false},
         {"plan", "PIN", "[arena] fix parts of the plan, for example pp2,dp2,tp1", false},
-        {"launcher", "NAME", launcher_usage.c_str(), false},
+        {"launcher", "NAME[@VERSION]", launcher_usage.c_str(), false},
         {"elastic", "yes|no", "[arena] the job checkpoints and restarts when Arena resizes it",
          true},
         {"steps", "N", "[arena] iterations to do (default: as many as the time limit allows)",

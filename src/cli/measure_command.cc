@@ -218,7 +218,7 @@ Result<std::vector<Subject>> subjects_of(const MeasureOptions& options, const Mo
     for (const FixedPlan& fixed : *plans) {
         const auto plan = make_plan(fixed, model, options.plan.global_batch, LayerSplit::any);
         if (!plan) return plan.error();
-        const std::string foreign = inexpressible(find_launcher(launcher)->can, model, *plan);
+        const std::string foreign = inexpressible(capabilities_of(launcher), model, *plan);
         if (!foreign.empty())
             return usage_error(fmt::format("has {}, which arena-train cannot run", foreign),
                                "--fixed");

@@ -257,7 +257,7 @@ Result<Grid> fixed_grid(const FixedPlan& fixed, const GpuPool& pool) {
 /// Prices exactly this plan; infeasible, with its price, where it does not fit memory.
 Result<GridResult> price_one(const PlanOptions& options, const Model& model, const FixedPlan& fixed, const Grid& grid,
                              const GpuPool& pool, const Capabilities& can, PlanBudget& budget) {
-    auto plan = make_plan(fixed, model, options.global_batch, can.layers);
+    auto plan = make_plan(fixed, model, options.global_batch, can.split(fixed.pp));
     if (!plan) return plan.error();
     if (const std::string what = inexpressible(can, model, *plan); !what.empty()) {
         return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
@@ -267,7 +267,7 @@ Result<GridResult> price_one(const PlanOptions& options, const Model& model, con
     }
     auto estimate = price_plan(model, options.global_batch, grid, *plan, pool);
     if (estimate) {  // a plan at all
-        *plan = with_best_layers(model, options.global_batch, grid, *plan, pool, can.layers, budget);
+        *plan = with_best_layers(model, options.global_batch, grid, *plan, pool, can.split(fixed.pp), budget);
         estimate = price_plan(model, options.global_batch, grid, *plan, pool);
     }
     GridResult result{grid, false, "", *plan, {}};
@@ -328,11 +328,14 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
         if (auto found = search_pinned(options, model, *fixed, *grid, pools[0], can, budget))
             return std::vector{std::move(*found)};
     std::vector<GridResult> best;
+    std::optional<Error> untold;
     for (const FixedPlan& one : settings_of(*fixed, model, can)) {
         auto result = price_one(options, model, one, *grid, pools[0], can, budget);
-        if (!result) return result.error();
+        if (!result && !untold) untold = result.error();
+        if (!result) continue;  // of settings left free some can be told
         if (best.empty() || is_better(*result, best[0])) best = {std::move(*result)};
     }
+    if (best.empty() && untold) return *untold;
     return best;
 }
 
@@ -386,7 +389,7 @@ void add_plan(CLI::App& app, Globals& globals) {
     command->add_option("--profiles", o->profiles, "profile JSON, a profile store (.db), or none [what comes with slurm-arena]");
     command->add_option("--fixed", o->fixed, "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
     command->add_option("--launcher", o->launcher,
-                        "only plans that it can be told: any, " + launcher_names() + " [env]");
+                        "only plans that it can be told, NAME or NAME@VERSION: any, " + launcher_names() + " [env]");
     command->add_flag("--pareto", o->pareto, "all plans that no other beats in both time and memory");
     command->add_option("--budget-s", o->budget_s,
                         fmt::format("seconds to search, then the best so far and what was left out; 0 = to "

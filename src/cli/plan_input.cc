@@ -173,10 +173,10 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
 
 std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model, const Capabilities& can) {
     std::vector<Recompute> recomputes{fixed.recompute};
-    if (fixed.free_recompute && can.selective) recomputes.push_back(Recompute::selective);
-    if (fixed.free_recompute && can.full) recomputes.push_back(Recompute::full);
+    if (fixed.free_recompute && can.told.has(Feature::recompute_selective)) recomputes.push_back(Recompute::selective);
+    if (fixed.free_recompute && can.told.has(Feature::recompute_full)) recomputes.push_back(Recompute::full);
     std::vector<std::int64_t> zeros;
-    for (std::int64_t zero = 0; fixed.free_zero && zero <= (fixed.dp > 1 ? 3 : 0); ++zero)
+    for (std::int64_t zero = 0; fixed.free_zero && zero <= (fixed.dp * fixed.cp > 1 ? 3 : 0); ++zero)
         if (can.has_zero(zero, fixed.pp)) zeros.push_back(zero);
     if (zeros.empty()) zeros.push_back(fixed.zero);
     std::vector<FixedPlan> all;
@@ -186,7 +186,7 @@ std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model, c
             one.recompute = recompute;
             one.zero = zero;
             if (fixed.free_sequence_parallel)
-                one.sequence_parallel = can.sequence_parallel && default_sequence_parallel(model, fixed.tp);
+                one.sequence_parallel = can.told.has(Feature::sp) && default_sequence_parallel(model, fixed.tp);
         }
     return all;
 }
@@ -233,10 +233,13 @@ Result<Model> read_model(const PlanOptions& options) {
 
 Result<Capabilities> read_launcher(const PlanOptions& options) {
     if (options.launcher == "any") return all_capabilities();
-    if (const Launcher* launcher = find_launcher(options.launcher)) return launcher->can;
-    return usage_error(fmt::format("\"{}\" is not one of any, {}", printable(options.launcher, 40),
-                                   launcher_names()),
-                       "--launcher");
+    const Result<LauncherChoice> choice = parse_launcher(options.launcher);
+    if (!choice) return usage_error(choice.error().text + "; or any", "--launcher");
+    return choice->can();
+}
+
+std::string launcher_name(const PlanOptions& options) {
+    return options.launcher.substr(0, options.launcher.find('@'));
 }
 
 Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
@@ -273,8 +276,8 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         if (!entry) return entry.error();
         GpuPool pool{word, *entry, options.gpus_per_node, 1, {}};
         if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
-        pool.framework = options.launcher;
-        pool.constants = tables->calibration.constants(entry->name, options.launcher);
+        pool.framework = launcher_name(options);
+        pool.constants = tables->calibration.constants(entry->name, pool.framework);
         if (store.is_open()) {
             if (const Status taken = take_from_store(store, pool); !taken) return taken.error();
         } else {
@@ -298,7 +301,7 @@ void correct_by_reports(const PlanStore& store, const PlanOptions& options, cons
     std::vector<Observation> observations;
     for (const GpuPool& pool : pools)
         for (Observation& o : store.observations(
-                 {fingerprint(model), options.global_batch, options.launcher}, pool))
+                 {fingerprint(model), options.global_batch, launcher_name(options)}, pool))
             observations.push_back(std::move(o));
     if (!observations.empty()) correct(results, observations);
 }

@@ -53,6 +53,8 @@ Result<Plan> make_plan(const FixedPlan&, const Model&, std::int64_t global_batch
 Result<Model> read_model(const PlanOptions&);
 /// What the launcher can be told; "any" = every plan that the planner can price.
 Result<Capabilities> read_launcher(const PlanOptions&);
+/// Without its version: whose constants and reports count.
+std::string launcher_name(const PlanOptions&);
 Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions&);
 /// The store that --profiles names; where it names none, one of nothing.
 Result<PlanStore> open_profiles(const PlanOptions&);

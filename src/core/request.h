@@ -27,7 +27,8 @@ struct Request {
     std::int64_t max_gpus = 0;           ///< 0 = not given: whatever the cluster has
     std::vector<std::string> gpu_types;  ///< GRES types in the user's order; empty = any
     PlanPin pin;                         ///< all zero = free
-    std::string launcher = "env";        ///< env|torchrun|megatron|deepspeed|nemo|torchtitan
+    std::string launcher = "env";        ///< a name of core/launchers.h
+    std::string launcher_version;        ///< "" = the one that its table means
     bool elastic = false;
     std::int64_t steps = 0;              ///< iterations to do; 0 = not given, the time limit stands for it
     bool user_hold = false;              ///< sbatch --hold: stay away until released
@@ -48,7 +49,7 @@ using Setting = std::pair<std::string, std::string>;
 std::string option_spelling(std::string_view key);
 
 /// `#ARENA key=value` lines in the first 64 KiB of a script, before the first line that is neither
-/// blank nor a comment (as sbatch reads #SBATCH). Values match [A-Za-z0-9_.,:=x+-]+. Never evaluated.
+/// blank nor a comment (as sbatch reads #SBATCH). Values match [A-Za-z0-9_.,:=x+@-]+. Never evaluated.
 /// Errors: more than 64 directives, binary bytes, a line without '=', unknown key, key given twice.
 Result<std::vector<Setting>> parse_directives(std::string_view script);
 
@@ -66,8 +67,11 @@ Status check_request(const Request&);
 /// the request stays as it was.
 Status change_request(Request&, const std::vector<Setting>& changes);
 
+/// "megatron@0.13": what parse_launcher() takes.
+std::string launcher_of(const Request&);
+
 inline constexpr std::string_view comment_prefix = "arena:";
-/// A job's Comment: "arena:plan=pp2,dp2,tp1", "arena:gpus=4-8", "arena:types=a40,h100", "arena:off"; several
+/// A job's Comment: "arena:plan=pp2,dp2,tp1", "arena:gpus=4-8", "arena:types=a40,h100", "arena:launcher=megatron@0.13", "arena:off"; several
 /// joined by ';', at most 256 characters. True where it says off: leave the job to Slurm. One that does not
 /// begin with "arena:" changes nothing. Errors say what is accepted, and leave the request as it was.
 Result<bool> apply_comment(std::string_view comment, Request&);

@@ -159,7 +159,7 @@ struct Case {
 
 /// Whose transfers hide, block or cost nothing; the second shares batch norms' statistics.
 inline std::string any_framework(Random& random) {
-    return random.of({"default", "Alpa", "megatron", "deepspeed", "nemo"});
+    return random.of({"default", "Alpa", "megatron", "megatron-deepspeed", "nemo"});
 }
 
 /// At most 8 GPUs and 12 layers; memory often binds; launchers and pins of all sorts.
@@ -179,15 +179,15 @@ inline std::optional<Case> small_case(Random& random) {
     c.query.pools = {pool};
     c.query.min_gpus = c.query.max_gpus = random.whole(1, 8);
     const auto launcher =
-        static_cast<std::size_t>(random.whole(0, static_cast<std::int64_t>(launchers().size())));
-    c.query.can = launcher < launchers().size() ? launchers()[launcher].can : all_capabilities();
-    c.query.can.mixed_stages = false;  // enumerated apart
+        static_cast<std::size_t>(random.whole(0, static_cast<std::int64_t>(2 * launchers().size())));
+    c.query.can = launcher < launchers().size() ? launchers()[launcher].can() : all_capabilities();
+    c.query.can.told.remove(Feature::mixed);  // enumerated apart
     if (random.whole(0, 4) == 0) c.query.pin.micro_batch = random.of<std::int64_t>({1, 2, 3});
-    if (random.whole(0, 4) == 0 && c.query.can.vpp != Degree::no)
+    if (random.whole(0, 4) == 0 && c.query.can.told.has(Feature::vpp))
         c.query.pin.vpp = random.whole(1, 3);
-    if (random.whole(0, 4) == 0 && c.query.can.cp != Degree::no)
+    if (random.whole(0, 4) == 0 && c.query.can.told.has(Feature::cp))
         c.query.pin.cp = random.of<std::int64_t>({1, 2, 3, 4});
-    if (random.whole(0, 4) == 0 && c.query.can.ep != Degree::no)
+    if (random.whole(0, 4) == 0 && c.query.can.told.has(Feature::ep))
         c.query.pin.ep = random.of<std::int64_t>({1, 2, 3, 6});
     const auto precision = effective_precision(pool.hardware, c.query.model.precision);
     if (!precision) return std::nullopt;

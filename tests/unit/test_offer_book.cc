@@ -50,16 +50,16 @@ struct Book {
 START_TEST(offers_have_the_constants_of_the_launcher_as_arena_plan_has) {
     Book book;
     Request request = Scene::request();
-    for (const char* launcher : {"env", "deepspeed", "nemo", "torchtitan"}) {
+    for (const char* launcher : {"env", "megatron-deepspeed", "nemo", "torchtitan"}) {
         request.launcher = launcher;
-        PlanQuery query{request.model, request.global_batch, 1, 2, {}, {}, find_launcher(launcher)->can};
+        PlanQuery query{request.model, request.global_batch, 1, 2, {}, {}, capabilities_of(launcher)};
         const GpuType type = *find_hardware(load_hardware("").value(), "A100-SXM-80GB");
         query.pools = {{"a100", type, 8, 2, {}, launcher, {}}};
         ck_assert_msg(*book.of(request) == make_offers(query), "%s", launcher);
     }
     request.launcher = "env";
     const double plain = book.best_s(request);
-    request.launcher = "deepspeed";
+    request.launcher = "megatron-deepspeed";
     ck_assert_double_ne(plain, book.best_s(request));
 }
 END_TEST

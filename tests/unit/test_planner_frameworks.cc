@@ -75,7 +75,7 @@ END_TEST
 
 START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
     const Calibration& table = builtin_calibration();
-    for (const char* launcher : {"megatron", "deepspeed", "nemo", "torchtitan", "arena-train"}) {
+    for (const char* launcher : {"megatron", "megatron-deepspeed", "nemo", "torchtitan", "arena-train"}) {
         bool known = false;
         static_cast<void>(table.framework(launcher, &known));
         ck_assert_msg(known, "%s", launcher);
@@ -94,7 +94,7 @@ START_TEST(transfers_between_chunks_may_hide_where_others_do_not) {
     const GpuType a100 = hardware("a100");
     const auto transfers_s = [&](std::int64_t vpp, double overlap_chunks) {
         GpuPool pool{"a100", a100, 1, 2, {}};
-        pool.constants = builtin_calibration().constants(a100.name, "deepspeed");
+        pool.constants = builtin_calibration().constants(a100.name, "megatron-deepspeed");
         pool.constants->framework.overlap_chunks = overlap_chunks;
         Plan plan;
         plan.stage_layers = vpp > 1 ? std::vector<std::int64_t>{12, 12}

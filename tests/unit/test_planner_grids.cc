@@ -165,14 +165,14 @@ START_TEST(convolutions_are_split_where_the_launcher_can) {
     query.can = all_capabilities();
     const double free_s = best_of(plan_grids(query)).estimate.iteration_s;
     ck_assert_int_gt(split(), 1);
-    query.can.convolutions = Degree::pinned;
+    query.can.set(Feature::convolutions, Degree::pinned);
     ck_assert_int_eq(split(), 1);
     ck_assert_double_gt(best_of(plan_grids(query)).estimate.iteration_s, free_s);
     for (const char* launcher : {"env", "megatron", "torchtitan"}) {
-        query.can = find_launcher(launcher)->can;
+        query.can = capabilities_of(launcher);
         ck_assert_int_eq(split(), 1);
     }
-    query.can = find_launcher("env")->can;
+    query.can = capabilities_of("env");
     query.pin.tp = 4;
     ck_assert_int_eq(split(), 4);
     query.pin.tp = 3, query.min_gpus = query.max_gpus = 6;

@@ -26,7 +26,7 @@ void each_mix(const Case& c, const Grid& grid, std::int64_t samples, Plan& plan,
     for (std::int64_t tp = 1; tp <= grid.gpus_per_node; ++tp)
         for (std::int64_t dp = 1; dp * tp <= gpus_left; ++dp) {
             const bool is_whole = c.query.model.family == Family::wide_resnet &&
-                                  c.query.can.convolutions != Degree::free;
+                                  c.query.can.degree(Feature::convolutions) != Degree::free;
             if (samples % dp != 0 || !tp_fits(c.query.model, tp) || (is_whole && tp > 1)) continue;
             plan.stage_dp.push_back(dp), plan.stage_tp.push_back(tp);
             each_mix(c, grid, samples, plan, gpus_left - dp * tp, visit);
@@ -78,9 +78,9 @@ START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
         ++n;
         c->query.pin = {};
         c->query.can = all_capabilities();
-        c->query.can.mixed_stages = false;
+        c->query.can.told.remove(Feature::mixed);
         const std::vector<GridResult> uniform = plan_grids(c->query);
-        c->query.can.mixed_stages = true;
+        c->query.can.told.add(Feature::mixed);
         const std::vector<GridResult> any = plan_grids(c->query);
         ck_assert_uint_eq(uniform.size(), any.size());
         // All grids have the same GPUs: mixed stages are for the best of them.
@@ -171,7 +171,7 @@ START_TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
         beyond += r.uniform_only ? 1 : 0;
     }
     ck_assert_uint_eq(beyond, 1);
-    can.mixed_stages = false;  // nothing was left out of what the launcher can be told
+    can.told.remove(Feature::mixed);  // nothing was left out of what the launcher can be told
     for (const GridResult& r : plan_grids(query_of(model, 2, can))) ck_assert(!r.uniform_only);
     for (const GridResult& r : plan_grids(query_of(unlike_model(3), 2, all_capabilities())))
         ck_assert(!r.uniform_only);
@@ -250,6 +250,10 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
         request.model = query.model;
         request.global_batch = query.global_batch;
         request.launcher = launchers()[launcher].name;
+        const std::vector<Version> versions = launchers()[launcher].changes();
+        if (!versions.empty())
+            request.launcher_version = to_string(versions[static_cast<std::size_t>(
+                random.whole(0, static_cast<std::int64_t>(versions.size()) - 1))]);
         const auto maybe = [&](std::vector<std::int64_t> values) {
             return random.whole(0, 1) == 0
                        ? 0
@@ -260,12 +264,7 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
                        .micro_batch = maybe({1, 2, 3}), .vpp = maybe({1, 1, 2, 3}),
                        .cp = maybe({1, 1, 2, 3}), .ep = maybe({1, 1, 2, 3})};
         if (request.pin.gpus() > 12) continue;
-        // The search obeys a pin that the launcher cannot be told; job_submit does not let it through.
-        query.can = launchers()[launcher].can;
-        for (const auto& [degree, pinned] :
-             {std::pair{query.can.vpp, &request.pin.vpp}, {query.can.cp, &request.pin.cp}, {query.can.ep, &request.pin.ep}})
-            if (degree == Degree::no) *pinned = 0;
-        if (query.model.family == Family::wide_resnet && query.can.convolutions == Degree::no) request.pin.tp = 0;
+        query.can = capabilities_of(launcher_of(request));
         query.pin = request.pin;
         query.min_gpus = 1;
         query.max_gpus = 36;
@@ -275,7 +274,7 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
         const std::vector<GridResult> grids = plan_grids(query);
         const bool has_plan = std::any_of(grids.begin(), grids.end(),
                                           [](const GridResult& grid) { return grid.feasible; });
-        const std::string obstacle = pin_obstacle(request);
+        const std::string obstacle = launcher_model_obstacle(request) + pin_obstacle(request);
         const bool open = request.pin.ep > 1 && request.pin.dp * request.pin.tp == 0;
         ck_assert_msg(obstacle.empty() == has_plan || (open && !has_plan),
                       "%s with %s, batch %ld, %ld layers of %s: %s; '%s'", to_string(request.pin).c_str(),

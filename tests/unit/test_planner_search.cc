@@ -131,16 +131,16 @@ class Enumeration {
                 if (pinned && mb != query.pin.micro_batch) continue;
                 if (!tp_fits(query.model, tp) || grid_.gpus_per_node % tp != 0) continue;
                 if (query.model.family == Family::wide_resnet &&
-                    !pinned_or(query.pin.tp, tp, query.can.convolutions))
+                    !pinned_or(query.pin.tp, tp, query.can.degree(Feature::convolutions)))
                     continue;
                 for (std::int64_t cp = 1; cp <= 64; ++cp) {
                     const std::int64_t each = grid_.stages * tp * cp;
-                    if (!pinned_or(query.pin.cp, cp, query.can.cp)) continue;
+                    if (!pinned_or(query.pin.cp, cp, query.can.degree(Feature::cp))) continue;
                     if (grid_.gpus() % each != 0 || !cp_fits(query.model, cp)) continue;
                     const std::int64_t dp = grid_.gpus() / each;
                     if (query.global_batch % (dp * mb) != 0) continue;
                     for (std::int64_t ep = 1; ep <= dp * cp * tp; ++ep)
-                        if (pinned_or(query.pin.ep, ep, query.can.ep) && dp * cp * tp % ep == 0 &&
+                        if (pinned_or(query.pin.ep, ep, query.can.degree(Feature::ep)) && dp * cp * tp % ep == 0 &&
                             ep_fits(query.model, ep))
                             each_of_shard({tp, mb, false, cp, ep}, dp, visit);
                 }
@@ -152,7 +152,7 @@ class Enumeration {
     void each_of_shard(ShardShape shape, std::int64_t dp, Visit visit) const {
         const Model& model = case_.query.model;
         const std::int64_t tp = shape.tp;
-        shape.sequence_parallel = case_.query.can.sequence_parallel &&
+        shape.sequence_parallel = case_.query.can.told.has(Feature::sp) &&
                                   is_transformer(model.family) && tp > 1 &&
                                   model.seq_length % tp == 0;
         const Shard shard(context_, topology_, shape);
@@ -166,7 +166,7 @@ class Enumeration {
             plan.num_micro_batches = case_.query.global_batch / (dp * shape.micro_batch);
             for (const Recompute recompute :
                  {Recompute::none, Recompute::selective, Recompute::full})
-                for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero)
+                for (std::int64_t zero = 0; zero <= (dp * shape.cp > 1 ? 3 : 0); ++zero)
                     for (std::int64_t vpp = 1; vpp <= model.layers; ++vpp) {
                         plan.recompute = recompute, plan.zero_stage = zero, plan.vpp = vpp;
                         if (!is_wanted(plan)) continue;
@@ -181,12 +181,13 @@ class Enumeration {
     bool is_wanted(const Plan& plan) const {
         const PlanQuery& query = case_.query;
         if (query.pin.vpp != 0 ? plan.vpp != query.pin.vpp
-                               : plan.vpp > 1 && query.can.vpp != Degree::free)
+                               : plan.vpp > 1 && query.can.degree(Feature::vpp) != Degree::free)
             return false;
         if (plan.vpp > 1 && (plan.pp() == 1 || plan.num_micro_batches % plan.pp() != 0 ||
                              plan.stage_layers[0] % plan.vpp != 0))
             return false;
-        return expresses(query.can, plan);
+        if (plan.zero_stage > 0 && !query.can.searches_zero(plan.zero_stage, plan.pp())) return false;
+        return expresses(query.can, query.model, plan);
     }
 
     const Case& case_;
@@ -240,7 +241,7 @@ void check_choice(const Case& c, Seen& seen) {
         ck_assert_msg(std::fabs(result.estimate.iteration_s / best - 1) < 1e-12,
                       "case %ld: %s takes %.17g, the best takes %.17g", seen.cases,
                       short_form(result.plan).c_str(), result.estimate.iteration_s, best);
-        ck_assert(expresses(c.query.can, result.plan));
+        ck_assert(expresses(c.query.can, c.query.model, result.plan));
         seen.add(result.plan);
         const GpuPool& pool = c.query.pools[0];
         const Topology t = make_topology(pool.hardware, result.grid, pool.gpus_per_node);
@@ -412,7 +413,7 @@ START_TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
     for (int n = 0; n < 600; ++n) {
         std::optional<Case> c = small_case(random);
         if (!c) continue;
-        c->query.can.layers = LayerSplit::even;
+        c->query.can.set(LayerSplit::even);
         const double limit = static_cast<double>(c->query.pools[0].hardware.memory_bytes);
         const std::vector<GridResult> set = plan_pareto(c->query);
         for (const GridResult& grid : plan_grids(c->query))
@@ -446,16 +447,16 @@ START_TEST(ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed) {
         m.custom_layers = {{"", 5000, 1e13, 1e6, 1e6, 1e6},
                            {"", 5000, alike ? 1e13 : 2e13, 1e6, 1e6, 1e6}};
         PlanQuery query{*complete_model(m, "list"), 64, 8, 8, {}, {}, all_capabilities()};
-        query.can.vpp = Degree::pinned;
+        query.can.set(Feature::vpp, Degree::pinned);
         query.pools = {{"x", *find_hardware(all_hardware(), "A100-SXM-80GB"), 8, 8, {}, {}, {}}};
         const auto precision = effective_precision(query.pools[0].hardware, m.precision);
         for (const LayerSplit split : {LayerSplit::any, LayerSplit::ends}) {
-            query.can.layers = split;
+            query.can.set(split);
             PlanBudget budget;
             PoolSearch search(query, query.pools[0], *precision, budget);
             const GridResult grid = search.search({1, 8}, 8);
             ck_assert_msg(grid.feasible, "%s", grid.reason.c_str());
-            ck_assert(expresses(query.can, grid.plan));
+            ck_assert(expresses(query.can, query.model, grid.plan));
             ck_assert_int_ge(search.deal_steps_left(), 0);
             if (split == LayerSplit::ends && !alike) continue;  // such stages cannot be even
             const double work = alike ? 10000e13 : 15000e13;

@@ -30,6 +30,7 @@ Request sample() {
     r.gpu_types = {"a40", "h100"};
     r.pin = {2, 2, 1, 0};
     r.launcher = "megatron";
+    r.launcher_version = "0.12";
     r.elastic = true;
     r.steps = 1000;
     r.user_hold = true;
@@ -131,6 +132,17 @@ START_TEST(unknown_keys_are_ignored) {
 }
 END_TEST
 
+/// Before records said a version, "deepspeed" was Megatron-DeepSpeed; a job that waits stays that.
+START_TEST(a_record_of_before_versions_keeps_its_launcher) {
+    Request r = sample();
+    r.launcher = "deepspeed", r.launcher_version = "";
+    const std::string now = format_record(r).value();
+    ck_assert(parse_record(now)->launcher == "deepspeed");
+    const std::string then = replaced(now, "\"deepspeed@0.10\"", "\"deepspeed\"");
+    ck_assert(parse_record(then)->launcher == "megatron-deepspeed");
+}
+END_TEST
+
 START_TEST(forged_records_are_refused) {
     const std::string good = record(sample());
     refuses("", "JSON");
@@ -152,7 +164,7 @@ START_TEST(forged_records_are_refused) {
     refuses(replaced(good, "\"a40\"", "\"a40;rm\""), "gpu_types");
     refuses(replaced(good, "\"a40\"", "\"\""), "gpu_types");
     refuses(replaced(good, "\"a40\"", "7"), "gpu_types");
-    refuses(replaced(good, "\"megatron\"", "\"bash -c\""), "launcher");
+    refuses(replaced(good, "\"megatron@0.12\"", "\"bash -c\""), "launcher");
     refuses(replaced(good, "\"llama\"", "\"lama\""), "family");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":-1"), "hidden");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":1e300"), "hidden");
@@ -249,7 +261,7 @@ int main() {
         a_record_that_would_not_fit_is_refused_when_it_is_written,
         a_name_with_control_bytes_is_escaped,
         unknown_keys_are_ignored,
-        forged_records_are_refused,
+        a_record_of_before_versions_keeps_its_launcher, forged_records_are_refused,
         forged_custom_layers_are_refused,
         directives_are_read_up_to_the_first_command,
         scripts_without_directives_have_no_settings,

@@ -196,11 +196,11 @@ START_TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
         ck_assert_str_eq(by_comment.error().text.c_str(), by_option.error().text.c_str());
         ck_assert_str_eq(by_comment.error().where.c_str(), "Comment=arena:plan");
     }
-    Request even = a_request({{"launcher", "deepspeed"}});
+    Request even = a_request({{"launcher", "megatron-deepspeed"}});
     ck_assert(!apply_comment("arena:plan=pp5", even).ok());  // 12 layers, as many on every stage
     ck_assert(!apply_comment("arena:plan=cp2", even).ok());
     ck_assert(!apply_comment("arena:gpus=3-3;plan=pp2", even).ok());
-    ck_assert(even == a_request({{"launcher", "deepspeed"}}));
+    ck_assert(even == a_request({{"launcher", "megatron-deepspeed"}}));
 }
 END_TEST
 
@@ -245,7 +245,8 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert(has("ARENA_PLAN=" + to_json(offer)));
     ck_assert(has("ARENA_ARGS=--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
                   "--micro-batch-size 4 --global-batch-size 128 --recompute-granularity full "
-                  "--recompute-method uniform --recompute-num-layers 1"));
+                  "--recompute-method uniform --recompute-num-layers 1 --bf16"));
+    ck_assert(has("ARENA_LAUNCHER=megatron@0.13") && has("ARENA_PRECISION=bf16"));
     const std::string comment = admin_comment("running", offer);
     ck_assert_str_eq(comment.c_str(),
                      "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16 est=10.4s source=profiled");
@@ -277,86 +278,103 @@ START_TEST(each_launcher_is_told_the_plan_in_its_own_words) {
     Plan plan = example_offer().plan;
     plan.recompute = Recompute::none;
     const auto told = [&](const char* launcher, const char* wanted) {
-        const std::string arguments = launcher_arguments(launcher, request, plan);
+        request.launcher = launcher;
+        const std::string arguments = launcher_arguments(request, plan);
         ck_assert_str_eq(arguments.c_str(), wanted);
     };
     told("env", "");
-    told("torchrun", "");
-    told("deepspeed", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
-                      "--global-batch-size 128 --zero-stage 0");
+    told("torchrun", "");  // its words name the job's hosts
+    told("megatron-deepspeed", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
+                               "--global-batch-size 128 --zero-stage 0 --bf16");
+    told("torchtitan", "");  // no sequence parallelism, no shards: it has no words for that
+    plan.zero_stage = 1, plan.sequence_parallel = true;
     told("torchtitan", "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
-                       "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1");
-    plan.zero_stage = 1, plan.sequence_parallel = true, plan.vpp = 3, plan.cp = 2, plan.ep = 4;
+                       "--parallelism.context_parallel_degree 1 --parallelism.expert_parallel_degree 1 "
+                       "--parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree 2 "
+                       "--training.global_batch_size 128 "
+                       "--training.local_batch_size 64 --parallelism.pipeline_parallel_microbatch_size 4 "
+                       "--parallelism.pipeline_parallel_schedule 1F1B "
+                       "--parallelism.pipeline_parallel_first_stage_less_layers 0 "
+                       "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
+                       "--parallelism.fsdp_reshard_after_forward never --activation_checkpoint.mode none "
+                       "--training.mixed_precision_param bfloat16");
+    plan.vpp = 3, plan.cp = 2, plan.ep = 4;
     told("megatron", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
                      "--global-batch-size 128 --sequence-parallel --use-distributed-optimizer "
                      "--num-layers-per-virtual-pipeline-stage 2 --context-parallel-size 2 "
-                     "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1");
-    told("nemo", "trainer.strategy.tensor_model_parallel_size=2 trainer.strategy.pipeline_model_parallel_size=2 "
-                 "data.micro_batch_size=4 data.global_batch_size=128 trainer.strategy.sequence_parallel=true "
-                 "optim.config.use_distributed_optimizer=true "
-                 "trainer.strategy.virtual_pipeline_model_parallel_size=3 "
-                 "trainer.strategy.context_parallel_size=2 trainer.strategy.expert_model_parallel_size=4 "
-                 "trainer.strategy.expert_tensor_parallel_size=1");
+                     "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1 --bf16");
     plan = example_offer().plan;
     plan.stage_layers = {3, 4, 5}, plan.stage_dp = {2, 2, 2}, plan.stage_tp = {1, 1, 1};
     plan.recompute = Recompute::selective;
     told("megatron", "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 --micro-batch-size 4 "
                      "--global-batch-size 128 --recompute-granularity selective "
-                     "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 5");
+                     "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 5 --bf16");
 }
 END_TEST
 
+/// tests/unit/test_launchers.cc knows the features; here is what follows for plans.
 START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
     Plan plan = example_offer().plan;
-    const auto can = [&](const char* launcher) { return expresses(find_launcher(launcher)->can, plan); };
+    Model model;
+    model.kv_heads = 4;
+    const auto can = [&](const char* launcher) { return expresses(capabilities_of(launcher), model, plan); };
     for (const Launcher& launcher : launchers()) {
         plan = example_offer().plan;
-        ck_assert_msg(expresses(launcher.can, plan), "%s", std::string(launcher.name).c_str());
         plan.stage_dp = {4, 2}, plan.stage_tp = {1, 2};
-        ck_assert(!expresses(launcher.can, plan));
-        ck_assert(expresses(all_capabilities(), plan));
+        ck_assert(!expresses(launcher.can(), model, plan));
+        ck_assert(expresses(all_capabilities(), model, plan));
     }
     plan = example_offer().plan;
     plan.stage_layers = {5, 7};
-    ck_assert(can("env") && can("megatron") && !can("nemo") && !can("deepspeed"));
+    ck_assert(can("env") && can("megatron") && can("megatron@0.10") && !can("nemo") && !can("megatron-deepspeed"));
+    ck_assert(!can("megatron@0.11") && !can("megatron@0.12.1"));  // they divide by the layers between
     plan.vpp = 2;
     ck_assert(!can("env"));  // interleaved stages are even
     plan.stage_layers = {6, 6};
-    ck_assert(can("env") && can("megatron") && !can("torchtitan") && !can("deepspeed"));
+    ck_assert(can("env") && can("megatron") && !can("torchtitan") && !can("megatron-deepspeed"));
     plan = example_offer().plan;
     plan.recompute = Recompute::selective;
-    ck_assert(can("megatron") && !can("deepspeed") && !can("torchtitan"));
+    ck_assert(can("megatron") && !can("megatron-deepspeed") && !can("torchtitan"));
     plan = example_offer().plan;
     plan.zero_stage = 3;
-    ck_assert(!can("deepspeed") && !can("torchtitan") && !can("megatron"));
+    ck_assert(!can("megatron-deepspeed") && !can("torchtitan") && !can("megatron"));
     plan.stage_layers = {12}, plan.stage_dp = {8}, plan.stage_tp = {1};
-    ck_assert(can("deepspeed") && can("torchtitan") && !can("megatron") && !can("env"));
+    ck_assert(can("megatron-deepspeed") && can("torchtitan") && !can("megatron") && !can("env"));
+    ck_assert(can("torchrun"));
     ck_assert(expresses(LayerSplit::ends, std::vector<std::int64_t>{3, 4, 4, 5}));
     ck_assert(!expresses(LayerSplit::ends, std::vector<std::int64_t>{3, 4, 5, 5}));
     ck_assert_ptr_null(find_launcher("mpirun"));
-    // Where a plan cannot be told, the part that cannot is named.
-    const Capabilities& nemo = find_launcher("nemo")->can;
     plan = example_offer().plan;
-    ck_assert(inexpressible(nemo, plan).empty());
+    plan.stage_layers = {5, 7, 6, 6}, plan.stage_dp = {2, 2, 2, 2}, plan.stage_tp = {2, 2, 2, 2};
+    ck_assert(can("megatron@0.13") && !can("megatron@0.12"));
+    // Where a plan cannot be told, the part that cannot is named.
+    const auto lacks = [&](const char* launcher, const char* what) {
+        const std::string said = inexpressible(capabilities_of(launcher), model, plan);
+        ck_assert_str_eq(said.c_str(), what);
+    };
+    plan = example_offer().plan;
+    lacks("nemo", "");
     plan.stage_layers = {5, 7};
-    ck_assert(inexpressible(nemo, plan) == "stages of 5,7 layers");
+    lacks("nemo", "stages of 5,7 layers");
     plan = example_offer().plan;
     plan.zero_stage = 3;
-    ck_assert(inexpressible(nemo, plan) == "ZeRO 3 with pipeline stages");
+    lacks("nemo", "ZeRO 3 with pipeline stages");
     plan = example_offer().plan;
     plan.cp = 2;
-    ck_assert(inexpressible(find_launcher("deepspeed")->can, plan) == "cp2");
+    lacks("megatron-deepspeed", "context parallelism of 2");
+    lacks("deepspeed", "pipeline stages");
+    model.kv_heads = 1;
+    plan.cp = 1;
+    lacks("megatron@0.15", "tensor parallelism of 2 over 1 key-value heads");
+    lacks("megatron@0.16", "");
     // Tensor parallelism of convolutions is none of a transformer's.
     plan = example_offer().plan;
     plan.stage_tp = {2, 2};
-    Model images, words;
-    images.family = Family::wide_resnet, words.family = Family::gpt;
-    for (const Launcher& launcher : launchers()) {
-        const bool is_script = launcher.name == "env" || launcher.name == "torchrun";
-        ck_assert(inexpressible(launcher.can, images, plan) ==
-                  (is_script ? "" : "convolutions split by tp2"));
-        ck_assert(inexpressible(launcher.can, words, plan).empty());
-    }
+    Model images;
+    images.family = Family::wide_resnet;
+    for (const char* script : {"env", "torchrun"}) ck_assert(expresses(capabilities_of(script), images, plan));
+    for (const char* other : {"megatron", "nemo", "arena-train"})
+        ck_assert(inexpressible(capabilities_of(other), images, plan) == "convolutions split by tp2");
     ck_assert(inexpressible(all_capabilities(), images, plan).empty());
 }
 END_TEST

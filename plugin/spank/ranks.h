@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What torch.distributed and its kin read of a rank that srun started: RANK, LOCAL_RANK, WORLD_SIZE,
+// MASTER_ADDR, MASTER_PORT. torchrun sets them for its own ranks; Slurm does not.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace arena {
+
+struct StepTask {
+    std::int64_t job = 0, step = 0;
+    std::int64_t rank = 0, local_rank = 0, world_size = 0;
+    std::string nodes;     ///< of the step, as Slurm lists them
+    std::string launcher;  ///< ARENA_LAUNCHER of the job
+};
+/// None where the launcher sets them itself, or is none. MASTER_ADDR is left out where the nodes are not
+/// known.
+std::vector<std::pair<std::string, std::string>> rank_variables(const StepTask&);
+
+}  // namespace arena

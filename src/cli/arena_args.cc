@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena-args [NAME[@VERSION]] [--version V] [--table FILE]`: the plan of an Arena job (the ARENA_*
+// variables) as the words of a launcher, one per line, by the same tables as ARENA_ARGS. What the
+// launcher cannot be told is refused with a sentence, never left out. Exit codes: 0 printed, 1 the
+// launcher cannot be told this plan, 2 usage or no plan in the environment, 3 a file that cannot be read.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "core/hostlist.h"
+#include "core/json.h"
+#include "core/launchers.h"
+#include "core/text.h"
+
+using namespace arena;
+
+namespace {
+
+constexpr int exit_told = 0, exit_cannot = 1, exit_usage = 2, exit_environment = 3;
+constexpr std::size_t max_table_bytes = 64 * 1024;
+
+struct Arguments {
+    std::string launcher, version, table;
+    bool list = false, versions = false, help = false;
+};
+
+std::string usage_line() {
+    return fmt::format("usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions], with "
+                       "NAME one of: {}; without it the job's ARENA_LAUNCHER",
+                       launcher_names());
+}
+
+Error misuse(std::string_view text) { return usage_error(fmt::format("{}; {}", text, usage_line())); }
+
+Result<Arguments> parse_arguments(const std::vector<std::string_view>& words) {
+    Arguments a;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const std::string_view word = words[i];
+        if (word == "--version" || word == "--table") {
+            if (i + 1 == words.size() || words[i + 1].empty()) return misuse(fmt::format("{} needs a value", word));
+            (word == "--table" ? a.table : a.version) = words[++i];
+        } else if (word == "--list" || word == "--versions" || word == "--help" || word == "-h") {
+            (word == "--list" ? a.list : word == "--versions" ? a.versions : a.help) = true;
+        } else if (word.starts_with("-")) {
+            return misuse(fmt::format("unknown option {}", printable(word, 40)));
+        } else if (!a.launcher.empty()) {
+            return misuse("one launcher at a time");
+        } else {
+            a.launcher = word;
+        }
+    }
+    return a;
+}
+
+// ---- the plan in the environment --------------------------------------------------------------------
+
+class Environment {
+  public:
+    [[nodiscard]] static std::string text(const char* name, const char* other = "") {
+        const char* value = std::getenv(name);
+        return value == nullptr || *value == '\0' ? other : value;
+    }
+
+    /// At least `least`; the first that is wrong is remembered.
+    std::int64_t number(const char* name, std::int64_t least, const char* other = "") {
+        const std::string value = text(name, other);
+        const auto parsed = parse_integer(value, least, 999'999'999);
+        if (!parsed && !error_)
+            error_ = usage_error(fmt::format("{} is not set to a number ({}): is this a job of Arena's?", name,
+                                             value.empty() ? "empty" : printable(value, 40)));
+        return parsed.value_or(least);
+    }
+
+    template <typename T>
+    T word(const char* name, const char* other, std::optional<T> (*parse)(std::string_view)) {
+        const std::string value = text(name, other);
+        const std::optional<T> parsed = parse(value);
+        if (!parsed && !error_)
+            error_ = usage_error(fmt::format("{}={} is not known", name, printable(value, 40)));
+        return parsed.value_or(T{});
+    }
+
+    void fail(std::string text) {
+        if (!error_) error_ = usage_error(std::move(text));
+    }
+    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+  private:
+    std::optional<Error> error_;
+};
+
+std::vector<std::int64_t> read_stages(Environment& environment, std::int64_t pp) {
+    const std::string text = Environment::text("ARENA_STAGE_LAYERS");
+    std::vector<std::int64_t> layers;
+    for (const std::string_view part : split(text, ',')) {
+        const auto number = parse_integer(part, 1, 999'999'999);
+        if (!number) {
+            environment.fail(fmt::format("ARENA_STAGE_LAYERS={} is no list of numbers", printable(text, 60)));
+            return {1};
+        }
+        layers.push_back(*number);
+    }
+    if (static_cast<std::int64_t>(layers.size()) != pp)
+        environment.fail(fmt::format("ARENA_STAGE_LAYERS={} does not have the {} stages of ARENA_PP", printable(text, 60), pp));
+    return layers;
+}
+
+Model read_model(Environment& environment) {
+    Model model;
+    model.precision = environment.word("ARENA_PRECISION", "bf16", parse_precision);
+    model.family = environment.word("ARENA_MODEL_FAMILY", "gpt", parse_family);
+    model.kv_heads = environment.number("ARENA_KV_HEADS", 0, "0");
+    model.seq_length = environment.number("ARENA_SEQ_LENGTH", 0, "0");
+    return model;
+}
+
+/// Stages that differ in dp or tp reach a job in ARENA_PLAN alone.
+void read_mixed_stages(Environment& environment, Plan& plan) {
+    const std::string text = Environment::text("ARENA_PLAN");
+    if (text.empty()) return;
+    const auto offer = parse_offer_json(text);
+    if (!offer) return environment.fail("ARENA_PLAN: " + offer.error().message());
+    plan.stage_dp = offer->plan.stage_dp;
+    plan.stage_tp = offer->plan.stage_tp;
+}
+
+Plan read_plan(Environment& environment) {
+    Plan plan;
+    const std::int64_t pp = environment.number("ARENA_PP", 1);
+    const std::int64_t dp = environment.number("ARENA_DP", 1), tp = environment.number("ARENA_TP", 1);
+    plan.micro_batch = environment.number("ARENA_MICRO_BATCH", 1);
+    plan.num_micro_batches = environment.number("ARENA_NUM_MICRO_BATCHES", 1);
+    plan.recompute = environment.word("ARENA_RECOMPUTE", "none", parse_recompute);
+    plan.zero_stage = environment.number("ARENA_ZERO_STAGE", 0, "0");
+    plan.sequence_parallel = environment.number("ARENA_SEQUENCE_PARALLEL", 0, "0") != 0;
+    plan.vpp = environment.number("ARENA_VPP", 1, "1");
+    plan.cp = environment.number("ARENA_CP", 1, "1");
+    plan.ep = environment.number("ARENA_EP", 1, "1");
+    if (plan.zero_stage > 3) environment.fail(fmt::format("ARENA_ZERO_STAGE={} is more than 3", plan.zero_stage));
+    plan.stage_layers = read_stages(environment, pp);
+    plan.stage_dp.assign(plan.stage_layers.size(), dp);
+    plan.stage_tp.assign(plan.stage_layers.size(), tp);
+    read_mixed_stages(environment, plan);
+    return plan;
+}
+
+void check_batch(Environment& environment, const Plan& plan, std::int64_t batch) {
+    if (plan.micro_batch * plan.num_micro_batches * plan.dp() != batch)
+        environment.fail(fmt::format("micro-batch {} x {} micro-batches x dp{} is not the global batch of {}",
+                                     plan.micro_batch, plan.num_micro_batches, plan.dp(), batch));
+}
+
+/// 0 for a batch script, whose step has no number of its own.
+std::int64_t step_id() {
+    return parse_integer(Environment::text("SLURM_STEP_ID", "0"), 0, 0x7fffffff).value_or(0);
+}
+
+RankPlace read_place(Environment& environment, std::int64_t gpus) {
+    RankPlace place;
+    place.nodes = environment.number("SLURM_JOB_NUM_NODES", 1, "1");
+    place.node_rank = environment.number("SLURM_NODEID", 0, "0");
+    place.job = environment.number("SLURM_JOB_ID", 0, "0");
+    place.port = master_port(place.job, step_id());
+    const std::string nodes = Environment::text("SLURM_STEP_NODELIST", Environment::text("SLURM_JOB_NODELIST").c_str());
+    place.host = Environment::text("ARENA_RDZV_HOST", parse_first_host(nodes).value_or("localhost").c_str());
+    if (gpus % place.nodes != 0)
+        environment.fail(fmt::format("{} ranks do not spread evenly over {} nodes", gpus, place.nodes));
+    return place;
+}
+
+Result<PlanWords> read_words() {
+    Environment environment;
+    const Model model = read_model(environment);
+    const Plan plan = read_plan(environment);
+    const std::int64_t batch = environment.number("ARENA_GLOBAL_BATCH", 1);
+    if (!environment.error()) check_batch(environment, plan, batch);
+    RankPlace place = read_place(environment, plan.gpus());
+    if (environment.error()) return *environment.error();
+    PlanWords words = words_of(model, batch, plan);
+    words.place = std::move(place);
+    return words;
+}
+
+// ---- the launcher -----------------------------------------------------------------------------------
+
+struct Chosen {
+    Launcher launcher;
+    std::optional<Version> version;
+};
+
+Result<Chosen> choose(const Arguments& a) {
+    std::string spelled = a.launcher;
+    if (spelled.empty() && a.table.empty()) spelled = Environment::text("ARENA_LAUNCHER");
+    if (!a.table.empty()) {
+        const auto text = read_regular_file(a.table, max_table_bytes);
+        if (!text) return text.error();
+        auto launcher = parse_launcher_table(*text, a.table);
+        if (!launcher) return launcher.error();
+        Chosen chosen{std::move(launcher).value(), {}};
+        chosen.version = chosen.launcher.version;
+        const std::string version = !a.version.empty() ? a.version : spelled.find('@') == std::string::npos ? "" : spelled.substr(spelled.find('@') + 1);
+        if (version.empty()) return chosen;
+        chosen.version = parse_version(version);
+        if (!chosen.version) return usage_error(fmt::format("'{}' is no version such as 0.13", printable(version, 40)));
+        if (!chosen.launcher.version || !chosen.launcher.knows(*chosen.version))
+            return usage_error(fmt::format("{} is not in {}, whose versions are {}", printable(version, 40), a.table,
+                                           chosen.launcher.known_versions()));
+        return chosen;
+    }
+    if (spelled.empty()) return misuse("no launcher is named, and ARENA_LAUNCHER is not set");
+    if (!a.version.empty()) spelled = spelled.substr(0, spelled.find('@')) + "@" + a.version;
+    const auto choice = parse_launcher(spelled);
+    if (!choice) return usage_error(choice.error().text);
+    return Chosen{*choice->launcher, choice->version};
+}
+
+int fail(const Error& error) {
+    fmt::print(stderr, "arena-args: {}\n", error.message());
+    return error.code == ErrorCode::usage ? exit_usage : error.code == ErrorCode::no ? exit_cannot : exit_environment;
+}
+
+int list_versions(const Launcher& launcher) {
+    for (const Version& version : launcher.changes()) fmt::print("{}\n", to_string(version));
+    return exit_told;
+}
+
+int tell(const Arguments& a) {
+    const auto chosen = choose(a);
+    if (!chosen) return fail(chosen.error());
+    if (a.versions) return list_versions(chosen->launcher);
+    const auto plan = read_words();
+    if (!plan) return fail(plan.error());
+    const auto words = render(chosen->launcher, chosen->version, *plan);
+    if (!words) {
+        const std::string version = chosen->version ? " " + to_string(*chosen->version) : "";
+        return fail(no_error(fmt::format("{}{} cannot be told {}", chosen->launcher.name, version, words.error().text)));
+    }
+    for (const std::string& word : *words) fmt::print("{}\n", word);
+    return exit_told;
+}
+
+int list_launchers() {
+    std::vector<std::string> names;
+    for (const Launcher& launcher : launchers()) names.push_back(launcher.name);
+    fmt::print("{}\n", fmt::join(names, " "));
+    return exit_told;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+    const auto arguments = parse_arguments({argv + 1, argv + argc});
+    if (!arguments) return fail(arguments.error());
+    if (arguments->help) {
+        fmt::print("{}\n", usage_line());
+        return exit_told;
+    }
+    return arguments->list ? list_launchers() : tell(*arguments);
+} catch (const std::exception& error) {
+    fmt::print(stderr, "arena-args: internal error: {}\n", error.what());
+    return exit_environment;
+}

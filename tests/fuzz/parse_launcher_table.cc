@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// libFuzzer target: any bytes may be a launcher's table; what is accepted can be asked about each of its
+// versions, and tells a plan or says why not.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/launcher_table.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using namespace arena;
+    const auto table =
+        parse_launcher_table(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
+    if (!table) return 0;
+    Plan plan;
+    plan.stage_layers = {3, 4}, plan.stage_dp = {2, 2}, plan.stage_tp = {2, 2};
+    for (const Version& version : table->changes()) {
+        if (!table->knows(version) || parse_version(to_string(version)) != version) std::abort();
+        const auto words = render(*table, version, words_of(Model{}, 4, plan));
+        if (words.ok() != expresses(table->can(version), Model{}, plan)) std::abort();
+    }
+    if (table->version && !table->knows(*table->version)) std::abort();
+    return 0;
+}

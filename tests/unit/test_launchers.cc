@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The launcher table: that every table compiled in is sound, what its text may be, versions, and that
+// what can be told is what has words.
+#include <fmt/format.h>
+
+#include "core/hostlist.h"
+#include "core/launchers.h"
+#include "core/text.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+constexpr const char* head = "title A framework\ntasks gpu\nversion 1.1\n";
+
+Launcher parsed(const std::string& rows) {
+    const auto table = parse_launcher_table(head + rows, "x.table");
+    ck_assert_msg(table.ok(), "%s", table.ok() ? "" : table.error().message().c_str());
+    return *table;
+}
+
+void refused(const std::string& text, const char* message) {
+    const auto table = parse_launcher_table(text, "x.table");
+    ck_assert(!table.ok());
+    const std::string said = table.error().message();
+    ck_assert_msg(said.find(message) != std::string::npos, "%s", said.c_str());
+}
+
+Plan one_gpu() {
+    Plan plan;
+    plan.stage_layers = {4}, plan.stage_dp = {1}, plan.stage_tp = {1};
+    return plan;
+}
+
+std::string told(const Launcher& launcher, const char* version, const Plan& plan, const Model& model = {}) {
+    const auto words = render(launcher, parse_version(version), words_of(model, 8, plan));
+    return words ? join(*words, " ") : "no: " + words.error().text;
+}
+
+/// The versions at which something changes; one that means nothing where there are none.
+std::vector<Version> versions_of(const Launcher& launcher) {
+    return launcher.version ? launcher.changes() : std::vector<Version>{{}};
+}
+
+}  // namespace
+
+START_TEST(each_table_compiled_in_is_sound) {
+    ck_assert_uint_ge(launchers().size(), 8);
+    for (const Launcher& launcher : launchers()) {
+        ck_assert_ptr_eq(find_launcher(launcher.name), &launcher);
+        ck_assert_msg(parse_launcher(launcher.name).ok(), "%s", launcher.name.c_str());
+        for (const Version& version : versions_of(launcher)) {
+            ck_assert(launcher.knows(version) || !launcher.version);
+            const auto words = render(launcher, version, words_of(Model{}, 1, one_gpu()));
+            ck_assert_msg(words.ok(), "%s %s cannot be told a plan on one GPU: %s", launcher.name.c_str(),
+                          to_string(version).c_str(), words.ok() ? "" : words.error().text.c_str());
+            const Capabilities can = launcher.can(version);
+            ck_assert(can.told.has(can.unasked));
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
+    const Launcher table = parsed(
+        "1.0 2.0 always --pp {pp} --dp {dp}\n1.0 2.0 flat -\n1.0 2.0 pipeline --x\n1.0 2.0 one-replica -\n"
+        "1.0 2.0 recompute-none -\n1.0 2.0 bf16 --bf16\n"
+        "1.0 1.1 vpp --chunk {chunk}\n1.1 2.0 vpp --vpp {vpp} --chunk={chunk}\n1.1 2.0 vpp1 --vpp null\n"
+        "1.0 2.0 one-replica-amp -\n");
+    Plan plan = one_gpu();
+    test::assert_text(told(table, "1.0", plan), "--pp 1 --dp 1 --bf16");
+    test::assert_text(told(table, "1.1", plan), "--pp 1 --dp 1 --vpp null --bf16");
+    plan.stage_layers = {4, 4}, plan.stage_dp = {1, 1}, plan.stage_tp = {1, 1}, plan.vpp = 2;
+    test::assert_text(told(table, "1.0.9", plan), "--pp 2 --dp 1 --x --chunk 2 --bf16");
+    test::assert_text(told(table, "1.9", plan), "--pp 2 --dp 1 --x --vpp 2 --chunk=2 --bf16");
+    plan.stage_dp = {2, 2};
+    test::assert_text(told(table, "1.9", plan), "no: ZeRO 0 with pipeline stages");
+    Model model;
+    model.precision = Precision::mxfp8;
+    test::assert_text(told(table, "1.0", one_gpu(), model), "no: mxfp8");
+    ck_assert(!table.can().told.has(Feature::cp) && table.can().degree(Feature::vpp) == Degree::pinned);
+    const Launcher free = parsed("1.0 2.0 vpp -\n- - flat -\n");
+    ck_assert(free.can().degree(Feature::vpp) == Degree::pinned);
+    ck_assert(parse_launcher_table(std::string(head) + "unasked vpp\n1.0 2.0 vpp -\n", "x")->can().degree(Feature::vpp) ==
+              Degree::free);
+}
+END_TEST
+
+/// Every feature of every plan has a rule: none is left out where a launcher has no words for it.
+START_TEST(each_feature_is_needed_by_some_plan) {
+    FeatureSet seen;
+    for (std::int64_t bits = 0; bits < 1 << 13; ++bits) {
+        const auto bit = [&](int i) { return ((bits >> i) & 1) != 0; };
+        PlanFacts f;
+        f.pp = bit(0) ? 2 : bit(1) ? 3 : 1, f.dp = bit(2) ? 2 : 1, f.tp = bit(3) ? 2 : 1, f.cp = bit(4) ? 2 : 1;
+        f.ep = bit(5) ? 8 : 1, f.vpp = bit(6) ? 2 : 1, f.zero = (bits >> 7) & 3, f.micro_batches = 2;
+        f.sequence_parallel = bit(9), f.convolutions = bit(10), f.mixed = bit(11);
+        f.kv_heads = bit(12) ? 1 : 8;
+        f.layers = static_cast<LayerSplit>(bits % 3), f.recompute = static_cast<Recompute>(bits % 3);
+        f.precision = static_cast<Precision>(bits % 7);
+        seen = seen.with(needs(f));
+        f.ep = bit(5) ? 3 : 1;
+        seen = seen.with(needs(f));
+    }
+    for (std::size_t i = 0; i < feature_count; ++i) {
+        const auto feature = static_cast<Feature>(i);
+        ck_assert_msg(seen.has(feature), "%s", std::string(to_string(feature)).c_str());
+        ck_assert(parse_feature(to_string(feature)) == feature);
+        ck_assert(!describe(feature, PlanFacts{}).empty());
+    }
+}
+END_TEST
+
+START_TEST(an_unsound_table_is_refused_with_its_line) {
+    const std::string good = std::string(head) + "1.0 2.0 flat -\n";
+    ck_assert(parse_launcher_table(good, "x").ok());
+    refused("tasks gpu\n- - flat -\n", "x.table: no line 'title WORDS'");
+    refused("title T\n- - flat -\n", "x.table: no line 'tasks gpu' or 'tasks node'");
+    refused("title T\ntasks gpu\n", "x.table: no rows");
+    refused("title T\ntasks gpu\n1.0 2.0 flat -\n", "go together");
+    refused("title T\ntasks gpu\nversion 1\n- - flat -\n", "go together");
+    refused("title T\ntasks gpu\nversion 2.0\n1.0 2.0 flat -\n", "version 2.0 has no rows");
+    refused(good + "title U\n", "x.table:5: 'title' is there twice");
+    refused("tasks host\n", "x.table:1: 'host' is not node or gpu");
+    refused("ranks yes\n", "'yes' is not env or own");
+    refused("version new\n", "'new' is no version");
+    refused("unasked vpp tp\n", "'tp' is none of vpp, cp, ep");
+    refused("colour red\n", "unknown word 'colour'");
+    refused(good + "1.0 2.0 flat\n", "x.table:5: a row is FROM BEFORE FEATURE WORDS");
+    refused(good + "2.0 1.0 flat -\n", "2.0 does not come before 1.0");
+    refused(good + "1.0 1.x flat -\n", "'1.x' is no version");
+    refused(good + "1.0 2.0 dp -\n", "unknown feature 'dp': accepted are always flat");
+    refused(good + "1.0 2.0 flat --n {dip}\n", "'{dip}' names none of {pp} {dp}");
+    refused(good + "1.0 2.0 flat --n {dp\n", "'{dp' names none of");
+    refused(good + "1.0 2.0 flat --\x01\n", "not printable");
+    refused(good + "1.0 2.0 flat " + std::string(300, 'x') + "\n", "more than 256 characters");
+    std::string many = good + "1.0 2.0 flat";
+    for (int i = 0; i < 65; ++i) many += " x";
+    refused(many, "more than 64 words");
+    many = good;
+    for (int i = 0; i < 1100; ++i) many += "1.0 2.0 flat -\n";
+    refused(many, "more than 1024 rows");
+    refused(std::string(70000, '#'), "larger than 65536 bytes");
+}
+END_TEST
+
+START_TEST(versions_are_compared_by_their_numbers) {
+    ck_assert(*parse_version("0.9") < *parse_version("0.10"));
+    ck_assert(*parse_version("0.15.3") < *parse_version("0.16"));
+    ck_assert(*parse_version("1") == *parse_version("1.0.0"));
+    test::assert_text(to_string(*parse_version("0.13")), "0.13");
+    test::assert_text(to_string(*parse_version("2")), "2.0");
+    test::assert_text(to_string(*parse_version("1.2.0.4")), "1.2.0.4");
+    for (const char* none : {"", "x", "1.", ".1", "1.2.3.4.5", "-1", "1.-0", "1 ", "10000"})
+        ck_assert_msg(!parse_version(none), "%s", none);
+}
+END_TEST
+
+START_TEST(a_launcher_is_named_with_or_without_its_version) {
+    test::assert_text(to_string(*parse_launcher("megatron@0.12")), "megatron@0.12");
+    test::assert_text(to_string(*parse_launcher("megatron@0.12.3")), "megatron@0.12.3");
+    test::assert_text(to_string(*parse_launcher("env")), "env");
+    const std::string meant = to_string(*parse_launcher("megatron"));
+    test::assert_text(meant, ("megatron@" + to_string(*find_launcher("megatron")->version)));
+    const auto says = [](const char* text, const char* wanted) {
+        const auto choice = parse_launcher(text);
+        ck_assert(!choice.ok());
+        ck_assert_msg(choice.error().text.find(wanted) != std::string::npos, "%s", choice.error().text.c_str());
+    };
+    says("mpirun", "'mpirun' is not one of env, torchrun, arena-train, megatron");
+    says("", "'' is not one of env");
+    says("env@1.0", "env has no versions: leave out '@1.0'");
+    says("megatron@", "'' is no version of megatron: give one such as megatron@");
+    says("megatron@core_r0.12", "'core_r0.12' is no version of megatron");
+    says("megatron@0.5", "megatron 0.5 is not known: its versions are 0.9 to before ");
+}
+END_TEST
+
+START_TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
+    const auto first = [](const char* list) { return parse_first_host(list).value_or("none"); };
+    test::assert_text(first("n1"), "n1");
+    test::assert_text(first("n[3-7,9],m1"), "n3");
+    test::assert_text(first("r[01-02]n[007,9]-ib,x"), "r01n007-ib");
+    test::assert_text(first("a.b,n[1-2]"), "a.b");
+    for (const char* none : {"", ",n1", "n[1-2", "n[]", "n;rm", "n 1", "n[$(x)]"})
+        ck_assert_msg(!parse_first_host(none), "%s", none);
+    ck_assert(!parse_first_host(std::string(300, 'n')));
+    ck_assert_int_eq(master_port(42, 0), 20042);
+    ck_assert_int_ne(master_port(42, 0), master_port(42, 1));
+    for (const std::int64_t job : {0L, 9999L, 123456789L})
+        for (std::int64_t step = 0; step < 50; ++step) {
+            const std::int64_t port = master_port(job, step);
+            ck_assert(port >= 20000 && port < 30000);
+            for (std::int64_t other = 1; other < 20; ++other)
+                ck_assert_int_ne(port, master_port(job + other, step));
+        }
+}
+END_TEST
+
+int main() {
+    return arena::test::run_suite("launchers",
+                                  {each_table_compiled_in_is_sound, a_plan_can_be_told_iff_each_of_its_features_has_words,
+                                   each_feature_is_needed_by_some_plan, an_unsound_table_is_refused_with_its_line,
+                                   versions_are_compared_by_their_numbers,
+                                   a_launcher_is_named_with_or_without_its_version,
+                                   ranks_meet_at_the_first_host_and_a_port_of_the_step});
+}
