@@ -12,6 +12,8 @@ dist_launchers_DATA = \
 	# end
 TESTS += tests/t0425-launchers.t
 dist_check_SCRIPTS += tests/t0425-launchers.t
+TESTS += tests/t0426-launcher-parsers.t
+dist_check_SCRIPTS += tests/t0426-launcher-parsers.t
 EXTRA_DIST += tests/launchers/plans tests/launchers/expected
 EXTRA_DIST += \
 	contrib/build-lib.sh \

@@ -179,6 +179,23 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/planner-budget \
 	tests/bench/properties \
 	tests/bench/policies \
+	tests/bench/launcher-parsers \
+	tests/bench/launcher_parsers/__init__.py \
+	tests/bench/launcher_parsers/accelerate.py \
+	tests/bench/launcher_parsers/deepspeed.py \
+	tests/bench/launcher_parsers/driver.py \
+	tests/bench/launcher_parsers/megatron.py \
+	tests/bench/launcher_parsers/megatron_deepspeed.py \
+	tests/bench/launcher_parsers/mesh.py \
+	tests/bench/launcher_parsers/models.py \
+	tests/bench/launcher_parsers/nemo.py \
+	tests/bench/launcher_parsers/plans.py \
+	tests/bench/launcher_parsers/pydantic_shim.py \
+	tests/bench/launcher_parsers/rows.py \
+	tests/bench/launcher_parsers/stubs.py \
+	tests/bench/launcher_parsers/torchrun.py \
+	tests/bench/launcher_parsers/torchtitan.py \
+	tests/bench/launcher_parsers/torchtitan_dev.py \
 	# end
 clean-local: clean-stage
 .PHONY: clean-stage

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The plans: what `arena plan` gives for each model on each cluster under a launcher, and, so that every row of a
+table is met, plans pinned to degrees that are not searched. And how a plan is told: `arena-args`."""
+import json
+import os
+import subprocess
+
+from .models import MODELS, PRECISION_SIZE, PRECISIONS, SIZES, Model
+
+# What the search does not choose by itself, or seldom: one plan of each is priced for every model and size.
+PINNED = [
+    "zero=0", "zero=1", "zero=2", "zero=3",
+    "pp=2", "pp=4", "pp=4,zero=1", "pp=8,vpp=1",
+    "tp=2,sp=1", "tp=4,sp=1", "tp=4,sp=0", "tp=8,sp=1", "pp=2,tp=2,sp=1", "pp=2,tp=4,sp=1", "pp=4,tp=2,sp=0",
+    "recompute=none", "recompute=selective", "recompute=full", "pp=2,recompute=full", "pp=4,recompute=selective",
+    "cp=2", "cp=4,tp=2,sp=1", "pp=2,cp=2", "pp=2,cp=2,tp=2,sp=1",
+    "ep=2", "ep=8", "cp=2,ep=4", "tp=8,ep=4,sp=1", "tp=2,cp=2,ep=8,sp=1", "tp=2,cp=2,ep=2,sp=1", "tp=2,ep=8,sp=1", "pp=2,ep=4", "pp=2,tp=2,ep=8,sp=1", "pp=2,dp=4,tp=2,ep=8,sp=1",
+    "pp=2,vpp=2", "pp=4,vpp=2", "pp=4,vpp=4,tp=2,sp=1", "pp=2,vpp=2,zero=1", "pp=2,vpp=4,cp=2",
+    "zero=3,tp=2,sp=1", "zero=3,cp=2", "zero=3,recompute=full", "zero=3,recompute=selective", "zero=2,recompute=full",
+    "zero=0,recompute=none", "zero=3,recompute=none", "zero=3,cp=2,ep=4", "zero=3,cp=2,tp=2,sp=1,ep=8", "zero=0,pp=2", "zero=2,pp=2", "zero=3,pp=2",
+]
+
+
+class Plan:
+    """One plan of a grid, with what it should come out as."""
+
+    def __init__(self, model, grid):
+        plan = grid["proxy_plan"]
+        self.model, self.grid, self.raw = model, grid, plan
+        self.nodes, self.gpus, self.per_node = grid["nodes"], grid["gpus"], grid["gpus_per_node"]
+        for key in ("pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "recompute",
+                    "stage_layers"):
+            setattr(self, key, plan[key])
+        self.zero, self.sequence_parallel = plan["zero_stage"], plan["sequence_parallel"]
+        self.global_batch = self.micro_batch * self.num_micro_batches * self.dp
+
+    def expected(self):
+        """What the framework must come out with, key by key."""
+        expected = {key: getattr(self, key) for key in (
+            "pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "global_batch", "recompute",
+            "zero", "sequence_parallel")}
+        expected.update(stage_layers=list(self.stage_layers), world=self.gpus, precision=self.model.precision)
+        if self.dp * self.cp == 1:  # nothing to share out
+            del expected["zero"]
+        if self.model.experts:  # a rank's experts are whole under expert parallelism, else shared out as tp
+            expected["expert_tp"] = 1 if self.ep > 1 else self.tp
+        return expected
+
+    def environment(self, job=4711):
+        """The variables of a job with this plan that starts one task per GPU."""
+        return {
+            "ARENA_PP": self.pp, "ARENA_DP": self.dp, "ARENA_TP": self.tp, "ARENA_CP": self.cp, "ARENA_EP": self.ep,
+            "ARENA_VPP": self.vpp, "ARENA_MICRO_BATCH": self.micro_batch,
+            "ARENA_NUM_MICRO_BATCHES": self.num_micro_batches, "ARENA_GLOBAL_BATCH": self.global_batch,
+            "ARENA_STAGE_LAYERS": ",".join(map(str, self.stage_layers)), "ARENA_RECOMPUTE": self.recompute,
+            "ARENA_ZERO_STAGE": self.zero, "ARENA_SEQUENCE_PARALLEL": int(self.sequence_parallel),
+            "ARENA_SEQ_LENGTH": self.model.seq_length, "ARENA_RDZV_HOST": "n1",
+            "ARENA_PRECISION": self.model.precision, "ARENA_MODEL_FAMILY": self.model.arena_family,
+            "ARENA_KV_HEADS": 0 if self.model.mla else self.model.kv_heads, "SLURM_JOB_ID": job, "SLURM_JOB_NUM_NODES": self.nodes, "SLURM_NTASKS": self.gpus,
+        }
+
+    def key(self):
+        return json.dumps([self.model.name, self.gpus, self.raw], sort_keys=True)
+
+    def __str__(self):
+        vpp, cp, ep = ("".join(f",{k}{v}" for k, v in ((n, getattr(self, n)),) if v > 1) for n in ("vpp", "cp", "ep"))
+        return (f"{self.model.name} {self.nodes}x{self.per_node} pp{self.pp},dp{self.dp},tp{self.tp},"
+                f"mb{self.micro_batch}x{self.num_micro_batches}{vpp}{cp}{ep} zero{self.zero} "
+                f"sp{int(self.sequence_parallel)} recompute={self.recompute} "
+                f"layers={','.join(map(str, self.stage_layers)) if len(set(self.stage_layers)) > 1 else self.stage_layers[0]}")
+
+
+class Planner:
+    """Asks the built `arena` of one build directory."""
+
+    def __init__(self, arena, launcher, work):
+        self.arena, self.launcher, self.work = arena, launcher, work
+
+    def ask(self, model, gpus, *options):
+        name, text = model.file()
+        path = os.path.join(self.work, name)
+        if not os.path.exists(path):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        command = [self.arena, "plan", "--model", path, "--global-batch", str(model.batch), "--seq-length",
+                   str(model.seq_length), "--gpu-type", model.gpu_type, "--gpus", str(gpus), "--launcher", self.launcher,
+                   "--json", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        answer = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        if "grids" not in answer:
+            if done.returncode == 2 and "--fixed" in options:  # this launcher cannot be told it
+                return []
+            raise SystemExit(f"launcher-parsers: {' '.join(command)}: {done.stderr.strip()}")
+        return [Plan(model, grid) for grid in answer["grids"] if grid["feasible"]]
+
+    def pinned(self, model, gpus):
+        """PINNED with the rest of the degrees made to fit, priced under this launcher."""
+        for pin in PINNED:
+            fixed = complete(model, gpus, dict(part.split("=") for part in pin.split(",")))
+            if fixed:
+                yield from self.ask(model, gpus, "--fixed", fixed)
+
+    def all(self, models=(*MODELS, *PRECISIONS), sizes=SIZES):
+        """Every plan once: the best of each grid, the Pareto front of each grid, and the pinned ones."""
+        seen = {}
+        for model in map(Model, models):
+            for gpus in sizes:
+                for plan in self.of(model, gpus):
+                    seen.setdefault(plan.key(), plan)
+        return list(seen.values())
+
+    def of(self, model, gpus):
+        if model.precision != "bf16":  # what no search is asked for: one size
+            return list(self.pinned(model, gpus)) if gpus == PRECISION_SIZE else []
+        return self.ask(model, gpus) + self.ask(model, gpus, "--pareto") + list(self.pinned(model, gpus))
+
+
+def save(path, plans):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump([[plan.model.name, plan.grid] for plan in plans], file)
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return [Plan(Model(name), grid) for name, grid in json.load(file)]
+
+
+def complete(model, gpus, pin):
+    """A whole plan for --fixed from a few degrees; None where they do not fit the GPUs, the batch or the model."""
+    number = {key: int(value) for key, value in pin.items() if key != "recompute"}
+    pp, tp, cp = number.get("pp", 1), number.get("tp", 1), number.get("cp", 1)
+    ep, vpp = number.get("ep", 1), number.get("vpp", 1)
+    if gpus % (pp * tp * cp) or model.heads % tp or pp * vpp > model.layers or (ep > 1 and model.experts % ep):
+        return None
+    dp = number.get("dp", gpus // (pp * tp * cp))
+    if pp * dp * tp * cp != gpus or model.batch % dp or (dp * tp * cp) % ep or (ep > 1 and not model.experts):
+        return None
+    if vpp > 1 and (model.layers % (pp * vpp) or (model.batch // dp) % pp):
+        return None
+    parts = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": 1, "recompute": pin.get("recompute", "full"),
+             "zero": number.get("zero", 1), "sp": number.get("sp", 0), "vpp": vpp, "cp": cp, "ep": ep}
+    return ",".join(f"{key}={value}" for key, value in parts.items())
+
+
+class Words:
+    """arena-args of one launcher and version, or of a table, remembered by plan."""
+
+    def __init__(self, arena_args, framework, version, table=None):
+        self.version = version
+        self.command = [arena_args, *(["--table", table] if table else [framework]), "--version", version]
+        self.known = {}
+
+    def of(self, plan):
+        """(words, None), or (None, why it cannot be told)."""
+        key = plan.key()
+        if key not in self.known:
+            environment = {"PATH": os.environ["PATH"], **{name: str(value) for name, value in plan.environment().items()}}
+            done = subprocess.run(self.command, env=environment, capture_output=True, text=True, check=False)
+            self.known[key] = (done.stdout.splitlines(), None) if done.returncode == 0 else (None, done.stderr.strip())
+        return self.known[key]
+
+    @staticmethod
+    def signature(plan):
+        """What of a plan may need a row of its own without other words."""
+        return str([plan.model.precision, plan.pp > 1, plan.pp > 2, plan.dp > 1, plan.tp > 1, plan.cp > 1, plan.ep > 1, plan.vpp > 1, plan.zero,
+                    plan.sequence_parallel, plan.recompute, plan.num_micro_batches > 1, len(set(plan.stage_layers)),
+                    plan.model.kv_heads % plan.tp, plan.ep > plan.dp, plan.ep % (plan.tp * plan.cp)])
