@@ -28,7 +28,7 @@ while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep node
     plan_of=(ARENA_PP="$pp" ARENA_DP="$dp" ARENA_TP="$tp" ARENA_MICRO_BATCH="$mb" ARENA_NUM_MICRO_BATCHES="$nmb"
         ARENA_GLOBAL_BATCH="$batch" ARENA_STAGE_LAYERS="$layers" ARENA_RECOMPUTE="$recompute" ARENA_ZERO_STAGE="$zero"
         ARENA_SEQUENCE_PARALLEL="$sp" ARENA_VPP="$vpp" ARENA_CP="$cp" ARENA_EP="$ep" SLURM_JOB_NUM_NODES="$nodes"
-        ARENA_PRECISION="$precision" ARENA_KV_HEADS="$kv")
+        ARENA_PRECISION="$precision" ARENA_KV_HEADS="$kv" ARENA_SEQ_LENGTH=2048)
     for launcher in "${named[@]}"; do
         printf '%s %s: %s\n' "$name" "$launcher" "$(env "${plan_of[@]}" arena-args "$launcher" 2>&1 | paste -sd' ')"
     done
@@ -91,13 +91,13 @@ called() {
 like "$(called megatron.sh --lr 1)" ' python /opt/megatron/pretrain_gpt.py --tensor-model-parallel-size 1 .* --bf16 .* --exit-signal-handler --lr 1$' \
     "megatron.sh hands the plan and its own arguments to pretrain_gpt.py"
 plan_of+=(ARENA_LAUNCHER=torchtitan@0.2 ARENA_ZERO_STAGE=1)
-like "$(called torchtitan.sh --x)" '^srun torchrun --nnodes=2 --nproc-per-node=2 .* -m torchtitan.train --parallelism.* --x$' \
+like "$(called torchtitan.sh --x)" '^srun torchrun --nnodes=2 --nproc_per_node=2 .* -m torchtitan.train --x --parallelism.*' \
     "torchtitan.sh starts one torchrun per node"
 plan_of+=(ARENA_LAUNCHER=nemo)
 like "$(called nemo.sh llama3_8b)" '^srun nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
     "nemo.sh overrides the recipe"
 plan_of+=(ARENA_LAUNCHER=torchrun)
-like "$(called torchrun.sh train.py --lr 1)" 'exec torchrun .* _ --nnodes=2 --nproc-per-node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
+like "$(called torchrun.sh train.py --lr 1)" 'exec torchrun .* _ --nnodes=2 --nproc_per_node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
 plan_of+=(ARENA_LAUNCHER=deepspeed)
 echo '{"zero_optimization":{"overlap_comm":true},"train_batch_size":1}' >"$work/ds.json"
 called deepspeed.sh ds.json train.py >"$work/words"

@@ -9,4 +9,4 @@ ranks=$(arena-args torchrun)
 plan=$(arena-args)
 mapfile -t ranks <<<"$ranks"
 mapfile -t args <<<"$plan"
-exec srun torchrun "${ranks[@]}" -m torchtitan.train "${args[@]}" "$@"
+exec srun torchrun "${ranks[@]}" -m torchtitan.train "$@" "${args[@]}" # a word for recompute may end the line

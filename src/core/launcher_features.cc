@@ -22,6 +22,7 @@ constexpr std::array<FeatureFact, feature_count> facts_table = {{
     {Feature::always, "always", "any plan"},
     {Feature::flat, "flat", "one stage"},
     {Feature::pipeline, "pipeline", "pipeline stages"},
+    {Feature::short_pipeline, "short-pipeline", "{mbs} micro-batches over {pp} stages"},
     {Feature::tp1, "tp1", "no tensor parallelism"},
     {Feature::no_sp, "no-sp", "tensor parallelism of {tp} without sequence parallelism"},
     {Feature::sp, "sp", "sequence parallelism"},
@@ -194,6 +195,7 @@ FeatureSet needs(const PlanFacts& f) {
     add_replicas(set, f);
     add_experts(set, f);
     add_layers(set, f);
+    add_if(set, f.pp > f.micro_batches, Feature::short_pipeline);
     add_if(set, f.mixed, Feature::mixed);
     return set;
 }
@@ -210,6 +212,7 @@ FeatureSet needs_of(FeatureSet told, FeatureSet needed) {
 std::string describe(Feature feature, const PlanFacts& f) {
     return fmt::format(fmt::runtime(fact(feature).words), fmt::arg("tp", f.tp), fmt::arg("dp", f.dp),
                        fmt::arg("cp", f.cp), fmt::arg("ep", f.ep), fmt::arg("vpp", f.vpp),
+                       fmt::arg("pp", f.pp), fmt::arg("mbs", f.micro_batches),
                        fmt::arg("kv", f.kv_heads), fmt::arg("layers", fmt::join(f.stage_layers, ",")),
                        fmt::arg("precision", to_string(f.precision)));
 }

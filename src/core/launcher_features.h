@@ -18,7 +18,7 @@ namespace arena {
 /// In the order in which a launcher is told them. core/launcher_features.cc names and describes each.
 enum class Feature : std::uint8_t {
     always,
-    flat, pipeline,
+    flat, pipeline, short_pipeline,
     tp1, no_sp, sp, tp_over_kv, convolutions,
     one_replica, one_replica_amp,
     zero0, zero1, zero2, zero3,

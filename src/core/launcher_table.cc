@@ -45,6 +45,8 @@ constexpr Placeholder placeholders[] = {
     {"batch", false, [](const PlanWords& w) { return number(w.global_batch); }},
     {"local_batch", false, [](const PlanWords& w) { return number(w.micro_batch * w.facts.micro_batches); }},
     {"seq", false, [](const PlanWords& w) { return number(w.seq_length); }},
+    {"mb_tokens", false, [](const PlanWords& w) { return number(w.micro_batch * w.seq_length); }},
+    {"step_tokens", false, [](const PlanWords& w) { return number(w.global_batch * w.seq_length); }},
     {"chunk", false, [](const PlanWords& w) { return number(w.stage_layers.front() / w.facts.vpp); }},
     {"first", false, [](const PlanWords& w) { return number(w.stage_layers.front()); }},
     {"last", false, [](const PlanWords& w) { return number(w.stage_layers.back()); }},
