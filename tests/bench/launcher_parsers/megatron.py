@@ -60,15 +60,28 @@ class Checker:
 
         self.arguments, self.mpu, self.schedules = arguments, parallel_state, schedules
         self.block, self.calculator = transformer_block, num_microbatches_calculator
+        self.has_mla = "--multi-latent-attention" in inspect.getsource(arguments)
+        self._keep_parsers()
         self.config_of = getattr(arguments, "core_transformer_config_from_args", None)
         if self.config_of is None:
             from megatron.training import argument_utils
 
             self.config_of = argument_utils.core_transformer_config_from_args
 
+    def _keep_parsers(self):
+        """One parser for each size of world: from 0.16 on making one takes seconds, for its help is read from source."""
+        made, parsers = getattr(self.arguments, "add_megatron_arguments", None), {}
+        if made is not None:
+            def kept(parser):
+                world = os.environ["WORLD_SIZE"]
+                if world not in parsers:
+                    parsers[world] = made(parser)
+                return parsers[world]
+
+            self.arguments.add_megatron_arguments = kept
+
     def cannot_train(self, model):
-        known = "--multi-latent-attention" in inspect.getsource(self.arguments)
-        return "" if known or not model.mla else "no latent attention"
+        return "no latent attention" if model.mla and not self.has_mla else ""
 
     def run(self, plan, words):
         """What Megatron-LM makes of the words; whatever it raises is a refusal."""
