@@ -37,7 +37,7 @@ compared=$({ complete_below >/dev/null; echo "$compared"; })
 ok "which are many ($compared)" test "$compared" -gt 150
 like "$(offered arena --json profile im)" 'import-comm' "options before a command change nothing"
 is "$(offered arena plan --model llama-3.1)" "llama-3.1-405b" "built-in names follow --model"
-is "$(offered arena plan --launcher meg)" "megatron" "launchers follow --launcher"
+is "$(offered arena plan --launcher megatron-)" "megatron-deepspeed" "launchers follow --launcher"
 like "$(offered arena plan --j)" '^--json$' "options of arena itself may stand last"
 
 # ---- words that are wrong, and --help ------------------------------------------------------------------
