@@ -71,7 +71,7 @@ struct Bench {
     PlanQuery query(const char* model, std::int64_t batch, std::int64_t min, std::int64_t max,
                     const std::vector<const char*>& types) const {
         PlanQuery q{must(find_zoo_model(model)), batch, min, max, {}, {}, all_capabilities()};
-        q.can.mixed_stages = false;
+        q.can.set(Feature::mixed, Degree::no);
         for (const char* type : types) q.pools.push_back(pool(type, max));
         return q;
     }
@@ -124,12 +124,12 @@ void all_grids(const Bench& bench) {
 
 void mixed_stages(const Bench& bench) {
     PlanQuery query = bench.query("gpt2-xl", 512, 64, 64, {"A100-SXM-80GB"});
-    query.can.mixed_stages = true;
+    query.can.set(Feature::mixed, Degree::free);
     line("stages of unlike dp and tp by DP, 48 layers, 64 A100, all stage counts",
          timed(10, 1, [&] { plan_grids(query); }), "ms", 1e3, 200,
          "Piper 0.19 s for 64 GPUs (BERT-32 layers, one stage count), 4.3 s (BERT-96); Aceso 200 s budgets");
     query = bench.query("gpt-22b", 256, 64, 64, {"A40"});
-    query.can.mixed_stages = true;
+    query.can.set(Feature::mixed, Degree::free);
     line("the same, GPT 22B on 64 A40 (memory binds)", timed(10, 1, [&] { plan_grids(query); }), "ms",
          1e3, 200);
 }

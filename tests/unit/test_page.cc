@@ -186,7 +186,7 @@ START_TEST(names_from_files_are_text_and_nothing_else) {
     for (NodeState& node : workload.nodes) node.gpu_type = node.name = evil;
     for (std::string& type : workload.gpu_types) type = evil;
     for (Profile& profile : workload.profiles) {
-        for (Offer& offer : profile.offers) offer.grid.gpu_type = evil;
+        for (Offer& offer : profile.offers.own()) offer.grid.gpu_type = evil;
     }
     runs[0].policy = evil;
     const std::string page = page_html(workload, runs, std::nullopt, {{evil, evil}});
@@ -228,7 +228,7 @@ END_TEST
 START_TEST(plans_stand_on_the_shapes) {
     Workload workload = small_workload();
     const std::vector<Metrics> runs = run(workload, {"arena"});
-    for (Offer& offer : workload.profiles[0].offers) {
+    for (Offer& offer : workload.profiles[0].offers.own()) {
         offer.plan.stage_layers = {12, 12};
         offer.plan.stage_dp = offer.plan.stage_tp = {1, 1};
         offer.plan.micro_batch = 4;
