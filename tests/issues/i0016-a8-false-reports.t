@@ -47,7 +47,8 @@ ok "the next job of the user runs" wait_started "$own"
 ok "by the observed time" offered "$own"
 ok "that of another user runs" wait_started "$other"
 not_ok "by the estimate" offered "$other"
-like "$(arena profile observed --store "$store")" " $arena_user +$arena_user\$" "people see whose it is and for whom it counts"
+like "$(arena profile observed --store "$store")" " $arena_user +$arena_user(\$|
+)" "people see whose it is and for whom it counts"
 like "$(arena profile promote --store "$store" --job "$first")" '^1 report: each counts for everybody now' "it is promoted"
 ok "slurmctld looks again" scontrol reconfigure
 ok "and it counts for the other user" wait_until "offered $other" 20

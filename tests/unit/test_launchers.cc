@@ -72,6 +72,8 @@ START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
     test::assert_text(told(table, "1.0", plan), "--pp 1 --dp 1 --bf16");
     test::assert_text(told(table, "1.1", plan), "--pp 1 --dp 1 --vpp null --bf16");
     plan.stage_layers = {4, 4}, plan.stage_dp = {1, 1}, plan.stage_tp = {1, 1}, plan.vpp = 2;
+    test::assert_text(told(table, "1.0.9", plan), "no: 1 micro-batches over 2 stages");
+    plan.num_micro_batches = 2;
     test::assert_text(told(table, "1.0.9", plan), "--pp 2 --dp 1 --x --chunk 2 --bf16");
     test::assert_text(told(table, "1.9", plan), "--pp 2 --dp 1 --x --vpp 2 --chunk=2 --bf16");
     plan.stage_dp = {2, 2};

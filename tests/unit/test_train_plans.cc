@@ -139,7 +139,8 @@ END_TEST
 
 START_TEST(an_offer_that_the_trainer_cannot_run_is_refused_with_the_reason) {
     Plan plan = offered();
-    plan.sequence_parallel = true;
+    plan.sequence_parallel = true;  // means something with tensor parallelism only
+    plan.stage_tp = {2, 2};
     arena::test::assert_refused(plan_of_environment(with_plan(plan)),
                                 "has sequence parallelism, which arena-train cannot run");
     plan = offered();
