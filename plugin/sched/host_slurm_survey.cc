@@ -14,21 +14,28 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Ids of all jobs of ours that are not finished; collected first, so that locks can be let go between.
-std::vector<JobId> arena_job_ids() {
-    std::vector<JobId> ids;
+using Wanted = bool (*)(const job_record_t*);
+
+/// Ids of all wanted jobs; collected first, so that locks can be let go between.
+std::vector<JobId> ids_of(Wanted wanted) {
+    struct Walk {
+        Wanted wanted;
+        std::vector<JobId> ids;
+    } walk{wanted, {}};
     SlurmLock lock(SlurmLock::Kind::read);
     list_for_each_ro(
         job_list,
         [](void* item, void* argument) {
             const auto* job = static_cast<const job_record_t*>(item);
-            if (arena_record(job) && !IS_JOB_FINISHED(job))
-                static_cast<std::vector<JobId>*>(argument)->push_back(job->job_id);
+            auto* w = static_cast<Walk*>(argument);
+            if (w->wanted(job)) w->ids.push_back(job->job_id);
             return 0;
         },
-        &ids);
-    return ids;
+        &walk);
+    return std::move(walk.ids);
 }
+
+bool is_live_arena_job(const job_record_t* job) { return arena_record(job) && !IS_JOB_FINISHED(job); }
 
 /// "completed" or another end for what is over and still says that it runs or waits, a profile run's too.
 std::optional<std::string> comment_of_end(const job_record_t* job) {
@@ -37,19 +44,7 @@ std::optional<std::string> comment_of_end(const job_record_t* job) {
     return arena::comment_of_end(job->admin_comment, job_state_string(base));
 }
 
-std::vector<JobId> jobs_at_their_end() {
-    std::vector<JobId> ids;
-    SlurmLock lock(SlurmLock::Kind::read);
-    list_for_each(
-        job_list,
-        [](void* item, void* argument) {
-            const auto* job = static_cast<const job_record_t*>(item);
-            if (comment_of_end(job)) static_cast<std::vector<JobId>*>(argument)->push_back(job->job_id);
-            return 0;
-        },
-        &ids);
-    return ids;
-}
+bool is_at_its_end(const job_record_t* job) { return comment_of_end(job).has_value(); }
 
 time_t shared_age_reference() {
     SlurmLock lock(SlurmLock::Kind::read);
@@ -181,14 +176,14 @@ std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_h
     std::size_t changed = 0;
     std::vector<JobId> ids;
     const time_t now = time(nullptr);
-    for_each_sliced(SlurmLock::Kind::read, arena_job_ids(), slice_ms, [&](job_record_t* job, std::size_t) {
+    for_each_sliced(SlurmLock::Kind::read, ids_of(is_live_arena_job), slice_ms, [&](job_record_t* job, std::size_t) {
         if (!is_settled(job, now)) ids.push_back(job->job_id);
     });
     const time_t reference = shared_age_reference();
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {
         if (survey_one(job, asks_to_hold, reference)) ++changed;
     });
-    const std::vector<JobId> over = jobs_at_their_end();
+    const std::vector<JobId> over = ids_of(is_at_its_end);
     for_each_sliced(SlurmLock::Kind::write, over, slice_ms, [](job_record_t* job, std::size_t) {
         if (const auto comment = comment_of_end(job); comment && assign_text(&job->admin_comment, *comment)) note_job_change();
     });
