@@ -42,7 +42,9 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
       framework_(context.constants.framework),
       slowdown_(context.pool.hardware.emulated
                     ? 1
-                    : slowest_node(topology.nodes, context.constants.device.node_spread)) {
+                    : slowest_node(topology.nodes, context.constants.device.node_spread)),
+      replicas_(dp_group(topology, choice.dp * choice.cp, shard.shape.tp)),
+      expert_replicas_(strided_group(topology, expert_replicas(), shard.shape.ep)) {
     if (choice.zero_stage < 3 || choice.dp * choice.cp <= 1 || shard.is_alike()) return;
     zero3_s_.push_back(0);
     for (std::int64_t i = 0; i < context.model.layers; ++i)
@@ -71,7 +73,7 @@ LayerSeconds Iteration::layer_seconds(LayerRange range) const {
     const auto [norms, channels] = shard_.batch_norms(range);
     if (norms == 0) return seconds;
     const double pass_s = framework_.norm_collectives * norms *
-                          all_reduce_s(topology_, replicas(), statistic_bytes * channels / norms);
+                          all_reduce_s(topology_, replicas_, statistic_bytes * channels / norms);
     const double backward_passes = choice_.recompute == Recompute::full ? 2 : 1;
     seconds.forward_s += pass_s;
     seconds.backward_s += backward_passes * pass_s;
@@ -97,14 +99,15 @@ Iteration::Stage Iteration::stage(std::int64_t index, std::span<const LayerRange
     }
     s.boundary_s = sent_s(index, ranges) + received_s(index, ranges);
     s.bytes = shard_.memory.bytes(choice_, index, ranges);
-    s.buffer_bytes = shard_.memory.buffer_bytes(choice_, ranges);
     return s;
 }
 
 StagePart Iteration::part(std::int64_t index, LayerRange range) const {
     std::vector<LayerRange> chunks;
     if (lies_apart()) chunks = even_chunks(index);
-    const Stage s = lies_apart() ? stage(index, chunks) : stage(index, {&range, 1});
+    const std::span<const LayerRange> ranges =
+        lies_apart() ? std::span<const LayerRange>(chunks) : std::span<const LayerRange>(&range, 1);
+    const Stage s = stage(index, ranges);
     const double forward = forward_s(s);
     return {forward,
             total_s(s) - forward,
@@ -113,7 +116,7 @@ StagePart Iteration::part(std::int64_t index, LayerRange range) const {
             is_emulated() ? 0 : real(s.layers) * framework_.iteration_layer_s,
             s.bytes,
             s.boundary_s,
-            s.buffer_bytes,
+            shard_.memory.buffer_bytes(choice_, ranges),
             comm_s(s)};
 }
 
@@ -283,11 +286,6 @@ double Iteration::weight_bytes() const {
     return whole ? 4 : 2;
 }
 
-/// Ranks that hold the same dense parameters.
-Group Iteration::replicas() const {
-    return dp_group(topology_, choice_.dp * choice_.cp, shard_.shape.tp);
-}
-
 /// Ranks that hold the same experts.
 std::int64_t Iteration::expert_replicas() const {
     const std::int64_t ranks = choice_.dp * choice_.cp;
@@ -305,25 +303,57 @@ double Iteration::replicate_s(const Group& group, double parameters) const {
                      all_gather_s(topology_, group, parameters * weight_bytes());
 }
 
+/// Those of dense layers and those of routed experts, which few models have.
+double Iteration::replicate_s(double dense, double routed) const {
+    return replicate_s(replicas_, dense) + (routed > 0 ? replicate_s(expert_replicas_, routed) : 0);
+}
+
 /// Gradients hide behind the backward of the stage's last micro-batch, but for the last bucket.
 double Iteration::exchange_s(const Stage& s) const {
     if (choice_.zero_stage >= 3) return zero3_exposed_s(s);
-    const double comm = replicate_s(replicas(), parameters(s) - s.expert_parameters) +
-                        replicate_s(strided_group(topology_, expert_replicas(), shard_.shape.ep),
-                                    s.expert_parameters);
+    const double comm = replicate_s(parameters(s) - s.expert_parameters, s.expert_parameters);
     return std::max(exposed_s(framework_, comm, s.seconds.backward_s, framework_.overlap_gradients),
                     comm / real(s.layers + 1));
 }
 
+/// What hides nowhere of the exchange of a stage that has at least so many of the layers, all
+/// alike. The cost of more layers is concave, and what hides it is linear, so that the difference
+/// is least for the fewest layers or for the most.
+double Iteration::least_exchange_s(std::int64_t layers) const {
+    if (choice_.dp * choice_.cp <= 1) return 0;
+    const double fewest = real(layers), most = real(context_.model.layers - choice_.stages + 1);
+    if (choice_.zero_stage >= 3)
+        return real(choice_.micro_batches) * fewest * zero3_layer_s({0, 1});
+    const double hiding_s = (1 - framework_.overlap_slowdown) * framework_.overlap_gradients *
+                            layer_seconds({0, 1}).backward_s;
+    const auto [all, expert] = shard_.parameters({0, 1});
+    const auto comm_s = [&, dense = all - expert, routed = expert](double count) {
+        return replicate_s(count * dense, count * routed);
+    };
+    const double comm = comm_s(fewest);
+    const double shown = std::min(comm - fewest * hiding_s, comm_s(most) - most * hiding_s);
+    return std::max(framework_.overlap_slowdown * comm, shown);
+}
+
+/// Some stage has the mean of the parameters or more, and of layers alike, whole ones.
+double Iteration::least_ends_s() const {
+    const std::int64_t stages = choice_.stages, layers = context_.model.layers;
+    const std::int64_t whole = (layers + stages - 1) / stages;
+    const bool is_alike = shard_.is_alike();
+    const double held = is_alike ? real(whole) : real(layers) / real(stages);
+    return stepped_share() * held * shard_.layer_parameters * shard_.optimizer_parameter_s +
+           (is_emulated() ? 0 : held * framework_.iteration_layer_s) +
+           (is_alike ? least_exchange_s(whole) : 0);
+}
+
 Iteration::Zero3 Iteration::zero3(double parameters) const {
-    const Group group = replicas();
     const double tensors = framework_.weight_tensors,
                  part = 1 / (tensors * framework_.weight_share);
-    const double apart_s = framework_.weight_rank_s * real(group.size);
+    const double apart_s = framework_.weight_rank_s * real(replicas_.size);
     return {
-        tensors * (all_gather_s(topology_, group, part * parameters * weight_bytes()) + apart_s),
+        tensors * (all_gather_s(topology_, replicas_, part * parameters * weight_bytes()) + apart_s),
         tensors *
-            (reduce_scatter_s(topology_, group, part * exchanged_bytes(parameters)) + apart_s)};
+            (reduce_scatter_s(topology_, replicas_, part * exchanged_bytes(parameters)) + apart_s)};
 }
 
 /// ZeRO-3: a layer's weights come for its forward and again for its backward, its gradients leave

@@ -26,6 +26,13 @@ class Iteration {
     [[nodiscard]] StagePart part(std::int64_t index, LayerRange) const;
     /// At most what part() of a stage takes besides its layers.
     [[nodiscard]] double least_extra_s(std::int64_t index) const;
+    /// At most what these layers take of part(), without transfers; of two ranges, the sum.
+    [[nodiscard]] double least_layers_s(LayerRange range) const {
+        return slowest_seconds(range).total();
+    }
+    /// At most what the longest exchange, optimizer step and host time of an iteration take
+    /// together, however the layers are dealt.
+    [[nodiscard]] double least_ends_s() const;
     /// What the tied table and the iteration itself add.
     [[nodiscard]] double fixed_s() const;
     /// O(stages) without interleaving, and no allocation; an interleaved schedule is replayed,
@@ -41,7 +48,7 @@ class Iteration {
         LayerRange first;  ///< all its layers, or its first chunk
         LayerSeconds seconds;
         double layer_parameters = 0, expert_parameters = 0;
-        double boundary_s = 0, bytes = 0, buffer_bytes = 0;
+        double boundary_s = 0, bytes = 0;
         double zero3_s = 0;  ///< exposed in its layers, one micro-batch
     };
     struct Longest;
@@ -87,10 +94,11 @@ class Iteration {
     [[nodiscard]] double parameters(const Stage&) const;
     [[nodiscard]] double exchanged_bytes(double parameters) const;
     [[nodiscard]] double weight_bytes() const;
-    [[nodiscard]] Group replicas() const;
     [[nodiscard]] std::int64_t expert_replicas() const;
     [[nodiscard]] double replicate_s(const Group&, double parameters) const;
+    [[nodiscard]] double replicate_s(double dense, double routed) const;
     [[nodiscard]] double exchange_s(const Stage&) const;
+    [[nodiscard]] double least_exchange_s(std::int64_t layers) const;
     [[nodiscard]] Zero3 zero3(double parameters) const;
     [[nodiscard]] double zero3_layer_s(LayerRange) const;
     [[nodiscard]] double zero3_layers_s(LayerRange) const;
@@ -107,6 +115,8 @@ class Iteration {
     const PlanChoice& choice_;
     const FrameworkConstants& framework_;
     double slowdown_;              ///< of computing on the slowest node
+    Group replicas_;               ///< ranks that hold the same dense parameters
+    Group expert_replicas_;        ///< ... the same experts
     std::vector<double> zero3_s_;  ///< exposed in the layers before each one; empty: all are alike
 };
 

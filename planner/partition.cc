@@ -94,12 +94,14 @@ double PartitionSolver::least_s(const PartitionProblem& problem, const StagePart
                                 const Label& label, double rest_s, std::int64_t after,
                                 bool relaxed) const {
     const double so_far = alone_s(label.pipeline, rest_s, relaxed);
-    if (after == 0) return so_far + label.ends_s() + problem.fixed_s;
+    const double ends_s = std::max(label.ends_s(), problem.ends_s) + problem.fixed_s;
+    if (after == 0) return so_far + ends_s;
     const double longest =
         std::max(rest_s / real(after), parts.longest_s(problem.stages - after, label.used));
     const double behind = label.pipeline.sum_s +
-                          least_pipeline_seconds(rest_s, longest, after, problem.micro_batches);
-    return std::max(so_far, behind) + label.ends_s() + problem.fixed_s;
+                          least_pipeline_seconds(rest_s, longest, after, problem.micro_batches,
+                                                 parts.last_s());
+    return std::max(so_far, behind) + ends_s;
 }
 
 /// What this much of a pipeline and stages that sum to rest_s take at least.
@@ -112,6 +114,7 @@ double PartitionSolver::alone_s(const PipelineLength& pipeline, double rest_s, b
 void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& parts,
                              std::int64_t stage, std::uint32_t from, double limit_s, bool relaxed) {
     const Label parent = labels_[from];
+    const double beyond_s = problem.ends_s + problem.fixed_s;
     const std::int64_t after = problem.stages - stage - 1, m = problem.micro_batches;
     const std::int64_t most = problem.layers - after, own = in_flight(problem, stage);
     for (std::int64_t end = after == 0 ? most : parent.used + 1; end <= most; ++end) {
@@ -127,12 +130,12 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
                     from};
         child.pipeline.add(part.forward_s, part.backward_s, own, m);
         const double rest = after == 0 ? 0 : parts.rest_s(stage + 1, end);
-        if (alone_s(child.pipeline, rest, relaxed) + problem.fixed_s >= limit_s) {
+        if (alone_s(child.pipeline, rest, relaxed) + beyond_s >= limit_s) {
             if (parts.sends_alike()) break;
             PipelineLength least = parent.pipeline;  // grows with `end`
             const double transfer = part.boundary_s / 2;
             least.add(part.forward_s - transfer, part.backward_s - transfer, own, m);
-            if (alone_s(least, rest, relaxed) + problem.fixed_s >= limit_s) break;
+            if (alone_s(least, rest, relaxed) + beyond_s >= limit_s) break;
             continue;
         }
         if (least_s(problem, parts, child, rest, after, relaxed) < limit_s) keep(child, relaxed);

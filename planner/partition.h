@@ -53,6 +53,8 @@ class StageParts {
     [[nodiscard]] virtual double longest_s(std::int64_t /*stage*/, std::int64_t /*begin*/) const {
         return 0;
     }
+    /// The last stage takes at least this of a micro-batch, whichever layers it holds.
+    [[nodiscard]] virtual double last_s() const { return 0; }
     /// Whether what a stage sends is the same whichever layer it ends with; saves a comparison.
     [[nodiscard]] virtual bool sends_alike() const { return false; }
 };
@@ -62,6 +64,7 @@ class StageParts {
 struct PartitionProblem {
     std::int64_t layers = 1, stages = 1, micro_batches = 1;
     double fixed_s = 0;
+    double ends_s = 0;  ///< at most the maxima of exchange_s, step_s and host_s of any deal, summed
     double bytes = std::numeric_limits<double>::infinity();  ///< each stage's limit
     LayerSplit split = LayerSplit::any;
 };

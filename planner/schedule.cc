@@ -98,14 +98,16 @@ double pipeline_seconds(std::span<const double> forward_s, std::span<const doubl
 /// With stage times c, a path by way of stage k is sum(c before k) + (m - p + 1 + k) c_k + 2 sum(c
 /// after k) long where m > p. The weights of k that make every c count alike give the first bound,
 /// k the longest stage the second. For any m: one stage's forwards (or backwards) in a row; and for
-/// m <= p the same weighing, of the last m - 1 stages and of the others.
+/// m <= p the same weighing, of the last m - 1 stages and of the others. The last stage alternates
+/// from the start: its micro-batches in a row, and the others' one.
 double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stages,
-                              std::int64_t micro_batches) {
+                              std::int64_t micro_batches, double last_s) {
     const auto p = static_cast<double>(stages), m = static_cast<double>(micro_batches);
     const double longest = std::max(longest_s, sum_s / p);
-    if (micro_batches > stages) return 2 * sum_s + (m - p - 1) * longest;
-    return std::max(
-        {m * longest, sum_s + (m - 1) / 2 * longest, sum_s * (1 + (m - 1) / (2 * p - m + 1))});
+    const double by_last = sum_s + (m - 1) * last_s;
+    if (micro_batches > stages) return std::max(by_last, 2 * sum_s + (m - p - 1) * longest);
+    return std::max({by_last, m * longest, sum_s + (m - 1) / 2 * longest,
+                     sum_s * (1 + (m - 1) / (2 * p - m + 1))});
 }
 
 // ---- interleaved

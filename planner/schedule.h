@@ -53,9 +53,9 @@ struct PipelineLength {
 double pipeline_seconds(std::span<const double> forward_s, std::span<const double> backward_s,
                         std::int64_t micro_batches);
 /// No 1F1B pipeline of so many stages, which sum to sum_s and of which the longest takes longest_s
-/// or more (at least sum_s / stages), is shorter.
+/// or more (at least sum_s / stages), is shorter; nor one whose last stage takes last_s or more.
 double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stages,
-                              std::int64_t micro_batches);
+                              std::int64_t micro_batches, double last_s = 0);
 
 /// Interleaved 1F1B in Megatron-LM's order: stage i has chunks i, i + stages, ... of the layers,
 /// each taking chunk_forward_s[i] and chunk_backward_s[i], or where chunks differ, the c-th one

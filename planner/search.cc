@@ -179,11 +179,12 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const LayerSeconds all = shard.seconds(choice.recompute, {0, query_.model.layers});
     const std::int64_t most = (query_.model.layers + choice.stages - 1) / choice.stages;
     const double m = real(choice.micro_batches), mean = all.total() / real(choice.stages);
+    const double embedding = shard.embedding_s + shard.embedding_comm_s;
+    const double head = shard.head_s + shard.head_comm_s;
+    const double least = shard.least_layer_s(choice.recompute);
     const double longest = shard.is_alike()
                                ? shard.seconds(choice.recompute, {0, most}).total()
                                : std::max(mean, shard.slowest_layer_s(choice.recompute));
-    const double embedding = shard.embedding_s + shard.embedding_comm_s;
-    const double head = shard.head_s + shard.head_comm_s;
     const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp * choice.cp) : 1;
     const double held =
         shard.is_alike() ? real(most) : real(query_.model.layers) / real(choice.stages);
@@ -191,8 +192,10 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
     double pipeline = 0;
     if (choice.vpp == 1)
-        pipeline = least_pipeline_seconds(all.total() + embedding + head, longest, choice.stages,
-                                          choice.micro_batches);
+        pipeline = least_pipeline_seconds(
+            all.total() + embedding + head,
+            std::max(longest, least + std::max(embedding, head)), choice.stages,
+            choice.micro_batches, least + head);
     else if (shard.is_alike())
         pipeline = std::max(m * (longest + embedding), around + m * (longest + head));
     else
@@ -256,11 +259,13 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
                       double limit_s) {
     ShardParts parts(context_, topology, shard, choice, buffers_);
     PartitionProblem problem = parts.problem(query_.can.split(choice.stages));
-    if (choice.vpp == 1 &&
-        least_pipeline_seconds(parts.rest_s(0, 0), 0, choice.stages, choice.micro_batches) +
-                problem.fixed_s >=
-            limit_s)
-        return false;
+    const auto beats_limit = [&](double longest_s) {
+        return least_pipeline_seconds(parts.rest_s(0, 0), longest_s, choice.stages,
+                                      choice.micro_batches, parts.last_s()) +
+                   problem.ends_s + problem.fixed_s <
+               limit_s;
+    };
+    if (choice.vpp == 1 && !beats_limit(shard.is_alike() ? parts.longest_s(0, 0) : 0)) return false;
     if (choice.vpp > 1) {  // one deal: bytes are what is asked
         problem.split = LayerSplit::even;
         return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
@@ -275,11 +280,7 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
         else
             parts.forget_longest();
         solver_.spend(looked_at);
-        if (least_pipeline_seconds(parts.rest_s(0, 0), parts.longest_s(0, 0), choice.stages,
-                                   choice.micro_batches) +
-                problem.fixed_s >=
-            limit_s)
-            return false;
+        if (!beats_limit(parts.longest_s(0, 0))) return false;
     }
     // The deal with the least slowest stage is nearly always the best: a tight limit for the exact
     // one.

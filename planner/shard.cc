@@ -340,19 +340,22 @@ void Shard::set_layers(std::span<const Kind> kinds) {
     const std::shared_ptr<const LayerIndex>& index = memory.index();
     for (std::size_t r = 0; r < times_.size(); ++r) {
         std::vector<LayerSums<4>::Row> rows;
+        rows.reserve(kinds.size());
         for (const Kind& kind : kinds) {
             rows.push_back(row_of(kind.seconds[r]));
-            slowest_s_[r] = std::max(slowest_s_[r], kind.seconds[r].total());
+            const double total_s = kind.seconds[r].total();
+            slowest_s_[r] = std::max(slowest_s_[r], total_s);
+            least_s_[r] = rows.size() == 1 ? total_s : std::min(least_s_[r], total_s);
         }
-        times_[r].set(index, rows);
+        times_[r].set(index, std::move(rows));
     }
     std::vector<LayerSums<2>::Row> parameters, norms;
     for (const Kind& kind : kinds) {
         parameters.push_back(kind.parameters);
         norms.push_back(kind.norms);
     }
-    parameters_.set(index, parameters);
-    norms_.set(index, norms);
+    parameters_.set(index, std::move(parameters));
+    norms_.set(index, std::move(norms));
     layer_parameters = kinds.size() == 1 ? kinds[0].parameters[0]
                                          : parameters_.over({0, index->layers()})[0] /
                                                real(index->layers());

@@ -52,6 +52,9 @@ struct Shard {
             times_[static_cast<std::size_t>(recompute)].over(range);
         return {compute, comm, forward, backward};
     }
+    [[nodiscard]] double least_layer_s(Recompute recompute) const {
+        return least_s_[static_cast<std::size_t>(recompute)];
+    }
     [[nodiscard]] double slowest_layer_s(Recompute recompute) const {
         return slowest_s_[static_cast<std::size_t>(recompute)];
     }
@@ -95,7 +98,7 @@ struct Shard {
     void set_boundaries(const PoolContext&);
 
     std::array<LayerSums<4>, 3> times_;  ///< by Recompute
-    std::array<double, 3> slowest_s_{};
+    std::array<double, 3> least_s_{}, slowest_s_{};  ///< of one layer
     LayerSums<2> parameters_, norms_;
     LayerEnds boundary_bytes_;
 };

@@ -26,16 +26,22 @@ ShardParts::ShardParts(const PoolContext& context, const Topology& topology, con
     if (remembers_parts() && buffers_.parts.size() < stages * sizes)
         buffers_.parts.resize(stages * sizes);
     buffers_.extra_s.assign(stages + 1, 0);
-    for (std::size_t i = stages; i-- > 0;)
-        buffers_.extra_s[i] = buffers_.extra_s[i + 1] +
-                              below_bounds * iteration_.least_extra_s(static_cast<std::int64_t>(i));
+    for (std::size_t i = stages; i-- > 0;) {
+        const double extra_s =
+            below_bounds * iteration_.least_extra_s(static_cast<std::int64_t>(i));
+        buffers_.extra_s[i] = buffers_.extra_s[i + 1] + extra_s;
+        if (i + 1 == stages)
+            last_s_ = below_bounds * shard.least_layer_s(choice.recompute) + extra_s;
+        else
+            least_extra_s_ = std::min(least_extra_s_, extra_s);
+    }
     buffers_.rest_s.resize(sizes);
-    const double layer_s = below_bounds * shard.seconds(choice.recompute, {0, 1}).total();
+    layer_s_ = below_bounds * iteration_.least_layers_s({0, 1});
     for (std::size_t i = 0; i < sizes; ++i) {
         const LayerRange rest{static_cast<std::int64_t>(i), context.model.layers};
         buffers_.rest_s[i] = shard.is_alike()
-                                 ? real(rest.size()) * layer_s
-                                 : below_bounds * shard.seconds(choice.recompute, rest).total();
+                                 ? real(rest.size()) * layer_s_
+                                 : below_bounds * iteration_.least_layers_s(rest);
     }
 }
 
@@ -54,7 +60,26 @@ double ShardParts::rest_s(std::int64_t stage, std::int64_t begin) const {
 }
 
 double ShardParts::longest_s(std::int64_t stage, std::int64_t begin) const {
-    return shard_.is_alike() || buffers_.longest_s.empty() ? 0 : longest(stage, begin);
+    if (shard_.is_alike()) return longest_alike_s(stage, context_.model.layers - begin);
+    return buffers_.longest_s.empty() ? 0 : longest(stage, begin);
+}
+
+/// Stages with the least extra, and the last one, which may have more: either some stage has one
+/// layer more than the mean, or the last one has what the others leave.
+double ShardParts::longest_alike_s(std::int64_t stage, std::int64_t layers) const {
+    const std::int64_t others = choice_.stages - stage - 1;
+    const auto extra_s = [&](std::int64_t i) {
+        return buffers_.extra_s[static_cast<std::size_t>(i)] -
+               buffers_.extra_s[static_cast<std::size_t>(i) + 1];
+    };
+    const double last_s = extra_s(choice_.stages - 1);
+    if (others == 0) return real(layers) * layer_s_ + last_s;
+    const double least_s = std::min(least_extra_s_, last_s);
+    const std::int64_t mean = (layers + others) / (others + 1), left = layers - others * mean;
+    const double even_s = real(mean) * layer_s_ + least_s;
+    const double left_s = real(left) * layer_s_ + last_s;
+    const double longest_s = left_s <= even_s ? even_s : std::min(left_s, even_s + layer_s_);
+    return std::max(longest_s, last_s_);
 }
 
 /// From the last stage to the first: a stage that takes more layers is longer and those after it
@@ -74,6 +99,7 @@ PartitionProblem ShardParts::problem(LayerSplit split) const {
             .stages = choice_.stages,
             .micro_batches = choice_.micro_batches,
             .fixed_s = iteration_.fixed_s(),
+            .ends_s = below_bounds * iteration_.least_ends_s(),
             .bytes = real(context_.pool.hardware.memory_bytes),
             .split = split};
 }
@@ -89,7 +115,7 @@ double ShardParts::best_cut_s(std::int64_t stage, std::int64_t begin) const {
     const auto i = static_cast<std::size_t>(stage);
     const double extra = buffers_.extra_s[i] - buffers_.extra_s[i + 1];
     const auto own_s = [&](std::int64_t end) {
-        return below_bounds * shard_.seconds(choice_.recompute, {begin, end}).total() + extra;
+        return below_bounds * iteration_.least_layers_s({begin, end}) + extra;
     };
     if (after == 0) return own_s(layers);
     std::int64_t shorter = begin, longer = layers - after;  // than what is after it; at least

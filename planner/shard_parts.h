@@ -41,6 +41,7 @@ class ShardParts final : public StageParts {
                                  std::int64_t end) const override;
     [[nodiscard]] double rest_s(std::int64_t stage, std::int64_t begin) const override;
     [[nodiscard]] double longest_s(std::int64_t stage, std::int64_t begin) const override;
+    [[nodiscard]] double last_s() const override { return last_s_; }
     [[nodiscard]] bool sends_alike() const override { return shard_.is_alike(); }
     /// Fills what longest_s() answers of unlike layers, unless the budget is spent before.
     /// O(stages layers log(layers)).
@@ -53,6 +54,7 @@ class ShardParts final : public StageParts {
     [[nodiscard]] bool remembers_parts() const {
         return shard_.is_alike() && choice_.stages * (context_.model.layers + 1) <= max_part_rows;
     }
+    [[nodiscard]] double longest_alike_s(std::int64_t stage, std::int64_t layers) const;
     [[nodiscard]] double& longest(std::int64_t stage, std::int64_t begin) const;
     [[nodiscard]] double best_cut_s(std::int64_t stage, std::int64_t begin) const;
 
@@ -61,6 +63,9 @@ class ShardParts final : public StageParts {
     const PlanChoice& choice_;
     Iteration iteration_;
     PartBuffers& buffers_;
+    double layer_s_ = 0;  ///< of layers alike
+    double last_s_ = 0;
+    double least_extra_s_ = std::numeric_limits<double>::infinity();  ///< of stages but the last
 };
 
 }  // namespace arena

@@ -101,6 +101,8 @@ START_TEST(the_closed_pipeline_length_is_that_of_a_1f1b_replay) {
         ck_assert_double_le(least_pipeline_seconds(sum_of(f, g), longest, p, m),
                             replay * (1 + 1e-12));
         ck_assert_double_le(least_pipeline_seconds(sum_of(f, g), 0, p, m), replay * (1 + 1e-12));
+        ck_assert_double_le(least_pipeline_seconds(sum_of(f, g), 0, p, m, f.back() + g.back()),
+                            replay * (1 + 1e-12));
     }
     // sum + (m - 1) * longest, the usual formula, is neither a lower nor an upper bound of them.
     ck_assert_int_gt(shorter, 5000);

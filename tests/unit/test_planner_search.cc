@@ -5,6 +5,7 @@
 #include "planner/iteration.h"
 #include "planner/partition.h"
 #include "planner/search.h"
+#include "planner/shard_parts.h"
 #include "planner/shard.h"
 #include "planner_cases.h"
 #include "suite.h"
@@ -305,6 +306,28 @@ START_TEST(the_same_for_layers_that_differ) {
 }
 END_TEST
 
+namespace {
+
+/// What the program that deals layers is told of the stages from each one on.
+void bounds_hold_for(const PoolContext& context, const Topology& topology, const Shard& shard,
+                     const PlanChoice& choice, const Layers& deal) {
+    PartBuffers buffers;
+    const ShardParts parts(context, topology, shard, choice, buffers);
+    std::int64_t begin = context.model.layers;
+    double sum = 0, longest = 0;
+    for (std::int64_t i = choice.stages; i-- > 0;) {
+        const std::int64_t end = begin;
+        begin -= deal[static_cast<std::size_t>(i)];
+        const double pass_s = parts.part(i, begin, end).pass_s() * (1 + 1e-12);
+        sum += pass_s, longest = std::max(longest, pass_s);
+        ck_assert_double_ge(sum, parts.rest_s(i, begin));
+        ck_assert_double_ge(longest, parts.longest_s(i, begin));
+        if (i + 1 == choice.stages) ck_assert_double_ge(pass_s, parts.last_s());
+    }
+}
+
+}  // namespace
+
 START_TEST(a_plan_takes_as_long_as_its_stages_say) {
     Random random(11);
     for (int n = 0; n < 5000; ++n) {
@@ -329,8 +352,12 @@ START_TEST(a_plan_takes_as_long_as_its_stages_say) {
             step = std::max(step, part.step_s), host = std::max(host, part.host_s);
             bytes = std::max(bytes, part.bytes);
             ck_assert_double_ge(part.pass_s(), iteration.least_extra_s(i));
+            ck_assert_double_ge(part.pass_s() * (1 + 1e-12),
+                                iteration.least_extra_s(i) + iteration.least_layers_s({begin, end}));
             begin = end;
         }
+        ck_assert_double_ge((exchange + step + host) * (1 + 1e-12), iteration.least_ends_s());
+        bounds_hold_for(context, topology, shard, choice, p.plan.stage_layers);
         const Estimate e = p.price();
         const double sum = pipeline.closed_s + exchange + step + host + iteration.fixed_s();
         ck_assert_double_eq_tol(sum, e.iteration_s, 1e-9 * sum);
