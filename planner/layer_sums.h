@@ -117,12 +117,7 @@ class LayerMost {
         index_ = std::move(index);
         form_ = index_->form();
         kinds_ = std::move(kinds);
-        std::vector<double> values;
-        for (const LayerRun& run : index_->list().runs)
-            values.insert(values.end(),
-                          form_ == Form::tabled ? static_cast<std::size_t>(run.count) : 1,
-                          kinds_[run.kind]);
-        if (form_ == Form::tabled || form_ == Form::by_run) set_levels(std::move(values));
+        if (form_ == Form::tabled || form_ == Form::by_run) set_levels();
     }
     [[nodiscard]] double over(LayerRange range) const {
         if (form_ == Form::alike) return kinds_[0];
@@ -136,7 +131,12 @@ class LayerMost {
   private:
     using Form = LayerIndex::Form;
 
-    void set_levels(std::vector<double> values) {
+    void set_levels() {
+        std::vector<double> values;
+        for (const LayerRun& run : index_->list().runs)
+            values.insert(values.end(),
+                          form_ == Form::tabled ? static_cast<std::size_t>(run.count) : 1,
+                          kinds_[run.kind]);
         levels_ = {std::move(values)};
         for (std::size_t half = 1; 2 * half <= levels_[0].size(); half *= 2) {
             const std::vector<double>& last = levels_.back();

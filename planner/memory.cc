@@ -165,9 +165,11 @@ double MemoryModel::state_bytes(std::int64_t zero_stage, std::int64_t ranks) con
 /// the activations of the micro-batches in flight.
 MemoryModel::Row MemoryModel::weights(const PlanChoice& choice, std::int64_t index) const {
     const std::int64_t ranks = choice.dp * choice.cp;
-    const std::int64_t experts =
-        shape_.ep == 1 ? ranks : std::max<std::int64_t>(1, ranks * shape_.tp / shape_.ep);
-    Row row{state_bytes(choice.zero_stage, ranks), state_bytes(choice.zero_stage, experts)};
+    const double state = state_bytes(choice.zero_stage, ranks);
+    Row row{state, state};
+    if (shape_.ep > 1)
+        row[1] = state_bytes(choice.zero_stage,
+                             std::max<std::int64_t>(1, ranks * shape_.tp / shape_.ep));
     row[kept_column + static_cast<std::size_t>(choice.recompute)] =
         slack_ * micro_batches_in_flight(choice, index);
     return row;

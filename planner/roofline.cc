@@ -58,6 +58,13 @@ struct Gemm {
     double m, n, k, batch;
 };
 
+/// std::ceil() of what is not negative, without the call that it is without SSE4.1.
+double ceil_of(double value) {
+    if (value >= 0x1p53) return value;
+    const double whole = real(static_cast<std::int64_t>(value));
+    return whole < value ? whole + 1 : whole;
+}
+
 /// Tiles run in waves over the multiprocessors; a partly filled last wave costs a whole one. A GEMM
 /// with few tiles splits K over idle multiprocessors.
 double gemm_compute_s(const GpuType& type, const CostConstants& c, Precision precision,
@@ -66,10 +73,10 @@ double gemm_compute_s(const GpuType& type, const CostConstants& c, Precision pre
     const double rate = rate_of(type, c, precision) / sms * gemm_share(c.device, precision);
     double best = std::numeric_limits<double>::infinity();
     for (const Tile& tile : tiles) {
-        const double blocks = std::ceil(g.m / tile.m) * std::ceil(g.n / tile.n) * g.batch;
+        const double blocks = ceil_of(g.m / tile.m) * ceil_of(g.n / tile.n) * g.batch;
         for (double split : splits) {
             if (split > 1 && blocks * split > sms) break;
-            const double waves = std::ceil(blocks * split / sms);
+            const double waves = ceil_of(blocks * split / sms);
             best = std::min(best, waves * 2 * tile.m * tile.n * (g.k / split + c.device.gemm_ramp) /
                                       (rate * tile.share));
         }
@@ -198,10 +205,13 @@ double analytic_seconds(const GpuType& type, const CostConstants& constants, con
     if (shape.kind == OpKind::gemm) return gemm_s(type, constants, shape) + tail;
     if (shape.kind == OpKind::conv) return conv_s(type, constants, shape) + tail;
     if (shape.kind == OpKind::custom) return custom_s(type, constants, shape) + tail;
-    OpShape wide = shape;
-    wide.precision = outside_gemms(shape.precision);
-    if (shape.kind == OpKind::attention) return attention_s(type, constants, wide) + tail;
-    return bytes_s(type, constants, moved_bytes(constants, wide, type.emulated)) + tail;
+    if (const Precision plain = outside_gemms(shape.precision); plain != shape.precision) {
+        OpShape wide = shape;
+        wide.precision = plain;
+        return analytic_seconds(type, constants, wide);
+    }
+    if (shape.kind == OpKind::attention) return attention_s(type, constants, shape) + tail;
+    return bytes_s(type, constants, moved_bytes(constants, shape, type.emulated)) + tail;
 }
 
 double analytic_seconds(const GpuType& type, const OpShape& shape) {
