@@ -21,6 +21,9 @@ namespace arena {
 /// as much and more.
 inline constexpr double observed_error = 0.05;
 
+/// The best so many of a job's offers are what people see of them, unless they ask for all.
+inline constexpr std::size_t top_offers = 5;
+
 /// How far an observation speaks for an offer: 1 for its own plan, 0 for other GPU types; 1/2 at
 /// the same number of GPUs under another plan, and half of that for each factor of two in GPUs.
 double observation_weight(const Observation&, const Offer&);

@@ -353,7 +353,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     return view;
 }
 
-/// A job of ours as the nodes were read. One that is not the same when its own turn comes must not
+/// A job as the nodes were read. One of ours that is not the same when its own turn comes must not
 /// be taken for what it has become: its nodes are not in the snapshot as it has them then.
 struct Seen {
     JobId id = 0;
@@ -378,7 +378,7 @@ struct JobWalk {
     /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones,
     /// too.
     std::vector<const job_record_t*> ordinary;
-    std::vector<Seen> ours;
+    std::vector<Seen> all;
 };
 
 bool waits_for_resources(const job_record_t* job) {
@@ -453,34 +453,34 @@ double since_boot(const ClusterView& view) {
     return view.steady_s - booted_s;
 }
 
+/// Of each job as little as the snapshot needs: a record lies in many places, and the locks are held
+/// for the whole list.
 int visit_job(void* item, void* argument) {
     auto* job = static_cast<job_record_t*>(item);
     auto* walk = static_cast<JobWalk*>(argument);
-    if (job->details && job->details->submit_time < slurmctld_config.boot_time)
-        walk->view->since_recovery_s = since_boot(*walk->view);
+    walk->all.push_back(seen_now(job));
     // A completing job holds its resources, even when it is over or already pending again.
     const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
     if (job->job_resrcs && holds) {
         walk->view->running.push_back(occupied_by(job, *walk->table));
         subtract(walk->view->running.back(), walk->view->snapshot);
     }
-    if (const char* request = carrier_request(job)) {
-        CarrierView carrier;
-        carrier.id = job->job_id;
-        carrier.user_id = job->user_id;
-        carrier.request = request;
-        carrier.node = text_of(job->nodes);
-        carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
-        carrier.start_s = static_cast<double>(job->start_time);
-        carrier.end_s = static_cast<double>(job->end_time);
-        carrier.for_user = carrier_for_user(job);
-        walk->view->carriers.push_back(std::move(carrier));
-    }
-    if (IS_JOB_FINISHED(job)) return 0;
-    const bool ours = arena_record(job) != nullptr;
-    if (ours) walk->ours.push_back(seen_now(job));
-    if (waits_for_resources(job) && (!ours || opted_out(job))) walk->ordinary.push_back(job);
+    if (waits_for_resources(job) && (!arena_record(job) || opted_out(job)))
+        walk->ordinary.push_back(job);
     return 0;
+}
+
+CarrierView carrier_of(const job_record_t* job, const char* request) {
+    CarrierView carrier;
+    carrier.id = job->job_id;
+    carrier.user_id = job->user_id;
+    carrier.request = request;
+    carrier.node = text_of(job->nodes);
+    carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
+    carrier.start_s = static_cast<double>(job->start_time);
+    carrier.end_s = static_cast<double>(job->end_time);
+    carrier.for_user = carrier_for_user(job);
+    return carrier;
 }
 
 /// What changes when Slurm reads its configuration again, and with it the tables that we count by.
@@ -496,7 +496,7 @@ class Reading {
   public:
     explicit Reading(const Host::KnowsRecord& knows) : texts_(knows) {}
 
-    /// Nodes, partitions, who runs where and who stands first; under a lock.
+    /// Nodes, partitions, who runs where, who stands first, and which jobs there are; under a lock.
     void read_tables() {
         view_.snapshot.time_s = static_cast<double>(time(nullptr));
         view_.steady_s = std::chrono::duration<double>(
@@ -512,16 +512,15 @@ class Reading {
         JobWalk walk{&view_, &table_, {}, {}};
         list_for_each_ro(job_list, visit_job, &walk);
         ordinary_ = first_ordinary(walk.ordinary, view_.snapshot.time_s);
-        ours_ = std::move(walk.ours);
-        view_.jobs.reserve(ours_.size());
+        all_ = std::move(walk.all);
     }
 
-    /// Reads jobs until `end`, at least one, under a lock; false when all have been read.
+    /// Reads our jobs and carriers until `end`, at least one, under a lock; false when all have been.
     bool read_some(std::chrono::steady_clock::time_point end) {
         const bool same_tables = stamp_ == TablesStamp{};
-        for (bool first = true; next_ < ours_.size(); first = false) {
+        for (bool first = true; next_ < all_.size(); first = false) {
             if (!first && std::chrono::steady_clock::now() >= end) return true;
-            read_one(ours_[next_++], same_tables);
+            read_one(all_[next_++], same_tables);
         }
         return false;
     }
@@ -531,7 +530,12 @@ class Reading {
   private:
     void read_one(const Seen& seen, bool same_tables) {
         job_record_t* job = find_job_record(seen.id);
-        const char* record = job ? arena_record(job) : nullptr;
+        if (!job) return;
+        if (job->details && job->details->submit_time < slurmctld_config.boot_time)
+            view_.since_recovery_s = since_boot(view_);
+        const char* record = arena_record(job);
+        const char* request = record ? nullptr : carrier_request(job);
+        if (request) view_.carriers.push_back(carrier_of(job, request));
         if (!record || IS_JOB_FINISHED(job)) return;
         if (!same_tables || seen_now(job) != seen) {
             JobView& changing = view_.jobs.emplace_back();
@@ -553,7 +557,7 @@ class Reading {
     RecordTexts texts_;
     std::optional<BasicQueue> queue_;
     std::vector<Ordinary> ordinary_;
-    std::vector<Seen> ours_;
+    std::vector<Seen> all_;
     std::size_t next_ = 0;
 };
 

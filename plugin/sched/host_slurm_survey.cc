@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 using Wanted = bool (*)(const job_record_t*);
 
-/// Ids of all wanted jobs; collected first, so that locks can be let go between.
+/// Ids of all wanted jobs; collected first, so that locks can be let go between. What the test reads
+/// of each job is read of the whole list under one lock.
 std::vector<JobId> ids_of(Wanted wanted) {
     struct Walk {
         Wanted wanted;
@@ -35,7 +36,7 @@ std::vector<JobId> ids_of(Wanted wanted) {
     return std::move(walk.ids);
 }
 
-bool is_live_arena_job(const job_record_t* job) { return arena_record(job) && !IS_JOB_FINISHED(job); }
+bool is_live(const job_record_t* job) { return !IS_JOB_FINISHED(job); }
 
 /// "completed" or another end for what is over and still says that it runs or waits, a profile run's too.
 std::optional<std::string> comment_of_end(const job_record_t* job) {
@@ -176,8 +177,8 @@ std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_h
     std::size_t changed = 0;
     std::vector<JobId> ids;
     const time_t now = time(nullptr);
-    for_each_sliced(SlurmLock::Kind::read, ids_of(is_live_arena_job), slice_ms, [&](job_record_t* job, std::size_t) {
-        if (!is_settled(job, now)) ids.push_back(job->job_id);
+    for_each_sliced(SlurmLock::Kind::read, ids_of(is_live), slice_ms, [&](job_record_t* job, std::size_t) {
+        if (arena_record(job) && !is_settled(job, now)) ids.push_back(job->job_id);
     });
     const time_t reference = shared_age_reference();
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {

@@ -4,8 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 #include "core/launchers.h"
 #include "core/text.h"
+#include "planner/offers.h"
 
 namespace arena {
 namespace {
@@ -76,7 +80,7 @@ std::string system_comment(const std::vector<Offer>& offers, std::string_view un
     std::string note;
     if (!unmeasured.empty()) note = fmt::format(" not measured: {}", unmeasured.substr(0, longest_note));
     std::string text = "arena offers:";
-    for (const Offer& offer : offers) {
+    for (const Offer& offer : std::span(offers).first(std::min(offers.size(), top_offers))) {
         const std::string part =
             fmt::format(" {} {} {} {};", short_form(offer.grid), short_form(offer.plan),
                         seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));

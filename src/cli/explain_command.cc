@@ -15,6 +15,7 @@
 #include "cli/wrap.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "planner/offers.h"
 #include "planner/planner.h"
 
 namespace arena::cli {
@@ -62,7 +63,7 @@ Result<Explanation> parse_explanation(const Json& json) {
 
 /// What of an explanation is shown.
 struct Shown {
-    std::size_t top = 5;  ///< offers; the chosen one in any case
+    std::size_t top = top_offers;  ///< the chosen one in any case
     bool all = false;     ///< every offer, and every grid that is not possible
 };
 
