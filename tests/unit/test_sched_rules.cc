@@ -254,7 +254,9 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert_int_eq(tasks_per_node("megatron", offer.grid), 4);
     ck_assert_int_eq(tasks_per_node("torchrun", offer.grid), 1);
     ck_assert(has("ARENA_VPP=1") && has("ARENA_CP=1") && has("ARENA_EP=1") && has("ARENA_ZERO_STAGE=0"));
-    ck_assert(system_comment(std::vector<Offer>(200, offer)).size() <= 1024);
+    const std::string offers = system_comment(std::vector<Offer>(200, offer), std::string(2000, 'x'));
+    ck_assert(offers.size() <= 1024);
+    ck_assert_int_eq(std::count(offers.begin(), offers.end(), ';'), 5);
 }
 END_TEST
 
