@@ -277,24 +277,13 @@ Status check_pin(Request& request, bool gpus_given) {
     return Done{};
 }
 
-/// The 16 of "mb4x16" in the text of a plan, 0 where it says none.
-std::int64_t said_micro_batches(std::string_view text) {
-    for (const std::string_view part : split(text, ','))
-        if (const std::size_t x = part.find('x'); part.starts_with("mb") && x != std::string_view::npos)
-            return parse_integer(part.substr(x + 1), 1, 1 << 24).value_or(0);
-    return 0;
-}
-
-/// With the batch and the size of a micro-batch their number says the replicas, or must agree with them.
-Status pin_micro_batches(std::int64_t count, Request& request) {
+/// With the batch and the size of a micro-batch their number says the replicas; pin_obstacle() says where it cannot.
+void pin_replicas(Request& request) {
     PlanPin& pin = request.pin;
-    if (count == 0) return Done{};
-    const std::int64_t each = pin.micro_batch * count, batch = request.global_batch;
-    if (pin.dp == 0 && batch % each == 0 && batch / each <= 65536) pin.dp = batch / each;
-    if (pin.dp != 0 && pin.dp * each == batch) return Done{};
-    return refuse("plan", fmt::format("mb{}x{}{} makes {} samples, not the batch {}: give mb{} alone, or another batch",
-                                      pin.micro_batch, count, pin.dp == 0 ? "" : fmt::format(" of dp{}", pin.dp),
-                                      each * std::max<std::int64_t>(1, pin.dp), batch, pin.micro_batch));
+    const std::int64_t each = pin.micro_batch * pin.num_micro_batches, batch = request.global_batch;
+    if (each == 0 || pin.dp != 0 || batch % each != 0 || batch / each > 65536) return;
+    pin.dp = batch / each;
+    pin.num_micro_batches = 0;  // the batch says it now
 }
 
 Status read_pin(const Settings& settings, Request& request) {
@@ -305,7 +294,8 @@ Status read_pin(const Settings& settings, Request& request) {
     const Result<PlanPin> pin = parse_plan_pin(*text);
     if (!pin) return refuse("plan", pin.error().text);
     request.pin = *pin;
-    return pin_micro_batches(said_micro_batches(*text), request);
+    pin_replicas(request);
+    return Done{};
 }
 
 Status read_batch(const Settings& settings, Request& request) {

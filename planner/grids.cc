@@ -119,8 +119,10 @@ std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool
     });
     std::vector<ShardShape> shapes;
     for (std::int64_t tp : tp_degrees(query, pool)) {
+        const bool splits_tokens = default_sequence_parallel(query.model, tp);
         const bool sequence =
-            query.can.told.has(Feature::sp) && default_sequence_parallel(query.model, tp);
+            query.pin.sequence_parallel.value_or(query.can.told.has(Feature::sp) && splits_tokens);
+        if (sequence && !splits_tokens) continue;
         for (std::int64_t micro_batch : micro_batch_sizes(query))
             for (std::int64_t cp : cps)
                 for (std::int64_t ep : eps) shapes.push_back({tp, micro_batch, sequence, cp, ep});
@@ -141,6 +143,7 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages
 }
 
 std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
+    if (query.pin.recompute) return {*query.pin.recompute};
     std::vector<Recompute> kinds{Recompute::none};
     if (query.can.told.has(Feature::recompute_selective)) kinds.push_back(Recompute::selective);
     if (query.can.told.has(Feature::recompute_full)) kinds.push_back(Recompute::full);
@@ -149,8 +152,12 @@ std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
 
 std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stages,
                                       std::int64_t replicas) {
-    if (replicas == 1) return {0};
     std::vector<std::int64_t> list;
+    if (const auto pinned = query.pin.zero_stage) {
+        if (replicas > 1 || *pinned == 0) list = {*pinned};
+        return list;
+    }
+    if (replicas == 1) return {0};
     for (std::int64_t zero = 0; zero <= 3; ++zero)
         if (query.can.searches_zero(zero, stages)) list.push_back(zero);
     return list;
@@ -175,7 +182,10 @@ Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t st
     if (query.pin.dp != 0 && query.pin.dp != dp) return {};
     if (dp * shard.cp * shard.tp % shard.ep != 0) return {};
     if (query.global_batch % (dp * shard.micro_batch) != 0) return {};
-    return {dp, query.global_batch / (dp * shard.micro_batch)};
+    const std::int64_t micro_batches = query.global_batch / (dp * shard.micro_batch);
+    const std::int64_t pinned = query.pin.num_micro_batches;
+    if (pinned != 0 && pinned != micro_batches) return {};
+    return {dp, micro_batches};
 }
 
 Plan uniform_plan(const ShardShape& shape, const PlanChoice& choice,

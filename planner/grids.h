@@ -41,16 +41,16 @@ std::vector<std::int64_t> divisors(std::int64_t n);
 std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
 /// All tp x micro-batch x cp x ep, tp outermost: cp and ep are the pin, else 1; where the launcher
 /// leaves them free, all that divide the sequence and the experts, at most 64.
-/// Sequence parallel wherever it can be.
+/// Sequence parallel wherever it can be, or as the pin says.
 std::vector<ShardShape> shard_shapes(const PlanQuery&, const GpuPool&);
 /// Chunks per stage, 1 first: the pin, else 1; where the launcher leaves them free, all divisors of
 /// a stage's layers. More than 1 takes even stages and micro-batches that are a multiple of them.
 std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
                                      std::int64_t micro_batches);
-/// What the launcher can be told: none, then selective, then full.
+/// What the launcher can be told: none, then selective, then full; or the pin.
 std::vector<Recompute> recompute_kinds(const PlanQuery&);
 /// Of 0..3, those that the launcher can be told and the search may take; 0 alone without replicas,
-/// which are dp * cp.
+/// which are dp * cp; or the pin, nothing where that wants replicas and there are none.
 std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t replicas);
 /// Of these stages, dealt evenly: what the launcher must be told.
 PlanFacts facts_of(const Model&, const ShardShape&, const PlanChoice&);

@@ -28,7 +28,7 @@ MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context, Pla
     : query_(query),
       context_(context),
       budget_(budget),
-      shards_(context, query.can.told.has(Feature::sp)),
+      shards_(context, query.pin.sequence_parallel.value_or(query.can.told.has(Feature::sp))),
       is_alike_(layer_list(query.model).kinds.size() == 1),
       bound_(real(mixed_stages_bound(query.model))) {}
 
@@ -373,6 +373,7 @@ std::vector<MixedSearch::Setting> MixedSearch::settings_below(double limit_s) {
     std::vector<Setting> settings;
     for (const std::int64_t m : divisors(query_.global_batch)) {
         if (spends(1)) break;
+        if (query_.pin.num_micro_batches != 0 && query_.pin.num_micro_batches != m) continue;
         for (Recompute recompute : recompute_kinds(query_))
             for (std::int64_t zero : zero_stages(query_, grid_.stages, 2)) {
                 Setting setting{m, zero, recompute, 0};
@@ -401,7 +402,8 @@ void MixedSearch::search_below(double limit_s, Found& found) {
 
 bool MixedSearch::can_be_mixed(const Grid& grid) const {
     const PlanPin& pin = query_.pin;
-    return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1 && grid.stages >= 2 &&
+    const bool wants_tp = pin.sequence_parallel.value_or(false);  // of some stage at least, which may have none
+    return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1 && !wants_tp && grid.stages >= 2 &&
            grid.stages <= context_.model.layers && grid.stages <= grid.gpus();
 }
 

@@ -35,6 +35,11 @@ std::string stages_obstacle(const PlanPin& pin, const Request& request, const Ca
 std::string batch_obstacle(const PlanPin& pin, std::int64_t batch) {
     if (batch % or_one(pin.dp) != 0)
         return fmt::format("dp{} does not divide the batch {}", pin.dp, batch);
+    const std::int64_t micro_batches = or_one(pin.num_micro_batches), each = pin.micro_batch * micro_batches;
+    if (pin.num_micro_batches != 0 && (pin.dp == 0 || pin.dp * each != batch))
+        return fmt::format("mb{}x{}{} makes {} samples, not the batch {}: give mb{} alone, or another batch",
+                           pin.micro_batch, micro_batches, pin.dp == 0 ? "" : fmt::format(" of dp{}", pin.dp),
+                           each * or_one(pin.dp), batch, pin.micro_batch);
     if (batch % (or_one(pin.dp) * or_one(pin.micro_batch)) != 0)
         return fmt::format("mb{} does not divide the {} samples of each replica", pin.micro_batch,
                            batch / or_one(pin.dp));
@@ -80,6 +85,8 @@ std::string interleaving_obstacle(const PlanPin& pin, const Request& request) {
         pin.vpp, pin.vpp, request.model.layers, request.model.name);
 }
 
+bool knows_micro_batches(const PlanPin& pin) { return pin.dp != 0 && pin.micro_batch != 0; }
+
 /// What every plan with the pin needs, however the rest is chosen.
 PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabilities& can) {
     const Model& model = request.model;
@@ -88,7 +95,11 @@ PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabil
     facts.pp = or_one(pin.pp), facts.tp = or_one(pin.tp), facts.vpp = or_one(pin.vpp);
     facts.cp = or_one(pin.cp), facts.ep = or_one(pin.ep);
     facts.dp = pin.dp != 0 ? pin.dp : has_replicas ? 2 * facts.ep : 1;  // as good as any
-    facts.sequence_parallel = can.told.has(Feature::sp) && default_sequence_parallel(model, facts.tp);
+    facts.zero = pin.zero_stage.value_or(0);
+    facts.recompute = pin.recompute.value_or(Recompute::none);
+    facts.sequence_parallel = pin.sequence_parallel.value_or(can.told.has(Feature::sp) &&
+                                                             default_sequence_parallel(model, facts.tp));
+    if (knows_micro_batches(pin)) facts.micro_batches = request.global_batch / (pin.dp * pin.micro_batch);
     return facts;
 }
 
@@ -102,27 +113,77 @@ std::string later_version(const Request& request, Feature feature) {
     return {};
 }
 
+struct PinnedFeature {
+    Feature feature;
+    const char* accepted;
+    bool is_pinned;  ///< the pin asks for it
+};
+
 std::string launcher_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
     const PlanFacts facts = pinned_facts(pin, request, can);
-    constexpr std::tuple<Feature, const char*, std::int64_t PlanPin::*> pinned[] = {
-        {Feature::pipeline, "pp1", &PlanPin::pp},
-        {Feature::vpp, "vpp1", &PlanPin::vpp},
-        {Feature::cp, "cp1", &PlanPin::cp},
-        {Feature::ep, "ep1", &PlanPin::ep},
-        {Feature::ep_tp, "ep1, tp1", &PlanPin::ep},
-        {Feature::ep_cp, "ep1, cp1", &PlanPin::ep},
-        {Feature::ep_over_replicas, "ep1, an ep that divides dp", &PlanPin::ep},
-        {Feature::ep_part_of_tp, "ep1, a multiple of tp x cp", &PlanPin::ep},
-        {Feature::convolutions, "tp1", &PlanPin::tp},
-        {Feature::no_sp, "tp1", &PlanPin::tp},
-        {Feature::tp_over_kv, "a smaller tp", &PlanPin::tp},
-        {Feature::one_replica_amp, "dp2 or more", nullptr}};
+    const bool has_zero2 = pin.zero_stage == 2 && pin.pp == 1 && knows_micro_batches(pin);
+    const bool has_no_sp = !pin.sequence_parallel.value_or(true);
+    const PinnedFeature pinned[] = {
+        {Feature::pipeline, "pp1", pin.pp > 1},
+        {Feature::short_pipeline, "fewer stages, a smaller dp or mb", pin.pp > 1 && knows_micro_batches(pin)},
+        {Feature::vpp, "vpp1", pin.vpp > 1},
+        {Feature::cp, "cp1", pin.cp > 1},
+        {Feature::ep, "ep1", pin.ep > 1},
+        {Feature::ep_tp, "ep1, tp1", pin.ep > 1},
+        {Feature::ep_cp, "ep1, cp1", pin.ep > 1},
+        {Feature::ep_over_replicas, "ep1, an ep that divides dp", pin.ep > 1},
+        {Feature::ep_part_of_tp, "ep1, a multiple of tp x cp", pin.ep > 1},
+        {Feature::convolutions, "tp1", pin.tp > 1},
+        {Feature::no_sp, has_no_sp ? "tp1, sp" : "tp1", pin.tp > 1},
+        {Feature::tp_over_kv, "a smaller tp", pin.tp > 1},
+        {Feature::zero2_accumulated, "zero0, zero1, as large an mb as each replica has samples", has_zero2},
+        {Feature::recompute_none, "selective, full", pin.recompute.has_value()},
+        {Feature::recompute_selective, "none, full", pin.recompute.has_value()},
+        {Feature::recompute_full, "none", pin.recompute.has_value()},
+        {Feature::one_replica_amp, "dp2 or more", true}};
     const FeatureSet missing = can.missing(needs(facts));
-    for (const auto& [feature, accepted, member] : pinned)
-        if (missing.has(feature) && (member == nullptr || pin.*member > 1))
+    for (const auto& [feature, accepted, is_pinned] : pinned)
+        if (missing.has(feature) && is_pinned)
             return fmt::format("the launcher {} cannot be told {}; accepted: {}{}, or another launcher",
                                launcher_of(request), can.lacks(feature, facts), accepted,
                                later_version(request, feature));
+    return {};
+}
+
+/// Replicas share ZeRO's state; without them there is none, whatever is asked.
+std::string zero_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
+    if (!pin.zero_stage) return {};
+    const std::int64_t zero = *pin.zero_stage;
+    const bool shares_tokens = pin.cp > 1 || (pin.cp == 0 && can.degree(Feature::cp) == Degree::free);
+    const bool has_one_replica = pin.dp == 1 && !shares_tokens;
+    if (zero > 0 && has_one_replica)
+        return fmt::format("zero{} shares out state over replicas, and dp1{} is one: give zero0", zero,
+                           pin.cp == 1 ? ",cp1" : "");
+    if (zero == 0 && (has_one_replica || pin.dp == 0)) return {};
+    std::vector<std::string> accepted;
+    for (std::int64_t other = 0; other <= 3; ++other) {
+        const bool is_told = pin.pp == 0 ? can.has_zero(other, 1) || can.has_zero(other, 2)
+                                         : can.has_zero(other, pin.pp);
+        if (is_told && other == zero) return {};
+        if (is_told) accepted.push_back(fmt::format("zero{}", other));
+    }
+    return fmt::format("the launcher {} cannot be told ZeRO {}{}; accepted: {}, or another launcher",
+                       launcher_of(request), zero, pin.pp > 1 ? " with pipeline stages" : "",
+                       accepted.empty() ? "dp1" : join(accepted, ", "));
+}
+
+std::string sequence_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
+    const Model& model = request.model;
+    if (!pin.sequence_parallel.value_or(false)) return {};
+    if (!is_transformer(model.family))
+        return fmt::format("sp shares out the tokens of a sample, and {} has none: give sp0", model.name);
+    if (pin.tp == 1) return "sp shares out tokens over tp ranks, and tp1 has one: give sp0, or tp2 or more";
+    if (pin.tp > 1 && !default_sequence_parallel(model, pin.tp))
+        return fmt::format("sp shares out the {} tokens of {}, which tp{} does not divide: give sp0",
+                           model.seq_length, model.name, pin.tp);
+    if (!can.told.has(Feature::sp))
+        return fmt::format("the launcher {} cannot be told sequence parallelism; accepted: sp0, or another launcher",
+                           launcher_of(request));
     return {};
 }
 
@@ -147,8 +208,8 @@ std::string pin_obstacle(const Request& request) {
     const PlanPin& pin = request.pin;
     const Capabilities can = capabilities_of(launcher_of(request));
     for (std::string obstacle :
-         {tp_obstacle(request.model, or_one(pin.tp)), launcher_obstacle(pin, request, can),
-          stages_obstacle(pin, request, can), batch_obstacle(pin, request.global_batch),
+         {tp_obstacle(request.model, or_one(pin.tp)), sequence_obstacle(pin, request, can),
+          launcher_obstacle(pin, request, can), zero_obstacle(pin, request, can), stages_obstacle(pin, request, can), batch_obstacle(pin, request.global_batch),
           context_obstacle(pin.cp, request.model), expert_obstacle(pin, request.model),
           interleaving_obstacle(pin, request)})
         if (!obstacle.empty()) return obstacle;

@@ -467,6 +467,9 @@ GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) con
 
 /// Of pinned degrees that leave no shard at all, the one at fault.
 static std::string no_shape_reason(const Model& model, const PlanPin& pin) {
+    if (pin.sequence_parallel.value_or(false) && !default_sequence_parallel(model, std::max<std::int64_t>(2, pin.tp)))
+        return fmt::format("sp shares out the tokens of a sample over tp ranks, which tp{} does not with {}",
+                           std::max<std::int64_t>(1, pin.tp), model.name);
     if (pin.cp > 1 && !cp_fits(model, pin.cp))
         return fmt::format("cp{} does not split the {} tokens of {} into {} equal pieces", pin.cp,
                            model.seq_length, model.name, 2 * pin.cp);
@@ -489,9 +492,11 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                 "can be told",
                 layers, stages);
         const std::string short_by = human_bytes(std::max(0.0, best.least_bytes - limit));
-        return fmt::format("memory: the smallest plan needs {} per GPU, {} more than the {} of {}",
-                           human_bytes(best.least_bytes), short_by, human_bytes(limit),
-                           pool_.hardware.name);
+        const bool may_recompute = query_.pin.recompute.value_or(Recompute::full) == Recompute::full;
+        return fmt::format("memory: the smallest plan needs {} per GPU, {} more than the {} of {}{}",
+                           human_bytes(best.least_bytes), short_by, human_bytes(limit), pool_.hardware.name,
+                           may_recompute ? "" : fmt::format("; the plan fixes recompute {}, full takes less",
+                                                            to_string(*query_.pin.recompute)));
     }
     if (untold_)
         return fmt::format("launcher: it cannot be told {}", inexpressible(query_.can, *untold_));
@@ -517,6 +522,9 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            nodes.gpus_per_node);
     if (nodes.gpus() % stages != 0)
         return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
+    if (query_.pin.zero_stage.value_or(0) > 0 && nodes.gpus() == stages * std::max<std::int64_t>(1, query_.pin.tp))
+        return fmt::format("plan: zero{} shares the optimizer out over replicas, and {} GPUs have one",
+                           *query_.pin.zero_stage, nodes.gpus());
     const std::string reason =
         fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
                     query_.global_batch, nodes.gpus() / stages);

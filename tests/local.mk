@@ -50,7 +50,7 @@ planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost test
 	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
 	tests/unit/test_planner_budget \
-	tests/unit/test_planner_mixed tests/unit/test_planner_physics \
+	tests/unit/test_planner_mixed tests/unit/test_planner_physics tests/unit/test_planner_pins \
 	tests/unit/test_planner_offers tests/unit/test_planner_schedule \
 	tests/unit/test_planner_measured
 if HAVE_CHECK
@@ -85,6 +85,9 @@ tests_unit_test_planner_search_LDADD = libarena_planner.la libarena_core.la $(CH
 tests_unit_test_planner_mixed_SOURCES = tests/unit/test_planner_mixed.cc tests/unit/planner_cases.h
 tests_unit_test_planner_mixed_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_mixed_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_planner_pins_SOURCES = tests/unit/test_planner_pins.cc tests/unit/planner_cases.h
+tests_unit_test_planner_pins_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_planner_pins_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
 tests_unit_test_planner_physics_SOURCES = tests/unit/test_planner_physics.cc tests/unit/planner_cases.h
 tests_unit_test_planner_physics_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_planner_physics_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
@@ -135,7 +138,7 @@ black_box_tests = \
 	tests/t0300-ordinary-jobs.t \
 	tests/t0310-queue-place.t \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
-	tests/issues/i0017-c1-private-cluster.t \
+	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
@@ -204,7 +207,7 @@ clean-stage:
 
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
-	tests/unit/doctor_test tests/unit/test_plan_command tests/unit/test_launchers
+	tests/unit/doctor_test tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -232,6 +235,9 @@ tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src
 	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
+tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc src/cli/common.cc
+tests_unit_test_tables_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_tables_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h src/cli/plan_command.cc \
 	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_test_plan_command_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

@@ -107,6 +107,18 @@ for words in 'llama-2-7b --gpus 8-16' 'llama-2-13b --gpus 8-12' 'gpt-oss-20b --g
     recomputed=${recomputed-}$(jq -r '.grids[] | select(.feasible) | .proxy_plan.recompute' <<<"$json")
 done
 ok "there were some ($plans)" test $plans -gt 15
+# With the same degrees there are several of different memory: only the whole spelling tells them apart.
+what=(--model llama-2-13b --global-batch 64 --gpu-type A40 --launcher megatron)
+json=$(arena plan "${what[@]}" --gpus 8 --pareto --json)
+pareto=$(arena plan "${what[@]}" --gpus 8 --pareto | sed -n 's/^ *[0-9][0-9]* .* \(pp[0-9]*,dp[^ ]*\) .*/\1/p')
+ok "plans of --pareto differ in recomputation, ZeRO and sequence parallelism alone ($(wc -l <<<"$pareto"))" \
+    test "$(sed 's/\(x[0-9]*\).*/\1/' <<<"$pareto" | sort -u | wc -l)" -lt "$(wc -l <<<"$pareto")"
+rank=0
+while read -r plan; do
+    rank=$((rank + 1))
+    is "$(arena plan "${what[@]}" --fixed "$plan" --json | jq -c '.grids[0] | [.proxy_plan, .estimate.memory_bytes_per_gpu]')" \
+        "$(jq -c "[.grids[] | select(.feasible)][$((rank - 1))] | [.proxy_plan, .estimate.memory_bytes_per_gpu]" <<<"$json")" "$plan of --pareto is itself"
+done <<<"$pareto"
 like "$recomputed" '(selective|full)' "with recomputation among them"
 like "$(says plan --model gpt2 --global-batch 64 --gpu-type A40 --fixed pp1,dp2,tp1,mb4x16)" \
     'mb4x16 of dp2 makes 128 samples, not the global batch of 64.*exit 2' "a plan of another batch is refused"

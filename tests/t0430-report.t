@@ -69,6 +69,7 @@ ok "it lies in the store" wait_until "observed '.observed | length == 1 and .[0]
 ok "beside what had been estimated" observed ".observed[0] | .iteration_s / .estimated_s | . > 1.499 and . < 1.501"
 is "$(job_field "$job" Comment)" 'a note of its user' "the user's comment stays"
 like "$(arena profile observed --store "$store")" 'tiny +8 +env .* -33.3 %' "people read it as a table"
+is "$(arena profile observed --store "$store" | awk 'length($0) > 100')" "" "in 100 columns"
 let_go "$job"
 ok "the job ends" wait_for_state "$job" COMPLETED
 ok "arena plan has the observed time" planned \

@@ -39,11 +39,17 @@ Result<Profile> read_user_profile(const std::string& path);
 std::string utc_time(double epoch_s);
 
 /// Columns of text, right-aligned where `numeric`; widths fit the content.
+/// What a cell does in a table that is wider than a line: takes several lines, stays whole, or goes to a line
+/// below its row, with the column's title before it.
+enum class Wide { wraps, whole, below };
+
+/// Lines of at most max_line_width (wrap.h). Words are not broken, for people paste them, before nothing else helps.
 class Table {
   public:
     struct Column {
         std::string title;
         bool numeric = false;
+        Wide wide = Wide::wraps;
     };
     explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }

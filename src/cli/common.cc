@@ -63,7 +63,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
     while (text.size() > width) {
         std::size_t end = text.find_last_of(' ', width);
         if (end == std::string_view::npos || end == 0) {
-            const std::size_t comma = text.find_last_of(",;:", width - 1);
+            const std::size_t comma = text.find_last_of(",;:-_/.", width - 1);
             end = comma == std::string_view::npos ? width : comma + 1;
         }
         lines.emplace_back(trim(text.substr(0, end)));
@@ -93,8 +93,7 @@ std::size_t longest_word(std::string_view text) {
     return longest;
 }
 
-/// How wide each column is, and how narrow it may become: no word (a plan, an id) or number is broken, for people
-/// paste them. A table of many long ones is wider than a line.
+/// How wide each column is, and how narrow it may become before words are broken.
 struct Widths {
     std::vector<std::size_t> wide, least;
     std::size_t all = 0;  ///< of a line
@@ -109,8 +108,9 @@ Widths measure(const std::vector<Table::Column>& columns, const Rows& rows) {
     }
     for (const auto& row : rows)
         for (std::size_t i = 0; i < row.size(); ++i) {
+            const bool is_whole = columns[i].numeric || columns[i].wide == Wide::whole;
             w.wide[i] = std::max(w.wide[i], row[i].size());
-            w.least[i] = std::max(w.least[i], columns[i].numeric ? row[i].size() : longest_word(row[i]));
+            w.least[i] = std::max(w.least[i], is_whole ? row[i].size() : longest_word(row[i]));
         }
     w.all = gap * (columns.size() - 1);
     for (const std::size_t wide : w.wide) w.all += wide;
@@ -128,9 +128,19 @@ void narrow(Widths& w) {
     }
 }
 
-std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns, const Rows& rows) {
+bool fits(const std::vector<Table::Column>& columns, const Rows& rows) {
     Widths w = measure(columns, rows);
     narrow(w);
+    return w.all <= max_line_width;
+}
+
+std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns, const Rows& rows) {
+    constexpr std::size_t least_of_words = 8;
+    Widths w = measure(columns, rows);
+    narrow(w);
+    for (std::size_t i = 0; i < columns.size(); ++i)
+        if (!columns[i].numeric && columns[i].wide == Wide::wraps) w.least[i] = std::min(w.least[i], least_of_words);
+    narrow(w);  // words are broken now
     return w.wide;
 }
 
@@ -157,14 +167,51 @@ std::string row_text(const std::vector<Table::Column>& columns, const std::vecto
     return out;
 }
 
+/// A table without the columns that went below, and what goes below each row: "plan pp2,dp2,tp1  steps 40".
+struct Laid {
+    std::vector<Table::Column> columns;
+    Rows rows;
+    std::vector<std::string> below;
+};
+
+void put_below(Laid& laid, std::size_t column) {
+    const auto at = static_cast<std::ptrdiff_t>(column);
+    for (std::size_t r = 0; r < laid.rows.size(); ++r) {
+        const std::string& cell = laid.rows[r][column];
+        if (!cell.empty())
+            laid.below[r] += fmt::format("{}{} {}", laid.below[r].empty() ? "" : "  ", laid.columns[column].title, cell);
+        laid.rows[r].erase(laid.rows[r].begin() + at);
+    }
+    laid.columns.erase(laid.columns.begin() + at);
+}
+
+/// From the left, as many as it takes.
+Laid lay_out(const std::vector<Table::Column>& columns, const Rows& rows) {
+    Laid laid{columns, rows, std::vector<std::string>(rows.size())};
+    for (std::size_t i = 0; i < laid.columns.size() && !fits(laid.columns, laid.rows);) {
+        if (laid.columns[i].wide == Wide::below)
+            put_below(laid, i);
+        else
+            ++i;
+    }
+    return laid;
+}
+
 }  // namespace
 
 std::string Table::text() const {
-    const std::vector<std::size_t> widths = fitting_widths(columns_, rows_);
+    constexpr std::size_t indent = 4;
+    const Laid laid = lay_out(columns_, rows_);
+    const std::vector<std::size_t> widths = fitting_widths(laid.columns, laid.rows);
     std::vector<std::string> titles;
-    for (const Column& column : columns_) titles.push_back(column.title);
-    std::string out = row_text(columns_, widths, titles);
-    for (const auto& row : rows_) out += row_text(columns_, widths, row);
+    for (const Column& column : laid.columns) titles.push_back(column.title);
+    std::string out = row_text(laid.columns, widths, titles);
+    for (std::size_t r = 0; r < laid.rows.size(); ++r) {
+        out += row_text(laid.columns, widths, laid.rows[r]);
+        if (laid.below[r].empty()) continue;
+        for (const std::string& line : wrapped(laid.below[r], max_line_width - indent))
+            out += std::string(indent, ' ') + line + '\n';
+    }
     return out;
 }
 

@@ -69,7 +69,7 @@ struct Shown {
 
 /// How many offers are not shown.
 std::size_t print_offers(const Explanation& e, const Shown& shown) {
-    Table table({{"", false}, {"rank", true}, {"grid", false}, {"plan", false}, {"iteration", true},
+    Table table({{"", false}, {"rank", true}, {"grid", false}, {"plan", false, Wide::below}, {"iteration", true},
                  {"samples per s", true}, {"memory per GPU", true}, {"source", false}});
     std::size_t hidden = 0;
     for (std::size_t i = 0; i < e.offers.size(); ++i) {
@@ -91,7 +91,7 @@ std::size_t print_offers(const Explanation& e, const Shown& shown) {
     return hidden;
 }
 
-/// What the spelling of a plan leaves out: "full recomputation, ZeRO 1, sequence parallel".
+/// What full, zero1 and sp stand for: "full recomputation, ZeRO 1, sequence parallel".
 std::string settings_text(const Plan& plan) {
     std::vector<std::string> parts;
     if (plan.recompute != Recompute::none) parts.push_back(fmt::format("{} recomputation", to_string(plan.recompute)));

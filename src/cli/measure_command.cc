@@ -322,7 +322,7 @@ void print_json(const MeasureOptions& options, const Model& model, const std::st
 
 void print_table(const MeasureOptions& options, const Model& model, const std::string& runner,
                  const std::vector<Subject>& subjects) {
-    Table table({{"plan"},
+    Table table({{"plan", false, Wide::below},
                  {"layers"},
                  {"recompute"},
                  {"ranks", true},

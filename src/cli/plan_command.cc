@@ -32,17 +32,12 @@ Json json_of(const GridResult& result) {
     return json;
 }
 
-/// Recomputation and source have columns where not all plans have the same.
+/// The source has a column where not all plans have the same.
 void print_ranking(const std::vector<GridResult>& results) {
-    const auto differ = [&](auto of) {
-        return std::any_of(results.begin(), results.end(), [&](const GridResult& r) {
-            return r.feasible && of(r) != of(results.front());
-        });
-    };
-    const bool recompute = differ([](const GridResult& r) { return r.plan.recompute; });
-    const bool source = differ([](const GridResult& r) { return r.estimate.source; });
-    std::vector<Table::Column> columns{{"rank", true}, {"grid"}, {"plan"}};
-    if (recompute) columns.push_back({"recompute"});
+    const bool source = std::any_of(results.begin(), results.end(), [&](const GridResult& r) {
+        return r.feasible && r.estimate.source != results.front().estimate.source;
+    });
+    std::vector<Table::Column> columns{{"rank", true}, {"grid"}, {"plan", false, Wide::below}};
     columns.insert(columns.end(), {{"iteration", true}, {"samples per s", true}, {"TFLOP/s per GPU", true},
                                    {"memory per GPU", true}});
     if (source) columns.push_back({"source"});
@@ -52,7 +47,6 @@ void print_ranking(const std::vector<GridResult>& results) {
         if (!r.feasible) continue;
         const Estimate& e = r.estimate;
         std::vector<std::string> row{fmt::format("{}", ++rank), short_form(r.grid), short_form(r.plan)};
-        if (recompute) row.emplace_back(to_string(r.plan.recompute));
         for (std::string cell : {human_seconds(e.iteration_s), fmt::format("{:.4g}", e.samples_per_s),
                                  fmt::format("{:.1f}", e.tflops_per_gpu), human_bytes(e.memory_bytes_per_gpu)})
             row.push_back(std::move(cell));
@@ -291,7 +285,7 @@ Result<GridResult> price_one(const PlanOptions& options, const Model& model, con
 std::optional<GridResult> search_pinned(const PlanOptions& options, const Model& model, const FixedPlan& fixed,
                                         const Grid& grid, const GpuPool& pool, const Capabilities& can,
                                         PlanBudget& budget) {
-    const PlanPin pin{fixed.pp, fixed.dp, fixed.tp, fixed.micro_batch, fixed.vpp, fixed.cp, fixed.ep};
+    const PlanPin pin = fixed.pin();
     const std::int64_t samples = fixed.dp * fixed.micro_batch * std::max<std::int64_t>(1, fixed.num_micro_batches);
     if (options.global_batch % samples != 0 || (fixed.num_micro_batches != 0 && samples != options.global_batch))
         return std::nullopt;  // make_plan() says why
@@ -324,7 +318,7 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
     const auto grid = fixed_grid(*fixed, pools[0]);
     if (!grid) return grid.error();
     pools[0].max_gpus = grid->gpus();
-    if (fixed->free_recompute && fixed->free_zero && fixed->free_sequence_parallel)
+    if (fixed->as_shown)
         if (auto found = search_pinned(options, model, *fixed, *grid, pools[0], can, budget))
             return std::vector{std::move(*found)};
     std::vector<GridResult> best;

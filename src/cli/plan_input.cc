@@ -72,9 +72,10 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     return is_zero || is_switch;
 }
 
-/// "pp=2" and "pp2", "micro_batch=4" and "mb4x16", "recompute=full" and "full": key and value.
+/// "pp=2" and "pp2", "micro_batch=4" and "mb4x16", "recompute=full" and "full", "sp=1" and "sp": key and value.
 std::pair<std::string_view, std::string_view> split_fixed(std::string_view word) {
     if (word == "none" || word == "selective" || word == "full") return {"recompute", word};
+    if (word == "sp") return {"sp", "1"};
     const std::size_t end = std::min(word.find_first_of("=0123456789"), word.size());
     const bool has_equals = end < word.size() && word[end] == '=';
     const std::string_view key = word.substr(0, end);
@@ -152,6 +153,14 @@ Result<ProfileTable> profile_of(const std::string& file, const GpuPool& pool) {
 
 }  // namespace
 
+PlanPin FixedPlan::pin() const {
+    PlanPin pin{pp, dp, tp, micro_batch, vpp, cp, ep, num_micro_batches};
+    if (!free_recompute) pin.recompute = recompute;
+    if (!free_zero) pin.zero_stage = zero;
+    if (!free_sequence_parallel) pin.sequence_parallel = sequence_parallel;
+    return pin;
+}
+
 Result<FixedPlan> parse_fixed(std::string_view text) {
     FixedPlan plan;
     std::set<std::string_view> seen;
@@ -159,10 +168,11 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
         const auto [key, value] = split_fixed(part);
         if (!seen.insert(key).second || !read_fixed(plan, key, value)) return fixed_error(part);
     }
-    const bool as_shown = text.find('=') == std::string_view::npos;
-    plan.free_recompute = as_shown && !seen.contains("recompute");
-    plan.free_zero = as_shown && !seen.contains("zero");
-    plan.free_sequence_parallel = as_shown && !seen.contains("sp");
+    plan.as_shown = text.find('=') == std::string_view::npos;
+    const bool may_be_free = plan.as_shown && plan.num_micro_batches == 0;
+    plan.free_recompute = may_be_free && !seen.contains("recompute");
+    plan.free_zero = may_be_free && !seen.contains("zero");
+    plan.free_sequence_parallel = may_be_free && !seen.contains("sp");
     if (plan.pp == 0 || plan.dp == 0 || plan.tp == 0 || plan.micro_batch == 0) {
         return usage_error("pp, dp, tp and micro_batch are needed, for example "
                            "pp=2,dp=2,tp=1,micro_batch=4 or pp2,dp2,tp1,mb4",

@@ -32,16 +32,18 @@ struct GpuRange {
 };
 
 /// What --fixed says. Grammar: key=value joined by commas; pp, dp, tp and micro_batch are required. Or a plan as it
-/// is shown everywhere: pp2,dp2,tp1,mb4x16; what that does not say of recompute, ZeRO and sequence parallelism is
-/// what is fastest, as it was for the plan that was shown.
+/// is shown everywhere: pp2,dp2,tp1,mb4x16,full; without the x16, what it does not say of recompute, ZeRO and
+/// sequence parallelism is what is fastest.
 struct FixedPlan {
     std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, zero = 0;
     std::int64_t vpp = 1, cp = 1, ep = 1;  ///< each number at most 65536
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
     std::int64_t num_micro_batches = 0;  ///< 0 = what the batch makes of it
+    bool as_shown = false;               ///< the second grammar: dealt as a search would
     bool free_recompute = false, free_zero = false, free_sequence_parallel = false;
-    [[nodiscard]] std::int64_t gpus() const { return PlanPin{pp, dp, tp, micro_batch, vpp, cp, ep}.gpus(); }
+    [[nodiscard]] PlanPin pin() const;
+    [[nodiscard]] std::int64_t gpus() const { return pin().gpus(); }
 };
 Result<FixedPlan> parse_fixed(std::string_view text);
 /// The plan itself, or one for each setting that is free and that the launcher can be told.

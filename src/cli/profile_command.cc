@@ -70,8 +70,9 @@ Json json_of(const ProfileRun& run) {
 int list(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
     const auto runs = store.runs();
     if (!runs) return fail(globals, runs.error());
-    Table table({{"nonce"}, {"started"}, {"model"}, {"GPU type"}, {"hardware"}, {"node"},
-                 {"entries", true}, {"re-used", true}, {"device s", true}, {"status"}});
+    Table table({{"nonce", false, Wide::whole}, {"started", false, Wide::whole}, {"model"}, {"GPU type"},
+                 {"hardware", false, Wide::below}, {"node", false, Wide::below}, {"entries", true},
+                 {"re-used", true}, {"device s", true}, {"status"}});
     Json json = Json::array();
     for (const ProfileRun& run : *runs) {
         if (!options.gpu_type.empty() && run.gpu_type != options.gpu_type) continue;
@@ -108,8 +109,9 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
     const auto observed = store.observed();
     if (!observed) return fail(globals, observed.error());
     warn(observed->bad);
-    Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan"}, {"measured", true},
-                 {"estimated", true}, {"off", true}, {"steps", true}, {"job", true}, {"reported"}, {"of"}, {"counts for"}});
+    Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan", false, Wide::below}, {"measured", true},
+                 {"estimated", true}, {"off", true}, {"steps", true, Wide::below}, {"job", true},
+                 {"reported", false, Wide::below}, {"of"}, {"counts for"}});
     Json json = Json::array();
     for (const ObservedRun& run : observed->runs) {
         const Observation& o = run.observation;

@@ -76,8 +76,8 @@ std::vector<std::string> row(const Line& line, double now_s) {
 
 void print_queue(const std::vector<Line>& lines, double now_s) {
     if (lines.empty()) return fmt::print("No job waits.\n");
-    Table table({{"place", true}, {"job", true}, {"behind", true}, {"expected start (UTC)", false},
-                 {"with", false}, {"reason", false}});
+    Table table({{"place", true}, {"job", true}, {"behind", true}, {"expected start (UTC)", false, Wide::whole},
+                 {"with", false, Wide::below}, {"reason", false}});
     for (const Line& line : lines) table.add(row(line, now_s));
     fmt::print("{}", table.text());
     fmt::print("\nPlaces are by Slurm's priority, among jobs that may use the same nodes. Starts are "

@@ -74,12 +74,49 @@ constexpr std::array<PinKey, 7> pin_keys{{{"pp", &PlanPin::pp},
                                           {"cp", &PlanPin::cp},
                                           {"ep", &PlanPin::ep}}};
 
-/// The 4 of "4x16", as short_form() writes micro-batches. Their number is the batch's to say: who knows the batch
-/// checks it (build_request.cc).
-std::optional<std::int64_t> read_micro_batch(std::string_view value) {
-    const std::size_t x = value.find('x');
-    if (!parse_integer(value.substr(x + 1), 1, 1 << 24)) return std::nullopt;
-    return parse_integer(value.substr(0, x), 1, 65536);
+/// False where it is set already.
+template <typename T>
+bool set_once(std::optional<T>& field, T value) {
+    if (field) return false;
+    field = value;
+    return true;
+}
+
+/// "full", "zero1", "sp"; false when the word is none of them or not the first of its kind.
+bool read_setting(PlanPin& pin, std::string_view word) {
+    if (const auto recompute = parse_recompute(word)) return set_once(pin.recompute, *recompute);
+    if (word == "sp" || word == "sp0" || word == "sp1") return set_once(pin.sequence_parallel, word != "sp0");
+    if (!word.starts_with("zero")) return false;
+    const auto stage = parse_integer(word.substr(4), 0, 3);
+    return stage && set_once(pin.zero_stage, *stage);
+}
+
+/// "pp2", "mb4", "mb4x16"; false as above.
+bool read_degree(PlanPin& pin, std::string_view word) {
+    const std::size_t digits = std::min(word.find_first_of("0123456789"), word.size());
+    const auto key = std::find_if(pin_keys.begin(), pin_keys.end(),
+                                  [&](const PinKey& k) { return k.name == word.substr(0, digits); });
+    if (key == pin_keys.end() || pin.*key->field != 0) return false;
+    std::string_view value = word.substr(digits);
+    if (const std::size_t x = value.find('x'); key->name == "mb" && x != std::string_view::npos) {
+        pin.num_micro_batches = parse_integer(value.substr(x + 1), 1, 1 << 24).value_or(0);
+        if (pin.num_micro_batches == 0) return false;
+        value = value.substr(0, x);
+    }
+    pin.*key->field = parse_integer(value, 1, 65536).value_or(0);
+    return pin.*key->field != 0;
+}
+
+/// Whether it says all that short_form() always says.
+bool is_whole(const PlanPin& pin) { return pin.fixes_gpus() && pin.micro_batch != 0 && pin.num_micro_batches != 0; }
+
+void fix_the_rest(PlanPin& pin) {
+    const Plan rest;
+    for (std::int64_t* degree : {&pin.vpp, &pin.cp, &pin.ep})
+        if (*degree == 0) *degree = 1;
+    pin.recompute = pin.recompute.value_or(rest.recompute);
+    pin.zero_stage = pin.zero_stage.value_or(rest.zero_stage);
+    pin.sequence_parallel = pin.sequence_parallel.value_or(rest.sequence_parallel);
 }
 
 /// "2" when every stage has 2, else "2+1+1".
@@ -129,7 +166,9 @@ std::string short_form(const Plan& plan) {
     for (const auto& [key, value] : {std::pair{"vpp", plan.vpp}, {"cp", plan.cp}, {"ep", plan.ep}}) {
         if (value != 1) text += fmt::format(",{}{}", key, value);
     }
-    return text;
+    if (plan.recompute != Recompute::none) text += fmt::format(",{}", to_string(plan.recompute));
+    if (plan.zero_stage != 0) text += fmt::format(",zero{}", plan.zero_stage);
+    return plan.sequence_parallel ? text + ",sp" : text;
 }
 
 std::string short_form(const Grid& grid) {
@@ -147,30 +186,39 @@ std::int64_t PlanPin::gpus() const {
 Result<PlanPin> parse_plan_pin(std::string_view text) {
     constexpr std::string_view accepted =
         "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, mb also as mb4x16, "
-        "for example pp2,dp2,tp1";
+        "one of none, selective and full, zero0 to zero3, sp and sp0, for example pp2,dp2,tp1";
     PlanPin pin;
-    for (const std::string_view part : split(text, ',')) {
-        const std::size_t digits = std::min(part.find_first_of("0123456789"), part.size());
-        const auto key = std::find_if(pin_keys.begin(), pin_keys.end(), [&](const PinKey& k) {
-            return k.name == part.substr(0, digits);
-        });
-        const std::string_view value = part.substr(digits);
-        const bool counts = part.starts_with("mb") && value.find('x') != std::string_view::npos;
-        const auto number = counts ? read_micro_batch(value) : parse_integer(value, 1, 65536);
-        if (key == pin_keys.end() || !number || pin.*key->field != 0) {
-            return usage_error(
-                fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
-        }
-        pin.*key->field = *number;
+    for (const std::string_view word : split(text, ',')) {
+        if (read_setting(pin, word) || read_degree(pin, word)) continue;
+        if (word.find('+') != std::string_view::npos)
+            return usage_error(fmt::format("plan \"{}\" has stages that differ in dp or tp, which no launcher can be "
+                                           "told: give one dp and one tp, for example pp2,dp2,tp1",
+                                           printable(text)));
+        return usage_error(fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
     }
+    if (is_whole(pin)) fix_the_rest(pin);
     return pin;
 }
 
 std::string to_string(const PlanPin& pin) {
+    PlanPin rest = pin;
+    fix_the_rest(rest);
+    const bool is_shown = is_whole(pin) && rest == pin;  // then what it does not name is not free
     std::vector<std::string> parts;
     for (const PinKey& key : pin_keys) {
-        if (pin.*key.field != 0) parts.push_back(fmt::format("{}{}", key.name, pin.*key.field));
+        const std::int64_t value = pin.*key.field;
+        const bool may_be_left_out = key.name == "vpp" || key.name == "cp" || key.name == "ep";
+        if (value == 0 || (is_shown && may_be_left_out && value == 1)) continue;
+        parts.push_back(fmt::format("{}{}", key.name, value));
+        if (key.name == "mb" && pin.num_micro_batches != 0 && (is_shown || !is_whole(pin)))
+            parts.back() += fmt::format("x{}", pin.num_micro_batches);
     }
+    if (pin.recompute && !(is_shown && *pin.recompute == Recompute::none))
+        parts.emplace_back(to_string(*pin.recompute));
+    if (pin.zero_stage && !(is_shown && *pin.zero_stage == 0))
+        parts.push_back(fmt::format("zero{}", *pin.zero_stage));
+    if (pin.sequence_parallel && !(is_shown && !*pin.sequence_parallel))
+        parts.emplace_back(*pin.sequence_parallel ? "sp" : "sp0");
     return join(parts, ",");
 }
 
@@ -180,7 +228,11 @@ bool matches(const PlanPin& pin, const Plan& plan) {
     };
     return agrees(pin.pp, plan.pp()) && all_equal_to(pin.dp, plan.stage_dp) &&
            all_equal_to(pin.tp, plan.stage_tp) && agrees(pin.micro_batch, plan.micro_batch) &&
-           agrees(pin.vpp, plan.vpp) && agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep);
+           agrees(pin.num_micro_batches, plan.num_micro_batches) && agrees(pin.vpp, plan.vpp) &&
+           agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep) &&
+           pin.recompute.value_or(plan.recompute) == plan.recompute &&
+           pin.zero_stage.value_or(plan.zero_stage) == plan.zero_stage &&
+           pin.sequence_parallel.value_or(plan.sequence_parallel) == plan.sequence_parallel;
 }
 
 const std::vector<Offer>& SharedOffers::get() const {

@@ -175,17 +175,24 @@ struct Plan {
     auto operator<=>(const Plan&) const = default;
 };
 
-/// Short form "pp2,dp2,tp1,mb4x16": micro-batch 4, 16 of them; vpp, cp and ep follow where they are not
-/// 1. The word used in AdminComment.
+/// The one spelling of a plan, wherever it is shown and given: "pp2,dp2,tp1,mb4x16": micro-batch 4, 16 of
+/// them; then what a default Plan has not: vpp2, cp2, ep2, selective or full, zero1 to zero3, sp. All but
+/// the deal of layers, which follows from it. parse_plan_pin() reads it back, but for stages that differ
+/// in dp or tp ("dp2+1").
 std::string short_form(const Plan&);
 /// "4xa40" for one node, "2x4xa40" for two nodes of four.
 std::string short_form(const Grid&);
 
-/// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 = free.
-/// Grammar: key number pairs joined by commas, keys pp dp tp mb vpp cp ep, e.g. "pp2,dp2,tp1". 1..65536
-/// each.
+/// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 or nothing = free.
+/// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep with a number of 1..65536, mb4x16,
+/// none selective full, zero0..zero3, sp (sp1) sp0; e.g. "pp2,dp2,tp1". With pp, dp, tp and mb4x16 it is
+/// short_form(): what is not named is not free then, but as in a default Plan.
 struct PlanPin {
     std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, vpp = 0, cp = 0, ep = 0;
+    std::int64_t num_micro_batches = 0;
+    std::optional<Recompute> recompute = {};
+    std::optional<std::int64_t> zero_stage = {};
+    std::optional<bool> sequence_parallel = {};
     /// GPUs that a plan takes a multiple of: the product of the pinned pp, dp, tp and cp; at most 2^40.
     [[nodiscard]] std::int64_t gpus() const;
     /// Whether that product is the number of GPUs: pp, dp and tp are pinned (cp is 1 unless pinned).
@@ -193,6 +200,7 @@ struct PlanPin {
     auto operator<=>(const PlanPin&) const = default;
 };
 Result<PlanPin> parse_plan_pin(std::string_view text);
+/// What parse_plan_pin() reads; of a whole plan short_form().
 std::string to_string(const PlanPin&);
 bool matches(const PlanPin&, const Plan&);
 

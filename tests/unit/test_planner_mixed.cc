@@ -236,7 +236,8 @@ START_TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) 
 END_TEST
 
 /// What is said at submit of a pin that can never be must be so; what is not said must be had, but
-/// where ep is pinned and dp or tp is not: whether some share of the experts fits is the search's to say.
+/// where ep, ZeRO or sequence parallelism is pinned and not all degrees are: whether some share of the
+/// experts fits, and whether there are replicas or tp ranks, is the search's to say.
 START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
     Random random(12);
     int refused = 0, had = 0;
@@ -263,6 +264,9 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
         request.pin = {.pp = maybe({1, 2, 3, 4}), .dp = maybe({1, 2, 3}), .tp = maybe({1, 2, 3}),
                        .micro_batch = maybe({1, 2, 3}), .vpp = maybe({1, 1, 2, 3}),
                        .cp = maybe({1, 1, 2, 3}), .ep = maybe({1, 1, 2, 3})};
+        if (random.whole(0, 2) == 0) request.pin.recompute = static_cast<Recompute>(random.whole(0, 2));
+        if (random.whole(0, 2) == 0) request.pin.zero_stage = random.whole(0, 3);
+        if (random.whole(0, 2) == 0) request.pin.sequence_parallel = random.whole(0, 1) == 1;
         if (request.pin.gpus() > 12) continue;
         query.can = capabilities_of(launcher_of(request));
         query.pin = request.pin;
@@ -275,7 +279,10 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
         const bool has_plan = std::any_of(grids.begin(), grids.end(),
                                           [](const GridResult& grid) { return grid.feasible; });
         const std::string obstacle = launcher_model_obstacle(request) + pin_obstacle(request);
-        const bool open = request.pin.ep > 1 && request.pin.dp * request.pin.tp == 0;
+        const PlanPin& pin = request.pin;
+        const bool has_setting = pin.zero_stage || pin.sequence_parallel;
+        const bool open = (pin.ep > 1 && pin.dp * pin.tp == 0) ||
+                          (has_setting && pin.pp * pin.dp * pin.tp * pin.micro_batch == 0);
         ck_assert_msg(obstacle.empty() == has_plan || (open && !has_plan),
                       "%s with %s, batch %ld, %ld layers of %s: %s; '%s'", to_string(request.pin).c_str(),
                       request.launcher.c_str(), request.global_batch, request.model.layers,

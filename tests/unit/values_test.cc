@@ -92,7 +92,7 @@ START_TEST(pins_are_read_and_matched) {
     ck_assert(!matches(*wide, uniform_plan()));
     // What explain, queue and scontrol print.
     ck_assert(matches(*parse_plan_pin(short_form(uniform_plan())), uniform_plan()));
-    assert_text(to_string(*parse_plan_pin("pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4")), "pp2,dp2,tp1,mb4,vpp2,cp2,ep4");
+    assert_text(to_string(*parse_plan_pin("pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4")), "pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4");
     for (const char* bad : {"mb4x", "mbx4", "mb4x0", "mb4x-1", "mb4x4x4", "pp2x2", "mb4,mb4x2"})
         assert_refused(parse_plan_pin(bad), "mb also as mb4x16");
     ck_assert(parse_plan_pin("pp65536,dp65536,tp65536,cp65536")->gpus() == std::int64_t{1} << 40);
