@@ -15,6 +15,7 @@ libarena_core_la_SOURCES = \
 	src/core/request.h src/core/request.cc src/core/directives.cc \
 	src/core/plugin_dir.h src/core/plugin_dir.cc \
 	src/core/slurm_conf.h src/core/slurm_conf.cc \
+	src/core/plugin_version.h src/core/plugin_version.cc \
 	src/core/trusted_path.h src/core/trusted_path.cc \
 	src/core/gpu_facts.h src/core/gpu_facts.cc \
 	src/core/text.h src/core/text.cc src/core/files.cc src/core/user_file.h \
@@ -87,7 +88,7 @@ arena_SOURCES = \
 	src/cli/ask.h src/cli/ask.cc \
 	src/cli/config_command.cc \
 	src/cli/doctor.h src/cli/doctor_parts.h src/cli/doctor.cc src/cli/doctor_slurm.cc src/cli/doctor_prolog.cc \
-	src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/doctor_command.cc \
+	src/cli/doctor_devices.cc src/cli/doctor_accounts.cc src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/doctor_command.cc \
 	src/cli/evaluate_command.cc \
 	src/cli/explain_command.cc src/cli/queue_command.cc \
 	src/cli/measure_command.cc \

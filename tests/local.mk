@@ -40,7 +40,7 @@ EXTRA_DIST += tests/tools/round_gate.cc
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
-	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/seeds
+	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
@@ -230,7 +230,7 @@ tests_unit_values_test_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
 tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_fifo_test_LDADD = libarena_core.la $(CHECK_LIBS)
-tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/doctor_slurm.cc \
+tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/doctor_slurm.cc src/cli/doctor_devices.cc src/cli/doctor_accounts.cc \
 	src/cli/doctor_prolog.cc src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/ask.cc \
 	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

@@ -181,6 +181,12 @@ mistake "no plug-in directory" "mv /usr/local/lib/slurm-arena /usr/local/lib/awa
 mistake "a plug-in directory with a slip of the pen" "$(set_key PluginDir /usr/local/lib/slurm-arean:/usr/lib/x86_64-linux-gnu/slurm-wlm)" \
     'PluginDir: /usr/local/lib/slurm-arean is not on this host'
 mistake "a plug-in that is missing" "rm /usr/local/lib/slurm-arena/job_submit_arena.so" 'plug-in files: job_submit_arena.so'
+# Its own symbol tells, whatever the commands of this host are of.
+version=$(sed -n 's/^S\["SLURM_VERSION"\]="\(.*\)"$/\1/p' "$ARENA_BUILDDIR/config.status")
+IFS=. read -r major minor micro <<<"$version"
+bytes=$(printf '\\x%02x\\x%02x\\x%02x\\x00' $((10#$micro)) $((10#$minor)) $((10#$major)))
+mistake "a plug-in of another Slurm" "LC_ALL=C sed -i 's/$bytes/\\x01${bytes:4}/' /usr/local/lib/slurm-arena/job_submit_arena.so" \
+    "Slurm version: $version runs, /usr/local/lib/slurm-arena/job_submit_arena.so was built for $major.$minor.1"
 mistake "another SchedulerType" "$(set_key SchedulerType sched/backfill); $restart" 'SchedulerType: sched/backfill is not'
 mistake "no SchedulerType" "$(drop_key SchedulerType); $restart" 'SchedulerType: '
 mistake "no JobSubmitPlugins" "$(drop_key JobSubmitPlugins); $restart" 'JobSubmitPlugins: .*without arena'
@@ -207,6 +213,11 @@ mount -t tmpfs -o size=1m,mode=2750 tmpfs "$root/var/spool/slurm-arena" && typed
 like "$(in_root arena doctor)" 'FAIL +profile spool: .*is full' "a full spool is told"
 umount "$root/var/spool/slurm-arena"
 ok "made room, all is ok" wait_until doctor 5
+typed 'mv /dev/fake-gpu1 /dev/fake-gpu1.away'
+like "$(in_root arena doctor)" 'FAIL +GPU devices: /dev/fake-gpu1 of /etc/slurm/gres.conf is not on this node .1 of 2 are missing.' \
+    "a missing device is told"
+typed 'mv /dev/fake-gpu1.away /dev/fake-gpu1'
+ok "with it, all is ok" wait_until doctor 5
 ordinary=$(in_root setpriv --reuid 65534 --regid 65534 --clear-groups arena doctor)
 is $? 0 "an ordinary user may ask, too"
 like "$ordinary" 'not run as root' "and is told so"
@@ -214,6 +225,12 @@ like "$ordinary" 'skip +profile store: .*run as root' "and what could not be loo
 elsewhere() { unshare --uts bash -c "hostname $1; chroot '$root' arena doctor"; }
 like "$(elsewhere login1)" 'ok +host: login1: login node \(neither SlurmctldHost nor a node' "a login node knows that it is one"
 ok "and has nothing wrong" elsewhere login1
+like "$(elsewhere login1)" 'ok +arena.yaml: .*as on the controller' "and has the controller's arena.yaml"
+typed "sed '\$a# another' $yaml >/etc/slurm/other.yaml"
+like "$(unshare --uts bash -c "hostname login1; chroot '$root' arena --config /etc/slurm/other.yaml doctor")" \
+    'FAIL +arena.yaml: /etc/slurm/other.yaml has sum .*, that of the controller .*
+ +scp node1:/etc/slurm/other.yaml /etc/slurm/other.yaml' "one that differs is told, with what to do"
+is "$(in_root squeue -h -a -t PD -o %k)" "" "asking leaves no job"
 ok "--json is the same for programs" bash -c "chroot '$root' arena doctor --json | jq -e '.ok and (.checks | length > 15)'"
 
 job=$(submit --arena-model=gpt2 --arena-batch=8 --arena-gpus=2 -t 5 --wrap true)

@@ -35,7 +35,12 @@ like "$(job_field "$job" SystemComment)" 'not measured: a40: .*Invalid account' 
 like "$(arena explain "$job")" 'Not measured, .*a40: .*Invalid account' "and in arena explain"
 is "$(squeue -h -n arena-profile -t all -o %i | wc -l)" 0 "no carrier was left behind"
 ok "it completes" over "$job"
-ok "the service user gets an association" sacctmgr -i add user arena account=main
+doctor=$(arena doctor)
+like "$doctor" 'FAIL +association: AccountingStorageEnforce=.*, and arena has none: no profile run is accepted' "arena doctor says so, too"
+remedy=$(grep -A1 'FAIL  association' <<<"$doctor" | sed -n '2s/^ *//p')
+is "$remedy" 'sacctmgr -i add user arena account=main' "and what to do"
+ok "the service user gets an association" eval "$remedy"
+like "$(arena doctor)" 'ok +association: arena in main' "arena doctor is content"
 ok "a reconfigure forgets failed profile runs" scontrol reconfigure
 job=$(ask 1-2)
 ok "now the next job waits for its profile" wait_for_reason "$job" 'profiling.gpt2'

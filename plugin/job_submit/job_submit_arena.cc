@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/config_sum.h"
 #include "core/gpu_facts.h"
 #include "core/request.h"
 #include "core/text.h"
@@ -344,8 +345,17 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
     return SLURM_SUCCESS;
 }
 
+/// No job: `arena doctor` of another host asks. Nothing for the log.
+int tell_config_sum(char** message) {
+    const auto sum = arena::config_sum(arena::config_path());
+    assign_text(message, std::string("arena: ") + (sum ? arena::config_sum_words + *sum
+                                                       : arena::printable(sum.error().message(), 500)));
+    return EINVAL;
+}
+
 int submit(job_desc_msg_t* job, std::uint32_t uid, char** message) {
     const SubmitFacts facts = facts_of(job);
+    if (facts.comment == arena::ask_config_sum) return tell_config_sum(message);
     arena::Result<std::optional<arena::Request>> request = arena::read_request(facts);
     // Whatever is to be there, Arena puts there itself.
     drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_control);

@@ -45,11 +45,18 @@ struct HostRole {
     bool known = false;           ///< whether anything said what it is
 };
 
+/// What slurmdbd has.
+struct Accounts {
+    Result<std::vector<std::string>> own = environment_error("not read");  ///< of the service user
+    Result<std::vector<std::string>> all = environment_error("not read");
+};
+
 /// What `arena doctor` reads before it judges.
 struct Facts {
     std::string config_path;
     Result<Config> config = environment_error("not read");
     std::string config_sum;  ///< of the file's text; "" = unknown
+    Result<std::string> controller_sum = environment_error("not asked");  ///< of the controller's, for other hosts
     Result<std::vector<GpuType>> hardware = environment_error("not read");
     std::string slurm_conf_path;
     Result<SlurmConf> slurm_conf = environment_error("not read");  ///< this host's file
@@ -59,6 +66,7 @@ struct Facts {
         environment_error("not read");  ///< slurmctld's
     Result<std::vector<SlurmNode>> nodes = environment_error("not read");
     HostRole host;
+    Accounts accounts;  ///< read where slurmctld wants associations
     /// Where `make install` of this program puts the plug-ins, and the Prolog.
     std::string plugin_dir, libexec_dir;
 };
@@ -67,6 +75,13 @@ struct Facts {
 std::string parse_slurm_version(std::string_view text);
 /// The nodes of `scontrol show node`.
 std::vector<SlurmNode> parse_nodes(std::string_view scontrol_show_node);
+/// "/dev/nvidia[0-1],/dev/x" -> "/dev/nvidia0", "/dev/nvidia1", "/dev/x"; at most 65536.
+std::vector<std::string> expand_list(std::string_view list);
+/// Whether AccountingStorageEnforce refuses jobs of a user without association.
+bool wants_associations(std::string_view enforce);
+Accounts read_accounts(const std::string& user);
+/// The sum in sbatch's words.
+Result<std::string> parse_controller_sum(std::string_view sbatch_says);
 /// Whether a list such as "1,5-9,99" (RequeueExitHold) has the code.
 bool list_has_code(std::string_view list, std::int64_t code);
 /// What the host is, by the names that slurm.conf or slurmctld has for its hosts.
@@ -78,7 +93,9 @@ std::vector<Finding> check_prolog(const Facts&);
 std::vector<Finding> check_spank(const Facts&);   ///< plugstack.conf
 std::vector<Finding> check_config(const Facts&);  ///< arena.yaml
 std::vector<Finding> check_gres(const Facts&);
+std::vector<Finding> check_devices(const Facts&);  ///< of gres.conf, on a compute node
 std::vector<Finding> check_nodes(const Facts&);
+std::vector<Finding> check_accounts(const Facts&);
 std::vector<Finding> check_profile_files(const Facts&);
 std::vector<Finding> check_controller(const Facts&);  ///< the plug-in's socket
 std::vector<Finding> check_all(const Facts&);

@@ -71,8 +71,15 @@ std::vector<Finding> check_site_files(const Facts& facts) {
     for (const std::string& file : site_files(facts))
         if (auto finding = check_file(facts, file)) return {*finding};
     if (!facts.config) return {};
-    return {ok("arena.yaml", fmt::format("{} (sum {}; the same on all hosts)", facts.config_path,
-                                         facts.config_sum))};
+    const std::string& sum = facts.config_sum;
+    if (!facts.controller_sum)
+        return {ok("arena.yaml", fmt::format("{} (sum {}; the same on all hosts)", facts.config_path, sum))};
+    if (*facts.controller_sum == sum)
+        return {ok("arena.yaml", fmt::format("{} (sum {}, as on the controller)", facts.config_path, sum))};
+    return {fail("arena.yaml",
+                 fmt::format("{} has sum {}, that of the controller {}: estimates and profiles here go by another text",
+                             facts.config_path, sum, *facts.controller_sum),
+                 {fmt::format("scp {0}:{1} {1}", facts.host.controller_name, shell_word(facts.config_path))})};
 }
 
 /// A file that cannot be read at all, or has a mistake.

@@ -12,7 +12,9 @@
 
 #include "cli/doctor_parts.h"
 #include "core/plugin_dir.h"
+#include "core/plugin_version.h"
 #include "core/text.h"
+#include "core/user_file.h"
 
 namespace arena::cli {
 namespace {
@@ -217,6 +219,21 @@ std::optional<Fault> gres_types(const std::string& value) {
     return Fault{shown(value) + ": without gpu Slurm gives no GPUs", join(types, ",")};
 }
 
+/// The first plug-in, as slurmctld finds it, that says that it is for another Slurm than `runs`; its file and version.
+std::optional<std::pair<std::string, std::string>> foreign_plugin(const Facts& facts, const std::string& runs) {
+    constexpr std::size_t max_bytes = std::size_t{256} << 20;
+    for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"})
+        for (const std::string& directory : words(wanted_value(facts, "PluginDir"), ':')) {
+            if (!has_file(directory, file)) continue;
+            const std::string path = fmt::format("{}/{}", directory, file);
+            const auto bytes = read_user_file(path, max_bytes);
+            const auto version = bytes ? parse_plugin_version(*bytes) : std::nullopt;
+            if (version && *version != runs) return std::pair(path, *version);
+            break;
+        }
+    return std::nullopt;
+}
+
 Finding check_version(const Facts& facts) {
     const std::string name = "Slurm version", built = ARENA_SLURM_VERSION;
     if (built == "none") return skip(name, "this build has no plug-ins");
@@ -225,15 +242,24 @@ Finding check_version(const Facts& facts) {
         if (!facts.slurm_version) return skip(name, facts.slurm_version.error().message());
         runs = *facts.slurm_version;
     }
-    if (runs == built) return ok(name, built + ", as the plug-ins were built for");
-    return fail(
-        name,
-        fmt::format(
-            "{} runs, the plug-ins were built for {} and are refused; in slurm-arena's directory:",
-            runs, built),
-        {"contrib/get-slurm-headers && make clean && ./configure --sysconfdir=/etc && make && make "
-         "install",
-         "systemctl restart slurmctld"});
+    const Remedy restart = on_controller(facts, {apply_command(Apply::restart_slurmctld)});
+    if (runs != built) {
+        Remedy remedy{"contrib/get-slurm-headers && make clean && ./configure --sysconfdir=/etc && make && make install"};
+        remedy.insert(remedy.end(), restart.begin(), restart.end());
+        return fail(name,
+                    fmt::format("{} runs, the plug-ins were built for {} and are refused; in slurm-arena's directory:", runs,
+                                built),
+                    std::move(remedy));
+    }
+    if (const auto foreign = foreign_plugin(facts, runs)) {
+        Remedy remedy{"make install"};
+        remedy.insert(remedy.end(), restart.begin(), restart.end());
+        return fail(name,
+                    fmt::format("{} runs, {} was built for {} and is refused; in the directory where slurm-arena was built:",
+                                runs, foreign->first, foreign->second),
+                    std::move(remedy));
+    }
+    return ok(name, built + ", as the plug-ins were built for");
 }
 
 /// Whether slurmctld answers, and if not, what Slurm's command says.
