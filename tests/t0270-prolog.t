@@ -149,6 +149,25 @@ if [[ $(id -u) == 0 ]]; then
     echo "Include missing.conf" >"$work/slurm.conf"
     refused "an included file cannot be read" "missing.conf"
     echo SlurmUser=slurm >"$work/slurm.conf"
+    # A link, as at sites with /etc/slurm on shared storage: followed where it and its target are root's alone.
+    mkdir "$work/shared"; echo SlurmUser=slurm >"$work/shared/slurm.conf"
+    config 'budget_s: 1'; ln -sf shared/slurm.conf "$work/slurm.conf"
+    ok "slurm.conf is a link: the Prolog passes" prolog "$uid" "$two" ARENA_CONF="$work/arena.yaml"
+    is "$(spooled)" 1 "and profiles"
+    clear_spool
+    chmod 666 "$work/shared/slurm.conf"
+    refused "a link to a file that others may write" 'symbolic link by way of .*others may write'
+    chmod 644 "$work/shared/slurm.conf"; chown "$user" "$work/shared/slurm.conf"
+    refused "a link to a file of another user" 'symbolic link by way of .*chown it'
+    chown root "$work/shared/slurm.conf"; chmod 777 "$work/shared"
+    refused "a link into a directory that others may write" 'symbolic link by way of .*others may write'
+    chmod 755 "$work/shared"; chown -h "$user" "$work/slurm.conf"
+    refused "a link of another user" 'symbolic link by way of .*chown it'
+    ln -sf missing.conf "$work/slurm.conf"
+    refused "a link to nothing" 'symbolic link to what cannot be found'
+    ln -sf slurm.conf "$work/slurm.conf"
+    refused "a link to itself" 'symbolic link by way of .*too many links'
+    rm "$work/slurm.conf"; echo SlurmUser=slurm >"$work/slurm.conf"
     config 'budget_s: 1'; sed -i 's/user: .*/user: root/' "$work/arena.yaml"
     uid_was=$uid uid=0
     refused "service user is root" 'root'

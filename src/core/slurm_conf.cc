@@ -2,11 +2,15 @@
 // See slurm_conf.h.
 #include "core/slurm_conf.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 
 #include "core/text.h"
+#include "core/trusted_path.h"
 
 namespace arena {
 namespace {
@@ -90,11 +94,27 @@ Result<std::filesystem::path> included_path(std::string name, const std::string&
     return path.is_relative() ? std::filesystem::path(from).parent_path() / path : path;
 }
 
+/// What a link leads to, where only root and whoever runs this could have set it: slurmd follows it, and root's
+/// Prolog goes by what stands there.
+Result<std::string> real_file(const std::string& path) {
+    std::error_code no_link;
+    if (!std::filesystem::is_symlink(path, no_link)) return path;
+    if (const Status status = check_trusted(path, ::geteuid()); !status)
+        return environment_error(fmt::format("is a symbolic link by way of {}, which {}", status.error().where,
+                                             status.error().text),
+                                 path);
+    const std::filesystem::path real = std::filesystem::canonical(path, no_link);
+    if (no_link) return environment_error("is a symbolic link to what cannot be found: " + no_link.message(), path);
+    return real.string();
+}
+
 /// One file and, at their places, those that it includes.
 Status read_into(const std::string& path, SlurmConf& conf, std::size_t& files) {
     if (++files > max_files)
         return environment_error("includes more than 64 files, or itself", path);
-    const auto text = read_regular_file(path, max_file_bytes);
+    const auto real = real_file(path);
+    if (!real) return real.error();
+    const auto text = read_regular_file(*real, max_file_bytes);
     if (!text) return text.error();
     for (SlurmConfLine& line : parse_slurm_conf(*text)) {
         if (line.key != "include") {
