@@ -155,7 +155,7 @@ black_box_tests = \
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
 	tests/issues/i0016-a2-planted-directories.t \
-	tests/issues/i0017-a1-environment.t \
+	tests/issues/i0017-a1-environment.t tests/issues/i0017-c3-quickstart-table.t \
 	tests/issues/i0016-b1-install-states.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
