@@ -61,7 +61,7 @@ is "$(losses "$work/one" | wc -l)" 50 "the log has 50 losses"
 ok "it learns" awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last < first - 1) }' <(losses "$work/one")
 ok "50 steps under ARENA_PLAN, two uneven stages" env ARENA_PLAN="$offer" ARENA_GLOBAL_BATCH=8 "$train" "${small[@]}" --steps 50 --log "$work/two"
 ok "the losses are those of one rank" same "$work/two" "$work/one"
-like "$(head -n 1 "$work/two")" 'pp2,dp1,tp1,mb2x4, stages of 1,2 layers, recompute full' "the log says the plan"
+like "$(head -n 1 "$work/two")" 'pp2,dp1,tp1,mb2x4,full, stages of 1,2 layers' "the log says the plan"
 # Large enough that every loop is split between threads.
 wide=("${small[@]}" --hidden 64 --seq-length 128 --micro-batch 8 --steps 8 --quiet)
 ok "8 steps of a wider model" "$train" "${wide[@]}" --log "$work/wide"

@@ -129,10 +129,9 @@ Status check_plan(const TrainPlan& plan, const GptShape& shape, Index global_bat
 std::string describe(const TrainPlan& plan) {
     std::string text = fmt::format("pp{},dp{},tp{},mb{}x{}", plan.layout.pp, plan.layout.dp,
                                    plan.layout.tp, plan.micro_batch, plan.num_micro_batches);
+    if (plan.recompute != Recompute::none) text += fmt::format(",{}", to_string(plan.recompute));
+    if (plan.zero_stage != 0) text += fmt::format(",zero{}", plan.zero_stage);
     if (plan.layout.pp > 1) text += fmt::format(", stages of {} layers", joined(plan.stage_layers));
-    if (plan.recompute != Recompute::none)
-        text += fmt::format(", recompute {}", to_string(plan.recompute));
-    if (plan.zero_stage != 0) text += fmt::format(", ZeRO {}", plan.zero_stage);
     return text;
 }
 
