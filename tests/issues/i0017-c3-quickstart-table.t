@@ -29,6 +29,10 @@ unlike "$table" '^ordinary' "an ordinary job has no estimate"
 like "$("$ARENA_SRCDIR/contrib/quickstart.d/compare" "$work" 16 | grep '^small ')" ' 15\.0 ms profiled +15\.0 ms +66\.0 ms +4\.40$' "with cores enough nobody shares"
 is "$(awk 'length($0) > 100' <<<"$table")" "" "lines are at most 100 columns"
 
+unlike "$table" 'was busy' "nothing is said of a machine that had nothing else to do"
+echo 11.9 >"$work/load"
+like "$("$ARENA_SRCDIR/contrib/quickstart.d/compare" "$work" 2)" 'This machine was busy before .load 11.9 on 2 cores.' "a busy one is told"
+
 mkdir "$work/bin"
 # shellcheck disable=SC2016 # expands in the script
 printf '#!/bin/sh\n%s\n' 'echo "$3"' >"$work/bin/scontrol"
