@@ -255,6 +255,31 @@ START_TEST(each_mistake_is_bad_and_says_what_to_do) {
 }
 END_TEST
 
+START_TEST(a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it) {
+    const Directory dir;
+    const std::string link = dir.path() + "/slurm.conf", shared = dir.path() + "/shared";
+    std::filesystem::create_directory(shared);
+    std::ofstream(shared + "/slurm.conf") << "SlurmUser=slurm\nInclude more.conf\n";
+    std::ofstream(dir.path() + "/more.conf") << "PluginDir=/here\n";  // beside the link, as Slurm looks for it
+    ck_assert_int_eq(::chmod(shared.c_str(), 0755), 0);
+    ck_assert_int_eq(::chmod((shared + "/slurm.conf").c_str(), 0644), 0);
+    std::filesystem::create_symlink("shared/slurm.conf", link);
+    assert_text(*read_slurm_user(link), "slurm");
+    assert_text(read_slurm_conf(link)->value("PluginDir"), "/here");
+    ck_assert_int_eq(::chmod((shared + "/slurm.conf").c_str(), 0666), 0);
+    assert_refused(read_slurm_conf(link), "symbolic link by way of " + shared + "/slurm.conf, which others may write");
+    ck_assert_int_eq(::chmod((shared + "/slurm.conf").c_str(), 0644), 0);
+    ck_assert_int_eq(::chmod(shared.c_str(), 0777), 0);
+    assert_refused(read_slurm_conf(link), "symbolic link by way of " + shared + ", which others may write");
+    ck_assert_int_eq(::chmod(shared.c_str(), 0755), 0);
+    std::filesystem::remove(shared + "/slurm.conf");
+    assert_refused(read_slurm_conf(link), "symbolic link to what cannot be found");
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("slurm.conf", link);
+    assert_refused(read_slurm_conf(link), "leads through too many links");
+}
+END_TEST
+
 START_TEST(all_hosts_have_the_controllers_arena_yaml) {
     const std::string said = "sbatch: error: arena: arena.yaml of the controller has sum 0123abcd\nsbatch: error: Batch";
     assert_text(*parse_controller_sum(said), "0123abcd");
@@ -475,8 +500,8 @@ int main() {
         {slurms_words_are_read, scontrols_fields_are_read, a_host_knows_what_it_is,
          remedies_are_commands_for_the_host_they_belong_to, a_prolog_is_needed_and_runs_ours,
          nodes_that_a_prolog_drained_are_told, a_good_installation_has_nothing_bad,
-         each_mistake_is_bad_and_says_what_to_do, all_hosts_have_the_controllers_arena_yaml,
-         devices_of_this_node_must_be_there,
+         each_mistake_is_bad_and_says_what_to_do, a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it,
+         all_hosts_have_the_controllers_arena_yaml, devices_of_this_node_must_be_there,
          the_service_user_needs_an_association_where_slurm_wants_one, a_plug_in_tells_its_slurm,
          every_gres_type_needs_a_hardware_entry,
          profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
