@@ -7,6 +7,7 @@ libarena_core_la_SOURCES = \
 	src/core/json.h src/core/json.cc src/core/json_place.h src/core/json_place.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
 	src/core/comm_table.h src/core/comm_table.cc \
+	src/core/count_text.h src/core/count_text.cc \
 	src/core/launcher_features.h src/core/launcher_features.cc \
 	src/core/launcher_table.h src/core/launcher_table.cc \
 	src/core/hostlist.h src/core/hostlist.cc \

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/count_text.h"
 #include "core/text.h"
 #include "planner/model.h"
 
@@ -18,13 +19,6 @@ std::string grouped(std::int64_t n) {
     for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
         digits.insert(static_cast<std::size_t>(at), ",");
     return digits;
-}
-
-/// "8.03 B", "124 M"
-std::string count_text(double n) {
-    if (n >= 1e9) return fmt::format("{:.2f} B", n / 1e9);
-    if (n >= 1e6) return fmt::format("{:.0f} M", n / 1e6);
-    return fmt::format("{:.3g}", n);
 }
 
 std::string model_text(const Model& model) {

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "core/count_text.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "planner/model.h"
@@ -14,12 +15,6 @@
 
 namespace arena::cli {
 namespace {
-
-/// "8.03 B", "124 M"
-std::string count_text(double n) {
-    if (n >= 1e12) return fmt::format("{:.3g} T", n / 1e12);
-    return n >= 1e9 ? fmt::format("{:.3g} B", n / 1e9) : fmt::format("{:.3g} M", n / 1e6);
-}
 
 /// What one sample is: tokens, or the edge of an image.
 std::string sample_of(const Model& model) {

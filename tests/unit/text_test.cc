@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/count_text.h"
 #include "suite.h"
 
 using namespace arena;
@@ -57,6 +58,12 @@ START_TEST(people_read_bytes_and_seconds) {
     assert_text(human_bytes(80.0 * (1 << 30)), "80.0 GiB");
     assert_text(human_seconds(0.35), "350 ms");
     assert_text(human_seconds(600), "10.0 min");
+    assert_text(count_text(124.4e6), "124 M");
+    assert_text(count_text(8.03e9), "8.03 B");
+    assert_text(count_text(999.6e9), "1 T");
+    assert_text(count_text(999.4e6), "999 M");
+    assert_text(count_text(51200), "51.2 k");
+    assert_text(count_text(12), "12");
 }
 END_TEST
 
