@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 launchersdir = $(pkgdatadir)/launchers
 dist_launchers_SCRIPTS = \
+	contrib/launchers/accelerate.sh \
 	contrib/launchers/deepspeed.sh \
+	contrib/launchers/hf-trainer.sh \
+	contrib/launchers/lightning.sh \
 	contrib/launchers/megatron.sh \
 	contrib/launchers/nemo.sh \
 	contrib/launchers/torchrun.sh \

@@ -53,6 +53,10 @@ launcher_tables = \
 	src/core/launchers/megatron.table \
 	src/core/launchers/megatron-deepspeed.table \
 	src/core/launchers/deepspeed.table \
+	src/core/launchers/fsdp.table \
+	src/core/launchers/accelerate.table \
+	src/core/launchers/hf-trainer.table \
+	src/core/launchers/lightning.table \
 	src/core/launchers/nemo.table \
 	src/core/launchers/torchtitan.table \
 	# end

@@ -187,6 +187,9 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/launcher_parsers/accelerate.py \
 	tests/bench/launcher_parsers/deepspeed.py \
 	tests/bench/launcher_parsers/driver.py \
+	tests/bench/launcher_parsers/fsdp.py \
+	tests/bench/launcher_parsers/hf_trainer.py \
+	tests/bench/launcher_parsers/lightning.py \
 	tests/bench/launcher_parsers/megatron.py \
 	tests/bench/launcher_parsers/megatron_deepspeed.py \
 	tests/bench/launcher_parsers/mesh.py \

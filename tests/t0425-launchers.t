@@ -108,6 +108,25 @@ like "$(called deepspeed.sh ds.json train.py)" 'train.py --deepspeed --deepspeed
 is "$(jq -c . "$work/42.ds_config.json")" \
     '{"zero_optimization":{"overlap_comm":true,"stage":2},"train_batch_size":16,"train_micro_batch_size_per_gpu":2,"gradient_accumulation_steps":2,"bf16":{"enabled":true},"fp16":{"enabled":false}}' \
     "in which the plan stands beside what the user wrote"
+plan_of+=(ARENA_LAUNCHER=hf-trainer ARENA_ZERO_STAGE=3)
+echo '{"output_dir":"out","bf16":false,"fsdp_config":{"transformer_layer_cls_to_wrap":["Block"]}}' >"$work/args.json"
+like "$(called hf-trainer.sh args.json train.py)" '^srun torchrun --nnodes=2 .* train.py 42.arguments.json$' "hf-trainer.sh runs the script with a JSON of its own"
+is "$(jq -c . "$work/42.arguments.json")" \
+    '{"output_dir":"out","bf16":true,"fsdp_config":{"transformer_layer_cls_to_wrap":["Block"],"version":2,"reshard_after_forward":true,"activation_checkpointing":false},"per_device_train_batch_size":2,"gradient_accumulation_steps":2,"deepspeed":null,"auto_find_batch_size":false,"accelerator_config":{"split_batches":false,"gradient_accumulation_kwargs":{"sync_each_batch":true}},"fsdp":true,"gradient_checkpointing":false,"fp16":false}' \
+    "in which the plan stands beside what the user wrote"
+plan_of+=(ARENA_LAUNCHER=lightning)
+like "$(called lightning.sh train.py fit)" '^srun python train.py fit --trainer.accelerator=gpu --trainer.num_nodes=2 --trainer.devices=2 .*=FULL_SHARD' \
+    "lightning.sh hands the plan to the script's CLI"
+mkdir "$work/step" # a srun that runs the second task of the step
+printf '#!/bin/bash\nSLURM_NODEID=1 exec "$@"\n' >"$work/step/srun"
+printf '#!/bin/bash\nprintf "%%s\\n" "$ACCELERATE_GRADIENT_ACCUMULATION_STEPS" "$@" >"%s/called"\n' "$work" >"$work/step/accelerate"
+chmod 755 "$work/step/"*
+plan_of+=(ARENA_LAUNCHER=accelerate PATH="$work/step:$work/bin:$PATH")
+like "$(called accelerate.sh train.py --lr 1)" '^2 launch --num_machines=2 --num_processes=4 --machine_rank=1 .*=20042 .*=FULL_SHARD .* train.py --lr 1$' \
+    "accelerate.sh starts one launch per node, which knows its rank"
+plan_of+=(ARENA_ZERO_STAGE=1)
+is "$(called accelerate.sh train.py)" '' "and nothing under a plan that cannot be told"
+plan_of+=(ARENA_ZERO_STAGE=2 PATH="$work/bin:$PATH")
 
 # ---- SIGUSR1 to all processes of a step, as slurmctld sends it -----------------------------------------
 # catches PID: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has

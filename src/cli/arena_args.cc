@@ -192,30 +192,38 @@ struct Chosen {
     std::optional<Version> version;
 };
 
+/// The version that was asked for: --version, or the one of NAME@VERSION; "" where there is none.
+std::string version_asked(const Arguments& a, const std::string& spelled) {
+    if (!a.version.empty()) return a.version;
+    const std::size_t at = spelled.find('@');
+    return at == std::string::npos ? "" : spelled.substr(at + 1);
+}
+
+Result<Launcher> find_or_read(const Arguments& a, const std::string& spelled) {
+    if (a.table.empty()) {
+        const auto choice = parse_launcher(spelled.substr(0, spelled.find('@')));
+        if (!choice) return usage_error(choice.error().text);
+        return *choice->launcher;
+    }
+    const auto text = read_regular_file(a.table, max_table_bytes);
+    if (!text) return text.error();
+    return parse_launcher_table(*text, a.table);
+}
+
 Result<Chosen> choose(const Arguments& a) {
     std::string spelled = a.launcher;
     if (spelled.empty() && a.table.empty()) spelled = Environment::text("ARENA_LAUNCHER");
-    if (!a.table.empty()) {
-        const auto text = read_regular_file(a.table, max_table_bytes);
-        if (!text) return text.error();
-        auto launcher = parse_launcher_table(*text, a.table);
-        if (!launcher) return launcher.error();
-        Chosen chosen{std::move(launcher).value(), {}};
-        chosen.version = chosen.launcher.version;
-        const std::string version = !a.version.empty() ? a.version : spelled.find('@') == std::string::npos ? "" : spelled.substr(spelled.find('@') + 1);
-        if (version.empty()) return chosen;
-        chosen.version = parse_version(version);
-        if (!chosen.version) return usage_error(fmt::format("'{}' is no version such as 0.13", printable(version, 40)));
-        if (!chosen.launcher.version || !chosen.launcher.knows(*chosen.version))
-            return usage_error(fmt::format("{} is not in {}, whose versions are {}", printable(version, 40), a.table,
-                                           chosen.launcher.known_versions()));
-        return chosen;
+    if (spelled.empty() && a.table.empty()) return misuse("no launcher is named, and ARENA_LAUNCHER is not set");
+    auto launcher = find_or_read(a, spelled);
+    if (!launcher) return launcher.error();
+    Chosen chosen{std::move(launcher).value(), {}};
+    chosen.version = chosen.launcher.version;
+    if (spelled.ends_with('@') || !version_asked(a, spelled).empty()) {
+        const auto version = parse_version_of(chosen.launcher, version_asked(a, spelled));
+        if (!version) return usage_error(version.error().text);
+        chosen.version = *version;
     }
-    if (spelled.empty()) return misuse("no launcher is named, and ARENA_LAUNCHER is not set");
-    if (!a.version.empty()) spelled = spelled.substr(0, spelled.find('@')) + "@" + a.version;
-    const auto choice = parse_launcher(spelled);
-    if (!choice) return usage_error(choice.error().text);
-    return Chosen{*choice->launcher, choice->version};
+    return chosen;
 }
 
 int fail(const Error& error) {

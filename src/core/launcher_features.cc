@@ -39,6 +39,7 @@ constexpr std::array<FeatureFact, feature_count> facts_table = {{
     {Feature::zero2_pipeline, "zero2-pipeline", "ZeRO 2 with pipeline stages"},
     {Feature::zero3_pipeline, "zero3-pipeline", "ZeRO 3 with pipeline stages"},
     {Feature::zero2_accumulated, "zero2-accumulated", "ZeRO 2 of more than one micro-batch"},
+    {Feature::zero3_accumulated, "zero3-accumulated", "ZeRO 3 of more than one micro-batch"},
     {Feature::recompute_none, "recompute-none", "no recompute"},
     {Feature::recompute_selective, "recompute-selective", "selective recompute"},
     {Feature::recompute_full, "recompute-full", "full recompute"},
@@ -112,7 +113,9 @@ void add_replicas(FeatureSet& set, const PlanFacts& f) {
     const bool is_half = f.precision != Precision::fp32 && f.precision != Precision::tf32;
     set.add(is_one && f.zero == 0 ? Feature::one_replica : zero_feature(f.zero, f.pp > 1));
     add_if(set, is_one && is_half && f.pp * f.tp > 1, Feature::one_replica_amp);
-    add_if(set, f.zero == 2 && f.pp == 1 && f.micro_batches > 1, Feature::zero2_accumulated);
+    const bool accumulates = f.pp == 1 && f.micro_batches > 1;
+    add_if(set, f.zero == 2 && accumulates, Feature::zero2_accumulated);
+    add_if(set, f.zero == 3 && accumulates, Feature::zero3_accumulated);
 }
 
 void add_experts(FeatureSet& set, const PlanFacts& f) {
@@ -218,12 +221,6 @@ std::string describe(Feature feature, const PlanFacts& f) {
 }
 
 // ---- capabilities -----------------------------------------------------------------------------
-
-FeatureSet Capabilities::plain() {
-    return FeatureSet::all().without({Feature::mixed, Feature::convolutions, Feature::zero2, Feature::zero3,
-                                      Feature::zero2_pipeline, Feature::zero3_pipeline,
-                                      Feature::zero2_accumulated});
-}
 
 Degree Capabilities::degree(Feature feature) const {
     if (!told.has(feature)) return Degree::no;

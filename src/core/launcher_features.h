@@ -23,7 +23,7 @@ enum class Feature : std::uint8_t {
     one_replica, one_replica_amp,
     zero0, zero1, zero2, zero3,
     zero0_pipeline, zero1_pipeline, zero2_pipeline, zero3_pipeline,
-    zero2_accumulated,
+    zero2_accumulated, zero3_accumulated,
     recompute_none, recompute_selective, recompute_full,
     vpp1, vpp, cp1, cp, ep1, ep, ep_tp, ep_cp, ep_over_replicas, ep_part_of_tp,
     ends, ends_pp2, any_layers, mixed,
@@ -106,8 +106,7 @@ struct Capabilities {
     FeatureSet told = plain();  ///< has words for them
     FeatureSet unasked;         ///< of asked_features(): the search takes them by itself
 
-    /// Everything that is written per plan in a script which knows nothing of stages that differ, of
-    /// convolutions split by tp, nor of ZeRO 2 and 3.
+    /// Of a script that reads ARENA_* variables: the table of the launcher env (core/launchers.cc).
     static FeatureSet plain();
 
     [[nodiscard]] bool tells(FeatureSet needed) const { return missing(needed).empty(); }

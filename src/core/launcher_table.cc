@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/text.h"
 
@@ -120,6 +121,7 @@ class TableReader {
         number_ = 0;
         if (launcher_.title.empty()) return wrong("no line 'title WORDS'").error();
         if (!has_tasks_) return wrong("no line 'tasks gpu' or 'tasks node'").error();
+        if (gap_) leave_out_gap();
         if (launcher_.rows.empty()) return wrong("no rows").error();
         if (launcher_.version && !launcher_.knows(*launcher_.version))
             return wrong(fmt::format("version {} has no rows", to_string(*launcher_.version))).error();
@@ -143,12 +145,13 @@ class TableReader {
         seen_.emplace_back(key);
         if (key == "title") return title(text.substr(key.size()));
         if (key == "unasked") return unasked(fields);
+        if (key == "gap") return gap(fields);
         if (fields.size() != 2) return wrong(fmt::format("'{}' is not a row, nor a word with one value", printable(text, 40)));
         const std::string_view value = fields[1];
         if (key == "tasks") return one_of(value, "node", "gpu", launcher_.one_task_per_node);
         if (key == "ranks") return one_of(value, "env", "own", launcher_.wants_ranks);
         if (key == "version") return version(value, launcher_.version);
-        return wrong(fmt::format("unknown word '{}': accepted are title, tasks, ranks, version, unasked, "
+        return wrong(fmt::format("unknown word '{}': accepted are title, tasks, ranks, version, gap, unasked, "
                                  "or a row FROM BEFORE FEATURE WORDS",
                                  printable(key, 40)));
     }
@@ -171,6 +174,31 @@ class TableReader {
         return out ? Status(Done{}) : wrong(fmt::format("'{}' is no version such as 0.13", printable(text, 40)));
     }
 
+    /// Versions that rows span and the launcher does not know.
+    Status gap(const Fields& fields) {
+        if (fields.size() != 3) return wrong("'gap' is followed by the first version that is not known and the next that is");
+        std::optional<Version> from, before;
+        if (Status s = version(fields[1], from); !s) return s;
+        if (Status s = version(fields[2], before); !s) return s;
+        if (*from >= *before) return wrong(fmt::format("{} does not come before {}", fields[1], fields[2]));
+        gap_ = {*from, *before};
+        return Done{};
+    }
+
+    void leave_out_gap() {
+        const auto& [from, before] = *gap_;
+        std::vector<LauncherRow> rows;
+        for (const LauncherRow& row : launcher_.rows) {
+            LauncherRow early = row, late = row;
+            if (!row.before || *row.before > from) early.before = from;
+            if (!row.from || *row.from < before) late.from = before;
+            const auto is_some = [](const LauncherRow& r) { return !r.from || !r.before || *r.from < *r.before; };
+            if (is_some(early)) rows.push_back(std::move(early));
+            if (is_some(late)) rows.push_back(std::move(late));
+        }
+        launcher_.rows = std::move(rows);
+    }
+
     Status unasked(const Fields& fields) {
         for (std::size_t i = 1; i < fields.size(); ++i) {
             const auto feature = parse_feature(fields[i]);
@@ -190,18 +218,29 @@ class TableReader {
     Status row(const Fields& fields) {
         if (fields.size() < 4) return wrong("a row is FROM BEFORE FEATURE WORDS, with '-' for no words");
         if (launcher_.rows.size() == max_rows) return wrong(fmt::format("more than {} rows", max_rows));
-        LauncherRow row{{}, {}, Feature::always, {}};
+        LauncherRow row{{}, {}, Feature::always, {}, {}};
         if (Status s = limit(fields[0], row.from); !s) return s;
         if (Status s = limit(fields[1], row.before); !s) return s;
         if (row.from && row.before && *row.from >= *row.before)
             return wrong(fmt::format("{} does not come before {}", fields[0], fields[1]));
-        const auto feature = parse_feature(fields[2]);
-        if (!feature)
-            return wrong(fmt::format("unknown feature '{}': accepted are {}", printable(fields[2], 40),
-                                     feature_names()));
-        row.feature = *feature;
+        if (Status s = features(fields[2], row); !s) return s;
         if (Status s = words(fields, row.words); !s) return s;
         launcher_.rows.push_back(std::move(row));
+        return Done{};
+    }
+
+    /// FEATURE or FEATURE+FEATURE...
+    Status features(std::string_view text, LauncherRow& row) {
+        const std::vector<std::string_view> names = split(text, '+');
+        for (const std::string_view name : names) {
+            const auto feature = parse_feature(name);
+            if (!feature)
+                return wrong(fmt::format("unknown feature '{}': accepted are {}", printable(name, 40), feature_names()));
+            if (name.data() == names.front().data())
+                row.feature = *feature;
+            else
+                row.beside.add(*feature);
+        }
         return Done{};
     }
 
@@ -221,6 +260,7 @@ class TableReader {
     std::string name_;
     Launcher launcher_;
     std::vector<std::string> seen_;
+    std::optional<std::pair<Version, Version>> gap_;
     std::size_t number_ = 0;
     bool has_tasks_ = false;
 };
@@ -272,20 +312,32 @@ std::vector<Version> Launcher::changes() const {
 }
 
 std::string Launcher::known_versions() const {
-    std::optional<Version> first, end;
-    for (const LauncherRow& row : rows) {
-        if (row.from && (!first || *row.from < *first)) first = row.from;
-        if (row.before && (!end || *row.before > *end)) end = row.before;
+    std::vector<Version> limits;
+    for (const LauncherRow& row : rows)
+        for (const auto& limit : {row.from, row.before})
+            if (limit) limits.push_back(*limit);
+    std::sort(limits.begin(), limits.end());
+    const auto is_open = [](const LauncherRow& row) { return !row.from; };
+    std::vector<std::string> ranges;
+    bool inside = std::any_of(rows.begin(), rows.end(), is_open);
+    if (inside) ranges.emplace_back("any");
+    for (const Version& limit : limits) {
+        if (knows(limit) == inside) continue;
+        inside = !inside;
+        if (inside)
+            ranges.push_back(to_string(limit));
+        else
+            ranges.back() += " to before " + to_string(limit);
     }
-    return fmt::format("{}{}", first ? to_string(*first) : "any",
-                       end ? " to before " + to_string(*end) : " and newer");
+    if (inside) ranges.back() += " and newer";
+    return join(ranges, ", ");
 }
 
 Capabilities Launcher::can(std::optional<Version> wanted) const {
     if (!wanted) wanted = version;
     Capabilities can{{}, {}};
     for (const LauncherRow& row : rows)
-        if (row.holds_in(wanted)) can.told.add(row.feature);
+        if (row.beside.empty() && row.holds_in(wanted)) can.told.add(row.feature);
     for (std::size_t i = 0; i < feature_count; ++i)
         if (const auto feature = static_cast<Feature>(i); unasked.has(feature) && can.told.has(feature))
             can.unasked.add(feature);
@@ -302,6 +354,19 @@ bool Launcher::names_hosts() const {
 
 bool Launcher::has_words() const {
     return std::any_of(rows.begin(), rows.end(), [](const LauncherRow& row) { return !row.words.empty(); });
+}
+
+Result<Version> parse_version_of(const Launcher& launcher, std::string_view text) {
+    if (!launcher.version)
+        return usage_error(fmt::format("{} has no versions: leave out '@{}'", launcher.name, printable(text, 40)));
+    const auto version = parse_version(text);
+    if (!version)
+        return usage_error(fmt::format("'{}' is no version of {}: give one such as {}@{}", printable(text, 40),
+                                       launcher.name, launcher.name, to_string(*launcher.version)));
+    if (!launcher.knows(*version))
+        return usage_error(fmt::format("{} {} is not known: its versions are {}", launcher.name,
+                                       to_string(*version), launcher.known_versions()));
+    return *version;
 }
 
 // ---- plans ------------------------------------------------------------------------------------------
@@ -325,7 +390,7 @@ Result<std::vector<std::string>> render(const Launcher& launcher, std::optional<
     for (std::size_t i = 0; i < feature_count; ++i)
         for (const LauncherRow& row : launcher.rows) {
             if (!needed.has(static_cast<Feature>(i)) || row.feature != static_cast<Feature>(i)) continue;
-            if (!row.holds_in(version)) continue;
+            if (!row.holds_in(version) || !needed.has(row.beside)) continue;
             for (const std::string& word : row.words) {
                 std::string text;
                 walk(word, [&](std::string_view part) { text += part; },

@@ -28,6 +28,7 @@ std::string to_string(const Version&);
 struct LauncherRow {
     std::optional<Version> from, before;  ///< absent: no limit
     Feature feature;
+    FeatureSet beside;  ///< its words are said only where the plan has these, too
     std::vector<std::string> words;
     [[nodiscard]] bool holds_in(const std::optional<Version>&) const;
 };
@@ -42,7 +43,7 @@ struct Launcher {
 
     /// Whether a row is for this version.
     [[nodiscard]] bool knows(const Version&) const;
-    /// "0.9 to before 1.0".
+    /// "0.9 to before 1.0"; several ranges where there are gaps.
     [[nodiscard]] std::string known_versions() const;
     /// Where what it can be told, or how, changes: the first known version and each further limit.
     [[nodiscard]] std::vector<Version> changes() const;
@@ -53,6 +54,9 @@ struct Launcher {
     /// Whether it has words at all.
     [[nodiscard]] bool has_words() const;
 };
+
+/// A version that the launcher knows. Errors say what is accepted.
+Result<Version> parse_version_of(const Launcher&, std::string_view text);
 
 /// Where a plan runs. Zero and "" = not known.
 struct RankPlace {

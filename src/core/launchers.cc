@@ -57,19 +57,9 @@ Result<LauncherChoice> parse_launcher(std::string_view text) {
         return usage_error(fmt::format("'{}' is not one of {}", printable(text.substr(0, at), 40),
                                        launcher_names()));
     if (at == std::string_view::npos) return LauncherChoice{launcher, launcher->version};
-    const std::string_view version = text.substr(at + 1);
-    if (!launcher->version)
-        return usage_error(fmt::format("{} has no versions: leave out '@{}'", launcher->name,
-                                       printable(version, 40)));
-    const auto parsed = parse_version(version);
-    if (!parsed)
-        return usage_error(fmt::format("'{}' is no version of {}: give one such as {}@{}",
-                                       printable(version, 40), launcher->name, launcher->name,
-                                       to_string(*launcher->version)));
-    if (!launcher->knows(*parsed))
-        return usage_error(fmt::format("{} {} is not known: its versions are {}", launcher->name,
-                                       to_string(*parsed), launcher->known_versions()));
-    return LauncherChoice{launcher, parsed};
+    const Result<Version> version = parse_version_of(*launcher, text.substr(at + 1));
+    if (!version) return version.error();
+    return LauncherChoice{launcher, *version};
 }
 
 std::string to_string(const LauncherChoice& choice) {
@@ -79,6 +69,11 @@ std::string to_string(const LauncherChoice& choice) {
 Capabilities capabilities_of(std::string_view launcher) {
     const Result<LauncherChoice> choice = parse_launcher(launcher);
     return choice ? choice->can() : Capabilities{};
+}
+
+FeatureSet Capabilities::plain() {
+    static const FeatureSet told = find_launcher("env")->can().told;
+    return told;
 }
 
 }  // namespace arena

@@ -13,13 +13,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto table =
         parse_launcher_table(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
     if (!table) return 0;
-    Plan plan;
+    Plan plan, flat;
     plan.stage_layers = {3, 4}, plan.stage_dp = {2, 2}, plan.stage_tp = {2, 2};
+    flat.stage_layers = {7}, flat.stage_dp = {8}, flat.stage_tp = {1};
+    flat.zero_stage = 3, flat.num_micro_batches = 2, flat.recompute = Recompute::full;
     for (const Version& version : table->changes()) {
         if (!table->knows(version) || parse_version(to_string(version)) != version) std::abort();
-        const auto words = render(*table, version, words_of(Model{}, 4, plan));
-        if (words.ok() != expresses(table->can(version), Model{}, plan)) std::abort();
+        for (const Plan& told : {plan, flat}) {
+            const auto words = render(*table, version, words_of(Model{}, 16, told));
+            if (words.ok() != expresses(table->can(version), Model{}, told)) std::abort();
+        }
+        if (!parse_version_of(*table, to_string(version)).ok()) std::abort();
     }
     if (table->version && !table->knows(*table->version)) std::abort();
+    if (table->version && table->known_versions().empty()) std::abort();
     return 0;
 }

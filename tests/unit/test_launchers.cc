@@ -46,7 +46,7 @@ std::vector<Version> versions_of(const Launcher& launcher) {
 }  // namespace
 
 START_TEST(each_table_compiled_in_is_sound) {
-    ck_assert_uint_ge(launchers().size(), 8);
+    ck_assert_uint_ge(launchers().size(), 12);
     for (const Launcher& launcher : launchers()) {
         ck_assert_ptr_eq(find_launcher(launcher.name), &launcher);
         ck_assert_msg(parse_launcher(launcher.name).ok(), "%s", launcher.name.c_str());
@@ -86,6 +86,47 @@ START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
     ck_assert(free.can().degree(Feature::vpp) == Degree::pinned);
     ck_assert(parse_launcher_table(std::string(head) + "unasked vpp\n1.0 2.0 vpp -\n", "x")->can().degree(Feature::vpp) ==
               Degree::free);
+}
+END_TEST
+
+START_TEST(words_may_depend_on_features_together_which_alone_say_what_can_be_told) {
+    const Launcher table = parsed(
+        "1.0 2.0 flat -\n1.0 2.0 one-replica -\n1.0 2.0 zero0 -\n1.0 2.0 zero3 --fsdp\n1.0 2.0 bf16 -\n"
+        "1.0 2.0 recompute-none -\n1.0 2.0 recompute-full --full\n1.0 2.0 recompute-full+zero3 --by-fsdp\n"
+        "1.0 2.0 recompute-full+zero0 --by-model\n1.0 2.0 recompute-selective+zero0 --selective\n");
+    Plan plan = one_gpu();
+    plan.recompute = Recompute::full;
+    test::assert_text(told(table, "1.0", plan), "--full");
+    plan.stage_dp = {8};
+    test::assert_text(told(table, "1.0", plan), "--full --by-model");
+    plan.zero_stage = 3;
+    test::assert_text(told(table, "1.0", plan), "--fsdp --full --by-fsdp");
+    plan.num_micro_batches = 2;
+    test::assert_text(told(table, "1.0", plan), "no: ZeRO 3 of more than one micro-batch");
+    plan.num_micro_batches = 1, plan.recompute = Recompute::selective;
+    test::assert_text(told(table, "1.0", plan), "no: selective recompute");
+    refused(std::string(head) + "1.0 2.0 flat+zeroo -\n", "x.table:4: unknown feature 'zeroo'");
+    refused(std::string(head) + "1.0 2.0 flat+ -\n", "x.table:4: unknown feature ''");
+}
+END_TEST
+
+START_TEST(versions_with_gaps_are_said_with_them) {
+    const auto known = [](const char* rows) { return parsed(rows).known_versions(); };
+    test::assert_text(known("1.0 2.0 flat -\n1.1 2.0 bf16 -\n"), "1.0 to before 2.0");
+    test::assert_text(known("1.0 1.2 flat -\n1.2 2.0 flat -\n"), "1.0 to before 2.0");
+    test::assert_text(known("1.0 1.2 flat -\n3.0 4.0 flat -\n5.0 - flat -\n"),
+                      "1.0 to before 1.2, 3.0 to before 4.0, 5.0 and newer");
+    test::assert_text(known("- 1.2 flat -\n"), "any to before 1.2");
+    test::assert_text(known("gap 1.2 1.5\n1.0 1.6 flat -\n1.2 1.5 bf16 -\n"), "1.0 to before 1.2, 1.5 to before 1.6");
+    ck_assert(!parsed("gap 1.2 1.5\n1.0 1.6 flat -\n1.3 1.6 bf16 -\n").knows(*parse_version("1.4")));
+    test::assert_text(known("- - flat -\n1.0 2.0 bf16 -\n"), "any and newer");
+}
+END_TEST
+
+/// What stands for a script that reads ARENA_* is the table of env.
+START_TEST(a_launcher_that_nobody_knows_is_told_what_env_is) {
+    ck_assert(Capabilities{}.told == find_launcher("env")->can().told);
+    ck_assert(capabilities_of("horovod") == capabilities_of("env"));
 }
 END_TEST
 
@@ -129,6 +170,9 @@ START_TEST(an_unsound_table_is_refused_with_its_line) {
     refused("version new\n", "'new' is no version");
     refused("unasked vpp tp\n", "'tp' is none of vpp, cp, ep");
     refused("colour red\n", "unknown word 'colour'");
+    refused("gap 1.0\n", "'gap' is followed by");
+    refused("gap 2.0 1.0\n", "2.0 does not come before 1.0");
+    refused("gap 1.0 x\n", "'x' is no version");
     refused(good + "1.0 2.0 flat\n", "x.table:5: a row is FROM BEFORE FEATURE WORDS");
     refused(good + "2.0 1.0 flat -\n", "2.0 does not come before 1.0");
     refused(good + "1.0 1.x flat -\n", "'1.x' is no version");
@@ -203,6 +247,8 @@ END_TEST
 int main() {
     return arena::test::run_suite("launchers",
                                   {each_table_compiled_in_is_sound, a_plan_can_be_told_iff_each_of_its_features_has_words,
+                                   words_may_depend_on_features_together_which_alone_say_what_can_be_told,
+                                   versions_with_gaps_are_said_with_them, a_launcher_that_nobody_knows_is_told_what_env_is,
                                    each_feature_is_needed_by_some_plan, an_unsound_table_is_refused_with_its_line,
                                    versions_are_compared_by_their_numbers,
                                    a_launcher_is_named_with_or_without_its_version,

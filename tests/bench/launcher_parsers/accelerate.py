@@ -32,7 +32,7 @@ def version(directory):
 
 class Checker:
     observes = ("world", "nodes", "per_node", "pp", "dp", "tp", "cp", "ep", "vpp", "recompute", "zero",
-                "sequence_parallel", "precision", "num_micro_batches")
+                "sequence_parallel", "precision", "wrapped")
 
     def __init__(self, directory):
         stubs.install(os.path.join(directory, "src"), STUBBED)
@@ -56,7 +56,7 @@ class Checker:
         self.before = dict(os.environ)
 
     def expected(self, plan):
-        return {**plan.expected(), "nodes": plan.nodes, "per_node": plan.per_node}
+        return {**plan.expected(), "nodes": plan.nodes, "per_node": plan.per_node, "wrapped": True}
 
     def run(self, plan, words):
         os.environ.clear()
@@ -67,10 +67,14 @@ class Checker:
         if not (args.multi_gpu or args.use_fsdp or args.num_processes == 1):
             raise ValueError(f"{args.num_processes} processes, but neither --multi_gpu nor --use_fsdp")
         os.environ.update(self.environment.prepare_multi_gpu_env(args))
-        sharding, checkpointing = 0, False
+        meeting = args.rdzv_endpoint if args.num_machines > 1 else f"n1:{args.master_port}"
+        if args.rdzv_backend != "static" or not re.fullmatch(r"n1:2\d{4}", meeting):  # c10d meets at 29400 on one node
+            raise ValueError(f"rendezvous by {args.rdzv_backend} at {meeting!r}")
+        sharding, checkpointing, wrapped = 0, False, True
         if os.environ.get("ACCELERATE_USE_FSDP") == "true":
             plugin = self.plugin()
             sharding, checkpointing = zero(plugin), plugin.activation_checkpointing
+            wrapped = getattr(plugin, "auto_wrap_policy", None) is not None
         nodes = args.num_machines
         return {
             "world": args.num_processes, "nodes": nodes, "per_node": args.num_processes // nodes, "pp": 1,
@@ -78,7 +82,7 @@ class Checker:
             "recompute": "full" if checkpointing else "none", "sequence_parallel": False,
             "precision": {"no": "fp32"}.get(os.environ["ACCELERATE_MIXED_PRECISION"],
                                             os.environ["ACCELERATE_MIXED_PRECISION"]),
-            "num_micro_batches": args.gradient_accumulation_steps,
+            "wrapped": wrapped,
         }
 
 

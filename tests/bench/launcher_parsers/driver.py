@@ -28,6 +28,9 @@ FRAMEWORKS = {
     "deepspeed": "deepspeed",
     "megatron-deepspeed": "megatron_deepspeed",
     "accelerate": "accelerate",
+    "hf-trainer": "hf_trainer",
+    "lightning": "lightning",
+    "fsdp": "fsdp",
 }
 
 

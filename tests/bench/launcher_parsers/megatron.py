@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Megatron-LM: its parse_args and validate_args, TransformerConfig, initialize_model_parallel, the layers that each
 stage builds, and the schedule up to the first forward step, for a world as large as the plan's."""
+import argparse
 import inspect
 import os
 import re
 import sys
 
 from . import stubs
+from .plans import FACTS
 
 STUBBED = ("torch", "numpy", "regex", "einops", "pydantic", "requests", "yaml", "sentencepiece", "transformers", "tqdm",
            "six", "transformer_engine", "megatron.rl", "megatron.core.inference", "megatron.core.ssm",
@@ -42,9 +44,15 @@ def _distributed(world):
     stubs.put("torch.distributed.get_backend", lambda group=None: "nccl")
 
 
+def options_of(arguments):
+    """The options of its parser, some of which are made from the fields of a dataclass; of old releases the text."""
+    if not hasattr(arguments, "add_megatron_arguments"):
+        return inspect.getsource(arguments)
+    return arguments.add_megatron_arguments(argparse.ArgumentParser())._option_string_actions
+
+
 class Checker:
-    observes = ("world", "pp", "dp", "tp", "cp", "ep", "expert_tp", "vpp", "micro_batch", "num_micro_batches",
-                "global_batch", "recompute", "zero", "sequence_parallel", "stage_layers", "precision")
+    observes = FACTS
 
     def __init__(self, directory):
         stubs.install(directory, STUBBED)
@@ -60,7 +68,7 @@ class Checker:
 
         self.arguments, self.mpu, self.schedules = arguments, parallel_state, schedules
         self.block, self.calculator = transformer_block, num_microbatches_calculator
-        self.has_mla = "--multi-latent-attention" in inspect.getsource(arguments)
+        self.has_mla = "--multi-latent-attention" in options_of(arguments)
         self._keep_parsers()
         self.config_of = getattr(arguments, "core_transformer_config_from_args", None)
         if self.config_of is None:

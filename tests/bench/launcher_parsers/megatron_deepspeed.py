@@ -8,6 +8,7 @@ import os
 import sys
 
 from . import stubs
+from .plans import FACTS
 
 
 STUBBED = ("torch", "numpy", "deepspeed", "megatron.core", "megatron.model", "megatron.data", "megatron.text_generation",
@@ -38,8 +39,7 @@ def whole_stages(weights, parts):
 
 
 class Checker:
-    observes = ("world", "pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "global_batch",
-                "recompute", "zero", "sequence_parallel", "stage_layers", "precision")
+    observes = FACTS[:-1]  # no experts
 
     def __init__(self, directory):
         of_deepspeed = next(path for path in sys.path if os.path.isdir(os.path.join(path, "deepspeed")))

@@ -32,7 +32,7 @@ MODELS = {
                     "intermediate_size": 4096, "vocab_size": 30522, "max_position_embeddings": 512}, 512),
 }
 # One model more for each precision that a table may have words for: a name of MODELS and the precision.
-PRECISIONS = {f"llama-3-8b-{name}": ("llama-3-8b", name) for name in ("fp16", "fp32", "fp8", "mxfp8", "nvfp4")}
+PRECISIONS = {f"llama-3-8b-{name}": ("llama-3-8b", name) for name in ("fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")}
 SIZES = (1, 8, 16, 64, 512)
 PRECISION_SIZE = 16
 GPU_TYPES = {"mxfp8": "B200-SXM-180GB", "nvfp4": "B200-SXM-180GB"}  # else H100-SXM-80GB

@@ -9,6 +9,7 @@ import re
 
 from . import stubs
 from .megatron import _distributed, recompute, start, stage_layers, schedule
+from .plans import FACTS
 
 STUBBED = tuple("""
 torch nemo.core lightning pytorch_lightning lightning_fabric lightning_utilities torchmetrics numpy transformers
@@ -37,8 +38,7 @@ def version(directory):
 
 
 class Checker:
-    observes = ("world", "pp", "dp", "tp", "cp", "ep", "expert_tp", "vpp", "micro_batch", "num_micro_batches",
-                "global_batch", "recompute", "zero", "sequence_parallel", "stage_layers", "precision")
+    observes = FACTS
 
     def __init__(self, directory):
         stubs.install(directory, STUBBED)

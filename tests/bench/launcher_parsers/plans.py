@@ -17,8 +17,13 @@ PINNED = [
     "ep=2", "ep=8", "cp=2,ep=4", "tp=8,ep=4,sp=1", "tp=2,cp=2,ep=8,sp=1", "tp=2,cp=2,ep=2,sp=1", "tp=2,ep=8,sp=1", "pp=2,ep=4", "pp=2,tp=2,ep=8,sp=1", "pp=2,dp=4,tp=2,ep=8,sp=1",
     "pp=2,vpp=2", "pp=4,vpp=2", "pp=4,vpp=4,tp=2,sp=1", "pp=2,vpp=2,zero=1", "pp=2,vpp=4,cp=2",
     "zero=3,tp=2,sp=1", "zero=3,cp=2", "zero=3,recompute=full", "zero=3,recompute=selective", "zero=2,recompute=full",
+    "tp=8,cp=2,ep=8,sp=1", "zero=3,tp=4,cp=4,ep=8,sp=1",  # experts over part of tp x cp
     "zero=0,recompute=none", "zero=3,recompute=none", "zero=3,cp=2,ep=4", "zero=3,cp=2,tp=2,sp=1,ep=8", "zero=0,pp=2", "zero=2,pp=2", "zero=3,pp=2",
 ]
+
+# What a whole training framework must tell of a plan: the keys of Plan.expected().
+FACTS = ("world", "pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "global_batch", "recompute",
+         "zero", "sequence_parallel", "stage_layers", "precision", "expert_tp")
 
 
 class Plan:

@@ -174,8 +174,10 @@ class Version:
 
 def _packaging():
     package, module = StubModule("packaging"), StubModule("packaging.version")
-    module.Version, module.parse, package.version = Version, Version, module
-    sys.modules.update({"packaging": package, "packaging.version": module})
+    module.Version, module.parse, module.InvalidVersion, package.version = Version, Version, ValueError, module
+    wanted = package.requirements = StubModule("packaging.requirements")
+    wanted.InvalidRequirement = ValueError
+    sys.modules.update({"packaging": package, "packaging.version": module, "packaging.requirements": wanted})
 
 
 def install(directory, stubbed, hollow=()):

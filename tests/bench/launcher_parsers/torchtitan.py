@@ -7,6 +7,7 @@ import os
 
 from . import stubs
 from .mesh import Mesh, Schedules
+from .plans import FACTS
 
 STUBBED = ("torch", "torchtitan.datasets", "torchtitan.hf_datasets", "torchtitan.components.checkpoint",
            "torchtitan.components.metrics", "torchtitan.components.tokenizer", "torchtitan.components.validate",
@@ -47,8 +48,7 @@ def checker(directory):
 
 
 class Checker:
-    observes = ("world", "pp", "dp", "tp", "cp", "ep", "expert_tp", "micro_batch", "num_micro_batches", "vpp",
-                "global_batch", "recompute", "zero", "sequence_parallel", "stage_layers", "precision")
+    observes = FACTS
 
     def __init__(self, directory):
         stubs.install(directory, STUBBED)

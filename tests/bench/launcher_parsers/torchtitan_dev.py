@@ -7,6 +7,7 @@ import importlib
 
 from . import stubs
 from .mesh import Mesh, Schedules
+from .plans import FACTS
 
 STUBBED = tuple("""
 torch spmd_types numpy torchdata datasets transformers tokenizers einops PIL triton torchao safetensors
@@ -19,8 +20,7 @@ torchtitan.distributed.cudagraph torchtitan.distributed.context_parallel""".spli
 
 
 class Checker:
-    observes = ("world", "pp", "dp", "tp", "cp", "ep", "expert_tp", "micro_batch", "num_micro_batches", "vpp",
-                "global_batch", "recompute", "zero", "sequence_parallel", "stage_layers", "precision")
+    observes = FACTS
 
     def __init__(self, directory):
         stubs.install(directory, STUBBED)
