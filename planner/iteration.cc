@@ -308,12 +308,28 @@ double Iteration::replicate_s(double dense, double routed) const {
     return replicate_s(replicas_, dense) + (routed > 0 ? replicate_s(expert_replicas_, routed) : 0);
 }
 
-/// Gradients hide behind the backward of the stage's last micro-batch, but for the last bucket.
+/// ZeRO 2 keeps a share of the gradients alone: they leave after each micro-batch
+/// (deepspeed/runtime/engine.py: "ZeRO stage >= 2 communicates during non gradient accumulation
+/// boundaries as well").
+double Iteration::earlier_exchanges_s(const Stage& s) const {
+    if (choice_.zero_stage != 2 || choice_.micro_batches == 1) return 0;
+    const double dense = exchanged_bytes(parameters(s) - s.expert_parameters),
+                 routed = exchanged_bytes(s.expert_parameters);
+    const double comm = reduce_scatter_s(topology_, replicas_, dense) +
+                        (routed > 0 ? reduce_scatter_s(topology_, expert_replicas_, routed) : 0);
+    return real(choice_.micro_batches - 1) * behind_backward_s(s, comm);
+}
+
+/// Hides behind the backward of one micro-batch, but for the last bucket.
+double Iteration::behind_backward_s(const Stage& s, double comm) const {
+    return std::max(exposed_s(framework_, comm, s.seconds.backward_s, framework_.overlap_gradients),
+                    comm / real(s.layers + 1));
+}
+
 double Iteration::exchange_s(const Stage& s) const {
     if (choice_.zero_stage >= 3) return zero3_exposed_s(s);
     const double comm = replicate_s(parameters(s) - s.expert_parameters, s.expert_parameters);
-    return std::max(exposed_s(framework_, comm, s.seconds.backward_s, framework_.overlap_gradients),
-                    comm / real(s.layers + 1));
+    return earlier_exchanges_s(s) + behind_backward_s(s, comm);
 }
 
 /// What hides nowhere of the exchange of a stage that has at least so many of the layers, all

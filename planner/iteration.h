@@ -99,6 +99,8 @@ class Iteration {
     [[nodiscard]] double replicate_s(double dense, double routed) const;
     [[nodiscard]] double exchange_s(const Stage&) const;
     [[nodiscard]] double least_exchange_s(std::int64_t layers) const;
+    [[nodiscard]] double earlier_exchanges_s(const Stage&) const;
+    [[nodiscard]] double behind_backward_s(const Stage&, double comm) const;
     [[nodiscard]] Zero3 zero3(double parameters) const;
     [[nodiscard]] double zero3_layer_s(LayerRange) const;
     [[nodiscard]] double zero3_layers_s(LayerRange) const;
