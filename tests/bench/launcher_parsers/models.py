@@ -31,8 +31,10 @@ MODELS = {
     "bert-large": ({"model_type": "bert", "num_hidden_layers": 24, "hidden_size": 1024, "num_attention_heads": 16,
                     "intermediate_size": 4096, "vocab_size": 30522, "max_position_embeddings": 512}, 512),
 }
-# One model more for each precision that a table may have words for: a name of MODELS and the precision.
+# One model more for each precision that a table may have words for, and a small one for those without ZeRO 3 or recompute:
+# a name of MODELS and the precision.
 PRECISIONS = {f"llama-3-8b-{name}": ("llama-3-8b", name) for name in ("fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")}
+PRECISIONS |= {f"gpt2-xl-{name}": ("gpt2-xl", name) for name in ("fp16", "fp32", "tf32")}
 SIZES = (1, 8, 16, 64, 512)
 PRECISION_SIZE = 16
 GPU_TYPES = {"mxfp8": "B200-SXM-180GB", "nvfp4": "B200-SXM-180GB"}  # else H100-SXM-80GB
