@@ -67,7 +67,7 @@ ok "slurmctld saves the jobs" wait_saved
 for batch in 1002 1003 1004 1005 1006 1010; do
     ok "the record of batch $batch is that of the options" same_but_batch 1001 $batch
 done
-for part in '"max_gpus":4' '"min_gpus":2' '"gpu_types":\["a40","h100"\]' '"pin":"pp2"' '"launcher":"torchrun@2.0"' \
+for part in '"max_gpus":4' '"min_gpus":2' '"gpu_types":\["a40","h100"\]' '"pin":"pp2"' '"launcher":"torchrun@2.6"' \
     '"elastic":true' '"steps":100' '"seq_length":512' '"precision":"fp32"' '"layers":12'; do
     like "$(record 1001)" "$part" "the record holds $part"
 done
