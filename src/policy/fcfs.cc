@@ -7,17 +7,17 @@
 namespace arena {
 
 std::vector<std::size_t> waiting_in_order(const Problem& problem) {
-    std::vector<std::size_t> queue;
+    std::vector<std::tuple<double, double, JobId, std::size_t>> keys;
     const auto& tasks = problem.tasks();
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (!tasks[i].runs()) queue.push_back(i);
-    }
-    const auto key = [&](std::size_t i) {
         const JobState& job = *tasks[i].job;
-        return std::make_tuple(-job.priority, job.submit_s, job.id);
-    };
-    std::sort(queue.begin(), queue.end(),
-              [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+        if (!tasks[i].runs()) keys.emplace_back(-job.priority, job.submit_s, job.id, i);
+    }
+    if (!std::is_sorted(keys.begin(), keys.end()))
+        std::sort(keys.begin(), keys.end());  // it is, of one priority
+    std::vector<std::size_t> queue;
+    queue.reserve(keys.size());
+    for (const auto& key : keys) queue.push_back(std::get<3>(key));
     return queue;
 }
 
@@ -26,8 +26,10 @@ Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const Polic
     Packing packing(problem);
     Decision decision;
     std::vector<bool> blocked(problem.types(), false);
+    std::size_t open = problem.types();  // not blocked
     Placement placement;
     for (const std::size_t i : waiting_in_order(problem)) {
+        if (open == 0 && !options.explain) break;
         const Task& task = problem.tasks()[i];
         const std::int32_t asked = problem.requested(task);
         if (asked < 0) {
@@ -44,6 +46,7 @@ Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const Polic
             decision.waiting.emplace(task.job->id, blocked[type] ? "a job ahead waits for this GPU type"
                                                                  : "not enough GPUs free now");
         }
+        if (!blocked[type]) --open;
         blocked[type] = true;
     }
     return decision;

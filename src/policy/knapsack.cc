@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 namespace arena {
 namespace {
 
 constexpr int sweeps = 4, bisections = 22, improvements = 32;
+/// Values per GPU are rounded: below a price by more than this a group surely buys nothing.
+constexpr double surely = 1 - 1e-12;
 
 }  // namespace
 
@@ -31,58 +34,81 @@ std::int32_t Knapsack::best_response(std::size_t g) const {
     return best;
 }
 
-/// GPUs of the type that best responses take at the price, other prices fixed.
-std::int64_t Knapsack::demand_at(double price) {
+void Knapsack::find_rivals() {
+    markets_.assign(capacity_.size(), {});
+    std::vector<double> density(capacity_.size());
+    for (std::size_t g = 0; g < groups(); ++g) {
+        std::fill(density.begin(), density.end(), 0.0);
+        for (const Item& item : group(g)) {
+            if (item.value <= 0) continue;
+            Market& market = markets_[static_cast<std::size_t>(item.type)];
+            ++market.items;
+            market.least_gpus = std::min<std::int64_t>(market.least_gpus, item.gpus);
+            double& most = density[static_cast<std::size_t>(item.type)];
+            most = std::max(most, item.value / static_cast<double>(item.gpus));
+        }
+        for (std::size_t t = 0; t < density.size(); ++t)
+            if (density[t] > 0)
+                markets_[t].rivals.push_back({density[t], static_cast<std::uint32_t>(g)});
+    }
+}
+
+double Knapsack::alternative_to(std::size_t type, std::size_t g) const {
+    double most = 0;
+    for (const Item& item : group(g))
+        if (item.value > 0 && static_cast<std::size_t>(item.type) != type)
+            most = std::max(most, net(item));
+    return most;
+}
+
+/// Whether what best responses take of the type at the price, other prices fixed, is there. Counts
+/// as a look at all items of the type, though those that are too dear for their groups are passed
+/// over.
+bool Knapsack::fits_at(std::size_t type, double price) {
     std::int64_t demand = 0;
-    steps_ -= static_cast<std::int64_t>(rival_items_.size());
-    for (const Rival& rival : rivals_) {
+    steps_ -= markets_[type].items;
+    for (Rival& rival : bidders_) {
+        if (rival.density < price * surely) continue;
+        if (rival.alternative < 0) rival.alternative = alternative_to(type, rival.group);
         double most = rival.alternative;
         std::int32_t gpus = 0;
-        for (std::uint32_t i = rival.first; i < rival.first + rival.count; ++i) {
-            const double n = rival_items_[i].value - price * static_cast<double>(rival_items_[i].gpus);
+        for (const Item& item : group(rival.group)) {
+            if (item.value <= 0 || static_cast<std::size_t>(item.type) != type) continue;
+            const double n = item.value - price * static_cast<double>(item.gpus);
             if (n > most) {
                 most = n;
-                gpus = rival_items_[i].gpus;
+                gpus = item.gpus;
             }
         }
         demand += gpus;
+        if (demand > capacity_[type]) return false;
     }
-    return demand;
+    return true;
 }
 
 /// The least price of the type at which its demand fits, by bisection.
 void Knapsack::set_price(std::size_t type) {
-    rivals_.clear();
-    rival_items_.clear();
+    bidders_ = markets_[type].rivals;
     double highest = 0;
-    for (std::size_t g = 0; g < groups(); ++g) {
-        Rival rival{0, static_cast<std::uint32_t>(rival_items_.size()), 0};
-        for (const Item& item : group(g)) {
-            if (item.value <= 0) continue;
-            if (static_cast<std::size_t>(item.type) != type) {
-                rival.alternative = std::max(rival.alternative, net(item));
-                continue;
-            }
-            rival_items_.push_back(item);
-            highest = std::max(highest, item.value / static_cast<double>(item.gpus));
-        }
-        rival.count = static_cast<std::uint32_t>(rival_items_.size()) - rival.first;
-        if (rival.count > 0) rivals_.push_back(rival);
-    }
+    for (const Rival& rival : bidders_) highest = std::max(highest, rival.density);
     steps_ -= static_cast<std::int64_t>(items_.size());
     double low = 0, high = highest;
-    if (demand_at(0) <= capacity_[type]) high = 0;
+    const auto raise = [&](double price) {
+        low = price;
+        std::erase_if(bidders_, [&](const Rival& rival) { return rival.density < low * surely; });
+    };
+    if (fits_at(type, 0)) high = 0;
     double previous = prices_[type];
     if (high > 0 && previous > 0 && previous < high) {  // tighten around the last price
-        if (demand_at(previous * 1.25) <= capacity_[type]) high = previous * 1.25;
-        if (demand_at(previous * 0.8) > capacity_[type]) low = previous * 0.8;
+        if (fits_at(type, previous * 1.25)) high = previous * 1.25;
+        if (!fits_at(type, previous * 0.8)) raise(previous * 0.8);
     }
     for (int i = 0; i < bisections && high - low > 1e-4 * high && steps_ > 0; ++i) {
         const double middle = low > 0 ? (low + high) / 2 : high / 4;
-        if (demand_at(middle) <= capacity_[type]) {
+        if (fits_at(type, middle)) {
             high = middle;
         } else {
-            low = middle;
+            raise(middle);
         }
     }
     prices_[type] = high;
@@ -121,19 +147,39 @@ void Knapsack::choose(std::size_t g, std::int32_t item) {
     }
 }
 
-/// Best responses in the order of what they gain over nothing per GPU, as far as they fit; what does not
-/// takes its best response among what does.
-void Knapsack::round_down() {
-    std::vector<std::pair<double, std::uint32_t>> order;
+/// Groups that gain at the prices, by what they gain over nothing per GPU, as a heap.
+std::vector<std::pair<double, std::uint32_t>> Knapsack::best_responses() const {
+    std::vector<bool> may_gain(groups());
+    for (std::size_t t = 0; t < markets_.size(); ++t)
+        for (const Rival& rival : markets_[t].rivals)
+            if (rival.density >= prices_[t] * surely) may_gain[rival.group] = true;
+    std::vector<std::pair<double, std::uint32_t>> heap;
     for (std::size_t g = 0; g < groups(); ++g) {
-        const std::int32_t best = best_response(g);
+        const std::int32_t best = may_gain[g] ? best_response(g) : -1;
         if (best < 0) continue;
         const Item& item = group(g)[static_cast<std::size_t>(best)];
-        order.emplace_back(-net(item) / static_cast<double>(item.gpus), static_cast<std::uint32_t>(g));
+        heap.emplace_back(-net(item) / static_cast<double>(item.gpus),
+                          static_cast<std::uint32_t>(g));
     }
+    std::make_heap(heap.begin(), heap.end(), std::greater<>());
+    return heap;
+}
+
+/// Not even the smallest item fits what is free; but groups may change what they have.
+bool Knapsack::nothing_fits() const {
+    for (std::size_t t = 0; t < free_.size(); ++t)
+        if (free_[t] >= markets_[t].least_gpus) return false;
+    return true;
+}
+
+/// Best responses in the order of what they gain over nothing per GPU, as far as they fit; what
+/// does not takes its best response among what does.
+void Knapsack::round_down() {
+    auto heap = best_responses();
     steps_ -= 2 * static_cast<std::int64_t>(items_.size());
-    std::sort(order.begin(), order.end());
-    for (const auto& [key, g] : order) {
+    for (; !heap.empty() && !nothing_fits(); heap.pop_back()) {
+        std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+        const std::uint32_t g = heap.back().second;
         const auto items = group(g);
         std::int32_t best = -1;
         double most = -1e300;
@@ -152,7 +198,9 @@ void Knapsack::round_down() {
 /// What is free goes to the items that gain most per GPU over what their group has.
 bool Knapsack::improve() {
     std::vector<std::tuple<double, std::uint32_t, std::int32_t>> moves;
+    const bool full = nothing_fits();
     for (std::size_t g = 0; g < groups(); ++g) {
+        if (full && chosen_[g] < 0) continue;
         const auto items = group(g);
         const double now = chosen_[g] < 0 ? 0 : items[static_cast<std::size_t>(chosen_[g])].value;
         for (std::size_t i = 0; i < items.size(); ++i) {
@@ -302,6 +350,7 @@ std::vector<std::int32_t> Knapsack::solve(std::int64_t steps) {
     steps_ = steps;
     chosen_.assign(groups(), -1);
     free_ = capacity_;
+    find_rivals();
     find_prices();
     solved_exactly_ = can_solve_exactly();
     if (solved_exactly_) {

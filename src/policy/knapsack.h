@@ -23,6 +23,10 @@ class Knapsack {
   public:
     explicit Knapsack(std::vector<std::int64_t> capacity)
         : capacity_(std::move(capacity)), free_(capacity_), prices_(capacity_.size(), 0.0) {}
+    void reserve(std::size_t groups, std::size_t items) {
+        first_.reserve(groups);
+        items_.reserve(items);
+    }
     /// Items belong to the group added last.
     void add_group() { first_.push_back(static_cast<std::uint32_t>(items_.size())); }
     void add(Item item) { items_.push_back(item); }
@@ -48,9 +52,13 @@ class Knapsack {
         return i.value - prices_[static_cast<std::size_t>(i.type)] * static_cast<double>(i.gpus);
     }
     [[nodiscard]] std::int32_t best_response(std::size_t g) const;
+    void find_rivals();
     void find_prices();
     void set_price(std::size_t type);
-    [[nodiscard]] std::int64_t demand_at(double price);
+    [[nodiscard]] double alternative_to(std::size_t type, std::size_t g) const;
+    [[nodiscard]] bool fits_at(std::size_t type, double price);
+    [[nodiscard]] std::vector<std::pair<double, std::uint32_t>> best_responses() const;
+    [[nodiscard]] bool nothing_fits() const;
     void round_down();
     void choose(std::size_t g, std::int32_t item);
     [[nodiscard]] bool fits(std::size_t g, const Item& item) const;
@@ -76,12 +84,21 @@ class Knapsack {
     std::vector<std::int32_t> chosen_;
     std::int64_t steps_ = 0;
     bool solved_exactly_ = false;
+    /// A group that wants GPUs of a type, at no price above its density.
     struct Rival {
-        double alternative;          ///< best net value of other types, or nothing
-        std::uint32_t first, count;  ///< items of the type, in rival_items_
+        double density;  ///< most value per GPU of its items of the type
+        std::uint32_t group;
+        double alternative =
+            -1;  ///< best net value of other types, or nothing; < 0: not worked out yet
     };
-    std::vector<Rival> rivals_;
-    std::vector<Item> rival_items_;
+    /// What is for sale, by type.
+    struct Market {
+        std::vector<Rival> rivals;
+        std::int64_t items = 0;  ///< of value
+        std::int64_t least_gpus = INT64_MAX;
+    };
+    std::vector<Market> markets_;
+    std::vector<Rival> bidders_;  ///< for the type whose price is being set: who may still buy
 };
 
 }  // namespace arena

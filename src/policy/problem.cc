@@ -22,14 +22,16 @@ bool is_allowed(const JobState& job, std::string_view type) {
     return std::find(job.gpu_types.begin(), job.gpu_types.end(), type) != job.gpu_types.end();
 }
 
-/// Lists of choices that are kept of one list of offers.
-constexpr std::size_t most_known = 16;
+/// Kinds that are kept of one list of offers.
+constexpr std::size_t most_known = 64;
 
 /// Of the same offers.
-bool allow_the_same(const JobState& a, const JobState& b, Scope scope) {
+bool are_of_a_kind(const JobState& a, const JobState& b, Scope scope) {
     const bool asked = a.requested_gpus == b.requested_gpus && a.requested_type == b.requested_type;
-    return (scope != Scope::requests || asked) && a.min_gpus == b.min_gpus && a.max_gpus == b.max_gpus &&
-           a.node_set == b.node_set && a.gpu_types == b.gpu_types && a.places == b.places;
+    return (scope != Scope::requests || asked) && a.min_gpus == b.min_gpus &&
+           a.max_gpus == b.max_gpus && a.node_set == b.node_set &&
+           a.cpus_per_gpu == b.cpus_per_gpu && a.memory_mb_per_gpu == b.memory_mb_per_gpu &&
+           a.gpu_types == b.gpu_types && a.places == b.places;
 }
 
 }  // namespace
@@ -42,10 +44,8 @@ Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOpt
     auto at = offers.begin();
     for (const JobState& job : snapshot.jobs) {
         if (scope == Scope::requests && job.phase == JobPhase::running) continue;
-        if (at == offers.end() || at->first != job.id) at = offers.find(job.id);
-        if (at == offers.end()) continue;
-        add_task(job, at->second);
-        ++at;  // both are usually in the order of ids
+        at = find_from(offers, at, job.id);
+        if (at != offers.end()) add_task(job, at->second);
     }
 }
 
@@ -79,10 +79,7 @@ void Problem::count_sets() {
     }
 }
 
-/// Whether a place of the job has so many GPUs of the type; what a job runs with it may keep.
-bool Problem::could_hold(const JobState& job, std::int32_t type, std::int64_t gpus) const {
-    const bool runs = job.phase == JobPhase::running && job.current;
-    if (runs && job.current->grid.gpus() == gpus && type_of(job.current->grid.gpu_type) == type) return true;
+bool Problem::has_place_for(const JobState& job, std::int32_t type, std::int64_t gpus) const {
     return any_place(job, [&](const Place& place, std::uint32_t) {
         if (place.node_set >= total_of_set_.size()) return false;
         const auto& set = total_of_set_[place.node_set];
@@ -97,11 +94,13 @@ std::int32_t Problem::type_of(std::string_view name) const {
     return -1;
 }
 
-/// Offers outside the job's types or GPU range, or that no set of nodes could hold, are left out.
-/// Answers the time of the fastest, the last of these not left out.
+/// Offers outside the job's types or GPU range, or that no set of nodes could hold, are left out;
+/// but what a job runs with it may keep. Answers the time of the fastest, the last of these not
+/// left out.
 double Problem::add_choices(const JobState& job, const std::vector<Offer>& offers) {
     scratch_.clear();
     double fastest_s = std::numeric_limits<double>::infinity();
+    const Grid* own = job.phase == JobPhase::running && job.current ? &job.current->grid : nullptr;
     for (const Offer& offer : offers) {
         const std::int64_t gpus = offer.grid.gpus();
         if (scope_ == Scope::requests && (gpus != job.requested_gpus || offer.grid.gpu_type != job.requested_type))
@@ -110,7 +109,9 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         if (!is_allowed(job, offer.grid.gpu_type) || !(offer.estimate.iteration_s > 0)) continue;
         fastest_s = std::min(fastest_s, offer.estimate.iteration_s);
         const std::int32_t type = type_of(offer.grid.gpu_type);
-        if (type < 0 || !could_hold(job, type, gpus)) continue;
+        const bool keeps =
+            own != nullptr && own->gpus() == gpus && own->gpu_type == offer.grid.gpu_type;
+        if (type < 0 || (!keeps && !has_place_for(job, type, gpus))) continue;
         scratch_.push_back(
             {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});
     }
@@ -134,21 +135,35 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
     return fastest_s;
 }
 
-/// The same, once for waiting jobs that share a list of offers and are allowed the same of it: of a long queue of few
-/// models most are.
-double Problem::choices_of(const JobState& job, const std::vector<Offer>& offers) {
-    if (job.phase == JobPhase::running) return add_choices(job, offers);
-    std::vector<Known>& known = known_[&offers];
-    for (const Known& other : known) {
-        if (!allow_the_same(*other.job, job, scope_)) continue;
-        for (std::uint32_t i = 0; i < other.choice_count; ++i) choices_.push_back(choices_[other.first_choice + i]);
-        return other.fastest_s;
+/// The same, once for jobs of a kind: of a long queue of few models most are. A job that runs with
+/// what it could not be given any more is like no other.
+void Problem::find_choices(const std::vector<Offer>& offers, Task& task) {
+    const JobState& job = *task.job;
+    const Grid* own = job.phase == JobPhase::running && job.current ? &job.current->grid : nullptr;
+    const std::int32_t own_type = own == nullptr ? -1 : type_of(own->gpu_type);
+    const bool alone = own_type >= 0 && !has_place_for(job, own_type, own->gpus());
+    std::vector<Task>& known = known_[&offers];
+    task.first_choice = static_cast<std::uint32_t>(choices_.size());
+    for (const Task& other : known) {
+        if (alone || !are_of_a_kind(*other.job, job, scope_)) continue;
+        task.kind = other.kind;
+        task.fastest_s = other.fastest_s;
+        task.choice_count = other.choice_count;
+        choices_.resize(choices_.size() + other.choice_count);
+        std::copy_n(choices_.begin() + other.first_choice, other.choice_count,
+                    choices_.begin() + task.first_choice);
+        return;
     }
-    const std::size_t first = choices_.size();
-    const double fastest_s = add_choices(job, offers);
-    if (known.size() < most_known)
-        known.push_back({&job, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(choices_.size() - first), fastest_s});
-    return fastest_s;
+    task.kind = kinds_++;
+    task.fastest_s = add_choices(job, offers);
+    task.choice_count = static_cast<std::uint32_t>(choices_.size()) - task.first_choice;
+    if (!alone && known.size() < most_known) known.push_back(task);
+}
+
+/// Undoes find_choices() of the task found last.
+void Problem::forget(const std::vector<Offer>& offers, const Task& task) {
+    choices_.resize(task.first_choice);
+    std::erase_if(known_[&offers], [&](const Task& other) { return other.job == task.job; });
 }
 
 void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
@@ -156,9 +171,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     if (runs && (!job.elastic || job.nodes.empty() || !job.current)) return;
     Task task;
     task.job = &job;
-    task.first_choice = static_cast<std::uint32_t>(choices_.size());
-    task.fastest_s = choices_of(job, offers);
-    task.choice_count = static_cast<std::uint32_t>(choices_.size()) - task.first_choice;
+    find_choices(offers, task);
     if (scope_ == Scope::requests) return tasks_.push_back(task);
     if (task.choice_count == 0) return;
     if (runs) {
@@ -168,10 +181,8 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
             return n < node_types_.size() && node_types_[n] == type;
         });
         task.current = type < 0 || !all_typed ? -1 : find_choice(task, type, grid.gpus());
-        if (task.current < 0) {  // runs with what it is no longer offered: let it run
-            choices_.resize(task.first_choice);
-            return;
-        }
+        if (task.current < 0)
+            return forget(offers, task);  // runs with what it is no longer offered: let it run
         capacity_[static_cast<std::size_t>(type)] += grid.gpus();
     }
     task.remaining = job.remaining_iterations;

@@ -27,11 +27,22 @@ struct Task {
     const JobState* job = nullptr;
     std::uint32_t first_choice = 0, choice_count = 0;  ///< by type, then GPUs ascending
     std::int32_t current = -1;    ///< running and may be moved: index of its choice
+    /// Tasks of one kind have the same choices, may use the same nodes and need the same beside
+    /// each GPU.
+    std::uint32_t kind = 0;
     double remaining = 0;         ///< iterations; never zero
     double fastest_s =
         0;  ///< an iteration, of all its offers, whether nodes could hold them or not
     [[nodiscard]] bool runs() const { return current >= 0; }
 };
+
+/// As offers.find(job), where `from` is likely to be it: jobs and offers are usually in the order
+/// of ids.
+inline Offers::const_iterator find_from(const Offers& offers, Offers::const_iterator from,
+                                        JobId job) {
+    if (from != offers.end() && from->first < job) ++from;
+    return from != offers.end() && from->first == job ? from : offers.find(job);
+}
 
 /// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they were requested,
 /// waiting jobs with their one choice (or none).
@@ -53,6 +64,7 @@ class Problem {
     /// GPUs of the type that are free or held by a task.
     [[nodiscard]] std::int64_t capacity(std::size_t type) const { return capacity_[type]; }
     [[nodiscard]] const std::vector<Task>& tasks() const { return tasks_; }
+    [[nodiscard]] std::size_t kinds() const { return kinds_; }
     [[nodiscard]] std::span<const Choice> choices(const Task& task) const {
         return std::span(choices_).subspan(task.first_choice, task.choice_count);
     }
@@ -76,10 +88,11 @@ class Problem {
   private:
     void count_nodes();
     void count_sets();
-    [[nodiscard]] bool could_hold(const JobState&, std::int32_t type, std::int64_t gpus) const;
+    [[nodiscard]] bool has_place_for(const JobState&, std::int32_t type, std::int64_t gpus) const;
     void add_task(const JobState&, const std::vector<Offer>&);
     double add_choices(const JobState&, const std::vector<Offer>&);
-    double choices_of(const JobState&, const std::vector<Offer>&);
+    void find_choices(const std::vector<Offer>&, Task&);
+    void forget(const std::vector<Offer>&, const Task&);
 
     const Snapshot& snapshot_;
     const PolicyOptions& options_;
@@ -97,12 +110,9 @@ class Problem {
         const Offer* offer;
     };
     std::vector<Sortable> scratch_;
-    struct Known {             ///< the choices of a waiting job
-        const JobState* job;
-        std::uint32_t first_choice, choice_count;
-        double fastest_s;
-    };
-    std::map<const std::vector<Offer>*, std::vector<Known>> known_;  ///< by list of offers
+    std::uint32_t kinds_ = 0;
+    std::map<const std::vector<Offer>*, std::vector<Task>>
+        known_;  ///< by list of offers: the first ones of their kinds
 };
 
 }  // namespace arena

@@ -62,6 +62,7 @@ std::vector<std::size_t> waiting_in_order(const Problem& problem, const std::vec
 std::vector<Action> reservations(const Problem& problem, std::span<const double> values,
                                  std::vector<bool>& given) {
     std::vector<Action> actions;
+    if (problem.options().reserve_depth <= 0) return actions;
     std::vector<std::int64_t> left(problem.types(), problem.options().reserve_depth);
     for (const std::size_t i : waiting_in_order(problem, given)) {
         if (std::all_of(left.begin(), left.end(), [](std::int64_t n) { return n <= 0; })) break;

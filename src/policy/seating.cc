@@ -130,23 +130,42 @@ bool Seating::make_room(std::size_t i, const Choice& choice, double alternative,
     return true;
 }
 
-/// Who waited for too long gets the best that it can have with everybody else out of the way.
-void Seating::rescue(RoomMaker& room) {
+/// Those that have waited for too long, the first first.
+std::vector<std::size_t> Seating::starving_in_order() const {
     const auto& tasks = seats_.problem->tasks();
     std::vector<std::tuple<double, double, std::size_t>> order;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         if (tasks[i].runs() || !(*seats_.starving)[i]) continue;
         order.emplace_back(-tasks[i].job->priority, -tasks[i].job->age_s, i);
     }
-    std::sort(order.begin(), order.end());
-    for (const auto& [priority, age, i] : order) {
-        // Not those that waited as long and have just been started.
-        std::vector<bool> may_leave(tasks.size());
-        for (std::size_t k = 0; k < tasks.size(); ++k)
-            may_leave[k] = keeps_[k] && !(*seats_.starving)[k];
+    if (!std::is_sorted(order.begin(), order.end()))
+        std::sort(order.begin(), order.end());  // it is, of one priority
+    std::vector<std::size_t> out;
+    for (const auto& [priority, age, i] : order) out.push_back(i);
+    return out;
+}
+
+/// Who waited for too long gets the best that it can have with everybody else out of the way. What
+/// finds no room then finds none later either, whichever task of its kind asks: nobody who makes
+/// room gets other nodes before the end.
+void Seating::rescue(RoomMaker& room) {
+    const auto& tasks = seats_.problem->tasks();
+    const std::vector<std::size_t> order = starving_in_order();
+    if (order.empty()) return;
+    std::vector<std::vector<bool>> no_room(seats_.problem->kinds());  // by kind, then choice
+    std::vector<std::size_t> hopeful(no_room.size());  // choices that are not known to find none
+    for (const Task& task : tasks) hopeful[task.kind] = task.choice_count;
+    // Not those that waited as long and have just been started.
+    std::vector<bool> may_leave = keeps_;
+    for (std::size_t k = 0; k < tasks.size(); ++k)
+        may_leave[k] = keeps_[k] && !(*seats_.starving)[k];
+    for (const std::size_t i : order) {
+        if (hopeful[tasks[i].kind] == 0) continue;
+        std::vector<bool>& none = no_room[tasks[i].kind];
+        none.resize(tasks[i].choice_count);
         ByValue wishes;
         for (std::size_t c = 0; c < tasks[i].choice_count; ++c)
-            wishes.emplace_back(-seats_.values[item(i, c)], c);
+            if (!none[c]) wishes.emplace_back(-seats_.values[item(i, c)], c);
         std::sort(wishes.begin(), wishes.end());
         for (const auto& [value, c] : wishes) {
             const Choice& choice = seats_.problem->choices(tasks[i])[c];
@@ -154,7 +173,11 @@ void Seating::rescue(RoomMaker& room) {
             if (given_[i] ||
                 make_room(i, choice, whatever_it_costs, may_leave, "waited for too long", room))
                 break;
+            none[c] = true;
+            --hopeful[tasks[i].kind];
         }
+        for (std::size_t k = 0; given_[i] && k < tasks.size(); ++k)
+            may_leave[k] = may_leave[k] && keeps_[k];
     }
 }
 
@@ -177,7 +200,10 @@ void Seating::place_or_fall_back(std::size_t i, RoomMaker& room) {
 void Seating::fill() {
     const auto& tasks = seats_.problem->tasks();
     std::vector<std::tuple<bool, double, std::size_t>> order;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
+    std::int64_t idle = 0;
+    for (std::size_t t = 0; t < seats_.problem->types(); ++t)
+        idle += packing_.free_gpus(static_cast<std::int32_t>(t));
+    for (std::size_t i = 0; idle > 0 && i < tasks.size(); ++i) {
         if (given_[i]) continue;
         double best = 0;
         for (std::size_t c = 0; c < tasks[i].choice_count; ++c) {

@@ -65,6 +65,7 @@ class Seating {
     [[nodiscard]] double value_of_fall_back(std::size_t i);
     bool make_room(std::size_t i, const Choice&, double alternative,
                    const std::vector<bool>& may_leave, std::string_view why, RoomMaker&);
+    [[nodiscard]] std::vector<std::size_t> starving_in_order() const;
     void rescue(RoomMaker&);
     void place_or_fall_back(std::size_t i, RoomMaker&);
     void fill();

@@ -300,6 +300,47 @@ START_TEST(priority_and_a_week_of_waiting_come_first) {
 }
 END_TEST
 
+/// Jobs 1 to 3 have waited for too long; job 11 holds the GPU of the first node for good, job 12,
+/// elastic, that of the second.
+Snapshot overdue() {
+    Snapshot s;
+    s.time_s = 1e6;
+    s.nodes = {{"n1", "a40", 1, 0, 8, 0}, {"n2", "a40", 1, 0, 4, 0}};
+    s.node_sets = {{0, 1}, {0}};
+    for (const NodeIndex node : {0u, 1u}) {
+        JobState& job = s.jobs.emplace_back(job_of(11 + node, 1000));
+        job.phase = JobPhase::running;
+        job.elastic = node == 1;
+        job.current = offer_of("a40", 1, 1);
+        job.nodes = {node};
+    }
+    for (const JobId id : {1, 2, 3})
+        s.jobs.emplace_back(job_of(id, 1000)).age_s = 9 * 86400 - static_cast<double>(id);
+    return s;
+}
+
+START_TEST(who_waited_too_long_is_not_taken_for_another_that_found_no_room) {
+    SharedOffers offer;
+    offer.own() = {offer_of("a40", 1, 1)};
+    const Offers offers{{1, offer}, {2, offer}, {3, offer}, {11, offer}, {12, offer}};
+    const auto started = [&](const Snapshot& s) {
+        std::vector<JobId> jobs;
+        for (const Action& action : decide_arena(s, offers, alone()).actions)
+            if (action.kind == ActionKind::start) jobs.push_back(action.job);
+        return jobs;
+    };
+    ck_assert(started(overdue()) == std::vector<JobId>{1});
+    Snapshot by_nodes = overdue(), by_cpus = overdue(), by_count = overdue();
+    for (const std::size_t i : {2u, 3u}) {
+        by_nodes.jobs[i].node_set = 1;
+        by_cpus.jobs[i].cpus_per_gpu = 6;
+        by_count.jobs[i].min_gpus = 2;
+    }
+    for (const Snapshot& s : {by_nodes, by_cpus, by_count})
+        ck_assert(started(s) == std::vector<JobId>{3});
+}
+END_TEST
+
 /// Four GPUs are free, two on each of two nodes; a job that runs on the others says anew each time that it ends in
 /// `left_s`.
 Snapshot scattered(double time_s, double left_s) {
@@ -430,7 +471,9 @@ int main() {
          a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
          who_waits_first_in_slurms_order_has_a_shape_reserved,
          priority_and_a_week_of_waiting_come_first,
-         patience_ends_where_the_nodes_that_were_waited_for_slide_away, a_decision_repeats_from_its_document,
+         who_waited_too_long_is_not_taken_for_another_that_found_no_room,
+         patience_ends_where_the_nodes_that_were_waited_for_slide_away,
+         a_decision_repeats_from_its_document,
          generated_traces_run_to_their_end_under_every_objective_and_budget,
          the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
         {.timeout_s = 300,  // whole simulations, maybe on a busy machine
