@@ -29,6 +29,7 @@ libarena_core_la_SOURCES = \
 	src/policy/room.h src/policy/room.cc src/policy/exhaustive.h src/policy/exhaustive.cc \
 	src/policy/seating.h src/policy/seating.cc \
 	src/policy/reservation.h src/policy/reservation.cc \
+	src/policy/long_queue.h src/policy/long_queue.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena_policy.h src/policy/arena_policy.cc \
 	src/policy/appointed.h src/policy/foresight.h src/policy/foresight.cc \
 	src/policy/fcfs.h src/policy/fcfs.cc \

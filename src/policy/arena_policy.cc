@@ -15,6 +15,7 @@
 #include "policy/exhaustive.h"
 #include "policy/foresight.h"
 #include "policy/knapsack.h"
+#include "policy/long_queue.h"
 #include "policy/packing.h"
 #include "policy/reservation.h"
 #include "policy/seating.h"
@@ -69,11 +70,25 @@ constexpr double most_over = 1.05, most_wished = 1e300;
 constexpr int reseatings = 3;
 constexpr double better_seating = 1.01, rounding = 1e-9;
 
+/// Waits, or was started while it did, for longer than its bound.
+bool has_starved(const JobState& job, double ran_s, bool runs) {
+    const auto starts_before = static_cast<double>(job.restarts - (runs ? 1 : 0));
+    return job.age_s - ran_s > starving_s * std::clamp(1 + starts_before, 1.0, most_starving_bounds);
+}
+
+/// Waiting jobs that are left out of a round. Where all of them are to be told why they wait, or have a
+/// shape reserved, none is.
+std::vector<bool> left_out_of(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options) {
+    if (options.explain || options.reserve_depth > 0 || !options.shares.empty() || options.objective != Objective::jct)
+        return {};
+    return out_of_reach(snapshot, offers, [](const JobState& job) { return has_starved(job, 0, false); });
+}
+
 class Round {
   public:
     Round(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
-        : offers_(offers), options_(options), problem_(snapshot, offers, options), packing_(problem_),
-          steps_(options.search_steps) {}
+        : offers_(offers), options_(options), left_out_(left_out_of(snapshot, offers, options)),
+          problem_(snapshot, offers, options, Scope::all, left_out_), packing_(problem_), steps_(options.search_steps) {}
     Decision decide();
 
   private:
@@ -109,6 +124,7 @@ class Round {
 
     const Offers& offers_;
     const PolicyOptions& options_;
+    std::vector<bool> left_out_;          ///< by job of the snapshot; empty: none
     Problem problem_;
     Packing packing_;
     double lowest_priority_ = 0, highest_priority_ = 0;
@@ -146,13 +162,11 @@ void Round::look_at_jobs() {
     change_bonus_ = least_bonus + crowd * (most_bonus - least_bonus);
 }
 
-/// Waits, or was started while it did, for longer than its bound.
 bool Round::is_starving(const Task& task) const {
     const JobState& job = *task.job;
     const double ran_s = task.runs() ? problem_.snapshot().time_s - job.start_s : 0;
     if (task.runs() && (job.start_s <= 0 || ran_s > starving_quantum_s)) return false;
-    const auto starts_before = static_cast<double>(job.restarts - (task.runs() ? 1 : 0));
-    return job.age_s - ran_s > starving_s * std::clamp(1 + starts_before, 1.0, most_starving_bounds);
+    return has_starved(job, ran_s, task.runs());
 }
 
 bool Round::is_impatient(const Task& task) const {
@@ -214,7 +228,8 @@ double Round::value_of(const Task& task, double weight, double time_s) const {
 }
 
 void Round::find_calm() {
-    std::int64_t idle = 0, waiting = 0, running = 0;
+    std::int64_t idle = 0, running = 0;
+    std::int64_t waiting = std::count(left_out_.begin(), left_out_.end(), true);
     std::vector<bool> wanted(problem_.types());  // GPUs that no job may use are nobody's
     std::vector<bool> seen(problem_.kinds());
     for (const Task& task : problem_.tasks()) {

@@ -25,24 +25,28 @@ bool is_allowed(const JobState& job, std::string_view type) {
 /// Kinds that are kept of one list of offers.
 constexpr std::size_t most_known = 64;
 
-/// Of the same offers.
-bool are_of_a_kind(const JobState& a, const JobState& b, Scope scope) {
-    const bool asked = a.requested_gpus == b.requested_gpus && a.requested_type == b.requested_type;
-    return (scope != Scope::requests || asked) && a.min_gpus == b.min_gpus &&
-           a.max_gpus == b.max_gpus && a.node_set == b.node_set &&
-           a.cpus_per_gpu == b.cpus_per_gpu && a.memory_mb_per_gpu == b.memory_mb_per_gpu &&
-           a.gpu_types == b.gpu_types && a.places == b.places;
+bool asked_the_same(const JobState& a, const JobState& b) {
+    return a.requested_gpus == b.requested_gpus && a.requested_type == b.requested_type;
 }
 
 }  // namespace
 
-Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options, Scope scope)
+bool are_of_a_kind(const JobState& a, const JobState& b) {
+    return a.min_gpus == b.min_gpus && a.max_gpus == b.max_gpus && a.node_set == b.node_set &&
+           a.cpus_per_gpu == b.cpus_per_gpu && a.memory_mb_per_gpu == b.memory_mb_per_gpu &&
+           a.gpu_types == b.gpu_types && a.places == b.places;
+}
+
+Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options, Scope scope,
+                 const std::vector<bool>& left_out)
     : snapshot_(snapshot), options_(options), scope_(scope) {
     count_nodes();
     count_sets();
     tasks_.reserve(snapshot.jobs.size());
     auto at = offers.begin();
-    for (const JobState& job : snapshot.jobs) {
+    for (std::size_t i = 0; i < snapshot.jobs.size(); ++i) {
+        const JobState& job = snapshot.jobs[i];
+        if (!left_out.empty() && left_out[i]) continue;
         if (scope == Scope::requests && job.phase == JobPhase::running) continue;
         at = find_from(offers, at, job.id);
         if (at != offers.end()) add_task(job, at->second);
@@ -145,7 +149,8 @@ void Problem::find_choices(const std::vector<Offer>& offers, Task& task) {
     std::vector<Task>& known = known_[&offers];
     task.first_choice = static_cast<std::uint32_t>(choices_.size());
     for (const Task& other : known) {
-        if (alone || !are_of_a_kind(*other.job, job, scope_)) continue;
+        if (alone || !are_of_a_kind(*other.job, job)) continue;
+        if (scope_ == Scope::requests && !asked_the_same(*other.job, job)) continue;
         task.kind = other.kind;
         task.fastest_s = other.fastest_s;
         task.choice_count = other.choice_count;

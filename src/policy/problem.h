@@ -44,6 +44,9 @@ inline Offers::const_iterator find_from(const Offers& offers, Offers::const_iter
     return from != offers.end() && from->first == job ? from : offers.find(job);
 }
 
+/// Whether the same of the same offers are for both: range of GPUs, types, nodes, needs.
+bool are_of_a_kind(const JobState&, const JobState&);
+
 /// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they were requested,
 /// waiting jobs with their one choice (or none).
 enum class Scope { all, requests };
@@ -52,8 +55,10 @@ enum class Scope { all, requests };
 /// elastic, or whose nodes or offer are unknown, are left out together with the GPUs they hold.
 class Problem {
   public:
-    /// Keeps references to the arguments. O(nodes + jobs + offers).
-    Problem(const Snapshot&, const Offers&, const PolicyOptions&, Scope = Scope::all);
+    /// Keeps references to the arguments. O(nodes + jobs + offers). `left_out`: jobs that are to be no
+    /// tasks, by index in the snapshot; empty: none.
+    Problem(const Snapshot&, const Offers&, const PolicyOptions&, Scope = Scope::all,
+            const std::vector<bool>& left_out = {});
 
     [[nodiscard]] const Snapshot& snapshot() const { return snapshot_; }
     [[nodiscard]] const PolicyOptions& options() const { return options_; }

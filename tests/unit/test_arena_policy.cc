@@ -7,6 +7,7 @@
 #include "arena_cases.h"
 #include "policy/arena_policy.h"
 #include "policy/knapsack.h"
+#include "policy/long_queue.h"
 #include "policy/replay.h"
 #include "sim/generate.h"
 #include "sim/random.h"
@@ -341,6 +342,47 @@ START_TEST(who_waited_too_long_is_not_taken_for_another_that_found_no_room) {
 }
 END_TEST
 
+/// Two kinds of waiting jobs, many more than there are GPUs, some of which have waited for too long.
+Snapshot long_queue_of(Random& random, Offers& offers) {
+    Snapshot s;
+    s.time_s = 1e7;
+    s.nodes = {{"n1", "a40", 4, 4, 64, 64}, {"n2", "a100", 4, 4, 64, 64}, {"n3", "a40", 4, 4, 64, 64}};
+    s.node_sets = {{0, 1, 2}};
+    SharedOffers kinds[2];
+    for (SharedOffers& kind : kinds)
+        for (const char* type : {"a40", "a100"})
+            for (const std::int64_t gpus : {1, 2, 4})
+                kind.own().push_back(offer_of(type, gpus, random.uniform(0.5, 1) / std::pow(gpus, 0.8)));
+    for (JobId id = 1; id <= static_cast<JobId>(long_queue) + 500; ++id) {
+        JobState& job = s.jobs.emplace_back(job_of(id, std::ceil(std::exp(8 + 2 * random.normal()))));
+        job.age_s = random.uniform(0, 1.01 * 7 * 86400);
+        job.submit_s = s.time_s - job.age_s;
+        offers[id] = kinds[random.below(2)];
+    }
+    return s;
+}
+
+START_TEST(jobs_out_of_reach_of_a_long_queue_change_nothing) {
+    Random random(5);
+    for (int n = 0; n < 20; ++n) {
+        Offers offers;
+        Snapshot s = long_queue_of(random, offers);
+        if (n % 2 == 0)
+            for (JobState& job : s.jobs) job.age_s = std::min(job.age_s, 86400.0);
+        PolicyOptions whole = alone();
+        whole.reserve_depth = 0, whole.explain = true, whole.search_steps = 100'000'000;
+        PolicyOptions thinned = whole;
+        thinned.explain = false;
+        const auto never = [](const JobState&) { return false; };
+        const std::vector<bool> left_out = out_of_reach(s, offers, never);
+        ck_assert_int_gt(std::count(left_out.begin(), left_out.end(), true), 1400);
+        ck_assert(decide_arena(s, offers, thinned).actions == decide_arena(s, offers, whole).actions);
+        s.jobs.front().elastic = false;
+        ck_assert(out_of_reach(s, offers, never).empty());
+    }
+}
+END_TEST
+
 /// Four GPUs are free, two on each of two nodes; a job that runs on the others says anew each time that it ends in
 /// `left_s`.
 Snapshot scattered(double time_s, double left_s) {
@@ -472,6 +514,7 @@ int main() {
          who_waits_first_in_slurms_order_has_a_shape_reserved,
          priority_and_a_week_of_waiting_come_first,
          who_waited_too_long_is_not_taken_for_another_that_found_no_room,
+         jobs_out_of_reach_of_a_long_queue_change_nothing,
          patience_ends_where_the_nodes_that_were_waited_for_slide_away,
          a_decision_repeats_from_its_document,
          generated_traces_run_to_their_end_under_every_objective_and_budget,
