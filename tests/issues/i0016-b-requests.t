@@ -88,7 +88,7 @@ ok "and takes the refusal out of the reason" wait_until "[[ \$(job_reason ${job[
 ok "a Comment of other words is taken" scontrol update JobId="${job[pin]}" Comment="for the paper"
 let_go "${hog[pin]}"
 ok "the pinned job starts" wait_started "${job[pin]}"
-like "$(arena_word "${job[pin]}" plan)" '^pp1,dp2,tp2,mb[0-9]+x[0-9]+,cp2$' "with the plan of the earlier Comment"
+like "$(arena_word "${job[pin]}" plan)" '^pp1,dp2,tp2,mb[0-9]+x[0-9]+,cp2(,[a-z0-9,]+)?$' "with the plan of the earlier Comment"
 is "$(last_start "${job[pin]}")" "0 8 1 8" "and all 8 GPUs that pp*dp*tp*cp makes"
 
 job[types]=$(train main)

@@ -265,7 +265,7 @@ START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     ck_assert_int_gt(seen.plans, 100000);
     ck_assert_int_gt(seen.infeasible, 50);
     ck_assert_int_gt(seen.uneven, 50);
-    ck_assert_int_gt(seen.odd_tp, 20);
+    ck_assert_int_gt(seen.odd_tp, 10);
     ck_assert_int_gt(seen.context, 20);
     ck_assert_int_gt(seen.expert, 10);
 }

@@ -249,7 +249,7 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert(has("ARENA_LAUNCHER=megatron@0.13") && has("ARENA_PRECISION=bf16"));
     const std::string comment = admin_comment("running", offer);
     ck_assert_str_eq(comment.c_str(),
-                     "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16 est=10.4s source=profiled");
+                     "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16,full est=10.4s source=profiled");
     ck_assert(parse_offer_json(to_json(offer)).value() == offer);
     ck_assert_int_eq(tasks_per_node("megatron", offer.grid), 4);
     ck_assert_int_eq(tasks_per_node("torchrun", offer.grid), 1);
