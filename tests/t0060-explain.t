@@ -56,6 +56,7 @@ like "$(scontrol show job "$pinned")" 'JobId' 'micro-batches and their number sa
 ok 'queue has them in 100 columns' bash -c "arena queue | awk 'length(\$0) > 100 { exit 1 }'"
 scancel "$wide" "$pinned"
 
+ok 'stats counts times afresh' bash -c "arena stats --reset --json | jq -e '.round_ms.max == 0 and .lock_ms.read_max == 0 and .decisions.starts >= 2'"
 ok 'stats counts the starts' bash -c "arena stats --json | jq -e '.schema_version == 1 and .decisions.starts >= 2 and .faults == 0'"
 ok 'a snapshot is saved' arena snapshot save "$work/now"
 ok 'its replay lets the third job wait' bash -c \

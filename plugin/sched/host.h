@@ -246,6 +246,8 @@ class Host {
     /// on, and a round in progress ends.
     [[nodiscard]] virtual bool stopping() const { return false; }
     [[nodiscard]] virtual LockTimes lock_times() const { return {}; }
+    /// Counts the longest times afresh.
+    virtual void forget_lock_times() {}
     virtual void log_info(const std::string&) = 0;
     virtual void log_error(const std::string&) = 0;
 };

@@ -217,6 +217,7 @@ class SlurmHost : public Host {
                slurm_conf.slurmd_user_id == slurm_conf.slurm_user_id;
     }
     [[nodiscard]] LockTimes lock_times() const override { return arena::lock_times(); }
+    void forget_lock_times() override { arena::lock_times() = {}; }
     void log_info(const std::string& text) override { info("arena: %s", printable(text, 500).c_str()); }
     void log_error(const std::string& text) override {
         error("arena: %s", printable(text, 500).c_str());

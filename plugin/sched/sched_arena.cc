@@ -231,7 +231,8 @@ std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
     const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
     if (!scheduler_) return {};
     if (line == "config") return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
-    if (line == "stats") return scheduler_->stats_json(privileged, uid);
+    if (line == "stats reset" && privileged) scheduler_->forget_times();
+    if (line == "stats" || (line == "stats reset" && privileged)) return scheduler_->stats_json(privileged, uid);
     const bool sees_others = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
     if (line == "queue") return scheduler_->queue_json(privileged, uid, sees_others);
     if (line == "snapshot") return privileged ? scheduler_->snapshot_json() : std::string();

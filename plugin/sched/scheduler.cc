@@ -131,6 +131,7 @@ void Scheduler::round() {
     stats_.last_ms = ms_since(start);
     stats_.max_ms = std::max(stats_.max_ms, stats_.last_ms);
     stats_.total_ms += stats_.last_ms;
+    ++stats_.timed_rounds;
     ++stats_.rounds;
 }
 

@@ -29,6 +29,7 @@ namespace arena {
 struct SchedulerStats {
     std::uint64_t rounds = 0, starts = 0, releases = 0, reholds = 0, checkpoints = 0, moves = 0, requeues = 0;
     std::uint64_t opt_outs = 0, reports = 0, stale = 0, failed_starts = 0, faults = 0;
+    std::uint64_t timed_rounds = 0;  ///< since times were last counted afresh: of max_ms and total_ms
     double last_ms = 0, max_ms = 0, total_ms = 0;
     double survey_ms = 0, collect_ms = 0, plan_ms = 0, decide_ms = 0, apply_ms = 0, forecast_ms = 0;  ///< last round
     std::size_t jobs_pending = 0, jobs_running = 0;
@@ -49,6 +50,8 @@ class Scheduler {
     /// explain is empty when uid may not see the job, or there is none.
     std::string explain(JobId job, bool privileged, std::uint32_t uid);
     [[nodiscard]] std::string stats_json(bool privileged = true, std::uint32_t uid = 0) const;
+    /// Longest and mean times are counted afresh; counters are not.
+    void forget_times();
     /// Everybody's places; of others' jobs that, and their ids where `sees_others`.
     [[nodiscard]] std::string queue_json(bool privileged, std::uint32_t uid, bool sees_others) const;
     [[nodiscard]] std::string snapshot_json() const;

@@ -86,7 +86,7 @@ nlohmann::json Scheduler::profile_users(bool privileged, std::uint32_t uid) cons
 
 std::string Scheduler::stats_json(bool privileged, std::uint32_t uid) const {
     const PlanDesk::Stats planning = offers_book_.planning();
-    const double rounds = static_cast<double>(std::max<std::uint64_t>(stats_.rounds, 1));
+    const double rounds = static_cast<double>(std::max<std::uint64_t>(stats_.timed_rounds, 1));
     const Json json{
         {"schema_version", 1},
         {"policy", policy_->name},
@@ -115,6 +115,12 @@ std::string Scheduler::stats_json(bool privileged, std::uint32_t uid) const {
           {"failed", profiles_.failed()}, {"users", profile_users(privileged, uid)}}},
         {"faults", stats_.faults}};
     return dump(json);
+}
+
+void Scheduler::forget_times() {
+    stats_.timed_rounds = 0;
+    stats_.max_ms = stats_.total_ms = 0;
+    host_.forget_lock_times();
 }
 
 std::string Scheduler::snapshot_json() const {

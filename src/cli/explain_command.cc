@@ -249,10 +249,10 @@ void print_flat(const Json& json, const std::string& prefix) {
     }
 }
 
-int stats(const Globals& globals) {
+int stats(const Globals& globals, bool resets) {
     const Result<Config> config = load_site_config(globals);
     if (!config) return fail(globals, config.error());
-    const Result<std::string> answer = ask_socket(config->socket, "stats");
+    const Result<std::string> answer = ask_socket(config->socket, resets ? "stats reset" : "stats");
     if (!answer) {
         Error error = answer.error();
         error.text += "; run arena stats on the controller";
@@ -260,9 +260,11 @@ int stats(const Globals& globals) {
     }
     const Result<Json> json = parse_json(*answer);
     if (!json || !json->is_object()) {
-        return fail(globals, environment_error("the scheduler plug-in gave no answer: it is off or "
-                                               "still starting; see slurmctld's log",
-                                               config->socket));
+        const char* why = resets ? "the scheduler plug-in counted nothing afresh: only root and SlurmUser may ask for "
+                                   "it, or it is off or still starting; see slurmctld's log"
+                                 : "the scheduler plug-in gave no answer: it is off or still starting; see "
+                                   "slurmctld's log";
+        return fail(globals, environment_error(why, config->socket));
     }
     if (globals.json) {
         fmt::print("{}\n", dump_json(*json));
@@ -290,7 +292,9 @@ void add_explain(CLI::App& app, Globals& globals) {
 
 void add_stats(CLI::App& app, Globals& globals) {
     CLI::App* command = app.add_subcommand("stats", "counters and times of the scheduler plug-in");
-    command->callback([&globals] { globals.status = stats(globals); });
+    const auto resets = std::make_shared<bool>(false);
+    command->add_flag("--reset", *resets, "count longest and mean times afresh from now on (root, SlurmUser)");
+    command->callback([&globals, resets] { globals.status = stats(globals, *resets); });
 }
 
 }  // namespace arena::cli
