@@ -108,7 +108,7 @@ Widths measure(const std::vector<Table::Column>& columns, const Rows& rows) {
     }
     for (const auto& row : rows)
         for (std::size_t i = 0; i < row.size(); ++i) {
-            const bool is_whole = columns[i].numeric || columns[i].wide == Wide::whole;
+            const bool is_whole = columns[i].numeric || columns[i].wide != Wide::wraps;
             w.wide[i] = std::max(w.wide[i], row[i].size());
             w.least[i] = std::max(w.least[i], is_whole ? row[i].size() : longest_word(row[i]));
         }

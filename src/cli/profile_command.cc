@@ -72,7 +72,7 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
     if (!runs) return fail(globals, runs.error());
     Table table({{"nonce", false, Wide::whole}, {"started", false, Wide::whole}, {"model"}, {"GPU type"},
                  {"hardware", false, Wide::below}, {"node", false, Wide::below}, {"entries", true},
-                 {"re-used", true}, {"device s", true}, {"status"}});
+                 {"re-used", true}, {"device s", true}, {"status"}, {"why", false, Wide::below}});
     Json json = Json::array();
     for (const ProfileRun& run : *runs) {
         if (!options.gpu_type.empty() && run.gpu_type != options.gpu_type) continue;
@@ -81,8 +81,7 @@ int list(const Globals& globals, const ProfileOptions& options, ProfileStore& st
                    run.hardware, printable(run.node, 40), fmt::format("{}", run.entries),
                    fmt::format("{}", run.reused),
                    fmt::format("{:.1f}", run.device_seconds),
-                   run.reason.empty() ? std::string(to_string(run.status))
-                                      : fmt::format("{}: {}", to_string(run.status), run.reason)});
+                   std::string(to_string(run.status)), run.reason});
     }
     if (globals.json) {
         fmt::print("{}\n", dump_json({{"schema_version", 1}, {"runs", json}}));
@@ -111,7 +110,7 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
     warn(observed->bad);
     Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan", false, Wide::below}, {"measured", true},
                  {"estimated", true}, {"off", true}, {"steps", true, Wide::below}, {"job", true},
-                 {"reported", false, Wide::below}, {"of"}, {"counts for"}});
+                 {"reported", false, Wide::below}, {"of"}, {"counts for", false, Wide::below}});
     Json json = Json::array();
     for (const ObservedRun& run : observed->runs) {
         const Observation& o = run.observation;
@@ -204,7 +203,7 @@ int status(const Globals& globals, const ProfileOptions&, ProfileStore& store) {
         }
     }
     Table table({{"GPU type"}, {"operators", true}, {"complete", true}, {"partial", true},
-                 {"failed", true}, {"last failure"}});
+                 {"failed", true}, {"last failure", false, Wide::below}});
     Json json = Json::array();
     for (const auto& [name, type] : types) {
         const auto operators = store.table(name);

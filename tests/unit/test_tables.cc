@@ -40,17 +40,18 @@ START_TEST(the_widest_rows_fit_a_line) {
                 {"entries", true},
                 {"re-used", true},
                 {"device s", true},
-                {"status"}});
-    for (const char* status :
-         {"complete", "partial: measured 7 of 113 operators: the budget of 10 s ended",
-          "failed: /usr/local/libexec/slurm-arena/arena-profiler:cannot-be-executed-by-the-user"})
+                {"status"},
+                {"why", false, Wide::below}});
+    for (const char* why :
+         {"", "measured 7 of 113 operators: the budget of 10 s ended",
+          "/usr/local/libexec/slurm-arena/arena-profiler:cannot-be-executed-by-the-user"})
         runs.add({"0123456789abcdef", "2026-11-22 16:52:22", model, "h100_sxm_80gb",
                   "H100-HBM2e-96GB(500W)", "gpu-h100-rack-17-node-042.cluster.example", "1024",
-                  "1024", "12345.6", status});
+                  "1024", "12345.6", "complete", why});
     const std::string list = runs.text();
     ck_assert_uint_le(widest_line(list), max_line_width);
     for (const char* whole :
-         {"0123456789abcdef", "2026-11-22 16:52:22", "gpu-h100-rack-17-node-042.cluster.example"})
+         {"0123456789abcdef", "2026-11-22 16:52:22", "gpu-h100-rack-17-node-042.cluster.example", "why measured 7"})
         assert_has(list, whole);
 
     Table observed({{"model"},
@@ -65,7 +66,7 @@ START_TEST(the_widest_rows_fit_a_line) {
                     {"job", true},
                     {"reported", false, Wide::below},
                     {"of"},
-                    {"counts for"}});
+                    {"counts for", false, Wide::below}});
     observed.add({model, "16777216", "megatron-deepspeed", "1024x8xh100_sxm_80gb", plan, "12345 s",
                   "12345 s", "-1234.5 %", "1000000", "4294967295", "2026-11-22 16:52:22",
                   "an administrator", "nobody yet: 1 of 3 jobs agree"});
