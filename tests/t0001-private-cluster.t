@@ -75,6 +75,23 @@ ok "the cluster stops with a job still running" stop_cluster
 not_ok "no process of the cluster is left" alive
 ok "its directory is gone" test ! -e "$first"
 
+# A job runs whatever this machine's own name stands for: Debian's installer writes 127.0.1.1, others an address that
+# is not up, some nothing.
+runs_with_hosts() ( # LINE
+    { echo "127.0.0.1 localhost"; echo "$1"; } >"$work/hosts"
+    # shellcheck disable=SC2016  # expands in the other namespace
+    unshare --mount sh -c 'mount --bind "$1" /etc/hosts || exit 1; shift
+        "$1" start --dir "$2" --nodes cpu:1x0 --arena off && "$1" shell --dir "$2" timeout 30 srun true
+        rc=$?; "$1" stop --dir "$2"; exit $rc' sh "$work/hosts" "$private_cluster" "$second"
+)
+if ((EUID == 0)); then
+    for line in "127.0.1.1 $(uname -n)" "192.0.2.1 $(uname -n)" "# no $(uname -n)"; do
+        ok "a job runs with \`$line' in /etc/hosts" runs_with_hosts "$line"
+    done
+else
+    skip 3 "only root can give /etc/hosts another content"
+fi
+
 # Where a user's port claims lie, anybody could have put something before.
 # shellcheck disable=SC1091,SC2034  # the variables are pick_ports' own
 claim() ( # WHAT MAKES THE REGISTRY...

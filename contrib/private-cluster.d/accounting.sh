@@ -25,7 +25,7 @@ END
     install -m 600 -o "$slurm_user" /dev/stdin "$dir/slurmdbd.conf" <<END
 AuthType=auth/munge
 AuthInfo=socket=$dir/run/munge.socket
-CommunicationParameters=NoInAddrAny
+${listen:+CommunicationParameters=NoInAddrAny}
 DbdHost=localhost
 DbdAddr=127.0.0.1
 DbdPort=$((port + node_count + 1))

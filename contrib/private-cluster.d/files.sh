@@ -87,6 +87,13 @@ choose_users() {
     fi
 }
 
+# Told not to listen on every address (NoInAddrAny), a Slurm daemon takes the one that this machine's name stands for,
+# and srun waits there for answers that come to 127.0.0.1. Debian's installer writes 127.0.1.1 for the name.
+choose_address() {
+    listen=NoInAddrAny,NoCtldInAddrAny
+    [[ $(getent ahostsv4 "$(uname -n)" | awk 'NR == 1 { print $1 }') == 127.0.0.1 ]] || listen=''
+}
+
 write_slurm_conf() {
     local group first last type gpus n gres
     cat <<END
@@ -99,7 +106,7 @@ SlurmdUser=$me
 AuthType=auth/munge
 AuthInfo=socket=$dir/run/munge.socket
 CredType=cred/munge
-CommunicationParameters=NoInAddrAny
+${listen:+CommunicationParameters=$listen}
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
 TmpFS=$dir/tmp/%n
@@ -256,6 +263,7 @@ write_files() {
     make_directories
     dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 status=none
     chmod 400 "$dir/munge/key"
+    choose_address
     write_slurm_conf >"$dir/slurm.conf"
     [[ ! $accounting ]] || write_accounting_files
     write_gres_conf >"$dir/gres.conf"
