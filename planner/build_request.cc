@@ -277,7 +277,8 @@ Status check_pin(Request& request, bool gpus_given) {
     return Done{};
 }
 
-/// With the batch and the size of a micro-batch their number says the replicas; pin_obstacle() says where it cannot.
+/// With the batch and the size of a micro-batch their number says the replicas; pin_obstacle() says
+/// where it cannot.
 void pin_replicas(Request& request) {
     PlanPin& pin = request.pin;
     const std::int64_t each = pin.micro_batch * pin.num_micro_batches, batch = request.global_batch;
@@ -342,7 +343,8 @@ Status check_request(const Request& request) {
 namespace {
 
 constexpr std::string_view accepted_changes =
-    "accepted are arena:plan=pp2,dp2,tp1, arena:gpus=MIN-MAX and arena:types=TYPE,..., each also with "
+    "accepted are arena:plan=pp2,dp2,tp1, arena:gpus=MIN-MAX and arena:types=TYPE,..., each also "
+    "with "
     "the value any, arena:launcher=NAME[@VERSION], and arena:off";
 
 /// The keys that change a request, each once.
@@ -361,7 +363,8 @@ Status check_change(const std::vector<Setting>& changes) {
 /// The later word counts: a new plan that fixes the number of GPUs sets the range, unless the range
 /// comes with it; one that the old plan had set goes with that.
 Status change_settings(const Settings& settings, Request& request) {
-    const bool gpus_named = settings.find("gpus") != nullptr, plan_named = settings.find("plan") != nullptr;
+    const bool gpus_named = settings.find("gpus") != nullptr,
+               plan_named = settings.find("plan") != nullptr;
     if (plan_named && pin_sets_range(request)) request.min_gpus = 1, request.max_gpus = 0;
     if (Status status = read_gpus(settings, request); !status) return status;
     if (Status status = read_types(settings, request); !status) return status;
@@ -396,7 +399,8 @@ Result<bool> apply_comment(std::string_view comment, Request& request) {
     if (!comment.starts_with(prefix)) return false;
     comment.remove_prefix(prefix.size());
     if (comment.size() > 256)
-        return usage_error(fmt::format("longer than 256 characters; {}", accepted_changes), "Comment");
+        return usage_error(fmt::format("longer than 256 characters; {}", accepted_changes),
+                           "Comment");
     bool off = false;
     std::vector<Setting> changes;
     for (std::string_view item : split(comment, ';')) {
@@ -405,8 +409,9 @@ Result<bool> apply_comment(std::string_view comment, Request& request) {
         if (item == "off")
             off = true;
         else if (equals == item.size())
-            return usage_error(fmt::format("'{}' is not known; {}", printable(item, 40), accepted_changes),
-                               "Comment");
+            return usage_error(
+                fmt::format("'{}' is not known; {}", printable(item, 40), accepted_changes),
+                "Comment");
         else
             changes.emplace_back(item.substr(0, equals), item.substr(equals + 1));
     }

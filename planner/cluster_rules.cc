@@ -123,8 +123,8 @@ Status check_usable(const Request& request, const Usable& usable, const ClusterF
     for (const TypePool& p : wanted)
         parts.push_back(
             fmt::format("{} ({})", printable(p.type(), 40), precisions_of(*usable.hardware_of(p))));
-    return refuse(fmt::format("no GPU type that this job may have in {} computes in {}: {}", facts.place,
-                              to_string(request.model.precision), join(parts, "; ")),
+    return refuse(fmt::format("no GPU type that this job may have in {} computes in {}: {}",
+                              facts.place, to_string(request.model.precision), join(parts, "; ")),
                   "precision");
 }
 
@@ -166,9 +166,11 @@ Status check_pin(const Request& request, const std::vector<TypePool>& pools,
         std::vector<std::string> parts;
         for (const TypePool& p : pools)
             parts.push_back(fmt::format("{} {}", p.per_node(), printable(p.type(), 40)));
-        return refuse(fmt::format("tp{} takes a multiple of {} GPUs of each node; nodes of {} have at most {}",
-                                  pin.tp, pin.tp, place, join(parts, ", ")),
-                      "plan");
+        return refuse(
+            fmt::format(
+                "tp{} takes a multiple of {} GPUs of each node; nodes of {} have at most {}",
+                pin.tp, pin.tp, place, join(parts, ", ")),
+            "plan");
     }
     return refuse(
         fmt::format("{} takes {}{} GPUs of one type, the same number on every node; a job in {} "
@@ -203,45 +205,56 @@ NodeNeeds needs_of(const Request& request, std::int64_t tmp_mb, const Config& co
 std::vector<Need> single_needs(const NodeNeeds& all, bool own_cpus) {
     std::vector<Need> list;
     if (all.cpus_per_gpu > 0)
-        list.push_back({own_cpus ? "--cpus-per-gpu (or --cpus-per-task)" : "cpus_per_gpu of arena.yaml",
-                        {.cpus_per_gpu = all.cpus_per_gpu},
-                        fmt::format("{} CPUs for each GPU", all.cpus_per_gpu), &NodeFacts::cpus, "CPUs"});
+        list.push_back(
+            {own_cpus ? "--cpus-per-gpu (or --cpus-per-task)" : "cpus_per_gpu of arena.yaml",
+             {.cpus_per_gpu = all.cpus_per_gpu},
+             fmt::format("{} CPUs for each GPU", all.cpus_per_gpu),
+             &NodeFacts::cpus,
+             "CPUs"});
     if (all.memory_per_gpu_mb > 0)
         list.push_back({"--mem-per-gpu",
                         {.memory_per_gpu_mb = all.memory_per_gpu_mb},
                         fmt::format("{} MB of memory for each GPU", all.memory_per_gpu_mb),
-                        &NodeFacts::memory_mb, "MB"});
+                        &NodeFacts::memory_mb,
+                        "MB"});
     if (all.memory_per_cpu_mb > 0)
         list.push_back({"--mem-per-cpu",
                         {.cpus_per_gpu = own_cpus ? all.cpus_per_gpu : 0,
                          .memory_per_cpu_mb = all.memory_per_cpu_mb},
-                        fmt::format("{} MB of memory for each of the {} CPUs of a GPU", all.memory_per_cpu_mb,
-                                    own_cpus ? all.cpus_per_gpu : 1),
-                        &NodeFacts::memory_mb, "MB"});
+                        fmt::format("{} MB of memory for each of the {} CPUs of a GPU",
+                                    all.memory_per_cpu_mb, own_cpus ? all.cpus_per_gpu : 1),
+                        &NodeFacts::memory_mb,
+                        "MB"});
     if (all.memory_per_node_mb > 0)
-        list.push_back({"--mem",
-                        {.memory_per_node_mb = all.memory_per_node_mb},
-                        fmt::format("{} MB of memory on each node, whatever number of GPUs it has there",
-                                    all.memory_per_node_mb),
-                        &NodeFacts::memory_mb, "MB"});
+        list.push_back(
+            {"--mem",
+             {.memory_per_node_mb = all.memory_per_node_mb},
+             fmt::format("{} MB of memory on each node, whatever number of GPUs it has there",
+                         all.memory_per_node_mb),
+             &NodeFacts::memory_mb,
+             "MB"});
     if (all.tmp_mb > 0)
         list.push_back({"--tmp",
                         {.tmp_mb = all.tmp_mb},
                         fmt::format("{} MB of temporary disk on each node", all.tmp_mb),
-                        &NodeFacts::tmp_mb, "MB"});
+                        &NodeFacts::tmp_mb,
+                        "MB"});
     return list;
 }
 
 /// "16 CPUs beside 4 a40": the node that has most of it.
-std::string best_node(const Need& need, const std::vector<TypePool>& usable, const ClusterFacts& facts) {
+std::string best_node(const Need& need, const std::vector<TypePool>& usable,
+                      const ClusterFacts& facts) {
     std::int64_t most = -1;
     std::string text = "no node";
     for (const NodeFacts& node : facts.partition)
         for (const NodeGpus& gpus : node.gpus) {
             const auto same = [&](const TypePool& p) { return p.type() == gpus.type; };
-            if (node.*need.has <= most || std::none_of(usable.begin(), usable.end(), same)) continue;
+            if (node.*need.has <= most || std::none_of(usable.begin(), usable.end(), same))
+                continue;
             most = node.*need.has;
-            text = fmt::format("{} {} beside {} {}", most, need.unit, gpus.count, printable(gpus.type, 40));
+            text = fmt::format("{} {} beside {} {}", most, need.unit, gpus.count,
+                               printable(gpus.type, 40));
         }
     return text;
 }
@@ -254,22 +267,24 @@ Status check_needs(const Request& request, const NodeNeeds& needs, const Usable&
     for (const Need& need : single_needs(needs, request.cpus_per_gpu > 0)) {
         options += (options.empty() ? "" : ", ") + need.option;
         if (can_place(usable.pools(need.needs), counts)) continue;
-        return usage_error(fmt::format("asks for {}; a job of at least {} GPU{} in {} cannot have that: the "
-                                       "most that a node has is {}",
-                                       need.wanted, request.min_gpus, request.min_gpus == 1 ? "" : "s",
-                                       facts.place, best_node(need, usable.pools(), facts)),
-                           need.option);
+        return usage_error(
+            fmt::format("asks for {}; a job of at least {} GPU{} in {} cannot have that: the "
+                        "most that a node has is {}",
+                        need.wanted, request.min_gpus, request.min_gpus == 1 ? "" : "s",
+                        facts.place, best_node(need, usable.pools(), facts)),
+            need.option);
     }
-    return usage_error(fmt::format("a job of at least {} GPU{} in {} can have each of them alone, but not all "
-                                   "together",
-                                   request.min_gpus, request.min_gpus == 1 ? "" : "s", facts.place),
-                       options);
+    return usage_error(
+        fmt::format("a job of at least {} GPU{} in {} can have each of them alone, but not all "
+                    "together",
+                    request.min_gpus, request.min_gpus == 1 ? "" : "s", facts.place),
+        options);
 }
 
 }  // namespace
 
-std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb, const ClusterFacts& facts,
-                                const SiteFacts& site) {
+std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb,
+                                const ClusterFacts& facts, const SiteFacts& site) {
     return Usable(request, facts, site).pools(needs_of(request, tmp_mb, site.config));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether the nodes of a job's partitions can serve its request at all: GPU types and their precisions,
-// counts, pins, and what it needs beside GPUs. Counts what is configured: nodes that are down or busy
-// are worth waiting for. One rule for submissions, Comments and jobs that wait.
+// Whether the nodes of a job's partitions can serve its request at all: GPU types and their
+// precisions, counts, pins, and what it needs beside GPUs. Counts what is configured: nodes that
+// are down or busy are worth waiting for. One rule for submissions, Comments and jobs that wait.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/gpu_facts.h"
 #include "core/request.h"
 #include "core/result.h"
-#include "core/gpu_facts.h"
 
 namespace arena {
 
@@ -29,8 +29,8 @@ struct SiteFacts {
 };
 
 /// The GPUs that the job may have there, on nodes that have all it needs beside them.
-std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb, const ClusterFacts& facts,
-                                const SiteFacts& site);
+std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb,
+                                const ClusterFacts& facts, const SiteFacts& site);
 
 /// tmp_mb: sbatch --tmp, which Slurm keeps itself. An error names the option and what there is.
 Status check_cluster(const Request& request, std::int64_t tmp_mb, const ClusterFacts& facts,

@@ -112,11 +112,12 @@ std::vector<std::int64_t> micro_batch_sizes(const PlanQuery& query) {
 }
 
 std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool) {
-    const std::vector<std::int64_t> cps = degrees(
-        query.can.degree(Feature::cp), query.pin.cp, [&](std::int64_t cp) { return cp_fits(query.model, cp); });
-    const std::vector<std::int64_t> eps = degrees(query.can.degree(Feature::ep), query.pin.ep, [&](std::int64_t ep) {
-        return query.model.experts > 0 && ep_fits(query.model, ep);
-    });
+    const std::vector<std::int64_t> cps =
+        degrees(query.can.degree(Feature::cp), query.pin.cp,
+                [&](std::int64_t cp) { return cp_fits(query.model, cp); });
+    const std::vector<std::int64_t> eps = degrees(
+        query.can.degree(Feature::ep), query.pin.ep,
+        [&](std::int64_t ep) { return query.model.experts > 0 && ep_fits(query.model, ep); });
     std::vector<ShardShape> shapes;
     for (std::int64_t tp : tp_degrees(query, pool)) {
         const bool splits_tokens = default_sequence_parallel(query.model, tp);
@@ -138,7 +139,8 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages
     if (pinned > 1)
         return can_interleave && each % pinned == 0 ? std::vector{pinned}
                                                     : std::vector<std::int64_t>{};
-    if (can_interleave && pinned == 0 && query.can.degree(Feature::vpp) == Degree::free) return divisors(each);
+    if (can_interleave && pinned == 0 && query.can.degree(Feature::vpp) == Degree::free)
+        return divisors(each);
     return {1};
 }
 
@@ -166,7 +168,8 @@ std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stage
 PlanFacts facts_of(const Model& model, const ShardShape& shape, const PlanChoice& choice) {
     PlanFacts facts = facts_of(model);
     facts.pp = choice.stages, facts.dp = choice.dp, facts.tp = shape.tp;
-    facts.cp = shape.cp, facts.ep = shape.ep, facts.vpp = choice.vpp, facts.zero = choice.zero_stage;
+    facts.cp = shape.cp, facts.ep = shape.ep, facts.vpp = choice.vpp,
+    facts.zero = choice.zero_stage;
     facts.micro_batches = choice.micro_batches;
     facts.recompute = choice.recompute;
     facts.sequence_parallel = shape.sequence_parallel;

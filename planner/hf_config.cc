@@ -70,13 +70,15 @@ void optional_biases(HfReader& reader, Model& model) {
 void set_windows(HfReader& reader, std::string_view key, const std::vector<bool>& is_full,
                  std::int64_t window, Model& model) {
     if (static_cast<std::int64_t>(is_full.size()) != model.layers)
-        return reader.fail(key, fmt::format("has {} entries for {} layers", is_full.size(), model.layers));
+        return reader.fail(
+            key, fmt::format("has {} entries for {} layers", is_full.size(), model.layers));
     std::size_t every = 0;  // the first full layer, counted from 1; 0 = none
     while (every < is_full.size() && !is_full[every]) ++every;
     every = every == is_full.size() ? 0 : every + 1;
     for (std::size_t i = 0; i < is_full.size(); ++i)
         if (is_full[i] != (every > 0 && (i + 1) % every == 0))
-            return reader.fail(key, "accepted are patterns in which each n-th layer is full_attention");
+            return reader.fail(key,
+                               "accepted are patterns in which each n-th layer is full_attention");
     model.window = every == 1 ? 0 : window;
     model.full_attention_every = every == 1 ? 0 : static_cast<std::int64_t>(every);
 }
@@ -88,7 +90,8 @@ void read_window(HfReader& reader, Model& model, std::int64_t window,
     model.window = window;
     if (types.empty() || window == 0) {
         if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers)
-            reader.fail("layer_types", fmt::format("has {} entries for {} layers", types.size(), model.layers));
+            reader.fail("layer_types",
+                        fmt::format("has {} entries for {} layers", types.size(), model.layers));
         return;
     }
     std::vector<bool> is_full;
@@ -120,7 +123,8 @@ void gemma2(HfReader& reader, Model& model) {
     constexpr std::int64_t library_default = 4096;
     model.full_attention_every = 2;  // the library's own pattern
     read_window(reader, model,
-                reader.mentions("sliding_window") ? reader.integer({"sliding_window"}, "window") : library_default);
+                reader.mentions("sliding_window") ? reader.integer({"sliding_window"}, "window")
+                                                  : library_default);
     if (model.window == 0) model.full_attention_every = 0;
 }
 
@@ -216,13 +220,15 @@ void deepseek(HfReader& reader, Model& model) {
 }
 
 /// Integers of a list, nothing when it is no such list or has none.
-std::vector<std::int64_t> read_layer_numbers(HfReader& reader, std::string_view key, std::int64_t most) {
+std::vector<std::int64_t> read_layer_numbers(HfReader& reader, std::string_view key,
+                                             std::int64_t most) {
     std::vector<std::int64_t> numbers;
     const HfReader::Json* list = reader.find(key);
     if (list == nullptr) return numbers;
-    const bool is_list = list->is_array() && std::all_of(list->begin(), list->end(), [&](const HfReader::Json& v) {
-                             return v.is_number_integer() && v >= 0 && v <= most;
-                         });
+    const bool is_list =
+        list->is_array() && std::all_of(list->begin(), list->end(), [&](const HfReader::Json& v) {
+            return v.is_number_integer() && v >= 0 && v <= most;
+        });
     if (!is_list)
         reader.fail(key, fmt::format("must be a list of integers from 0 to {}", most));
     else
@@ -234,7 +240,8 @@ std::vector<std::int64_t> read_layer_numbers(HfReader& reader, std::string_view 
 void read_interleaved_experts(HfReader& reader, Model& model) {
     model.moe_every = reader.integer({"interleave_moe_layer_step"}, "moe_every");
     if (reader.find("moe_layers") == nullptr) return;
-    const std::vector<std::int64_t> layers = read_layer_numbers(reader, "moe_layers", model.layers - 1);
+    const std::vector<std::int64_t> layers =
+        read_layer_numbers(reader, "moe_layers", model.layers - 1);
     const std::int64_t step = layers.size() > 1 ? layers[1] - layers[0] : model.layers;
     const std::int64_t dense = layers.empty() ? -1 : layers[0] - step + 1;
     bool is_regular = step >= 1 && dense >= 0;
@@ -242,21 +249,25 @@ void read_interleaved_experts(HfReader& reader, Model& model) {
     for (std::int64_t i = 0; is_regular && i < model.layers; ++i)
         if (i >= dense && (i - dense + 1) % step == 0) regular.push_back(i);
     if (!is_regular || regular != layers)
-        return reader.fail("moe_layers", "accepted are lists of each n-th layer, from one on to the last");
+        return reader.fail("moe_layers",
+                           "accepted are lists of each n-th layer, from one on to the last");
     model.moe_every = step;
     model.dense_layers = dense;
 }
 
-/// Layers with rotary positions see chunks of the tokens, the others (each fourth) all. A chunk is priced as a
-/// window of that size: the same for samples of one chunk, too dear for longer ones.
+/// Layers with rotary positions see chunks of the tokens, the others (each fourth) all. A chunk is
+/// priced as a window of that size: the same for samples of one chunk, too dear for longer ones.
 void read_chunks(HfReader& reader, Model& model) {
-    const std::int64_t chunk =
-        reader.mentions("attention_chunk_size") ? reader.integer({"attention_chunk_size"}, "window") : 8192;
-    if (!reader.texts("layer_types").empty()) return read_window(reader, model, chunk, "chunked_attention");
+    const std::int64_t chunk = reader.mentions("attention_chunk_size")
+                                   ? reader.integer({"attention_chunk_size"}, "window")
+                                   : 8192;
+    if (!reader.texts("layer_types").empty())
+        return read_window(reader, model, chunk, "chunked_attention");
     const std::vector<std::int64_t> rotary = read_layer_numbers(reader, "no_rope_layers", 1);
     if (!rotary.empty() && chunk != 0) {
         std::vector<bool> is_full;
-        for (std::size_t i = 0; i < rotary.size() && i < static_cast<std::size_t>(model.layers); ++i)
+        for (std::size_t i = 0; i < rotary.size() && i < static_cast<std::size_t>(model.layers);
+             ++i)
             is_full.push_back(rotary[i] == 0);
         return set_windows(reader, "no_rope_layers", is_full, chunk, model);
     }
@@ -304,7 +315,8 @@ constexpr std::array<TypeRow, 17> rows{{
      "intermediate_size,num_key_value_heads,head_dim"},
     {"gemma", Family::llama, usual_keys, true, optional_biases,
      "intermediate_size,num_key_value_heads,head_dim"},
-    {"gemma2", Family::llama, usual_keys, true, gemma2, "intermediate_size,num_key_value_heads,head_dim"},
+    {"gemma2", Family::llama, usual_keys, true, gemma2,
+     "intermediate_size,num_key_value_heads,head_dim"},
     {"phi3", Family::llama, usual_keys, false, phi3, "intermediate_size"},
     {"olmo2", Family::llama, usual_keys, false, olmo2, "intermediate_size"},
     {"bert", Family::bert, usual_keys, true, no_more, "intermediate_size"},
@@ -331,18 +343,21 @@ const TypeRow* find_row(std::string_view model_type) {
 std::string accepted_types() {
     std::string list;
     for (const TypeRow& row : rows)
-        list += (list.empty() ? "" : ", ") + std::string(row.model_type == "llama4_text" ? "llama4" : row.model_type);
+        list += (list.empty() ? "" : ", ") +
+                std::string(row.model_type == "llama4_text" ? "llama4" : row.model_type);
     return list;
 }
 
 Error unknown_type(const std::optional<std::string>& type, std::string_view name) {
     const std::string given = type ? "'" + printable(*type, 40) + "'" : "missing";
     return usage_error(
-        fmt::format("model_type is {}; accepted: {}. Any other transformer: its facts as YAML (family: "
-                    "llama, layers, hidden, heads, ffn_hidden, vocab, seq_length); any other model: YAML of "
-                    "family custom, a list of layers with forward_flops, parameter_bytes and "
-                    "activation_bytes; see arena-model(5)",
-                    given, accepted_types()),
+        fmt::format(
+            "model_type is {}; accepted: {}. Any other transformer: its facts as YAML (family: "
+            "llama, layers, hidden, heads, ffn_hidden, vocab, seq_length); any other model: YAML "
+            "of "
+            "family custom, a list of layers with forward_flops, parameter_bytes and "
+            "activation_bytes; see arena-model(5)",
+            given, accepted_types()),
         std::string(name));
 }
 
@@ -435,14 +450,17 @@ Result<Model> parse_hf_config(std::string_view text, std::string_view name) {
     std::optional<std::string> type = top.text("model_type");
     if (top.error()) return *top.error();
     const HfReader::Json* inner = type == "llama4" ? top.find("text_config") : nullptr;
-    if (inner != nullptr && !inner->is_object()) return usage_error("text_config: must be an object", std::string(name));
+    if (inner != nullptr && !inner->is_object())
+        return usage_error("text_config: must be an object", std::string(name));
     if (inner != nullptr || type == "llama4") type = "llama4_text";
     const TypeRow* row = find_row(type.value_or(""));
     if (row == nullptr) return unknown_type(type, name);
-    HfReader reader = inner ? HfReader(*inner, text, name, "text_config") : HfReader(*json, text, name);
+    HfReader reader =
+        inner ? HfReader(*inner, text, name, "text_config") : HfReader(*json, text, name);
     Model model = read_facts(reader, *row);
     model.name = model_name(reader);
-    if (inner != nullptr && !reader.text("dtype") && !reader.text("torch_dtype")) read_precision(top, model);
+    if (inner != nullptr && !reader.text("dtype") && !reader.text("torch_dtype"))
+        read_precision(top, model);
     if (top.error()) return *top.error();
     if (reader.error()) return *reader.error();
     if (const std::string missing = missing_keys(reader, *row, model); !missing.empty())

@@ -108,7 +108,8 @@ std::vector<std::string> HfReader::texts(std::string_view key) {
 
 void HfReader::fail(std::string_view key, std::string_view sentence) {
     if (error_) return;
-    const auto at = inside_.empty() ? find_json_key(text_, {key}) : find_json_key(text_, {inside_, key});
+    const auto at =
+        inside_.empty() ? find_json_key(text_, {key}) : find_json_key(text_, {inside_, key});
     error_ = usage_error(fmt::format("{}: {}", key, sentence),
                          at ? place(name_, place_in(text_, *at)) : std::string(name_));
 }

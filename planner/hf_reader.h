@@ -20,8 +20,10 @@ class HfReader {
     /// Spellings of one key, preferred first ("" = no such spelling).
     using Names = std::array<std::string_view, 3>;
 
-    /// All must outlive the reader; json is an object of the text: the top one, or its member `inside`.
-    HfReader(const Json& json, std::string_view text, std::string_view name, std::string_view inside = {})
+    /// All must outlive the reader; json is an object of the text: the top one, or its member
+    /// `inside`.
+    HfReader(const Json& json, std::string_view text, std::string_view name,
+             std::string_view inside = {})
         : json_(json), text_(text), name_(name), inside_(inside) {}
 
     /// The key's value, or nullptr when absent or null.

@@ -366,10 +366,10 @@ Iteration::Zero3 Iteration::zero3(double parameters) const {
     const double tensors = framework_.weight_tensors,
                  part = 1 / (tensors * framework_.weight_share);
     const double apart_s = framework_.weight_rank_s * real(replicas_.size);
-    return {
-        tensors * (all_gather_s(topology_, replicas_, part * parameters * weight_bytes()) + apart_s),
-        tensors *
-            (reduce_scatter_s(topology_, replicas_, part * exchanged_bytes(parameters)) + apart_s)};
+    return {tensors *
+                (all_gather_s(topology_, replicas_, part * parameters * weight_bytes()) + apart_s),
+            tensors * (reduce_scatter_s(topology_, replicas_, part * exchanged_bytes(parameters)) +
+                       apart_s)};
 }
 
 /// ZeRO-3: a layer's weights come for its forward and again for its backward, its gradients leave

@@ -91,9 +91,12 @@ void MemoryModel::set_inputs(const Model& model, double transformer_bytes) {
         return inputs_.set(index_, transformer_bytes,
                            std::vector<double>(kinds.size(), transformer_bytes));
     const double width = element_bytes(plain_precision(precision_));
-    const auto bytes = [&](double elements) { return elements * (real(shape_.micro_batch) * width); };
+    const auto bytes = [&](double elements) {
+        return elements * (real(shape_.micro_batch) * width);
+    };
     std::vector<double> outputs;
-    for (const LayerKind& kind : kinds) outputs.push_back(bytes(layer_output_elements(model, kind)));
+    for (const LayerKind& kind : kinds)
+        outputs.push_back(bytes(layer_output_elements(model, kind)));
     inputs_.set(index_, bytes(first_input_elements(model, index_->list())), std::move(outputs));
 }
 
@@ -131,15 +134,16 @@ void MemoryModel::set_layers(const Model& model, const FrameworkConstants& frame
         for (std::size_t r = 0; r < list.runs.size(); ++r)
             for (const std::int64_t layer : {std::int64_t{0}, std::int64_t{1}}) {
                 rows.push_back(kinds[list.runs[r].kind]);
-                rows.back()[4] = inputs_.at(
-                    std::min(index_->begin_of(r) + layer, index_->begin_of(r) + list.runs[r].count));
+                rows.back()[4] = inputs_.at(std::min(index_->begin_of(r) + layer,
+                                                     index_->begin_of(r) + list.runs[r].count));
             }
         set_rows(split, rows);
     }
     const bool is_one = form == LayerIndex::Form::alike;
     const Row sums = is_one ? kinds.front() : held_.over({0, model.layers});
     for (std::size_t r = 0; r < 3; ++r)
-        activations_[r] = is_one ? sums[kept_column + r] : sums[kept_column + r] / real(model.layers);
+        activations_[r] =
+            is_one ? sums[kept_column + r] : sums[kept_column + r] / real(model.layers);
 }
 
 void MemoryModel::set_rows(const std::shared_ptr<const LayerIndex>& index,

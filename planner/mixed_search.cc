@@ -402,7 +402,8 @@ void MixedSearch::search_below(double limit_s, Found& found) {
 
 bool MixedSearch::can_be_mixed(const Grid& grid) const {
     const PlanPin& pin = query_.pin;
-    const bool wants_tp = pin.sequence_parallel.value_or(false);  // of some stage at least, which may have none
+    const bool wants_tp =
+        pin.sequence_parallel.value_or(false);  // of some stage at least, which may have none
     return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1 && !wants_tp && grid.stages >= 2 &&
            grid.stages <= context_.model.layers && grid.stages <= grid.gpus();
 }
@@ -414,7 +415,8 @@ bool MixedSearch::is_too_large(const Grid& grid) const {
 
 /// Of what the stages after one can do, the greatest table.
 bool MixedSearch::has_memory(const Grid& grid) {
-    const double rows = real(grid.stages + 1) * real(grid.gpus() + 1) * real(context_.model.layers + 1);
+    const double rows =
+        real(grid.stages + 1) * real(grid.gpus() + 1) * real(context_.model.layers + 1);
     const bool has = rows * sizeof(Rest) <= static_cast<double>(budget_.limits().bytes);
     cut_short_ = cut_short_ || !has;
     return has;

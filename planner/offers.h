@@ -49,8 +49,9 @@ std::string offer_key(std::string_view model_fingerprint, std::int64_t global_ba
                       std::int64_t min_gpus, std::int64_t max_gpus, const PlanPin&,
                       std::string_view launcher, std::span<const OfferPool>);
 
-/// Lists by key. Bounded: the oldest lists go when `max_bytes` are exceeded; one that somebody still
-/// holds is found all the same, so that a queue of more models than fit is not planned again and again.
+/// Lists by key. Bounded: the oldest lists go when `max_bytes` are exceeded; one that somebody
+/// still holds is found all the same, so that a queue of more models than fit is not planned again
+/// and again.
 class OfferCache {
   public:
     explicit OfferCache(std::size_t max_bytes = std::size_t{50} << 20) : max_bytes_(max_bytes) {}

@@ -98,9 +98,9 @@ double PartitionSolver::least_s(const PartitionProblem& problem, const StagePart
     if (after == 0) return so_far + ends_s;
     const double longest =
         std::max(rest_s / real(after), parts.longest_s(problem.stages - after, label.used));
-    const double behind = label.pipeline.sum_s +
-                          least_pipeline_seconds(rest_s, longest, after, problem.micro_batches,
-                                                 parts.last_s());
+    const double behind =
+        label.pipeline.sum_s +
+        least_pipeline_seconds(rest_s, longest, after, problem.micro_batches, parts.last_s());
     return std::max(so_far, behind) + ends_s;
 }
 

@@ -26,7 +26,8 @@ std::string stages_obstacle(const PlanPin& pin, const Request& request, const Ca
                            model.layers);
     if (can.split(or_one(pin.pp)) == LayerSplit::even && model.layers % or_one(pin.pp) != 0)
         return fmt::format(
-            "the launcher {} wants the same number of layers on every stage, and pp{} does not divide "
+            "the launcher {} wants the same number of layers on every stage, and pp{} does not "
+            "divide "
             "the {} of {}",
             launcher_of(request), pin.pp, model.layers, model.name);
     return {};
@@ -35,11 +36,13 @@ std::string stages_obstacle(const PlanPin& pin, const Request& request, const Ca
 std::string batch_obstacle(const PlanPin& pin, std::int64_t batch) {
     if (batch % or_one(pin.dp) != 0)
         return fmt::format("dp{} does not divide the batch {}", pin.dp, batch);
-    const std::int64_t micro_batches = or_one(pin.num_micro_batches), each = pin.micro_batch * micro_batches;
+    const std::int64_t micro_batches = or_one(pin.num_micro_batches),
+                       each = pin.micro_batch * micro_batches;
     if (pin.num_micro_batches != 0 && (pin.dp == 0 || pin.dp * each != batch))
-        return fmt::format("mb{}x{}{} makes {} samples, not the batch {}: give mb{} alone, or another batch",
-                           pin.micro_batch, micro_batches, pin.dp == 0 ? "" : fmt::format(" of dp{}", pin.dp),
-                           each * or_one(pin.dp), batch, pin.micro_batch);
+        return fmt::format(
+            "mb{}x{}{} makes {} samples, not the batch {}: give mb{} alone, or another batch",
+            pin.micro_batch, micro_batches, pin.dp == 0 ? "" : fmt::format(" of dp{}", pin.dp),
+            each * or_one(pin.dp), batch, pin.micro_batch);
     if (batch % (or_one(pin.dp) * or_one(pin.micro_batch)) != 0)
         return fmt::format("mb{} does not divide the {} samples of each replica", pin.micro_batch,
                            batch / or_one(pin.dp));
@@ -58,19 +61,20 @@ std::string context_obstacle(std::int64_t cp, const Model& model) {
 std::string expert_obstacle(const PlanPin& pin, const Model& model) {
     if (pin.ep <= 1) return {};
     if (model.experts == 0)
-        return fmt::format("ep{} shares out experts, and {} has none: give ep1", pin.ep, model.name);
+        return fmt::format("ep{} shares out experts, and {} has none: give ep1", pin.ep,
+                           model.name);
     if (!ep_fits(model, pin.ep))
         return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts,
                            model.name);
     const std::int64_t ranks = pin.dp * pin.tp * or_one(pin.cp);
     if (ranks != 0 && ranks % pin.ep != 0)
-        return fmt::format("ep{} does not divide the {} ranks of a stage, which are dp*tp*cp", pin.ep,
-                           ranks);
+        return fmt::format("ep{} does not divide the {} ranks of a stage, which are dp*tp*cp",
+                           pin.ep, ranks);
     return {};
 }
 
-/// Interleaving takes 2 or more stages of vpp equal chunks each, and micro-batches that are a multiple
-/// of the stages: any number that divides both, or the pinned one.
+/// Interleaving takes 2 or more stages of vpp equal chunks each, and micro-batches that are a
+/// multiple of the stages: any number that divides both, or the pinned one.
 std::string interleaving_obstacle(const PlanPin& pin, const Request& request) {
     if (pin.vpp <= 1) return {};
     const std::int64_t chunks =
@@ -97,9 +101,10 @@ PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabil
     facts.dp = pin.dp != 0 ? pin.dp : has_replicas ? 2 * facts.ep : 1;  // as good as any
     facts.zero = pin.zero_stage.value_or(0);
     facts.recompute = pin.recompute.value_or(Recompute::none);
-    facts.sequence_parallel = pin.sequence_parallel.value_or(can.told.has(Feature::sp) &&
-                                                             default_sequence_parallel(model, facts.tp));
-    if (knows_micro_batches(pin)) facts.micro_batches = request.global_batch / (pin.dp * pin.micro_batch);
+    facts.sequence_parallel = pin.sequence_parallel.value_or(
+        can.told.has(Feature::sp) && default_sequence_parallel(model, facts.tp));
+    if (knows_micro_batches(pin))
+        facts.micro_batches = request.global_batch / (pin.dp * pin.micro_batch);
     return facts;
 }
 
@@ -125,7 +130,8 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
     const bool has_no_sp = !pin.sequence_parallel.value_or(true);
     const PinnedFeature pinned[] = {
         {Feature::pipeline, "pp1", pin.pp > 1},
-        {Feature::short_pipeline, "fewer stages, a smaller dp or mb", pin.pp > 1 && knows_micro_batches(pin)},
+        {Feature::short_pipeline, "fewer stages, a smaller dp or mb",
+         pin.pp > 1 && knows_micro_batches(pin)},
         {Feature::vpp, "vpp1", pin.vpp > 1},
         {Feature::cp, "cp1", pin.cp > 1},
         {Feature::ep, "ep1", pin.ep > 1},
@@ -136,7 +142,8 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
         {Feature::convolutions, "tp1", pin.tp > 1},
         {Feature::no_sp, has_no_sp ? "tp1, sp" : "tp1", pin.tp > 1},
         {Feature::tp_over_kv, "a smaller tp", pin.tp > 1},
-        {Feature::zero2_accumulated, "zero0, zero1, as large an mb as each replica has samples", has_zero2},
+        {Feature::zero2_accumulated, "zero0, zero1, as large an mb as each replica has samples",
+         has_zero2},
         {Feature::recompute_none, "selective, full", pin.recompute.has_value()},
         {Feature::recompute_selective, "none, full", pin.recompute.has_value()},
         {Feature::recompute_full, "none", pin.recompute.has_value()},
@@ -144,9 +151,10 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
     const FeatureSet missing = can.missing(needs(facts));
     for (const auto& [feature, accepted, is_pinned] : pinned)
         if (missing.has(feature) && is_pinned)
-            return fmt::format("the launcher {} cannot be told {}; accepted: {}{}, or another launcher",
-                               launcher_of(request), can.lacks(feature, facts), accepted,
-                               later_version(request, feature));
+            return fmt::format(
+                "the launcher {} cannot be told {}; accepted: {}{}, or another launcher",
+                launcher_of(request), can.lacks(feature, facts), accepted,
+                later_version(request, feature));
     return {};
 }
 
@@ -154,11 +162,12 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
 std::string zero_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
     if (!pin.zero_stage) return {};
     const std::int64_t zero = *pin.zero_stage;
-    const bool shares_tokens = pin.cp > 1 || (pin.cp == 0 && can.degree(Feature::cp) == Degree::free);
+    const bool shares_tokens =
+        pin.cp > 1 || (pin.cp == 0 && can.degree(Feature::cp) == Degree::free);
     const bool has_one_replica = pin.dp == 1 && !shares_tokens;
     if (zero > 0 && has_one_replica)
-        return fmt::format("zero{} shares out state over replicas, and dp1{} is one: give zero0", zero,
-                           pin.cp == 1 ? ",cp1" : "");
+        return fmt::format("zero{} shares out state over replicas, and dp1{} is one: give zero0",
+                           zero, pin.cp == 1 ? ",cp1" : "");
     if (zero == 0 && (has_one_replica || pin.dp == 0)) return {};
     std::vector<std::string> accepted;
     for (std::int64_t other = 0; other <= 3; ++other) {
@@ -167,23 +176,29 @@ std::string zero_obstacle(const PlanPin& pin, const Request& request, const Capa
         if (is_told && other == zero) return {};
         if (is_told) accepted.push_back(fmt::format("zero{}", other));
     }
-    return fmt::format("the launcher {} cannot be told ZeRO {}{}; accepted: {}, or another launcher",
-                       launcher_of(request), zero, pin.pp > 1 ? " with pipeline stages" : "",
-                       accepted.empty() ? "dp1" : join(accepted, ", "));
+    return fmt::format(
+        "the launcher {} cannot be told ZeRO {}{}; accepted: {}, or another launcher",
+        launcher_of(request), zero, pin.pp > 1 ? " with pipeline stages" : "",
+        accepted.empty() ? "dp1" : join(accepted, ", "));
 }
 
 std::string sequence_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
     const Model& model = request.model;
     if (!pin.sequence_parallel.value_or(false)) return {};
     if (!is_transformer(model.family))
-        return fmt::format("sp shares out the tokens of a sample, and {} has none: give sp0", model.name);
-    if (pin.tp == 1) return "sp shares out tokens over tp ranks, and tp1 has one: give sp0, or tp2 or more";
+        return fmt::format("sp shares out the tokens of a sample, and {} has none: give sp0",
+                           model.name);
+    if (pin.tp == 1)
+        return "sp shares out tokens over tp ranks, and tp1 has one: give sp0, or tp2 or more";
     if (pin.tp > 1 && !default_sequence_parallel(model, pin.tp))
-        return fmt::format("sp shares out the {} tokens of {}, which tp{} does not divide: give sp0",
-                           model.seq_length, model.name, pin.tp);
+        return fmt::format(
+            "sp shares out the {} tokens of {}, which tp{} does not divide: give sp0",
+            model.seq_length, model.name, pin.tp);
     if (!can.told.has(Feature::sp))
-        return fmt::format("the launcher {} cannot be told sequence parallelism; accepted: sp0, or another launcher",
-                           launcher_of(request));
+        return fmt::format(
+            "the launcher {} cannot be told sequence parallelism; accepted: sp0, or another "
+            "launcher",
+            launcher_of(request));
     return {};
 }
 
@@ -209,7 +224,8 @@ std::string pin_obstacle(const Request& request) {
     const Capabilities can = capabilities_of(launcher_of(request));
     for (std::string obstacle :
          {tp_obstacle(request.model, or_one(pin.tp)), sequence_obstacle(pin, request, can),
-          launcher_obstacle(pin, request, can), zero_obstacle(pin, request, can), stages_obstacle(pin, request, can), batch_obstacle(pin, request.global_batch),
+          launcher_obstacle(pin, request, can), zero_obstacle(pin, request, can),
+          stages_obstacle(pin, request, can), batch_obstacle(pin, request.global_batch),
           context_obstacle(pin.cp, request.model), expert_obstacle(pin, request.model),
           interleaving_obstacle(pin, request)})
         if (!obstacle.empty()) return obstacle;

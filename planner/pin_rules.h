@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether a pinned plan can be at all: what its model, batch and launcher forbid on every cluster, and
-// which GPU counts it leaves. One rule for every channel through which a pin comes: options, #ARENA
-// lines, records and Comments. What the site's GPUs forbid is the plug-in's and the planner's question.
+// Whether a pinned plan can be at all: what its model, batch and launcher forbid on every cluster,
+// and which GPU counts it leaves. One rule for every channel through which a pin comes: options,
+// #ARENA lines, records and Comments. What the site's GPUs forbid is the plug-in's and the
+// planner's question.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace arena {
 
 inline constexpr std::int64_t max_request_gpus = 65536;
 
-/// Why no plan of the request's model, batch and launcher has its pin, as a sentence for its user; ""
-/// when, with GPUs enough, one has.
+/// Why no plan of the request's model, batch and launcher has its pin, as a sentence for its user;
+/// "" when, with GPUs enough, one has.
 std::string pin_obstacle(const Request&);
 
 /// Why the request's launcher has no words for its model, whatever the plan; "" when it has.

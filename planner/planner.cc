@@ -255,21 +255,20 @@ std::vector<GridResult> plan_grids(const PlanQuery& query) {
 
 std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
     std::vector<GridResult> results;
-    visit_pools(query, budget, results,
-                [&](const GpuPool&, PoolSearch& search, const NodeShape& shape,
-                    const StageCounts& counts) {
-                    const std::size_t begin = results.size();
-                    {
-                        const PlanBudget::Slice slice(budget, query.can.told.has(Feature::mixed) ? 0.5 : 1);
-                        for (std::size_t i = 0; i < counts.size(); ++i) {
-                            const PlanBudget::Slice own(budget, share_of(i, counts.size()));
-                            results.push_back(search.search(shape, counts[i]));
-                        }
-                    }
-                    if (query.can.told.has(Feature::mixed))
-                        mix_stages(query, search.context(), budget,
-                                   std::span(results).subspan(begin));
-                });
+    visit_pools(
+        query, budget, results,
+        [&](const GpuPool&, PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
+            const std::size_t begin = results.size();
+            {
+                const PlanBudget::Slice slice(budget, query.can.told.has(Feature::mixed) ? 0.5 : 1);
+                for (std::size_t i = 0; i < counts.size(); ++i) {
+                    const PlanBudget::Slice own(budget, share_of(i, counts.size()));
+                    results.push_back(search.search(shape, counts[i]));
+                }
+            }
+            if (query.can.told.has(Feature::mixed))
+                mix_stages(query, search.context(), budget, std::span(results).subspan(begin));
+        });
     return results;
 }
 
@@ -389,7 +388,8 @@ std::vector<OpShape> operator_list(const PlanQuery& query, PlanBudget& budget) {
     for (const GpuPool& pool : query.pools) {
         const auto precision = effective_precision(pool.hardware, query.model.precision);
         if (!precision) continue;
-        std::vector<ShardShape> shapes = PoolSearch(query, pool, *precision, budget).fitting_shapes();
+        std::vector<ShardShape> shapes =
+            PoolSearch(query, pool, *precision, budget).fitting_shapes();
         std::stable_sort(shapes.begin(), shapes.end(), measured_before);
         const Pricer analytic(pool.hardware,
                               make_context(query.model, pool, 1, *precision).constants, {});

@@ -103,8 +103,8 @@ Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan
 /// shards (tp 1, micro-batch 1; tp 2; ...) before large ones, in each the operators of a layer by
 /// estimated time, then those of embedding and head, then whole layers of the smallest and the
 /// largest micro-batch; so that a prefix is a basis to scale the rest from. What arena-profiler
-/// measures. Emulated types: fp32 whatever the model's precision. With a budget that is spent early,
-/// some of them.
+/// measures. Emulated types: fp32 whatever the model's precision. With a budget that is spent
+/// early, some of them.
 std::vector<OpShape> operator_list(const PlanQuery&);
 std::vector<OpShape> operator_list(const PlanQuery&, PlanBudget&);
 

@@ -74,7 +74,8 @@ bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const Sha
             const PlanChoice choice{3, max_replicas, 1, recompute, zero, 1, shape.cp, shape.ep};
             const auto fits = [&](std::int64_t layer) {
                 const LayerRange one{layer, layer + 1};
-                return memory.bytes(choice, 1, {&one, 1}) - memory.buffer_bytes(choice, {&one, 1}) <=
+                return memory.bytes(choice, 1, {&one, 1}) -
+                           memory.buffer_bytes(choice, {&one, 1}) <=
                        limit;
             };
             if (std::all_of(layers.begin(), layers.end(), fits)) return true;
@@ -134,8 +135,8 @@ Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
 /// Shards and candidates by themselves may not take more than the budget has.
 bool PoolSearch::has_memory_for(std::size_t shape) {
     const std::size_t most = budget_.limits().bytes / 2;
-    const bool has = (shards_[shape].shard || shard_bytes_ < most) &&
-                     open_.size() * sizeof(Candidate) < most;
+    const bool has =
+        (shards_[shape].shard || shard_bytes_ < most) && open_.size() * sizeof(Candidate) < most;
     cut_short_ = cut_short_ || !has;
     return has;
 }
@@ -192,10 +193,9 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
     double pipeline = 0;
     if (choice.vpp == 1)
-        pipeline = least_pipeline_seconds(
-            all.total() + embedding + head,
-            std::max(longest, least + std::max(embedding, head)), choice.stages,
-            choice.micro_batches, least + head);
+        pipeline = least_pipeline_seconds(all.total() + embedding + head,
+                                          std::max(longest, least + std::max(embedding, head)),
+                                          choice.stages, choice.micro_batches, least + head);
     else if (shard.is_alike())
         pipeline = std::max(m * (longest + embedding), around + m * (longest + head));
     else
@@ -247,9 +247,9 @@ bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
     const double limit = real(pool_.hardware.memory_bytes);
     const auto fits = [&](std::int64_t stage, LayerRange range) {
         const LayerRange own[] = {range};
-        return !spends(1) && shard.memory.bytes(choice, stage, own) -
-                                     shard.memory.buffer_bytes(choice, own) <=
-                                 limit;
+        return !spends(1) &&
+               shard.memory.bytes(choice, stage, own) - shard.memory.buffer_bytes(choice, own) <=
+                   limit;
     };
     return balance_layers(query_.model.layers, choice.stages, work_s, fits, layers_);
 }
@@ -351,7 +351,8 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     prepare(stages);
     list_candidates(nodes, stages);
     if (candidates_seen_ > max_candidates) return left_out(nodes, stages);
-    // The first few are all that is taken of most grids: a heap gives them without sorting the rest.
+    // The first few are all that is taken of most grids: a heap gives them without sorting the
+    // rest.
     std::vector<std::uint32_t> heap(open_.size());
     std::iota(heap.begin(), heap.end(), std::uint32_t{0});
     const auto later = [&](std::uint32_t a, std::uint32_t b) {
@@ -467,16 +468,19 @@ GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) con
 
 /// Of pinned degrees that leave no shard at all, the one at fault.
 static std::string no_shape_reason(const Model& model, const PlanPin& pin) {
-    if (pin.sequence_parallel.value_or(false) && !default_sequence_parallel(model, std::max<std::int64_t>(2, pin.tp)))
-        return fmt::format("sp shares out the tokens of a sample over tp ranks, which tp{} does not with {}",
-                           std::max<std::int64_t>(1, pin.tp), model.name);
+    if (pin.sequence_parallel.value_or(false) &&
+        !default_sequence_parallel(model, std::max<std::int64_t>(2, pin.tp)))
+        return fmt::format(
+            "sp shares out the tokens of a sample over tp ranks, which tp{} does not with {}",
+            std::max<std::int64_t>(1, pin.tp), model.name);
     if (pin.cp > 1 && !cp_fits(model, pin.cp))
         return fmt::format("cp{} does not split the {} tokens of {} into {} equal pieces", pin.cp,
                            model.seq_length, model.name, 2 * pin.cp);
     if (pin.ep > 1 && model.experts == 0)
         return fmt::format("ep{} shares out experts, and {} has none", pin.ep, model.name);
     if (pin.ep > 1)
-        return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts, model.name);
+        return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts,
+                           model.name);
     return "no degrees go with " + to_string(pin);
 }
 
@@ -492,11 +496,14 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                 "can be told",
                 layers, stages);
         const std::string short_by = human_bytes(std::max(0.0, best.least_bytes - limit));
-        const bool may_recompute = query_.pin.recompute.value_or(Recompute::full) == Recompute::full;
-        return fmt::format("memory: the smallest plan needs {} per GPU, {} more than the {} of {}{}",
-                           human_bytes(best.least_bytes), short_by, human_bytes(limit), pool_.hardware.name,
-                           may_recompute ? "" : fmt::format("; the plan fixes recompute {}, full takes less",
-                                                            to_string(*query_.pin.recompute)));
+        const bool may_recompute =
+            query_.pin.recompute.value_or(Recompute::full) == Recompute::full;
+        return fmt::format(
+            "memory: the smallest plan needs {} per GPU, {} more than the {} of {}{}",
+            human_bytes(best.least_bytes), short_by, human_bytes(limit), pool_.hardware.name,
+            may_recompute ? ""
+                          : fmt::format("; the plan fixes recompute {}, full takes less",
+                                        to_string(*query_.pin.recompute)));
     }
     if (untold_)
         return fmt::format("launcher: it cannot be told {}", inexpressible(query_.can, *untold_));
@@ -522,9 +529,11 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
                            nodes.gpus_per_node);
     if (nodes.gpus() % stages != 0)
         return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
-    if (query_.pin.zero_stage.value_or(0) > 0 && nodes.gpus() == stages * std::max<std::int64_t>(1, query_.pin.tp))
-        return fmt::format("plan: zero{} shares the optimizer out over replicas, and {} GPUs have one",
-                           *query_.pin.zero_stage, nodes.gpus());
+    if (query_.pin.zero_stage.value_or(0) > 0 &&
+        nodes.gpus() == stages * std::max<std::int64_t>(1, query_.pin.tp))
+        return fmt::format(
+            "plan: zero{} shares the optimizer out over replicas, and {} GPUs have one",
+            *query_.pin.zero_stage, nodes.gpus());
     const std::string reason =
         fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
                     query_.global_batch, nodes.gpus() / stages);
@@ -549,8 +558,7 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
                                             recompute, zero,     1,
                                             shape.cp,  shape.ep};
                     double wanted = 0;
-                    if (can_be_told(shape, choice) && has_room(memory, choice, wanted))
-                        return true;
+                    if (can_be_told(shape, choice) && has_room(memory, choice, wanted)) return true;
                 }
         }
     }

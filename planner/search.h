@@ -109,9 +109,9 @@ class PoolSearch {
     const PlanQuery& query_;
     const GpuPool& pool_;
     PlanBudget& budget_;
-    bool cut_short_ = false;    ///< this search() or pareto()
+    bool cut_short_ = false;           ///< this search() or pareto()
     std::optional<PlanFacts> untold_;  ///< of the grid: the first that the launcher cannot be told
-    bool lost_shapes_ = false;  ///< shapes_ lacks some that nobody has looked at
+    bool lost_shapes_ = false;         ///< shapes_ lacks some that nobody has looked at
     PoolContext context_;
     std::vector<ShardShape> shapes_;
     std::vector<Recompute> recomputes_;

@@ -317,10 +317,12 @@ std::size_t Shard::bytes() const {
     const LayerIndex& index = *memory.index();
     const auto rows = [&] {
         if (index.form() == LayerIndex::Form::tabled) return static_cast<double>(index.layers());
-        if (index.form() == LayerIndex::Form::by_run) return 2 * real(std::ssize(index.list().runs));
+        if (index.form() == LayerIndex::Form::by_run)
+            return 2 * real(std::ssize(index.list().runs));
         return 0.0;
     }();
-    const double numbers = rows * (27 + 4 * std::log2(rows + 1)) + 32 * real(std::ssize(index.list().kinds));
+    const double numbers =
+        rows * (27 + 4 * std::log2(rows + 1)) + 32 * real(std::ssize(index.list().kinds));
     const double counts = index.form() == LayerIndex::Form::counted
                               ? real(index.layers() * std::ssize(index.list().kinds)) / 4
                               : 0;
@@ -356,9 +358,9 @@ void Shard::set_layers(std::span<const Kind> kinds) {
     }
     parameters_.set(index, std::move(parameters));
     norms_.set(index, std::move(norms));
-    layer_parameters = kinds.size() == 1 ? kinds[0].parameters[0]
-                                         : parameters_.over({0, index->layers()})[0] /
-                                               real(index->layers());
+    layer_parameters = kinds.size() == 1
+                           ? kinds[0].parameters[0]
+                           : parameters_.over({0, index->layers()})[0] / real(index->layers());
 }
 
 /// A rank sends its part of what leaves a layer where the framework splits it; of a bottleneck

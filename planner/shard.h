@@ -97,7 +97,7 @@ struct Shard {
     void set_layers(std::span<const Kind>);
     void set_boundaries(const PoolContext&);
 
-    std::array<LayerSums<4>, 3> times_;  ///< by Recompute
+    std::array<LayerSums<4>, 3> times_;              ///< by Recompute
     std::array<double, 3> least_s_{}, slowest_s_{};  ///< of one layer
     LayerSums<2> parameters_, norms_;
     LayerEnds boundary_bytes_;

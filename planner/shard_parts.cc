@@ -39,9 +39,8 @@ ShardParts::ShardParts(const PoolContext& context, const Topology& topology, con
     layer_s_ = below_bounds * iteration_.least_layers_s({0, 1});
     for (std::size_t i = 0; i < sizes; ++i) {
         const LayerRange rest{static_cast<std::int64_t>(i), context.model.layers};
-        buffers_.rest_s[i] = shard.is_alike()
-                                 ? real(rest.size()) * layer_s_
-                                 : below_bounds * iteration_.least_layers_s(rest);
+        buffers_.rest_s[i] = shard.is_alike() ? real(rest.size()) * layer_s_
+                                              : below_bounds * iteration_.least_layers_s(rest);
     }
 }
 

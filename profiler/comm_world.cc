@@ -150,14 +150,16 @@ Result<std::string> MeetingPlace::share(const std::function<std::string()>& make
 Result<std::string> MeetingPlace::wait(std::size_t size) const {
     const double until = monotonic_s() + timeout_s_;
     while (true) {
-        const FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+        const FileDescriptor fd(
+            ::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
         const int why = errno;
         if (fd.get() >= 0) {
             struct stat st {};
             const bool is_ours = ::fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) &&
                                  st.st_uid == ::geteuid() && (st.st_mode & 077) == 0;
             std::string bytes(size, '\0');
-            if (!is_ours || static_cast<std::size_t>(st.st_size) != size || !read_all(fd.get(), bytes))
+            if (!is_ours || static_cast<std::size_t>(st.st_size) != size ||
+                !read_all(fd.get(), bytes))
                 return environment_error("is not the file that rank 0 of this run wrote; remove it",
                                          path_);
             return bytes;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The operators of a training step on a CPU in fp32: GEMMs by oneDNN (or OpenBLAS), convolutions by
-// oneDNN, the rest by vectorised loops over rows, fused as training frameworks fuse them. Each is checked against an
-// fp64 reference. All matrices are row-major and dense; sizes are element counts; pointers never
-// overlap unless said. `threads` is the number of threads to use, at least 1.
+// oneDNN, the rest by vectorised loops over rows, fused as training frameworks fuse them. Each is
+// checked against an fp64 reference. All matrices are row-major and dense; sizes are element
+// counts; pointers never overlap unless said. `threads` is the number of threads to use, at
+// least 1.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +50,9 @@ struct Attention {
     Index value_dim = 0;  ///< of v and o; 0 = head_dim
     Index window = 0;     ///< causal only: keys that a query sees at most; 0 = all before it
 };
-/// q: [heads, seq, head_dim]; o: [heads, seq, value_dim]; k: [kv_heads, seq, head_dim]; v: [kv_heads,
-/// seq, value_dim]; lse: [heads, seq], log-sum-exp of the scaled scores. Blocks of query rows: GEMM, softmax, GEMM; the seq x seq matrix is never
-/// stored.
+/// q: [heads, seq, head_dim]; o: [heads, seq, value_dim]; k: [kv_heads, seq, head_dim]; v:
+/// [kv_heads, seq, value_dim]; lse: [heads, seq], log-sum-exp of the scaled scores. Blocks of query
+/// rows: GEMM, softmax, GEMM; the seq x seq matrix is never stored.
 void attention_forward(const Attention&, const float* q, const float* k, const float* v, float* o,
                        float* lse, int threads);
 /// Recomputes the probabilities from lse, as fused kernels do; overwrites dq, dk, dv.
@@ -101,7 +102,8 @@ void cross_entropy_forward(Index rows, Index cols, const float* x, const std::in
 void cross_entropy_backward(Index rows, Index cols, const float* x, const std::int32_t* label,
                             const float* lse, float scale, float* dx, int threads);
 
-/// saved: [2, cols] mean and reciprocal deviation of each column. partial: scratch [threads, 2, cols].
+/// saved: [2, cols] mean and reciprocal deviation of each column. partial: scratch [threads, 2,
+/// cols].
 void batch_norm_forward(Index rows, Index cols, const float* x, const float* gamma,
                         const float* beta, float* y, float* saved, float* partial, int threads);
 void batch_norm_backward(Index rows, Index cols, const float* x, const float* gamma,

@@ -157,7 +157,8 @@ struct LayerStack::State {
         fill(d_output, 2, 1001);
         if (s.sequence_ranks > 1) draw_gathered();
     }
-    /// What a rank has from others before a GEMM: the rows that its own norms and sums do not write.
+    /// What a rank has from others before a GEMM: the rows that its own norms and sums do not
+    /// write.
     void draw_gathered() {
         std::uint64_t seed = 2000;
         for (Kept& a : kept)

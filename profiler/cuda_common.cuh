@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the CUDA kernels of profiler and trainer share: packs of 16 bytes, conversions, reduction over
-// a block, sizes of grids. For .cu files alone.
+// What the CUDA kernels of profiler and trainer share: packs of 16 bytes, conversions, reduction
+// over a block, sizes of grids. For .cu files alone.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -26,8 +26,8 @@ struct LayerParts {
 /// fused alone but not in a layer's rows, so that a layer would not be the sum of its operators.
 Result<Recipe> layer_recipe(const OpShape&, const LayerParts&);
 
-/// The same launches as one graph, recorded from the stream once, after they ran once without. Throws
-/// Unsupported where they cannot be a graph.
+/// The same launches as one graph, recorded from the stream once, after they ran once without.
+/// Throws Unsupported where they cannot be a graph.
 Body as_graph_launch(cudaStream_t, const Body&);
 
 }  // namespace arena::cuda

@@ -18,9 +18,9 @@ struct AttentionShape {
     Index heads = 1, kv_heads = 1, seq = 1, d = 1;
     bool is_causal = false;
     Precision precision = Precision::bf16;
-    /// As a layer's GEMMs leave and take them, with that many heads in each of `samples`: q, k and v
-    /// side by side in rows [samples, seq, (heads + 2 kv_heads) d], o in rows [samples, seq, heads d],
-    /// their gradients alike; Tensors::q, k, v point at the first row's parts.
+    /// As a layer's GEMMs leave and take them, with that many heads in each of `samples`: q, k and
+    /// v side by side in rows [samples, seq, (heads + 2 kv_heads) d], o in rows [samples, seq,
+    /// heads d], their gradients alike; Tensors::q, k, v point at the first row's parts.
     bool is_in_rows = false;
     Index samples = 1;
     [[nodiscard]] Index query_count() const { return samples * heads * seq * d; }

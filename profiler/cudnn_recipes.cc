@@ -78,8 +78,8 @@ Result<Recipe> Cudnn::attention(const OpShape& op, Precision precision) try {
 Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
     const auto v = parse_layer_variant(layer.variant);
     if (!v) return no_error("the CUDA back-end has no such variant", op_key(layer));
-    const AttentionShape shape{v->heads,       v->kv_heads,     layer.dims[1], v->head_dim,
-                               v->is_causal,   layer.precision, true,          layer.dims[0]};
+    const AttentionShape shape{v->heads,     v->kv_heads,     layer.dims[1], v->head_dim,
+                               v->is_causal, layer.precision, true,          layer.dims[0]};
     const bool is_backward = layer.pass == Pass::backward;
     const auto flash = std::make_shared<FlashAttention>(state_->handle, shape, is_backward);
     const auto workspace = device_block(flash->workspace_bytes());

@@ -25,8 +25,8 @@ class Cudnn {
     [[nodiscard]] std::string version() const;
     /// ErrorCode::no, with cuDNN's words, where it has no fused engine for the shape.
     Result<Recipe> attention(const OpShape&, Precision);
-    /// The attention of a layer on the rows of its GEMMs: 0 qkv, 1 o, 2 statistics; backward also 3 dO,
-    /// 4 dqkv, 5 the sums of dq. Its backward reads what forward on the same buffers wrote.
+    /// The attention of a layer on the rows of its GEMMs: 0 qkv, 1 o, 2 statistics; backward also 3
+    /// dO, 4 dqkv, 5 the sums of dq. Its backward reads what forward on the same buffers wrote.
     Result<Recipe> attention_in_rows(const OpShape& layer);
     Result<Recipe> convolution(const OpShape&);
 

@@ -383,7 +383,7 @@ class NcclCommunicator final : public Communicator {
                               : state != ncclSuccess ? ncclGetErrorString(state)
                               : !lost.empty()        ? lost
                                                      : "no answer from the other ranks within " +
-                                                           human_seconds(timeout_s_);
+                                                    human_seconds(timeout_s_);
             const char* last = ncclGetLastError(comm.get());
             if (state != ncclSuccess && last != nullptr && *last != '\0')
                 why += std::string(": ") + last;

@@ -21,9 +21,9 @@ Result<std::string> site_facts(const std::string& config_path, const std::string
 
 /// How the measuring program ended.
 struct RunEnd {
-    std::string part_path;  ///< what it wrote, perhaps
-    std::string log_path;   ///< its standard error
-    int exit_code = 0;      ///< as the shell sees it; 124, 137: timeout
+    std::string part_path;           ///< what it wrote, perhaps
+    std::string log_path;            ///< its standard error
+    int exit_code = 0;               ///< as the shell sees it; 124, 137: timeout
     std::string progress_path = {};  ///< how far it said it was; "" = unknown
 };
 

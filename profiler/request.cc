@@ -43,7 +43,8 @@ double direct_seconds(const Assignment& assignment, const ProfileTable& measured
     PlanBudget budget(plan_limits);
     for (const GridResult& grid : plan_grids(query, budget))
         if (grid.feasible)
-            sum += static_cast<double>(grid.grid.gpus() * direct_iterations) * grid.estimate.iteration_s;
+            sum += static_cast<double>(grid.grid.gpus() * direct_iterations) *
+                   grid.estimate.iteration_s;
     return sum;
 }
 
@@ -61,8 +62,10 @@ std::string implausible(const Assignment& assignment, const std::vector<ProfileE
     if (ratio >= fast && ratio <= slow) return {};
     const std::string times = human_number(ratio > 1 ? ratio : 1 / ratio);
     return "its GEMMs are " + times + " times " + (ratio > 1 ? "slower" : "faster") +
-           " than hardware entry " + type.name + (ratio > 1 ? " lets expect: look at clocks, power "
-           "cap and other processes on the device" : " can be: it is another device");
+           " than hardware entry " + type.name +
+           (ratio > 1 ? " lets expect: look at clocks, power "
+                        "cap and other processes on the device"
+                      : " can be: it is another device");
 }
 
 Result<std::string> device_kind(const std::string& wanted, bool emulated,

@@ -22,13 +22,13 @@ struct Assignment {
 /// list.
 Result<Assignment> assign(const ProfileRequest&, const std::string& hardware_file);
 
-/// Device seconds that running every feasible grid for direct_iterations would take: what a profile saves.
-/// GPUs times iteration seconds, as the planner estimates from `measured`.
+/// Device seconds that running every feasible grid for direct_iterations would take: what a profile
+/// saves. GPUs times iteration seconds, as the planner estimates from `measured`.
 double direct_seconds(const Assignment&, const ProfileTable& measured);
 
-/// Why these times cannot be those of the hardware entry; "" = they may be. The median GEMM of at least
-/// four is held against the roofline: 20 times slower is a device in trouble (clocks, another process),
-/// 4 times faster is the wrong entry. Emulated entries are never judged.
+/// Why these times cannot be those of the hardware entry; "" = they may be. The median GEMM of at
+/// least four is held against the roofline: 20 times slower is a device in trouble (clocks, another
+/// process), 4 times faster is the wrong entry. Emulated entries are never judged.
 std::string implausible(const Assignment&, const std::vector<ProfileEntry>& measured);
 
 /// `wanted` is cpu, cuda or auto; auto is cpu for an emulated entry, else cuda. A CPU may never

@@ -83,8 +83,8 @@ Status check_facts(const CheckpointReader& reader, const CheckpointFacts& wanted
     return Done{};
 }
 
-/// The next of `steps` from `next` on whose footer is whole, for rank 0; "" = there is none. Why the
-/// first one was passed by goes to `passed_by`.
+/// The next of `steps` from `next` on whose footer is whole, for rank 0; "" = there is none. Why
+/// the first one was passed by goes to `passed_by`.
 Result<std::string> next_candidate(const std::string& directory, const std::vector<Index>& steps,
                                    const CheckpointFacts& wanted, std::size_t& next,
                                    std::string& passed_by) {

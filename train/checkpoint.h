@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Saving and resuming a run, collective over all its ranks. Rank 0 gathers one tensor at a time and
 // writes. Each array is read, and checked as it is read, by one rank of the stages that hold it,
-// which gives it to the others: no file is read twice (but for a tied table, which two stages hold).
+// which gives it to the others: no file is read twice (but for a tied table, which two stages
+// hold).
 #pragma once
 
 #include <optional>

@@ -65,13 +65,14 @@ class CheckpointWriter {
 
 class CheckpointReader {
   public:
-    /// Reads the footer and checks it, both marks and the file's length: a truncated file is refused
-    /// here.
+    /// Reads the footer and checks it, both marks and the file's length: a truncated file is
+    /// refused here.
     static Result<CheckpointReader> open(const std::string& path);
     [[nodiscard]] const CheckpointFacts& facts() const { return facts_; }
     [[nodiscard]] const std::string& path() const { return path_; }
     /// A whole array; refuses what is not there, has another size or does not match its checksum.
-    /// The file stays open between calls: what is read is of one file, whatever becomes of its name.
+    /// The file stays open between calls: what is read is of one file, whatever becomes of its
+    /// name.
     Status read(const TensorSpec&, Part, std::span<float> whole) const;
 
   private:

@@ -189,8 +189,7 @@ class ThreadComm final : public Comm {
             if (r == rank_) mine = members;
             ++members;
         }
-        if (first == rank_)
-            g.groups[static_cast<std::size_t>(rank_)] = g.part(members);
+        if (first == rank_) g.groups[static_cast<std::size_t>(rank_)] = g.part(members);
         g.barrier.arrive_and_wait();
         auto comm = std::make_unique<ThreadComm>(g.groups[static_cast<std::size_t>(first)], mine);
         g.barrier.arrive_and_wait();

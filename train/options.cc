@@ -95,9 +95,9 @@ void add_training_options(CLI::App& app, CommandLine& line) {
                    "steps between checkpoints [at the end, and when told to leave]")
         ->check(CLI::Range(1, 1 << 30));
     app.add_option("--log", line.run.log, "append one line of JSON per step to this file");
-    app.add_flag(
-        "!--no-report", line.run.report,
-        "do not tell Arena how long the steps take (else, in a job that it started, by arena report)");
+    app.add_flag("!--no-report", line.run.report,
+                 "do not tell Arena how long the steps take (else, in a job that it started, by "
+                 "arena report)");
     app.add_flag("--quiet", line.run.quiet, "no lines on stdout");
     app.add_option("--requeue-code", line.run.requeue_code,
                    "exit code after SIGUSR1 or SIGTERM, saved (resize.requeue_exit_code)")

@@ -30,7 +30,7 @@ struct TrainOptions {
     int threads = 1;          ///< of each rank
     std::string device_note;  ///< why it is this device, for the first line; "" = nothing to say
     double flops_per_sample = 0;  ///< of the model, forward and backward: for the share of the peak
-    bool report = true;       ///< tell Arena how long the steps take, in a job that it started
+    bool report = true;           ///< tell Arena how long the steps take, in a job that it started
 };
 
 /// Set by the signal handlers: finish the step, save, leave.

@@ -2,11 +2,11 @@
 // Text form of JobMark: key=value pairs joined by semicolons; unknown keys are ignored.
 #include "plugin/common/job_mark.h"
 
-#include <array>
-#include <utility>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
 
 #include "core/text.h"
 
@@ -100,8 +100,8 @@ JobMark parse_newer(std::string_view text) {
 std::string_view to_string(Phase phase) { return name_of(phases, phase); }
 std::string_view to_string(OtherHold hold) { return name_of(holds, hold); }
 
-JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32_t restart, OtherHold hold,
-                  std::int64_t now) {
+JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32_t restart,
+                  OtherHold hold, std::int64_t now) {
     JobMark mark = before.value_or(JobMark{});
     mark.phase = phase;
     mark.restart = restart;
@@ -111,8 +111,9 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
 }
 
 std::string format_mark(const JobMark& mark) {
-    std::string text = fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase),
-                                   mark.restart, to_string(mark.hold), mark.since);
+    std::string text =
+        fmt::format("v=1;phase={};restart={};hold={};since={}", to_string(mark.phase), mark.restart,
+                    to_string(mark.hold), mark.since);
     if (mark.done != 0) text += fmt::format(";done={}", mark.done);
     if (mark.waited_since != 0) text += fmt::format(";waited={}", mark.waited_since);
     if (!mark.moves.empty()) text += fmt::format(";moves={}", fmt::join(mark.moves, ","));

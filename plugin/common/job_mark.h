@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // JobMark: Arena's state of one job, kept in Slurm's own job record as the one versioned entry
-// "ARENA_STATE=..." of details->env_sup, so that it is saved, restored and failed over with the job.
-// It is written before Arena acts (the intent); a hold that no mark explains belongs to somebody else.
+// "ARENA_STATE=..." of details->env_sup, so that it is saved, restored and failed over with the
+// job. It is written before Arena acts (the intent); a hold that no mark explains belongs to
+// somebody else.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ namespace arena {
 inline constexpr std::string_view state_variable = "ARENA_STATE";
 
 enum class Phase {
-    held,           ///< Arena holds the job and may plan it
-    released,       ///< shape written, priority given: Slurm's own backfill reserves and may start it
-    starting,       ///< shape written, select_nodes() called; Slurm may be preempting for it
-    started,        ///< runs, or ran, under Arena's plan
+    held,      ///< Arena holds the job and may plan it
+    released,  ///< shape written, priority given: Slurm's own backfill reserves and may start it
+    starting,  ///< shape written, select_nodes() called; Slurm may be preempting for it
+    started,   ///< runs, or ran, under Arena's plan
     checkpointing,  ///< signalled; expected to exit with the requeue code, then held again
     off,            ///< the user opted out: an ordinary job from now on
 };
@@ -31,27 +32,31 @@ std::string_view to_string(OtherHold);
 struct JobMark {
     static constexpr std::size_t max_moves = 12;
     Phase phase = Phase::held;
-    std::uint32_t restart = 0;           ///< job_ptr->restart_cnt when the mark was written
+    std::uint32_t restart = 0;  ///< job_ptr->restart_cnt when the mark was written
     OtherHold hold = OtherHold::none;
-    std::int64_t since = 0;              ///< epoch seconds: when the phase began (checkpoint deadline)
-    std::int64_t done = 0;               ///< iterations up to its last checkpoint, as far as known
-    std::vector<std::int64_t> moves = {};     ///< epoch seconds of Arena's own resizes, oldest first, at most max_moves
-    std::int64_t waited_since = 0;       ///< epoch seconds: since when it waited for its first start; 0 = had none
-    /// Of a later version of Arena, which this one replaced: nothing but who holds the job is known, and neither
-    /// the job nor its mark is touched.
+    std::int64_t since = 0;  ///< epoch seconds: when the phase began (checkpoint deadline)
+    std::int64_t done = 0;   ///< iterations up to its last checkpoint, as far as known
+    std::vector<std::int64_t> moves =
+        {};  ///< epoch seconds of Arena's own resizes, oldest first, at most max_moves
+    std::int64_t waited_since =
+        0;  ///< epoch seconds: since when it waited for its first start; 0 = had none
+    /// Of a later version of Arena, which this one replaced: nothing but who holds the job is
+    /// known, and neither the job nor its mark is touched.
     bool newer = false;
     bool operator==(const JobMark&) const = default;
 };
 
 /// The mark of the phase that begins `now`; the history of the one before stays.
-JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold, std::int64_t now);
+JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
+                  std::int64_t now);
 
-/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions begin with
-/// "v=N;", too, and keep the words of `hold`), and where there are
-/// any ";done=4000;waited=1690000000;moves=1700000000,1700000900".
+/// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions
+/// begin with "v=N;", too, and keep the words of `hold`), and where there are any
+/// ";done=4000;waited=1690000000;moves=1700000000,1700000900".
 std::string format_mark(const JobMark&);
-/// Nothing for an unknown phase or malformed text. More than 512 bytes is malformed. What begins with "v=N;", N
-/// above 1, is a later version's, whatever follows: a `hold` that this version does not know is an administrator's.
+/// Nothing for an unknown phase or malformed text. More than 512 bytes is malformed. What begins
+/// with "v=N;", N above 1, is a later version's, whatever follows: a `hold` that this version does
+/// not know is an administrator's.
 std::optional<JobMark> parse_mark(std::string_view text);
 
 }  // namespace arena

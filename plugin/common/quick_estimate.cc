@@ -14,8 +14,8 @@ namespace {
 
 bool is_type_name(std::string_view name) {
     return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-               c == '.' || c == '-';
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '_' || c == '.' || c == '-';
     });
 }
 
@@ -39,10 +39,13 @@ QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete) {
     for (const Offer& offer : offers) {
         const auto gpus = static_cast<std::uint64_t>(offer.grid.gpus());
         if (too_many && !std::has_single_bit(gpus)) continue;
-        if (estimate.shapes.size() == QuickEstimate::max_shapes || !is_type_name(offer.grid.gpu_type)) continue;
+        if (estimate.shapes.size() == QuickEstimate::max_shapes ||
+            !is_type_name(offer.grid.gpu_type))
+            continue;
         Grid grid = offer.grid;
         grid.stages = 1;
-        estimate.shapes.push_back({std::move(grid), offer.estimate.iteration_s, offer.estimate.source});
+        estimate.shapes.push_back(
+            {std::move(grid), offer.estimate.iteration_s, offer.estimate.source});
     }
     return estimate;
 }
@@ -58,7 +61,8 @@ std::string format_estimate(const QuickEstimate& estimate) {
 std::optional<QuickEstimate> parse_estimate(std::string_view text) {
     if (text.size() > QuickEstimate::max_bytes) return std::nullopt;
     const std::vector<std::string_view> words = split(text, ' ');
-    if (words.size() < 2 || words.size() > QuickEstimate::max_shapes + 2 || words[0] != "v1") return std::nullopt;
+    if (words.size() < 2 || words.size() > QuickEstimate::max_shapes + 2 || words[0] != "v1")
+        return std::nullopt;
     if (words[1] != "complete" && words[1] != "partial") return std::nullopt;
     QuickEstimate estimate;
     estimate.complete = words[1] == "complete";

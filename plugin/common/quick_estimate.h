@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// QuickEstimate: what sbatch finds out about a request before it submits it: the shapes that the cluster
-// could give it and how long an iteration would take. It travels beside the request record, and makes
-// the one line that the user sees at submit; nothing is decided by it. Whoever submits can forge it,
-// and misinforms nobody but himself.
+// QuickEstimate: what sbatch finds out about a request before it submits it: the shapes that the
+// cluster could give it and how long an iteration would take. It travels beside the request record,
+// and makes the one line that the user sees at submit; nothing is decided by it. Whoever submits
+// can forge it, and misinforms nobody but himself.
 #pragma once
 
 #include <optional>
@@ -29,11 +29,12 @@ struct QuickEstimate {
     bool operator==(const QuickEstimate&) const = default;
 };
 
-/// Of more than max_shapes offers, best first, those that are left when counts that are no powers of two
-/// go, and then the last ones.
+/// Of more than max_shapes offers, best first, those that are left when counts that are no powers
+/// of two go, and then the last ones.
 QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete);
 
-/// "v1 complete a40:1:4:0.512:analytic h100:2:8:3.1:profiled": type, nodes, GPUs of each, seconds, source.
+/// "v1 complete a40:1:4:0.512:analytic h100:2:8:3.1:profiled": type, nodes, GPUs of each, seconds,
+/// source.
 std::string format_estimate(const QuickEstimate&);
 /// Nothing for another version or malformed text.
 std::optional<QuickEstimate> parse_estimate(std::string_view text);

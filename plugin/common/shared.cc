@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One eventfd, one thread-local flag and two lists of what jobs said: the only state that the plug-ins share.
+// One eventfd, one thread-local flag and two lists of what jobs said: the only state that the
+// plug-ins share.
 #include "plugin/common/shared.h"
 
 #include <sys/eventfd.h>

@@ -25,7 +25,8 @@ class OwnCall {
 /// job_submit/job_modify -> scheduler: something to look at. Cheap, never blocks.
 void request_round();
 
-/// A report that job_modify has checked, with all that it takes to make use of it when the job is gone.
+/// A report that job_modify has checked, with all that it takes to make use of it when the job is
+/// gone.
 struct LeftReport {
     JobId job = 0;
     std::string record, offer_json;  ///< ARENA_RECORD and ARENA_PLAN of the job as it reported
@@ -46,8 +47,8 @@ struct LeftUpdate {
 void leave_update(LeftUpdate);
 std::vector<LeftUpdate> take_updates();
 
-/// The scheduler's side: an eventfd that request_round() makes readable; -1 on failure. Reading it is
-/// the scheduler's business.
+/// The scheduler's side: an eventfd that request_round() makes readable; -1 on failure. Reading it
+/// is the scheduler's business.
 int open_round_fd();
 void close_round_fd();
 

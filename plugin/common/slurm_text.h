@@ -17,8 +17,8 @@ namespace arena {
 
 inline std::string text_of(const char* text) { return text != nullptr ? text : ""; }
 
-/// What follows "NAME=" in an entry of that name, or nullptr. Does not look at the rest, which may be
-/// long: it is asked for every job of the queue.
+/// What follows "NAME=" in an entry of that name, or nullptr. Does not look at the rest, which may
+/// be long: it is asked for every job of the queue.
 inline const char* after_name(const char* entry, std::string_view name) {
     if (entry == nullptr || std::strncmp(entry, name.data(), name.size()) != 0) return nullptr;
     return entry[name.size()] == '=' ? entry + name.size() + 1 : nullptr;

@@ -68,7 +68,8 @@ using arena::SubmitFacts;
 using arena::text_of;
 using arena::value_of;
 
-/// arena.yaml and the hardware as last read well, and what was wrong with them if they changed for the worse.
+/// arena.yaml and the hardware as last read well, and what was wrong with them if they changed for
+/// the worse.
 struct Context {
     std::optional<arena::SiteFacts> site;
     std::string problem;
@@ -97,7 +98,8 @@ void Context::refresh() {
     };
     arena::Result<arena::Config> config = arena::load_config(path);
     if (!config) return fail(config.error().message());
-    arena::Result<std::vector<arena::GpuType>> hardware = arena::load_hardware(config->hardware_file);
+    arena::Result<std::vector<arena::GpuType>> hardware =
+        arena::load_hardware(config->hardware_file);
     if (!hardware) return fail(hardware.error().message());
     site = arena::SiteFacts{std::move(*config), std::move(*hardware)};
     problem.clear();
@@ -191,9 +193,12 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     return f;
 }
 
-/// sbatch itself asks for as many CPUs as the tasks of a node have; only more than that is --mincpus.
+/// sbatch itself asks for as many CPUs as the tasks of a node have; only more than that is
+/// --mincpus.
 bool asks_for_mincpus(const job_desc_msg_t* job) {
-    const auto given = [](std::uint16_t n) { return n == NO_VAL16 || n == 0 ? 1 : static_cast<int>(n); };
+    const auto given = [](std::uint16_t n) {
+        return n == NO_VAL16 || n == 0 ? 1 : static_cast<int>(n);
+    };
     return given(job->pn_min_cpus) > given(job->cpus_per_task) * given(job->ntasks_per_node);
 }
 
@@ -210,15 +215,16 @@ arena::OptionFacts options_of(const job_desc_msg_t* job) {
 arena::NodeFacts facts_of(const node_record_t* node) {
     const config_record_t* config = node->config_ptr;
     arena::NodeFacts facts;
-    facts.gpus = arena::parse_gres_config(text_of(node->gres != nullptr ? node->gres : config->gres));
+    facts.gpus =
+        arena::parse_gres_config(text_of(node->gres != nullptr ? node->gres : config->gres));
     facts.cpus = node->cpus_efctv != 0 ? node->cpus_efctv : config->cpus;
     facts.memory_mb = static_cast<std::int64_t>(config->real_memory - node->mem_spec_limit);
     facts.tmp_mb = config->tmp_disk;
     return facts;
 }
 
-/// The partitions of a comma list, or the default one. One that is not there is Slurm's to refuse, in
-/// its words: nothing, and its error code.
+/// The partitions of a comma list, or the default one. One that is not there is Slurm's to refuse,
+/// in its words: nothing, and its error code.
 std::vector<const part_record_t*> partitions_of(const char* list, int& rc, std::string& words) {
     std::vector<const part_record_t*> found;
     rc = SLURM_SUCCESS;
@@ -348,8 +354,9 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
 /// No job: `arena doctor` of another host asks. Nothing for the log.
 int tell_config_sum(char** message) {
     const auto sum = arena::config_sum(arena::config_path());
-    assign_text(message, std::string("arena: ") + (sum ? arena::config_sum_words + *sum
-                                                       : arena::printable(sum.error().message(), 500)));
+    assign_text(message,
+                std::string("arena: ") + (sum ? arena::config_sum_words + *sum
+                                              : arena::printable(sum.error().message(), 500)));
     return EINVAL;
 }
 
@@ -403,7 +410,8 @@ bool changes_wish(const job_desc_msg_t* change, const job_record_t* job) {
         const std::string_view text = comment != nullptr ? comment : "";
         return text.starts_with(prefix) ? text : std::string_view();
     };
-    return change->comment != nullptr && !is_report(change) && wish(change->comment) != wish(job->comment);
+    return change->comment != nullptr && !is_report(change) &&
+           wish(change->comment) != wish(job->comment);
 }
 
 bool asked_to_hold(const char* record) {
@@ -508,7 +516,8 @@ int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t u
         if (auto parsed = arena::parse_offer_json(plan)) offer = std::move(*parsed);
     const std::string why = arena::refuse_report(
         *report, offer, mark != nullptr ? arena::parse_mark(mark) : std::nullopt,
-        IS_JOB_RUNNING(job) ? std::optional(difftime(time(nullptr), job->start_time)) : std::nullopt);
+        IS_JOB_RUNNING(job) ? std::optional(difftime(time(nullptr), job->start_time))
+                            : std::nullopt);
     if (!why.empty()) return refuse(offer ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
     arena::leave_report({job->job_id, record, plan, *report, job->user_id});
     xfree(change->comment);
@@ -524,12 +533,13 @@ std::string take_comment(const job_desc_msg_t* change, const job_record_t* job, 
     if (!context->site) return "Arena has no configuration: " + context->problem;
     int rc = SLURM_SUCCESS;
     std::string words;
-    const auto parts = partitions_of(change->partition != nullptr ? change->partition : job->partition, rc, words);
+    const auto parts =
+        partitions_of(change->partition != nullptr ? change->partition : job->partition, rc, words);
     arena::ClusterFacts cluster;
     if (rc != SLURM_SUCCESS) return {};  // another part of this update: Slurm refuses it all
     if (!read_cluster(parts, cluster)) return other_slurm;
-    const auto asked = arena::change_record(record, change->comment, job->details->pn_min_tmp_disk, cluster,
-                                            *context->site);
+    const auto asked = arena::change_record(record, change->comment, job->details->pn_min_tmp_disk,
+                                            cluster, *context->site);
     if (!asked) return asked.error().message();
     changed = asked->value_or("");
     return {};
@@ -567,7 +577,8 @@ int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
     const bool taken = decision.refusal == arena::Refusal::none;
     if (taken && is_report(change))
         if (const int rc = take_report(change, job, uid); rc != SLURM_SUCCESS) return rc;
-    const bool left_alone = facts.mark && (facts.mark->newer || facts.mark->phase == arena::Phase::off);
+    const bool left_alone =
+        facts.mark && (facts.mark->newer || facts.mark->phase == arena::Phase::off);
     if (taken && asks_arena(change) && !left_alone) {
         std::string changed;
         if (const std::string why = take_comment(change, job, record, changed); !why.empty())

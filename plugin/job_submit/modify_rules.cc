@@ -72,12 +72,13 @@ ModifyDecision change_priority(const ModifyFacts& facts) {
     return {};
 }
 
-/// What a later version planned is left to it: an unknown mark is not written over, and a release would start the
-/// job with whatever request it has.
+/// What a later version planned is left to it: an unknown mark is not written over, and a release
+/// would start the job with whatever request it has.
 ModifyDecision change_newer(const ModifyFacts& facts) {
     if (!facts.pending || !facts.held || facts.priority != PriorityChange::release) return {};
     return refused(Refusal::later_version,
-                   "release refused: a later version of Arena holds the job; install that again, or cancel the job");
+                   "release refused: a later version of Arena holds the job; install that again, "
+                   "or cancel the job");
 }
 
 bool waits_released(const ModifyFacts& f) {
@@ -109,7 +110,8 @@ ModifyDecision decide_modify(const ModifyFacts& facts) {
 
 std::string refuse_report(const IterationReport& report, const std::optional<Offer>& offer,
                           const std::optional<JobMark>& mark, std::optional<double> ran_s) {
-    const bool ours = mark && (mark->phase == Phase::started || mark->phase == Phase::checkpointing);
+    const bool ours =
+        mark && (mark->phase == Phase::started || mark->phase == Phase::checkpointing);
     if (!ran_s || !ours || !offer) return "it does not run under a plan of Arena's";
     const std::string grid = short_form(offer->grid), plan = short_form(offer->plan);
     if (report.grid != grid || report.plan != plan)
@@ -118,8 +120,9 @@ std::string refuse_report(const IterationReport& report, const std::optional<Off
     if (!is_plausible(*offer, report.iteration_s))
         return "its iterations are 8 times off the estimate, or more";
     if (!fits_run_time(report.iteration_s, report.steps, *ran_s))
-        return fmt::format("{} iterations of {:.6g} s take longer than the {:.0f} s that it has run",
-                           report.steps, report.iteration_s, *ran_s);
+        return fmt::format(
+            "{} iterations of {:.6g} s take longer than the {:.0f} s that it has run", report.steps,
+            report.iteration_s, *ran_s);
     return {};
 }
 

@@ -39,8 +39,9 @@ struct ModifyDecision {
     /// The new nice value goes straight into the job: with priority/basic, Slurm 22.05 would give a
     /// held job a priority, which starts it.
     bool take_nice = false;
-    bool drop_priority = false;   ///< the priority in the update must not reach Slurm
-    /// It waits released with a shape of the wish before: held at once, or Slurm might start it in that.
+    bool drop_priority = false;  ///< the priority in the update must not reach Slurm
+    /// It waits released with a shape of the wish before: held at once, or Slurm might start it in
+    /// that.
     bool take_back = false;
     std::optional<JobMark> mark;  ///< to be written
     ShownReason reason = ShownReason::keep;

@@ -15,11 +15,13 @@ Status check_options(const OptionFacts& facts) {
             "many nodes; join features by & and |, with parentheses where needed");
     if (facts.mincpus)
         return usage_error(
-            "--mincpus cannot be combined with Arena, which chooses how many GPUs a node gives; use "
+            "--mincpus cannot be combined with Arena, which chooses how many GPUs a node gives; "
+            "use "
             "--cpus-per-gpu");
     if (facts.priority)
         return usage_error(
-            "--priority cannot be combined with Arena, which holds the job until it has a plan; use "
+            "--priority cannot be combined with Arena, which holds the job until it has a plan; "
+            "use "
             "--nice, or scontrol update once it runs");
     return Done{};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Options of sbatch that say what Arena chooses, in ways that it cannot follow: refused with a sentence
-// rather than dropped. doc/sbatch-options.md has the table of all options. Plain values, no Slurm.
+// Options of sbatch that say what Arena chooses, in ways that it cannot follow: refused with a
+// sentence rather than dropped. doc/sbatch-options.md has the table of all options. Plain values,
+// no Slurm.
 #pragma once
 
 #include <string>

@@ -25,7 +25,8 @@ std::string model_text(const Model& model) {
     std::string text = printable(model.name, 64);
     if (model.family != Family::custom) text += " " + count_text(parameter_count(model));
     if (is_transformer(model.family)) text += fmt::format(", {} tokens", grouped(model.seq_length));
-    if (model.family == Family::wide_resnet) text += fmt::format(", {0}x{0} pixels", model.image_size);
+    if (model.family == Family::wide_resnet)
+        text += fmt::format(", {0}x{0} pixels", model.image_size);
     return text + ", " + std::string(to_string(model.precision));
 }
 
@@ -47,12 +48,18 @@ const QuickEstimate::Shape* best_shape(const Request& request, const QuickEstima
 std::string limit_text(const Request& request, double iteration_s, std::int64_t limit_s) {
     const double limit = static_cast<double>(limit_s), steps = static_cast<double>(request.steps);
     if (iteration_s > limit)
-        return fmt::format("\narena: warning: not even one iteration fits in the time limit of {}", human_seconds(limit));
+        return fmt::format("\narena: warning: not even one iteration fits in the time limit of {}",
+                           human_seconds(limit));
     if (steps * iteration_s > limit)
         return fmt::format("\narena: warning: {} iterations take {} at best, the time limit is {}",
-                           grouped(request.steps), human_seconds(steps * iteration_s), human_seconds(limit));
-    if (request.steps > 0) return fmt::format(", {} iterations {}", grouped(request.steps), human_seconds(steps * iteration_s));
-    return fmt::format(", {} iterations in {}", grouped(static_cast<std::int64_t>(limit / iteration_s)), human_seconds(limit));
+                           grouped(request.steps), human_seconds(steps * iteration_s),
+                           human_seconds(limit));
+    if (request.steps > 0)
+        return fmt::format(", {} iterations {}", grouped(request.steps),
+                           human_seconds(steps * iteration_s));
+    return fmt::format(", {} iterations in {}",
+                       grouped(static_cast<std::int64_t>(limit / iteration_s)),
+                       human_seconds(limit));
 }
 
 }  // namespace
@@ -64,9 +71,12 @@ std::string submit_line(const Request& request, const std::optional<QuickEstimat
     if (!estimate) return text;
     const QuickEstimate::Shape* best = best_shape(request, *estimate, tmp_mb, facts, site);
     if (!best)
-        return text + (estimate->complete ? "; no plan is known to fit: arena explain says why once it waits" : "");
-    text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ", short_form(best->grid),
-                        human_seconds(best->iteration_s), to_string(best->source));
+        return text + (estimate->complete
+                           ? "; no plan is known to fit: arena explain says why once it waits"
+                           : "");
+    text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ",
+                        short_form(best->grid), human_seconds(best->iteration_s),
+                        to_string(best->source));
     if (limit_s > 0) return text + limit_text(request, best->iteration_s, limit_s);
     if (request.steps > 0)
         text += fmt::format(", {} iterations {}", grouped(request.steps),

@@ -56,9 +56,11 @@ Status check_kind(const SubmitFacts& f) {
     if (f.array)
         return refuse("a job array cannot be an Arena job yet; submit its tasks as separate jobs");
     if (!f.offered_from.empty())
-        return refuse(fmt::format("a job that several clusters of a federation may start cannot be an Arena job: its plan "
-                                  "is for one cluster; submit it with --clusters={}",
-                                  f.offered_from));
+        return refuse(
+            fmt::format("a job that several clusters of a federation may start cannot be an Arena "
+                        "job: its plan "
+                        "is for one cluster; submit it with --clusters={}",
+                        f.offered_from));
     if (f.cron) return refuse("a scrontab job cannot be an Arena job; let it call sbatch instead");
     return Done{};
 }
@@ -106,7 +108,8 @@ std::string note_for(const SubmitFacts& f) {
     if (f.shape_given) ignored.emplace_back("the numbers of nodes and tasks");
     if (f.priority_given) ignored.emplace_back("--priority");
     if (ignored.empty()) return {};
-    return "arena: " + join(ignored, " and ") + (f.shape_given || ignored.size() > 1 ? " are" : " is") +
+    return "arena: " + join(ignored, " and ") +
+           (f.shape_given || ignored.size() > 1 ? " are" : " is") +
            " chosen by Arena; what was given is ignored";
 }
 
@@ -128,8 +131,9 @@ Result<std::optional<Request>> read_request(const SubmitFacts& facts) {
             "the job says what it wants both by --arena-* options and by #ARENA lines; use one "
             "of the two");
     if (facts.records.size() > 1) return refuse("the job carries more than one request record");
-    Result<std::optional<Request>> request = settings->empty() ? request_of_record(facts.records.front())
-                                                               : request_of_directives(*settings);
+    Result<std::optional<Request>> request = settings->empty()
+                                                 ? request_of_record(facts.records.front())
+                                                 : request_of_directives(*settings);
     if (!request) return request;
     if (const auto off = apply_comment(facts.comment, **request); !off) return off.error();
     return request;
@@ -151,14 +155,16 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     Acceptance accepted;
     accepted.admin_comment = "arena:v1 state=submitted model=" + model;
     accepted.record = std::move(*record);
-    accepted.note = submit_line(request, parse_estimate(facts.estimate), facts.tmp_mb, cluster, site, facts.limit_s);
+    accepted.note = submit_line(request, parse_estimate(facts.estimate), facts.tmp_mb, cluster,
+                                site, facts.limit_s);
     if (const std::string note = note_for(facts); !note.empty()) accepted.note += "\n" + note;
     accepted.request = std::move(request);
     return accepted;
 }
 
-Result<std::optional<std::string>> change_record(const std::string& record, std::string_view comment,
-                                                 std::int64_t tmp_mb, const ClusterFacts& cluster,
+Result<std::optional<std::string>> change_record(const std::string& record,
+                                                 std::string_view comment, std::int64_t tmp_mb,
+                                                 const ClusterFacts& cluster,
                                                  const SiteFacts& site) {
     if (!comment.starts_with(comment_prefix)) return std::optional<std::string>();
     Result<Request> request = parse_record(record);

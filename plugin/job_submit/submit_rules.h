@@ -21,21 +21,22 @@ struct SubmitFacts {
     std::vector<std::string> records;  ///< values of ARENA_RECORD in the control environment
     std::string_view script;           ///< empty for salloc and srun
     bool het = false, array = false, cron = false;
-    std::string offered_from;        ///< this cluster, where others of its federation may start the job; "" = none may
-    bool held = false;               ///< sbatch --hold
-    bool no_requeue = false;         ///< sbatch --no-requeue
-    bool node_list = false;          ///< sbatch --nodelist
-    bool shape_given = false;        ///< --nodes, --ntasks and the like
+    std::string offered_from;  ///< this cluster, where others of its federation may start the job;
+                               ///< "" = none may
+    bool held = false;         ///< sbatch --hold
+    bool no_requeue = false;   ///< sbatch --no-requeue
+    bool node_list = false;    ///< sbatch --nodelist
+    bool shape_given = false;  ///< --nodes, --ntasks and the like
     bool priority_given = false;     ///< --priority by an operator
     std::string gpu_option;          ///< the option that asks for GRES, "" = none
     std::string cpus_per_tres;       ///< "gres:gpu:4"
     std::string mem_per_tres;        ///< "gres:gpu:8192", MB
     std::int64_t cpus_per_task = 0;  ///< 0 = not given
     std::int64_t memory_per_node_mb = 0, memory_per_cpu_mb = 0, tmp_mb = 0;  ///< 0 = not given
-    bool whole_memory = false;       ///< --mem=0
-    std::string comment;             ///< sbatch --comment, may hold "arena:..."
-    std::string estimate;            ///< value of ARENA_ESTIMATE in the control environment
-    std::int64_t limit_s = 0;        ///< time limit that the job will have; 0 = none
+    bool whole_memory = false;                                               ///< --mem=0
+    std::string comment;       ///< sbatch --comment, may hold "arena:..."
+    std::string estimate;      ///< value of ARENA_ESTIMATE in the control environment
+    std::int64_t limit_s = 0;  ///< time limit that the job will have; 0 = none
 };
 
 struct Acceptance {
@@ -53,10 +54,11 @@ Result<std::optional<Request>> read_request(const SubmitFacts& facts);
 Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
                                   const ClusterFacts& cluster, const SiteFacts& site);
 
-/// What a Comment makes of an accepted job's record, by the same checks: the new record; nothing where
-/// it says nothing to Arena.
-Result<std::optional<std::string>> change_record(const std::string& record, std::string_view comment,
-                                                 std::int64_t tmp_mb, const ClusterFacts& cluster,
+/// What a Comment makes of an accepted job's record, by the same checks: the new record; nothing
+/// where it says nothing to Arena.
+Result<std::optional<std::string>> change_record(const std::string& record,
+                                                 std::string_view comment, std::int64_t tmp_mb,
+                                                 const ClusterFacts& cluster,
                                                  const SiteFacts& site);
 
 /// Entries of spank_job_env that nobody but Arena may set ("ARENA_...", "SPANK_ARENA_...").

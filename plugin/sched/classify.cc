@@ -16,8 +16,9 @@ bool mark_is_current(const JobFacts& facts) {
     return facts.mark && facts.mark->restart == facts.restart;
 }
 
-/// We asked for a checkpoint and the job came back: by its exit code (the mark still carries the count
-/// of the run that was signalled) or by our own requeue at the deadline (the mark was moved on).
+/// We asked for a checkpoint and the job came back: by its exit code (the mark still carries the
+/// count of the run that was signalled) or by our own requeue at the deadline (the mark was moved
+/// on).
 bool came_back_from_checkpoint(const JobFacts& facts) {
     if (!facts.mark || facts.mark->phase != Phase::checkpointing) return false;
     if (facts.special_exit) return facts.mark->restart + 1 == facts.restart;
@@ -30,7 +31,8 @@ Step classify_held(const JobFacts& facts) {
         return facts.asked_to_hold ? Step::take_user_hold : Step::take;
     }
     if (facts.mark->hold != OtherHold::none) return Step::none;
-    // Released by us, held again by Slurm itself: it found that no node can hold the shape (any more).
+    // Released by us, held again by Slurm itself: it found that no node can hold the shape (any
+    // more).
     if (facts.mark->phase == Phase::released && mark_is_current(facts)) return Step::take;
     return came_back_from_checkpoint(facts) ? Step::take : Step::none;
 }
@@ -56,7 +58,8 @@ Step classify(const JobFacts& facts) {
 }
 
 bool plannable(const JobFacts& facts) {
-    if (facts.state != HostJobState::pending || !mark_is_current(facts) || facts.mark->newer) return false;
+    if (facts.state != HostJobState::pending || !mark_is_current(facts) || facts.mark->newer)
+        return false;
     if (facts.mark->hold != OtherHold::none) return false;
     if (facts.held) return facts.mark->phase == Phase::held;
     return facts.mark->phase == Phase::released;
@@ -68,7 +71,8 @@ std::optional<std::string> comment_of_end(std::string_view comment, std::string_
     const std::string_view rest = comment.substr(before.size());
     const std::string_view state = rest.substr(0, rest.find(' '));
     std::string word(end);
-    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (state == "off" || state == word) return std::nullopt;
     return fmt::format("{}{}{}", before, word, rest.substr(state.size()));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Fingerprint: 64 bits of what a decision rested on (FNV-1a), so that it can be asked under the lock whether it
-// still stands, without keeping or comparing the texts. Not for bytes that somebody may choose to collide.
+// Fingerprint: 64 bits of what a decision rested on (FNV-1a), so that it can be asked under the
+// lock whether it still stands, without keeping or comparing the texts. Not for bytes that somebody
+// may choose to collide.
 #pragma once
 
 #include <cstdint>

@@ -48,8 +48,8 @@ bool waits_released(const JobFacts&);
 /// True if Arena may plan the job now (dependencies and begin time aside).
 bool plannable(const JobFacts&);
 
-/// A job's ARENA_RECORD. Jobs that carry the same one share its text; there is none where the reader
-/// knows what a record of this tag says.
+/// A job's ARENA_RECORD. Jobs that carry the same one share its text; there is none where the
+/// reader knows what a record of this tag says.
 struct RecordText {
     std::uint64_t tag = 0;  ///< changes with the text
     std::shared_ptr<const std::string> text;
@@ -74,9 +74,9 @@ struct JobView {
     JobFacts facts;
     std::uint32_t user_id = 0;
     RecordText record;
-    std::string comment;  ///< the user's Comment, may hold "arena:..."
+    std::string comment;      ///< the user's Comment, may hold "arena:..."
     std::uint64_t basis = 0;  ///< fingerprint of what a decision about the job rests on
-    std::string reason;   ///< state_desc as squeue shows it
+    std::string reason;       ///< state_desc as squeue shows it
     std::string partition;
     std::string offer_json;  ///< ARENA_PLAN as last written; "" = none
     double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
@@ -88,10 +88,12 @@ struct JobView {
     bool eligible = true;        ///< no unmet dependency, begin time reached
     std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets: of all its places
     std::vector<JobPlace> places;  ///< in Slurm's order
-    std::string no_place;          ///< Slurm's reason where no partition takes the job; "" = one does
-    /// It changed while the cluster was read, slice by slice: it is there, and left alone this time.
+    std::string no_place;  ///< Slurm's reason where no partition takes the job; "" = one does
+    /// It changed while the cluster was read, slice by slice: it is there, and left alone this
+    /// time.
     bool changing = false;
-    std::string no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
+    std::string
+        no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
     bool configuring =
         false;  ///< running: a Prolog or a booting node still keeps its script waiting
     std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
@@ -103,14 +105,14 @@ struct CarrierView {
     JobId id = 0;
     std::uint32_t user_id = 0;  ///< anybody's: who it must be is ProfileBook's to check
     std::string request;        ///< ProfileRequest JSON
-    std::string node;       ///< "" = it never ran
+    std::string node;           ///< "" = it never ran
     bool finished = false;
     double start_s = 0, end_s = 0;
     std::uint32_t for_user = 0;  ///< whose job it measures for
 };
 
 struct ClusterView {
-    Snapshot snapshot;                                    ///< time, nodes, node_sets; jobs empty
+    Snapshot snapshot;  ///< time, nodes, node_sets; jobs empty
     /// Of the monotonic clock, read with the snapshot: what lasts is measured by it, since
     /// snapshot.time_s jumps where somebody sets the clock.
     double steady_s = 0;
@@ -137,7 +139,7 @@ struct Shape {
     std::int64_t cpus_per_task = 1;
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
     std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
-    std::string partition;  ///< to start it in, one of the job's
+    std::string partition;                 ///< to start it in, one of the job's
     std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
 };
@@ -165,7 +167,8 @@ struct CarrierSpec {
     std::int64_t memory_mb = 0;  ///< 0 = leave to Slurm
     std::uint32_t time_limit_minutes = 1;
     std::string comment;
-    JobId for_job = 0;  ///< whose account pays for it and limits it, if the service user may charge that
+    JobId for_job =
+        0;  ///< whose account pays for it and limits it, if the service user may charge that
     std::uint32_t for_user = 0;
 };
 
@@ -182,7 +185,8 @@ struct CarrierStart {
 /// Longest times that our thread has held slurmctld's locks at once.
 struct LockTimes {
     double read_max_ms = 0, write_max_ms = 0;
-    /// Of the processor's time meanwhile: the rest went by waiting for a core, which a busy machine makes long.
+    /// Of the processor's time meanwhile: the rest went by waiting for a core, which a busy machine
+    /// makes long.
     double read_cpu_max_ms = 0, write_cpu_max_ms = 0;
 };
 
@@ -213,8 +217,8 @@ class Host {
         bool released = false;  ///< of a job that waits released: the text alone is written
     };
     virtual void set_reasons(const std::vector<Reason>&) = 0;
-    /// Held jobs: when they are expected to start, as squeue --start shows it; 0 = nobody knows. Times
-    /// that differ little are left as they are.
+    /// Held jobs: when they are expected to start, as squeue --start shows it; 0 = nobody knows.
+    /// Times that differ little are left as they are.
     struct Expected {
         JobId job;
         double start_s;
@@ -242,8 +246,8 @@ class Host {
     /// slurmd itself runs as that user (a private cluster of one user).
     virtual bool may_profile_as(std::uint32_t user_id) = 0;
 
-    /// True from when the controller, or only this plug-in, began to stop: every change answers stale from then
-    /// on, and a round in progress ends.
+    /// True from when the controller, or only this plug-in, began to stop: every change answers
+    /// stale from then on, and a round in progress ends.
     [[nodiscard]] virtual bool stopping() const { return false; }
     [[nodiscard]] virtual LockTimes lock_times() const { return {}; }
     /// Counts the longest times afresh.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Rewrite and start in one critical section (the proven sequence: drop the old request, update_job(),
-// env_sup, mask the other nodes, select_nodes(), launch_job()), and the ways back when it fails.
+// Rewrite and start in one critical section (the proven sequence: drop the old request,
+// update_job(), env_sup, mask the other nodes, select_nodes(), launch_job()), and the ways back
+// when it fails.
 #include "plugin/sched/host_slurm_apply.h"
 
 #include <fmt/format.h>
@@ -45,7 +46,8 @@ std::string gres_request(const Grid& grid) {
                                  : fmt::format("gres:gpu:{}:{}", grid.gpu_type, grid.gpus_per_node);
 }
 
-void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres, std::string& comment) {
+void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres,
+                 std::string& comment) {
     const Grid& grid = shape.offer.grid;
     const auto tasks = static_cast<std::uint32_t>(grid.nodes * shape.tasks_per_node);
     slurm_init_job_desc_msg(&desc);
@@ -77,12 +79,14 @@ void restore_place(job_record_t* job, time_t eligible) {
     }
 }
 
-/// Slurm frees from the limits of its user, account and QOS whatever an operator asked for; but Arena
-/// asks in the user's place. Keeps what was set before.
+/// Slurm frees from the limits of its user, account and QOS whatever an operator asked for; but
+/// Arena asks in the user's place. Keeps what was set before.
 class LimitsStay {
   public:
-    explicit LimitsStay(job_record_t* job) : job_(job), time_(job->limit_set.time), qos_(job->limit_set.qos) {
-        if (job->limit_set.tres) tres_.assign(job->limit_set.tres, job->limit_set.tres + slurmctld_tres_cnt);
+    explicit LimitsStay(job_record_t* job)
+        : job_(job), time_(job->limit_set.time), qos_(job->limit_set.qos) {
+        if (job->limit_set.tres)
+            tres_.assign(job->limit_set.tres, job->limit_set.tres + slurmctld_tres_cnt);
     }
     ~LimitsStay() {
         job_->limit_set.time = time_;
@@ -98,7 +102,8 @@ class LimitsStay {
     std::vector<std::uint16_t> tres_;
 };
 
-/// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error code.
+/// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error
+/// code.
 int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     hold_for_arena(job, "Arena: being reshaped");
     const time_t eligible = eligible_since(job);
@@ -154,7 +159,8 @@ ApplyResult keep_released(job_record_t* job) {
     write_mark(job, Phase::released);
     std::string comment = text_of(job->admin_comment);
     const std::size_t at = comment.find("state=running");
-    if (at != std::string::npos) comment.replace(at, std::size("state=running") - 1, "state=released");
+    if (at != std::string::npos)
+        comment.replace(at, std::size("state=running") - 1, "state=released");
     assign_text(&job->admin_comment, comment);
     note_job_change();
     schedule_job_save();
@@ -171,9 +177,9 @@ std::optional<PartitionTry> find_place(const job_record_t* job, const std::strin
     return std::nullopt;
 }
 
-/// Why a released job would wait for ever: no partition could hold the shape (Slurm would hold the job
-/// for good: BadConstraints), or none would let it start. "" = one does both; else of the last one.
-/// With --time-min a partition whose limit is too short for all of --time will do.
+/// Why a released job would wait for ever: no partition could hold the shape (Slurm would hold the
+/// job for good: BadConstraints), or none would let it start. "" = one does both; else of the last
+/// one. With --time-min a partition whose limit is too short for all of --time will do.
 std::string never_startable(job_record_t*& job, bool& limited) {
     std::string why = text_of(job_reason_string(WAIT_PART_CONFIG));
     limited = true;
@@ -192,7 +198,8 @@ std::string never_startable(job_record_t*& job, bool& limited) {
     return why;
 }
 
-/// What the main scheduling loop would check before select_nodes(), not_startable() aside: "" or what is in the way.
+/// What the main scheduling loop would check before select_nodes(), not_startable() aside: "" or
+/// what is in the way.
 std::string precheck(job_record_t*& job) {
     if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
     if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
@@ -200,7 +207,8 @@ std::string precheck(job_record_t*& job) {
     return {};
 }
 
-/// With the lock of the job's origin cluster, as schedule() takes it; jobs outside a federation need none.
+/// With the lock of the job's origin cluster, as schedule() takes it; jobs outside a federation
+/// need none.
 int select_with_lock(job_record_t* job, bitstr_t* chosen) {
     if (fed_mgr_job_lock(job) != SLURM_SUCCESS) return ESLURM_FED_JOB_LOCK;
     const int rc = select_on(job, chosen);
@@ -234,11 +242,13 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     std::unique_ptr<bitstr_t, void (*)(bitstr_t*)> owner(chosen, [](bitstr_t* b) { bit_free(b); });
     const auto where = find_place(job, shape.partition, chosen);
     if (!where)
-        return failed(ApplyOutcome::stale,
-                      fmt::format("partition {} does not take it on the planned nodes", shape.partition));
+        return failed(
+            ApplyOutcome::stale,
+            fmt::format("partition {} does not take it on the planned nodes", shape.partition));
     if (!can_end_in_time(job)) return failed(ApplyOutcome::stale, "it cannot end by its deadline");
     job->part_ptr = where->partition;
-    if (const int rc = reshape(job, shape, Phase::starting)) return hold_after(job, rc, "rewriting");
+    if (const int rc = reshape(job, shape, Phase::starting))
+        return hold_after(job, rc, "rewriting");
     if (const std::string why = precheck(job); !why.empty())
         return hold_because(job, "not startable: " + why, ApplyOutcome::limited);
     if (const std::string why = limit_in_the_way(job); !why.empty())
@@ -251,7 +261,8 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);
     if (rc == ESLURM_ACCOUNTING_POLICY) {
         const auto reason = static_cast<job_state_reason>(job->state_reason);
-        return hold_because(job, "not allowed: " + text_of(job_reason_string(reason)), ApplyOutcome::limited);
+        return hold_because(job, "not allowed: " + text_of(job_reason_string(reason)),
+                            ApplyOutcome::limited);
     }
     if (rc != SLURM_SUCCESS) return hold_after(job, rc, "starting");
     launched(job);
@@ -275,8 +286,10 @@ ApplyResult release_job(const Shape& shape) {
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
     if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
         return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
-    if (const int rc = reshape(job, shape, Phase::released)) return hold_after(job, rc, "rewriting");
-    // With a shape that a limit forbids it would wait for ever, and with it all that is kept for it.
+    if (const int rc = reshape(job, shape, Phase::released))
+        return hold_after(job, rc, "rewriting");
+    // With a shape that a limit forbids it would wait for ever, and with it all that is kept for
+    // it.
     bool limited = false;
     if (const std::string why = never_startable(job, limited); !why.empty())
         return limited ? hold_because(job, "not allowed: " + why, ApplyOutcome::limited)
@@ -318,8 +331,8 @@ ApplyResult opt_out_job(const Shape& shape) {
 namespace {
 
 /// The mark of a job that is told to save its state now. Who holds its next life goes on to do so.
-JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>& before, std::int64_t done,
-                           bool moved) {
+JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>& before,
+                           std::int64_t done, bool moved) {
     const OtherHold hold = before ? before->hold : OtherHold::none;
     JobMark mark = next_mark(before, Phase::checkpointing, job->restart_cnt, hold, time(nullptr));
     mark.done = done;
@@ -331,7 +344,8 @@ JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>
 
 }  // namespace
 
-ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done, bool moved) {
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
+                           bool moved) {
     ActionLock lock;
     if (!lock) return stopping();
     job_record_t* job = find_running(id, restart);
@@ -344,8 +358,8 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
     // As sbatch --signal does: to the steps, and to the batch shell only when it is all there is.
     const bool has_steps = job->step_list && list_find_first_ro(job->step_list, is_step, nullptr);
     const std::uint16_t flags = has_steps ? 0 : KILL_JOB_BATCH;
-    const int rc = job_signal(job, static_cast<std::uint16_t>(signal), flags,
-                              slurm_conf.slurm_user_id, false);
+    const int rc =
+        job_signal(job, static_cast<std::uint16_t>(signal), flags, slurm_conf.slurm_user_id, false);
     if (rc != SLURM_SUCCESS) {
         if (before) write_mark(job, *before);
         return failed(ApplyOutcome::retry, slurm_strerror(rc));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Changing jobs in slurmctld: intake, rewrite, start, release, checkpoint. Each call takes the write
-// locks itself, re-checks what it was planned on, and leaves the job held when anything fails.
+// Changing jobs in slurmctld: intake, rewrite, start, release, checkpoint. Each call takes the
+// write locks itself, re-checks what it was planned on, and leaves the job held when anything
+// fails.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,8 @@ ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes)
 ApplyResult release_job(const Shape& shape);
 ApplyResult rehold_job(JobId id, std::uint32_t restart);
 ApplyResult opt_out_job(const Shape& shape);
-ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done, bool moved);
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
+                           bool moved);
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
 
 }  // namespace arena

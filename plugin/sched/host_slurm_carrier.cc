@@ -81,8 +81,8 @@ bool may_charge(std::uint32_t user, const char* account) {
     slurmdb_assoc_rec_t wanted{}, *found = nullptr;
     wanted.acct = const_cast<char*>(account);
     wanted.uid = user;
-    return assoc_mgr_fill_in_assoc(acct_db_conn, &wanted, ACCOUNTING_ENFORCE_ASSOCS, &found, false) ==
-               SLURM_SUCCESS &&
+    return assoc_mgr_fill_in_assoc(acct_db_conn, &wanted, ACCOUNTING_ENFORCE_ASSOCS, &found,
+                                   false) == SLURM_SUCCESS &&
            found != nullptr;
 }
 
@@ -135,7 +135,8 @@ CarrierStart create_locked(const CarrierSpec& spec) {
     slurm_free_job_desc_msg(desc);
     if (rc != SLURM_SUCCESS || !job) {
         const std::string why = said.empty() ? reason_of(job, rc) : said;
-        // Some refusals leave the job in the queue, where it would wait until the limits of its partition change.
+        // Some refusals leave the job in the queue, where it would wait until the limits of its
+        // partition change.
         if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
         return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
                 "Slurm refused the profiling job: " + why};
@@ -218,7 +219,9 @@ class SlurmHost : public Host {
     }
     [[nodiscard]] LockTimes lock_times() const override { return arena::lock_times(); }
     void forget_lock_times() override { arena::lock_times() = {}; }
-    void log_info(const std::string& text) override { info("arena: %s", printable(text, 500).c_str()); }
+    void log_info(const std::string& text) override {
+        info("arena: %s", printable(text, 500).c_str());
+    }
     void log_error(const std::string& text) override {
         error("arena: %s", printable(text, 500).c_str());
     }
@@ -254,7 +257,8 @@ std::string StockBackfill::load() {
     const std::string plugin_dir = text_of(slurm_conf.plugindir);
     for (std::string_view directory : split(plugin_dir, ':')) {
         std::error_code code;
-        const auto path = std::filesystem::canonical(std::string(directory) + "/sched_backfill.so", code);
+        const auto path =
+            std::filesystem::canonical(std::string(directory) + "/sched_backfill.so", code);
         // Ours by that name, as a link or a copy, would load itself without end.
         if (code || path == own || path.parent_path() == own.parent_path()) continue;
         if (::access(path.c_str(), R_OK) != 0) continue;

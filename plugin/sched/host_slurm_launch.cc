@@ -27,7 +27,8 @@ bool LaunchWatch::taken_up() const {
 void take_back_start(JobId id, std::uint32_t restart) {
     SlurmLock lock(SlurmLock::Kind::write);
     job_record_t* job = find_job_record(id);
-    if (!job || job->restart_cnt != restart || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job)) return;
+    if (!job || job->restart_cnt != restart || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))
+        return;
     info("arena: JobId=%u requeued: slurmctld stops, and its launch was not sent", id);
     (void)job_complete(id, slurm_conf.slurm_user_id, true, false, 0);
     schedule_job_save();

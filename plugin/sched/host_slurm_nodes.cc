@@ -24,7 +24,7 @@ class FeatureTest {
   public:
     explicit FeatureTest(const node_record_t* node) : node_(node) {}
     void add(const job_feature_t& feature) {
-        const bool opens = depth_ < feature.paren, closes = depth_ > feature.paren;
+        const bool opens = depth_<feature.paren, closes = depth_> feature.paren;
         if (opens) {
             outer_ = op_;
             op_ = FEATURE_OP_AND;
@@ -124,8 +124,8 @@ Bitmap idle_ones(const job_record_t* job, const bitstr_t* nodes) {
     for (int i = 0; i < node_record_count; ++i) {
         if (!bit_test(idle.get(), i) || bit_test(idle_node_bitmap, i)) continue;
         const node_record_t* node = node_record_table_ptr[i];
-        const bool own = node && node->owner == job->user_id &&
-                         job->details->whole_node != WHOLE_NODE_REQUIRED;
+        const bool own =
+            node && node->owner == job->user_id && job->details->whole_node != WHOLE_NODE_REQUIRED;
         if (!own) bit_clear(idle.get(), i);
     }
     return idle;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which nodes a job may have in each partition that takes it: features, excluded and required nodes,
-// sockets, owners, reservations, whole nodes. select_nodes() has the last word; what it would refuse
-// for good should not be planned.
+// Which nodes a job may have in each partition that takes it: features, excluded and required
+// nodes, sockets, owners, reservations, whole nodes. select_nodes() has the last word; what it
+// would refuse for good should not be planned.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,8 @@ Bitmap suitable_nodes(const job_record_t* job, const PartitionTry& where);
 /// Slurm's reason where there are none with GPUs, and which of the job's options say so.
 std::string bad_constraints(const job_record_t* job);
 
-/// The most preferred first. Under the write locks where there are reservations, else the read locks.
+/// The most preferred first. Under the write locks where there are reservations, else the read
+/// locks.
 std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tries);
 
 }  // namespace arena

@@ -102,11 +102,15 @@ job_state_reason partition_reason(const part_record_t* partition, const job_reco
     return takes_account(part, job->account) ? WAIT_NO_REASON : WAIT_ACCOUNT;
 }
 
-std::uint32_t time_limit_in(const part_record_t* partition, const job_record_t* job, std::time_t now) {
-    const auto is_limit = [](std::uint32_t minutes) { return minutes != NO_VAL && minutes != INFINITE; };
+std::uint32_t time_limit_in(const part_record_t* partition, const job_record_t* job,
+                            std::time_t now) {
+    const auto is_limit = [](std::uint32_t minutes) {
+        return minutes != NO_VAL && minutes != INFINITE;
+    };
     if (!has_deadline(job) || job->deadline < now + 60) return job->time_limit;
     const auto left = static_cast<std::uint32_t>((job->deadline - now) / 60);
-    for (const std::uint32_t limit : {job->time_limit, partition->default_time, partition->max_time})
+    for (const std::uint32_t limit :
+         {job->time_limit, partition->default_time, partition->max_time})
         if (is_limit(limit)) return std::min(limit, left);
     return left;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Slurm's records -> plain values. Free resources are counted from GRES state and from running
-// jobs' own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying. Nodes
-// and allocations are read under one lock, which takes the same short time for each job; our own
-// jobs follow in slices.
+// jobs' own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
+// Nodes and allocations are read under one lock, which takes the same short time for each job; our
+// own jobs follow in slices.
 #include "plugin/sched/host_slurm_read.h"
 
 #include <chrono>
@@ -129,7 +129,8 @@ Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
         if (!bit_test(resources->node_bitmap, i)) continue;
         const std::int32_t ours = table.ours[static_cast<std::size_t>(i)];
         if (ours >= 0) {
-            Occupied::Part part{.node = static_cast<NodeIndex>(ours), .cpus = resources->cpus[slot]};
+            Occupied::Part part{.node = static_cast<NodeIndex>(ours),
+                                .cpus = resources->cpus[slot]};
             if (slot < gpus.size()) part.gpus = gpus[slot];
             if (resources->memory_allocated)
                 part.memory_mb = static_cast<std::int64_t>(resources->memory_allocated[slot]);
@@ -151,16 +152,17 @@ void subtract(const Occupied& held, Snapshot& snapshot) {
 bitstr_t* partition_nodes(const job_record_t* job) {
     bitstr_t* nodes = bit_alloc(node_record_count);
     for (const part_record_t* part : partitions_of(job))
-        if (part->node_bitmap && (part->state_up & PARTITION_SCHED)) bit_or(nodes, part->node_bitmap);
+        if (part->node_bitmap && (part->state_up & PARTITION_SCHED))
+            bit_or(nodes, part->node_bitmap);
     return nodes;
 }
 
 /// What the places of a job depend on. Most jobs of a long queue have it in common, and what a
 /// reservation leaves takes Slurm long to say.
 using NodeClass =
-    std::tuple<std::string, std::string, std::string, std::string, std::string, const part_record_t*,
-               std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
-               std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t>;
+    std::tuple<std::string, std::string, std::string, std::string, std::string,
+               const part_record_t*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+               std::uint32_t, std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t>;
 
 /// Nothing for a job whose places depend on more: those are asked for one by one.
 std::optional<NodeClass> node_class(const job_record_t* job) {
@@ -226,11 +228,13 @@ class NodeSets {
 
     [[nodiscard]] bool has_gpus(std::uint32_t node_set) const {
         const std::vector<NodeIndex>& nodes = view_.snapshot.node_sets[node_set];
-        return std::any_of(nodes.begin(), nodes.end(),
-                           [&](NodeIndex index) { return view_.snapshot.nodes[index].total_gpus > 0; });
+        return std::any_of(nodes.begin(), nodes.end(), [&](NodeIndex index) {
+            return view_.snapshot.nodes[index].total_gpus > 0;
+        });
     }
 
-    static Place place_of(const job_record_t* job, const part_record_t& part, std::uint32_t node_set) {
+    static Place place_of(const job_record_t* job, const part_record_t& part,
+                          std::uint32_t node_set) {
         const std::uint32_t lifted = job->qos_ptr ? job->qos_ptr->flags : 0;
         Place place{.node_set = node_set};
         if (!(lifted & QOS_FLAG_PART_MIN_NODE)) place.min_nodes = std::max(part.min_nodes, 1u);
@@ -243,7 +247,8 @@ class NodeSets {
         return place;
     }
 
-    /// MaxMemPerNode or, with a flag, MaxMemPerCPU: the partition's, else the cluster's; 0 = no limit.
+    /// MaxMemPerNode or, with a flag, MaxMemPerCPU: the partition's, else the cluster's; 0 = no
+    /// limit.
     static std::uint64_t most_memory(const part_record_t& part) {
         return part.max_mem_per_cpu ? part.max_mem_per_cpu : slurm_conf.max_mem_per_cpu;
     }
@@ -360,9 +365,7 @@ struct Seen {
     std::uint32_t state = 0, restart = 0;
     bool operator==(const Seen&) const = default;
 };
-Seen seen_now(const job_record_t* job) {
-    return {job->job_id, job->job_state, job->restart_cnt};
-}
+Seen seen_now(const job_record_t* job) { return {job->job_id, job->job_state, job->restart_cnt}; }
 
 /// An ordinary job that stands first in its partitions; without pointers into Slurm's lists.
 struct Ordinary {
@@ -417,7 +420,8 @@ double expected_start_s(const job_record_t* waiting, double now_s) {
     return start_s > now_s ? start_s : 0;
 }
 
-std::vector<Ordinary> first_ordinary(const std::vector<const job_record_t*>& waiting, double now_s) {
+std::vector<Ordinary> first_ordinary(const std::vector<const job_record_t*>& waiting,
+                                     double now_s) {
     std::vector<Ordinary> list;
     for (const job_record_t* job : first_of_each_partition(waiting)) {
         Ordinary entry;
@@ -453,8 +457,8 @@ double since_boot(const ClusterView& view) {
     return view.steady_s - booted_s;
 }
 
-/// Of each job as little as the snapshot needs: a record lies in many places, and the locks are held
-/// for the whole list.
+/// Of each job as little as the snapshot needs: a record lies in many places, and the locks are
+/// held for the whole list.
 int visit_job(void* item, void* argument) {
     auto* job = static_cast<job_record_t*>(item);
     auto* walk = static_cast<JobWalk*>(argument);
@@ -499,9 +503,9 @@ class Reading {
     /// Nodes, partitions, who runs where, who stands first, and which jobs there are; under a lock.
     void read_tables() {
         view_.snapshot.time_s = static_cast<double>(time(nullptr));
-        view_.steady_s = std::chrono::duration<double>(
-                             std::chrono::steady_clock::now().time_since_epoch())
-                             .count();
+        view_.steady_s =
+            std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+                .count();
         view_.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
         view_.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
         stamp_ = {};
@@ -515,7 +519,8 @@ class Reading {
         all_ = std::move(walk.all);
     }
 
-    /// Reads our jobs and carriers until `end`, at least one, under a lock; false when all have been.
+    /// Reads our jobs and carriers until `end`, at least one, under a lock; false when all have
+    /// been.
     bool read_some(std::chrono::steady_clock::time_point end) {
         const bool same_tables = stamp_ == TablesStamp{};
         for (bool first = true; next_ < all_.size(); first = false) {
@@ -544,8 +549,8 @@ class Reading {
             changing.changing = true;
             return;
         }
-        JobView& view =
-            view_.jobs.emplace_back(read_job(job, record, sets_, texts_, queue_ ? &*queue_ : nullptr));
+        JobView& view = view_.jobs.emplace_back(
+            read_job(job, record, sets_, texts_, queue_ ? &*queue_ : nullptr));
         read_allocation(job, table_, view);
         note_ordinary_ahead(ordinary_, job, view);
     }

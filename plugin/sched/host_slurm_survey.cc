@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Intake under the write locks: applies classify() to every Arena job, asks Slurm about dependencies
-// and begin times, refreshes the priority that a held job would have, writes reasons.
+// Intake under the write locks: applies classify() to every Arena job, asks Slurm about
+// dependencies and begin times, refreshes the priority that a held job would have, writes reasons.
 #include <chrono>
 #include <cmath>
 
@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 using Wanted = bool (*)(const job_record_t*);
 
-/// Ids of all wanted jobs; collected first, so that locks can be let go between. What the test reads
-/// of each job is read of the whole list under one lock.
+/// Ids of all wanted jobs; collected first, so that locks can be let go between. What the test
+/// reads of each job is read of the whole list under one lock.
 std::vector<JobId> ids_of(Wanted wanted) {
     struct Walk {
         Wanted wanted;
@@ -38,9 +38,11 @@ std::vector<JobId> ids_of(Wanted wanted) {
 
 bool is_live(const job_record_t* job) { return !IS_JOB_FINISHED(job); }
 
-/// "completed" or another end for what is over and still says that it runs or waits, a profile run's too.
+/// "completed" or another end for what is over and still says that it runs or waits, a profile
+/// run's too.
 std::optional<std::string> comment_of_end(const job_record_t* job) {
-    if (!IS_JOB_FINISHED(job) || IS_JOB_COMPLETING(job) || job->admin_comment == nullptr) return std::nullopt;
+    if (!IS_JOB_FINISHED(job) || IS_JOB_COMPLETING(job) || job->admin_comment == nullptr)
+        return std::nullopt;
     const auto base = static_cast<job_states>(job->job_state & JOB_STATE_BASE);
     return arena::comment_of_end(job->admin_comment, job_state_string(base));
 }
@@ -86,7 +88,8 @@ bool mark_started(job_record_t* job) {
     write_mark(job, Phase::started, read_mark(job).value_or(JobMark{}).hold);
     std::string comment = text_of(job->admin_comment);
     const std::size_t at = comment.find("state=released");
-    if (at != std::string::npos) comment.replace(at, std::size("state=released") - 1, "state=running");
+    if (at != std::string::npos)
+        comment.replace(at, std::size("state=released") - 1, "state=running");
     assign_text(&job->admin_comment, comment);
     info("arena: JobId=%u started on %s: Slurm started it in the shape it waited with", job->job_id,
          job->nodes ? job->nodes : "?");
@@ -94,9 +97,10 @@ bool mark_started(job_record_t* job) {
     return true;
 }
 
-/// Slurm does not look at the dependencies, the begin time or the rights of a held job; here somebody must.
-/// job_independent() answers nothing for a held reason, so the reason is set aside while it works. What
-/// it found stays as the text of the hold: the reason itself is reset by each pass of Slurm's main loop.
+/// Slurm does not look at the dependencies, the begin time or the rights of a held job; here
+/// somebody must. job_independent() answers nothing for a held reason, so the reason is set aside
+/// while it works. What it found stays as the text of the hold: the reason itself is reset by each
+/// pass of Slurm's main loop.
 void refresh_eligibility(job_record_t* job) {
     forget_requeue_delay(job);
     std::string text = text_of(job->state_desc);
@@ -125,8 +129,8 @@ bool outlives_deadline(job_record_t* job) {
     return true;
 }
 
-/// Slurm says "held by its user" of every job that left with a requeue code, and "by an administrator" of one
-/// that was held while its Prolog ran; the mark knows better.
+/// Slurm says "held by its user" of every job that left with a requeue code, and "by an
+/// administrator" of one that was held while its Prolog ran; the mark knows better.
 void show_holder(job_record_t* job, const JobFacts& facts) {
     const OtherHold holder = facts.held && facts.mark ? facts.mark->hold : OtherHold::none;
     if (holder == OtherHold::none || facts.state != HostJobState::pending) return;
@@ -137,19 +141,20 @@ void show_holder(job_record_t* job, const JobFacts& facts) {
     note_job_change();
 }
 
-/// Whether survey_one() would find nothing to do. Asked under the read locks, so that a long queue of
-/// held jobs does not keep Slurm's readers waiting.
+/// Whether survey_one() would find nothing to do. Asked under the read locks, so that a long queue
+/// of held jobs does not keep Slurm's readers waiting.
 bool is_settled(const job_record_t* job, time_t now) {
     const JobFacts facts = facts_of(job);
-    if (classify(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none)) return false;
+    if (classify(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none))
+        return false;
     if (!plannable(facts) || !facts.held) return true;
     const job_details* details = job->details;
     const bool may_wait = details->dependency || details->depend_list || job->resv_name ||
                           job->array_recs || details->begin_time > now ||
                           (job->restart_cnt > 0 && details->begin_time != 0);
     // With accounting, its rights and its priority are Slurm's to say anew.
-    return !may_wait && basic_priority() && accounting_enforce == 0 && job->state_reason == WAIT_HELD && job->state_desc &&
-           !deferred(job->state_desc);
+    return !may_wait && basic_priority() && accounting_enforce == 0 &&
+           job->state_reason == WAIT_HELD && job->state_desc && !deferred(job->state_desc);
 }
 
 bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>& asks_to_hold,
@@ -177,16 +182,19 @@ std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_h
     std::size_t changed = 0;
     std::vector<JobId> ids;
     const time_t now = time(nullptr);
-    for_each_sliced(SlurmLock::Kind::read, ids_of(is_live), slice_ms, [&](job_record_t* job, std::size_t) {
-        if (arena_record(job) && !is_settled(job, now)) ids.push_back(job->job_id);
-    });
+    for_each_sliced(SlurmLock::Kind::read, ids_of(is_live), slice_ms,
+                    [&](job_record_t* job, std::size_t) {
+                        if (arena_record(job) && !is_settled(job, now)) ids.push_back(job->job_id);
+                    });
     const time_t reference = shared_age_reference();
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {
         if (survey_one(job, asks_to_hold, reference)) ++changed;
     });
     const std::vector<JobId> over = ids_of(is_at_its_end);
     for_each_sliced(SlurmLock::Kind::write, over, slice_ms, [](job_record_t* job, std::size_t) {
-        if (const auto comment = comment_of_end(job); comment && assign_text(&job->admin_comment, *comment)) note_job_change();
+        if (const auto comment = comment_of_end(job);
+            comment && assign_text(&job->admin_comment, *comment))
+            note_job_change();
     });
     if (changed || !over.empty()) schedule_job_save();
     return changed;
@@ -206,7 +214,8 @@ bool shown(const job_record_t* job, const Host::Reason& reason) {
     if (reason.released) return job->priority == 0 || says(job->state_desc, reason.text);
     return says(job->admin_comment, reason.admin_comment) &&
            says(job->system_comment, reason.system_comment) &&
-           (job->priority != 0 || job->state_reason != WAIT_HELD || says(job->state_desc, reason.text));
+           (job->priority != 0 || job->state_reason != WAIT_HELD ||
+            says(job->state_desc, reason.text));
 }
 
 }  // namespace
@@ -239,8 +248,8 @@ void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_
 
 namespace {
 
-/// The times are estimates, and each change is a write: as good as a minute, or as a tenth of what is
-/// left. Slurm's backfill forgets them all at each of its cycles.
+/// The times are estimates, and each change is a write: as good as a minute, or as a tenth of what
+/// is left. Slurm's backfill forgets them all at each of its cycles.
 bool shows_start(const job_record_t* job, const Host::Expected& expected, double now_s) {
     const auto shown_s = static_cast<double>(job->start_time);
     if (expected.start_s == 0 || shown_s == 0) return shown_s == expected.start_s;

@@ -30,8 +30,8 @@ std::string seconds(double value) {
 std::string launcher_arguments(const Request& request, const Plan& plan) {
     const Result<LauncherChoice> choice = parse_launcher(launcher_of(request));
     if (!choice || choice->launcher->names_hosts()) return {};
-    const auto words =
-        render(*choice->launcher, choice->version, words_of(request.model, request.global_batch, plan));
+    const auto words = render(*choice->launcher, choice->version,
+                              words_of(request.model, request.global_batch, plan));
     return words ? join(*words, " ") : "";
 }
 
@@ -78,7 +78,8 @@ std::string admin_comment(std::string_view state, const Offer& offer) {
 std::string system_comment(const std::vector<Offer>& offers, std::string_view unmeasured) {
     constexpr std::size_t longest = 1024, longest_note = 400;
     std::string note;
-    if (!unmeasured.empty()) note = fmt::format(" not measured: {}", unmeasured.substr(0, longest_note));
+    if (!unmeasured.empty())
+        note = fmt::format(" not measured: {}", unmeasured.substr(0, longest_note));
     std::string text = "arena offers:";
     for (const Offer& offer : std::span(offers).first(std::min(offers.size(), top_offers))) {
         const std::string part =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// From an offer to what the job is started with: ARENA_* environment, launcher arguments, tasks, and
-// the one-line comments that scontrol shows.
+// From an offer to what the job is started with: ARENA_* environment, launcher arguments, tasks,
+// and the one-line comments that scontrol shows.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace arena {
 
 /// ARENA_PP, ARENA_DP, ARENA_TP, ARENA_MICRO_BATCH, ARENA_NUM_MICRO_BATCHES, ARENA_GLOBAL_BATCH,
-/// ARENA_STAGE_LAYERS, ARENA_PLAN (the offer as JSON), ARENA_ARGS for a launcher that has flags; what
-/// arena-args reads of the model, and the launcher with its version.
+/// ARENA_STAGE_LAYERS, ARENA_PLAN (the offer as JSON), ARENA_ARGS for a launcher that has flags;
+/// what arena-args reads of the model, and the launcher with its version.
 std::vector<std::string> launch_environment(const Request& request, const Offer& offer);
 
-/// What the request's launcher is told of the plan; empty where it has no words, or where they name the
-/// job's hosts, which only a running job knows.
+/// What the request's launcher is told of the plan; empty where it has no words, or where they name
+/// the job's hosts, which only a running job knows.
 std::string launcher_arguments(const Request& request, const Plan& plan);
 
 /// One task per GPU, or one per node for launchers that spawn their own ranks.
@@ -26,7 +26,8 @@ std::int64_t tasks_per_node(const std::string& launcher, const Grid& grid);
 
 /// "arena:v1 state=running grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled"
 std::string admin_comment(std::string_view state, const Offer& offer);
-/// The top_offers best offers, and which GPU types were not measured and why ("" = none); at most 1 KiB.
+/// The top_offers best offers, and which GPU types were not measured and why ("" = none); at most 1
+/// KiB.
 std::string system_comment(const std::vector<Offer>& offers, std::string_view unmeasured = {});
 
 }  // namespace arena

@@ -2,9 +2,9 @@
 // See offer_book.h. Runs outside slurmctld's locks.
 #include "plugin/sched/offer_book.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "core/launchers.h"
 #include "core/text.h"
@@ -49,8 +49,9 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
     for (NodeIndex index : view.snapshot.node_sets[place.node_set]) {
         const NodeState& node = view.snapshot.nodes[index];
         if (node.gpu_type.empty() || node.total_gpus == 0) continue;
-        const auto mapping = std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                                          [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
+        const auto mapping =
+            std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                         [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
         if (mapping == config_.gpu_types.end()) continue;
         const auto share = [&](std::int64_t of_node, std::int64_t most) {
             return std::min(of_node, most) / node.total_gpus;
@@ -98,8 +99,10 @@ const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcom
         grids.left_out = "the planner failed: " + outcome.fault;
     else if (outcome.in_part > 0)
         grids.left_out = fmt::format(
-            "{} combinations of GPUs and stages were not looked at to the end in the {:.2g} s that planning a "
-            "model may take; pin the plan (--arena-plan), ask for fewer GPUs or types, or give fewer unlike layers",
+            "{} combinations of GPUs and stages were not looked at to the end in the {:.2g} s that "
+            "planning a "
+            "model may take; pin the plan (--arena-plan), ask for fewer GPUs or types, or give "
+            "fewer unlike layers",
             outcome.in_part, desk_.own_seconds());
     const auto [at, added] = grids_.insert_or_assign(key, std::move(grids));
     if (added) grids_by_age_.push_back(key);
@@ -137,7 +140,8 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     entry.framework = request.launcher;
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;
-    entry.max_gpus = request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
+    entry.max_gpus =
+        request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
     entry.profile = profiles_.table(pool.gpu_type);
     return entry;
 }
@@ -166,12 +170,13 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
         if (wanted(request, pool.gpu_type))
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
                              profiles_.version(pool.gpu_type)});
-    return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus, request.pin,
-                     launcher_of(request), facts);
+    return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus,
+                     request.pin, launcher_of(request), facts);
 }
 
 OfferList OfferBook::offers(std::uint32_t user, const Request& request,
-                            const std::string& model_fingerprint, const std::vector<SitePool>& pools) {
+                            const std::string& model_fingerprint,
+                            const std::vector<SitePool>& pools) {
     const std::string key = cache_key(request, model_fingerprint, pools);
     OfferList list = cache_.find(key);
     if (!list) {
@@ -182,8 +187,8 @@ OfferList OfferBook::offers(std::uint32_t user, const Request& request,
     std::vector<Observation> observations;
     std::string versions;
     for (const std::int64_t whose : {everybody, std::int64_t{user}}) {
-        const auto observed = observed_.find(
-            {model_fingerprint, request.global_batch, request.launcher, whose});
+        const auto observed =
+            observed_.find({model_fingerprint, request.global_batch, request.launcher, whose});
         if (observed == observed_.end()) continue;
         versions += fmt::format("|observed {}", observed->second.version);
         for (const ObservedRun& run : observed->second.list)
@@ -246,9 +251,10 @@ bool OfferBook::recall(ObservedRun run) {
 void OfferBook::forget_oldest() {
     std::map<std::int64_t, std::size_t> lists;
     for (const auto& [key, observed] : observed_) ++lists[std::get<3>(key)];
-    const std::int64_t most = std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) {
-                                  return a.second < b.second;
-                              })->first;
+    const std::int64_t most =
+        std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) {
+            return a.second < b.second;
+        })->first;
     auto oldest = observed_.end();
     for (auto at = observed_.begin(); at != observed_.end(); ++at)
         if (std::get<3>(at->first) == most &&
@@ -265,7 +271,8 @@ std::string OfferBook::why_none(std::uint32_t user, const Request& request,
     const Grids* known = grids(user, request, pools);
     if (!known) return {};
     if (!known->left_out.empty())
-        return fmt::format("no plan found in the {:.2g} s that planning a model may take", plan_seconds());
+        return fmt::format("no plan found in the {:.2g} s that planning a model may take",
+                           plan_seconds());
     std::map<std::string, const Infeasible*> largest;
     for (const Infeasible& grid : known->infeasible) {
         const Infeasible*& most = largest[grid.grid.gpu_type];

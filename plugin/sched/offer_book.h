@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// OfferBook: planner answers, remembered. Jobs with the same model, batch, range and GPU pools share
-// one list of offers; a new profile of a type makes a new list, and so does what a running job reports.
+// OfferBook: planner answers, remembered. Jobs with the same model, batch, range and GPU pools
+// share one list of offers; a new profile of a type makes a new list, and so does what a running
+// job reports.
 #pragma once
 
 #include <deque>
@@ -37,8 +38,8 @@ class OfferBook {
     OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
               ProfileBook& profiles, PlanLimits limits = {});
 
-    /// Mapped types on the nodes of a job, by the place that has most of each; unmapped ones are left
-    /// out.
+    /// Mapped types on the nodes of a job, by the place that has most of each; unmapped ones are
+    /// left out.
     const std::vector<SitePool>& pools(const ClusterView& view, const JobView& job) {
         return *shared_pools(view, job);
     }
@@ -49,20 +50,21 @@ class OfferBook {
     /// Null while the plan is in the user's queue (plan_desk.h): ask again in the next round.
     /// model_fingerprint is that of the request's model: computing it costs more than the look-up.
     /// Corrected by what jobs of this user reported, and by what counts for everybody.
-    OfferList offers(std::uint32_t user, const Request& request, const std::string& model_fingerprint,
-                     const std::vector<SitePool>& pools);
-    /// The uncorrected estimate of a plan as it is now; nothing where the site has no such GPU type any
-    /// more or the plan is none.
+    OfferList offers(std::uint32_t user, const Request& request,
+                     const std::string& model_fingerprint, const std::vector<SitePool>& pools);
+    /// The uncorrected estimate of a plan as it is now; nothing where the site has no such GPU type
+    /// any more or the plan is none.
     std::optional<Estimate> price(const Request& request, const Offer& offer);
     /// Corrects its user's offers of this model, batch and launcher from now on, or everybody's if
     /// it is shared. False, and nothing changes, when the times are no measurement (see
     /// max_observed_ratio); outliers wait until they count (see counts()). Remembers the latest
-    /// observation of each grid and plan, 64 per user, model, batch and launcher. Of max_observed of
-    /// those, the user with most of them loses the oldest.
+    /// observation of each grid and plan, 64 per user, model, batch and launcher. Of max_observed
+    /// of those, the user with most of them loses the oldest.
     bool observe(ObservedRun run);
     /// The same of a row of the store, which knows what it agrees with.
     bool recall(ObservedRun run);
-    /// Whether what was observed last of the run's user, model, batch, launcher, grid and plan counts.
+    /// Whether what was observed last of the run's user, model, batch, launcher, grid and plan
+    /// counts.
     [[nodiscard]] bool latest_counts(const ObservedRun& run) const;
     [[nodiscard]] std::size_t observed() const { return observed_.size(); }
     /// Of the same query, for explain.
@@ -71,10 +73,12 @@ class OfferBook {
         std::string left_out;  ///< what was not looked at, and why; "" = nothing
     };
     /// Null while they are in the user's queue; good until the next call.
-    const Grids* grids(std::uint32_t user, const Request& request, const std::vector<SitePool>& pools);
-    /// Why offers() has none: of each type what the planner says of its most GPUs; "" while grids() are in the
-    /// user's queue.
-    std::string why_none(std::uint32_t user, const Request& request, const std::vector<SitePool>& pools);
+    const Grids* grids(std::uint32_t user, const Request& request,
+                       const std::vector<SitePool>& pools);
+    /// Why offers() has none: of each type what the planner says of its most GPUs; "" while grids()
+    /// are in the user's queue.
+    std::string why_none(std::uint32_t user, const Request& request,
+                         const std::vector<SitePool>& pools);
     [[nodiscard]] PlanDesk::Stats planning() const { return desk_.stats(); }
     [[nodiscard]] double plan_seconds() const { return desk_.own_seconds(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A name that a user chose, as one word of a line for people and programs: it forges no second word,
-// no key=value, no line.
+// A name that a user chose, as one word of a line for people and programs: it forges no second
+// word, no key=value, no line.
 #pragma once
 
 #include <string>

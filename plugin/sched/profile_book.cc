@@ -73,20 +73,24 @@ ProfileBook::ProfileBook(Host& host, const Config& config, std::vector<GpuType> 
 
 void ProfileBook::open_store() {
     std::error_code ignored;
-    std::filesystem::create_directories(std::filesystem::path(config_.profile_store).parent_path(), ignored);
+    std::filesystem::create_directories(std::filesystem::path(config_.profile_store).parent_path(),
+                                        ignored);
     std::string notice;
     auto store = ProfileStore::open(config_.profile_store, &notice);
     if (!notice.empty()) host_.log_error(notice);
     if (store)
         store_ = std::move(store).value();
-    else if (const std::string why = store.error().message(); why != std::exchange(store_error_, why))
-        host_.log_error("profile store: " + why + "; estimates stay analytic until it can be opened");
+    else if (const std::string why = store.error().message();
+             why != std::exchange(store_error_, why))
+        host_.log_error("profile store: " + why +
+                        "; estimates stay analytic until it can be opened");
 }
 
 /// An administrator may have put right what was wrong.
 bool ProfileBook::reopen_store(double now_s) {
     if (store_ || now_s < store_tried_s_ + reopen_interval_s) return false;
-    if (std::exchange(store_tried_s_, now_s) != 0) open_store();  // the first time it was just tried
+    if (std::exchange(store_tried_s_, now_s) != 0)
+        open_store();  // the first time it was just tried
     if (!store_ || store_error_.empty()) return false;
     store_error_.clear();
     tables_.clear();
@@ -141,13 +145,15 @@ bool ProfileBook::may_come(const CarrierView& carrier, double now_s, double grac
 bool ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
     const Key key{fingerprint(request.model), request.gpu_type};
     if (const auto before = store_->load(request.nonce)) {  // imported before a restart of ours
-        if (before->status == ProfileStatus::failed) count_failure(carrier, key, before->reason, now_s);
+        if (before->status == ProfileStatus::failed)
+            count_failure(carrier, key, before->reason, now_s);
         return true;
     }
     const auto profile = spool_->result(request.nonce);
     if (!profile) {
         if (may_come(carrier, now_s, silence_grace_s)) return false;
-        count_failure(carrier, key, "the profile spool " + config_.profile_spool + " does not answer", now_s);
+        count_failure(carrier, key,
+                      "the profile spool " + config_.profile_spool + " does not answer", now_s);
         return true;
     }
     // On a shared file system the result may be seen a moment after the job's end.
@@ -164,10 +170,12 @@ bool ProfileBook::take_result(const CarrierView& carrier, const ProfileRequest& 
         return true;
     }
     const bool fits = profile->gpu_type == request.gpu_type &&
-                      profile->model_fingerprint == key.first && profile->hardware == request.hardware;
+                      profile->model_fingerprint == key.first &&
+                      profile->hardware == request.hardware;
     if (!fits || profile->status == ProfileStatus::failed) {
         if (fits) (void)store_->import(*profile, request.model.name);  // for `arena profile status`
-        count_failure(carrier, key, fits ? profile->reason : "the result is for another request", now_s);
+        count_failure(carrier, key, fits ? profile->reason : "the result is for another request",
+                      now_s);
         return true;
     }
     if (auto status = store_->import(*profile, request.model.name); !status) {
@@ -177,14 +185,15 @@ bool ProfileBook::take_result(const CarrierView& carrier, const ProfileRequest& 
         return true;
     }
     ++imported_;
-    // The node may have shown another driver or library: what was measured with the old one no longer holds.
+    // The node may have shown another driver or library: what was measured with the old one no
+    // longer holds.
     std::erase_if(measured_, [&](const Key& other) { return other.second == key.second; });
     attempts_.erase(key);
     tables_.erase(request.gpu_type);
     ++versions_[request.gpu_type];
     host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s", carrier.id,
-                               one_word(request.model.name), request.gpu_type, profile->entries.size(),
-                               profile->device_seconds));
+                               one_word(request.model.name), request.gpu_type,
+                               profile->entries.size(), profile->device_seconds));
     return true;
 }
 
@@ -192,9 +201,10 @@ bool ProfileBook::take_result(const CarrierView& carrier, const ProfileRequest& 
 void ProfileBook::tell_silence() {
     const bool silent = spool_->silent_s() >= silence_told_s;
     if (silent && !silence_told_)
-        host_.log_error("the profile spool " + config_.profile_spool +
-                        " does not answer: results of profile runs wait for it, for 30 s each; mend what "
-                        "it is mounted from");
+        host_.log_error(
+            "the profile spool " + config_.profile_spool +
+            " does not answer: results of profile runs wait for it, for 30 s each; mend what "
+            "it is mounted from");
     silence_told_ = silent;
 }
 
@@ -224,7 +234,8 @@ bool ProfileBook::update(ClusterView& view) {
     for (const CarrierView& carrier : view.carriers) {
         seen.insert(carrier.id);
         if (!carrier.finished) seen_running_.insert(carrier.id);
-        // While the store is closed nobody waits for a result; it is taken in as soon as there is one.
+        // While the store is closed nobody waits for a result; it is taken in as soon as there is
+        // one.
         if (settled_.contains(carrier.id) || (carrier.finished && !store_)) continue;
         auto request = parse_profile_request(carrier.request);
         if (!request) {
@@ -250,8 +261,9 @@ bool ProfileBook::update(ClusterView& view) {
 
 /// Seconds of another site's GPU of this kind, until one of ours is measured.
 ProfileTable ProfileBook::shipped_table(const std::string& gpu_type) {
-    const auto at = std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                                 [&](const GpuMapping& type) { return type.gres_type == gpu_type; });
+    const auto at =
+        std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                     [&](const GpuMapping& type) { return type.gres_type == gpu_type; });
     if (at == config_.gpu_types.end()) return {};
     const auto hardware = find_hardware(hardware_, at->hardware);
     if (!hardware) return {};

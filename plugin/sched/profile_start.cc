@@ -91,12 +91,13 @@ bool shown_free(const ClusterView& view, const std::string& name) {
 }
 
 std::string waiting_text(const ProfileNeed& need, JobId carrier, const std::string& progress) {
-    return fmt::format("profiling {} on {} (JobId={}){}", one_word(need.request->model.name), need.gpu_type,
-                       carrier, progress);
+    return fmt::format("profiling {} on {} (JobId={}){}", one_word(need.request->model.name),
+                       need.gpu_type, carrier, progress);
 }
 
 std::string waiting_words(const ProfileNeed& need) {
-    return fmt::format("waiting to profile {} on {}", one_word(need.request->model.name), need.gpu_type);
+    return fmt::format("waiting to profile {} on {}", one_word(need.request->model.name),
+                       need.gpu_type);
 }
 
 ProfileAnswer turn_later(const ProfileNeed& need, std::size_t runs) {
@@ -236,7 +237,8 @@ constexpr std::size_t known_budget_bytes = std::size_t{64} << 20;
 
 /// What the run will be asked for; empty when the hardware entry is not known (then the run fails
 /// and says so).
-std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request, bool* whole) const {
+std::vector<OpShape> ProfileBook::wanted_operators(const ProfileRequest& request,
+                                                   bool* whole) const {
     const auto type = find_hardware(hardware_, request.hardware);
     if (!type) return {};
     PlanBudget budget({.seconds = known_budget_s, .bytes = known_budget_bytes});
@@ -282,9 +284,9 @@ bool ProfileBook::all_known(const ProfileNeed& need, const Key& key) {
     bool whole = false;
     const std::vector<OpShape> wanted = wanted_operators(request_for(need), &whole);
     const std::set<std::string, std::less<>> keys(known->op_keys.begin(), known->op_keys.end());
-    const bool all = whole && !wanted.empty() && std::all_of(wanted.begin(), wanted.end(), [&](const auto& shape) {
-        return keys.contains(op_key(shape));
-    });
+    const bool all = whole && !wanted.empty() &&
+                     std::all_of(wanted.begin(), wanted.end(),
+                                 [&](const auto& shape) { return keys.contains(op_key(shape)); });
     if (all)
         measured_.insert(key);
     else
@@ -324,9 +326,10 @@ void ProfileBook::note_refusal(const ProfileNeed& need, const Place& place,
     const double now_s = view.steady_s;
     if (start.other_user) {
         if (refusing_users_.note(user_key(need), start.why, now_s))
-            host_.log_info(fmt::format("JobId={} no profile run of uid {} starts: {}; it is tried "
-                                       "again less and less often",
-                                       need.job, need.user_id, start.why));
+            host_.log_info(
+                fmt::format("JobId={} no profile run of uid {} starts: {}; it is tried "
+                            "again less and less often",
+                            need.job, need.user_id, start.why));
         return;
     }
     NodeState& node = view.snapshot.nodes[place.node];
@@ -408,10 +411,11 @@ ProfileNeed ProfileBook::after_yielding(ProfileNeed need, const Key& key, double
 std::optional<ProfileAnswer> ProfileBook::refused_to_user(const ProfileNeed& need,
                                                           const ClusterView& view) const {
     if (turns_.has_had_enough(need.user_id, view.steady_s))
-        return ProfileAnswer{ProfileState::stand_in,
-                             fmt::format("its user has had {} profile runs within an hour, as many as "
-                                         "profile.runs_per_hour allows",
-                                         config_.profile_runs_per_hour)};
+        return ProfileAnswer{
+            ProfileState::stand_in,
+            fmt::format("its user has had {} profile runs within an hour, as many as "
+                        "profile.runs_per_hour allows",
+                        config_.profile_runs_per_hour)};
     if (!refusing_users_.rests(user_key(need), view.steady_s)) return std::nullopt;
     return ProfileAnswer{ProfileState::stand_in, refusing_users_.why(user_key(need))};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Refusals: what Slurm did not give, although it looked as if it would: to profile runs a node that the
-// snapshot shows free, or a partition as a whole; to a job a shape. Each question leaves something
-// behind, a cancelled job or lines in the log: what refuses is left alone for a while, twice as long
-// after each further refusal.
+// Refusals: what Slurm did not give, although it looked as if it would: to profile runs a node that
+// the snapshot shows free, or a partition as a whole; to a job a shape. Each question leaves
+// something behind, a cancelled job or lines in the log: what refuses is left alone for a while,
+// twice as long after each further refusal.
 #pragma once
 
 #include <functional>

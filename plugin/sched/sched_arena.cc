@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // sched/arena: Slurm's entry points and the one thread. init() only loads the stock backfill and
-// starts the thread: it is called with locks held, before jobs are recovered. fini() stops and joins.
+// starts the thread: it is called with locks held, before jobs are recovered. fini() stops and
+// joins.
 #include <poll.h>
 #include <unistd.h>
 
@@ -70,9 +71,10 @@ class Plugin {
 void Plugin::start() {
     const std::string problem = backfill_.load();
     if (!problem.empty())
-        error("arena: Slurm's own backfill could not be loaded: %s: ordinary jobs are scheduled by "
-              "the main loop only",
-              problem.c_str());
+        error(
+            "arena: Slurm's own backfill could not be loaded: %s: ordinary jobs are scheduled by "
+            "the main loop only",
+            problem.c_str());
     stopping_ = false;
     wake_fd_ = open_round_fd();
     thread_ = std::thread([this] { run(); });
@@ -96,18 +98,21 @@ void Plugin::reconfig() {
 }
 
 bool Plugin::controller_is_ready() {
-    return job_list && node_record_table_ptr && avail_node_bitmap && up_node_bitmap && idle_node_bitmap &&
-           share_node_bitmap && cg_node_bitmap && rs_node_bitmap && !slurmctld_config.scheduling_disabled &&
+    return job_list && node_record_table_ptr && avail_node_bitmap && up_node_bitmap &&
+           idle_node_bitmap && share_node_bitmap && cg_node_bitmap && rs_node_bitmap &&
+           !slurmctld_config.scheduling_disabled &&
            !slurmctld_config.shutdown_time;  // it saves nothing while somebody holds a lock
 }
 
-/// Asked before each round: a controller that starts without jobs shows only later how its jobs lie.
+/// Asked before each round: a controller that starts without jobs shows only later how its jobs
+/// lie.
 bool Plugin::layout_is_sound() {
     std::string what;
     if (host_->layout_is_sound(&what)) return true;
-    error("arena: %s does not look as in the headers that sched_arena.so was built with (Slurm "
-          "%s): scheduling by Arena is switched off; rebuild against the running release",
-          what.c_str(), built_for().c_str());
+    error(
+        "arena: %s does not look as in the headers that sched_arena.so was built with (Slurm "
+        "%s): scheduling by Arena is switched off; rebuild against the running release",
+        what.c_str(), built_for().c_str());
     off_ = true;
     return false;
 }
@@ -141,8 +146,8 @@ void Plugin::load() {
     if (!calibration) return refuse(calibration.error().message());
     const Policy* policy = find_policy(config->policy);
     if (!policy || !policy->in_slurm)
-        return refuse(path + ": policy \"" + config->policy + "\" is no policy of sched/arena; accepted: " +
-                      slurm_policy_names());
+        return refuse(path + ": policy \"" + config->policy +
+                      "\" is no policy of sched/arena; accepted: " + slurm_policy_names());
     config_ = std::move(config).value();
     const auto sum = config_sum(path);
     config_sum_ = sum ? *sum : std::string();
@@ -168,7 +173,8 @@ PlanLimits Plugin::plan_limits() const {
 
 void Plugin::wait_for_event() {
     pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {socket_.fd(), POLLIN, 0}};
-    const int timeout_ms = static_cast<int>(1000 * std::max(std::min(config_.min_gap_s, 1.0), look_s));
+    const int timeout_ms =
+        static_cast<int>(1000 * std::max(std::min(config_.min_gap_s, 1.0), look_s));
     if (::poll(fds, socket_.fd() >= 0 ? 2 : 1, timeout_ms) <= 0) return;
     if (fds[0].revents & POLLIN) {
         std::uint64_t count = 0;
@@ -195,7 +201,8 @@ void Plugin::note_fault(const char* what) {
     std::erase_if(faults_, [&](auto at) { return now - at > fault_window; });
     if (faults_.size() < max_faults) return;
     off_ = true;
-    error("arena: %zu faults in 10 minutes: Arena is off until scontrol reconfigure", faults_.size());
+    error("arena: %zu faults in 10 minutes: Arena is off until scontrol reconfigure",
+          faults_.size());
 }
 
 /// Outside rounds: a job that reports at its end leaves nothing that would make one. A report that
@@ -232,7 +239,8 @@ std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
     if (!scheduler_) return {};
     if (line == "config") return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
     if (line == "stats reset" && privileged) scheduler_->forget_times();
-    if (line == "stats" || (line == "stats reset" && privileged)) return scheduler_->stats_json(privileged, uid);
+    if (line == "stats" || (line == "stats reset" && privileged))
+        return scheduler_->stats_json(privileged, uid);
     const bool sees_others = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
     if (line == "queue") return scheduler_->queue_json(privileged, uid, sees_others);
     if (line == "snapshot") return privileged ? scheduler_->snapshot_json() : std::string();

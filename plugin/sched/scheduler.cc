@@ -23,8 +23,8 @@ double ms_since(Clock::time_point start) {
 
 /// How long an offer that Slurm refused for the moment is left out.
 constexpr double blocked_s = 30;
-/// One that no node can hold: until something changes, or so long. Of such refusals in a row each makes the
-/// job rest twice as long, so that its offers are tried less and less often.
+/// One that no node can hold: until something changes, or so long. Of such refusals in a row each
+/// makes the job rest twice as long, so that its offers are tried less and less often.
 constexpr double hopeless_s = 3600;
 /// How long an offer is tried whose nodes Slurm calls busy, before it is left out.
 constexpr double busy_s = 10;
@@ -159,18 +159,20 @@ void Scheduler::block(JobId job, const Grid& grid, const std::string& why, bool 
     blocked_[job].push_back({grid, view_.steady_s + blocked_s, why, limited});
 }
 
-/// Slurm knows more of the shape than was asked for here: a line in the log for each reason, not for
-/// each offer.
-void Scheduler::refused_shape(const Planned& planned, const Offer& offer, const ApplyResult& result) {
+/// Slurm knows more of the shape than was asked for here: a line in the log for each reason, not
+/// for each offer.
+void Scheduler::refused_shape(const Planned& planned, const Offer& offer,
+                              const ApplyResult& result) {
     const JobId id = planned.view->id;
     const std::string& why = result.text;
     const double now_s = view_.steady_s;
     const bool hopeless = result.outcome == ApplyOutcome::never;
     blocked_[id].push_back({offer.grid, now_s + (hopeless ? hopeless_s : blocked_s), why});
     if (refusals_.note(std::to_string(id), why, now_s))
-        host_.log_error(fmt::format("JobId={} not started with {}: {}; its other shapes are tried less and less "
-                                    "often",
-                                    id, short_form(offer.grid), why));
+        host_.log_error(fmt::format(
+            "JobId={} not started with {}: {}; its other shapes are tried less and less "
+            "often",
+            id, short_form(offer.grid), why));
     wait_reason(*planned.view, why);
 }
 
@@ -184,10 +186,8 @@ void Scheduler::forgive(JobId job) {
 /// replanned.
 void Scheduler::keep_trying(const Planned& planned, const Offer& offer, const std::string& why) {
     const JobId id = planned.view->id;
-    const auto at =
-        busy_.try_emplace(id, Blocked{offer.grid, view_.steady_s + busy_s, why}).first;
-    if (at->second.grid != offer.grid)
-        at->second = {offer.grid, view_.steady_s + busy_s, why};
+    const auto at = busy_.try_emplace(id, Blocked{offer.grid, view_.steady_s + busy_s, why}).first;
+    if (at->second.grid != offer.grid) at->second = {offer.grid, view_.steady_s + busy_s, why};
     last_[id].state = "waiting with a reservation";
     last_[id].reason = why;
     if (view_.steady_s < at->second.until_s) return;
@@ -198,7 +198,8 @@ void Scheduler::keep_trying(const Planned& planned, const Offer& offer, const st
     wait_reason(*planned.view, why);
 }
 
-/// Once is a change while the round was decided; again and again is a plan that Slurm does not share.
+/// Once is a change while the round was decided; again and again is a plan that Slurm does not
+/// share.
 void Scheduler::note_stale(const Planned& planned, const Grid& grid, const std::string& why) {
     const JobId id = planned.view->id;
     ++stats_.stale;
@@ -302,7 +303,8 @@ void Scheduler::apply_waiting(const Planned& planned, const Action& action) {
     // So it does where the job fits with its --time-min only, or has to have whole nodes.
     const auto& places = planned.view->places;
     const bool by_slurm = action.place < places.size() && places[action.place].by_slurm;
-    const bool start = action.kind == ActionKind::start && !planned.view->ordinary_ahead() && !by_slurm;
+    const bool start =
+        action.kind == ActionKind::start && !planned.view->ordinary_ahead() && !by_slurm;
     if (start && take_free_nodes(action))
         apply_start(planned, action);
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
@@ -348,7 +350,11 @@ void Scheduler::note_update(const LeftUpdate& update) {
 void Scheduler::say_refused_update(const JobView& job) {
     const bool refused = refused_updates_.contains(job.id);
     if (job.facts.held || (!refused && !job.reason.starts_with("Arena: update refused"))) return;
-    reasons_.push_back({job.id, refused ? "Arena: " + with_refused_update(job.id, {}) : std::string(), {}, {}, true});
+    reasons_.push_back({job.id,
+                        refused ? "Arena: " + with_refused_update(job.id, {}) : std::string(),
+                        {},
+                        {},
+                        true});
 }
 
 std::string Scheduler::with_refused_update(JobId job, const std::string& reason) const {
@@ -358,15 +364,19 @@ std::string Scheduler::with_refused_update(JobId job, const std::string& reason)
 }
 
 /// GPUs of a set's nodes that have all this beside them.
-const std::vector<TypePool>& Scheduler::pools_with(std::uint32_t node_set, bool up_only, const NodeNeeds& needs) {
-    const PoolKey key{node_set, up_only, needs.cpus_per_gpu, needs.memory_per_gpu_mb, needs.memory_per_node_mb};
+const std::vector<TypePool>& Scheduler::pools_with(std::uint32_t node_set, bool up_only,
+                                                   const NodeNeeds& needs) {
+    const PoolKey key{node_set, up_only, needs.cpus_per_gpu, needs.memory_per_gpu_mb,
+                      needs.memory_per_node_mb};
     const auto [at, added] = pools_with_.try_emplace(key);
     if (!added) return at->second;
     std::vector<NodeFacts> facts;
     for (NodeIndex index : view_.snapshot.node_sets[node_set]) {
         const NodeState& node = view_.snapshot.nodes[index];
         if (node.total_gpus > 0 && (node.up || !up_only))
-            facts.push_back({{{node.gpu_type, node.total_gpus}}, view_.node_cpus[index], view_.node_memory_mb[index]});
+            facts.push_back({{{node.gpu_type, node.total_gpus}},
+                             view_.node_cpus[index],
+                             view_.node_memory_mb[index]});
     }
     at->second = make_pools(facts, needs);
     return at->second;

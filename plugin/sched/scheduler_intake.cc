@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The first half of a round: what Slurm did since the last one, what each job wants, which jobs take part
-// in the decision and as what. See scheduler.h.
+// The first half of a round: what Slurm did since the last one, what each job wants, which jobs
+// take part in the decision and as what. See scheduler.h.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-
-#include <fmt/format.h>
 
 #include "plugin/sched/scheduler.h"
 #include "plugin/sched/shares.h"
@@ -17,7 +17,8 @@ namespace {
 /// A batch launch in the second of the last kill is refused by slurmd: wait for a later one.
 constexpr double settle_s = 2;
 /// A controller that died forgot its last jobs and gives their ids again, while nodes still end the
-/// forgotten copies: a batch launch under such an id drains the node. Seen up to 5 s after a restart.
+/// forgotten copies: a batch launch under such an id drains the node. Seen up to 5 s after a
+/// restart.
 constexpr double recovery_s = 8;
 
 /// A signal that comes before the script has said what to do with it ends the job.
@@ -39,8 +40,10 @@ int signal_number(std::string_view name) {
 /// False once its user has changed the wish that it was started by.
 bool inside_wish(const Request& request, const Offer& offer) {
     const std::int64_t gpus = offer.grid.gpus();
-    const bool in_range = gpus >= request.min_gpus && (request.max_gpus == 0 || gpus <= request.max_gpus);
-    return in_range && allows(request.gpu_types, offer.grid.gpu_type) && matches(request.pin, offer.plan);
+    const bool in_range =
+        gpus >= request.min_gpus && (request.max_gpus == 0 || gpus <= request.max_gpus);
+    return in_range && allows(request.gpu_types, offer.grid.gpu_type) &&
+           matches(request.pin, offer.plan);
 }
 
 bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
@@ -48,16 +51,18 @@ bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
                        [&](const Offer& offer) { return offer.grid.gpu_type == gpu_type; });
 }
 
-/// What an opted-out job asks for: its smallest count, of the first type it allows that has as many,
-/// on as few nodes as equal shares go. No such type: any GPU (a job without --arena-types).
+/// What an opted-out job asks for: its smallest count, of the first type it allows that has as
+/// many, on as few nodes as equal shares go. No such type: any GPU (a job without --arena-types).
 Grid plain_grid(const Request& request, const std::vector<SitePool>& pools) {
     const std::int64_t gpus = std::max<std::int64_t>(request.min_gpus, 1);
     const SitePool* chosen = nullptr;
     for (const SitePool& pool : pools)
-        if (!chosen && allows(request.gpu_types, pool.gpu_type) && pool.max_gpus >= gpus) chosen = &pool;
+        if (!chosen && allows(request.gpu_types, pool.gpu_type) && pool.max_gpus >= gpus)
+            chosen = &pool;
     Grid grid;
     grid.gpus_per_node = gpus;
-    if (!request.gpu_types.empty()) grid.gpu_type = chosen ? chosen->gpu_type : request.gpu_types.front();
+    if (!request.gpu_types.empty())
+        grid.gpu_type = chosen ? chosen->gpu_type : request.gpu_types.front();
     if (!chosen || chosen->gpus_per_node <= 0) return grid;
     grid.gpus_per_node = std::min(gpus, chosen->gpus_per_node);
     while (gpus % grid.gpus_per_node != 0) --grid.gpus_per_node;
@@ -88,8 +93,8 @@ void Scheduler::note_settled() {
     }
 }
 
-/// Where something ended since the last round, a limit on what may run at once may be met again; where
-/// nodes came, a shape that none could hold.
+/// Where something ended since the last round, a limit on what may run at once may be met again;
+/// where nodes came, a shape that none could hold.
 void Scheduler::note_returned() {
     std::int64_t free = 0, up = 0;
     for (std::size_t i = 0; i < view_.snapshot.nodes.size(); ++i) {
@@ -118,7 +123,8 @@ bool Scheduler::settled(const JobView& job) const {
 bool Scheduler::checkpoint(const JobView& job, bool moved) {
     const auto done = static_cast<std::int64_t>(done_iterations(job));
     const int signal = signal_number(config_.checkpoint_signal);
-    if (host_.checkpoint(job.id, job.facts.restart, signal, done, moved).outcome != ApplyOutcome::done)
+    if (host_.checkpoint(job.id, job.facts.restart, signal, done, moved).outcome !=
+        ApplyOutcome::done)
         return false;
     ++stats_.checkpoints;
     return true;
@@ -129,14 +135,16 @@ double Scheduler::done_iterations(const JobView& job) {
     if (!job.facts.mark) return 0;
     const auto done = static_cast<double>(job.facts.mark->done);
     const std::optional<Offer>& offer = wishes_.plan(job.id, job.offer_json);
-    if (job.facts.mark->phase != Phase::started || !offer || !(offer->estimate.iteration_s > 0)) return done;
+    if (job.facts.mark->phase != Phase::started || !offer || !(offer->estimate.iteration_s > 0))
+        return done;
     const double restart_s = policy_options_.restart.seconds(offer->grid.gpus());
     const double worked_s = view_.snapshot.time_s - job.start_s - restart_s;
     return done + std::max(0.0, std::floor(worked_s / offer->estimate.iteration_s));
 }
 
-/// Seconds since a time of the wall clock in Slurm's record of the job: by that clock when it is first
-/// seen, from then on by the monotonic one, so that setting the clock ends no wait and makes none.
+/// Seconds since a time of the wall clock in Slurm's record of the job: by that clock when it is
+/// first seen, from then on by the monotonic one, so that setting the clock ends no wait and makes
+/// none.
 double Scheduler::age_s(JobId job, double since_s) {
     const double first_s = view_.steady_s - std::max(view_.snapshot.time_s - since_s, 0.0);
     return view_.steady_s - ages_.try_emplace({job, since_s}, first_s).first->second;
@@ -150,15 +158,20 @@ bool Scheduler::ready_for_signals(const JobView& job) {
 bool Scheduler::movable(const JobView& job, const Wish& wish) {
     const JobMark& mark = *job.facts.mark;
     const double now_s = view_.snapshot.time_s;
-    if (!wish.request.elastic || mark.phase != Phase::started || mark.hold != OtherHold::none) return false;
-    if (!job.nodes_open || !ready_for_signals(job) || age_s(job.id, job.start_s) < config_.cooldown_s) return false;
+    if (!wish.request.elastic || mark.phase != Phase::started || mark.hold != OtherHold::none)
+        return false;
+    if (!job.nodes_open || !ready_for_signals(job) ||
+        age_s(job.id, job.start_s) < config_.cooldown_s)
+        return false;
     // One of the future is of a clock that was set back since.
-    const auto recent = [&](std::int64_t at) { return std::abs(now_s - static_cast<double>(at)) < 3600; };
+    const auto recent = [&](std::int64_t at) {
+        return std::abs(now_s - static_cast<double>(at)) < 3600;
+    };
     return std::count_if(mark.moves.begin(), mark.moves.end(), recent) < config_.moves_per_hour;
 }
 
-/// Requeues a job that did not exit before the deadline. Until it is back it counts as waiting and its
-/// GPUs as free, so that the decision that moved it stands.
+/// Requeues a job that did not exit before the deadline. Until it is back it counts as waiting and
+/// its GPUs as free, so that the decision that moved it stands.
 void Scheduler::follow_checkpointing(const JobView& job, const Wish& wish, const Offer& offer) {
     Last& last = last_[job.id];
     last.state = "checkpointing";
@@ -166,7 +179,8 @@ void Scheduler::follow_checkpointing(const JobView& job, const Wish& wish, const
     if (job.facts.state == HostJobState::running && waited > config_.checkpoint_grace_s &&
         host_.requeue_hold(job.id, job.facts.restart).outcome == ApplyOutcome::done)
         ++stats_.requeues;
-    if (wish.problem.empty() && !wish.off && job.facts.mark->hold == OtherHold::none && job.nodes_open)
+    if (wish.problem.empty() && !wish.off && job.facts.mark->hold == OtherHold::none &&
+        job.nodes_open)
         add_returning(job, wish, offer);
 }
 
@@ -196,14 +210,16 @@ void Scheduler::follow_running(const JobView& job, const Wish& wish) {
 }
 
 void Scheduler::wait_reason(const JobView& job, const std::string& text) {
-    reasons_.push_back({job.id, "Arena: " + with_refused_update(job.id, text), "arena:v1 state=held", {}});
+    reasons_.push_back(
+        {job.id, "Arena: " + with_refused_update(job.id, text), "arena:v1 state=held", {}});
     Last& last = last_[job.id];
     last.state = "waiting";
     last.reason = text;
     last.chosen.reset();
 }
 
-/// It waits for something that is Slurm's to give: in Slurm's words, that people know how to look up.
+/// It waits for something that is Slurm's to give: in Slurm's words, that people know how to look
+/// up.
 void Scheduler::wait_for_slurm(const JobView& job, const std::string& reason) {
     if (!job.facts.held) (void)host_.hold_again(job.id, job.facts.restart);
     wait_reason(job, reason);
@@ -250,9 +266,10 @@ bool Scheduler::wait_for_profile(const JobView& job, const Wish& wish,
         const bool waits = worth_waiting(job, answer);
         if (waits && waiting.empty()) waiting = answer.text;
         if (!waits && answer.state != ProfileState::ready)
-            unmeasured += fmt::format("{}{}: {}{}", unmeasured.empty() ? "" : "; ", pool.gpu_type,
-                                      answer.state == ProfileState::running ? "not waited for any longer: " : "",
-                                      answer.text);
+            unmeasured += fmt::format(
+                "{}{}: {}{}", unmeasured.empty() ? "" : "; ", pool.gpu_type,
+                answer.state == ProfileState::running ? "not waited for any longer: " : "",
+                answer.text);
     }
     if (waiting.empty()) return false;
     wait_reason(job, waiting);
@@ -265,8 +282,10 @@ void Scheduler::follow_unplannable(const JobView& job) {
     const auto& mark = job.facts.mark;
     if (!mark || mark->newer || mark->phase != Phase::starting || job.facts.held) {
         last.state = "held by others";
-        last.reason = mark && mark->newer ? "a later version of Arena planned it: install that again, or cancel the job"
-                                          : job.reason;
+        last.reason =
+            mark && mark->newer
+                ? "a later version of Arena planned it: install that again, or cancel the job"
+                : job.reason;
         return;
     }
     last.state = "waiting for preemption";
@@ -319,7 +338,8 @@ void Scheduler::opt_out(const JobView& job, const Wish& wish, const std::vector<
     shape.restart = job.facts.restart;
     shape.basis = job.basis;
     shape.offer.grid = plain_grid(wish.request, pools);
-    shape.cpus_per_task = std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
+    shape.cpus_per_task =
+        std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
     write_memory(shape, wish.request, share);
     shape.admin_comment = "arena:v1 state=off";
     if (host_.opt_out(shape).outcome == ApplyOutcome::done) ++stats_.opt_outs;
@@ -338,15 +358,18 @@ SharedOffers Scheduler::unblocked(JobId job, const OfferList& offers) {
     return open;
 }
 
-JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
+JobState Scheduler::state_of(const JobView& job, const Wish& wish,
+                             const std::vector<SitePool>& pools) {
     const double now_s = view_.snapshot.time_s;
     JobState state;
     state.id = job.id;
     state.priority = job.priority;
     state.submit_s = job.submit_s;
-    // Its place in Slurm's queue counts from the requeue; the aging bound from when it could first run.
+    // Its place in Slurm's queue counts from the requeue; the aging bound from when it could first
+    // run.
     const bool again = job.facts.mark && job.facts.mark->waited_since > 0;
-    const double waited_since_s = again ? static_cast<double>(job.facts.mark->waited_since) : job.eligible_s;
+    const double waited_since_s =
+        again ? static_cast<double>(job.facts.mark->waited_since) : job.eligible_s;
     state.age_s = std::max(now_s - std::min(waited_since_s, job.eligible_s), 0.0);
     state.min_gpus = wish.request.min_gpus;
     state.max_gpus = wish.request.max_gpus > 0 ? wish.request.max_gpus : INT64_MAX;
@@ -361,8 +384,8 @@ JobState Scheduler::state_of(const JobView& job, const Wish& wish, const std::ve
     return state;
 }
 
-/// After all jobs were considered: profile runs that began meanwhile have taken nodes, and what jobs that
-/// save their state give back is decided about already.
+/// After all jobs were considered: profile runs that began meanwhile have taken nodes, and what
+/// jobs that save their state give back is decided about already.
 void Scheduler::see_what_is_free() {
     snapshot_.nodes = view_.snapshot.nodes;
     for (const Return& back : returns_) {
@@ -385,7 +408,8 @@ void Scheduler::look_ahead() {
     for (const Action& action : decision.actions) {
         const auto at = planned_.find(action.job);
         if (action.kind != ActionKind::start || at == planned_.end()) continue;
-        if (at->second.role == Role::waits && !at->second.view->ordinary_ahead()) keep_for(at->second, action);
+        if (at->second.role == Role::waits && !at->second.view->ordinary_ahead())
+            keep_for(at->second, action);
     }
 }
 
@@ -404,9 +428,10 @@ void Scheduler::keep_for(const Planned& planned, const Action& action) {
     }
 }
 
-void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers, Role role) {
-    planned_.emplace(job.id,
-                     Planned{&job, &wish, &pools_of(job), std::move(offers), role, snapshot_.jobs.size()});
+void Scheduler::take_part(const JobView& job, const Wish& wish, JobState state, OfferList offers,
+                          Role role) {
+    planned_.emplace(job.id, Planned{&job, &wish, &pools_of(job), std::move(offers), role,
+                                     snapshot_.jobs.size()});
     snapshot_.jobs.push_back(std::move(state));
 }
 
@@ -433,7 +458,8 @@ void Scheduler::add_running(const JobView& job, const Wish& wish, const Offer& o
     state.nodes = job.nodes;
     state.start_s = job.start_s;
     if (state.time_limit_s > 0)
-        state.time_limit_s = std::max(state.time_limit_s - (view_.snapshot.time_s - job.start_s), 1.0);
+        state.time_limit_s =
+            std::max(state.time_limit_s - (view_.snapshot.time_s - job.start_s), 1.0);
     offers_.emplace(job.id, offers);
     take_part(job, wish, std::move(state), std::move(offers), Role::runs);
 }
@@ -444,31 +470,39 @@ void Scheduler::add_returning(const JobView& job, const Wish& wish, const Offer&
     JobState state = state_of(job, wish, pools);
     const std::int64_t gpus = offer.grid.gpus_per_node;
     for (NodeIndex index : job.nodes)
-        returns_.push_back({index, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
+        returns_.push_back(
+            {index, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
     offers_.emplace(job.id, offers);
     take_part(job, wish, std::move(state), std::move(offers), Role::returns);
 }
 
-/// What it asks for beside its GPUs is more than any node has, whatever the shape: by the rules, and in
-/// the words, of a submission. "" = some offer has nodes.
+/// What it asks for beside its GPUs is more than any node has, whatever the shape: by the rules,
+/// and in the words, of a submission. "" = some offer has nodes.
 std::string Scheduler::why_no_node(const JobView& job, const Wish& wish, const JobState& state) {
-    const std::vector<TypePool>& pools = pools_with(job.node_set, false, needs_of(state, wish.request));
+    const std::vector<TypePool>& pools =
+        pools_with(job.node_set, false, needs_of(state, wish.request));
     const OfferList& offers = last_[job.id].offers;
-    if (std::any_of(offers->begin(), offers->end(), [&](const Offer& offer) { return can_hold(pools, offer); }))
+    if (std::any_of(offers->begin(), offers->end(),
+                    [&](const Offer& offer) { return can_hold(pools, offer); }))
         return {};
     ClusterFacts facts;
     facts.place = "partition " + job.partition;
     for (NodeIndex index : view_.snapshot.node_sets[job.node_set]) {
         const NodeState& node = view_.snapshot.nodes[index];
-        facts.partition.push_back({{{node.gpu_type, node.total_gpus}}, view_.node_cpus[index], view_.node_memory_mb[index]});
+        facts.partition.push_back({{{node.gpu_type, node.total_gpus}},
+                                   view_.node_cpus[index],
+                                   view_.node_memory_mb[index]});
         facts.types.push_back(node.gpu_type);
     }
     const Status fits = check_cluster(wish.request, 0, facts, site_);
-    return fits ? "no node that it may use has the CPUs and memory of any of its shapes" : fits.error().message();
+    return fits ? "no node that it may use has the CPUs and memory of any of its shapes"
+                : fits.error().message();
 }
 
-/// Asked of the planner once for each list: it takes as long as planning did, and may be in its queue.
-const std::string& Scheduler::why_no_plan(const JobView& job, const Wish& wish, const OfferList& none) {
+/// Asked of the planner once for each list: it takes as long as planning did, and may be in its
+/// queue.
+const std::string& Scheduler::why_no_plan(const JobView& job, const Wish& wish,
+                                          const OfferList& none) {
     Last& last = last_[job.id];
     if (last.none == none && !last.none_why.empty()) return last.none_why;
     last.none = none;
@@ -476,7 +510,8 @@ const std::string& Scheduler::why_no_plan(const JobView& job, const Wish& wish, 
     return last.none_why;
 }
 
-void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vector<SitePool>& pools) {
+void Scheduler::add_waiting(const JobView& job, const Wish& wish,
+                            const std::vector<SitePool>& pools) {
     OfferList offers = offers_book_.offers(job.user_id, wish.request, wish.fingerprint, pools);
     last_[job.id].offers = offers;
     // One that waits with a shape keeps it meanwhile.
@@ -486,7 +521,8 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
         const std::string& why = why_no_plan(job, wish, offers);
         return wait_reason(job, why.empty() ? "no plan fits" : why);
     }
-    if (const std::string id = std::to_string(job.id); job.facts.held && refusals_.rests(id, view_.steady_s))
+    if (const std::string id = std::to_string(job.id);
+        job.facts.held && refusals_.rests(id, view_.steady_s))
         return wait_reason(job, refusals_.why(id));
     JobState state = state_of(job, wish, pools);
     if (std::string why = why_no_node(job, wish, state); !why.empty()) {
@@ -499,7 +535,8 @@ void Scheduler::add_waiting(const JobView& job, const Wish& wish, const std::vec
     const Role role = settled(job) ? Role::waits : Role::returns;
     if (role == Role::returns) wait_reason(job, "waiting a moment after its requeue");
     if (!job.facts.held) state.current = wishes_.plan(job.id, job.offer_json);
-    if (const auto told = patience_.find(job.id); told != patience_.end()) state.patient_until_s = told->second;
+    if (const auto told = patience_.find(job.id); told != patience_.end())
+        state.patient_until_s = told->second;
     offers_.emplace(job.id, open);
     if (role == Role::waits && !job.ordinary_ahead()) ++ready_;
     take_part(job, wish, std::move(state), std::move(offers), role);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Place and time: what waiting jobs want to know. A held job has no priority in Slurm's eyes, and its
-// backfill makes no estimate for it; here is where it stands and when it will start, with what, as far
-// as anybody can say. Outside slurmctld's locks, and never for long.
+// Place and time: what waiting jobs want to know. A held job has no priority in Slurm's eyes, and
+// its backfill makes no estimate for it; here is where it stands and when it will start, with what,
+// as far as anybody can say. Outside slurmctld's locks, and never for long.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
@@ -27,7 +26,8 @@ constexpr auto most_time = std::chrono::milliseconds(100);
 class Neighbours {
   public:
     explicit Neighbours(const Snapshot& snapshot) : sets_(snapshot.node_sets.size()) {
-        // So many different sets are those of a test or of an attack: then everybody is a neighbour.
+        // So many different sets are those of a test or of an attack: then everybody is a
+        // neighbour.
         if (sets_ > most_sets) return;
         std::vector<std::vector<std::size_t>> users(snapshot.nodes.size());
         for (std::size_t set = 0; set < sets_; ++set)
@@ -51,7 +51,8 @@ class Neighbours {
 
 /// What its owner, or an operator, reads of a job in the queue.
 Json place_json(const auto& place, bool ahead_is_known) {
-    Json json{{"place", place.number}, {"behind", nullptr}, {"ordinary_ahead", place.ordinary_ahead}};
+    Json json{
+        {"place", place.number}, {"behind", nullptr}, {"ordinary_ahead", place.ordinary_ahead}};
     if (ahead_is_known) json["behind"] = place.ahead;
     if (!place.expected) return json;
     json["expected_start_s"] = place.expected->start_s;
@@ -112,9 +113,11 @@ void Scheduler::look_forward() {
         const auto at = expected_.find(id);
         const double behind_s = planned.view->ordinary_ahead() ? planned.view->ordinary_start_s : 0;
         // Behind an ordinary job of which Slurm says nothing, nobody knows.
-        if (at != expected_.end() && planned.view->ordinary_ahead() && behind_s == 0) expected_.erase(at);
+        if (at != expected_.end() && planned.view->ordinary_ahead() && behind_s == 0)
+            expected_.erase(at);
         const auto known = expected_.find(id);
-        if (known != expected_.end()) known->second.start_s = std::max(known->second.start_s, behind_s);
+        if (known != expected_.end())
+            known->second.start_s = std::max(known->second.start_s, behind_s);
         if (planned.view->facts.held)
             shown.push_back({id, known == expected_.end() ? 0 : known->second.start_s});
     }
@@ -131,7 +134,8 @@ std::string Scheduler::queue_json(bool privileged, std::uint32_t uid, bool sees_
         Json job{{"place", nullptr}};
         if (at != places_.end() && own) {
             const auto next = last_.find(at->second.ahead);
-            const bool known = next != last_.end() && (privileged || sees_others || next->second.uid == uid);
+            const bool known =
+                next != last_.end() && (privileged || sees_others || next->second.uid == uid);
             job = place_json(at->second, known);
         }
         if (at != places_.end()) job["place"] = at->second.number;

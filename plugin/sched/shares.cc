@@ -7,13 +7,14 @@
 namespace arena {
 
 bool allows(const std::vector<std::string>& gpu_types, const std::string& type) {
-    return gpu_types.empty() || std::find(gpu_types.begin(), gpu_types.end(), type) != gpu_types.end();
+    return gpu_types.empty() ||
+           std::find(gpu_types.begin(), gpu_types.end(), type) != gpu_types.end();
 }
 
 namespace {
 
-/// CPUs and memory of one GPU: what every GPU type that the job may get can give to each of its GPUs.
-/// A type with more to give must not make a poorer one impossible.
+/// CPUs and memory of one GPU: what every GPU type that the job may get can give to each of its
+/// GPUs. A type with more to give must not make a poorer one impossible.
 void take_even_share(JobState& state, const std::vector<SitePool>& pools) {
     std::int64_t cpus = INT64_MAX, memory_mb = INT64_MAX;
     for (const SitePool& pool : pools) {
@@ -33,19 +34,21 @@ std::int64_t most_per_node(const JobState& state, const std::vector<SitePool>& p
     return most;
 }
 
-/// state.memory_mb_per_gpu is the even share. With --mem-per-cpu, CPUs that were not asked for are as
-/// many as that share pays for.
+/// state.memory_mb_per_gpu is the even share. With --mem-per-cpu, CPUs that were not asked for are
+/// as many as that share pays for.
 void take_memory(JobState& state, const Config& config, const Request& request,
                  const std::vector<SitePool>& pools) {
     const std::int64_t even = state.memory_mb_per_gpu;
     if (config.mem_per_gpu_mb > 0) state.memory_mb_per_gpu = config.mem_per_gpu_mb;
     if (request.mem_per_gpu_mb > 0) state.memory_mb_per_gpu = request.mem_per_gpu_mb;
-    // A policy counts by GPU: of memory by node, what each of a full node's GPUs takes at least. Where a
-    // node has less to spare than that makes of it, Slurm says that it is busy.
-    if (request.mem_per_node_mb > 0) state.memory_mb_per_gpu = request.mem_per_node_mb / most_per_node(state, pools);
+    // A policy counts by GPU: of memory by node, what each of a full node's GPUs takes at least.
+    // Where a node has less to spare than that makes of it, Slurm says that it is busy.
+    if (request.mem_per_node_mb > 0)
+        state.memory_mb_per_gpu = request.mem_per_node_mb / most_per_node(state, pools);
     if (request.mem_per_cpu_mb == 0) return;
     if (request.cpus_per_gpu == 0 && even > 0)
-        state.cpus_per_gpu = std::clamp<std::int64_t>(even / request.mem_per_cpu_mb, 1, state.cpus_per_gpu);
+        state.cpus_per_gpu =
+            std::clamp<std::int64_t>(even / request.mem_per_cpu_mb, 1, state.cpus_per_gpu);
     state.memory_mb_per_gpu = request.mem_per_cpu_mb * state.cpus_per_gpu;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The one place that includes Slurm's internal headers for sched_arena.so, and that says which Slurm
-// releases this source was written for. Standard headers come first: Slurm's macros collide with them.
+// The one place that includes Slurm's internal headers for sched_arena.so, and that says which
+// Slurm releases this source was written for. Standard headers come first: Slurm's macros collide
+// with them.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,6 @@ extern "C" {
 #include "slurm/slurm.h"
 #include "slurm/slurm_errno.h"
 #include "slurm/slurm_version.h"
-
 #include "src/common/assoc_mgr.h"
 #include "src/common/bitstring.h"
 #include "src/common/gres.h"

@@ -144,7 +144,8 @@ JobFacts facts_of(const job_record_t* job) {
 }
 
 void hold_for_arena(job_record_t* job, const char* reason) {
-    acct_policy_remove_accrue_time(job, false);  // only where limits are enforced, and counted so far
+    acct_policy_remove_accrue_time(job,
+                                   false);  // only where limits are enforced, and counted so far
     job->direct_set_prio = 1;
     job->priority = 0;
     job->state_reason = WAIT_HELD;
@@ -170,8 +171,9 @@ namespace {
 
 /// Second in which Slurm last counted the age of a waiting ordinary job; 0 when that says nothing.
 time_t age_counted_at(const job_record_t* job) {
-    const bool counts = IS_JOB_PENDING(job) && job->priority != 0 && !job->direct_set_prio && job->details &&
-                        job->details->begin_time != 0 && job->prio_factors && !arena_record(job);
+    const bool counts = IS_JOB_PENDING(job) && job->priority != 0 && !job->direct_set_prio &&
+                        job->details && job->details->begin_time != 0 && job->prio_factors &&
+                        !arena_record(job);
     if (!counts) return 0;
     const double share = job->prio_factors->priority_age / slurm_conf.priority_weight_age;
     if (share >= 1) return 0;  // as old as counts, since when nobody knows
@@ -218,9 +220,7 @@ time_t eligible_since(const job_record_t* job) {
     return std::max(job->details->submit_time, job->details->begin_time);
 }
 
-bool basic_priority() {
-    return text_of(slurm_conf.priority_type) == "priority/basic";
-}
+bool basic_priority() { return text_of(slurm_conf.priority_type) == "priority/basic"; }
 
 BasicQueue::BasicQueue() {
     list_for_each_ro(
@@ -231,7 +231,8 @@ BasicQueue::BasicQueue() {
             const bool own_place = job->priority > 1 && !job->direct_set_prio && job->details &&
                                    job->details->nice >= NICE_OFFSET && !arena_record(job);
             if (own_place)
-                static_cast<BasicQueue*>(argument)->entries_.push_back({job->job_id, job->priority});
+                static_cast<BasicQueue*>(argument)->entries_.push_back(
+                    {job->job_id, job->priority});
             return 0;
         },
         this);
@@ -240,8 +241,9 @@ BasicQueue::BasicQueue() {
 }
 
 std::uint32_t BasicQueue::place_of(const job_record_t* job) const {
-    const auto after = std::lower_bound(entries_.begin(), entries_.end(), job->job_id,
-                                        [](const Entry& entry, std::uint32_t id) { return entry.id < id; });
+    const auto after =
+        std::lower_bound(entries_.begin(), entries_.end(), job->job_id,
+                         [](const Entry& entry, std::uint32_t id) { return entry.id < id; });
     constexpr std::int64_t highest = 0xffff0000 - 1;  // job_mgr.c: TOP_PRIORITY, counted down from
     std::int64_t place = highest;
     if (after != entries_.begin())

@@ -16,16 +16,17 @@ bool is_for_later() { return errno == EAGAIN || errno == EWOULDBLOCK || errno ==
 }  // namespace
 
 std::size_t SocketClients::count_of(std::uint32_t uid) const {
-    return static_cast<std::size_t>(std::count_if(
-        clients_.begin(), clients_.end(), [&](const auto& entry) { return entry.second.uid == uid; }));
+    return static_cast<std::size_t>(
+        std::count_if(clients_.begin(), clients_.end(),
+                      [&](const auto& entry) { return entry.second.uid == uid; }));
 }
 
 std::uint32_t SocketClients::user_with_most() const {
     std::map<std::uint32_t, std::size_t> counts;
     for (const auto& [id, client] : clients_) ++counts[client.uid];
-    return std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-               return a.second < b.second;
-           })->first;
+    return std::max_element(counts.begin(), counts.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
 }
 
 bool SocketClients::make_room(std::uint32_t uid) {
@@ -95,9 +96,12 @@ std::vector<SocketClients::Heard> SocketClients::advance(const std::vector<pollf
     for (auto it = clients_.begin(); it != clients_.end() && poll != polls.end(); ++poll) {
         Client& client = it->second;
         bool keep = true;
-        if (client.state == State::reading && poll->revents != 0) keep = read(client);
-        else if (client.state == State::writing && poll->revents != 0) keep = write(client);
-        else if (client.state == State::waiting && (poll->revents & (POLLHUP | POLLERR))) keep = false;
+        if (client.state == State::reading && poll->revents != 0)
+            keep = read(client);
+        else if (client.state == State::writing && poll->revents != 0)
+            keep = write(client);
+        else if (client.state == State::waiting && (poll->revents & (POLLHUP | POLLERR)))
+            keep = false;
         if (keep && client.state == State::waiting && (poll->events & POLLIN))
             heard.push_back({it->first, client.uid, std::exchange(client.text, {})});
         it = keep ? std::next(it) : drop(it);

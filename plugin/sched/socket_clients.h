@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The clients of the plug-in's socket, each a small state machine: its line is read, its answer is awaited,
-// its answer is written. Nothing here blocks; the time is an argument.
+// The clients of the plug-in's socket, each a small state machine: its line is read, its answer is
+// awaited, its answer is written. Nothing here blocks; the time is an argument.
 #pragma once
 
 #include <poll.h>
@@ -28,8 +28,9 @@ class SocketClients {
 
     explicit SocketClients(const SocketLimits& limits) : limits_(limits) {}
 
-    /// Takes a new, non-blocking connection. Where its user or everybody has too many, the longest silent
-    /// one makes room: of that user, else of the user with the most; with none silent, the new one goes.
+    /// Takes a new, non-blocking connection. Where its user or everybody has too many, the longest
+    /// silent one makes room: of that user, else of the user with the most; with none silent, the
+    /// new one goes.
     void add(FileDescriptor fd, std::uint32_t uid, Clock::time_point now);
     /// One entry for each client, for poll(): the state says what is waited for.
     [[nodiscard]] std::vector<pollfd> polls() const;
@@ -51,7 +52,7 @@ class SocketClients {
         FileDescriptor fd;
         std::uint32_t uid = 0;
         State state = State::reading;
-        std::string text;      ///< the line so far, or what is left of the answer from `sent` on
+        std::string text;  ///< the line so far, or what is left of the answer from `sent` on
         std::size_t sent = 0;
         Clock::time_point deadline = Clock::time_point::max();
     };

@@ -109,7 +109,8 @@ void SocketDesk::forget(const std::vector<std::uint64_t>& gone) {
     for (const std::uint64_t client : gone) {
         const auto it = waiting_.find(client);
         if (it == waiting_.end()) continue;
-        if (it->second) std::erase_if(lines_, [&](const auto& line) { return line.client == client; });
+        if (it->second)
+            std::erase_if(lines_, [&](const auto& line) { return line.client == client; });
         waiting_.erase(it);
     }
 }
@@ -181,12 +182,14 @@ bool turn(SocketDesk& desk, int listener, bool listening, SocketClients& clients
     const auto heard = clients.advance(polls);
     desk.forget(clients.take_gone());
     desk.put(heard);
-    for (auto& [client, text] : desk.take_answers()) clients.answer(client, std::move(text), Clock::now());
+    for (auto& [client, text] : desk.take_answers())
+        clients.answer(client, std::move(text), Clock::now());
     clients.expire(Clock::now());
     return !callers || accept_some(listener, clients);
 }
 
-void speak(const std::shared_ptr<SocketDesk>& desk, int listener, const SocketLimits& limits) noexcept {
+void speak(const std::shared_ptr<SocketDesk>& desk, int listener,
+           const SocketLimits& limits) noexcept {
     SocketClients clients(limits);
     bool listening = true;
     while (!desk->stopped()) {

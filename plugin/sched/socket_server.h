@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The plug-in's unix socket: one line in, one JSON document out, then closed. A thread of its own speaks
-// with all clients at once and hands complete lines on: whoever answers never waits for a client, however
-// silent, slow or many, and may answer later and from any thread.
+// The plug-in's unix socket: one line in, one JSON document out, then closed. A thread of its own
+// speaks with all clients at once and hands complete lines on: whoever answers never waits for a
+// client, however silent, slow or many, and may answer later and from any thread.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ struct SocketLimits {
 
 class SocketDesk;
 
-/// The right to answer one client, once, from any thread; dropped unused, it closes the connection, which
-/// a client reads as a refusal.
+/// The right to answer one client, once, from any thread; dropped unused, it closes the connection,
+/// which a client reads as a refusal.
 class Reply {
   public:
     Reply(std::shared_ptr<SocketDesk> desk, std::uint64_t client);

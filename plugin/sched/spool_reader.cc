@@ -56,8 +56,9 @@ void SpoolReader::work(const std::shared_ptr<State>& state, const Source& source
         }
         const State::Question question = state->questions.front();
         lock.unlock();
-        State::Answer answer = question.first == 0 ? State::Answer(source.result(question.second))
-                                                   : State::Answer(source.progress(question.second));
+        State::Answer answer = question.first == 0
+                                   ? State::Answer(source.result(question.second))
+                                   : State::Answer(source.progress(question.second));
         lock.lock();
         if (state->answers.size() >= max_unfetched) state->answers.clear();
         state->answers.insert_or_assign(question, std::move(answer));
@@ -134,8 +135,9 @@ double SpoolReader::silent_s() const {
 }
 
 SpoolReader::Source spool_source(const std::string& directory, unsigned owner_uid) {
-    return {[=](const std::string& nonce) { return read_spool_profile(directory, nonce, owner_uid); },
-            [=](const std::string& nonce) { return read_spool_progress(directory, nonce, owner_uid); }};
+    return {
+        [=](const std::string& nonce) { return read_spool_profile(directory, nonce, owner_uid); },
+        [=](const std::string& nonce) { return read_spool_progress(directory, nonce, owner_uid); }};
 }
 
 }  // namespace arena

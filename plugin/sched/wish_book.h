@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// WishBook: what jobs carry, parsed once. A queue of thousands of jobs with large models must not be
-// kept twice: equal wishes are one value, and the text of a record stays with Slurm alone.
+// WishBook: what jobs carry, parsed once. A queue of thousands of jobs with large models must not
+// be kept twice: equal wishes are one value, and the text of a record stays with Slurm alone.
 #pragma once
 
 #include <map>
@@ -24,7 +24,8 @@ class WishBook {
     [[nodiscard]] bool knows(JobId job, std::uint64_t record_tag, std::string_view comment) const;
     /// Keyed by job, renewed when record or comment changed.
     const SharedWish& get(JobId job, const RecordText& record, const std::string& comment);
-    /// ARENA_PLAN as the offer it is; nothing for "" or what is none. Good until the job's next call.
+    /// ARENA_PLAN as the offer it is; nothing for "" or what is none. Good until the job's next
+    /// call.
     const std::optional<Offer>& plan(JobId job, const std::string& offer_json);
     /// Forgets jobs that are not in `alive`. At the end of a round.
     template <typename Alive>
@@ -51,7 +52,8 @@ class WishBook {
 
     std::map<JobId, Entry> entries_;
     std::map<JobId, PlanEntry> plans_;
-    /// By record tag. Nobody knows whether two texts of one tag are equal; their wishes are compared.
+    /// By record tag. Nobody knows whether two texts of one tag are equal; their wishes are
+    /// compared.
     std::unordered_multimap<std::uint64_t, std::weak_ptr<const Wish>> shared_;
     /// Of this round: jobs whose text is one value have it parsed once.
     std::map<std::pair<std::shared_ptr<const std::string>, std::string>, SharedWish> parsed_;

@@ -21,9 +21,11 @@ Result<ControllerFacts> ask_controller() {
     slurm_conf_t* loaded = nullptr;
     if (slurm_load_ctl_conf(0, &loaded) != SLURM_SUCCESS || loaded == nullptr)
         return environment_error(
-            std::string("slurmctld does not say whether Arena is on, and the job is not submitted: ") +
+            std::string(
+                "slurmctld does not say whether Arena is on, and the job is not submitted: ") +
             slurm_strerror(errno));
-    const std::unique_ptr<slurm_conf_t, decltype(&slurm_free_ctl_conf)> conf(loaded, &slurm_free_ctl_conf);
+    const std::unique_ptr<slurm_conf_t, decltype(&slurm_free_ctl_conf)> conf(loaded,
+                                                                             &slurm_free_ctl_conf);
     return ControllerFacts{text_of(conf->job_submit_plugins), text_of(conf->schedtype),
                            text_of(conf->plugindir)};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The rules of controller.h; no Slurm here: unit-tested.
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "core/plugin_dir.h"
 #include "core/text.h"
@@ -26,23 +26,28 @@ bool schedules_by_arena(const ControllerFacts& facts) {
            stands_in_for_backfill(facts.plugin_dir).value_or(true);
 }
 
-std::string shown(const std::string& value) { return value.empty() ? "empty" : printable(value, 200); }
+std::string shown(const std::string& value) {
+    return value.empty() ? "empty" : printable(value, 200);
+}
 
 }  // namespace
 
 Status check_controller(const ControllerFacts& facts) {
     constexpr const char* remedy =
-        "not submitted; ask the administrator (arena doctor), or leave the --arena-* options out and ask for GPUs, "
+        "not submitted; ask the administrator (arena doctor), or leave the --arena-* options out "
+        "and ask for GPUs, "
         "e.g. --gres=gpu:1";
     if (!lists_arena(facts.job_submit_plugins))
         return environment_error(
-            fmt::format("slurmctld runs without Arena (JobSubmitPlugins is {}, without arena): the job would run without "
+            fmt::format("slurmctld runs without Arena (JobSubmitPlugins is {}, without arena): the "
+                        "job would run without "
                         "a GPU; {}",
                         shown(facts.job_submit_plugins), remedy));
     if (!schedules_by_arena(facts))
-        return environment_error(fmt::format(
-            "slurmctld runs without Arena's scheduler (SchedulerType is {}, not sched/arena): the job would wait for ever; {}",
-            shown(facts.scheduler_type), remedy));
+        return environment_error(
+            fmt::format("slurmctld runs without Arena's scheduler (SchedulerType is {}, not "
+                        "sched/arena): the job would wait for ever; {}",
+                        shown(facts.scheduler_type), remedy));
     return Done{};
 }
 

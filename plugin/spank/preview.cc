@@ -84,7 +84,8 @@ std::string read_until(int fd, Clock::time_point end) {
     std::string text;
     char buffer[4096];
     for (;;) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
         pollfd wait{fd, POLLIN, 0};
         if (left <= 0) return text;
         const int ready = ::poll(&wait, 1, static_cast<int>(left));
@@ -140,8 +141,9 @@ std::vector<PlanQuery> preview_queries(const Request& request, const std::vector
             queries.push_back(query_of(request, std::move(pool)));
         }
     }
-    std::stable_sort(queries.begin(), queries.end(),
-                     [](const PlanQuery& a, const PlanQuery& b) { return a.max_gpus < b.max_gpus; });
+    std::stable_sort(queries.begin(), queries.end(), [](const PlanQuery& a, const PlanQuery& b) {
+        return a.max_gpus < b.max_gpus;
+    });
     return queries;
 }
 
@@ -156,9 +158,8 @@ std::string preview(const std::vector<PlanQuery>& queries, std::chrono::millisec
             shapes.insert(shapes.end(), part->shapes.begin(), part->shapes.end());
         rest.remove_prefix(end + 1);
     }
-    std::stable_sort(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) {
-        return a.iteration_s < b.iteration_s;
-    });
+    std::stable_sort(shapes.begin(), shapes.end(),
+                     [](const auto& a, const auto& b) { return a.iteration_s < b.iteration_s; });
     if (shapes.size() > QuickEstimate::max_shapes) shapes.resize(QuickEstimate::max_shapes);
     return format_estimate({done == queries.size(), std::move(shapes)});
 }

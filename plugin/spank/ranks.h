@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What torch.distributed and its kin read of a rank that srun started: RANK, LOCAL_RANK, WORLD_SIZE,
-// MASTER_ADDR, MASTER_PORT. torchrun sets them for its own ranks; Slurm does not.
+// What torch.distributed and its kin read of a rank that srun started: RANK, LOCAL_RANK,
+// WORLD_SIZE, MASTER_ADDR, MASTER_PORT. torchrun sets them for its own ranks; Slurm does not.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct StepTask {
     std::string nodes;     ///< of the step, as Slurm lists them
     std::string launcher;  ///< ARENA_LAUNCHER of the job
 };
-/// None where the launcher sets them itself, or is none. MASTER_ADDR is left out where the nodes are not
-/// known.
+/// None where the launcher sets them itself, or is none. MASTER_ADDR is left out where the nodes
+/// are not known.
 std::vector<std::pair<std::string, std::string>> rank_variables(const StepTask&);
 
 }  // namespace arena

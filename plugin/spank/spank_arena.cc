@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // spank_arena.so: sbatch's --arena-* options. In sbatch, running as the user, it turns them into
-// one request record in the job's control environment. In the tasks of a job's steps, as the user, it
-// adds what ranks read (ranks.h). Everywhere else (salloc, srun, slurmd, slurmstepd as root) its
+// one request record in the job's control environment. In the tasks of a job's steps, as the user,
+// it adds what ranks read (ranks.h). Everywhere else (salloc, srun, slurmd, slurmstepd as root) its
 // callbacks return 0 and open nothing. Only field copying and Slurm calls live here.
 #include <unistd.h>
 
@@ -20,8 +20,8 @@
 
 #include "core/gpu_facts.h"
 #include "core/text.h"
-#include "plugin/spank/controller.h"
 #include "plugin/common/quick_estimate.h"
+#include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"
 #include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
@@ -142,7 +142,8 @@ void forget_options(spank_t spank) {
 void need_arena_in_controller() {
     const auto facts = arena::ask_controller();
     if (!facts) refuse(facts.error());
-    if (const arena::Status status = arena::check_controller(*facts); !status) refuse(status.error());
+    if (const arena::Status status = arena::check_controller(*facts); !status)
+        refuse(status.error());
 }
 
 /// The GPUs of each node of the cluster; none where slurmctld does not say.
@@ -159,12 +160,13 @@ std::vector<arena::NodeGpus> cluster_gpus() {
     return found;
 }
 
-/// For the line that job_submit/arena answers with. Whatever is in the way of it, the line says less
-/// then, and the job is submitted.
+/// For the line that job_submit/arena answers with. Whatever is in the way of it, the line says
+/// less then, and the job is submitted.
 void hand_on_preview(spank_t spank, const arena::Request& request) noexcept {
     try {
         constexpr std::chrono::milliseconds limit{300};
-        const std::string text = arena::preview(arena::preview_queries(request, cluster_gpus()), limit);
+        const std::string text =
+            arena::preview(arena::preview_queries(request, cluster_gpus()), limit);
         if (!text.empty())
             (void)spank_job_control_setenv(spank, arena::estimate_variable.data(), text.c_str(), 1);
     } catch (const std::exception&) {
@@ -172,7 +174,8 @@ void hand_on_preview(spank_t spank, const arena::Request& request) noexcept {
 }
 
 void hand_on_record(spank_t spank) {
-    const arena::Result<arena::Request> request = arena::make_request(context->options, geteuid() == 0);
+    const arena::Result<arena::Request> request =
+        arena::make_request(context->options, geteuid() == 0);
     if (!request) refuse(request.error());
     const arena::Result<std::string> record = arena::format_record(*request);
     if (!record) refuse(record.error());
@@ -213,7 +216,8 @@ bool get(spank_t spank, spank_item_t item, std::int64_t& out) {
     return true;
 }
 
-/// Ranks of a step that srun started in a job of Arena's. The batch script and Slurm's own steps have none.
+/// Ranks of a step that srun started in a job of Arena's. The batch script and Slurm's own steps
+/// have none.
 void set_rank_variables(spank_t spank) {
     arena::StepTask task;
     task.launcher = task_variable(spank, "ARENA_LAUNCHER");

@@ -32,7 +32,8 @@ std::string resolve(const std::string& path) {
 }  // namespace
 
 const std::vector<OptionText>& option_texts() {
-    static const std::string launcher_usage = "[arena] NAME or NAME@VERSION, of " + launcher_names();
+    static const std::string launcher_usage =
+        "[arena] NAME or NAME@VERSION, of " + launcher_names();
     static const std::vector<OptionText> texts = {
         {"model", "NAME|FILE",
          "[arena] model to train: a built-in name, a config.json or a YAML file", false},

@@ -2,7 +2,8 @@
 // `arena-args [NAME[@VERSION]] [--version V] [--table FILE]`: the plan of an Arena job (the ARENA_*
 // variables) as the words of a launcher, one per line, by the same tables as ARENA_ARGS. What the
 // launcher cannot be told is refused with a sentence, never left out. Exit codes: 0 printed, 1 the
-// launcher cannot be told this plan, 2 usage or no plan in the environment, 3 a file that cannot be read.
+// launcher cannot be told this plan, 2 usage or no plan in the environment, 3 a file that cannot be
+// read.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -29,19 +30,24 @@ struct Arguments {
 };
 
 std::string usage_line() {
-    return fmt::format("usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions], with "
-                       "NAME one of: {}; without it the job's ARENA_LAUNCHER",
-                       launcher_names());
+    return fmt::format(
+        "usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions], "
+        "with "
+        "NAME one of: {}; without it the job's ARENA_LAUNCHER",
+        launcher_names());
 }
 
-Error misuse(std::string_view text) { return usage_error(fmt::format("{}; {}", text, usage_line())); }
+Error misuse(std::string_view text) {
+    return usage_error(fmt::format("{}; {}", text, usage_line()));
+}
 
 Result<Arguments> parse_arguments(const std::vector<std::string_view>& words) {
     Arguments a;
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string_view word = words[i];
         if (word == "--version" || word == "--table") {
-            if (i + 1 == words.size() || words[i + 1].empty()) return misuse(fmt::format("{} needs a value", word));
+            if (i + 1 == words.size() || words[i + 1].empty())
+                return misuse(fmt::format("{} needs a value", word));
             (word == "--table" ? a.table : a.version) = words[++i];
         } else if (word == "--list" || word == "--versions" || word == "--help" || word == "-h") {
             (word == "--list" ? a.list : word == "--versions" ? a.versions : a.help) = true;
@@ -56,7 +62,8 @@ Result<Arguments> parse_arguments(const std::vector<std::string_view>& words) {
     return a;
 }
 
-// ---- the plan in the environment --------------------------------------------------------------------
+// ---- the plan in the environment
+// --------------------------------------------------------------------
 
 class Environment {
   public:
@@ -70,8 +77,9 @@ class Environment {
         const std::string value = text(name, other);
         const auto parsed = parse_integer(value, least, 999'999'999);
         if (!parsed && !error_)
-            error_ = usage_error(fmt::format("{} is not set to a number ({}): is this a job of Arena's?", name,
-                                             value.empty() ? "empty" : printable(value, 40)));
+            error_ =
+                usage_error(fmt::format("{} is not set to a number ({}): is this a job of Arena's?",
+                                        name, value.empty() ? "empty" : printable(value, 40)));
         return parsed.value_or(least);
     }
 
@@ -99,13 +107,16 @@ std::vector<std::int64_t> read_stages(Environment& environment, std::int64_t pp)
     for (const std::string_view part : split(text, ',')) {
         const auto number = parse_integer(part, 1, 999'999'999);
         if (!number) {
-            environment.fail(fmt::format("ARENA_STAGE_LAYERS={} is no list of numbers", printable(text, 60)));
+            environment.fail(
+                fmt::format("ARENA_STAGE_LAYERS={} is no list of numbers", printable(text, 60)));
             return {1};
         }
         layers.push_back(*number);
     }
     if (static_cast<std::int64_t>(layers.size()) != pp)
-        environment.fail(fmt::format("ARENA_STAGE_LAYERS={} does not have the {} stages of ARENA_PP", printable(text, 60), pp));
+        environment.fail(
+            fmt::format("ARENA_STAGE_LAYERS={} does not have the {} stages of ARENA_PP",
+                        printable(text, 60), pp));
     return layers;
 }
 
@@ -131,7 +142,8 @@ void read_mixed_stages(Environment& environment, Plan& plan) {
 Plan read_plan(Environment& environment) {
     Plan plan;
     const std::int64_t pp = environment.number("ARENA_PP", 1);
-    const std::int64_t dp = environment.number("ARENA_DP", 1), tp = environment.number("ARENA_TP", 1);
+    const std::int64_t dp = environment.number("ARENA_DP", 1),
+                       tp = environment.number("ARENA_TP", 1);
     plan.micro_batch = environment.number("ARENA_MICRO_BATCH", 1);
     plan.num_micro_batches = environment.number("ARENA_NUM_MICRO_BATCHES", 1);
     plan.recompute = environment.word("ARENA_RECOMPUTE", "none", parse_recompute);
@@ -140,7 +152,8 @@ Plan read_plan(Environment& environment) {
     plan.vpp = environment.number("ARENA_VPP", 1, "1");
     plan.cp = environment.number("ARENA_CP", 1, "1");
     plan.ep = environment.number("ARENA_EP", 1, "1");
-    if (plan.zero_stage > 3) environment.fail(fmt::format("ARENA_ZERO_STAGE={} is more than 3", plan.zero_stage));
+    if (plan.zero_stage > 3)
+        environment.fail(fmt::format("ARENA_ZERO_STAGE={} is more than 3", plan.zero_stage));
     plan.stage_layers = read_stages(environment, pp);
     plan.stage_dp.assign(plan.stage_layers.size(), dp);
     plan.stage_tp.assign(plan.stage_layers.size(), tp);
@@ -150,8 +163,9 @@ Plan read_plan(Environment& environment) {
 
 void check_batch(Environment& environment, const Plan& plan, std::int64_t batch) {
     if (plan.micro_batch * plan.num_micro_batches * plan.dp() != batch)
-        environment.fail(fmt::format("micro-batch {} x {} micro-batches x dp{} is not the global batch of {}",
-                                     plan.micro_batch, plan.num_micro_batches, plan.dp(), batch));
+        environment.fail(
+            fmt::format("micro-batch {} x {} micro-batches x dp{} is not the global batch of {}",
+                        plan.micro_batch, plan.num_micro_batches, plan.dp(), batch));
 }
 
 /// 0 for a batch script, whose step has no number of its own.
@@ -165,10 +179,13 @@ RankPlace read_place(Environment& environment, std::int64_t gpus) {
     place.node_rank = environment.number("SLURM_NODEID", 0, "0");
     place.job = environment.number("SLURM_JOB_ID", 0, "0");
     place.port = master_port(place.job, step_id());
-    const std::string nodes = Environment::text("SLURM_STEP_NODELIST", Environment::text("SLURM_JOB_NODELIST").c_str());
-    place.host = Environment::text("ARENA_RDZV_HOST", parse_first_host(nodes).value_or("localhost").c_str());
+    const std::string nodes =
+        Environment::text("SLURM_STEP_NODELIST", Environment::text("SLURM_JOB_NODELIST").c_str());
+    place.host =
+        Environment::text("ARENA_RDZV_HOST", parse_first_host(nodes).value_or("localhost").c_str());
     if (gpus % place.nodes != 0)
-        environment.fail(fmt::format("{} ranks do not spread evenly over {} nodes", gpus, place.nodes));
+        environment.fail(
+            fmt::format("{} ranks do not spread evenly over {} nodes", gpus, place.nodes));
     return place;
 }
 
@@ -185,7 +202,8 @@ Result<PlanWords> read_words() {
     return words;
 }
 
-// ---- the launcher -----------------------------------------------------------------------------------
+// ---- the launcher
+// -----------------------------------------------------------------------------------
 
 struct Chosen {
     Launcher launcher;
@@ -213,7 +231,8 @@ Result<Launcher> find_or_read(const Arguments& a, const std::string& spelled) {
 Result<Chosen> choose(const Arguments& a) {
     std::string spelled = a.launcher;
     if (spelled.empty() && a.table.empty()) spelled = Environment::text("ARENA_LAUNCHER");
-    if (spelled.empty() && a.table.empty()) return misuse("no launcher is named, and ARENA_LAUNCHER is not set");
+    if (spelled.empty() && a.table.empty())
+        return misuse("no launcher is named, and ARENA_LAUNCHER is not set");
     auto launcher = find_or_read(a, spelled);
     if (!launcher) return launcher.error();
     Chosen chosen{std::move(launcher).value(), {}};
@@ -228,7 +247,9 @@ Result<Chosen> choose(const Arguments& a) {
 
 int fail(const Error& error) {
     fmt::print(stderr, "arena-args: {}\n", error.message());
-    return error.code == ErrorCode::usage ? exit_usage : error.code == ErrorCode::no ? exit_cannot : exit_environment;
+    return error.code == ErrorCode::usage ? exit_usage
+           : error.code == ErrorCode::no  ? exit_cannot
+                                          : exit_environment;
 }
 
 int list_versions(const Launcher& launcher) {
@@ -245,7 +266,8 @@ int tell(const Arguments& a) {
     const auto words = render(chosen->launcher, chosen->version, *plan);
     if (!words) {
         const std::string version = chosen->version ? " " + to_string(*chosen->version) : "";
-        return fail(no_error(fmt::format("{}{} cannot be told {}", chosen->launcher.name, version, words.error().text)));
+        return fail(no_error(fmt::format("{}{} cannot be told {}", chosen->launcher.name, version,
+                                         words.error().text)));
     }
     for (const std::string& word : *words) fmt::print("{}\n", word);
     return exit_told;

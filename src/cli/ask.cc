@@ -172,7 +172,8 @@ Result<std::string> ask_socket(const std::string& path, std::string_view line) {
     return std::move(stream.text);
 }
 
-Result<ProgramOutput> run_program(const std::vector<std::string>& argv, std::chrono::seconds limit) {
+Result<ProgramOutput> run_program(const std::vector<std::string>& argv,
+                                  std::chrono::seconds limit) {
     const std::string file = find_program(argv.front());
     if (file.empty())
         return environment_error("is not in PATH; install Slurm's commands", argv.front());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the sub-commands of `arena` share: exit codes, the options before the sub-command, how an error
-// and a JSON document are printed. Each sub-command is one file with one add_* function.
+// What the sub-commands of `arena` share: exit codes, the options before the sub-command, how an
+// error and a JSON document are printed. Each sub-command is one file with one add_* function.
 #pragma once
 
 #include <functional>
@@ -39,11 +39,12 @@ Result<Profile> read_user_profile(const std::string& path);
 std::string utc_time(double epoch_s);
 
 /// Columns of text, right-aligned where `numeric`; widths fit the content.
-/// What a cell does in a table that is wider than a line: takes several lines, stays whole, or goes to a line
-/// below its row, with the column's title before it.
+/// What a cell does in a table that is wider than a line: takes several lines, stays whole, or goes
+/// to a line below its row, with the column's title before it.
 enum class Wide { wraps, whole, below };
 
-/// Lines of at most max_line_width (wrap.h). Words are not broken, for people paste them, before nothing else helps.
+/// Lines of at most max_line_width (wrap.h). Words are not broken, for people paste them, before
+/// nothing else helps.
 class Table {
   public:
     struct Column {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the sub-commands share: see cli.h.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-
-#include <fmt/format.h>
 
 #include "cli/cli.h"
 #include "cli/wrap.h"
@@ -22,9 +22,12 @@ int fail(const Globals& globals, const Error& error) {
         fmt::print("{}\n", dump_json(json));
     }
     switch (error.code) {
-        case ErrorCode::usage: return exit_usage;
-        case ErrorCode::no: return exit_no;
-        case ErrorCode::environment: return exit_environment;
+        case ErrorCode::usage:
+            return exit_usage;
+        case ErrorCode::no:
+            return exit_no;
+        case ErrorCode::environment:
+            return exit_environment;
     }
     return exit_environment;
 }
@@ -122,7 +125,8 @@ void narrow(Widths& w) {
     for (; w.all > max_line_width; --w.all) {
         std::size_t widest = w.wide.size();
         for (std::size_t i = 0; i < w.wide.size(); ++i)
-            if (w.wide[i] > w.least[i] && (widest == w.wide.size() || w.wide[i] > w.wide[widest])) widest = i;
+            if (w.wide[i] > w.least[i] && (widest == w.wide.size() || w.wide[i] > w.wide[widest]))
+                widest = i;
         if (widest == w.wide.size()) return;
         --w.wide[widest];
     }
@@ -134,19 +138,21 @@ bool fits(const std::vector<Table::Column>& columns, const Rows& rows) {
     return w.all <= max_line_width;
 }
 
-std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns, const Rows& rows) {
+std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns,
+                                        const Rows& rows) {
     constexpr std::size_t least_of_words = 8;
     Widths w = measure(columns, rows);
     narrow(w);
     for (std::size_t i = 0; i < columns.size(); ++i)
-        if (!columns[i].numeric && columns[i].wide == Wide::wraps) w.least[i] = std::min(w.least[i], least_of_words);
+        if (!columns[i].numeric && columns[i].wide == Wide::wraps)
+            w.least[i] = std::min(w.least[i], least_of_words);
     narrow(w);  // words are broken now
     return w.wide;
 }
 
 /// One row, in as many lines as its longest cell takes.
-std::string row_text(const std::vector<Table::Column>& columns, const std::vector<std::size_t>& widths,
-                     const std::vector<std::string>& row) {
+std::string row_text(const std::vector<Table::Column>& columns,
+                     const std::vector<std::size_t>& widths, const std::vector<std::string>& row) {
     Rows cells;
     std::size_t lines = 1;
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -167,7 +173,8 @@ std::string row_text(const std::vector<Table::Column>& columns, const std::vecto
     return out;
 }
 
-/// A table without the columns that went below, and what goes below each row: "plan pp2,dp2,tp1  steps 40".
+/// A table without the columns that went below, and what goes below each row: "plan pp2,dp2,tp1
+/// steps 40".
 struct Laid {
     std::vector<Table::Column> columns;
     Rows rows;
@@ -179,7 +186,8 @@ void put_below(Laid& laid, std::size_t column) {
     for (std::size_t r = 0; r < laid.rows.size(); ++r) {
         const std::string& cell = laid.rows[r][column];
         if (!cell.empty())
-            laid.below[r] += fmt::format("{}{} {}", laid.below[r].empty() ? "" : "  ", laid.columns[column].title, cell);
+            laid.below[r] += fmt::format("{}{} {}", laid.below[r].empty() ? "" : "  ",
+                                         laid.columns[column].title, cell);
         laid.rows[r].erase(laid.rows[r].begin() + at);
     }
     laid.columns.erase(laid.columns.begin() + at);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena config check|get|keys`: arena.yaml as the plug-ins would read it. `get` is what the Prolog
 // calls: it reads one file and has no other effect.
-#include <memory>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
+#include <memory>
 
 #include "cli/cli.h"
 #include "core/json.h"
@@ -29,8 +29,8 @@ Status check_references(const Config& config, const std::string& path) {
     for (const GpuMapping& mapping : config.gpu_types) {
         const auto entry = find_hardware(*hardware, mapping.hardware);
         if (!entry) {
-            return usage_error(fmt::format("gpu_types.{}: {}", mapping.gres_type, entry.error().text),
-                               path);
+            return usage_error(
+                fmt::format("gpu_types.{}: {}", mapping.gres_type, entry.error().text), path);
         }
     }
     return Done{};
@@ -44,13 +44,17 @@ int check(const Globals& globals) {
         return fail(globals, status.error());
     }
     if (config->gpu_types.empty())
-        return fail(globals, no_error("no GPU type is mapped, so that no job is ever offered a GPU; name your GRES types "
-                                      "and their hardware entries, \"gpu_types: {a100: A100-SXM-80GB}\"",
-                                      path));
+        return fail(
+            globals,
+            no_error(
+                "no GPU type is mapped, so that no job is ever offered a GPU; name your GRES types "
+                "and their hardware entries, \"gpu_types: {a100: A100-SXM-80GB}\"",
+                path));
     if (globals.json) {
         fmt::print("{}\n", dump_json({{"schema_version", 1}, {"file", path}, {"ok", true}}));
     } else {
-        fmt::print("{}: ok, policy {}, {} GPU types\n", path, config->policy, config->gpu_types.size());
+        fmt::print("{}: ok, policy {}, {} GPU types\n", path, config->policy,
+                   config->gpu_types.size());
     }
     return exit_yes;
 }

@@ -288,17 +288,20 @@ Finding check_host(const Facts& facts) {
 Result<std::string> parse_controller_sum(std::string_view text) {
     const std::string_view words = config_sum_words;
     const std::size_t at = text.find(words);
-    const std::string_view sum = at == std::string_view::npos ? "" : text.substr(at + words.size(), 8);
-    if (sum.size() == 8 && sum.find_first_not_of("0123456789abcdef") == std::string_view::npos) return std::string(sum);
-    return environment_error("slurmctld does not tell: " + printable(trim(text.substr(0, text.find('\n'))), 200));
+    const std::string_view sum =
+        at == std::string_view::npos ? "" : text.substr(at + words.size(), 8);
+    if (sum.size() == 8 && sum.find_first_not_of("0123456789abcdef") == std::string_view::npos)
+        return std::string(sum);
+    return environment_error("slurmctld does not tell: " +
+                             printable(trim(text.substr(0, text.find('\n'))), 200));
 }
 
 std::vector<Finding> check_all(const Facts& facts) {
     std::vector<Finding> found{check_host(facts)};
-    for (const auto& part : {check_slurm(facts), check_prolog(facts), check_spank(facts),
-                             check_config(facts), check_gres(facts), check_devices(facts),
-                             check_nodes(facts), check_accounts(facts), check_profile_files(facts),
-                             check_controller(facts)})
+    for (const auto& part :
+         {check_slurm(facts), check_prolog(facts), check_spank(facts), check_config(facts),
+          check_gres(facts), check_devices(facts), check_nodes(facts), check_accounts(facts),
+          check_profile_files(facts), check_controller(facts)})
         found.insert(found.end(), part.begin(), part.end());
     return found;
 }

@@ -56,7 +56,8 @@ struct Facts {
     std::string config_path;
     Result<Config> config = environment_error("not read");
     std::string config_sum;  ///< of the file's text; "" = unknown
-    Result<std::string> controller_sum = environment_error("not asked");  ///< of the controller's, for other hosts
+    Result<std::string> controller_sum =
+        environment_error("not asked");  ///< of the controller's, for other hosts
     Result<std::vector<GpuType>> hardware = environment_error("not read");
     std::string slurm_conf_path;
     Result<SlurmConf> slurm_conf = environment_error("not read");  ///< this host's file

@@ -58,13 +58,17 @@ void find_installed(Facts& facts) {
     facts.libexec_dir = staged(ARENA_LIBEXECDIR, "libexec/slurm-arena");
 }
 
-/// Asked of job_submit/arena, which takes no such job in; an older one does, and the job is taken back.
+/// Asked of job_submit/arena, which takes no such job in; an older one does, and the job is taken
+/// back.
 Result<std::string> ask_controller_sum(const Facts& facts) {
-    const bool is_told = facts.slurm_config && running_value(facts, "JobSubmitPlugins").find("arena") != std::string::npos;
-    if (facts.host.controller || !facts.host.known || !is_told) return environment_error("not asked");
+    const bool is_told =
+        facts.slurm_config &&
+        running_value(facts, "JobSubmitPlugins").find("arena") != std::string::npos;
+    if (facts.host.controller || !facts.host.known || !is_told)
+        return environment_error("not asked");
     const auto answer =
-        run_program({"sbatch", "--parsable", "--hold", "--time=1", "--output=/dev/null", "--chdir=/",
-                     std::string("--comment=") + ask_config_sum, "--wrap=true"});
+        run_program({"sbatch", "--parsable", "--hold", "--time=1", "--output=/dev/null",
+                     "--chdir=/", std::string("--comment=") + ask_config_sum, "--wrap=true"});
     if (!answer) return answer.error();
     if (answer->status == 0) (void)run_program({"scancel", std::string(trim(answer->out))});
     return parse_controller_sum(answer->err);
@@ -90,8 +94,10 @@ Facts collect(const Globals& globals) {
     facts.nodes = text(Words{"scontrol", "show", "node"}, parse_nodes);
     facts.host = find_role(facts, host_name());
     facts.controller_sum = ask_controller_sum(facts);
-    const bool has_enforce = facts.slurm_config && facts.slurm_config->contains("AccountingStorageEnforce");
-    if (facts.config && has_enforce && wants_associations(facts.slurm_config->at("AccountingStorageEnforce")))
+    const bool has_enforce =
+        facts.slurm_config && facts.slurm_config->contains("AccountingStorageEnforce");
+    if (facts.config && has_enforce &&
+        wants_associations(facts.slurm_config->at("AccountingStorageEnforce")))
         facts.accounts = read_accounts(facts.config->profile_user);
     return facts;
 }

@@ -73,13 +73,17 @@ std::vector<Finding> check_site_files(const Facts& facts) {
     if (!facts.config) return {};
     const std::string& sum = facts.config_sum;
     if (!facts.controller_sum)
-        return {ok("arena.yaml", fmt::format("{} (sum {}; the same on all hosts)", facts.config_path, sum))};
+        return {ok("arena.yaml",
+                   fmt::format("{} (sum {}; the same on all hosts)", facts.config_path, sum))};
     if (*facts.controller_sum == sum)
-        return {ok("arena.yaml", fmt::format("{} (sum {}, as on the controller)", facts.config_path, sum))};
+        return {ok("arena.yaml",
+                   fmt::format("{} (sum {}, as on the controller)", facts.config_path, sum))};
     return {fail("arena.yaml",
-                 fmt::format("{} has sum {}, that of the controller {}: estimates and profiles here go by another text",
+                 fmt::format("{} has sum {}, that of the controller {}: estimates and profiles "
+                             "here go by another text",
                              facts.config_path, sum, *facts.controller_sum),
-                 {fmt::format("scp {0}:{1} {1}", facts.host.controller_name, shell_word(facts.config_path))})};
+                 {fmt::format("scp {0}:{1} {1}", facts.host.controller_name,
+                              shell_word(facts.config_path))})};
 }
 
 /// A file that cannot be read at all, or has a mistake.

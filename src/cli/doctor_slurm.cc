@@ -205,10 +205,10 @@ Judge prolog_time(const std::string& key, double time_limit_s) {
         const std::int64_t now = seconds.value_or(0);
         if (none_is_unlimited && (now == 0 || now == 65534)) return std::nullopt;
         if (static_cast<double>(now) >= needed_s) return std::nullopt;
-        return Fault{
-            fmt::format("{} s is too short for profile.time_limit_s {:g}: {:.0f} or more", now, time_limit_s, std::ceil(needed_s)),
-            fmt::format("{:.0f}",
-                        std::max(std::ceil(needed_s), none_is_unlimited ? 360.0 : 400.0))};
+        return Fault{fmt::format("{} s is too short for profile.time_limit_s {:g}: {:.0f} or more",
+                                 now, time_limit_s, std::ceil(needed_s)),
+                     fmt::format("{:.0f}",
+                                 std::max(std::ceil(needed_s), none_is_unlimited ? 360.0 : 400.0))};
     };
 }
 
@@ -219,8 +219,10 @@ std::optional<Fault> gres_types(const std::string& value) {
     return Fault{shown(value) + ": without gpu Slurm gives no GPUs", join(types, ",")};
 }
 
-/// The first plug-in, as slurmctld finds it, that says that it is for another Slurm than `runs`; its file and version.
-std::optional<std::pair<std::string, std::string>> foreign_plugin(const Facts& facts, const std::string& runs) {
+/// The first plug-in, as slurmctld finds it, that says that it is for another Slurm than `runs`;
+/// its file and version.
+std::optional<std::pair<std::string, std::string>> foreign_plugin(const Facts& facts,
+                                                                  const std::string& runs) {
     constexpr std::size_t max_bytes = std::size_t{256} << 20;
     for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"})
         for (const std::string& directory : words(wanted_value(facts, "PluginDir"), ':')) {
@@ -244,18 +246,22 @@ Finding check_version(const Facts& facts) {
     }
     const Remedy restart = on_controller(facts, {apply_command(Apply::restart_slurmctld)});
     if (runs != built) {
-        Remedy remedy{"contrib/get-slurm-headers && make clean && ./configure --sysconfdir=/etc && make && make install"};
+        Remedy remedy{
+            "contrib/get-slurm-headers && make clean && ./configure --sysconfdir=/etc && make && "
+            "make install"};
         remedy.insert(remedy.end(), restart.begin(), restart.end());
         return fail(name,
-                    fmt::format("{} runs, the plug-ins were built for {} and are refused; in slurm-arena's directory:", runs,
-                                built),
+                    fmt::format("{} runs, the plug-ins were built for {} and are refused; in "
+                                "slurm-arena's directory:",
+                                runs, built),
                     std::move(remedy));
     }
     if (const auto foreign = foreign_plugin(facts, runs)) {
         Remedy remedy{"make install"};
         remedy.insert(remedy.end(), restart.begin(), restart.end());
         return fail(name,
-                    fmt::format("{} runs, {} was built for {} and is refused; in the directory where slurm-arena was built:",
+                    fmt::format("{} runs, {} was built for {} and is refused; in the directory "
+                                "where slurm-arena was built:",
                                 runs, foreign->first, foreign->second),
                     std::move(remedy));
     }

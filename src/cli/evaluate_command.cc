@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena evaluate`: prices every row of a table of measured runs and says how far off the planner was.
-// The JSON is a contract (arena(1)).
-#include <memory>
+// `arena evaluate`: prices every row of a table of measured runs and says how far off the planner
+// was. The JSON is a contract (arena(1)).
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
+#include <memory>
 
 #include "cli/cli.h"
 #include "cli/site_tables.h"
@@ -42,7 +42,8 @@ std::string csv_field(std::string_view text) {
 
 std::string csv_of(const std::vector<EvaluatedRow>& rows) {
     std::string csv =
-        "id,source,framework,gpu,gpus,tp,pp,dp,mbs,gbs,status,measured_s,estimated_s,error,compute_s,"
+        "id,source,framework,gpu,gpus,tp,pp,dp,mbs,gbs,status,measured_s,estimated_s,error,compute_"
+        "s,"
         "tp_comm_s,pp_comm_s,dp_comm_s,bubble_s,optimizer_s,measured_gb,estimated_gb,fits,reason\n";
     for (const EvaluatedRow& r : rows) {
         const MeasuredRow& m = *r.row;
@@ -50,11 +51,11 @@ std::string csv_of(const std::vector<EvaluatedRow>& rows) {
         csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},", m.id, csv_field(m.source),
                            csv_field(m.framework), csv_field(m.gpu), m.gpus, m.tp, m.pp, m.dp,
                            m.micro_batch, m.global_batch, csv_field(m.status));
-        csv += fmt::format("{},{:.6g},{},{:.5g},{:.5g},{:.5g},{:.5g},{:.5g},{:.5g},",
-                           m.iteration_s ? fmt::format("{:.6g}", *m.iteration_s) : "",
-                           e.iteration_s, r.timed() ? fmt::format("{:.5f}", r.error()) : "",
-                           e.compute_s, e.tp_comm_s, e.pp_comm_s, e.dp_comm_s, e.bubble_s,
-                           e.optimizer_s);
+        csv +=
+            fmt::format("{},{:.6g},{},{:.5g},{:.5g},{:.5g},{:.5g},{:.5g},{:.5g},",
+                        m.iteration_s ? fmt::format("{:.6g}", *m.iteration_s) : "", e.iteration_s,
+                        r.timed() ? fmt::format("{:.5f}", r.error()) : "", e.compute_s, e.tp_comm_s,
+                        e.pp_comm_s, e.dp_comm_s, e.bubble_s, e.optimizer_s);
         csv += fmt::format("{},{:.5g},{},{}\n", m.memory_gb ? fmt::format("{}", *m.memory_gb) : "",
                            e.memory_bytes_per_gpu / 1e9, r.fits ? 1 : 0, csv_field(r.reason));
     }
@@ -79,11 +80,13 @@ struct Report {
         std::size_t n = 0, line = 0;  ///< of the first
     };
     std::map<std::string, Skipped> reasons;
-    std::map<std::string, std::size_t> frameworks, devices, networks;  ///< not in the table of constants
+    std::map<std::string, std::size_t> frameworks, devices,
+        networks;  ///< not in the table of constants
 };
 
 std::string network_of(const MeasuredRow& row) {
-    return row.inter_gbps ? fmt::format("{}, {} Gbit/s", row.intra_link, *row.inter_gbps) : row.intra_link;
+    return row.inter_gbps ? fmt::format("{}, {} Gbit/s", row.intra_link, *row.inter_gbps)
+                          : row.intra_link;
 }
 
 Report make_report(const std::vector<EvaluatedRow>& rows, const std::string& by) {
@@ -155,28 +158,37 @@ void print_json(const Report& report, const std::string& by, const Error* error)
 }
 
 void print_text(const Report& report, const std::string& by) {
-    Table table({{by}, {"rows", true}, {"skipped", true}, {"mean |error|", true}, {"median", true},
-                 {"p90", true}, {"bias", true}});
+    Table table({{by},
+                 {"rows", true},
+                 {"skipped", true},
+                 {"mean |error|", true},
+                 {"median", true},
+                 {"p90", true},
+                 {"bias", true}});
     const auto add = [&](const std::string& name, const ErrorSummary& s) {
         const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
         table.add({name, fmt::format("{}", s.n), fmt::format("{}", s.skipped), percent(s.mean_abs),
-                   percent(s.median_abs), percent(s.p90_abs), fmt::format("{:+.1f} %", 100 * s.bias)});
+                   percent(s.median_abs), percent(s.p90_abs),
+                   fmt::format("{:+.1f} %", 100 * s.bias)});
     };
     for (const auto& [name, summary] : report.sources) add(name, summary);
     add("all", report.all);
     add("memory", report.memory.bytes);
     fmt::print("{}", table.text());
     const ChoiceSummary& c = report.choice;
-    fmt::print("\nchoice of plan: {} groups, regret mean {:.1f} % max {:.1f} %, {:.1f} % of {} pairs "
-               "ranked right, Kendall tau {:.2f}\n",
-               c.groups, 100 * c.regret_mean, 100 * c.regret_max, 100 * c.pair_order, c.pairs,
-               c.kendall_tau);
+    fmt::print(
+        "\nchoice of plan: {} groups, regret mean {:.1f} % max {:.1f} %, {:.1f} % of {} pairs "
+        "ranked right, Kendall tau {:.2f}\n",
+        c.groups, 100 * c.regret_mean, 100 * c.regret_max, 100 * c.pair_order, c.pairs,
+        c.kendall_tau);
     fmt::print("memory: {} of {} runs that ran fit, {} of {} that did not are refused\n",
-               report.memory.ok_fits, report.memory.ok, report.memory.oom_refused, report.memory.oom);
-    for (const auto& [what, counts] : {std::pair<const char*, const std::map<std::string, std::size_t>&>
-                                           {"framework", report.frameworks},
-                                       {"GPU type", report.devices},
-                                       {"network", report.networks}})
+               report.memory.ok_fits, report.memory.ok, report.memory.oom_refused,
+               report.memory.oom);
+    for (const auto& [what, counts] :
+         {std::pair<const char*, const std::map<std::string, std::size_t>&>{"framework",
+                                                                            report.frameworks},
+          {"GPU type", report.devices},
+          {"network", report.networks}})
         for (const auto& [name, n] : counts)
             fmt::print("{} '{}' ({} rows) is not in the table: the default's constants\n", what,
                        printable(name, 60), n);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena explain JOBID` and `arena stats`. On the controller the scheduler plug-in answers on its socket;
-// elsewhere explain reads what the plug-in wrote into the job's fields, and says that it did so.
+// `arena explain JOBID` and `arena stats`. On the controller the scheduler plug-in answers on its
+// socket; elsewhere explain reads what the plug-in wrote into the job's fields, and says that it
+// did so.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
 #include <tuple>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/ask.h"
 #include "cli/cli.h"
@@ -64,13 +65,19 @@ Result<Explanation> parse_explanation(const Json& json) {
 /// What of an explanation is shown.
 struct Shown {
     std::size_t top = top_offers;  ///< the chosen one in any case
-    bool all = false;     ///< every offer, and every grid that is not possible
+    bool all = false;              ///< every offer, and every grid that is not possible
 };
 
 /// How many offers are not shown.
 std::size_t print_offers(const Explanation& e, const Shown& shown) {
-    Table table({{"", false}, {"rank", true}, {"grid", false}, {"plan", false, Wide::below}, {"iteration", true},
-                 {"samples per s", true}, {"memory per GPU", true}, {"source", false}});
+    Table table({{"", false},
+                 {"rank", true},
+                 {"grid", false},
+                 {"plan", false, Wide::below},
+                 {"iteration", true},
+                 {"samples per s", true},
+                 {"memory per GPU", true},
+                 {"source", false}});
     std::size_t hidden = 0;
     for (std::size_t i = 0; i < e.offers.size(); ++i) {
         const bool is_chosen = static_cast<std::int64_t>(i) == e.chosen;
@@ -80,12 +87,12 @@ std::size_t print_offers(const Explanation& e, const Shown& shown) {
         }
         const Offer& offer = e.offers[i];
         const Estimate& estimate = offer.estimate;
-        table.add({is_chosen ? "->" : "", fmt::format("{}", i + 1),
-                   short_form(offer.grid), short_form(offer.plan), human_seconds(estimate.iteration_s),
-                   fmt::format("{:.4g}", estimate.samples_per_s),
-                   human_bytes(estimate.memory_bytes_per_gpu),
-                   fmt::format("{} +-{:.0f} %", to_string(estimate.source),
-                               100 * estimate.error_bound)});
+        table.add(
+            {is_chosen ? "->" : "", fmt::format("{}", i + 1), short_form(offer.grid),
+             short_form(offer.plan), human_seconds(estimate.iteration_s),
+             fmt::format("{:.4g}", estimate.samples_per_s),
+             human_bytes(estimate.memory_bytes_per_gpu),
+             fmt::format("{} +-{:.0f} %", to_string(estimate.source), 100 * estimate.error_bound)});
     }
     fmt::print("\n{}", table.text());
     return hidden;
@@ -94,7 +101,8 @@ std::size_t print_offers(const Explanation& e, const Shown& shown) {
 /// What full, zero1 and sp stand for: "full recomputation, ZeRO 1, sequence parallel".
 std::string settings_text(const Plan& plan) {
     std::vector<std::string> parts;
-    if (plan.recompute != Recompute::none) parts.push_back(fmt::format("{} recomputation", to_string(plan.recompute)));
+    if (plan.recompute != Recompute::none)
+        parts.push_back(fmt::format("{} recomputation", to_string(plan.recompute)));
     if (plan.zero_stage != 0) parts.push_back(fmt::format("ZeRO {}", plan.zero_stage));
     if (plan.sequence_parallel) parts.emplace_back("sequence parallel");
     return join(parts, ", ");
@@ -104,8 +112,9 @@ void print_choice(const Explanation& e) {
     if (e.chosen < 0 || e.chosen >= static_cast<std::int64_t>(e.offers.size())) return;
     const Offer& chosen = e.offers[static_cast<std::size_t>(e.chosen)];
     fmt::print("\nChosen: {}, {}\n", short_form(chosen.grid),
-               e.chosen == 0 ? "the best offer."
-                             : "the best of those whose nodes were free and not kept for a job ahead.");
+               e.chosen == 0
+                   ? "the best offer."
+                   : "the best of those whose nodes were free and not kept for a job ahead.");
     if (const std::string settings = settings_text(chosen.plan); !settings.empty())
         fmt::print("It has: {}.\n", settings);
 }
@@ -117,7 +126,8 @@ void print_emulated(const Config& config) {
     for (const GpuMapping& mapping : config.gpu_types) {
         const auto entry = find_hardware(*hardware, mapping.hardware);
         if (entry && entry->emulated) {
-            fmt::print("{} is emulated ({}): its times are a CPU's\n", mapping.gres_type, entry->name);
+            fmt::print("{} is emulated ({}): its times are a CPU's\n", mapping.gres_type,
+                       entry->name);
         }
     }
 }
@@ -131,7 +141,8 @@ std::string count_text(std::int64_t fewest, std::int64_t most) {
     return fmt::format("{} to {} GPUs", fewest, most);
 }
 
-/// Numbers of GPUs without any offer, a line per type and kind of reason ("memory: ..."): that of the most GPUs.
+/// Numbers of GPUs without any offer, a line per type and kind of reason ("memory: ..."): that of
+/// the most GPUs.
 void print_impossible(const Explanation& e) {
     std::set<Shape> offered;
     for (const Offer& offer : e.offers) offered.insert(shape_of(offer.grid));
@@ -143,17 +154,20 @@ void print_impossible(const Explanation& e) {
     std::map<std::pair<std::string, std::string>, Group> groups;
     for (const auto& entry : e.infeasible) {
         if (offered.contains(shape_of(entry.first))) continue;
-        Group& group = groups[{entry.first.gpu_type, entry.second.substr(0, entry.second.find(':'))}];
+        Group& group =
+            groups[{entry.first.gpu_type, entry.second.substr(0, entry.second.find(':'))}];
         group.fewest = std::min(group.fewest, entry.first.gpus());
         group.counts.insert(entry.first.gpus());
-        if (!group.largest || entry.first.gpus() > group.largest->first.gpus()) group.largest = &entry;
+        if (!group.largest || entry.first.gpus() > group.largest->first.gpus())
+            group.largest = &entry;
     }
     if (groups.empty()) return;
     fmt::print("\nNot possible:\n");
     for (const auto& [key, group] : groups) {
         const auto& [grid, reason] = *group.largest;
-        print_wrapped(fmt::format("  {}, {}: ", key.first, count_text(group.fewest, grid.gpus())),
-                      reason + (group.counts.size() > 1 ? fmt::format(" (of {})", short_form(grid)) : ""));
+        print_wrapped(
+            fmt::format("  {}, {}: ", key.first, count_text(group.fewest, grid.gpus())),
+            reason + (group.counts.size() > 1 ? fmt::format(" (of {})", short_form(grid)) : ""));
     }
 }
 
@@ -220,7 +234,8 @@ int explain(const Globals& globals, JobId job, const Shown& shown) {
     const Result<std::string> answer = ask_socket(config->socket, fmt::format("explain {}", job));
     if (!answer) return explain_from_fields(globals, job, answer.error().message());
     if (trim(*answer).empty()) {
-        // It speaks of jobs that wait or run, to their owners; Slurm itself decides who sees the rest.
+        // It speaks of jobs that wait or run, to their owners; Slurm itself decides who sees the
+        // rest.
         return explain_from_fields(globals, job,
                                    "the scheduler does not speak of it: over, or not yours");
     }
@@ -244,7 +259,8 @@ void print_flat(const Json& json, const std::string& prefix) {
         } else if (name == "profiles.users") {
             for (const Json& user : value) print_flat(user, "profiles.user");
         } else if (name != "schema_version") {
-            fmt::print("{:<28} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+            fmt::print("{:<28} {}\n", name,
+                       value.is_string() ? value.get<std::string>() : value.dump());
         }
     }
 }
@@ -260,10 +276,12 @@ int stats(const Globals& globals, bool resets) {
     }
     const Result<Json> json = parse_json(*answer);
     if (!json || !json->is_object()) {
-        const char* why = resets ? "the scheduler plug-in counted nothing afresh: only root and SlurmUser may ask for "
-                                   "it, or it is off or still starting; see slurmctld's log"
-                                 : "the scheduler plug-in gave no answer: it is off or still starting; see "
-                                   "slurmctld's log";
+        const char* why =
+            resets ? "the scheduler plug-in counted nothing afresh: only root and SlurmUser may "
+                     "ask for "
+                     "it, or it is off or still starting; see slurmctld's log"
+                   : "the scheduler plug-in gave no answer: it is off or still starting; see "
+                     "slurmctld's log";
         return fail(globals, environment_error(why, config->socket));
     }
     if (globals.json) {
@@ -281,11 +299,14 @@ void add_explain(CLI::App& app, Globals& globals) {
     auto job = std::make_shared<JobId>(0);
     command->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
     const auto shown = std::make_shared<Shown>();
-    const auto top = command
-                         ->add_option("--top", shown->top,
-                                      fmt::format("show the K best offers, and the chosen one [{}]", shown->top))
-                         ->check(CLI::Range(1, 1 << 20));
-    command->add_flag("--all", shown->all, "show every offer, and every grid that is not possible with its reason")
+    const auto top =
+        command
+            ->add_option("--top", shown->top,
+                         fmt::format("show the K best offers, and the chosen one [{}]", shown->top))
+            ->check(CLI::Range(1, 1 << 20));
+    command
+        ->add_flag("--all", shown->all,
+                   "show every offer, and every grid that is not possible with its reason")
         ->excludes(top);
     command->callback([&globals, job, shown] { globals.status = explain(globals, *job, *shown); });
 }
@@ -293,7 +314,8 @@ void add_explain(CLI::App& app, Globals& globals) {
 void add_stats(CLI::App& app, Globals& globals) {
     CLI::App* command = app.add_subcommand("stats", "counters and times of the scheduler plug-in");
     const auto resets = std::make_shared<bool>(false);
-    command->add_flag("--reset", *resets, "count longest and mean times afresh from now on (root, SlurmUser)");
+    command->add_flag("--reset", *resets,
+                      "count longest and mean times afresh from now on (root, SlurmUser)");
     command->callback([&globals, resets] { globals.status = stats(globals, *resets); });
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena`: the command. It composes the libraries; each sub-command is a file of its own. Exit codes:
-// 0 yes, 1 no, 2 usage, 3 environment.
+// `arena`: the command. It composes the libraries; each sub-command is a file of its own. Exit
+// codes: 0 yes, 1 no, 2 usage, 3 environment.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <exception>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/cli.h"
 #include "cli/models_command.h"
@@ -23,7 +23,8 @@ const CLI::App* innermost(const CLI::App* app) {
 }
 
 std::string full_name(const CLI::App* app) {
-    return app->get_parent() == nullptr ? app->get_name() : full_name(app->get_parent()) + " " + app->get_name();
+    return app->get_parent() == nullptr ? app->get_name()
+                                        : full_name(app->get_parent()) + " " + app->get_name();
 }
 
 std::string with_nearest(const std::string& word, const std::vector<std::string>& known) {
@@ -51,16 +52,18 @@ std::string unexpected(const CLI::App* app, const std::string& otherwise) {
     if (extra.empty()) return otherwise;
     const std::string word = arena::printable(extra.front(), 60);
     if (word.starts_with('-'))
-        return fmt::format("{} has no option {}{}", name, word, with_nearest(word, options_of(command)));
+        return fmt::format("{} has no option {}{}", name, word,
+                           with_nearest(word, options_of(command)));
     if (commands.empty()) return fmt::format("{}: '{}' is one word too many", name, word);
-    return fmt::format("{} has no command '{}'{}; there are {}", name, word, with_nearest(word, commands),
-                       fmt::join(commands, ", "));
+    return fmt::format("{} has no command '{}'{}; there are {}", name, word,
+                       with_nearest(word, commands), fmt::join(commands, ", "));
 }
 
 /// One sentence, and where more is said.
 std::string usage_sentence(const CLI::App* app, const CLI::Error& error) {
     const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
-    const bool is_word = code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
+    const bool is_word =
+        code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
     const std::string text = is_word ? unexpected(app, error.what()) : error.what();
     return fmt::format("arena: {}; {} --help says more\n", text, full_name(innermost(app)));
 }
@@ -73,7 +76,8 @@ int main(int argc, char** argv) {
     app.name("arena");
     app.set_version_flag("--version", "arena " ARENA_VERSION);
     app.add_flag("--json", globals.json, "write one JSON document with schema_version");
-    app.add_option("--config", globals.config_file, "arena.yaml [$ARENA_CONF, else the installed one]");
+    app.add_option("--config", globals.config_file,
+                   "arena.yaml [$ARENA_CONF, else the installed one]");
     app.require_subcommand(1);
     app.fallthrough();
     app.failure_message(usage_sentence);

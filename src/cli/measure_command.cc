@@ -264,9 +264,17 @@ Status keep(const MeasureOptions& options, const Model& model,
                        human_seconds(s.offer.estimate.iteration_s));
             continue;
         }
-        const auto kept = (*store)->keep_observed(
-            {fingerprint(model), model.name, options.plan.global_batch, launcher, observation,
-             options.steps, 0, static_cast<double>(std::time(nullptr)), unknown_user, true, {}});
+        const auto kept = (*store)->keep_observed({fingerprint(model),
+                                                   model.name,
+                                                   options.plan.global_batch,
+                                                   launcher,
+                                                   observation,
+                                                   options.steps,
+                                                   0,
+                                                   static_cast<double>(std::time(nullptr)),
+                                                   unknown_user,
+                                                   true,
+                                                   {}});
         if (!kept) return Error{kept.error().code, kept.error().text, short_form(s.offer.plan)};
     }
     return Done{};

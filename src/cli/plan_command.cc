@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena plan`: every grid of the asked GPU types and counts with its proxy plan and estimate, ranked;
-// or with --fixed the price of exactly one plan. The JSON is a contract (arena(1)).
+// `arena plan`: every grid of the asked GPU types and counts with its proxy plan and estimate,
+// ranked; or with --fixed the price of exactly one plan. The JSON is a contract (arena(1)).
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/cli.h"
 #include "cli/plan_input.h"
@@ -38,7 +38,9 @@ void print_ranking(const std::vector<GridResult>& results) {
         return r.feasible && r.estimate.source != results.front().estimate.source;
     });
     std::vector<Table::Column> columns{{"rank", true}, {"grid"}, {"plan", false, Wide::below}};
-    columns.insert(columns.end(), {{"iteration", true}, {"samples per s", true}, {"TFLOP/s per GPU", true},
+    columns.insert(columns.end(), {{"iteration", true},
+                                   {"samples per s", true},
+                                   {"TFLOP/s per GPU", true},
                                    {"memory per GPU", true}});
     if (source) columns.push_back({"source"});
     Table table(columns);
@@ -46,9 +48,11 @@ void print_ranking(const std::vector<GridResult>& results) {
     for (const GridResult& r : results) {
         if (!r.feasible) continue;
         const Estimate& e = r.estimate;
-        std::vector<std::string> row{fmt::format("{}", ++rank), short_form(r.grid), short_form(r.plan)};
-        for (std::string cell : {human_seconds(e.iteration_s), fmt::format("{:.4g}", e.samples_per_s),
-                                 fmt::format("{:.1f}", e.tflops_per_gpu), human_bytes(e.memory_bytes_per_gpu)})
+        std::vector<std::string> row{fmt::format("{}", ++rank), short_form(r.grid),
+                                     short_form(r.plan)};
+        for (std::string cell :
+             {human_seconds(e.iteration_s), fmt::format("{:.4g}", e.samples_per_s),
+              fmt::format("{:.1f}", e.tflops_per_gpu), human_bytes(e.memory_bytes_per_gpu)})
             row.push_back(std::move(cell));
         if (source) row.emplace_back(to_string(e.source));
         table.add(std::move(row));
@@ -73,9 +77,11 @@ void print_breakdown(const GridResult& best) {
                        100 * seconds / e.iteration_s);
         }
     }
-    if (best.plan.recompute != Recompute::none) fmt::print("  recomputation: {}\n", to_string(best.plan.recompute));
+    if (best.plan.recompute != Recompute::none)
+        fmt::print("  recomputation: {}\n", to_string(best.plan.recompute));
     if (best.plan.zero_stage != 0) fmt::print("  ZeRO stage: {}\n", best.plan.zero_stage);
-    print_wrapped("  layers per stage: ", fmt::format("{}", fmt::join(best.plan.stage_layers, ",")));
+    print_wrapped("  layers per stage: ",
+                  fmt::format("{}", fmt::join(best.plan.stage_layers, ",")));
 }
 
 /// Grids with the same reason share a line.
@@ -87,7 +93,8 @@ void print_infeasible(const std::vector<GridResult>& results) {
     }
     if (!reasons.empty()) fmt::print("\nNot possible:\n");
     for (const auto& [reason, grids] : reasons) {
-        for (const std::string& line : wrapped(join(grids, ", ") + ":", max_line_width - 2)) fmt::print("  {}\n", line);
+        for (const std::string& line : wrapped(join(grids, ", ") + ":", max_line_width - 2))
+            fmt::print("  {}\n", line);
         print_wrapped("    ", reason);
     }
 }
@@ -129,10 +136,11 @@ void print_grids(const char* what, const std::vector<Grid>& grids, const std::st
 }
 
 void print_not_looked_at(const PlanOptions& options, const Model& model, const NotLookedAt& grids) {
-    print_grids("Left out", grids.in_part,
-                fmt::format("the {:.4g} s of --budget-s were spent before all plans were looked at; there "
-                            "may be a faster one, or one that fits; --budget-s 0 searches to the end",
-                            options.budget_s));
+    print_grids(
+        "Left out", grids.in_part,
+        fmt::format("the {:.4g} s of --budget-s were spent before all plans were looked at; there "
+                    "may be a faster one, or one that fits; --budget-s 0 searches to the end",
+                    options.budget_s));
     print_grids(
         "Uniform stages only", grids.uniform_only,
         fmt::format("stages that differ in dp and tp were not looked at, as stages x GPUs x "
@@ -209,7 +217,8 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
                sample, to_string(model.precision));
     for (const GpuPool& pool : pools) {
         if (!pool.hardware.emulated) continue;
-        fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type, pool.hardware.name);
+        fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type,
+                   pool.hardware.name);
     }
     fmt::print("\n");
     print_ranking(results);
@@ -240,28 +249,32 @@ Result<Grid> fixed_grid(const FixedPlan& fixed, const GpuPool& pool) {
     const std::int64_t gpus = fixed.gpus();
     if (gpus <= pool.gpus_per_node) return Grid{pool.gpu_type, 1, gpus, fixed.pp};
     if (gpus % pool.gpus_per_node != 0) {
-        return usage_error(fmt::format("{} GPUs do not fill nodes of {}; every node must give the same "
-                                       "number (see --gpus-per-node)",
-                                       gpus, pool.gpus_per_node),
-                           "--fixed");
+        return usage_error(
+            fmt::format("{} GPUs do not fill nodes of {}; every node must give the same "
+                        "number (see --gpus-per-node)",
+                        gpus, pool.gpus_per_node),
+            "--fixed");
     }
     return Grid{pool.gpu_type, gpus / pool.gpus_per_node, pool.gpus_per_node, fixed.pp};
 }
 
 /// Prices exactly this plan; infeasible, with its price, where it does not fit memory.
-Result<GridResult> price_one(const PlanOptions& options, const Model& model, const FixedPlan& fixed, const Grid& grid,
-                             const GpuPool& pool, const Capabilities& can, PlanBudget& budget) {
+Result<GridResult> price_one(const PlanOptions& options, const Model& model, const FixedPlan& fixed,
+                             const Grid& grid, const GpuPool& pool, const Capabilities& can,
+                             PlanBudget& budget) {
     auto plan = make_plan(fixed, model, options.global_batch, can.split(fixed.pp));
     if (!plan) return plan.error();
     if (const std::string what = inexpressible(can, model, *plan); !what.empty()) {
-        return usage_error(fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
-                                       "all the same",
-                                       what, options.launcher),
-                           "--fixed");
+        return usage_error(
+            fmt::format("has {}, which --launcher {} cannot be told; --launcher any prices it "
+                        "all the same",
+                        what, options.launcher),
+            "--fixed");
     }
     auto estimate = price_plan(model, options.global_batch, grid, *plan, pool);
     if (estimate) {  // a plan at all
-        *plan = with_best_layers(model, options.global_batch, grid, *plan, pool, can.split(fixed.pp), budget);
+        *plan = with_best_layers(model, options.global_batch, grid, *plan, pool,
+                                 can.split(fixed.pp), budget);
         estimate = price_plan(model, options.global_batch, grid, *plan, pool);
     }
     GridResult result{grid, false, "", *plan, {}};
@@ -275,44 +288,51 @@ Result<GridResult> price_one(const PlanOptions& options, const Model& model, con
     result.feasible = estimate->memory_bytes_per_gpu <= memory_bytes;
     if (!result.feasible) {
         result.reason = fmt::format("memory: needs {} per GPU, {} has {}",
-                                    human_bytes(estimate->memory_bytes_per_gpu),
-                                    pool.hardware.name, human_bytes(memory_bytes));
+                                    human_bytes(estimate->memory_bytes_per_gpu), pool.hardware.name,
+                                    human_bytes(memory_bytes));
     }
     return result;
 }
 
 /// The plan as the search finds and shows it, its layers dealt as there; nothing where none fits.
-std::optional<GridResult> search_pinned(const PlanOptions& options, const Model& model, const FixedPlan& fixed,
-                                        const Grid& grid, const GpuPool& pool, const Capabilities& can,
+std::optional<GridResult> search_pinned(const PlanOptions& options, const Model& model,
+                                        const FixedPlan& fixed, const Grid& grid,
+                                        const GpuPool& pool, const Capabilities& can,
                                         PlanBudget& budget) {
     const PlanPin pin = fixed.pin();
-    const std::int64_t samples = fixed.dp * fixed.micro_batch * std::max<std::int64_t>(1, fixed.num_micro_batches);
-    if (options.global_batch % samples != 0 || (fixed.num_micro_batches != 0 && samples != options.global_batch))
+    const std::int64_t samples =
+        fixed.dp * fixed.micro_batch * std::max<std::int64_t>(1, fixed.num_micro_batches);
+    if (options.global_batch % samples != 0 ||
+        (fixed.num_micro_batches != 0 && samples != options.global_batch))
         return std::nullopt;  // make_plan() says why
     const PlanQuery query{model, options.global_batch, grid.gpus(), grid.gpus(), pin, {pool}, can};
     for (GridResult& result : plan_grids(query, budget))
-        if (result.feasible && result.grid == grid && matches(pin, result.plan)) return std::move(result);
+        if (result.feasible && result.grid == grid && matches(pin, result.plan))
+            return std::move(result);
     return std::nullopt;
 }
 
 /// Of settings that were left free the fastest that fits, else the one that lacks the least memory.
 bool is_better(const GridResult& a, const GridResult& b) {
-    if (a.feasible != b.feasible || has_plan(a) != has_plan(b)) return a.feasible || (!b.feasible && has_plan(a));
+    if (a.feasible != b.feasible || has_plan(a) != has_plan(b))
+        return a.feasible || (!b.feasible && has_plan(a));
     return a.feasible ? a.estimate.iteration_s < b.estimate.iteration_s
                       : a.estimate.memory_bytes_per_gpu < b.estimate.memory_bytes_per_gpu;
 }
 
 Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& model,
-                                      const std::vector<GpuRange>& ranges, std::vector<GpuPool> pools,
-                                      const Capabilities& can, PlanBudget& budget) {
+                                      const std::vector<GpuRange>& ranges,
+                                      std::vector<GpuPool> pools, const Capabilities& can,
+                                      PlanBudget& budget) {
     const auto fixed = parse_fixed(options.fixed);
     if (!fixed) return fixed.error();
     if (pools.size() != 1 || ranges.size() > 1) {
-        return usage_error("prices one plan: give one --gpu-type and at most one --gpus", "--fixed");
+        return usage_error("prices one plan: give one --gpu-type and at most one --gpus",
+                           "--fixed");
     }
     if (!ranges.empty() && (fixed->gpus() < ranges[0].min || fixed->gpus() > ranges[0].max)) {
-        return usage_error(fmt::format("pp * dp * tp * cp = {} GPUs, but --gpus says {}", fixed->gpus(),
-                                       options.gpus[0]),
+        return usage_error(fmt::format("pp * dp * tp * cp = {} GPUs, but --gpus says {}",
+                                       fixed->gpus(), options.gpus[0]),
                            "--fixed");
     }
     const auto grid = fixed_grid(*fixed, pools[0]);
@@ -352,8 +372,8 @@ int plan(const Globals& globals, const PlanOptions& options) {
     PlanBudget::Limits limits{.bytes = std::size_t{512} << 20};
     if (options.budget_s > 0) limits.seconds = options.budget_s;
     PlanBudget budget(limits);
-    auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools, *can,
-                                                  options.pareto, budget)
+    auto results = options.fixed.empty() ? search(*model, options.global_batch, *ranges, *pools,
+                                                  *can, options.pareto, budget)
                                          : price(options, *model, *ranges, *pools, *can, budget);
     if (!results) return fail(globals, results.error());
     correct_by_reports(*store, options, *model, *pools, *results);
@@ -365,9 +385,11 @@ int plan(const Globals& globals, const PlanOptions& options) {
 }  // namespace
 
 void add_plan(CLI::App& app, Globals& globals) {
-    CLI::App* command = app.add_subcommand("plan", "rank grids and plans for a model, or price one plan");
+    CLI::App* command =
+        app.add_subcommand("plan", "rank grids and plans for a model, or price one plan");
     const auto o = std::make_shared<PlanOptions>();
-    command->add_option("--model", o->model, "built-in name, config.json or model YAML")->required();
+    command->add_option("--model", o->model, "built-in name, config.json or model YAML")
+        ->required();
     command->add_option("--global-batch", o->global_batch, "samples per iteration")
         ->required()
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
@@ -380,17 +402,25 @@ void add_plan(CLI::App& app, Globals& globals) {
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
     command->add_option("--hardware", o->hardware, "more hardware entries (YAML)");
     command->add_option("--calibration", o->calibration, "constants over the built-in ones (YAML)");
-    command->add_option("--profiles", o->profiles, "profile JSON, a profile store (.db), or none [what comes with slurm-arena]");
-    command->add_option("--fixed", o->fixed, "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
+    command->add_option(
+        "--profiles", o->profiles,
+        "profile JSON, a profile store (.db), or none [what comes with slurm-arena]");
+    command->add_option("--fixed", o->fixed,
+                        "price exactly pp=..,dp=..,tp=..,micro_batch=..[,...]");
     command->add_option("--launcher", o->launcher,
-                        "only plans that it can be told, NAME or NAME@VERSION: any, " + launcher_names() + " [env]");
-    command->add_flag("--pareto", o->pareto, "all plans that no other beats in both time and memory");
-    command->add_option("--budget-s", o->budget_s,
-                        fmt::format("seconds to search, then the best so far and what was left out; 0 = to "
-                                    "the end [{}]",
-                                    o->budget_s))
+                        "only plans that it can be told, NAME or NAME@VERSION: any, " +
+                            launcher_names() + " [env]");
+    command->add_flag("--pareto", o->pareto,
+                      "all plans that no other beats in both time and memory");
+    command
+        ->add_option(
+            "--budget-s", o->budget_s,
+            fmt::format("seconds to search, then the best so far and what was left out; 0 = to "
+                        "the end [{}]",
+                        o->budget_s))
         ->check(CLI::Range(0.0, 86400.0));
-    command->add_option("--top", o->top, "show only the K best [all]")->check(CLI::Range(1, 1 << 20));
+    command->add_option("--top", o->top, "show only the K best [all]")
+        ->check(CLI::Range(1, 1 << 20));
     command->callback([&globals, o] { globals.status = plan(globals, *o); });
 }
 

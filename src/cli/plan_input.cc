@@ -23,11 +23,12 @@ namespace {
 
 constexpr std::size_t max_model_bytes = 64 * 1024;
 constexpr std::string_view fixed_keys =
-    "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, vpp, cp, ep";
+    "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, "
+    "vpp, cp, ep";
 
 Error fixed_error(std::string_view part) {
-    return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once", printable(part),
-                                   fixed_keys),
+    return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once",
+                                   printable(part), fixed_keys),
                        "--fixed");
 }
 
@@ -45,7 +46,8 @@ std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
 bool read_micro_batch(FixedPlan& plan, std::string_view value) {
     const std::size_t x = value.find('x');
     const auto size = parse_integer(value.substr(0, x), 1, 65536);
-    const auto count = x == std::string_view::npos ? 0 : parse_integer(value.substr(x + 1), 1, 1 << 24);
+    const auto count =
+        x == std::string_view::npos ? 0 : parse_integer(value.substr(x + 1), 1, 1 << 24);
     if (size) plan.micro_batch = *size;
     if (count) plan.num_micro_batches = *count;
     return size && count;
@@ -65,14 +67,18 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
         return recompute.has_value();
     }
     const bool is_switch = key == "sp", is_zero = key == "zero";
-    const auto number = parse_integer(value, is_switch || is_zero ? 0 : 1, is_switch ? 1 : is_zero ? 3 : 65536);
+    const auto number = parse_integer(value, is_switch || is_zero ? 0 : 1,
+                                      is_switch ? 1
+                                      : is_zero ? 3
+                                                : 65536);
     if (!number) return false;
     if (is_zero) plan.zero = *number;
     if (is_switch) plan.sequence_parallel = *number == 1;
     return is_zero || is_switch;
 }
 
-/// "pp=2" and "pp2", "micro_batch=4" and "mb4x16", "recompute=full" and "full", "sp=1" and "sp": key and value.
+/// "pp=2" and "pp2", "micro_batch=4" and "mb4x16", "recompute=full" and "full", "sp=1" and "sp":
+/// key and value.
 std::pair<std::string_view, std::string_view> split_fixed(std::string_view word) {
     if (word == "none" || word == "selective" || word == "full") return {"recompute", word};
     if (word == "sp") return {"sp", "1"};
@@ -174,19 +180,24 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
     plan.free_zero = may_be_free && !seen.contains("zero");
     plan.free_sequence_parallel = may_be_free && !seen.contains("sp");
     if (plan.pp == 0 || plan.dp == 0 || plan.tp == 0 || plan.micro_batch == 0) {
-        return usage_error("pp, dp, tp and micro_batch are needed, for example "
-                           "pp=2,dp=2,tp=1,micro_batch=4 or pp2,dp2,tp1,mb4",
-                           "--fixed");
+        return usage_error(
+            "pp, dp, tp and micro_batch are needed, for example "
+            "pp=2,dp=2,tp=1,micro_batch=4 or pp2,dp2,tp1,mb4",
+            "--fixed");
     }
     return plan;
 }
 
-std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model, const Capabilities& can) {
+std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model,
+                                   const Capabilities& can) {
     std::vector<Recompute> recomputes{fixed.recompute};
-    if (fixed.free_recompute && can.told.has(Feature::recompute_selective)) recomputes.push_back(Recompute::selective);
-    if (fixed.free_recompute && can.told.has(Feature::recompute_full)) recomputes.push_back(Recompute::full);
+    if (fixed.free_recompute && can.told.has(Feature::recompute_selective))
+        recomputes.push_back(Recompute::selective);
+    if (fixed.free_recompute && can.told.has(Feature::recompute_full))
+        recomputes.push_back(Recompute::full);
     std::vector<std::int64_t> zeros;
-    for (std::int64_t zero = 0; fixed.free_zero && zero <= (fixed.dp * fixed.cp > 1 ? 3 : 0); ++zero)
+    for (std::int64_t zero = 0; fixed.free_zero && zero <= (fixed.dp * fixed.cp > 1 ? 3 : 0);
+         ++zero)
         if (can.has_zero(zero, fixed.pp)) zeros.push_back(zero);
     if (zeros.empty()) zeros.push_back(fixed.zero);
     std::vector<FixedPlan> all;
@@ -196,32 +207,37 @@ std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model, c
             one.recompute = recompute;
             one.zero = zero;
             if (fixed.free_sequence_parallel)
-                one.sequence_parallel = can.told.has(Feature::sp) && default_sequence_parallel(model, fixed.tp);
+                one.sequence_parallel =
+                    can.told.has(Feature::sp) && default_sequence_parallel(model, fixed.tp);
         }
     return all;
 }
 
-Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t global_batch, LayerSplit split) {
+Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t global_batch,
+                       LayerSplit split) {
     const std::int64_t per_step = fixed.dp * fixed.micro_batch;
     if (global_batch % per_step != 0) {
-        return usage_error(fmt::format("a global batch of {} does not divide by dp * micro_batch = {}",
-                                       global_batch, per_step),
-                           "--fixed");
+        return usage_error(
+            fmt::format("a global batch of {} does not divide by dp * micro_batch = {}",
+                        global_batch, per_step),
+            "--fixed");
     }
     if (fixed.num_micro_batches != 0 && fixed.num_micro_batches * per_step != global_batch) {
-        return usage_error(fmt::format("mb{}x{} of dp{} makes {} samples, not the global batch of {}: give mb{} alone",
-                                       fixed.micro_batch, fixed.num_micro_batches, fixed.dp,
-                                       fixed.num_micro_batches * per_step, global_batch, fixed.micro_batch),
-                           "--fixed");
+        return usage_error(
+            fmt::format(
+                "mb{}x{} of dp{} makes {} samples, not the global batch of {}: give mb{} alone",
+                fixed.micro_batch, fixed.num_micro_batches, fixed.dp,
+                fixed.num_micro_batches * per_step, global_batch, fixed.micro_batch),
+            "--fixed");
     }
     const std::int64_t layers = model.layers;
     if (fixed.pp > layers) {
         return usage_error(fmt::format("{} stages for {} layers", fixed.pp, layers), "--fixed");
     }
-    return uniform_plan(
-        {fixed.tp, fixed.micro_batch, fixed.sequence_parallel, fixed.cp, fixed.ep},
-        {fixed.pp, fixed.dp, global_batch / per_step, fixed.recompute, fixed.zero, fixed.vpp, fixed.cp, fixed.ep},
-        spread_layers(split, layers, fixed.pp));
+    return uniform_plan({fixed.tp, fixed.micro_batch, fixed.sequence_parallel, fixed.cp, fixed.ep},
+                        {fixed.pp, fixed.dp, global_batch / per_step, fixed.recompute, fixed.zero,
+                         fixed.vpp, fixed.cp, fixed.ep},
+                        spread_layers(split, layers, fixed.pp));
 }
 
 Result<Model> read_model(const PlanOptions& options) {
@@ -261,10 +277,11 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
                              ? min
                              : parse_integer(std::string_view(text).substr(dash + 1), 1, 65536);
         if (!min || !max || *min > *max) {
-            return usage_error(fmt::format("\"{}\" is not accepted; give a number of 1 to 65536, or "
-                                           "MIN-MAX",
-                                           printable(text)),
-                               "--gpus");
+            return usage_error(
+                fmt::format("\"{}\" is not accepted; give a number of 1 to 65536, or "
+                            "MIN-MAX",
+                            printable(text)),
+                "--gpus");
         }
         ranges.push_back({*min, *max});
     }
@@ -285,7 +302,8 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
         const auto entry = resolve_gpu_type(globals, tables->hardware, word);
         if (!entry) return entry.error();
         GpuPool pool{word, *entry, options.gpus_per_node, 1, {}};
-        if (pool.gpus_per_node == 0) pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
+        if (pool.gpus_per_node == 0)
+            pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
         pool.framework = launcher_name(options);
         pool.constants = tables->calibration.constants(entry->name, pool.framework);
         if (store.is_open()) {

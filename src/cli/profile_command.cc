@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena profile`: looks into the profile store, moves profiles between sites, and cleans up.
+#include <fmt/format.h>
 #include <pwd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 #include <map>
 #include <memory>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/cli.h"
 #include "cli/profile_run.h"
@@ -43,7 +42,8 @@ int with_store(const Globals& globals, const ProfileOptions& options, bool writa
     const Result<std::string> path = store_path(globals, options);
     if (!path) return fail(globals, path.error());
     std::string notice;
-    auto store = writable ? ProfileStore::open(*path, &notice) : ProfileStore::open_read_only(*path);
+    auto store =
+        writable ? ProfileStore::open(*path, &notice) : ProfileStore::open_read_only(*path);
     if (!store) return fail(globals, store.error());
     if (!notice.empty()) fmt::print(stderr, "arena: {}\n", notice);
     return use(*store.value());
@@ -70,17 +70,24 @@ Json json_of(const ProfileRun& run) {
 int list(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
     const auto runs = store.runs();
     if (!runs) return fail(globals, runs.error());
-    Table table({{"nonce", false, Wide::whole}, {"started", false, Wide::whole}, {"model"}, {"GPU type"},
-                 {"hardware", false, Wide::below}, {"node", false, Wide::below}, {"entries", true},
-                 {"re-used", true}, {"device s", true}, {"status"}, {"why", false, Wide::below}});
+    Table table({{"nonce", false, Wide::whole},
+                 {"started", false, Wide::whole},
+                 {"model"},
+                 {"GPU type"},
+                 {"hardware", false, Wide::below},
+                 {"node", false, Wide::below},
+                 {"entries", true},
+                 {"re-used", true},
+                 {"device s", true},
+                 {"status"},
+                 {"why", false, Wide::below}});
     Json json = Json::array();
     for (const ProfileRun& run : *runs) {
         if (!options.gpu_type.empty() && run.gpu_type != options.gpu_type) continue;
         json.push_back(json_of(run));
         table.add({run.nonce, utc_time(run.started_s), printable(run.model_name, 40), run.gpu_type,
                    run.hardware, printable(run.node, 40), fmt::format("{}", run.entries),
-                   fmt::format("{}", run.reused),
-                   fmt::format("{:.1f}", run.device_seconds),
+                   fmt::format("{}", run.reused), fmt::format("{:.1f}", run.device_seconds),
                    std::string(to_string(run.status)), run.reason});
     }
     if (globals.json) {
@@ -108,19 +115,38 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
     const auto observed = store.observed();
     if (!observed) return fail(globals, observed.error());
     warn(observed->bad);
-    Table table({{"model"}, {"batch", true}, {"launcher"}, {"grid"}, {"plan", false, Wide::below}, {"measured", true},
-                 {"estimated", true}, {"off", true}, {"steps", true, Wide::below}, {"job", true},
-                 {"reported", false, Wide::below}, {"of"}, {"counts for", false, Wide::below}});
+    Table table({{"model"},
+                 {"batch", true},
+                 {"launcher"},
+                 {"grid"},
+                 {"plan", false, Wide::below},
+                 {"measured", true},
+                 {"estimated", true},
+                 {"off", true},
+                 {"steps", true, Wide::below},
+                 {"job", true},
+                 {"reported", false, Wide::below},
+                 {"of"},
+                 {"counts for", false, Wide::below}});
     Json json = Json::array();
     for (const ObservedRun& run : observed->runs) {
         const Observation& o = run.observation;
         if (!options.gpu_type.empty() && o.grid.gpu_type != options.gpu_type) continue;
-        json.push_back({{"model_name", run.model_name}, {"model_fingerprint", run.model_fingerprint},
-                        {"global_batch", run.global_batch}, {"launcher", run.launcher},
-                        {"grid", arena::json_of(o.grid)}, {"plan", arena::json_of(o.plan)},
-                        {"iteration_s", o.iteration_s}, {"estimated_s", o.estimated_s},
-                        {"spread", o.spread}, {"steps", run.steps}, {"job", run.job}, {"at_s", run.at_s},
-                        {"uid", run.user}, {"shared", run.shared}, {"agreeing", run.agreeing},
+        json.push_back({{"model_name", run.model_name},
+                        {"model_fingerprint", run.model_fingerprint},
+                        {"global_batch", run.global_batch},
+                        {"launcher", run.launcher},
+                        {"grid", arena::json_of(o.grid)},
+                        {"plan", arena::json_of(o.plan)},
+                        {"iteration_s", o.iteration_s},
+                        {"estimated_s", o.estimated_s},
+                        {"spread", o.spread},
+                        {"steps", run.steps},
+                        {"job", run.job},
+                        {"at_s", run.at_s},
+                        {"uid", run.user},
+                        {"shared", run.shared},
+                        {"agreeing", run.agreeing},
                         {"counts", counts(run) && (run.shared || run.user != unknown_user)}});
         table.add({printable(run.model_name, 40), std::to_string(run.global_batch), run.launcher,
                    short_form(o.grid), short_form(o.plan), human_seconds(o.iteration_s),
@@ -131,7 +157,8 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
                    counts_for(run)});
     }
     if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"observed", json}, {"bad", observed->bad}}));
+        fmt::print("{}\n",
+                   dump_json({{"schema_version", 1}, {"observed", json}, {"bad", observed->bad}}));
     } else {
         fmt::print("{}", table.text());
     }
@@ -142,7 +169,8 @@ std::string text_of(const GpuPlace& place) {
     std::string text = place.pci;
     if (place.numa_node >= 0) text += fmt::format(", NUMA node {}", place.numa_node);
     if (!place.switches.empty()) text += ", below PCI switch " + place.switches.front();
-    for (const std::string& nic : place.nics) text += (&nic == place.nics.data() ? ", beside " : " ") + nic;
+    for (const std::string& nic : place.nics)
+        text += (&nic == place.nics.data() ? ", beside " : " ") + nic;
     return text;
 }
 
@@ -159,10 +187,15 @@ void print_profile(const Profile& profile) {
                    human_seconds(profile.direct_seconds));
     fmt::print("\n");
     if (profile.state.clock_mhz > 0)
-        fmt::print("  at {:.0f} MHz, {:.0f} degrees C, power cap {:.0f} W\n", profile.state.clock_mhz,
-                   profile.state.temperature_c, profile.state.power_limit_w);
+        fmt::print("  at {:.0f} MHz, {:.0f} degrees C, power cap {:.0f} W\n",
+                   profile.state.clock_mhz, profile.state.temperature_c,
+                   profile.state.power_limit_w);
     if (!profile.place.pci.empty()) fmt::print("  in {}\n", text_of(profile.place));
-    Table table({{"operator"}, {"time", true}, {"repeats", true}, {"spread", true}, {"TFLOP/s", true},
+    Table table({{"operator"},
+                 {"time", true},
+                 {"repeats", true},
+                 {"spread", true},
+                 {"TFLOP/s", true},
                  {"GB/s", true}});
     for (const ProfileEntry& entry : profile.entries) {
         table.add({op_key(entry.shape), human_seconds(entry.seconds),
@@ -199,17 +232,23 @@ int status(const Globals& globals, const ProfileOptions&, ProfileStore& store) {
         if (run.status == ProfileStatus::partial) ++type.partial;
         if (run.status != ProfileStatus::failed) continue;
         if (type.failed++ == 0) {
-            type.last_failure = fmt::format("{} on {}: {}", utc_time(run.started_s), run.node, run.reason);
+            type.last_failure =
+                fmt::format("{} on {}: {}", utc_time(run.started_s), run.node, run.reason);
         }
     }
-    Table table({{"GPU type"}, {"operators", true}, {"complete", true}, {"partial", true},
-                 {"failed", true}, {"last failure", false, Wide::below}});
+    Table table({{"GPU type"},
+                 {"operators", true},
+                 {"complete", true},
+                 {"partial", true},
+                 {"failed", true},
+                 {"last failure", false, Wide::below}});
     Json json = Json::array();
     for (const auto& [name, type] : types) {
         const auto operators = store.table(name);
         if (!operators) return fail(globals, operators.error());
         table.add({name, fmt::format("{}", operators->size()), fmt::format("{}", type.complete),
-                   fmt::format("{}", type.partial), fmt::format("{}", type.failed), type.last_failure});
+                   fmt::format("{}", type.partial), fmt::format("{}", type.failed),
+                   type.last_failure});
         json.push_back({{"gpu_type", name},
                         {"operators", operators->size()},
                         {"complete", type.complete},
@@ -239,8 +278,7 @@ int import(const Globals& globals, const ProfileOptions& options, ProfileStore& 
         return fail(globals, status.error());
     }
     const std::size_t entries = profile->entries.size();
-    return done(globals,
-                {{"schema_version", 1}, {"nonce", profile->nonce}, {"entries", entries}},
+    return done(globals, {{"schema_version", 1}, {"nonce", profile->nonce}, {"entries", entries}},
                 fmt::format("{}: {} operators on {}", profile->nonce, entries, profile->gpu_type));
 }
 
@@ -265,7 +303,9 @@ int tell_verified(const Globals& globals, const std::vector<std::string>& before
     for (const std::string& line : before)
         if (std::find(wrong.begin(), wrong.end(), line) == wrong.end()) removed.push_back(line);
     if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1}, {"ok", wrong.empty()}, {"wrong", wrong},
+        fmt::print("{}\n", dump_json({{"schema_version", 1},
+                                      {"ok", wrong.empty()},
+                                      {"wrong", wrong},
                                       {"removed", removed}}));
     } else {
         for (const std::string& line : removed) fmt::print("gone  {}\n", line);
@@ -320,10 +360,13 @@ int promote(const Globals& globals, const ProfileOptions& options, ProfileStore&
     }
     const auto changed = store.share_observed(which, !options.withdraw);
     if (!changed) return fail(globals, changed.error());
-    const std::string now = options.withdraw ? "counts for its user again" : "counts for everybody now";
-    return done(globals, {{"schema_version", 1}, {"changed", *changed}, {"shared", !options.withdraw}},
-                fmt::format("{} report{}: each {}{}", *changed, *changed == 1 ? "" : "s", now,
-                            *changed == 0 ? "" : "; a running slurmctld looks again after `scontrol reconfigure`"));
+    const std::string now =
+        options.withdraw ? "counts for its user again" : "counts for everybody now";
+    return done(
+        globals, {{"schema_version", 1}, {"changed", *changed}, {"shared", !options.withdraw}},
+        fmt::format(
+            "{} report{}: each {}{}", *changed, *changed == 1 ? "" : "s", now,
+            *changed == 0 ? "" : "; a running slurmctld looks again after `scontrol reconfigure`"));
 }
 
 int run(const Globals& globals, const ProfileOptions& profile, RunOptions options) {
@@ -341,7 +384,8 @@ int import_comm(const Globals& globals, const ProfileOptions& options, ProfileSt
     const auto times = parse_comm_csv(*text, options.gpu_type, options.table);
     if (!times) {
         const Error& e = times.error();
-        return fail(globals, usage_error(e.text, e.where.empty() ? options.file : options.file + ": " + e.where));
+        return fail(globals, usage_error(e.text, e.where.empty() ? options.file
+                                                                 : options.file + ": " + e.where));
     }
     const auto count = store.import_comm(*times, options.file);
     if (!count) return fail(globals, count.error());
@@ -357,8 +401,16 @@ int comm(const Globals& globals, const ProfileOptions& options, ProfileStore& st
         fmt::print("{}", to_csv(*times));
         return exit_yes;
     }
-    Table table({{"GPU type"}, {"collective"}, {"ranks", true}, {"nodes", true}, {"groups", true}, {"buffers", true},
-                 {"smallest", true}, {"time", true}, {"largest", true}, {"busbw GB/s", true}});
+    Table table({{"GPU type"},
+                 {"collective"},
+                 {"ranks", true},
+                 {"nodes", true},
+                 {"groups", true},
+                 {"buffers", true},
+                 {"smallest", true},
+                 {"time", true},
+                 {"largest", true},
+                 {"busbw GB/s", true}});
     Json json = Json::array();
     for (std::size_t i = 0, next = 0; i < times->size(); i = next) {  // sorted by group, then bytes
         const CommTime& first = (*times)[i];
@@ -370,13 +422,21 @@ int comm(const Globals& globals, const ProfileOptions& options, ProfileStore& st
         const CommTime& last = (*times)[next - 1];
         const double busbw = bus_bytes_per_s(last);
         table.add({first.gpu_type, std::string(to_string(first.op)), fmt::format("{}", first.ranks),
-                   fmt::format("{}", first.nodes), fmt::format("{}", first.groups), fmt::format("{}", next - i),
-                   human_bytes(static_cast<double>(first.bytes)), human_seconds(first.median_s),
-                   human_bytes(static_cast<double>(last.bytes)), fmt::format("{:.1f}", busbw / 1e9)});
-        json.push_back({{"gpu_type", first.gpu_type}, {"op", to_string(first.op)}, {"ranks", first.ranks},
-                        {"nodes", first.nodes}, {"groups", first.groups}, {"buffers", next - i},
-                        {"smallest_bytes", first.bytes}, {"smallest_s", first.median_s},
-                        {"largest_bytes", last.bytes}, {"largest_s", last.median_s}, {"bus_bytes_per_s", busbw}});
+                   fmt::format("{}", first.nodes), fmt::format("{}", first.groups),
+                   fmt::format("{}", next - i), human_bytes(static_cast<double>(first.bytes)),
+                   human_seconds(first.median_s), human_bytes(static_cast<double>(last.bytes)),
+                   fmt::format("{:.1f}", busbw / 1e9)});
+        json.push_back({{"gpu_type", first.gpu_type},
+                        {"op", to_string(first.op)},
+                        {"ranks", first.ranks},
+                        {"nodes", first.nodes},
+                        {"groups", first.groups},
+                        {"buffers", next - i},
+                        {"smallest_bytes", first.bytes},
+                        {"smallest_s", first.median_s},
+                        {"largest_bytes", last.bytes},
+                        {"largest_s", last.median_s},
+                        {"bus_bytes_per_s", busbw}});
     }
     if (globals.json) {
         fmt::print("{}\n", dump_json({{"schema_version", 1}, {"comm", json}}));
@@ -405,25 +465,36 @@ void add_run(CLI::App* profile, Globals& globals, const Shared& options) {
     CLI::App* command = profile->add_subcommand("run", "measure models on this machine");
     command->add_option("models", o->models, "names of the zoo, or files");
     command->add_flag("--zoo", o->zoo, "all models of the zoo");
-    command->add_option("--batch", o->global_batch, "global batch, samples")->capture_default_str()->check(CLI::PositiveNumber);
-    command->add_option("--max-gpus", o->max_gpus, "most GPUs of a plan")->capture_default_str()->check(CLI::PositiveNumber);
-    command->add_option("--gpus-per-node", o->gpus_per_node, "GPUs of a node [the hardware entry's]");
-    command->add_option("--hardware", o->hardware, "hardware entry of this device")->capture_default_str();
+    command->add_option("--batch", o->global_batch, "global batch, samples")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--max-gpus", o->max_gpus, "most GPUs of a plan")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--gpus-per-node", o->gpus_per_node,
+                        "GPUs of a node [the hardware entry's]");
+    command->add_option("--hardware", o->hardware, "hardware entry of this device")
+        ->capture_default_str();
     command->add_option("--hardware-file", o->hardware_file, "the site's own hardware entries");
     command->add_option("--gpu-type", o->gpu_type, "GRES type [the hardware entry]");
-    command->add_option("--budget", o->budget_s, "seconds per model")->capture_default_str()->check(CLI::Range(1.0, 3600.0));
+    command->add_option("--budget", o->budget_s, "seconds per model")
+        ->capture_default_str()
+        ->check(CLI::Range(1.0, 3600.0));
     command->add_option("--threads", o->threads, "CPU: at most this many threads");
     command->add_option("--out-dir", o->out_dir, "leave files here instead of in the store");
     command->callback([&globals, options, o] { globals.status = run(globals, *options, *o); });
 }
 
 void add_comm(CLI::App* profile, Globals& globals, const Shared& options) {
-    CLI::App* command = add(profile, globals, options, "comm", "times of collectives", false, &comm);
+    CLI::App* command =
+        add(profile, globals, options, "comm", "times of collectives", false, &comm);
     command->add_option("--gpu-type", options->gpu_type, "only this GRES type");
     command->add_flag("--csv", options->csv, "every row, as import-comm reads them");
-    CLI::App* importing = add(profile, globals, options, "import-comm", "add a table of collectives", true, &import_comm);
+    CLI::App* importing = add(profile, globals, options, "import-comm",
+                              "add a table of collectives", true, &import_comm);
     importing->add_option("file", options->file, "CSV")->required();
-    importing->add_option("--gpu-type", options->gpu_type, "GRES type of all rows [the file's column]");
+    importing->add_option("--gpu-type", options->gpu_type,
+                          "GRES type of all rows [the file's column]");
     importing->add_option("--table", options->table, "the one of several tables in the file");
 }
 
@@ -438,20 +509,24 @@ void add_profile(CLI::App& app, Globals& globals) {
     add_comm(profile, globals, options);
     add(profile, globals, options, "list", "profile runs, newest first", false, &list)
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
-    add(profile, globals, options, "observed", "iteration times that jobs reported", false, &observed)
+    add(profile, globals, options, "observed", "iteration times that jobs reported", false,
+        &observed)
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
-    CLI::App* promoting =
-        add(profile, globals, options, "promote", "let reports of users' jobs count for everybody", true, &promote);
-    promoting->add_option("--job", options->job, "what this job reported")->check(CLI::Range(1U, UINT32_MAX));
+    CLI::App* promoting = add(profile, globals, options, "promote",
+                              "let reports of users' jobs count for everybody", true, &promote);
+    promoting->add_option("--job", options->job, "what this job reported")
+        ->check(CLI::Range(1U, UINT32_MAX));
     promoting->add_option("--user", options->user, "what jobs of this user reported");
     promoting->add_flag("--all", options->all, "what all jobs reported");
     promoting->add_option("--gpu-type", options->gpu_type, "only of this GRES type");
-    promoting->add_flag("--withdraw", options->withdraw, "let them count for their users alone again");
+    promoting->add_flag("--withdraw", options->withdraw,
+                        "let them count for their users alone again");
     add(profile, globals, options, "show", "operators of one run", false, &show)
         ->add_option("nonce", options->nonce, "run")
         ->required();
     add(profile, globals, options, "status", "runs and operators per GPU type", false, &status);
-    CLI::App* importing = add(profile, globals, options, "import", "add a profile file", true, &import);
+    CLI::App* importing =
+        add(profile, globals, options, "import", "add a profile file", true, &import);
     importing->add_option("file", options->file, "profile JSON")->required();
     importing->add_option("--model-name", options->model_name, "name to list it under");
     CLI::App* exporting =

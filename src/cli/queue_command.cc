@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena queue`: place, who is ahead, and when each waiting job is expected to start with what. The
 // scheduler plug-in answers on its socket; a user reads of own jobs all, of others' their places.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/ask.h"
 #include "cli/cli.h"
@@ -64,7 +64,9 @@ std::string expected(const Line& line, double now_s) {
 }
 
 std::vector<std::string> row(const Line& line, double now_s) {
-    const auto number = [](std::int64_t n) { return n == 0 ? std::string("-") : std::to_string(n); };
+    const auto number = [](std::int64_t n) {
+        return n == 0 ? std::string("-") : std::to_string(n);
+    };
     const bool others = line.state.empty();
     return {number(line.place),
             line.job == 0 ? "another's" : std::to_string(line.job),
@@ -76,12 +78,17 @@ std::vector<std::string> row(const Line& line, double now_s) {
 
 void print_queue(const std::vector<Line>& lines, double now_s) {
     if (lines.empty()) return fmt::print("No job waits.\n");
-    Table table({{"place", true}, {"job", true}, {"behind", true}, {"expected start (UTC)", false, Wide::whole},
-                 {"with", false, Wide::below}, {"reason", false}});
+    Table table({{"place", true},
+                 {"job", true},
+                 {"behind", true},
+                 {"expected start (UTC)", false, Wide::whole},
+                 {"with", false, Wide::below},
+                 {"reason", false}});
     for (const Line& line : lines) table.add(row(line, now_s));
     fmt::print("{}", table.text());
-    fmt::print("\nPlaces are by Slurm's priority, among jobs that may use the same nodes. Starts are "
-               "estimates:\nas long as jobs run to their limits and nobody else comes.\n");
+    fmt::print(
+        "\nPlaces are by Slurm's priority, among jobs that may use the same nodes. Starts are "
+        "estimates:\nas long as jobs run to their limits and nobody else comes.\n");
 }
 
 int queue(const Globals& globals, const std::vector<JobId>& wanted) {

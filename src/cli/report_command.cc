@@ -122,10 +122,10 @@ Status check_job(JobId job, ReportOptions& options) {
     const IterationReport& told = options.report;
     if (const auto ran_s = parse_run_time(field("RunTime"));
         ran_s && !fits_run_time(told.iteration_s, told.steps, *ran_s))
-        return usage_error(fmt::format("{} iterations of {} take longer than the {} that JobId={} has run",
-                                       told.steps, human_seconds(told.iteration_s),
-                                       human_seconds(*ran_s), job),
-                           "--steps");
+        return usage_error(
+            fmt::format("{} iterations of {} take longer than the {} that JobId={} has run",
+                        told.steps, human_seconds(told.iteration_s), human_seconds(*ran_s), job),
+            "--steps");
     return Done{};
 }
 

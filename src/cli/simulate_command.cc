@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena simulate`: policies on a trace, on the rules that doc/policies.md states, the same for each.
+// `arena simulate`: policies on a trace, on the rules that doc/policies.md states, the same for
+// each.
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/cli.h"
 #include "cli/simulate_input.h"
@@ -51,8 +51,9 @@ Status check_numbers(const Wish& wish) {
         if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
     }
     if (s.min_gap_s > s.round_s) {
-        return usage_error(fmt::format("{} must not be larger than --round ({})", s.min_gap_s,
-                                       s.round_s), "--min-gap");
+        return usage_error(
+            fmt::format("{} must not be larger than --round ({})", s.min_gap_s, s.round_s),
+            "--min-gap");
     }
     return Done{};
 }
@@ -68,7 +69,8 @@ Result<sim::SimulationOptions> options_of(const Wish& wish) {
     const auto objective = parse_objective(wish.objective);
     if (!objective) {
         return usage_error(fmt::format("\"{}\" is not one of jct, throughput, fairness",
-                                       printable(wish.objective)), "--objective");
+                                       printable(wish.objective)),
+                           "--objective");
     }
     out.policy.objective = *objective;
     out.keep_stays = !wish.html.empty();
@@ -84,8 +86,9 @@ Result<std::vector<Policy>> policies_of(const std::vector<std::string>& names) {
             std::vector<std::string> known;
             for (const Policy& p : policies()) known.emplace_back(p.name);
             known.emplace_back(bound_name);
-            return usage_error(fmt::format("\"{}\" is not one of {}", printable(name),
-                                           join(known, ", ")), "--policy");
+            return usage_error(
+                fmt::format("\"{}\" is not one of {}", printable(name), join(known, ", ")),
+                "--policy");
         }
         found.push_back(policy == nullptr ? Policy{bound_name, "", nullptr} : *policy);
     }
@@ -123,21 +126,32 @@ class ProgressBar {
 };
 
 void print_table(const std::vector<sim::Metrics>& runs) {
-    Table table({{"POLICY"}, {"JOBS", true}, {"ENDED", true}, {"JCT mean", true}, {"p50", true},
-                 {"p90", true}, {"p99", true}, {"QUEUED", true}, {"MAKESPAN", true},
-                 {"SAMPLES/S", true}, {"GPUS USED", true}, {"RESTARTS/JOB", true},
-                 {"DECISION p50", true}, {"max", true}});
+    Table table({{"POLICY"},
+                 {"JOBS", true},
+                 {"ENDED", true},
+                 {"JCT mean", true},
+                 {"p50", true},
+                 {"p90", true},
+                 {"p99", true},
+                 {"QUEUED", true},
+                 {"MAKESPAN", true},
+                 {"SAMPLES/S", true},
+                 {"GPUS USED", true},
+                 {"RESTARTS/JOB", true},
+                 {"DECISION p50", true},
+                 {"max", true}});
     for (const sim::Metrics& m : runs) {
-        table.add({m.policy, std::to_string(m.jobs), std::to_string(m.finished),
-                   fmt::format("{:.0f}", m.jct_s.mean), fmt::format("{:.0f}", m.jct_s.p50),
-                   fmt::format("{:.0f}", m.jct_s.p90), fmt::format("{:.0f}", m.jct_s.p99),
-                   fmt::format("{:.0f}", m.queuing_s.mean), fmt::format("{:.0f}", m.makespan_s),
-                   fmt::format("{:.1f}", m.throughput_mean),
-                   fmt::format("{:.1f}%", 100 * m.gpu_utilization),
-                   fmt::format("{:.2f}", static_cast<double>(m.restarts) /
-                                             static_cast<double>(std::max<std::int64_t>(1, m.jobs))),
-                   fmt::format("{:.3f} ms", m.decision_ms_p50),
-                   fmt::format("{:.3f} ms", m.decision_ms_max)});
+        table.add(
+            {m.policy, std::to_string(m.jobs), std::to_string(m.finished),
+             fmt::format("{:.0f}", m.jct_s.mean), fmt::format("{:.0f}", m.jct_s.p50),
+             fmt::format("{:.0f}", m.jct_s.p90), fmt::format("{:.0f}", m.jct_s.p99),
+             fmt::format("{:.0f}", m.queuing_s.mean), fmt::format("{:.0f}", m.makespan_s),
+             fmt::format("{:.1f}", m.throughput_mean),
+             fmt::format("{:.1f}%", 100 * m.gpu_utilization),
+             fmt::format("{:.2f}", static_cast<double>(m.restarts) /
+                                       static_cast<double>(std::max<std::int64_t>(1, m.jobs))),
+             fmt::format("{:.3f} ms", m.decision_ms_p50),
+             fmt::format("{:.3f} ms", m.decision_ms_max)});
     }
     fmt::print("{}", table.text());
 }
@@ -191,15 +205,18 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
 }
 
 /// What the runs of a page have in common.
-sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload, const sim::SimulationOptions& options) {
+sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload,
+                        const sim::SimulationOptions& options) {
     const sim::Errors& errors = options.errors;
     sim::PageFacts facts{
         {"cluster", fmt::format("{}: {} GPUs", wish.files.cluster, workload.gpus())},
-        {"trace", fmt::format("{}: {} jobs, {} left out", wish.files.trace, workload.jobs.size(), workload.dropped)},
-        {"iteration times", wish.files.planner.on ? "estimates of the planner, launcher " + wish.files.planner.launcher
-                                                  : wish.files.throughputs},
-        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s, wish.placement,
-                              wish.objective)}};
+        {"trace", fmt::format("{}: {} jobs, {} left out", wish.files.trace, workload.jobs.size(),
+                              workload.dropped)},
+        {"iteration times",
+         wish.files.planner.on ? "estimates of the planner, launcher " + wish.files.planner.launcher
+                               : wish.files.throughputs},
+        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s,
+                              wish.placement, wish.objective)}};
     if (wish.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", wish.max_time_s));
     if (errors.estimate_sigma > 0 || errors.work_sigma > 0 || errors.said_sigma > 0) {
         facts.emplace_back(
@@ -208,7 +225,8 @@ sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload, const s
                         errors.estimate_sigma, errors.work_sigma, errors.said_sigma, errors.seed));
     }
     if (options.elastic_share < 1) {
-        facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}", options.elastic_share, errors.seed));
+        facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}",
+                                                       options.elastic_share, errors.seed));
     }
     if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
     return facts;
@@ -239,9 +257,10 @@ int simulate(const Globals& globals, const Wish& wish) {
         answers.runs.push_back(std::move(*run));
     }
     if (!wish.html.empty()) {
-        const std::string page =
-            sim::page_html(*workload, answers.runs, answers.bound, facts_of(wish, *workload, *options));
-        if (const Status status = write_file_atomic(wish.html, page); !status) return fail(globals, status.error());
+        const std::string page = sim::page_html(*workload, answers.runs, answers.bound,
+                                                facts_of(wish, *workload, *options));
+        if (const Status status = write_file_atomic(wish.html, page); !status)
+            return fail(globals, status.error());
     }
     if (globals.json) {
         print_json(answers);
@@ -253,8 +272,11 @@ int simulate(const Globals& globals, const Wish& wish) {
 
 void add_planner_options(CLI::App& command, PlannerWish& planner) {
     command.add_flag("--planner", planner.on, "the planner's estimates instead of a table");
-    command.add_option("--hardware", planner.hardware, "with --planner: more hardware entries (YAML)");
-    command.add_option("--launcher", planner.launcher, "with --planner: only plans that it can be told")
+    command.add_option("--hardware", planner.hardware,
+                       "with --planner: more hardware entries (YAML)");
+    command
+        .add_option("--launcher", planner.launcher,
+                    "with --planner: only plans that it can be told")
         ->capture_default_str();
     command.add_option("--max-gpus", planner.max_gpus, "with --planner: GPUs of the largest offer")
         ->check(CLI::Range(1, 65536))
@@ -276,21 +298,25 @@ void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--min-gap", s.min_gap_s, "shortest time between decisions, s")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
-    command.add_option("--restart-s", wish.restart_s,
-                       "cost of every start and change of GPUs, s [min(10 x GPUs, 40) + checkpoint]")
+    command
+        .add_option("--restart-s", wish.restart_s,
+                    "cost of every start and change of GPUs, s [min(10 x GPUs, 40) + checkpoint]")
         ->check(CLI::Range(0.0, 86400.0));
-    command.add_option("--checkpoint-s", wish.checkpoint_s, "part of it for the checkpoint, s [30]")
+    command
+        .add_option("--checkpoint-s", wish.checkpoint_s, "part of it for the checkpoint, s [30]")
         ->check(CLI::Range(0.0, 86400.0));
     command.add_option("--placement", wish.placement, "nodes or pools")
         ->check(CLI::IsMember({"nodes", "pools"}))
         ->capture_default_str();
     command.add_option("--objective", wish.objective, "jct, throughput or fairness")
         ->capture_default_str();
-    command.add_option("--estimate-error", s.errors.estimate_sigma,
-                       "sigma of the hidden factor on each iteration time")
+    command
+        .add_option("--estimate-error", s.errors.estimate_sigma,
+                    "sigma of the hidden factor on each iteration time")
         ->check(CLI::Range(0.0, 5.0))
         ->capture_default_str();
-    command.add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
+    command
+        .add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
         ->check(CLI::Range(0.0, 5.0))
         ->capture_default_str();
     command
@@ -299,17 +325,21 @@ void add_options(CLI::App& command, Wish& wish) {
             "sigma of the hidden factor on what users say of their work, which stays the trace's")
         ->check(CLI::Range(0.0, 5.0))
         ->capture_default_str();
-    command.add_option("--elastic-share", s.elastic_share,
-                       "share of the jobs that may be changed while they run, by --seed")
+    command
+        .add_option("--elastic-share", s.elastic_share,
+                    "share of the jobs that may be changed while they run, by --seed")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
-    command.add_flag("--work-unknown", s.work_unknown, "policies see time limits instead of each work");
-    command.add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
+    command.add_flag("--work-unknown", s.work_unknown,
+                     "policies see time limits instead of each work");
+    command
+        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
         ->capture_default_str();
     command.add_option("--max-time", wish.max_time_s, "end the simulation, s after the first job")
         ->check(CLI::Range(1.0, a_century_s));
-    command.add_option("--iteration-divisor", wish.iteration_divisor,
-                       "a job does num_iteration / N iterations")
+    command
+        .add_option("--iteration-divisor", wish.iteration_divisor,
+                    "a job does num_iteration / N iterations")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
     command.add_option("--html", wish.html, "also write a page with charts to this file");

@@ -28,8 +28,9 @@ Result<sim::Throughputs> read_throughputs(const std::string& path) {
 Result<sim::Workload> read_workload(const Globals& globals, const WorkloadFiles& files,
                                     sim::WorkloadOptions options) {
     if (files.planner.on == !files.throughputs.empty()) {
-        return usage_error("one of the two is needed: a table of iteration times, or the planner's estimates",
-                           "--throughputs, --planner");
+        return usage_error(
+            "one of the two is needed: a table of iteration times, or the planner's estimates",
+            "--throughputs, --planner");
     }
     const Result<sim::Cluster> cluster = read_cluster(files.cluster);
     if (!cluster) return cluster.error();
@@ -38,8 +39,9 @@ Result<sim::Workload> read_workload(const Globals& globals, const WorkloadFiles&
     const Result<std::vector<sim::TraceJob>> trace = sim::parse_trace(*text, files.trace);
     if (!trace) return trace.error();
     const Result<sim::Throughputs> table =
-        files.planner.on ? plan_throughputs(globals, *cluster, models_of(*trace, files.trace), files.planner)
-                         : read_throughputs(files.throughputs);
+        files.planner.on
+            ? plan_throughputs(globals, *cluster, models_of(*trace, files.trace), files.planner)
+            : read_throughputs(files.throughputs);
     if (!table) return table.error();
     options.trace_name = files.trace;
     return sim::bind_workload(*cluster, *trace, *table, options);

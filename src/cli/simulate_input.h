@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What `arena simulate` and `arena trace` read: files into a workload, with the file named in messages.
+// What `arena simulate` and `arena trace` read: files into a workload, with the file named in
+// messages.
 #pragma once
 
 #include <string>

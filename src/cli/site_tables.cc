@@ -4,7 +4,8 @@
 
 namespace arena::cli {
 
-Result<SiteTables> read_site_tables(const Globals& globals, std::string hardware, std::string calibration) {
+Result<SiteTables> read_site_tables(const Globals& globals, std::string hardware,
+                                    std::string calibration) {
     if (hardware.empty() || calibration.empty()) {
         std::string unread;
         const Result<Config> config = load_config_or_defaults(globals.config_file, &unread);

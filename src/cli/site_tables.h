@@ -17,8 +17,9 @@ struct SiteTables {
     Calibration calibration;
 };
 
-/// Each from the file that the option names, else from the one that arena.yaml names, else the built-in table
-/// alone; so is a site without an arena.yaml served, unless --config names one.
-Result<SiteTables> read_site_tables(const Globals&, std::string hardware_option, std::string calibration_option);
+/// Each from the file that the option names, else from the one that arena.yaml names, else the
+/// built-in table alone; so is a site without an arena.yaml served, unless --config names one.
+Result<SiteTables> read_site_tables(const Globals&, std::string hardware_option,
+                                    std::string calibration_option);
 
 }  // namespace arena::cli

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena snapshot save|replay`: takes all arguments of a decision out of a running controller, and
 // repeats a decision from such a file, with the same policy or another.
-#include <memory>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
+#include <memory>
 
 #include "cli/ask.h"
 #include "cli/cli.h"
@@ -36,10 +36,9 @@ int save(const Globals& globals, const std::string& file) {
     }
     const std::size_t nodes = replay->snapshot.nodes.size(), jobs = replay->snapshot.jobs.size();
     if (globals.json) {
-        fmt::print("{}\n", dump_json({{"schema_version", 1},
-                                      {"file", file},
-                                      {"nodes", nodes},
-                                      {"jobs", jobs}}));
+        fmt::print(
+            "{}\n",
+            dump_json({{"schema_version", 1}, {"file", file}, {"nodes", nodes}, {"jobs", jobs}}));
     } else {
         fmt::print("{}: {} nodes, {} jobs\n", file, nodes, jobs);
     }
@@ -64,7 +63,8 @@ void print_decision(const Snapshot& snapshot, const Decision& decision) {
         if (!action.nodes.empty()) fmt::print(" on {}", node_names(snapshot, action.nodes));
         fmt::print(": {}\n", action.reason);
     }
-    for (const auto& [job, reason] : decision.waiting) fmt::print("JobId={} waits: {}\n", job, reason);
+    for (const auto& [job, reason] : decision.waiting)
+        fmt::print("JobId={} waits: {}\n", job, reason);
     if (decision == Decision{}) fmt::print("nothing to do\n");
 }
 

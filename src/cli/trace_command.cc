@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena trace generate`: a trace for `arena simulate` on a machine that has none.
-#include <cmath>
-#include <memory>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
+#include <cmath>
+#include <memory>
 
 #include "cli/cli.h"
 #include "cli/simulate_input.h"
@@ -30,8 +30,9 @@ Status read_accounts(const std::vector<std::string>& texts, sim::GeneratorOption
         const auto parts = split(text, ':');
         const auto share = parts.size() == 2 ? parse_number(parts[1], 1e-6, 1e6) : std::nullopt;
         if (!share || parts[0].empty() || parts[0].find(',') != std::string_view::npos) {
-            return usage_error(fmt::format("\"{}\" is not NAME:SHARE with a share above 0",
-                                           printable(text)), "--accounts");
+            return usage_error(
+                fmt::format("\"{}\" is not NAME:SHARE with a share above 0", printable(text)),
+                "--accounts");
         }
         out.accounts.emplace_back(parts[0], *share);
     }
@@ -43,19 +44,23 @@ Result<std::vector<PlannedModel>> read_models(const std::vector<std::string>& te
     std::vector<PlannedModel> models;
     for (const std::string& text : texts) {
         const auto parts = split(text, ':');
-        const auto batch = parts.size() == 2 ? parse_integer(parts[1], 1, std::int64_t{1} << 24) : std::nullopt;
+        const auto batch =
+            parts.size() == 2 ? parse_integer(parts[1], 1, std::int64_t{1} << 24) : std::nullopt;
         if (!batch || parts[0].empty()) {
-            return usage_error(fmt::format("\"{}\" is not MODEL:BATCH", printable(text)), "--models");
+            return usage_error(fmt::format("\"{}\" is not MODEL:BATCH", printable(text)),
+                               "--models");
         }
         models.push_back({std::string(parts[0]), *batch, "--models"});
     }
     return models;
 }
 
-Result<sim::Throughputs> read_table(const Globals& globals, const Wish& wish, const sim::Cluster& cluster) {
+Result<sim::Throughputs> read_table(const Globals& globals, const Wish& wish,
+                                    const sim::Cluster& cluster) {
     if (wish.models.empty() == wish.throughputs.empty()) {
-        return usage_error("one of the two is needed: a table of iteration times, or models for the planner",
-                           "--throughputs, --models");
+        return usage_error(
+            "one of the two is needed: a table of iteration times, or models for the planner",
+            "--throughputs, --models");
     }
     if (wish.models.empty()) return read_throughputs(wish.throughputs);
     const auto models = read_models(wish.models);
@@ -68,7 +73,8 @@ Result<std::vector<sim::TraceJob>> generate(const Globals& globals, const Wish& 
     options.diurnal = wish.arrivals == "diurnal";
     for (const double number : {options.load, options.odd_share, options.median_s, options.sigma}) {
         if (!std::isfinite(number)) {
-            return usage_error("--load, --odd-sizes, --median-s and --sigma: finite numbers are needed");
+            return usage_error(
+                "--load, --odd-sizes, --median-s and --sigma: finite numbers are needed");
         }
     }
     if (const Status status = read_accounts(wish.accounts, options); !status) return status.error();
@@ -111,10 +117,14 @@ int run(const Globals& globals, const Wish& wish) {
 void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--cluster", wish.cluster, "cluster YAML")->required();
     command.add_option("--throughputs", wish.throughputs, "table of iteration times, CSV");
-    command.add_option("--models", wish.models, "MODEL:BATCH,...: draw from these, with the planner's estimates")
+    command
+        .add_option("--models", wish.models,
+                    "MODEL:BATCH,...: draw from these, with the planner's estimates")
         ->delimiter(',');
     command.add_option("--out", wish.out, "file to write [standard output]");
-    command.add_option("--mix", wish.mix, "draw models, sizes and work from this trace, GPU types such that all have the load");
+    command.add_option(
+        "--mix", wish.mix,
+        "draw models, sizes and work from this trace, GPU types such that all have the load");
     sim::GeneratorOptions& g = wish.generator;
     command.add_option("--jobs", g.jobs, "number of jobs")
         ->check(CLI::Range(1, 10000000))
@@ -129,7 +139,8 @@ void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--priorities", g.priorities, "priority levels")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
-    command.add_option("--odd-sizes", g.odd_share, "share of jobs that ask for 3, 6, 12 or 24 GPUs")
+    command
+        .add_option("--odd-sizes", g.odd_share, "share of jobs that ask for 3, 6, 12 or 24 GPUs")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command.add_option("--median-s", g.median_s, "median run time as requested, s")
@@ -141,7 +152,8 @@ void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--iteration-divisor", g.iteration_divisor, "as for arena simulate")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
-    command.add_option("--seed", g.seed, "the same seed gives the same trace")->capture_default_str();
+    command.add_option("--seed", g.seed, "the same seed gives the same trace")
+        ->capture_default_str();
 }
 
 }  // namespace

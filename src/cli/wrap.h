@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Text for people in lines that fit a terminal. Titles and cells of tables (cli.h) take several lines where they
-// must; a plan, which people paste, then goes below its row in one piece.
+// Text for people in lines that fit a terminal. Titles and cells of tables (cli.h) take several
+// lines where they must; a plan, which people paste, then goes below its row in one piece.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace arena::cli {
 
 inline constexpr std::size_t max_line_width = 100;
 
-/// Lines of at most `width` bytes, at least 1, broken at blanks, else behind commas and the like, else anywhere.
+/// Lines of at most `width` bytes, at least 1, broken at blanks, else behind commas and the like,
+/// else anywhere.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 /// `first`, then the text, its further lines below its beginning.
 void print_wrapped(const std::string& first, std::string_view text);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// arena.yaml: one table of keys drives reading, checking, writing, `arena config get` and the text of
-// the manual page, so that none of them can disagree with another.
+// arena.yaml: one table of keys drives reading, checking, writing, `arena config get` and the text
+// of the manual page, so that none of them can disagree with another.
 #include "core/config.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <variant>
-
-#include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/text.h"
 #include "core/trusted_path.h"
@@ -117,7 +117,8 @@ constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairn
 
 bool has_only(std::string_view text, std::string_view more) {
     return std::all_of(text.begin(), text.end(), [&](char c) {
-        const bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        const bool alnum =
+            (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         return alnum || more.find(c) != std::string_view::npos;
     });
 }
@@ -139,28 +140,44 @@ bool is_user(std::string_view text) {
 
 bool has_form(std::string_view text, Form form) {
     switch (form) {
-        case Form::any: return true;
-        case Form::path: return is_path(text);
-        case Form::optional_path: return text.empty() || is_path(text);
-        case Form::word: return is_word(text);
-        case Form::optional_word: return text.empty() || is_word(text);
-        case Form::user: return is_user(text);
-        case Form::objective: return std::find(objectives.begin(), objectives.end(), text) != objectives.end();
-        case Form::signal: return std::find(signals.begin(), signals.end(), text) != signals.end();
+        case Form::any:
+            return true;
+        case Form::path:
+            return is_path(text);
+        case Form::optional_path:
+            return text.empty() || is_path(text);
+        case Form::word:
+            return is_word(text);
+        case Form::optional_word:
+            return text.empty() || is_word(text);
+        case Form::user:
+            return is_user(text);
+        case Form::objective:
+            return std::find(objectives.begin(), objectives.end(), text) != objectives.end();
+        case Form::signal:
+            return std::find(signals.begin(), signals.end(), text) != signals.end();
     }
     return false;
 }
 
 std::string form_words(Form form) {
     switch (form) {
-        case Form::any: return "a text";
-        case Form::path: return "an absolute path";
-        case Form::optional_path: return "an absolute path, or nothing";
-        case Form::word: return "a name of letters, digits, '_', '.' and '-'";
-        case Form::optional_word: return "a name of letters, digits, '_', '.' and '-', or nothing";
-        case Form::user: return "a user name other than root and nobody";
-        case Form::objective: return fmt::format("one of {}", fmt::join(objectives, ", "));
-        case Form::signal: return fmt::format("one of {}", fmt::join(signals, ", "));
+        case Form::any:
+            return "a text";
+        case Form::path:
+            return "an absolute path";
+        case Form::optional_path:
+            return "an absolute path, or nothing";
+        case Form::word:
+            return "a name of letters, digits, '_', '.' and '-'";
+        case Form::optional_word:
+            return "a name of letters, digits, '_', '.' and '-', or nothing";
+        case Form::user:
+            return "a user name other than root and nobody";
+        case Form::objective:
+            return fmt::format("one of {}", fmt::join(objectives, ", "));
+        case Form::signal:
+            return fmt::format("one of {}", fmt::join(signals, ", "));
     }
     return {};
 }
@@ -200,8 +217,9 @@ Status read_field(const Place& at, Config& config, double Config::*field) {
 }
 
 Status read_field(const Place& at, Config& config, std::string Config::*field) {
-    Result<std::string> value = is_null(at.node) ? Result<std::string>(std::string())
-                                                 : yaml_string(at.node, at.file, at.key.path(), 1024);
+    Result<std::string> value = is_null(at.node)
+                                    ? Result<std::string>(std::string())
+                                    : yaml_string(at.node, at.file, at.key.path(), 1024);
     if (value && !has_form(*value, at.key.form)) {
         return usage_error(fmt::format("{}: \"{}\" is not accepted; give {}", at.key.path(),
                                        printable(*value), form_words(at.key.form)),
@@ -224,11 +242,11 @@ Status read_field(const Place& at, Config& config, std::vector<GpuMapping> Confi
         const auto hardware = yaml_string(node, at.file, "gpu_types." + printable(name), 64);
         if (!hardware) return hardware.error();
         if (!is_word(name) || !is_word(*hardware)) {
-            return usage_error(fmt::format("gpu_types: \"{}: {}\" is not accepted; give {} on both "
-                                           "sides",
-                                           printable(name), printable(*hardware),
-                                           form_words(Form::word)),
-                               node.where(at.file));
+            return usage_error(
+                fmt::format("gpu_types: \"{}: {}\" is not accepted; give {} on both "
+                            "sides",
+                            printable(name), printable(*hardware), form_words(Form::word)),
+                node.where(at.file));
         }
         mappings.push_back({name, *hardware});
     }
@@ -252,8 +270,8 @@ Status read_group(const YamlNode& map, std::string_view file, std::string_view g
         const YamlNode* node = key.group == group ? map.find(key.name) : nullptr;
         if (node == nullptr) continue;
         const Place at{*node, file, key};
-        Status status = std::visit([&](auto field) { return read_field(at, config, field); },
-                                   key.field);
+        Status status =
+            std::visit([&](auto field) { return read_field(at, config, field); }, key.field);
         if (!status) return status;
     }
     return Done{};
@@ -376,8 +394,8 @@ Result<std::string> config_value(const Config& config, std::string_view name) {
         if (key.path() == name) return text_of_key(config, key);
         paths.push_back(key.path());
     }
-    return usage_error(fmt::format("unknown key \"{}\"; known are {}", printable(name),
-                                   fmt::join(paths, ", ")));
+    return usage_error(
+        fmt::format("unknown key \"{}\"; known are {}", printable(name), fmt::join(paths, ", ")));
 }
 
 std::string describe_config_keys() {

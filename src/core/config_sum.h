@@ -9,8 +9,8 @@
 
 namespace arena {
 
-/// A job with this comment is never taken in: job_submit/arena refuses it with the words below and the sum of the
-/// controller's file. So any host can ask for it.
+/// A job with this comment is never taken in: job_submit/arena refuses it with the words below and
+/// the sum of the controller's file. So any host can ask for it.
 inline constexpr const char* ask_config_sum = "arena:config-sum";
 inline constexpr const char* config_sum_words = "arena.yaml of the controller has sum ";
 

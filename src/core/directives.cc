@@ -19,8 +19,8 @@ constexpr std::size_t max_script_bytes = 64 * 1024;
 constexpr std::size_t max_value_bytes = 256;
 constexpr std::string_view magic = "#ARENA";
 constexpr std::string_view value_punctuation = "_.,:=x+-@";
-constexpr std::array<std::string_view, 8> request_keys = {
-    "model", "batch", "gpus", "types", "plan", "launcher", "elastic", "steps"};
+constexpr std::array<std::string_view, 8> request_keys = {"model", "batch",    "gpus",    "types",
+                                                          "plan",  "launcher", "elastic", "steps"};
 
 std::vector<std::string_view> known_keys() {
     std::vector<std::string_view> keys(request_keys.begin(), request_keys.end());

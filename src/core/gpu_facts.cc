@@ -64,7 +64,8 @@ std::int64_t TypePool::per_node() const {
 bool TypePool::can_place(std::int64_t gpus, std::int64_t group) const {
     for (std::size_t g = 1; g < nodes_with_.size(); ++g) {
         const auto per_node = static_cast<std::int64_t>(g);
-        if (per_node % group == 0 && gpus % per_node == 0 && gpus / per_node <= nodes_with_[g]) return true;
+        if (per_node % group == 0 && gpus % per_node == 0 && gpus / per_node <= nodes_with_[g])
+            return true;
     }
     return false;
 }

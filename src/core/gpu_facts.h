@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which GPU counts a set of nodes can give to one job: one GPU type, the same number on every node, with
-// the CPUs, memory and disk that the job asks for. Counts what is configured, not what is free; plain
-// values, no Slurm.
+// Which GPU counts a set of nodes can give to one job: one GPU type, the same number on every node,
+// with the CPUs, memory and disk that the job asks for. Counts what is configured, not what is
+// free; plain values, no Slurm.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct NodeFacts {
     std::int64_t cpus = 0, memory_mb = 0, tmp_mb = 0;
 };
 
-/// What a job needs beside GPUs; 0 = nothing of the kind. memory_per_cpu_mb without cpus_per_gpu: of one
-/// CPU for each GPU.
+/// What a job needs beside GPUs; 0 = nothing of the kind. memory_per_cpu_mb without cpus_per_gpu:
+/// of one CPU for each GPU.
 struct NodeNeeds {
     std::int64_t cpus_per_gpu = 0;
     std::int64_t memory_per_gpu_mb = 0, memory_per_cpu_mb = 0, memory_per_node_mb = 0;
@@ -47,12 +47,13 @@ class TypePool {
     [[nodiscard]] const std::string& type() const { return type_; }
     /// Most GPUs that one job can have.
     [[nodiscard]] std::int64_t largest() const;
-    /// Whether some nodes give exactly this many, the same number each and that a multiple of `group`.
+    /// Whether some nodes give exactly this many, the same number each and that a multiple of
+    /// `group`.
     [[nodiscard]] bool can_place(std::int64_t gpus, std::int64_t group = 1) const;
     /// Most GPUs of one node.
     [[nodiscard]] std::int64_t per_node() const;
-    /// Whether a multiple of `step` in [min, max] can be placed, a multiple of `group` on each node;
-    /// O(max/step * GPUs per node).
+    /// Whether a multiple of `step` in [min, max] can be placed, a multiple of `group` on each
+    /// node; O(max/step * GPUs per node).
     [[nodiscard]] bool can_place_any(std::int64_t min, std::int64_t max, std::int64_t step,
                                      std::int64_t group = 1) const;
 

@@ -2,10 +2,10 @@
 // Bounded JSON parsing and typed member readers: see json.h.
 #include "core/json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "core/json_place.h"
 #include "core/text.h"
@@ -147,8 +147,8 @@ void JsonFields::text(const char* key, std::string& out, std::size_t max_length)
     if (value == nullptr) return;
     const auto* string = value->get_ptr<const std::string*>();
     if (string == nullptr || string->size() > max_length || has_control(*string)) {
-        return refuse(key, fmt::format("a text of at most {} bytes without control characters",
-                                       max_length));
+        return refuse(
+            key, fmt::format("a text of at most {} bytes without control characters", max_length));
     }
     out = *string;
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JSON at the border: a bounded parser without exceptions and typed readers that name the key at fault.
-// Slow to compile (nlohmann): include it only in .cc files that read or write JSON.
+// JSON at the border: a bounded parser without exceptions and typed readers that name the key at
+// fault. Slow to compile (nlohmann): include it only in .cc files that read or write JSON.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "core/result.h"
 #include "core/values.h"
@@ -24,16 +23,16 @@ struct JsonLimits {
     std::size_t depth = 32;
 };
 
-/// Whether brackets outside strings nest deeper than `limit`, found without building anything: a parser
-/// that recurses must not see such a text.
+/// Whether brackets outside strings nest deeper than `limit`, found without building anything: a
+/// parser that recurses must not see such a text.
 bool nests_deeper(std::string_view text, std::size_t limit);
 /// Parses one JSON value. Never throws; depth is checked before anything is built.
 Result<Json> parse_json(std::string_view text, const JsonLimits& = {});
 /// One line; bytes that are not UTF-8 become U+FFFD instead of an exception.
 std::string dump_json(const Json&);
 
-/// Typed reading of one object's members. The first mistake is kept in `error` and turns every later
-/// read into nothing, so a reader is a plain list of fields followed by one check.
+/// Typed reading of one object's members. The first mistake is kept in `error` and turns every
+/// later read into nothing, so a reader is a plain list of fields followed by one check.
 class JsonFields {
   public:
     JsonFields(const Json& value, std::string where, std::optional<Error>& error);

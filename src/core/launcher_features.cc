@@ -29,7 +29,8 @@ constexpr std::array<FeatureFact, feature_count> facts_table = {{
     {Feature::tp_over_kv, "tp-over-kv", "tensor parallelism of {tp} over {kv} key-value heads"},
     {Feature::convolutions, "convolutions", "convolutions split by tp{tp}"},
     {Feature::one_replica, "one-replica", "one replica"},
-    {Feature::one_replica_amp, "one-replica-amp", "{precision} on one replica of more than one GPU"},
+    {Feature::one_replica_amp, "one-replica-amp",
+     "{precision} on one replica of more than one GPU"},
     {Feature::zero0, "zero0", "ZeRO 0"},
     {Feature::zero1, "zero1", "ZeRO 1"},
     {Feature::zero2, "zero2", "ZeRO 2"},
@@ -72,15 +73,22 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order());
 
-constexpr FeatureSet silent{Feature::always, Feature::tp1, Feature::vpp1, Feature::cp1, Feature::ep1};
-constexpr FeatureSet asked{Feature::vpp,   Feature::cp,    Feature::ep,
-                           Feature::convolutions, Feature::zero2, Feature::zero3,
-                           Feature::zero2_pipeline, Feature::zero3_pipeline};
+constexpr FeatureSet silent{Feature::always, Feature::tp1, Feature::vpp1, Feature::cp1,
+                            Feature::ep1};
+constexpr FeatureSet asked{Feature::vpp,
+                           Feature::cp,
+                           Feature::ep,
+                           Feature::convolutions,
+                           Feature::zero2,
+                           Feature::zero3,
+                           Feature::zero2_pipeline,
+                           Feature::zero3_pipeline};
 
 const FeatureFact& fact(Feature feature) { return facts_table[static_cast<std::size_t>(feature)]; }
 
 Feature zero_feature(std::int64_t zero, bool pipeline) {
-    const auto first = static_cast<std::int64_t>(pipeline ? Feature::zero0_pipeline : Feature::zero0);
+    const auto first =
+        static_cast<std::int64_t>(pipeline ? Feature::zero0_pipeline : Feature::zero0);
     return static_cast<Feature>(first + zero);
 }
 
@@ -133,7 +141,8 @@ void add_layers(FeatureSet& set, const PlanFacts& f) {
 }
 
 bool all_equal(std::span<const std::int64_t> values) {
-    return std::all_of(values.begin(), values.end(), [&](std::int64_t v) { return v == values.front(); });
+    return std::all_of(values.begin(), values.end(),
+                       [&](std::int64_t v) { return v == values.front(); });
 }
 
 LayerSplit split_of(std::span<const std::int64_t> stage_layers) {
@@ -191,9 +200,12 @@ PlanFacts facts_of(const Model& model, const Plan& plan) {
 }
 
 FeatureSet needs(const PlanFacts& f) {
-    FeatureSet set{Feature::always, f.pp > 1 ? Feature::pipeline : Feature::flat,
-                   recompute_feature(f.recompute), f.vpp > 1 ? Feature::vpp : Feature::vpp1,
-                   f.cp > 1 ? Feature::cp : Feature::cp1, precision_feature(f.precision)};
+    FeatureSet set{Feature::always,
+                   f.pp > 1 ? Feature::pipeline : Feature::flat,
+                   recompute_feature(f.recompute),
+                   f.vpp > 1 ? Feature::vpp : Feature::vpp1,
+                   f.cp > 1 ? Feature::cp : Feature::cp1,
+                   precision_feature(f.precision)};
     add_tensor(set, f);
     add_replicas(set, f);
     add_experts(set, f);
@@ -213,10 +225,11 @@ FeatureSet needs_of(FeatureSet told, FeatureSet needed) {
 }
 
 std::string describe(Feature feature, const PlanFacts& f) {
-    return fmt::format(fmt::runtime(fact(feature).words), fmt::arg("tp", f.tp), fmt::arg("dp", f.dp),
-                       fmt::arg("cp", f.cp), fmt::arg("ep", f.ep), fmt::arg("vpp", f.vpp),
-                       fmt::arg("pp", f.pp), fmt::arg("mbs", f.micro_batches),
-                       fmt::arg("kv", f.kv_heads), fmt::arg("layers", fmt::join(f.stage_layers, ",")),
+    return fmt::format(fmt::runtime(fact(feature).words), fmt::arg("tp", f.tp),
+                       fmt::arg("dp", f.dp), fmt::arg("cp", f.cp), fmt::arg("ep", f.ep),
+                       fmt::arg("vpp", f.vpp), fmt::arg("pp", f.pp),
+                       fmt::arg("mbs", f.micro_batches), fmt::arg("kv", f.kv_heads),
+                       fmt::arg("layers", fmt::join(f.stage_layers, ",")),
                        fmt::arg("precision", to_string(f.precision)));
 }
 
@@ -234,11 +247,13 @@ void Capabilities::set(Feature feature, Degree degree) {
 
 LayerSplit Capabilities::split(std::int64_t stages) const {
     if (told.has(Feature::any_layers)) return LayerSplit::any;
-    return told.has(stages == 2 ? Feature::ends_pp2 : Feature::ends) ? LayerSplit::ends : LayerSplit::even;
+    return told.has(stages == 2 ? Feature::ends_pp2 : Feature::ends) ? LayerSplit::ends
+                                                                     : LayerSplit::even;
 }
 
 void Capabilities::set(LayerSplit split) {
-    for (const Feature feature : {Feature::any_layers, Feature::ends, Feature::ends_pp2}) told.remove(feature);
+    for (const Feature feature : {Feature::any_layers, Feature::ends, Feature::ends_pp2})
+        told.remove(feature);
     if (split == LayerSplit::even) return;
     told.add(Feature::ends);
     told.add(Feature::ends_pp2);

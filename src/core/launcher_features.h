@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a launcher must be told of a plan: a plan has features, a launcher of a version has words for
-// some of them (core/launcher_table.h), and it can be told the plan iff it has words for all. The
-// search, the rules of pins, ARENA_ARGS and arena-args ask this one rule. It knows no launcher.
+// What a launcher must be told of a plan: a plan has features, a launcher of a version has words
+// for some of them (core/launcher_table.h), and it can be told the plan iff it has words for all.
+// The search, the rules of pins, ARENA_ARGS and arena-args ask this one rule. It knows no launcher.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,54 @@
 
 namespace arena {
 
-/// In the order in which a launcher is told them. core/launcher_features.cc names and describes each.
+/// In the order in which a launcher is told them. core/launcher_features.cc names and describes
+/// each.
 enum class Feature : std::uint8_t {
     always,
-    flat, pipeline, short_pipeline,
-    tp1, no_sp, sp, tp_over_kv, convolutions,
-    one_replica, one_replica_amp,
-    zero0, zero1, zero2, zero3,
-    zero0_pipeline, zero1_pipeline, zero2_pipeline, zero3_pipeline,
-    zero2_accumulated, zero3_accumulated,
-    recompute_none, recompute_selective, recompute_full,
-    vpp1, vpp, cp1, cp, ep1, ep, ep_tp, ep_cp, ep_over_replicas, ep_part_of_tp,
-    ends, ends_pp2, any_layers, mixed,
-    fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4,
+    flat,
+    pipeline,
+    short_pipeline,
+    tp1,
+    no_sp,
+    sp,
+    tp_over_kv,
+    convolutions,
+    one_replica,
+    one_replica_amp,
+    zero0,
+    zero1,
+    zero2,
+    zero3,
+    zero0_pipeline,
+    zero1_pipeline,
+    zero2_pipeline,
+    zero3_pipeline,
+    zero2_accumulated,
+    zero3_accumulated,
+    recompute_none,
+    recompute_selective,
+    recompute_full,
+    vpp1,
+    vpp,
+    cp1,
+    cp,
+    ep1,
+    ep,
+    ep_tp,
+    ep_cp,
+    ep_over_replicas,
+    ep_part_of_tp,
+    ends,
+    ends_pp2,
+    any_layers,
+    mixed,
+    fp32,
+    tf32,
+    fp16,
+    bf16,
+    fp8,
+    mxfp8,
+    nvfp4,
     count,
 };
 inline constexpr std::size_t feature_count = static_cast<std::size_t>(Feature::count);
@@ -39,7 +74,9 @@ class FeatureSet {
     constexpr FeatureSet(std::initializer_list<Feature> list) {
         for (const Feature feature : list) add(feature);
     }
-    static constexpr FeatureSet all() { return FeatureSet((std::uint64_t{1} << feature_count) - 1); }
+    static constexpr FeatureSet all() {
+        return FeatureSet((std::uint64_t{1} << feature_count) - 1);
+    }
 
     constexpr void add(Feature feature) { bits_ |= bit(feature); }
     constexpr void remove(Feature feature) { bits_ &= ~bit(feature); }
@@ -56,7 +93,9 @@ class FeatureSet {
 
   private:
     explicit constexpr FeatureSet(std::uint64_t bits) : bits_(bits) {}
-    static constexpr std::uint64_t bit(Feature f) { return std::uint64_t{1} << static_cast<unsigned>(f); }
+    static constexpr std::uint64_t bit(Feature f) {
+        return std::uint64_t{1} << static_cast<unsigned>(f);
+    }
     std::uint64_t bits_ = 0;
 };
 
@@ -76,8 +115,8 @@ enum class LayerSplit {
 };
 bool expresses(LayerSplit, std::span<const std::int64_t> stage_layers);
 
-/// What features are made of: a plan, whose stages are alike but for their layers unless `mixed`, and
-/// what of its model matters.
+/// What features are made of: a plan, whose stages are alike but for their layers unless `mixed`,
+/// and what of its model matters.
 struct PlanFacts {
     std::int64_t pp = 1, dp = 1, tp = 1, cp = 1, ep = 1, vpp = 1, zero = 0;
     std::int64_t micro_batches = 1;

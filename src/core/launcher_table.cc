@@ -11,7 +11,8 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_table_bytes = 64 * 1024, max_rows = 1024, max_words = 64, max_word_bytes = 256;
+constexpr std::size_t max_table_bytes = 64 * 1024, max_rows = 1024, max_words = 64,
+                      max_word_bytes = 256;
 
 // ---- words --------------------------------------------------------------------------------------
 
@@ -44,17 +45,23 @@ constexpr Placeholder placeholders[] = {
     {"mb", false, [](const PlanWords& w) { return number(w.micro_batch); }},
     {"nmb", false, [](const PlanWords& w) { return number(w.facts.micro_batches); }},
     {"batch", false, [](const PlanWords& w) { return number(w.global_batch); }},
-    {"local_batch", false, [](const PlanWords& w) { return number(w.micro_batch * w.facts.micro_batches); }},
+    {"local_batch", false,
+     [](const PlanWords& w) { return number(w.micro_batch * w.facts.micro_batches); }},
     {"seq", false, [](const PlanWords& w) { return number(w.seq_length); }},
     {"mb_tokens", false, [](const PlanWords& w) { return number(w.micro_batch * w.seq_length); }},
-    {"step_tokens", false, [](const PlanWords& w) { return number(w.global_batch * w.seq_length); }},
-    {"chunk", false, [](const PlanWords& w) { return number(w.stage_layers.front() / w.facts.vpp); }},
+    {"step_tokens", false,
+     [](const PlanWords& w) { return number(w.global_batch * w.seq_length); }},
+    {"chunk", false,
+     [](const PlanWords& w) { return number(w.stage_layers.front() / w.facts.vpp); }},
     {"first", false, [](const PlanWords& w) { return number(w.stage_layers.front()); }},
     {"last", false, [](const PlanWords& w) { return number(w.stage_layers.back()); }},
     {"layout", false, layout},
     {"world", false, [](const PlanWords& w) { return number(world(w)); }},
     {"nodes", true, [](const PlanWords& w) { return number(w.place.nodes); }},
-    {"per_node", true, [](const PlanWords& w) { return number(world(w) / std::max<std::int64_t>(1, w.place.nodes)); }},
+    {"per_node", true,
+     [](const PlanWords& w) {
+         return number(world(w) / std::max<std::int64_t>(1, w.place.nodes));
+     }},
     {"node_rank", true, [](const PlanWords& w) { return number(w.place.node_rank); }},
     {"job", true, [](const PlanWords& w) { return number(w.place.job); }},
     {"host", true, [](const PlanWords& w) { return w.place.host; }},
@@ -91,7 +98,8 @@ std::string placeholder_names() {
     return join(names, " ");
 }
 
-// ---- the text of a table --------------------------------------------------------------------------
+// ---- the text of a table
+// --------------------------------------------------------------------------
 
 using Fields = std::vector<std::string_view>;
 
@@ -111,7 +119,8 @@ class TableReader {
         text = trim(text);
         if (text.empty() || text.front() == '#') return Done{};
         const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7f; };
-        if (!std::all_of(text.begin(), text.end(), is_plain)) return wrong("bytes that are not printable");
+        if (!std::all_of(text.begin(), text.end(), is_plain))
+            return wrong("bytes that are not printable");
         const Fields fields = fields_of(text);
         const bool is_row = fields[0] == "-" || (fields[0][0] >= '0' && fields[0][0] <= '9');
         return is_row ? row(fields) : header(fields, text);
@@ -124,9 +133,11 @@ class TableReader {
         if (gap_) leave_out_gap();
         if (launcher_.rows.empty()) return wrong("no rows").error();
         if (launcher_.version && !launcher_.knows(*launcher_.version))
-            return wrong(fmt::format("version {} has no rows", to_string(*launcher_.version))).error();
-        const bool has_limits = std::any_of(launcher_.rows.begin(), launcher_.rows.end(),
-                                            [](const LauncherRow& r) { return r.from || r.before; });
+            return wrong(fmt::format("version {} has no rows", to_string(*launcher_.version)))
+                .error();
+        const bool has_limits =
+            std::any_of(launcher_.rows.begin(), launcher_.rows.end(),
+                        [](const LauncherRow& r) { return r.from || r.before; });
         if (has_limits != launcher_.version.has_value())
             return wrong("rows of versions and a line 'version V' go together").error();
         return std::move(launcher_);
@@ -146,14 +157,17 @@ class TableReader {
         if (key == "title") return title(text.substr(key.size()));
         if (key == "unasked") return unasked(fields);
         if (key == "gap") return gap(fields);
-        if (fields.size() != 2) return wrong(fmt::format("'{}' is not a row, nor a word with one value", printable(text, 40)));
+        if (fields.size() != 2)
+            return wrong(
+                fmt::format("'{}' is not a row, nor a word with one value", printable(text, 40)));
         const std::string_view value = fields[1];
         if (key == "tasks") return one_of(value, "node", "gpu", launcher_.one_task_per_node);
         if (key == "ranks") return one_of(value, "env", "own", launcher_.wants_ranks);
         if (key == "version") return version(value, launcher_.version);
-        return wrong(fmt::format("unknown word '{}': accepted are title, tasks, ranks, version, gap, unasked, "
-                                 "or a row FROM BEFORE FEATURE WORDS",
-                                 printable(key, 40)));
+        return wrong(fmt::format(
+            "unknown word '{}': accepted are title, tasks, ranks, version, gap, unasked, "
+            "or a row FROM BEFORE FEATURE WORDS",
+            printable(key, 40)));
     }
 
     Status title(std::string_view text) {
@@ -171,16 +185,20 @@ class TableReader {
 
     Status version(std::string_view text, std::optional<Version>& out) {
         out = parse_version(text);
-        return out ? Status(Done{}) : wrong(fmt::format("'{}' is no version such as 0.13", printable(text, 40)));
+        return out ? Status(Done{})
+                   : wrong(fmt::format("'{}' is no version such as 0.13", printable(text, 40)));
     }
 
     /// Versions that rows span and the launcher does not know.
     Status gap(const Fields& fields) {
-        if (fields.size() != 3) return wrong("'gap' is followed by the first version that is not known and the next that is");
+        if (fields.size() != 3)
+            return wrong(
+                "'gap' is followed by the first version that is not known and the next that is");
         std::optional<Version> from, before;
         if (Status s = version(fields[1], from); !s) return s;
         if (Status s = version(fields[2], before); !s) return s;
-        if (*from >= *before) return wrong(fmt::format("{} does not come before {}", fields[1], fields[2]));
+        if (*from >= *before)
+            return wrong(fmt::format("{} does not come before {}", fields[1], fields[2]));
         gap_ = {*from, *before};
         return Done{};
     }
@@ -192,7 +210,9 @@ class TableReader {
             LauncherRow early = row, late = row;
             if (!row.before || *row.before > from) early.before = from;
             if (!row.from || *row.from < before) late.from = before;
-            const auto is_some = [](const LauncherRow& r) { return !r.from || !r.before || *r.from < *r.before; };
+            const auto is_some = [](const LauncherRow& r) {
+                return !r.from || !r.before || *r.from < *r.before;
+            };
             if (is_some(early)) rows.push_back(std::move(early));
             if (is_some(late)) rows.push_back(std::move(late));
         }
@@ -203,9 +223,10 @@ class TableReader {
         for (std::size_t i = 1; i < fields.size(); ++i) {
             const auto feature = parse_feature(fields[i]);
             if (!feature || !asked_features().has(*feature))
-                return wrong(fmt::format("'{}' is none of vpp, cp, ep, convolutions, zero2, zero3, "
-                                         "zero2-pipeline, zero3-pipeline",
-                                         printable(fields[i], 40)));
+                return wrong(
+                    fmt::format("'{}' is none of vpp, cp, ep, convolutions, zero2, zero3, "
+                                "zero2-pipeline, zero3-pipeline",
+                                printable(fields[i], 40)));
             launcher_.unasked.add(*feature);
         }
         return Done{};
@@ -216,8 +237,10 @@ class TableReader {
     }
 
     Status row(const Fields& fields) {
-        if (fields.size() < 4) return wrong("a row is FROM BEFORE FEATURE WORDS, with '-' for no words");
-        if (launcher_.rows.size() == max_rows) return wrong(fmt::format("more than {} rows", max_rows));
+        if (fields.size() < 4)
+            return wrong("a row is FROM BEFORE FEATURE WORDS, with '-' for no words");
+        if (launcher_.rows.size() == max_rows)
+            return wrong(fmt::format("more than {} rows", max_rows));
         LauncherRow row{{}, {}, Feature::always, {}, {}};
         if (Status s = limit(fields[0], row.from); !s) return s;
         if (Status s = limit(fields[1], row.before); !s) return s;
@@ -235,7 +258,8 @@ class TableReader {
         for (const std::string_view name : names) {
             const auto feature = parse_feature(name);
             if (!feature)
-                return wrong(fmt::format("unknown feature '{}': accepted are {}", printable(name, 40), feature_names()));
+                return wrong(fmt::format("unknown feature '{}': accepted are {}",
+                                         printable(name, 40), feature_names()));
             if (name.data() == names.front().data())
                 row.feature = *feature;
             else
@@ -246,12 +270,15 @@ class TableReader {
 
     Status words(const Fields& fields, std::vector<std::string>& out) {
         if (fields.size() == 4 && fields[3] == "-") return Done{};
-        if (fields.size() - 3 > max_words) return wrong(fmt::format("more than {} words", max_words));
+        if (fields.size() - 3 > max_words)
+            return wrong(fmt::format("more than {} words", max_words));
         for (std::size_t i = 3; i < fields.size(); ++i) {
             if (fields[i].size() > max_word_bytes)
                 return wrong(fmt::format("a word of more than {} characters", max_word_bytes));
-            if (!walk(fields[i], [](std::string_view) {}, [](const Placeholder&) {}))
-                return wrong(fmt::format("'{}' names none of {}", printable(fields[i], 40), placeholder_names()));
+            if (!walk(
+                    fields[i], [](std::string_view) {}, [](const Placeholder&) {}))
+                return wrong(fmt::format("'{}' names none of {}", printable(fields[i], 40),
+                                         placeholder_names()));
             out.emplace_back(fields[i]);
         }
         return Done{};
@@ -267,7 +294,8 @@ class TableReader {
 
 }  // namespace
 
-// ---- versions -------------------------------------------------------------------------------------
+// ---- versions
+// -------------------------------------------------------------------------------------
 
 std::optional<Version> parse_version(std::string_view text) {
     const std::vector<std::string_view> parts = split(text, '.');
@@ -294,7 +322,8 @@ bool LauncherRow::holds_in(const std::optional<Version>& version) const {
     return !version || ((!from || *version >= *from) && (!before || *version < *before));
 }
 
-// ---- launchers --------------------------------------------------------------------------------------
+// ---- launchers
+// --------------------------------------------------------------------------------------
 
 bool Launcher::knows(const Version& wanted) const {
     return std::any_of(rows.begin(), rows.end(),
@@ -339,7 +368,8 @@ Capabilities Launcher::can(std::optional<Version> wanted) const {
     for (const LauncherRow& row : rows)
         if (row.beside.empty() && row.holds_in(wanted)) can.told.add(row.feature);
     for (std::size_t i = 0; i < feature_count; ++i)
-        if (const auto feature = static_cast<Feature>(i); unasked.has(feature) && can.told.has(feature))
+        if (const auto feature = static_cast<Feature>(i);
+            unasked.has(feature) && can.told.has(feature))
             can.unasked.add(feature);
     return can;
 }
@@ -348,32 +378,38 @@ bool Launcher::names_hosts() const {
     bool found = false;
     for (const LauncherRow& row : rows)
         for (const std::string& word : row.words)
-            walk(word, [](std::string_view) {}, [&](const Placeholder& p) { found = found || p.of_hosts; });
+            walk(
+                word, [](std::string_view) {},
+                [&](const Placeholder& p) { found = found || p.of_hosts; });
     return found;
 }
 
 bool Launcher::has_words() const {
-    return std::any_of(rows.begin(), rows.end(), [](const LauncherRow& row) { return !row.words.empty(); });
+    return std::any_of(rows.begin(), rows.end(),
+                       [](const LauncherRow& row) { return !row.words.empty(); });
 }
 
 Result<Version> parse_version_of(const Launcher& launcher, std::string_view text) {
     if (!launcher.version)
-        return usage_error(fmt::format("{} has no versions: leave out '@{}'", launcher.name, printable(text, 40)));
+        return usage_error(
+            fmt::format("{} has no versions: leave out '@{}'", launcher.name, printable(text, 40)));
     const auto version = parse_version(text);
     if (!version)
-        return usage_error(fmt::format("'{}' is no version of {}: give one such as {}@{}", printable(text, 40),
-                                       launcher.name, launcher.name, to_string(*launcher.version)));
+        return usage_error(fmt::format("'{}' is no version of {}: give one such as {}@{}",
+                                       printable(text, 40), launcher.name, launcher.name,
+                                       to_string(*launcher.version)));
     if (!launcher.knows(*version))
         return usage_error(fmt::format("{} {} is not known: its versions are {}", launcher.name,
                                        to_string(*version), launcher.known_versions()));
     return *version;
 }
 
-// ---- plans ------------------------------------------------------------------------------------------
+// ---- plans
+// ------------------------------------------------------------------------------------------
 
 PlanWords words_of(const Model& model, std::int64_t global_batch, const Plan& plan) {
-    PlanWords words{facts_of(model, plan), plan.micro_batch, global_batch, model.seq_length,
-                    plan.stage_layers, {}};
+    PlanWords words{facts_of(model, plan), plan.micro_batch,  global_batch,
+                    model.seq_length,      plan.stage_layers, {}};
     words.facts.stage_layers = {};
     return words;
 }
@@ -384,17 +420,20 @@ Result<std::vector<std::string>> render(const Launcher& launcher, std::optional<
     PlanFacts facts = plan.facts;
     facts.stage_layers = plan.stage_layers;
     const Capabilities can = launcher.can(version);
-    if (std::string what = inexpressible(can, facts); !what.empty()) return no_error(std::move(what));
+    if (std::string what = inexpressible(can, facts); !what.empty())
+        return no_error(std::move(what));
     const FeatureSet needed = needs_of(can.told, needs(facts));
     std::vector<std::string> words;
     for (std::size_t i = 0; i < feature_count; ++i)
         for (const LauncherRow& row : launcher.rows) {
-            if (!needed.has(static_cast<Feature>(i)) || row.feature != static_cast<Feature>(i)) continue;
+            if (!needed.has(static_cast<Feature>(i)) || row.feature != static_cast<Feature>(i))
+                continue;
             if (!row.holds_in(version) || !needed.has(row.beside)) continue;
             for (const std::string& word : row.words) {
                 std::string text;
-                walk(word, [&](std::string_view part) { text += part; },
-                     [&](const Placeholder& p) { text += p.text(plan); });
+                walk(
+                    word, [&](std::string_view part) { text += part; },
+                    [&](const Placeholder& p) { text += p.text(plan); });
                 words.push_back(std::move(text));
             }
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The table of one launcher: how it starts ranks, and for a range of its versions the words for each
-// feature of a plan. Written as text (arena-launchers(7)): `src/core/launchers/NAME.table` are compiled
-// in, `arena-args --table` reads one of a user's own. What a version can be told follows from its rows.
+// The table of one launcher: how it starts ranks, and for a range of its versions the words for
+// each feature of a plan. Written as text (arena-launchers(7)): `src/core/launchers/NAME.table` are
+// compiled in, `arena-args --table` reads one of a user's own. What a version can be told follows
+// from its rows.
 #pragma once
 
 #include <array>
@@ -73,7 +74,8 @@ struct PlanWords {
 };
 PlanWords words_of(const Model&, std::int64_t global_batch, const Plan&);
 
-/// The words for each need of the plan, in the order of the features. Errors (no): what cannot be said.
+/// The words for each need of the plan, in the order of the features. Errors (no): what cannot be
+/// said.
 Result<std::vector<std::string>> render(const Launcher&, std::optional<Version>, const PlanWords&);
 
 /// At most 64 KiB, 1024 rows of 64 words. Errors name the line.

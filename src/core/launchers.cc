@@ -23,7 +23,8 @@ std::vector<Launcher> parse_all() {
     std::vector<Launcher> list;
     for (const Text& text : texts) {
         Result<Launcher> launcher = parse_launcher_table(text.table, text.name);
-        if (!launcher) throw std::logic_error(launcher.error().message());  // a unit test parses them
+        if (!launcher)
+            throw std::logic_error(launcher.error().message());  // a unit test parses them
         list.push_back(std::move(launcher).value());
     }
     return list;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The launchers that are known by name: the tables of src/core/launchers/, compiled in. One way to name
-// them everywhere: NAME, or NAME@VERSION.
+// The launchers that are known by name: the tables of src/core/launchers/, compiled in. One way to
+// name them everywhere: NAME, or NAME@VERSION.
 #pragma once
 
 #include <span>

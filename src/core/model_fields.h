@@ -36,8 +36,9 @@ struct FlagField {
 };
 std::span<const FlagField> flag_fields();
 
-/// Keys that describe a model on `#ARENA` lines in place of its name: family, name, precision, every
-/// field above with '-' for '_', capacity-factor. What is a list (blocks, custom layers) needs a file.
+/// Keys that describe a model on `#ARENA` lines in place of its name: family, name, precision,
+/// every field above with '-' for '_', capacity-factor. What is a list (blocks, custom layers)
+/// needs a file.
 const std::vector<std::string_view>& inline_model_keys();
 std::string inline_spelling(std::string_view key);
 

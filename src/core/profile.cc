@@ -3,9 +3,9 @@
 // compute and move at least; measured seconds replace them wherever there are any.
 #include "core/profile.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "core/text.h"
 
@@ -27,7 +27,7 @@ double elementwise_flops(std::string_view variant) {
 /// Elements read and written per output element.
 double elementwise_moves(std::string_view variant, bool backward) {
     if (variant == "gelu" || variant == "relu") return backward ? 3 : 2;  // x, dy -> dx
-    if (variant == "swiglu") return backward ? 5 : 3;   // gate, up, dy -> dgate, dup
+    if (variant == "swiglu") return backward ? 5 : 3;  // gate, up, dy -> dgate, dup
     if (variant == "bias_residual") return backward ? 2 : 3;
     return 3;
 }
@@ -109,7 +109,9 @@ LayerElements layer_elements(const OpShape& shape, const LayerVariant& v) {
 }
 
 OpShape attention_of_layer(const OpShape& shape, const LayerVariant& v) {
-    return {OpKind::attention, shape.pass, shape.precision,
+    return {OpKind::attention,
+            shape.pass,
+            shape.precision,
             {shape.dims[0] * v.heads, shape.dims[0] * v.kv_heads, shape.dims[1], v.head_dim},
             v.is_causal ? "causal" : "full"};
 }
@@ -134,16 +136,26 @@ double layer_bytes(const OpShape& shape) {
 
 std::string_view to_string(OpKind kind) {
     switch (kind) {
-        case OpKind::gemm: return "gemm";
-        case OpKind::attention: return "attention";
-        case OpKind::norm: return "norm";
-        case OpKind::elementwise: return "elementwise";
-        case OpKind::embedding: return "embedding";
-        case OpKind::cross_entropy: return "cross_entropy";
-        case OpKind::optimizer: return "optimizer";
-        case OpKind::conv: return "conv";
-        case OpKind::custom: return "custom";
-        case OpKind::layer: return "layer";
+        case OpKind::gemm:
+            return "gemm";
+        case OpKind::attention:
+            return "attention";
+        case OpKind::norm:
+            return "norm";
+        case OpKind::elementwise:
+            return "elementwise";
+        case OpKind::embedding:
+            return "embedding";
+        case OpKind::cross_entropy:
+            return "cross_entropy";
+        case OpKind::optimizer:
+            return "optimizer";
+        case OpKind::conv:
+            return "conv";
+        case OpKind::custom:
+            return "custom";
+        case OpKind::layer:
+            return "layer";
     }
     return "?";
 }
@@ -152,17 +164,20 @@ std::string_view to_string(Pass pass) { return pass == Pass::forward ? "forward"
 
 std::string_view to_string(ProfileStatus status) {
     switch (status) {
-        case ProfileStatus::complete: return "complete";
-        case ProfileStatus::partial: return "partial";
-        case ProfileStatus::failed: return "failed";
+        case ProfileStatus::complete:
+            return "complete";
+        case ProfileStatus::partial:
+            return "partial";
+        case ProfileStatus::failed:
+            return "failed";
     }
     return "?";
 }
 
 std::optional<OpKind> parse_op_kind(std::string_view text) {
-    for (const OpKind kind : {OpKind::gemm, OpKind::attention, OpKind::norm, OpKind::elementwise,
-                              OpKind::embedding, OpKind::cross_entropy, OpKind::optimizer,
-                              OpKind::conv, OpKind::custom, OpKind::layer}) {
+    for (const OpKind kind :
+         {OpKind::gemm, OpKind::attention, OpKind::norm, OpKind::elementwise, OpKind::embedding,
+          OpKind::cross_entropy, OpKind::optimizer, OpKind::conv, OpKind::custom, OpKind::layer}) {
         if (text == to_string(kind)) return kind;
     }
     return std::nullopt;
@@ -187,13 +202,17 @@ std::size_t dim_count(OpKind kind) {
         case OpKind::gemm:
         case OpKind::attention:
         case OpKind::conv:
-        case OpKind::layer: return 4;
-        case OpKind::embedding: return 3;
+        case OpKind::layer:
+            return 4;
+        case OpKind::embedding:
+            return 3;
         case OpKind::norm:
         case OpKind::elementwise:
         case OpKind::cross_entropy:
-        case OpKind::custom: return 2;
-        case OpKind::optimizer: return 1;
+        case OpKind::custom:
+            return 2;
+        case OpKind::optimizer:
+            return 1;
     }
     return 4;
 }
@@ -206,16 +225,22 @@ std::span<const std::string_view> variants_of(OpKind kind) {
     static constexpr std::string_view elementwise[] = {"gelu", "swiglu", "bias_residual", "add"};
     static constexpr std::string_view optimizer[] = {"adamw"};
     switch (kind) {
-        case OpKind::gemm: return gemm;
-        case OpKind::attention: return attention;
-        case OpKind::norm: return norm;
-        case OpKind::elementwise: return elementwise;
-        case OpKind::optimizer: return optimizer;
+        case OpKind::gemm:
+            return gemm;
+        case OpKind::attention:
+            return attention;
+        case OpKind::norm:
+            return norm;
+        case OpKind::elementwise:
+            return elementwise;
+        case OpKind::optimizer:
+            return optimizer;
         case OpKind::embedding:
         case OpKind::cross_entropy:
         case OpKind::conv:
         case OpKind::custom:
-        case OpKind::layer: return plain;
+        case OpKind::layer:
+            return plain;
     }
     return plain;
 }
@@ -223,12 +248,16 @@ std::span<const std::string_view> variants_of(OpKind kind) {
 double element_bytes(Precision precision) {
     switch (precision) {
         case Precision::fp32:
-        case Precision::tf32: return 4;
+        case Precision::tf32:
+            return 4;
         case Precision::fp16:
-        case Precision::bf16: return 2;
+        case Precision::bf16:
+            return 2;
         case Precision::fp8:
-        case Precision::mxfp8: return 1;
-        case Precision::nvfp4: return 0.5;
+        case Precision::mxfp8:
+            return 1;
+        case Precision::nvfp4:
+            return 0.5;
     }
     return 4;
 }
@@ -258,8 +287,8 @@ std::optional<ConvVariant> parse_conv_variant(std::string_view text) {
 std::string to_string(const LayerVariant& v) {
     std::string text = fmt::format("{}_{}_{}_{}{}_a{}_k{}_d{}", v.is_graph ? "graph" : "plain",
                                    v.is_causal ? "causal" : "full", v.is_rms ? "rms" : "layer",
-                                   v.is_gated ? "swiglu" : "gelu", v.has_bias ? "_bias" : "", v.heads,
-                                   v.kv_heads, v.head_dim);
+                                   v.is_gated ? "swiglu" : "gelu", v.has_bias ? "_bias" : "",
+                                   v.heads, v.kv_heads, v.head_dim);
     if (v.sequence_ranks > 1) text += fmt::format("_p{}", v.sequence_ranks);
     return text;
 }
@@ -301,9 +330,9 @@ bool is_nonce(std::string_view text) {
 
 std::string op_key(const OpShape& shape) {
     const auto* first = shape.dims.data();
-    std::string key =
-        fmt::format("{}/{}/{}/{}", to_string(shape.kind), to_string(shape.pass),
-                    to_string(shape.precision), fmt::join(first, first + dim_count(shape.kind), "x"));
+    std::string key = fmt::format("{}/{}/{}/{}", to_string(shape.kind), to_string(shape.pass),
+                                  to_string(shape.precision),
+                                  fmt::join(first, first + dim_count(shape.kind), "x"));
     if (!shape.variant.empty()) key += "/" + shape.variant;
     return key;
 }
@@ -312,16 +341,26 @@ double op_flops(const OpShape& shape) {
     const double twice = is_backward(shape) ? 2 : 1;
     const double elements = at(shape, 0) * at(shape, 1);
     switch (shape.kind) {
-        case OpKind::gemm: return 2 * elements * at(shape, 2) * at(shape, 3);
-        case OpKind::attention: return attention_flops(shape);
-        case OpKind::norm: return twice * (shape.variant == "rms" ? 4 : 7) * elements;
-        case OpKind::elementwise: return twice * elementwise_flops(shape.variant) * elements;
-        case OpKind::embedding: return is_backward(shape) ? elements : 0;
-        case OpKind::cross_entropy: return (is_backward(shape) ? 2 : 5) * elements;
-        case OpKind::optimizer: return 14 * at(shape, 0);
-        case OpKind::conv: return conv_flops(shape);
-        case OpKind::custom: return twice * 1e6 * at(shape, 0);
-        case OpKind::layer: return layer_flops(shape);
+        case OpKind::gemm:
+            return 2 * elements * at(shape, 2) * at(shape, 3);
+        case OpKind::attention:
+            return attention_flops(shape);
+        case OpKind::norm:
+            return twice * (shape.variant == "rms" ? 4 : 7) * elements;
+        case OpKind::elementwise:
+            return twice * elementwise_flops(shape.variant) * elements;
+        case OpKind::embedding:
+            return is_backward(shape) ? elements : 0;
+        case OpKind::cross_entropy:
+            return (is_backward(shape) ? 2 : 5) * elements;
+        case OpKind::optimizer:
+            return 14 * at(shape, 0);
+        case OpKind::conv:
+            return conv_flops(shape);
+        case OpKind::custom:
+            return twice * 1e6 * at(shape, 0);
+        case OpKind::layer:
+            return layer_flops(shape);
     }
     return 0;
 }
@@ -331,19 +370,27 @@ double op_bytes(const OpShape& shape) {
     const double elements = at(shape, 0) * at(shape, 1);
     const bool backward = is_backward(shape);
     switch (shape.kind) {
-        case OpKind::gemm: return gemm_bytes(shape);
-        case OpKind::attention: return attention_bytes(shape);
+        case OpKind::gemm:
+            return gemm_bytes(shape);
+        case OpKind::attention:
+            return attention_bytes(shape);
         case OpKind::norm:  // along a column nothing stays in registers: one more pass
             return ((backward ? 3 : 2) + (shape.variant == "batch" ? (backward ? 2 : 1) : 0)) *
                    elements * width;
         case OpKind::elementwise:
             return elementwise_moves(shape.variant, backward) * elements * width;
-        case OpKind::embedding: return (backward ? 3 : 2) * elements * width + 8 * at(shape, 0);
-        case OpKind::cross_entropy: return elements * (width + (backward ? 4 : 8));  // fp32 inside
-        case OpKind::optimizer: return 28 * at(shape, 0);  // p, g, two moments read; three written
-        case OpKind::conv: return conv_bytes(shape);
-        case OpKind::custom: return (backward ? 2 : 1) * 1e3 * at(shape, 1);
-        case OpKind::layer: return layer_bytes(shape);
+        case OpKind::embedding:
+            return (backward ? 3 : 2) * elements * width + 8 * at(shape, 0);
+        case OpKind::cross_entropy:
+            return elements * (width + (backward ? 4 : 8));  // fp32 inside
+        case OpKind::optimizer:
+            return 28 * at(shape, 0);  // p, g, two moments read; three written
+        case OpKind::conv:
+            return conv_bytes(shape);
+        case OpKind::custom:
+            return (backward ? 2 : 1) * 1e3 * at(shape, 1);
+        case OpKind::layer:
+            return layer_bytes(shape);
     }
     return 0;
 }
@@ -353,7 +400,8 @@ std::string Device::identity() const {
 }
 
 std::string to_text(const ProfileProgress& p) {
-    return fmt::format("arena-progress 1 {} {} {:.1f} {:.1f}\n", p.done, p.total, p.spent_s, p.left_s);
+    return fmt::format("arena-progress 1 {} {} {:.1f} {:.1f}\n", p.done, p.total, p.spent_s,
+                       p.left_s);
 }
 
 Result<ProfileProgress> parse_progress(std::string_view text) {
@@ -364,15 +412,17 @@ Result<ProfileProgress> parse_progress(std::string_view text) {
     text.remove_suffix(1);
     const auto words = split(text, ' ');
     if (words.size() != 6 || words[0] != "arena-progress" || words[1] != "1") return bad;
-    const auto done = parse_integer(words[2], 0, max_operators), total = parse_integer(words[3], 0, max_operators);
+    const auto done = parse_integer(words[2], 0, max_operators),
+               total = parse_integer(words[3], 0, max_operators);
     const auto spent = parse_number(words[4], 0, 1e6), left = parse_number(words[5], 0, 1e6);
     if (!done || !total || !spent || !left || *done > *total) return bad;
     return ProfileProgress{*done, *total, *spent, *left};
 }
 
 std::string short_form(const ProfileProgress& p) {
-    const std::string left = p.left_s >= 45 ? fmt::format("{:.0f} min", std::max(1.0, p.left_s / 60))
-                                            : fmt::format("{:.0f} s", p.left_s);
+    const std::string left = p.left_s >= 45
+                                 ? fmt::format("{:.0f} min", std::max(1.0, p.left_s / 60))
+                                 : fmt::format("{:.0f} s", p.left_s);
     return fmt::format("{}/{}, about {}", p.done, p.total, left);
 }
 

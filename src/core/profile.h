@@ -36,37 +36,46 @@ std::string_view to_string(Pass);
 std::optional<OpKind> parse_op_kind(std::string_view);
 /// For messages of readers.
 inline constexpr std::string_view one_of_op_kinds =
-    "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer, conv, custom, layer";
+    "one of gemm, attention, norm, elementwise, embedding, cross_entropy, optimizer, conv, custom, "
+    "layer";
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
-/// The variants of a kind that every back-end measures; "" where a kind needs none. The CPU's measures more:
-/// windows and value sizes of attention, batch norms, relu, convolutions.
+/// The variants of a kind that every back-end measures; "" where a kind needs none. The CPU's
+/// measures more: windows and value sizes of attention, batch norms, relu, convolutions.
 std::span<const std::string_view> variants_of(OpKind);
 /// Bytes of one element without its share of block scales: 4, 2, 1 or 0.5.
 double element_bytes(Precision);
 
 /// dims by kind:
-///   gemm          m, n, k, batch      C[m,n] = A[m,k] B[k,n]; backward GEMMs are listed as gemms of their own;
-///                                     pass says which layout: forward = A B^T (weights n x k), backward
-///                                     with `variant` "dgrad" = A B, "wgrad" = A^T B. The experts on a
-///                                     rank are a batch
-///   attention     batch*heads, kv batch*heads, seq, head_dim; variant "causal" or "full", then "_vN" when
-///                 values have N instead of head_dim elements, then "_wN" when a query sees N keys at most
+///   gemm          m, n, k, batch      C[m,n] = A[m,k] B[k,n]; backward GEMMs are listed as gemms
+///   of their own;
+///                                     pass says which layout: forward = A B^T (weights n x k),
+///                                     backward with `variant` "dgrad" = A B, "wgrad" = A^T B. The
+///                                     experts on a rank are a batch
+///   attention     batch*heads, kv batch*heads, seq, head_dim; variant "causal" or "full", then
+///   "_vN" when
+///                 values have N instead of head_dim elements, then "_wN" when a query sees N keys
+///                 at most
 ///   norm          rows, cols; variant "layer", "rms" (along a row), or "batch" (along a column)
-///   elementwise   rows, cols of the output; variant "gelu", "swiglu" (two inputs), "relu", "bias_residual",
+///   elementwise   rows, cols of the output; variant "gelu", "swiglu" (two inputs), "relu",
+///   "bias_residual",
 ///                 "add"
-///   embedding     tokens, hidden, vocab (rows of the table on this rank): a gather of rows forward, a
-///                 sum into rows backward; also how tokens go to experts (the table holds the tokens)
+///   embedding     tokens, hidden, vocab (rows of the table on this rank): a gather of rows
+///   forward, a
+///                 sum into rows backward; also how tokens go to experts (the table holds the
+///                 tokens)
 ///   cross_entropy rows, cols (vocabulary on this rank)
 ///   optimizer     parameters; variant "adamw" (fp32 moments; bf16/fp16 keep an fp32 master copy)
-///   conv          images, in channels, out channels, edge (height = width) of the output; variant "rKsS"
-///                 (K x K kernel, stride S, as much padding as keeps the edge), backward with "_dgrad" or
+///   conv          images, in channels, out channels, edge (height = width) of the output; variant
+///   "rKsS"
+///                 (K x K kernel, stride S, as much padding as keeps the edge), backward with
+///                 "_dgrad" or
 ///                 "_wgrad"
 ///   custom        10^6 FLOP, 10^3 bytes, as a user stated them; never measured
 ///   layer         samples, tokens of a sample, hidden, MLP width: one whole layer of a dense
-///                 transformer as one rank runs it, without communication; its operators' sum leaves
-///                 out what lies between them. variant: see LayerVariant
+///                 transformer as one rank runs it, without communication; its operators' sum
+///                 leaves out what lies between them. variant: see LayerVariant
 struct OpShape {
     OpKind kind = OpKind::gemm;
     Pass pass = Pass::forward;
@@ -98,32 +107,34 @@ struct LayerVariant {
     std::int64_t sequence_ranks = 1;  ///< norms and sums see only one in so many of the tokens
     bool operator==(const LayerVariant&) const = default;
 };
-/// "plain_causal_layer_gelu_bias_a12_k12_d64", "graph_causal_rms_swiglu_a4_k1_d128_p8"; nothing for anything else.
+/// "plain_causal_layer_gelu_bias_a12_k12_d64", "graph_causal_rms_swiglu_a4_k1_d128_p8"; nothing for
+/// anything else.
 std::optional<LayerVariant> parse_layer_variant(std::string_view);
 std::string to_string(const LayerVariant&);
 
-/// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the store's key.
+/// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the
+/// store's key.
 std::string op_key(const OpShape&);
-/// FLOPs and bytes moved of one execution (multiply-add = 2 FLOP; a causal attention counts half of the
-/// full one; fused kernels, nothing re-read from memory): lower bounds for a roofline.
+/// FLOPs and bytes moved of one execution (multiply-add = 2 FLOP; a causal attention counts half of
+/// the full one; fused kernels, nothing re-read from memory): lower bounds for a roofline.
 double op_flops(const OpShape&);
 double op_bytes(const OpShape&);
 
 struct ProfileEntry {
     OpShape shape;
-    double seconds = 0;         ///< median of one execution
-    std::int64_t repeats = 0;   ///< timed executions, >= 1
-    double spread = 0;          ///< half-width of the 95 % interval of the median / median
+    double seconds = 0;        ///< median of one execution
+    std::int64_t repeats = 0;  ///< timed executions, >= 1
+    double spread = 0;         ///< half-width of the 95 % interval of the median / median
     bool operator==(const ProfileEntry&) const = default;
 };
 
 /// Who was measured. Two profiles may be mixed only when `identity()` is equal.
 struct Device {
-    std::string kind;        ///< "cpu" or "cuda"
-    std::string name;        ///< "NVIDIA H100 80GB HBM3", CPU model name
-    std::string uuid;        ///< GPU UUID; "" for a CPU
-    std::string driver;      ///< CUDA driver version; kernel release for a CPU
-    std::string library;     ///< "cuBLASLt 13.0", "OpenBLAS 0.3.21 + oneDNN 2.6"
+    std::string kind;     ///< "cpu" or "cuda"
+    std::string name;     ///< "NVIDIA H100 80GB HBM3", CPU model name
+    std::string uuid;     ///< GPU UUID; "" for a CPU
+    std::string driver;   ///< CUDA driver version; kernel release for a CPU
+    std::string library;  ///< "cuBLASLt 13.0", "OpenBLAS 0.3.21 + oneDNN 2.6"
     std::int64_t memory_bytes = 0;
     std::int64_t threads = 0;  ///< CPU back-end: threads used
     std::string node;          ///< host it ran on
@@ -145,10 +156,12 @@ struct DeviceState {
 
 /// Where a GPU sits in its node, as hwloc sees it.
 struct GpuPlace {
-    std::string pci;                    ///< "0000:17:00.0"; "" = nothing is known
-    std::int64_t numa_node = -1;        ///< -1 = several, or not known
-    std::vector<std::string> switches;  ///< PCI addresses of the bridges above it, the nearest first
-    std::vector<std::string> nics;      ///< adapters on its nearest switch that has any, else of its NUMA node
+    std::string pci;              ///< "0000:17:00.0"; "" = nothing is known
+    std::int64_t numa_node = -1;  ///< -1 = several, or not known
+    std::vector<std::string>
+        switches;  ///< PCI addresses of the bridges above it, the nearest first
+    std::vector<std::string>
+        nics;  ///< adapters on its nearest switch that has any, else of its NUMA node
     bool operator==(const GpuPlace&) const = default;
 };
 /// One object; "" when nothing is known.
@@ -156,13 +169,14 @@ std::string to_json(const GpuPlace&);
 /// What to_json() wrote, at most 8192 bytes; nothing for anything else.
 std::optional<GpuPlace> parse_gpu_place(std::string_view);
 
-/// Iterations that measuring a grid directly would take (paper: 20): what a profile's cost is held against.
+/// Iterations that measuring a grid directly would take (paper: 20): what a profile's cost is held
+/// against.
 inline constexpr std::int64_t direct_iterations = 20;
 
 struct Profile {
-    std::string nonce;          ///< of the run that asked for it; [A-Za-z0-9]{16,64}
-    std::string gpu_type;       ///< GRES type it stands for
-    std::string hardware;       ///< hardware entry of that type ("emulated-cpu" in private clusters)
+    std::string nonce;     ///< of the run that asked for it; [A-Za-z0-9]{16,64}
+    std::string gpu_type;  ///< GRES type it stands for
+    std::string hardware;  ///< hardware entry of that type ("emulated-cpu" in private clusters)
     std::string model_fingerprint;
     Device device;
     ProfileStatus status = ProfileStatus::complete;
@@ -171,8 +185,8 @@ struct Profile {
     double started_s = 0;       ///< epoch seconds
     std::int64_t wanted = 0;    ///< operators that the plans of the request ask for
     std::int64_t reused = 0;    ///< of these, known on this device before: not measured again
-    /// Device seconds that running every grid of the request for direct_iterations would take, as the planner
-    /// estimates from what was measured; 0 = not known.
+    /// Device seconds that running every grid of the request for direct_iterations would take, as
+    /// the planner estimates from what was measured; 0 = not known.
     double direct_seconds = 0;
     DeviceState state;
     GpuPlace place;
@@ -201,8 +215,10 @@ struct ProfileRequest {
     std::int64_t max_gpus = 1;
     std::int64_t gpus_per_node = 1;
     double budget_s = 60;
-    std::vector<std::string> known;  ///< 16-hex hashes (hash_hex) of op keys that the store already has
-    std::string known_device;  ///< the identity() they were measured on; another device measures all; "" = any
+    std::vector<std::string>
+        known;                 ///< 16-hex hashes (hash_hex) of op keys that the store already has
+    std::string known_device;  ///< the identity() they were measured on; another device measures
+                               ///< all; "" = any
     bool operator==(const ProfileRequest&) const = default;
 };
 std::string to_json(const ProfileRequest&);
@@ -210,8 +226,8 @@ Result<ProfileRequest> parse_profile_request(std::string_view);
 
 /// How far a run is: the text of NONCE.progress beside its result, while it is not there yet.
 struct ProfileProgress {
-    std::int64_t done = 0, total = 0;   ///< operators
-    double spent_s = 0, left_s = 0;     ///< wall seconds; left is a guess
+    std::int64_t done = 0, total = 0;  ///< operators
+    double spent_s = 0, left_s = 0;    ///< wall seconds; left is a guess
     bool operator==(const ProfileProgress&) const = default;
 };
 /// "arena-progress 1 12 40 31.5 58.2\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JSON of profiles and profile requests. A profile comes from a spool that the service user writes, so
-// every value is checked: nothing read here may surprise the store, the planner or a log line.
+// JSON of profiles and profile requests. A profile comes from a spool that the service user writes,
+// so every value is checked: nothing read here may surprise the store, the planner or a log line.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ bool has_only(std::string_view text, std::string_view more) {
 }
 
 bool is_hash(std::string_view text) {
-    return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+    return text.size() == 16 &&
+           text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 void read_nonce(const JsonFields& fields, std::string& out) {
@@ -103,7 +104,8 @@ void read_shape(const JsonFields& fields, OpShape& out) {
     std::vector<std::int64_t> dims;
     fields.integers("shape", dims, 1, max_dim, out.dims.size());
     if (!fields.ok()) return;
-    if (out.variant.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos) {
+    if (out.variant.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") !=
+        std::string::npos) {
         return fields.refuse("variant", "a name of lower-case letters, digits and '_'");
     }
     if (dims.size() != dim_count(out.kind)) {
@@ -207,7 +209,9 @@ Json json_of(const GpuPlace& place) {
             {"nics", place.nics}};
 }
 
-std::string to_json(const GpuPlace& place) { return place.pci.empty() ? "" : dump_json(json_of(place)); }
+std::string to_json(const GpuPlace& place) {
+    return place.pci.empty() ? "" : dump_json(json_of(place));
+}
 
 std::optional<GpuPlace> parse_gpu_place(std::string_view text) {
     const Result<Json> json = parse_json(text, {max_place_bytes, 4});
@@ -222,16 +226,16 @@ std::string to_json(const Profile& profile) {
     Json entries = Json::array();
     for (const ProfileEntry& entry : profile.entries) entries.push_back(json_of(entry));
     Json json = {{"schema_version", 1},
-                      {"nonce", profile.nonce},
-                      {"gpu_type", profile.gpu_type},
-                      {"hardware", profile.hardware},
-                      {"model_fingerprint", profile.model_fingerprint},
-                      {"device", json_of(profile.device)},
-                      {"status", to_string(profile.status)},
-                      {"reason", profile.reason},
-                      {"device_seconds", profile.device_seconds},
-                      {"started_s", profile.started_s},
-                      {"entries", entries}};
+                 {"nonce", profile.nonce},
+                 {"gpu_type", profile.gpu_type},
+                 {"hardware", profile.hardware},
+                 {"model_fingerprint", profile.model_fingerprint},
+                 {"device", json_of(profile.device)},
+                 {"status", to_string(profile.status)},
+                 {"reason", profile.reason},
+                 {"device_seconds", profile.device_seconds},
+                 {"started_s", profile.started_s},
+                 {"entries", entries}};
     add_cost(json, profile);
     if (!profile.place.pci.empty()) json["place"] = json_of(profile.place);
     return dump_json(json);

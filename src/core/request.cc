@@ -10,8 +10,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/model_fields.h"
 #include "core/launchers.h"
+#include "core/model_fields.h"
 #include "core/text.h"
 
 namespace arena {
@@ -158,8 +158,10 @@ Status parse_blocks(const Json& list, std::vector<std::int64_t>& out) {
     if (!list.is_array() || list.size() > max_resnet_stages)
         return record_error("model: blocks is not a list of at most 16 integers");
     for (const Json& item : list) {
-        const bool fits = item.is_number_unsigned() && item.get<std::uint64_t>() <= std::uint64_t{max_resnet_blocks};
-        if (!fits) return record_error("model: blocks holds something that is not an integer in 0..10000");
+        const bool fits = item.is_number_unsigned() &&
+                          item.get<std::uint64_t>() <= std::uint64_t{max_resnet_blocks};
+        if (!fits)
+            return record_error("model: blocks holds something that is not an integer in 0..10000");
         out.push_back(item.get<std::int64_t>());
     }
     return Done{};
@@ -213,7 +215,8 @@ void parse_types(Reader& reader, std::vector<std::string>& out) {
     const Json* list = reader.find("gpu_types");
     if (list == nullptr) return;
     if (!list->is_array() || list->size() > max_gpu_types)
-        return reader.fail("gpu_types is not a list of at most " + std::to_string(max_gpu_types) + " names");
+        return reader.fail("gpu_types is not a list of at most " + std::to_string(max_gpu_types) +
+                           " names");
     for (const Json& v : *list) {
         if (!is_type_name(v))
             return reader.fail("gpu_types holds something that is not a GRES type name");
@@ -231,7 +234,8 @@ void parse_pin(Reader& reader, PlanPin& pin) {
         reader.fail("pin: " + parsed.error().text);
 }
 
-/// Records say the version, whoever wrote them; before they did, "deepspeed" was Megatron-DeepSpeed.
+/// Records say the version, whoever wrote them; before they did, "deepspeed" was
+/// Megatron-DeepSpeed.
 void parse_launcher_member(Reader& reader, Request& r) {
     std::string text = "env";
     reader.text("launcher", text);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Result<T>: a value, or an Error with code, sentence and place. Expected failures (bad input, a full
-// disk, a plan that does not fit) travel as values; exceptions are for bugs. C++20 has no std::expected.
+// Result<T>: a value, or an Error with code, sentence and place. Expected failures (bad input, a
+// full disk, a plan that does not fit) travel as values; exceptions are for bugs. C++20 has no
+// std::expected.
 #pragma once
 
 #include <cassert>

@@ -94,17 +94,19 @@ Result<std::filesystem::path> included_path(std::string name, const std::string&
     return path.is_relative() ? std::filesystem::path(from).parent_path() / path : path;
 }
 
-/// What a link leads to, where only root and whoever runs this could have set it: slurmd follows it, and root's
-/// Prolog goes by what stands there.
+/// What a link leads to, where only root and whoever runs this could have set it: slurmd follows
+/// it, and root's Prolog goes by what stands there.
 Result<std::string> real_file(const std::string& path) {
     std::error_code no_link;
     if (!std::filesystem::is_symlink(path, no_link)) return path;
     if (const Status status = check_trusted(path, ::geteuid()); !status)
-        return environment_error(fmt::format("is a symbolic link by way of {}, which {}", status.error().where,
-                                             status.error().text),
+        return environment_error(fmt::format("is a symbolic link by way of {}, which {}",
+                                             status.error().where, status.error().text),
                                  path);
     const std::filesystem::path real = std::filesystem::canonical(path, no_link);
-    if (no_link) return environment_error("is a symbolic link to what cannot be found: " + no_link.message(), path);
+    if (no_link)
+        return environment_error("is a symbolic link to what cannot be found: " + no_link.message(),
+                                 path);
     return real.string();
 }
 

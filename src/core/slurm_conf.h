@@ -32,8 +32,8 @@ struct SlurmConf {
 /// is a line of key "include".
 std::vector<SlurmConfLine> parse_slurm_conf(std::string_view text);
 /// At most 64 files, 1 MiB each. An include that cannot be read, or whose %c has no ClusterName
-/// before it, is an error; so is a symbolic link that others than root and whoever asks could change,
-/// or whose target they could.
+/// before it, is an error; so is a symbolic link that others than root and whoever asks could
+/// change, or whose target they could.
 Result<SlurmConf> read_slurm_conf(const std::string& path);
 /// SlurmUser; root, Slurm's default, when no file names one.
 Result<std::string> read_slurm_user(const std::string& path);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // JSON of what a policy sees and answers (Snapshot, Offers, Decision), and the text entry points of
 // every value. Snapshots are checked for consistency: indices in range, node sets sorted, ids once.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "core/json.h"
 
@@ -169,7 +169,8 @@ Json json_of(const JobState& job) {
 void read_history(const JsonFields& fields, JobState& out) {
     if (fields.has("nodes")) read_indices(fields, "nodes", out.nodes);
     if (fields.has("overrun")) fields.boolean("overrun", out.overrun);
-    if (fields.has("patient_until_s")) fields.number("patient_until_s", out.patient_until_s, 0, huge);
+    if (fields.has("patient_until_s"))
+        fields.number("patient_until_s", out.patient_until_s, 0, huge);
     if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
     if (fields.has("done_iterations")) {
         fields.number("done_iterations", out.done_iterations, 0, huge);
@@ -215,8 +216,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 }
 
 bool is_good_node_set(const std::vector<NodeIndex>& set, std::size_t nodes) {
-    const bool ascending = std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) ==
-                           set.end();
+    const bool ascending =
+        std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) == set.end();
     return ascending && (set.empty() || set.back() < nodes);
 }
 
@@ -320,7 +321,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.text("reason", out.reason, max_reason);
 }
 
-void read(const Json& json, const std::string& where, std::optional<Error>& error, JobPatience& out) {
+void read(const Json& json, const std::string& where, std::optional<Error>& error,
+          JobPatience& out) {
     const JsonFields fields(json, where, error);
     read_job_id(fields, out.job);
     fields.number("until_s", out.until_s, 0, huge);
@@ -340,12 +342,9 @@ Result<T> parse_value(std::string_view text) {
 }  // namespace
 
 Json json_of(const Snapshot& snapshot) {
-    return {{"schema_version", schema_version},
-            {"time_s", snapshot.time_s},
-            {"generation", snapshot.generation},
-            {"nodes", list_of(snapshot.nodes)},
-            {"node_sets", snapshot.node_sets},
-            {"jobs", list_of(snapshot.jobs)}};
+    return {{"schema_version", schema_version},  {"time_s", snapshot.time_s},
+            {"generation", snapshot.generation}, {"nodes", list_of(snapshot.nodes)},
+            {"node_sets", snapshot.node_sets},   {"jobs", list_of(snapshot.jobs)}};
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Snapshot& out) {
@@ -388,7 +387,8 @@ Json json_of(const Decision& decision) {
     Json json{{"schema_version", schema_version},
               {"actions", list_of(decision.actions)},
               {"waiting", waiting}};
-    for (const auto& [job, until_s] : decision.patience) json["patience"].push_back({{"job", job}, {"until_s", until_s}});
+    for (const auto& [job, until_s] : decision.patience)
+        json["patience"].push_back({{"job", job}, {"until_s", until_s}});
     return json;
 }
 

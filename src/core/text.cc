@@ -2,12 +2,12 @@
 // Text helpers: see text.h. Numbers go through from_chars, so the locale never changes a meaning.
 #include "core/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <numeric>
-
-#include <fmt/format.h>
 
 namespace arena {
 
@@ -112,7 +112,8 @@ std::string human_bytes(double bytes) {
         bytes /= 1024;
         ++unit;
     }
-    return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+    return unit == 0 ? fmt::format("{:.0f} B", bytes)
+                     : fmt::format("{:.1f} {}", bytes, units[unit]);
 }
 
 std::string human_seconds(double seconds) {

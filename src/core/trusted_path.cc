@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See trusted_path.h. From the root down: a part that was looked at can no longer be renamed by others
-// while the rest is. Links are followed by hand, for each has an owner too.
+// See trusted_path.h. From the root down: a part that was looked at can no longer be renamed by
+// others while the rest is. Links are followed by hand, for each has an owner too.
 #include "core/trusted_path.h"
 
 #include <fmt/format.h>
@@ -48,8 +48,8 @@ bool is_private_group(gid_t gid, uid_t uid) {
     group entry{};
     group* found = nullptr;
     std::vector<char> buffer(65536);
-    return ::getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr &&
-           user->name == entry.gr_name;
+    return ::getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found) == 0 &&
+           found != nullptr && user->name == entry.gr_name;
 }
 
 bool others_may_write(const struct stat& info) {
@@ -60,16 +60,18 @@ bool others_may_write(const struct stat& info) {
 Status check_part(const std::string& part, const struct stat& info, uid_t owner, bool is_last) {
     if (info.st_uid != 0 && info.st_uid != owner) {
         const std::string wanted = owner == 0 ? "root" : "root or " + name_of(owner);
-        return environment_error(fmt::format("belongs to {}, not to {}, and decides what Arena does; chown it",
-                                             name_of(info.st_uid), wanted),
-                                 part);
+        return environment_error(
+            fmt::format("belongs to {}, not to {}, and decides what Arena does; chown it",
+                        name_of(info.st_uid), wanted),
+            part);
     }
     if (S_ISLNK(info.st_mode) || (!is_last && (info.st_mode & S_ISVTX) != 0)) return Done{};
     if (others_may_write(info))
-        return environment_error(fmt::format("others may write to it (mode {:04o}), and decide what Arena "
-                                             "does; chmod go-w it",
-                                             info.st_mode & 07777),
-                                 part);
+        return environment_error(
+            fmt::format("others may write to it (mode {:04o}), and decide what Arena "
+                        "does; chmod go-w it",
+                        info.st_mode & 07777),
+            part);
     return Done{};
 }
 
@@ -96,10 +98,12 @@ Status check_trusted(const std::string& path, uid_t owner) {
         struct stat info {};
         if (::lstat(at.c_str(), &info) != 0) {
             if (errno == ENOENT || errno == ENOTDIR) return Done{};
-            return environment_error(fmt::format("cannot be looked at: {}", std::strerror(errno)), at);
+            return environment_error(fmt::format("cannot be looked at: {}", std::strerror(errno)),
+                                     at);
         }
         const bool is_link = S_ISLNK(info.st_mode);
-        if (Status status = check_part(at, info, owner, rest.empty() && !is_link); !status) return status;
+        if (Status status = check_part(at, info, owner, rest.empty() && !is_link); !status)
+            return status;
         if (is_link) {
             if (++links > max_links) return environment_error("leads through too many links", path);
             const std::string target = link_target(at);

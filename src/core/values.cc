@@ -3,11 +3,11 @@
 // JSON lives in values_json.cc.
 #include "core/values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 
@@ -33,9 +33,8 @@ constexpr std::array<Name<Precision>, 7> precision_names{{{Precision::fp32, "fp3
                                                           {Precision::fp8, "fp8"},
                                                           {Precision::mxfp8, "mxfp8"},
                                                           {Precision::nvfp4, "nvfp4"}}};
-constexpr std::array<Name<Recompute>, 3> recompute_names{{{Recompute::none, "none"},
-                                                          {Recompute::selective, "selective"},
-                                                          {Recompute::full, "full"}}};
+constexpr std::array<Name<Recompute>, 3> recompute_names{
+    {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}}};
 constexpr std::array<Name<Source>, 3> source_names{{{Source::analytic, "analytic"},
                                                     {Source::profiled, "profiled"},
                                                     {Source::observed, "observed"}}};
@@ -85,7 +84,8 @@ bool set_once(std::optional<T>& field, T value) {
 /// "full", "zero1", "sp"; false when the word is none of them or not the first of its kind.
 bool read_setting(PlanPin& pin, std::string_view word) {
     if (const auto recompute = parse_recompute(word)) return set_once(pin.recompute, *recompute);
-    if (word == "sp" || word == "sp0" || word == "sp1") return set_once(pin.sequence_parallel, word != "sp0");
+    if (word == "sp" || word == "sp0" || word == "sp1")
+        return set_once(pin.sequence_parallel, word != "sp0");
     if (!word.starts_with("zero")) return false;
     const auto stage = parse_integer(word.substr(4), 0, 3);
     return stage && set_once(pin.zero_stage, *stage);
@@ -94,8 +94,9 @@ bool read_setting(PlanPin& pin, std::string_view word) {
 /// "pp2", "mb4", "mb4x16"; false as above.
 bool read_degree(PlanPin& pin, std::string_view word) {
     const std::size_t digits = std::min(word.find_first_of("0123456789"), word.size());
-    const auto key = std::find_if(pin_keys.begin(), pin_keys.end(),
-                                  [&](const PinKey& k) { return k.name == word.substr(0, digits); });
+    const auto key = std::find_if(pin_keys.begin(), pin_keys.end(), [&](const PinKey& k) {
+        return k.name == word.substr(0, digits);
+    });
     if (key == pin_keys.end() || pin.*key->field != 0) return false;
     std::string_view value = word.substr(digits);
     if (const std::size_t x = value.find('x'); key->name == "mb" && x != std::string_view::npos) {
@@ -108,7 +109,9 @@ bool read_degree(PlanPin& pin, std::string_view word) {
 }
 
 /// Whether it says all that short_form() always says.
-bool is_whole(const PlanPin& pin) { return pin.fixes_gpus() && pin.micro_batch != 0 && pin.num_micro_batches != 0; }
+bool is_whole(const PlanPin& pin) {
+    return pin.fixes_gpus() && pin.micro_batch != 0 && pin.num_micro_batches != 0;
+}
 
 void fix_the_rest(PlanPin& pin) {
     const Plan rest;
@@ -131,8 +134,7 @@ std::string per_stage(const std::vector<std::int64_t>& values) {
 bool all_equal_to(std::int64_t wanted, const std::vector<std::int64_t>& values) {
     if (wanted == 0) return true;
     if (values.empty()) return wanted == 1;
-    return std::all_of(values.begin(), values.end(),
-                       [&](std::int64_t v) { return v == wanted; });
+    return std::all_of(values.begin(), values.end(), [&](std::int64_t v) { return v == wanted; });
 }
 
 }  // namespace
@@ -150,7 +152,9 @@ std::optional<Recompute> parse_recompute(std::string_view s) {
     return value_of(recompute_names, s);
 }
 std::optional<Source> parse_source(std::string_view s) { return value_of(source_names, s); }
-std::optional<ActionKind> parse_action_kind(std::string_view s) { return value_of(action_names, s); }
+std::optional<ActionKind> parse_action_kind(std::string_view s) {
+    return value_of(action_names, s);
+}
 
 std::int64_t Plan::gpus() const {
     std::int64_t sum = 0;
@@ -161,9 +165,11 @@ std::int64_t Plan::gpus() const {
 }
 
 std::string short_form(const Plan& plan) {
-    std::string text = fmt::format("pp{},dp{},tp{},mb{}x{}", plan.pp(), per_stage(plan.stage_dp),
-                                   per_stage(plan.stage_tp), plan.micro_batch, plan.num_micro_batches);
-    for (const auto& [key, value] : {std::pair{"vpp", plan.vpp}, {"cp", plan.cp}, {"ep", plan.ep}}) {
+    std::string text =
+        fmt::format("pp{},dp{},tp{},mb{}x{}", plan.pp(), per_stage(plan.stage_dp),
+                    per_stage(plan.stage_tp), plan.micro_batch, plan.num_micro_batches);
+    for (const auto& [key, value] :
+         {std::pair{"vpp", plan.vpp}, {"cp", plan.cp}, {"ep", plan.ep}}) {
         if (value != 1) text += fmt::format(",{}{}", key, value);
     }
     if (plan.recompute != Recompute::none) text += fmt::format(",{}", to_string(plan.recompute));
@@ -185,16 +191,19 @@ std::int64_t PlanPin::gpus() const {
 
 Result<PlanPin> parse_plan_pin(std::string_view text) {
     constexpr std::string_view accepted =
-        "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, mb also as mb4x16, "
+        "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, mb "
+        "also as mb4x16, "
         "one of none, selective and full, zero0 to zero3, sp and sp0, for example pp2,dp2,tp1";
     PlanPin pin;
     for (const std::string_view word : split(text, ',')) {
         if (read_setting(pin, word) || read_degree(pin, word)) continue;
         if (word.find('+') != std::string_view::npos)
-            return usage_error(fmt::format("plan \"{}\" has stages that differ in dp or tp, which no launcher can be "
-                                           "told: give one dp and one tp, for example pp2,dp2,tp1",
-                                           printable(text)));
-        return usage_error(fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
+            return usage_error(fmt::format(
+                "plan \"{}\" has stages that differ in dp or tp, which no launcher can be "
+                "told: give one dp and one tp, for example pp2,dp2,tp1",
+                printable(text)));
+        return usage_error(
+            fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
     }
     if (is_whole(pin)) fix_the_rest(pin);
     return pin;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JSON of the descriptive values: Model, GpuType, Grid, Plan, Estimate, Offer. Writers and readers stand
-// side by side. Ranges here are only sanity limits; check_model() and the planner know the meaning.
+// JSON of the descriptive values: Model, GpuType, Grid, Plan, Estimate, Offer. Writers and readers
+// stand side by side. Ranges here are only sanity limits; check_model() and the planner know the
+// meaning.
 #include <fmt/format.h>
 
 #include "core/json.h"
@@ -134,7 +135,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     const JsonFields rates(*flops, fields.path("flops"), error);
     for (const auto& [name, value] : flops->items()) {
         const auto precision = parse_precision(name);
-        if (!precision) return fields.refuse("flops", fmt::format("a map of {}", accepted_precisions));
+        if (!precision)
+            return fields.refuse("flops", fmt::format("a map of {}", accepted_precisions));
         rates.number(name.c_str(), out.flops[*precision], 0, huge);
     }
 }
@@ -179,7 +181,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.word("recompute", out.recompute, &parse_recompute, "one of none, selective, full");
     fields.integer("zero_stage", out.zero_stage, 0, 3);
     fields.boolean("sequence_parallel", out.sequence_parallel);
-    for (const auto& [key, field] : {std::pair{"vpp", &Plan::vpp}, {"cp", &Plan::cp}, {"ep", &Plan::ep}}) {
+    for (const auto& [key, field] :
+         {std::pair{"vpp", &Plan::vpp}, {"cp", &Plan::cp}, {"ep", &Plan::ep}}) {
         if (fields.has(key)) fields.integer(key, out.*field, 1, 65536);
     }
     fields.integers("stage_layers", out.stage_layers, 0, 65536, max_stages);

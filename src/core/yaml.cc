@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// YAML reader on libyaml's event interface: see yaml.h. Each event is checked against the limits before
-// anything is stored. Anchors, aliases, tags and further documents are refused, not ignored.
+// YAML reader on libyaml's event interface: see yaml.h. Each event is checked against the limits
+// before anything is stored. Anchors, aliases, tags and further documents are refused, not ignored.
 #include "core/yaml.h"
 
+#include <fmt/format.h>
 #include <yaml.h>
 
 #include <algorithm>
 #include <memory>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 
@@ -70,7 +69,8 @@ class Reader {
 };
 
 bool Reader::fail(std::string text, const yaml_mark_t& mark) {
-    if (!error_) error_ = usage_error(std::move(text), place(name_, mark.line + 1, mark.column + 1));
+    if (!error_)
+        error_ = usage_error(std::move(text), place(name_, mark.line + 1, mark.column + 1));
     return false;
 }
 
@@ -234,7 +234,8 @@ const YamlNode* YamlNode::find(std::string_view key) const {
 
 std::string YamlNode::where(std::string_view file) const { return place(file, line, column); }
 
-Result<YamlNode> parse_yaml(std::string_view text, std::string_view name, const YamlLimits& limits) {
+Result<YamlNode> parse_yaml(std::string_view text, std::string_view name,
+                            const YamlLimits& limits) {
     if (text.size() > limits.bytes) {
         return usage_error(fmt::format("is larger than {} bytes", limits.bytes), std::string(name));
     }
@@ -283,11 +284,11 @@ Status yaml_check_keys(const YamlNode& map, std::string_view file,
     for (const auto& [key, node] : map.members) {
         if (std::find(known.begin(), known.end(), key) != known.end()) continue;
         const std::string near = nearest(key, known);
-        return usage_error(
-            near.empty() ? fmt::format("unknown key \"{}\"; known are {}", printable(key),
-                                       fmt::join(known, ", "))
-                         : fmt::format("unknown key \"{}\"; did you mean \"{}\"?", printable(key), near),
-            place(file, node.key_line, node.key_column));
+        return usage_error(near.empty() ? fmt::format("unknown key \"{}\"; known are {}",
+                                                      printable(key), fmt::join(known, ", "))
+                                        : fmt::format("unknown key \"{}\"; did you mean \"{}\"?",
+                                                      printable(key), near),
+                           place(file, node.key_line, node.key_column));
     }
     return Done{};
 }

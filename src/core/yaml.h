@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A small, bounded YAML reader on libyaml: scalars, sequences, maps with line and column. No anchors,
-// aliases, tags or multiple documents, so hostile input cannot expand. For models, hardware, arena.yaml.
+// A small, bounded YAML reader on libyaml: scalars, sequences, maps with line and column. No
+// anchors, aliases, tags or multiple documents, so hostile input cannot expand. For models,
+// hardware, arena.yaml.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class YamlNode {
   public:
     enum class Kind { scalar, sequence, map };
 
-    // Defined where the class is complete: clang would instantiate pair<string, YamlNode> too early.
+    // Defined where the class is complete: clang would instantiate pair<string, YamlNode> too
+    // early.
     YamlNode();
     ~YamlNode();
     YamlNode(const YamlNode&);
@@ -33,12 +35,12 @@ class YamlNode {
     YamlNode& operator=(YamlNode&&) noexcept;
 
     Kind kind = Kind::scalar;
-    std::string scalar;                                      ///< kind == scalar; "" for null
+    std::string scalar;  ///< kind == scalar; "" for null
     bool quoted = false;
-    std::vector<YamlNode> items;                             ///< sequence
-    std::vector<std::pair<std::string, YamlNode>> members;   ///< map, in file order, keys unique
+    std::vector<YamlNode> items;                            ///< sequence
+    std::vector<std::pair<std::string, YamlNode>> members;  ///< map, in file order, keys unique
     std::size_t line = 1, column = 1;
-    std::size_t key_line = 0, key_column = 0;                ///< member of a map: where its key is
+    std::size_t key_line = 0, key_column = 0;  ///< member of a map: where its key is
 
     /// Member of a map or nullptr.
     [[nodiscard]] const YamlNode* find(std::string_view key) const;
@@ -46,8 +48,8 @@ class YamlNode {
     [[nodiscard]] std::string where(std::string_view file) const;
 };
 
-/// Parses one document; an empty one is a null scalar. Errors carry "name:line:column". JSON is YAML
-/// enough for config.json.
+/// Parses one document; an empty one is a null scalar. Errors carry "name:line:column". JSON is
+/// YAML enough for config.json.
 Result<YamlNode> parse_yaml(std::string_view text, std::string_view name, const YamlLimits& = {});
 
 /// Typed readers: usage errors name the place, the key, the value given and the accepted range.

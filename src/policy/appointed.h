@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Appointed times: when a long job that runs may be moved, in a cluster in which nothing is idle. The times of a
-// job follow from when it started and from what it had to do then, so that they stay where they are as it runs.
+// Appointed times: when a long job that runs may be moved, in a cluster in which nothing is idle.
+// The times of a job follow from when it started and from what it had to do then, so that they stay
+// where they are as it runs.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +12,16 @@ namespace arena {
 /// A period is a power of two near this share of the work that a job had left at its start.
 inline constexpr double period_share = 0.1, shortest_period_s = 1024, longest_period_s = 8192;
 
-/// Seconds between a job's appointed times, by its work left when it started; 0: it is too short to have any.
+/// Seconds between a job's appointed times, by its work left when it started; 0: it is too short to
+/// have any.
 inline double appointed_period_s(double left_at_start_s) {
     const double wanted_s = period_share * left_at_start_s;
     if (!(wanted_s >= shortest_period_s)) return 0;
     return std::exp2(std::floor(std::log2(std::min(wanted_s, longest_period_s))));
 }
 
-/// Whether an appointed time fell within the last window_s, or falls on this moment; the start itself is none. Asked
-/// with the time since it was asked before, it says so once for each.
+/// Whether an appointed time fell within the last window_s, or falls on this moment; the start
+/// itself is none. Asked with the time since it was asked before, it says so once for each.
 inline bool is_appointed(double since_start_s, double period_s, double window_s) {
     const double last = std::floor(since_start_s / period_s);
     return last >= 1 && last * period_s > since_start_s - window_s;

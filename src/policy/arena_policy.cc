@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Policy `arena`: see arena_policy.h for the rules, doc/policies.md for how the constants were found.
+// Policy `arena`: see arena_policy.h for the rules, doc/policies.md for how the constants were
+// found.
 #include "policy/arena_policy.h"
+
+#include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 #include "policy/appointed.h"
@@ -41,8 +42,8 @@ constexpr double least_age_s = 1800;
 /// latter as much more than one of another type: the first where nobody waits, the second where
 /// this share of the jobs does or more.
 constexpr double least_bonus = 1.08, most_bonus = 1.38, crowded_share = 0.15;
-/// Every offer of a running job counts this much more than those of waiting jobs, and more still, up to
-/// twice, when it ends within about this time: who is nearly done is not worth two restarts.
+/// Every offer of a running job counts this much more than those of waiting jobs, and more still,
+/// up to twice, when it ends within about this time: who is nearly done is not worth two restarts.
 constexpr double momentum = 1.5, nearly_done_s = 3000;
 /// Idle GPUs are taken by running jobs that they finish by this factor sooner.
 constexpr double grow_factor = 1.1;
@@ -53,18 +54,21 @@ constexpr double grow_factor = 1.1;
 constexpr double few_waiting_share = 0.15;
 /// Objective fairness: speed counts by this power of the slow-down so far.
 constexpr double fairness_power = 4;
-/// Shares: so often is the choice made anew with accounts' values times what they lack, at most this.
+/// Shares: so often is the choice made anew with accounts' values times what they lack, at most
+/// this.
 constexpr int share_rounds = 8;
 constexpr double most_share_factor = 1e4;
 constexpr double most_priority_weight = 4;
-/// A job that waits longer goes first, each time that it was started already later by as much, at most thus
-/// often; and then it keeps its GPUs for a while: more such jobs than GPUs would only start each other anew.
+/// A job that waits longer goes first, each time that it was started already later by as much, at
+/// most thus often; and then it keeps its GPUs for a while: more such jobs than GPUs would only
+/// start each other anew.
 constexpr double starving_s = 7 * 86400, most_starving_bounds = 4, starving_quantum_s = 3600;
 constexpr double starving_weight = 1e6;
-/// A job for which enough GPUs are free, but scattered, waits for the next ones as long as that was first expected to
-/// take, and so much longer; then it takes what it can get.
+/// A job for which enough GPUs are free, but scattered, waits for the next ones as long as that was
+/// first expected to take, and so much longer; then it takes what it can get.
 constexpr double patience_s = 600;
-/// A choice for life beside elastic jobs costs no more than this times the least; and more than any value.
+/// A choice for life beside elastic jobs costs no more than this times the least; and more than any
+/// value.
 constexpr double most_over = 1.05, most_wished = 1e300;
 /// Attempts to seat a choice on nodes, and how much better another one must be.
 constexpr int reseatings = 3;
@@ -73,22 +77,30 @@ constexpr double better_seating = 1.01, rounding = 1e-9;
 /// Waits, or was started while it did, for longer than its bound.
 bool has_starved(const JobState& job, double ran_s, bool runs) {
     const auto starts_before = static_cast<double>(job.restarts - (runs ? 1 : 0));
-    return job.age_s - ran_s > starving_s * std::clamp(1 + starts_before, 1.0, most_starving_bounds);
+    return job.age_s - ran_s >
+           starving_s * std::clamp(1 + starts_before, 1.0, most_starving_bounds);
 }
 
-/// Waiting jobs that are left out of a round. Where all of them are to be told why they wait, or have a
-/// shape reserved, none is.
-std::vector<bool> left_out_of(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options) {
-    if (options.explain || options.reserve_depth > 0 || !options.shares.empty() || options.objective != Objective::jct)
+/// Waiting jobs that are left out of a round. Where all of them are to be told why they wait, or
+/// have a shape reserved, none is.
+std::vector<bool> left_out_of(const Snapshot& snapshot, const Offers& offers,
+                              const PolicyOptions& options) {
+    if (options.explain || options.reserve_depth > 0 || !options.shares.empty() ||
+        options.objective != Objective::jct)
         return {};
-    return out_of_reach(snapshot, offers, [](const JobState& job) { return has_starved(job, 0, false); });
+    return out_of_reach(snapshot, offers,
+                        [](const JobState& job) { return has_starved(job, 0, false); });
 }
 
 class Round {
   public:
     Round(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options)
-        : offers_(offers), options_(options), left_out_(left_out_of(snapshot, offers, options)),
-          problem_(snapshot, offers, options, Scope::all, left_out_), packing_(problem_), steps_(options.search_steps) {}
+        : offers_(offers),
+          options_(options),
+          left_out_(left_out_of(snapshot, offers, options)),
+          problem_(snapshot, offers, options, Scope::all, left_out_),
+          packing_(problem_),
+          steps_(options.search_steps) {}
     Decision decide();
 
   private:
@@ -124,22 +136,23 @@ class Round {
 
     const Offers& offers_;
     const PolicyOptions& options_;
-    std::vector<bool> left_out_;          ///< by job of the snapshot; empty: none
+    std::vector<bool> left_out_;  ///< by job of the snapshot; empty: none
     Problem problem_;
     Packing packing_;
     double lowest_priority_ = 0, highest_priority_ = 0;
-    bool calm_ = false;                   ///< no GPU is idle, and few wait
-    double change_bonus_ = least_bonus;   ///< by how many wait
-    std::vector<double> weights_;         ///< by task
-    std::vector<double> values_;          ///< by choice
-    std::vector<double> wished_;          ///< the same, also of what others' GPUs would be needed for
-    std::vector<Prospect> prospects_;     ///< by task; empty: nothing is foreseen
-    std::vector<double> moved_;           ///< by task: value of its current choice on other nodes
-    std::vector<std::int32_t> chosen_;    ///< by task: index within its choices, or -1
-    std::vector<double> prices_;          ///< of a GPU by type, and whether chosen_ is the best there is by count,
-    bool exact_ = false;                  ///< both without shares
-    std::vector<bool> starving_;          ///< by task
-    std::int64_t steps_;                  ///< left of the budget
+    bool calm_ = false;                  ///< no GPU is idle, and few wait
+    double change_bonus_ = least_bonus;  ///< by how many wait
+    std::vector<double> weights_;        ///< by task
+    std::vector<double> values_;         ///< by choice
+    std::vector<double> wished_;        ///< the same, also of what others' GPUs would be needed for
+    std::vector<Prospect> prospects_;   ///< by task; empty: nothing is foreseen
+    std::vector<double> moved_;         ///< by task: value of its current choice on other nodes
+    std::vector<std::int32_t> chosen_;  ///< by task: index within its choices, or -1
+    std::vector<double>
+        prices_;          ///< of a GPU by type, and whether chosen_ is the best there is by count,
+    bool exact_ = false;  ///< both without shares
+    std::vector<bool> starving_;  ///< by task
+    std::int64_t steps_;          ///< left of the budget
 };
 
 /// Priorities of all jobs with offers that may be started or moved, and how many wait: a node more
@@ -253,7 +266,8 @@ bool Round::is_settled(const Task& task) const {
     if (task.runs()) {
         const Choice& current = problem_.choice(task.current);
         since_s = now_s - task.job->start_s;
-        left += std::max(0.0, since_s - options_.restart.seconds(current.gpus)) / current.iteration_s;
+        left +=
+            std::max(0.0, since_s - options_.restart.seconds(current.gpus)) / current.iteration_s;
     }
     const double period_s = appointed_period_s(left * task.fastest_s);
     return period_s > 0 && !is_appointed(since_s, period_s, options_.window_s);
@@ -279,13 +293,14 @@ void Round::price_offers() {
     }
 }
 
-/// Jobs whose choice is for life take what is foreseen to be best for them, or wait for it: other choices that cost
-/// more are worth nothing. Beside elastic jobs, whose GPUs they could be given as well, those that cost hardly more
-/// stay, for less.
+/// Jobs whose choice is for life take what is foreseen to be best for them, or wait for it: other
+/// choices that cost more are worth nothing. Beside elastic jobs, whose GPUs they could be given as
+/// well, those that cost hardly more stay, for less.
 void Round::look_ahead() {
     if (options_.objective != Objective::jct) return;
     const auto& tasks = problem_.tasks();
-    const bool any_elastic = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.job->elastic; });
+    const bool any_elastic =
+        std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.job->elastic; });
     const Foresight foresight(problem_, packing_, weights_);
     prospects_ = foresight.prospects();
     for (std::size_t i = 0; i < prospects_.size(); ++i) {
@@ -296,14 +311,17 @@ void Round::look_ahead() {
         for (const Choice& c : problem_.choices(tasks[i])) {
             const double over = foresight.over(i, c);
             const bool takes = &c == prospect.best && prospect.wait_s <= 0;
-            const double factor = takes ? 1 : any_elastic && over <= most_over ? 1 / std::max(over, 1.0) : 0;
+            const double factor = takes                              ? 1
+                                  : any_elastic && over <= most_over ? 1 / std::max(over, 1.0)
+                                                                     : 0;
             if (&c == prospect.best) wished_[at] = most_wished;
             values_[at++] *= factor;
         }
     }
 }
 
-std::vector<std::int32_t> Round::solve(const std::vector<double>& factors, const std::vector<double>& values) {
+std::vector<std::int32_t> Round::solve(const std::vector<double>& factors,
+                                       const std::vector<double>& values) {
     std::vector<std::int64_t> capacity;
     for (std::size_t t = 0; t < problem_.types(); ++t) capacity.push_back(problem_.capacity(t));
     Knapsack knapsack(std::move(capacity));
@@ -340,8 +358,9 @@ bool Round::is_shared() const {
            });
 }
 
-/// Moves the accounts' factors towards their shares of what is given out. Answers how far the furthest
-/// account is below its share; accounts without tasks, or with all they can use, lack nothing.
+/// Moves the accounts' factors towards their shares of what is given out. Answers how far the
+/// furthest account is below its share; accounts without tasks, or with all they can use, lack
+/// nothing.
 double Round::balance(const std::vector<std::int32_t>& chosen, std::vector<double>& factors) const {
     std::vector<double> used(factors.size(), 0), share(factors.size(), 0);
     std::vector<bool> wants(factors.size(), false);
@@ -426,8 +445,9 @@ bool Round::search_all(const Seats& seats, Seating& best) {
     return steps > 0;
 }
 
-/// Puts what was chosen on nodes. What finds none is tried first in the next attempt, then not chosen again, as far
-/// as the budget goes; an attempt has to be better by what one job matters in a small cluster.
+/// Puts what was chosen on nodes. What finds none is tried first in the next attempt, then not
+/// chosen again, as far as the budget goes; an attempt has to be better by what one job matters in
+/// a small cluster.
 Seating Round::seat() {
     const Seats seats{&problem_, values_, moved_, &starving_};
     RoomMaker room(problem_, values_, moved_);
@@ -439,11 +459,14 @@ Seating Round::seat() {
     for (int attempt = 1; !missed.empty() && (attempt <= reseatings || steps_ > 0); ++attempt) {
         if (attempt % (reseatings + 1) == 0) {
             if (is_shared()) break;
-            for (const std::size_t i : missed) left[item(i, static_cast<std::size_t>(chosen_[i]))] = 0;
+            for (const std::size_t i : missed)
+                left[item(i, static_cast<std::size_t>(chosen_[i]))] = 0;
             chosen_ = solve({}, left);
             first.clear();
         } else {
-            std::erase_if(first, [&](std::size_t i) { return std::count(missed.begin(), missed.end(), i) > 0; });
+            std::erase_if(first, [&](std::size_t i) {
+                return std::count(missed.begin(), missed.end(), i) > 0;
+            });
             first.insert(first.begin(), missed.begin(), missed.end());
         }
         Seating other(seats, packing_);
@@ -479,22 +502,25 @@ void Round::grow(Seating& seating) {
     }
     std::sort(moves.begin(), moves.end());
     for (const auto& [gain, i, c] : moves) {
-        if (seating.keeps()[i]) seating.move(i, problem_.choices(tasks[i])[c], "idle GPUs finish it sooner");
+        if (seating.keeps()[i])
+            seating.move(i, problem_.choices(tasks[i])[c], "idle GPUs finish it sooner");
     }
 }
 
-/// In steps: a text that changes with every round would be a change of the job, which makes the next round.
+/// In steps: a text that changes with every round would be a change of the job, which makes the
+/// next round.
 std::string within_words(double seconds) {
     constexpr std::pair<double, const char*> steps[] = {
         {60, "a minute"}, {300, "5 min"}, {900, "15 min"}, {1800, "30 min"}, {3600, "an hour"},
-        {7200, "2 h"}, {14400, "4 h"}, {28800, "8 h"}, {86400, "a day"}, {259200, "3 days"}};
+        {7200, "2 h"},    {14400, "4 h"}, {28800, "8 h"},  {86400, "a day"}, {259200, "3 days"}};
     for (const auto& [limit_s, words] : steps)
         if (seconds <= limit_s) return words;
     return "weeks";
 }
 
 std::string Round::why_waits(std::size_t i) const {
-    const bool foreseen = !prospects_.empty() && prospects_[i].best != nullptr && prospects_[i].wait_s > 0;
+    const bool foreseen =
+        !prospects_.empty() && prospects_[i].best != nullptr && prospects_[i].wait_s > 0;
     if (!foreseen) return waiting_words(problem_, problem_.tasks()[i], wished_);
     const Offer& offer = *problem_.offers(*prospects_[i].best).front();
     return fmt::format("waits for {}: expected to be free within {}", short_form(offer.grid),
@@ -533,7 +559,8 @@ Decision Round::decide() {
             continue;
         }
         if (!prospects_.empty() && prospects_[i].scattered)
-            decision.patience.emplace(task.job->id, problem_.snapshot().time_s + prospects_[i].wait_s + patience_s);
+            decision.patience.emplace(
+                task.job->id, problem_.snapshot().time_s + prospects_[i].wait_s + patience_s);
         if (options_.explain) decision.waiting.emplace(task.job->id, why_waits(i));
     }
     if (options_.explain) say_what_is_impossible(decision);
@@ -542,7 +569,8 @@ Decision Round::decide() {
 
 }  // namespace
 
-Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options) {
+Decision decide_arena(const Snapshot& snapshot, const Offers& offers,
+                      const PolicyOptions& options) {
     return Round(snapshot, offers, options).decide();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Policy `arena`: each round gives every job one offer (GPU type x count) or none, so that progress per
-// time is greatest at the market price of GPUs; running jobs change only when the change pays. Arena's
-// idea (type, count and parallelism decided together for all jobs), on Lagrangian prices, not on a queue.
-// Leaves out on purpose: any memory between rounds, and guesses about jobs that have not come yet, but for the
-// number that waits for GPUs.
+// Policy `arena`: each round gives every job one offer (GPU type x count) or none, so that progress
+// per time is greatest at the market price of GPUs; running jobs change only when the change pays.
+// Arena's idea (type, count and parallelism decided together for all jobs), on Lagrangian prices,
+// not on a queue. Leaves out on purpose: any memory between rounds, and guesses about jobs that
+// have not come yet, but for the number that waits for GPUs.
 #pragma once
 
 #include "policy/policy.h"
@@ -26,14 +26,14 @@ namespace arena {
 /// when that one is worth 1.5 times as much, or up to twice that when it is nearly done. Idle GPUs
 /// go to running jobs that they finish by a tenth sooner. Objective jct: while no GPU is idle and
 /// few wait, long jobs change, or start again, only at appointed times (every power of two near a
-/// tenth of what they had left at their start, at most two hours and a quarter, from that start on: appointed.h), and
-/// between them can only be stopped. So restarts pay for themselves and stay few.
+/// tenth of what they had left at their start, at most two hours and a quarter, from that start on:
+/// appointed.h), and between them can only be stopped. So restarts pay for themselves and stay few.
 ///
-/// Objective jct: a job that is not elastic is given what a list schedule of all such jobs, on the GPUs as they will
-/// come free, foresees as best for it (foresight.h), or waits for that; beside elastic jobs also what costs at most a
-/// twentieth more, for less value. One for which enough GPUs are free, but scattered,
-/// waits for the next ones, ten minutes longer than was first expected at most (JobState::patient_until_s); then it takes
-/// what it can get.
+/// Objective jct: a job that is not elastic is given what a list schedule of all such jobs, on the
+/// GPUs as they will come free, foresees as best for it (foresight.h), or waits for that; beside
+/// elastic jobs also what costs at most a twentieth more, for less value. One for which enough GPUs
+/// are free, but scattered, waits for the next ones, ten minutes longer than was first expected at
+/// most (JobState::patient_until_s); then it takes what it can get.
 ///
 /// A week: times the starts that the job had and one more, at most four; then it gets the best that
 /// it could have without all others, and keeps it for an hour, so that more such jobs than GPUs do

@@ -49,7 +49,8 @@ class Backfill {
 };
 
 void Backfill::note_end(std::int32_t type, const JobState& job, std::int64_t gpus) {
-    const double end_s = job.time_limit_s > 0 ? problem_.snapshot().time_s + job.time_limit_s : never;
+    const double end_s =
+        job.time_limit_s > 0 ? problem_.snapshot().time_s + job.time_limit_s : never;
     ends_[static_cast<std::size_t>(type)].emplace_back(end_s, gpus);
 }
 
@@ -63,7 +64,8 @@ Reservation Backfill::reserve(const Choice& choice) {
         free += gpus;
         at_s = std::max(at_s, end_s);
     }
-    return {true, free >= choice.gpus ? at_s : never, std::max<std::int64_t>(0, free - choice.gpus)};
+    return {true, free >= choice.gpus ? at_s : never,
+            std::max<std::int64_t>(0, free - choice.gpus)};
 }
 
 bool Backfill::may_start(const JobState& job, const Choice& choice) const {
@@ -88,8 +90,8 @@ void Backfill::serve(const Task& task) {
         if (reservation.made && !ends_before) reservation.spare -= choice.gpus;
         note_end(choice.type, *task.job, choice.gpus);
         decision_.actions.push_back(action_for(
-            task, placement_, reservation.made ? "fits without delaying the reservation"
-                                               : "first in line and fits"));
+            task, placement_,
+            reservation.made ? "fits without delaying the reservation" : "first in line and fits"));
         return;
     }
     if (explain) {

@@ -35,7 +35,8 @@ class ElasticFlow {
     bool informed_;
 };
 
-/// The fewest GPUs of the requested type with a row; of a job that could never grow, what it asked for.
+/// The fewest GPUs of the requested type with a row; of a job that could never grow, what it asked
+/// for.
 std::int32_t ElasticFlow::least(std::size_t i) const {
     const std::int32_t asked = plan_.requested(i);
     if (asked == Allocation::nothing || !problem_.tasks()[i].job->elastic) return asked;

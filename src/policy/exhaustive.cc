@@ -78,7 +78,8 @@ void Exhaustive::add_options(const Packing& layouts, std::span<const double> val
             if (known) return false;
             return any_place(*task.job, [&](const Place& place, std::uint32_t index) {
                 if (allows(place, *task.job, choice.gpus / per_node, per_node))
-                    options.push_back({elsewhere, &choice, &offer, per_node, index, place.node_set});
+                    options.push_back(
+                        {elsewhere, &choice, &offer, per_node, index, place.node_set});
                 return false;
             });
         });

@@ -33,7 +33,8 @@ Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const Polic
         const Task& task = problem.tasks()[i];
         const std::int32_t asked = problem.requested(task);
         if (asked < 0) {
-            if (options.explain) decision.waiting.emplace(task.job->id, "asked for nothing on offer");
+            if (options.explain)
+                decision.waiting.emplace(task.job->id, "asked for nothing on offer");
             continue;
         }
         const Choice& choice = problem.choice(asked);
@@ -43,8 +44,9 @@ Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const Polic
             continue;
         }
         if (options.explain) {
-            decision.waiting.emplace(task.job->id, blocked[type] ? "a job ahead waits for this GPU type"
-                                                                 : "not enough GPUs free now");
+            decision.waiting.emplace(task.job->id, blocked[type]
+                                                       ? "a job ahead waits for this GPU type"
+                                                       : "not enough GPUs free now");
         }
         if (!blocked[type]) --open;
         blocked[type] = true;

@@ -3,13 +3,13 @@
 // scratch vectors are reused, so that trying an offer neither allocates nor compares strings.
 #include "policy/fifo.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string_view>
 #include <tuple>
-
-#include <fmt/format.h>
 
 #include "policy/places.h"
 #include "policy/reservation.h"
@@ -38,7 +38,7 @@ bool better(const Candidate& a, const Candidate& b) {
 struct Node {
     std::int32_t type = unknown_type;
     std::int64_t total_gpus = 0, free_gpus = 0, free_cpus = 0, free_memory_mb = 0;
-    std::int64_t claims = 0;    ///< waiting jobs that claim this node
+    std::int64_t claims = 0;  ///< waiting jobs that claim this node
     JobId first_claimant = 0;
 };
 
@@ -72,10 +72,10 @@ class Fifo {
     std::map<std::string_view, std::int32_t> types_;
     std::vector<Node> nodes_;
     std::vector<std::vector<NodeIndex>> typed_nodes_;  ///< [node set * types + type]
-    std::vector<Candidate> candidates_;  ///< of the job at hand, best first
-    std::vector<NodeIndex> found_;       ///< nodes of the offer at hand
-    std::uint32_t found_place_ = 0;      ///< where they are
-    std::vector<NodeIndex> hosts_;       ///< see hosts_of()
+    std::vector<Candidate> candidates_;                ///< of the job at hand, best first
+    std::vector<NodeIndex> found_;                     ///< nodes of the offer at hand
+    std::uint32_t found_place_ = 0;                    ///< where they are
+    std::vector<NodeIndex> hosts_;                     ///< see hosts_of()
     Decision decision_;
 };
 
@@ -85,11 +85,12 @@ Fifo::Fifo(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& 
     for (const NodeState& node : snapshot.nodes) {
         std::int32_t type = unknown_type;
         if (!node.gpu_type.empty()) {
-            type = types_.emplace(node.gpu_type, static_cast<std::int32_t>(types_.size())).first->second;
+            type = types_.emplace(node.gpu_type, static_cast<std::int32_t>(types_.size()))
+                       .first->second;
         }
         // Nobody knows when one that is down or drained comes back: no shape waits for it.
-        nodes_.push_back({type, node.up ? node.total_gpus : 0, node.free_gpus, node.free_cpus, node.free_memory_mb,
-                          0, 0});
+        nodes_.push_back({type, node.up ? node.total_gpus : 0, node.free_gpus, node.free_cpus,
+                          node.free_memory_mb, 0, 0});
     }
     sort_nodes_by_type();
 }
@@ -125,10 +126,11 @@ void Fifo::collect_candidates(const JobState& job) {
     for (const Offer& offer : entry->second) {
         const std::int64_t gpus = offer.grid.gpus();
         const std::int32_t type = type_of(offer.grid.gpu_type);
-        const bool allowed = job.gpu_types.empty() ||
-                             std::find(job.gpu_types.begin(), job.gpu_types.end(),
-                                       offer.grid.gpu_type) != job.gpu_types.end();
-        if (!allowed || type == unknown_type || gpus < job.min_gpus || gpus > job.max_gpus) continue;
+        const bool allowed =
+            job.gpu_types.empty() || std::find(job.gpu_types.begin(), job.gpu_types.end(),
+                                               offer.grid.gpu_type) != job.gpu_types.end();
+        if (!allowed || type == unknown_type || gpus < job.min_gpus || gpus > job.max_gpus)
+            continue;
         candidates_.push_back({&offer, type});
     }
     std::sort(candidates_.begin(), candidates_.end(), better);
@@ -150,9 +152,8 @@ bool Fifo::could_hold(const Place& place, const JobState& job, const Candidate& 
 }
 
 bool Fifo::could_ever_fit(const JobState& job, const Candidate& candidate) const {
-    return any_place(job, [&](const Place& place, std::uint32_t) {
-        return could_hold(place, job, candidate);
-    });
+    return any_place(
+        job, [&](const Place& place, std::uint32_t) { return could_hold(place, job, candidate); });
 }
 
 /// Nodes of all places that could hold the shape, each once: any of them may become the job's.
@@ -179,7 +180,8 @@ bool Fifo::find_nodes(const JobState& job, const Candidate& candidate, bool igno
     });
 }
 
-/// Fills found_ with grid.nodes nodes that have room now, fullest first; false when there are fewer.
+/// Fills found_ with grid.nodes nodes that have room now, fullest first; false when there are
+/// fewer.
 bool Fifo::find_nodes_in(const Place& place, const JobState& job, const Candidate& candidate,
                          bool ignore_claims) {
     const Grid& grid = candidate.offer->grid;
@@ -235,7 +237,8 @@ void Fifo::claim(const JobState& job, const Candidate& shape) {
 
 std::string Fifo::wait_reason(const JobState& job, const Candidate& shape) {
     const std::string grid = short_form(shape.offer->grid);
-    if (!find_nodes(job, shape, true)) return fmt::format("waits for {}: not enough free now", grid);
+    if (!find_nodes(job, shape, true))
+        return fmt::format("waits for {}: not enough free now", grid);
     for (const NodeIndex index : found_) {
         if (nodes_[index].claims == 0) continue;
         return fmt::format("waits for {}: kept for JobId={}, which is ahead", grid,
@@ -245,13 +248,12 @@ std::string Fifo::wait_reason(const JobState& job, const Candidate& shape) {
 }
 
 void Fifo::wait(const JobState& job) {
-    const auto shape = std::find_if(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
-        return could_ever_fit(job, c);
-    });
+    const auto shape = std::find_if(candidates_.begin(), candidates_.end(),
+                                    [&](const Candidate& c) { return could_ever_fit(job, c); });
     if (shape == candidates_.end()) {
-        decision_.waiting.emplace(job.id, candidates_.empty()
-                                              ? "no grid is feasible on the GPU types and counts allowed"
-                                              : nowhere_words);
+        decision_.waiting.emplace(
+            job.id, candidates_.empty() ? "no grid is feasible on the GPU types and counts allowed"
+                                        : nowhere_words);
         return;
     }
     const Offer& offer = *shape->offer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See forecast.h. Ends that lie close together, for how far ahead they are, count as one: the times are
-// no better than that, and each moment costs a decision.
+// See forecast.h. Ends that lie close together, for how far ahead they are, count as one: the times
+// are no better than that, and each moment costs a decision.
 #include "policy/forecast.h"
 
 #include <algorithm>
@@ -23,11 +23,13 @@ struct End {
     }
 };
 
-/// How long it will run from now with what it has; infinite where neither its user nor a limit says.
+/// How long it will run from now with what it has; infinite where neither its user nor a limit
+/// says.
 double lasts_s(const JobState& job, double restart_s) {
     double left_s = job.time_limit_s > 0 ? job.time_limit_s : INFINITY;
     if (job.remaining_iterations > 0 && !job.overrun && job.current)
-        left_s = std::min(left_s, restart_s + job.remaining_iterations * job.current->estimate.iteration_s);
+        left_s = std::min(left_s,
+                          restart_s + job.remaining_iterations * job.current->estimate.iteration_s);
     return left_s;
 }
 
@@ -35,7 +37,10 @@ class Forecast {
   public:
     Forecast(const Policy& policy, Snapshot snapshot, const Offers& offers, PolicyOptions options,
              const ForecastLimits& limits)
-        : policy_(policy), now_(std::move(snapshot)), offers_(offers), options_(std::move(options)),
+        : policy_(policy),
+          now_(std::move(snapshot)),
+          offers_(offers),
+          options_(std::move(options)),
           limits_(limits) {
         options_.explain = false;
     }
@@ -49,7 +54,8 @@ class Forecast {
             job.elastic = false;  // moves would make it a tree of futures
             note_end(job, 0);
         }
-        for (std::size_t asked = 0; waiting_ > 0 && asked < limits_.decisions && limits_.go_on(); ++asked) {
+        for (std::size_t asked = 0; waiting_ > 0 && asked < limits_.decisions && limits_.go_on();
+             ++asked) {
             decide();
             if (waiting_ == 0 || !advance()) break;
         }
@@ -64,9 +70,9 @@ class Forecast {
         };
         std::sort(now_.jobs.begin(), now_.jobs.end(),
                   [&](const JobState& a, const JobState& b) { return place(a) < place(b); });
-        const auto first = std::find_if(now_.jobs.begin(), now_.jobs.end(), [](const JobState& job) {
-            return job.phase == JobPhase::pending;
-        });
+        const auto first =
+            std::find_if(now_.jobs.begin(), now_.jobs.end(),
+                         [](const JobState& job) { return job.phase == JobPhase::pending; });
         waiting_ = static_cast<std::size_t>(now_.jobs.end() - first);
         if (waiting_ <= limits_.jobs) return;
         now_.jobs.erase(first + static_cast<std::ptrdiff_t>(limits_.jobs), now_.jobs.end());
@@ -79,7 +85,8 @@ class Forecast {
         const std::int64_t gpus = job.current->grid.gpus_per_node;
         End end{end_s, job.id, {}};
         for (const NodeIndex node : job.nodes)
-            end.parts.push_back({node, gpus, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu});
+            end.parts.push_back(
+                {node, gpus, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu});
         ends_.push(std::move(end));
     }
 
@@ -133,7 +140,8 @@ class Forecast {
         }
         std::sort(over.begin(), over.end());
         std::erase_if(now_.jobs, [&](const JobState& job) {
-            return job.phase == JobPhase::running && std::binary_search(over.begin(), over.end(), job.id);
+            return job.phase == JobPhase::running &&
+                   std::binary_search(over.begin(), over.end(), job.id);
         });
         for (JobState& job : now_.jobs) pass_time(job, now_.time_s - begin_s);
         return true;
@@ -146,8 +154,8 @@ class Forecast {
         }
         if (job.time_limit_s > 0) job.time_limit_s = std::max(job.time_limit_s - passed_s, 1.0);
         if (job.remaining_iterations > 0 && job.current && job.current->estimate.iteration_s > 0)
-            job.remaining_iterations =
-                std::max(job.remaining_iterations - passed_s / job.current->estimate.iteration_s, 1.0);
+            job.remaining_iterations = std::max(
+                job.remaining_iterations - passed_s / job.current->estimate.iteration_s, 1.0);
     }
 
     const Policy& policy_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// When waiting jobs will start, and with what: the policy itself is asked again and again, each time
-// with the cluster as it will be when the next jobs have ended. An estimate: it takes jobs to run as
-// long as their limits or their work allow, nobody to come, and nobody to be moved.
+// When waiting jobs will start, and with what: the policy itself is asked again and again, each
+// time with the cluster as it will be when the next jobs have ended. An estimate: it takes jobs to
+// run as long as their limits or their work allow, nobody to come, and nobody to be moved.
 #pragma once
 
 #include <functional>
@@ -39,8 +39,8 @@ struct ForecastLimits {
     std::function<bool()> go_on = [] { return true; };  ///< asked before each of them
 };
 
-/// Jobs of the snapshot that start within the limits, with their times; the others are left out. Pure
-/// but for go_on. A job that starts now is expected at the snapshot's time.
+/// Jobs of the snapshot that start within the limits, with their times; the others are left out.
+/// Pure but for go_on. A job that starts now is expected at the snapshot's time.
 std::map<JobId, ExpectedStart> forecast_starts(const Policy& policy, Snapshot snapshot,
                                                const Offers& offers, PolicyOptions options,
                                                const std::vector<Occupied>& others,

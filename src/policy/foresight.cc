@@ -9,7 +9,8 @@ namespace arena {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// What counts for the price of a GPU-second beside the jobs behind, and what an idle GPU costs of it.
+/// What counts for the price of a GPU-second beside the jobs behind, and what an idle GPU costs of
+/// it.
 constexpr double lately_share = 0.5, running_share = 0.1, idle_share = 0.5;
 constexpr double lately_s = 12 * 3600;
 /// How far costs may be off because the times are.
@@ -20,7 +21,8 @@ constexpr int most_tries = 6;
 /// Until the running job ends, as far as anybody said.
 double left_s(const JobState& job) {
     if (job.overrun) return never;
-    if (job.remaining_iterations > 0) return job.remaining_iterations * job.current->estimate.iteration_s;
+    if (job.remaining_iterations > 0)
+        return job.remaining_iterations * job.current->estimate.iteration_s;
     return job.time_limit_s > 0 ? job.time_limit_s : never;
 }
 
@@ -46,7 +48,8 @@ double Foresight::Releases::earliest(double gpus, double& idle, std::int64_t& st
 }
 
 double Foresight::Releases::next() const {
-    const auto at = std::find_if(blocks_.begin(), blocks_.end(), [](const auto& block) { return block.first > 0; });
+    const auto at = std::find_if(blocks_.begin(), blocks_.end(),
+                                 [](const auto& block) { return block.first > 0; });
     return at == blocks_.end() ? never : at->first;
 }
 
@@ -64,15 +67,23 @@ void Foresight::Releases::take(double gpus, double until_s) {
     blocks_.insert(std::upper_bound(blocks_.begin(), blocks_.end(), block), block);
 }
 
-Foresight::Foresight(const Problem& problem, const Packing& packing, std::span<const double> weights)
-    : problem_(problem), packing_(packing), weights_(weights), releases_(problem.types()),
-      worth_(problem.types(), 1), total_(problem.types(), 0), steps_(problem.options().search_steps), prospects_(problem.tasks().size()) {
+Foresight::Foresight(const Problem& problem, const Packing& packing,
+                     std::span<const double> weights)
+    : problem_(problem),
+      packing_(packing),
+      weights_(weights),
+      releases_(problem.types()),
+      worth_(problem.types(), 1),
+      total_(problem.types(), 0),
+      steps_(problem.options().search_steps),
+      prospects_(problem.tasks().size()) {
     const auto& tasks = problem.tasks();
     if (std::none_of(tasks.begin(), tasks.end(), is_rigid)) return;
     count_gpus();
     count_releases();
     weigh_types();
-    auto behind = static_cast<double>(std::count_if(tasks.begin(), tasks.end(), [](const Task& t) { return !t.runs(); }));
+    auto behind = static_cast<double>(
+        std::count_if(tasks.begin(), tasks.end(), [](const Task& t) { return !t.runs(); }));
     const double base = lately_share * waited_lately() + running_share * running_;
     for (const std::size_t i : order()) {
         if (steps_ <= 0) break;
@@ -102,7 +113,8 @@ void Foresight::count_releases() {
         const std::int32_t type = problem_.type_of(job.current->grid.gpu_type);
         const double in_s = left_s(job);
         if (type < 0 || in_s == never) continue;
-        releases_[static_cast<std::size_t>(type)].add(std::max(in_s, 1.0), static_cast<double>(job.current->grid.gpus()));
+        releases_[static_cast<std::size_t>(type)].add(
+            std::max(in_s, 1.0), static_cast<double>(job.current->grid.gpus()));
     }
     for (Releases& releases : releases_) releases.sort();
 }
@@ -110,7 +122,8 @@ void Foresight::count_releases() {
 /// Null where the set is all nodes: releases_ has it.
 const std::vector<Foresight::Releases>* Foresight::releases_in(std::uint32_t node_set) {
     const Snapshot& snapshot = problem_.snapshot();
-    if (node_set >= snapshot.node_sets.size() || snapshot.node_sets[node_set].size() == snapshot.nodes.size())
+    if (node_set >= snapshot.node_sets.size() ||
+        snapshot.node_sets[node_set].size() == snapshot.nodes.size())
         return nullptr;
     const auto [at, added] = releases_of_set_.try_emplace(node_set, problem_.types());
     if (!added) return &at->second;
@@ -120,14 +133,16 @@ const std::vector<Foresight::Releases>* Foresight::releases_in(std::uint32_t nod
         inside[n] = true;
         const NodeState& node = snapshot.nodes[n];
         if (problem_.type_of_node(n) >= 0 && node.free_gpus > 0)
-            releases[static_cast<std::size_t>(problem_.type_of_node(n))].add(0, static_cast<double>(node.free_gpus));
+            releases[static_cast<std::size_t>(problem_.type_of_node(n))].add(
+                0, static_cast<double>(node.free_gpus));
     }
     for (const JobState& job : snapshot.jobs) {
         if (job.phase != JobPhase::running || !job.current || left_s(job) == never) continue;
         for (const NodeIndex n : job.nodes)
             if (n < inside.size() && inside[n] && problem_.type_of_node(n) >= 0)
                 releases[static_cast<std::size_t>(problem_.type_of_node(n))].add(
-                    std::max(left_s(job), 1.0), static_cast<double>(job.current->grid.gpus_per_node));
+                    std::max(left_s(job), 1.0),
+                    static_cast<double>(job.current->grid.gpus_per_node));
     }
     for (Releases& list : releases) list.sort();
     return &releases;
@@ -144,7 +159,8 @@ double Foresight::earliest_on_its_nodes(std::size_t i, const Choice& c, bool ref
 }
 
 void Foresight::weigh_types() {
-    std::vector<double> sum(problem_.types(), 0), count(problem_.types(), 0), best(problem_.types());
+    std::vector<double> sum(problem_.types(), 0), count(problem_.types(), 0),
+        best(problem_.types());
     for (const Task& task : problem_.tasks()) {
         std::fill(best.begin(), best.end(), 0.0);
         for (const Choice& c : problem_.choices(task)) {
@@ -185,7 +201,8 @@ std::vector<std::size_t> Foresight::order() const {
         if (!is_rigid(task)) continue;
         double least = never;
         for (const Choice& c : problem_.choices(task))
-            least = std::min(least, Problem::time_left_s(task, c) * c.gpus * worth_[static_cast<std::size_t>(c.type)]);
+            least = std::min(least, Problem::time_left_s(task, c) * c.gpus *
+                                        worth_[static_cast<std::size_t>(c.type)]);
         keys.emplace_back(least / weights_[i], i);
     }
     std::sort(keys.begin(), keys.end());
@@ -195,12 +212,14 @@ std::vector<std::size_t> Foresight::order() const {
 }
 
 double Foresight::run_s(std::size_t i, const Choice& c) const {
-    return Problem::time_left_s(problem_.tasks()[i], c) + problem_.options().restart.seconds(c.gpus);
+    return Problem::time_left_s(problem_.tasks()[i], c) +
+           problem_.options().restart.seconds(c.gpus);
 }
 
 double Foresight::cost(std::size_t i, const Choice& c, double price, double idle_gpu_s) const {
     const double time_s = run_s(i, c);
-    return time_s + price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
+    return time_s +
+           price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
 }
 
 Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bool refused) {
@@ -212,16 +231,19 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bo
     return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : idle_share), idle), refused, price};
 }
 
-/// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the estimates may be as far off.
+/// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the
+/// estimates may be as far off.
 Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>& refused) {
     std::vector<Prospect> all;
     std::size_t at = 0;
-    for (const Choice& c : problem_.choices(problem_.tasks()[i])) all.push_back(prospect_of(i, c, price, refused[at++]));
+    for (const Choice& c : problem_.choices(problem_.tasks()[i]))
+        all.push_back(prospect_of(i, c, price, refused[at++]));
     Prospect best{nullptr, 0, never, false, price};
     for (const Prospect& p : all)
         if (p.best != nullptr && p.least_cost < best.least_cost) best = p;
     for (const Prospect& p : all) {  // by type, then GPUs ascending
-        const bool alike = p.best != nullptr && p.best->type == best.best->type && p.wait_s <= best.wait_s;
+        const bool alike =
+            p.best != nullptr && p.best->type == best.best->type && p.wait_s <= best.wait_s;
         if (alike && p.least_cost <= (1 + estimate_error) * best.least_cost) return p;
     }
     return best;
@@ -238,7 +260,8 @@ void Foresight::choose(std::size_t i, double price) {
         if (found.wait_s > 0 || packing_.place(task, *found.best, placement)) {
             prospects_[i] = found;
             const double gpus = found.best->gpus;
-            return releases_[static_cast<std::size_t>(found.best->type)].take(gpus, found.wait_s + run_s(i, *found.best));
+            return releases_[static_cast<std::size_t>(found.best->type)].take(
+                gpus, found.wait_s + run_s(i, *found.best));
         }
         refused[static_cast<std::size_t>(found.best - problem_.choices(task).data())] = true;
     }

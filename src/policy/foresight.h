@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What waiting jobs that will never be changed should take. Their choice is for life, so each choice is weighed
-// against what the job could have a little later, when running jobs end, and against what the GPUs are worth to
-// others: a list schedule of all such jobs on the GPUs as they will come free.
-// Leaves out on purpose: jobs that have not come yet, but for as many as waited lately; elastic jobs, whose GPUs
-// can be had at any time by the rules of the policy.
+// What waiting jobs that will never be changed should take. Their choice is for life, so each
+// choice is weighed against what the job could have a little later, when running jobs end, and
+// against what the GPUs are worth to others: a list schedule of all such jobs on the GPUs as they
+// will come free. Leaves out on purpose: jobs that have not come yet, but for as many as waited
+// lately; elastic jobs, whose GPUs can be had at any time by the rules of the policy.
 #pragma once
 
 #include <map>
@@ -16,30 +16,34 @@ namespace arena {
 
 /// Of one task. What is foreseen only for jobs that wait and are not elastic; else as here.
 struct Prospect {
-    const Choice* best = nullptr;  ///< what it should take, now or later; nullptr: nothing is foreseen
-    double wait_s = 0;             ///< until then; 0: its nodes are free now
-    double least_cost = 0;         ///< of `best`, with the wait
-    bool scattered = false;        ///< enough GPUs are free now, but not on nodes together: waits for the next that are
-    double price = 0;              ///< of a GPU-second, in seconds of delay of all others together
+    const Choice* best =
+        nullptr;             ///< what it should take, now or later; nullptr: nothing is foreseen
+    double wait_s = 0;       ///< until then; 0: its nodes are free now
+    double least_cost = 0;   ///< of `best`, with the wait
+    bool scattered = false;  ///< enough GPUs are free now, but not on nodes together: waits for the
+                             ///< next that are
+    double price = 0;        ///< of a GPU-second, in seconds of delay of all others together
 };
 
-/// A cost is in seconds: the time until the job ends with the choice, and the delay of others, which is price x worth of
-/// the type x the GPU-seconds that it takes, or leaves idle while it waits for the last of them. The price of a
-/// GPU-second: how many jobs wait behind this one, half of as many as waited on average over the last twelve
-/// hours (as far as they are still here), and a tenth of the running ones, over all GPUs; half of it for GPUs that are
-/// idle now. The worth of a type: the speed per GPU of its best count, relative to the job's best type, averaged
-/// over jobs, with a mean over the GPUs of 1. Jobs choose in the order of their least worth x GPUs x time by weight.
-/// Of choices of a type that cost hardly more than the best the one with the fewest GPUs counts as the best. Nobody waits
-/// for a job that has overrun or of whose end nothing is known. Without running jobs the first one starts.
+/// A cost is in seconds: the time until the job ends with the choice, and the delay of others,
+/// which is price x worth of the type x the GPU-seconds that it takes, or leaves idle while it
+/// waits for the last of them. The price of a GPU-second: how many jobs wait behind this one, half
+/// of as many as waited on average over the last twelve hours (as far as they are still here), and
+/// a tenth of the running ones, over all GPUs; half of it for GPUs that are idle now. The worth of
+/// a type: the speed per GPU of its best count, relative to the job's best type, averaged over
+/// jobs, with a mean over the GPUs of 1. Jobs choose in the order of their least worth x GPUs x
+/// time by weight. Of choices of a type that cost hardly more than the best the one with the fewest
+/// GPUs counts as the best. Nobody waits for a job that has overrun or of whose end nothing is
+/// known. Without running jobs the first one starts.
 class Foresight {
   public:
-    /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget of
-    /// options.search_steps does not reach, the last of the order, have no prospect.
+    /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget
+    /// of options.search_steps does not reach, the last of the order, have no prospect.
     Foresight(const Problem&, const Packing&, std::span<const double> weights);
     /// By task.
     [[nodiscard]] const std::vector<Prospect>& prospects() const { return prospects_; }
-    /// What the choice costs without any wait, over the least that the job can have: at most 1 when it should not wait
-    /// for another one.
+    /// What the choice costs without any wait, over the least that the job can have: at most 1 when
+    /// it should not wait for another one.
     [[nodiscard]] double over(std::size_t task, const Choice&) const;
 
   private:
@@ -66,9 +70,11 @@ class Foresight {
     [[nodiscard]] double waited_lately() const;
     [[nodiscard]] std::vector<std::size_t> order() const;
     [[nodiscard]] double run_s(std::size_t task, const Choice&) const;
-    [[nodiscard]] double cost(std::size_t task, const Choice&, double price, double idle_gpu_s = 0) const;
+    [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
+                              double idle_gpu_s = 0) const;
     [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price, bool refused);
-    [[nodiscard]] Prospect best_of(std::size_t task, double price, const std::vector<bool>& refused);
+    [[nodiscard]] Prospect best_of(std::size_t task, double price,
+                                   const std::vector<bool>& refused);
     void choose(std::size_t task, double price);
 
     const Problem& problem_;

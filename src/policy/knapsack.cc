@@ -120,7 +120,8 @@ void Knapsack::find_prices() {
         for (std::size_t t = 0; t < capacity_.size() && steps_ > 0; ++t) set_price(t);
         double change = 0;
         for (std::size_t t = 0; t < capacity_.size(); ++t) {
-            change = std::max(change, std::abs(prices_[t] - before[t]) / std::max(prices_[t], 1e-300));
+            change =
+                std::max(change, std::abs(prices_[t] - before[t]) / std::max(prices_[t], 1e-300));
         }
         if (change < 1e-3) break;
     }
@@ -290,7 +291,8 @@ void Knapsack::find_usable() {
             auto& m = most[static_cast<std::size_t>(item.type)];
             if (item.value > 0) m = std::max<std::int64_t>(m, item.gpus);
         }
-        for (std::size_t t = 0; t < most.size(); ++t) usable_[t] = std::min(capacity_[t], usable_[t] + most[t]);
+        for (std::size_t t = 0; t < most.size(); ++t)
+            usable_[t] = std::min(capacity_[t], usable_[t] + most[t]);
     }
 }
 
@@ -306,7 +308,8 @@ std::int64_t Knapsack::states(const std::vector<std::int64_t>& capacity) {
 
 bool Knapsack::can_solve_exactly() const {
     const std::int64_t count = states(capacity_);
-    return count <= max_exact_cells / std::max<std::int64_t>(1, static_cast<std::int64_t>(groups())) &&
+    return count <=
+               max_exact_cells / std::max<std::int64_t>(1, static_cast<std::int64_t>(groups())) &&
            count * static_cast<std::int64_t>(items_.size()) <= steps_;
 }
 

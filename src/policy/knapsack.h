@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One item per group, or none, so that the sum of values is greatest within a capacity per type: the
-// multiple-choice knapsack that a scheduling round is. Exact by dynamic programming where that is within
-// the budget of items looked at; else Lagrangian prices, one per type, then repair and local search.
+// One item per group, or none, so that the sum of values is greatest within a capacity per type:
+// the multiple-choice knapsack that a scheduling round is. Exact by dynamic programming where that
+// is within the budget of items looked at; else Lagrangian prices, one per type, then repair and
+// local search.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ struct Item {
     double value = 0;       ///< over having nothing; items with value <= 0 are never chosen
 };
 
-/// Groups times states that an exact answer may take, 4 bytes each: memory does not follow the budget.
+/// Groups times states that an exact answer may take, 4 bytes each: memory does not follow the
+/// budget.
 inline constexpr std::int64_t max_exact_cells = std::int64_t{1} << 24;
 
 class Knapsack {
@@ -31,15 +33,16 @@ class Knapsack {
     void add_group() { first_.push_back(static_cast<std::uint32_t>(items_.size())); }
     void add(Item item) { items_.push_back(item); }
 
-    /// Answers, per group, the index of its item within the group or -1. Looks at no more than about
-    /// `steps` items; with few steps the answer is still within capacity. Deterministic.
+    /// Answers, per group, the index of its item within the group or -1. Looks at no more than
+    /// about `steps` items; with few steps the answer is still within capacity. Deterministic.
     std::vector<std::int32_t> solve(std::int64_t steps);
 
     /// Of the budget of solve(); below 0 by no more than a sweep.
     [[nodiscard]] std::int64_t steps_left() const { return steps_; }
     /// Whether solve() found the optimum by dynamic programming.
     [[nodiscard]] bool solved_exactly() const { return solved_exactly_; }
-    /// Price of a GPU of each type after solve(): the dual of the capacity, also where it solved exactly.
+    /// Price of a GPU of each type after solve(): the dual of the capacity, also where it solved
+    /// exactly.
     [[nodiscard]] const std::vector<double>& prices() const { return prices_; }
     /// Upper bound of the sum of values: the Lagrangian at prices().
     [[nodiscard]] double bound() const;

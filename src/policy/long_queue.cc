@@ -47,7 +47,8 @@ Groups group(const Snapshot& snapshot, const Offers& offers,
     auto at = offers.begin();
     for (std::uint32_t i = 0; i < snapshot.jobs.size(); ++i) {
         const JobState& job = snapshot.jobs[i];
-        if (job.phase != JobPhase::pending || job.overrun || !(job.remaining_iterations > 0)) continue;
+        if (job.phase != JobPhase::pending || job.overrun || !(job.remaining_iterations > 0))
+            continue;
         at = find_from(offers, at, job.id);
         if (at == offers.end()) continue;
         const std::vector<Offer>& list = at->second;
@@ -57,7 +58,8 @@ Groups group(const Snapshot& snapshot, const Offers& offers,
             return other.starves == late && other.first->priority == job.priority &&
                    are_of_a_kind(*other.first, job);
         });
-        if (own == known.end()) own = known.insert(own, {&job, late, most_at_once(snapshot, job, list), {}});
+        if (own == known.end())
+            own = known.insert(own, {&job, late, most_at_once(snapshot, job, list), {}});
         own->members.push_back(i);
     }
     return groups;
@@ -84,10 +86,13 @@ std::vector<bool> out_of_reach(const Snapshot& snapshot, const Offers& offers,
             if (group.members.size() <= group.most) continue;
             for (const std::uint32_t i : group.members) left_out[i] = true;
             const std::vector<JobState>& jobs = snapshot.jobs;
-            keep_first(group, [&](std::uint32_t i) { return std::tuple(jobs[i].remaining_iterations, i); },
-                       left_out);
+            keep_first(
+                group, [&](std::uint32_t i) { return std::tuple(jobs[i].remaining_iterations, i); },
+                left_out);
             if (group.starves)
-                keep_first(group, [&](std::uint32_t i) { return std::tuple(-jobs[i].age_s, i); }, left_out);
+                keep_first(
+                    group, [&](std::uint32_t i) { return std::tuple(-jobs[i].age_s, i); },
+                    left_out);
         }
     return left_out;
 }

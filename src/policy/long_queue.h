@@ -18,8 +18,8 @@ inline constexpr std::size_t long_queue = 1000;
 /// offer, and with objective jct who has less work left is worth more with every offer
 /// (value_of() in arena_policy.cc falls as work grows, since no restart takes longer than the
 /// longest). Those who wait for too long are helped in the order of their age, too. Jobs of unknown
-/// work are all kept. Not for queues with jobs whose choice is for life: what these wait for depends
-/// on everybody. O(jobs kinds).
+/// work are all kept. Not for queues with jobs whose choice is for life: what these wait for
+/// depends on everybody. O(jobs kinds).
 std::vector<bool> out_of_reach(const Snapshot&, const Offers&,
                                const std::function<bool(const JobState&)>& starves);
 

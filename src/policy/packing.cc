@@ -85,7 +85,8 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     out.nodes.clear();
     for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
         for (const NodeIndex index : by_free[left]) {
-            if (!is_in_set(place.node_set, index) || !has_resources(task, index, per_node)) continue;
+            if (!is_in_set(place.node_set, index) || !has_resources(task, index, per_node))
+                continue;
             out.nodes.push_back(index);
             if (out.nodes.size() == wanted) break;
         }
@@ -127,8 +128,8 @@ bool Packing::could_stand(const Task& task, const Choice& choice) const {
         return false;
     };
     return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
-        return any_place(*task.job,
-                         [&](const Place& place, std::uint32_t) { return stands(place, per_node); });
+        return any_place(
+            *task.job, [&](const Place& place, std::uint32_t) { return stands(place, per_node); });
     });
 }
 

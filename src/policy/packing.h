@@ -57,7 +57,8 @@ class Packing {
     [[nodiscard]] bool could_fit(const Choice& c) const { return free_gpus(c.type) >= c.gpus; }
 
     [[nodiscard]] bool is_in_set(std::uint32_t node_set, NodeIndex) const;
-    /// Whether the task may use the node, and so many GPUs, and what goes with them, are free there.
+    /// Whether the task may use the node, and so many GPUs, and what goes with them, are free
+    /// there.
     [[nodiscard]] bool has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
         return free_[index].gpus >= per_node && has_resources(task, index, per_node) &&
                is_in_set(task.job->node_set, index);
@@ -76,7 +77,8 @@ class Packing {
         std::int32_t type;
         std::uint32_t slot;  ///< position in its bucket
     };
-    [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node, Placement&);
+    [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
+                            Placement&);
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {

@@ -19,8 +19,8 @@ namespace arena {
 namespace {
 
 constexpr std::array registry{
-    Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now", &decide_fifo,
-           true},
+    Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now",
+           &decide_fifo, true},
     Policy{"fcfs", "as requested, one queue per GPU type", &decide_fcfs, false, true},
     Policy{"backfill", "as requested, EASY on time limits per GPU type", &decide_backfill, false,
            true},
@@ -42,7 +42,9 @@ constexpr std::array registry{
 };
 
 constexpr std::array<std::pair<Objective, std::string_view>, 3> objectives{
-    {{Objective::jct, "jct"}, {Objective::throughput, "throughput"}, {Objective::fairness, "fairness"}}};
+    {{Objective::jct, "jct"},
+     {Objective::throughput, "throughput"},
+     {Objective::fairness, "fairness"}}};
 
 }  // namespace
 

@@ -36,20 +36,21 @@ struct PolicyOptions {
     RestartCost restart = {};
     Objective objective = Objective::jct;
     std::int64_t search_steps = 200000;  ///< budget of a decision in candidates looked at, >= 1
-    /// Account -> share of the GPUs while all accounts want more; empty = no shares. An account that is not
-    /// named has a share of 1.
+    /// Account -> share of the GPUs while all accounts want more; empty = no shares. An account
+    /// that is not named has a share of 1.
     std::map<std::string, double> shares = {};
-    /// Since the caller's last decision: what is due at a time comes with the first decision after it, and once.
+    /// Since the caller's last decision: what is due at a time comes with the first decision after
+    /// it, and once.
     double window_s = 300;
     bool any_layout = false;  ///< an offer holds for every equal split of its GPUs over nodes
     bool explain = true;      ///< fill Decision::waiting
     bool operator==(const PolicyOptions&) const = default;
 };
 
-/// Pure: same arguments, same decision. Each job gets at most one action. Starts and resizes never use
-/// more than the GPUs, CPUs and memory that are free or that the decision's own resizes and preemptions
-/// free, nor nodes outside the job's node set. Only running jobs that are elastic and whose nodes the
-/// snapshot names are resized or preempted.
+/// Pure: same arguments, same decision. Each job gets at most one action. Starts and resizes never
+/// use more than the GPUs, CPUs and memory that are free or that the decision's own resizes and
+/// preemptions free, nor nodes outside the job's node set. Only running jobs that are elastic and
+/// whose nodes the snapshot names are resized or preempted.
 using PolicyFunction = Decision (*)(const Snapshot&, const Offers&, const PolicyOptions&);
 
 struct Policy {

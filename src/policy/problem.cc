@@ -13,8 +13,8 @@ namespace {
 constexpr double layout_tolerance = 1.05;
 /// Work that a job without a stated amount or limit counts as: a day.
 constexpr double unknown_work_s = 86400;
-/// A job that outlives what its user said (it says that just one iteration is left) is taken to need this share of
-/// what it did, once more.
+/// A job that outlives what its user said (it says that just one iteration is left) is taken to
+/// need this share of what it did, once more.
 constexpr double overrun_share = 0.5;
 
 bool is_allowed(const JobState& job, std::string_view type) {
@@ -37,8 +37,8 @@ bool are_of_a_kind(const JobState& a, const JobState& b) {
            a.gpu_types == b.gpu_types && a.places == b.places;
 }
 
-Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options, Scope scope,
-                 const std::vector<bool>& left_out)
+Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,
+                 Scope scope, const std::vector<bool>& left_out)
     : snapshot_(snapshot), options_(options), scope_(scope) {
     count_nodes();
     count_sets();
@@ -78,7 +78,8 @@ void Problem::count_sets() {
         if (set.size() == snapshot_.nodes.size()) continue;
         total.assign(types_.size(), 0);
         for (const NodeIndex n : set) {
-            if (node_types_[n] >= 0) total[static_cast<std::size_t>(node_types_[n])] += snapshot_.nodes[n].total_gpus;
+            if (node_types_[n] >= 0)
+                total[static_cast<std::size_t>(node_types_[n])] += snapshot_.nodes[n].total_gpus;
         }
     }
 }
@@ -107,7 +108,8 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
     const Grid* own = job.phase == JobPhase::running && job.current ? &job.current->grid : nullptr;
     for (const Offer& offer : offers) {
         const std::int64_t gpus = offer.grid.gpus();
-        if (scope_ == Scope::requests && (gpus != job.requested_gpus || offer.grid.gpu_type != job.requested_type))
+        if (scope_ == Scope::requests &&
+            (gpus != job.requested_gpus || offer.grid.gpu_type != job.requested_type))
             continue;
         if (gpus < job.min_gpus || gpus > job.max_gpus) continue;
         if (!is_allowed(job, offer.grid.gpu_type) || !(offer.estimate.iteration_s > 0)) continue;
@@ -130,8 +132,8 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
                           choices_.back().gpus == s.gpus;
         if (same && s.iteration_s > layout_tolerance * choices_.back().iteration_s) continue;
         if (!same) {
-            choices_.push_back({s.type, s.gpus, s.iteration_s,
-                                static_cast<std::uint32_t>(offers_.size()), 0});
+            choices_.push_back(
+                {s.type, s.gpus, s.iteration_s, static_cast<std::uint32_t>(offers_.size()), 0});
         }
         offers_.push_back(s.offer);
         ++choices_.back().offer_count;
@@ -207,7 +209,8 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
 std::int32_t Problem::find_choice(const Task& task, std::int32_t type, std::int64_t gpus) const {
     for (std::uint32_t i = 0; i < task.choice_count; ++i) {
         const Choice& c = choices_[task.first_choice + i];
-        if (c.type == type && c.gpus == gpus) return static_cast<std::int32_t>(task.first_choice + i);
+        if (c.type == type && c.gpus == gpus)
+            return static_cast<std::int32_t>(task.first_choice + i);
     }
     return -1;
 }

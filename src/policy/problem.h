@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A snapshot and its offers in numbers: GPU types as small integers, each job's offers as choices of
-// (type, GPU count), what may be given out. Policies decide on it; packing.h turns choices into nodes.
-// Leaves out on purpose: stages and plans (an offer keeps them) and all text.
+// A snapshot and its offers in numbers: GPU types as small integers, each job's offers as choices
+// of (type, GPU count), what may be given out. Policies decide on it; packing.h turns choices into
+// nodes. Leaves out on purpose: stages and plans (an offer keeps them) and all text.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace arena {
 
-/// A GPU type and count that a job could take. `offers` are its layouts, fastest first; layouts more
-/// than a twentieth slower than the fastest are left out.
+/// A GPU type and count that a job could take. `offers` are its layouts, fastest first; layouts
+/// more than a twentieth slower than the fastest are left out.
 struct Choice {
     std::int32_t type = 0;
     std::int32_t gpus = 0;
-    double iteration_s = 0;  ///< of the fastest layout
+    double iteration_s = 0;                          ///< of the fastest layout
     std::uint32_t first_offer = 0, offer_count = 0;  ///< into Problem::offers()
 };
 
 struct Task {
     const JobState* job = nullptr;
     std::uint32_t first_choice = 0, choice_count = 0;  ///< by type, then GPUs ascending
-    std::int32_t current = -1;    ///< running and may be moved: index of its choice
+    std::int32_t current = -1;  ///< running and may be moved: index of its choice
     /// Tasks of one kind have the same choices, may use the same nodes and need the same beside
     /// each GPU.
     std::uint32_t kind = 0;
-    double remaining = 0;         ///< iterations; never zero
+    double remaining = 0;  ///< iterations; never zero
     double fastest_s =
         0;  ///< an iteration, of all its offers, whether nodes could hold them or not
     [[nodiscard]] bool runs() const { return current >= 0; }
@@ -47,16 +47,16 @@ inline Offers::const_iterator find_from(const Offers& offers, Offers::const_iter
 /// Whether the same of the same offers are for both: range of GPUs, types, nodes, needs.
 bool are_of_a_kind(const JobState&, const JobState&);
 
-/// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they were requested,
-/// waiting jobs with their one choice (or none).
+/// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they
+/// were requested, waiting jobs with their one choice (or none).
 enum class Scope { all, requests };
 
 /// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
 /// elastic, or whose nodes or offer are unknown, are left out together with the GPUs they hold.
 class Problem {
   public:
-    /// Keeps references to the arguments. O(nodes + jobs + offers). `left_out`: jobs that are to be no
-    /// tasks, by index in the snapshot; empty: none.
+    /// Keeps references to the arguments. O(nodes + jobs + offers). `left_out`: jobs that are to be
+    /// no tasks, by index in the snapshot; empty: none.
     Problem(const Snapshot&, const Offers&, const PolicyOptions&, Scope = Scope::all,
             const std::vector<bool>& left_out = {});
 
@@ -105,7 +105,8 @@ class Problem {
     std::vector<std::string_view> types_;
     std::vector<std::int32_t> node_types_;
     std::vector<std::int64_t> capacity_, total_;
-    std::vector<std::vector<std::int64_t>> total_of_set_;  ///< [node set][type]; empty when it has every node
+    std::vector<std::vector<std::int64_t>>
+        total_of_set_;  ///< [node set][type]; empty when it has every node
     std::vector<Task> tasks_;
     std::vector<Choice> choices_;
     std::vector<const Offer*> offers_;

@@ -55,20 +55,20 @@ void read_replay(const JsonFields& fields, std::optional<Error>& error, Replay& 
 
 std::string to_json(const Replay& replay) {
     Json json({{"schema_version", 1},
-                      {"snapshot", json_of(replay.snapshot)},
-                      {"offers", json_of(replay.offers)},
-                      {"options",
-                       {{"reserve_depth", replay.options.reserve_depth},
-                        {"seed", replay.options.seed},
-                        {"checkpoint_s", replay.options.restart.checkpoint_s},
-                        {"per_gpu_s", replay.options.restart.per_gpu_s},
-                        {"launch_cap_s", replay.options.restart.launch_cap_s},
-                        {"objective", to_string(replay.options.objective)},
-                        {"search_steps", replay.options.search_steps},
-                        {"shares", replay.options.shares},
-                        {"window_s", replay.options.window_s},
-                        {"any_layout", replay.options.any_layout},
-                        {"explain", replay.options.explain}}}});
+               {"snapshot", json_of(replay.snapshot)},
+               {"offers", json_of(replay.offers)},
+               {"options",
+                {{"reserve_depth", replay.options.reserve_depth},
+                 {"seed", replay.options.seed},
+                 {"checkpoint_s", replay.options.restart.checkpoint_s},
+                 {"per_gpu_s", replay.options.restart.per_gpu_s},
+                 {"launch_cap_s", replay.options.restart.launch_cap_s},
+                 {"objective", to_string(replay.options.objective)},
+                 {"search_steps", replay.options.search_steps},
+                 {"shares", replay.options.shares},
+                 {"window_s", replay.options.window_s},
+                 {"any_layout", replay.options.any_layout},
+                 {"explain", replay.options.explain}}}});
     if (!replay.policy.empty()) json["policy"] = replay.policy;
     return dump_json(json);
 }

@@ -21,7 +21,8 @@ struct Replay {
 };
 
 /// {"schema_version":1,"policy":"fifo","snapshot":{..},"offers":{..},"options":{"reserve_depth":N,"seed":N,..}};
-/// policy, options and each of its members (those of PolicyOptions) may be absent. Same limits as the values' own readers.
+/// policy, options and each of its members (those of PolicyOptions) may be absent. Same limits as
+/// the values' own readers.
 std::string to_json(const Replay&);
 Result<Replay> parse_replay(std::string_view);
 

@@ -2,9 +2,9 @@
 // See reservation.h.
 #include "policy/reservation.h"
 
-#include <tuple>
-
 #include <fmt/format.h>
+
+#include <tuple>
 
 #include "policy/places.h"
 
@@ -26,7 +26,8 @@ bool could_hold(const Problem& problem, const Task& task, const Offer& offer) {
     });
 }
 
-/// The fastest layout of the most valued choice that could stand on the task's nodes; nullptr: none could.
+/// The fastest layout of the most valued choice that could stand on the task's nodes; nullptr: none
+/// could.
 const Offer* shape_for(const Problem& problem, const Task& task, std::span<const double> values) {
     std::vector<std::pair<double, const Choice*>> order;
     std::size_t at = task.first_choice;
@@ -77,7 +78,8 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
     return actions;
 }
 
-std::string waiting_words(const Problem& problem, const Task& task, std::span<const double> values) {
+std::string waiting_words(const Problem& problem, const Task& task,
+                          std::span<const double> values) {
     const Offer* offer = shape_for(problem, task, values);
     return offer ? waits_for(*offer) : nowhere_words;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Waiting jobs that a policy leaves out wait for what frees up. In Slurm some of them must stand in the
-// queue with a shape, for backfill to reserve for: else ordinary jobs behind them take every GPU first.
+// Waiting jobs that a policy leaves out wait for what frees up. In Slurm some of them must stand in
+// the queue with a shape, for backfill to reserve for: else ordinary jobs behind them take every
+// GPU first.
 #pragma once
 
 #include <span>
@@ -11,17 +12,20 @@
 
 namespace arena {
 
-/// One reshape_and_wait for each of the first waiting tasks in Slurm's order (priority, submission, id), at
-/// most options.reserve_depth for each GPU type: with the choice of the highest value that the nodes which
-/// the job may use could hold were they empty. `values`: by choice, of all tasks one after the other;
-/// `given`: by task, those that have what they will have, and afterwards those with a reservation, too.
-std::vector<Action> reservations(const Problem&, std::span<const double> values, std::vector<bool>& given);
+/// One reshape_and_wait for each of the first waiting tasks in Slurm's order (priority, submission,
+/// id), at most options.reserve_depth for each GPU type: with the choice of the highest value that
+/// the nodes which the job may use could hold were they empty. `values`: by choice, of all tasks
+/// one after the other; `given`: by task, those that have what they will have, and afterwards those
+/// with a reservation, too.
+std::vector<Action> reservations(const Problem&, std::span<const double> values,
+                                 std::vector<bool>& given);
 
 /// Of a job whose offers no nodes could hold, were they empty.
 inline constexpr const char* nowhere_words =
     "no nodes that this job may use, and that are up, can hold its grids";
 
-/// What a waiting task that gets neither GPUs nor a reservation is told: the shape that it would be reserved for.
+/// What a waiting task that gets neither GPUs nor a reservation is told: the shape that it would be
+/// reserved for.
 std::string waiting_words(const Problem&, const Task&, std::span<const double> values);
 
 }  // namespace arena

@@ -59,8 +59,7 @@ std::vector<std::size_t> RoomMaker::victims_for(const Task& task, const Choice& 
     std::vector<NodeCost> costs;
     NodeCost cost;
     for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(choice.type)]) {
-        if (packing_->is_in_set(place.node_set, n) &&
-            cost_of_node(task, n, per_node, keeps, cost))
+        if (packing_->is_in_set(place.node_set, n) && cost_of_node(task, n, per_node, keeps, cost))
             costs.push_back(cost);
     }
     const auto wanted = static_cast<std::size_t>(nodes);

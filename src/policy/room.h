@@ -45,8 +45,8 @@ class RoomMaker {
     [[nodiscard]] std::vector<std::size_t> victims_for(const Task&, const Choice&, const Place&,
                                                        std::int64_t per_node,
                                                        const std::vector<bool>& keeps) const;
-    bool try_layout(std::size_t i, const Choice&, const Place&, const Offer&,
-                    std::int64_t per_node, double least_gain, const std::vector<bool>& keeps, Placement& out,
+    bool try_layout(std::size_t i, const Choice&, const Place&, const Offer&, std::int64_t per_node,
+                    double least_gain, const std::vector<bool>& keeps, Placement& out,
                     std::vector<Leaver>& leavers);
     double settle(std::size_t victim, std::vector<Leaver>& leavers);
 

@@ -14,7 +14,8 @@ namespace arena {
 
 /// A job starts with its fewest GPUs of a type and at most doubles per round. Every job placed adds
 /// a reward larger than what any other could gain by growing, running ones a little more: nobody is
-/// stopped for another's growth. A job that is not elastic has as many GPUs as it asked for, of any type.
+/// stopped for another's growth. A job that is not elastic has as many GPUs as it asked for, of any
+/// type.
 Decision decide_sia(const Snapshot&, const Offers&, const PolicyOptions&);
 
 /// Not published: the same matrix, powers and starts with each row divided by the work left instead

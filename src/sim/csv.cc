@@ -2,9 +2,9 @@
 // Tables row by row: see csv.h.
 #include "sim/csv.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "core/text.h"
 
@@ -42,7 +42,8 @@ Result<Csv> Csv::open(std::string_view text, std::string name,
     split_cells(take_line(csv.rest_), csv.columns_);
     for (const std::string_view column : required) {
         if (csv.has(column)) continue;
-        return usage_error(fmt::format("the header line has no column \"{}\"", column), csv.where());
+        return usage_error(fmt::format("the header line has no column \"{}\"", column),
+                           csv.where());
     }
     return csv;
 }
@@ -54,7 +55,8 @@ bool Csv::next() {
         if (trim(line).empty()) continue;
         split_cells(line, cells_);
         if (cells_.size() == columns_.size()) return true;
-        refuse(fmt::format("{} cells, but the header has {} columns", cells_.size(), columns_.size()));
+        refuse(
+            fmt::format("{} cells, but the header has {} columns", cells_.size(), columns_.size()));
     }
     return false;
 }
@@ -87,8 +89,8 @@ std::int64_t Csv::integer(std::string_view column, std::int64_t min, std::int64_
 
 std::string_view Csv::word(std::string_view column, std::size_t max_length) {
     const std::string_view text = cell(column);
-    const bool is_plain = std::all_of(text.begin(), text.end(),
-                                      [](char c) { return c > ' ' && c < 127; });
+    const bool is_plain =
+        std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
     if (text.empty() || text.size() > max_length || !is_plain) {
         refuse(fmt::format("{}: \"{}\" is not a name of 1 to {} printable characters", column,
                            printable(text), max_length));

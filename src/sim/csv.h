@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Comma-separated tables with a header line, read row by row: numbers are checked, and every refusal
-// names file:line and column. No quoting (the tables that the simulator reads have none).
+// Comma-separated tables with a header line, read row by row: numbers are checked, and every
+// refusal names file:line and column. No quoting (the tables that the simulator reads have none).
 #pragma once
 
 #include <cstdint>

@@ -2,13 +2,13 @@
 // The trace generator: see generate.h.
 #include "sim/generate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
-
-#include <fmt/format.h>
 
 #include "sim/random.h"
 #include "sim/workload.h"
@@ -31,7 +31,8 @@ class Generator {
     void find_models();
     Status balance_types();
     [[nodiscard]] double weight_of(const NodeGroup&) const;
-    [[nodiscard]] Result<std::map<std::string, double>> demand_on(const std::string& gpu_type) const;
+    [[nodiscard]] Result<std::map<std::string, double>> demand_on(
+        const std::string& gpu_type) const;
     [[nodiscard]] WorkloadOptions binding() const;
     TraceJob draw();
     TraceJob draw_fresh();
@@ -46,7 +47,8 @@ class Generator {
     const GeneratorOptions& options_;
     Random random_;
     std::vector<std::pair<std::string, std::int64_t>> models_;  ///< usable on the cluster
-    std::map<std::string, double> factors_;  ///< by GPU type: how much more often it is asked for than GPUs say
+    std::map<std::string, double>
+        factors_;  ///< by GPU type: how much more often it is asked for than GPUs say
 };
 
 void Generator::find_models() {
@@ -66,7 +68,8 @@ WorkloadOptions Generator::binding() const {
     return options;
 }
 
-/// GPU-seconds, by the type on which they end up, of all jobs of the mix if they asked for this one.
+/// GPU-seconds, by the type on which they end up, of all jobs of the mix if they asked for this
+/// one.
 Result<std::map<std::string, double>> Generator::demand_on(const std::string& gpu_type) const {
     std::vector<TraceJob> jobs = options_.mix;
     for (TraceJob& job : jobs) job.gpu_type = gpu_type;
@@ -75,18 +78,21 @@ Result<std::map<std::string, double>> Generator::demand_on(const std::string& gp
     std::map<std::string, double> demand;
     for (const SimJob& job : bound->jobs) {
         const Offer& asked = bound->profiles[job.profile].offers[job.asked];
-        demand[asked.grid.gpu_type] += job.iterations * asked.estimate.iteration_s * static_cast<double>(asked.grid.gpus());
+        demand[asked.grid.gpu_type] +=
+            job.iterations * asked.estimate.iteration_s * static_cast<double>(asked.grid.gpus());
     }
     return demand;
 }
 
 double Generator::weight_of(const NodeGroup& group) const {
     const auto at = factors_.find(group.gpu_type);
-    return static_cast<double>(group.count * group.gpus_per_node) * (at == factors_.end() ? 1 : at->second);
+    return static_cast<double>(group.count * group.gpus_per_node) *
+           (at == factors_.end() ? 1 : at->second);
 }
 
-/// Jobs of a mix bring their work, which takes longer on slow types; they ask for types such that all have the same
-/// load. Were one overloaded, its queue would grow with the trace, at whatever load of the whole.
+/// Jobs of a mix bring their work, which takes longer on slow types; they ask for types such that
+/// all have the same load. Were one overloaded, its queue would grow with the trace, at whatever
+/// load of the whole.
 Status Generator::balance_types() {
     std::map<std::string, double> gpus;
     for (const NodeGroup& group : cluster_.groups) gpus[group.gpu_type] += weight_of(group);
@@ -101,10 +107,12 @@ Status Generator::balance_types() {
     for (int i = 0; i < steps; ++i) {
         std::map<std::string, double> load;
         for (const auto& [asked, landed] : demand)
-            for (const auto& [type, gpu_s] : landed) load[type] += gpus[asked] * factors_[asked] * gpu_s / gpus[type];
+            for (const auto& [type, gpu_s] : landed)
+                load[type] += gpus[asked] * factors_[asked] * gpu_s / gpus[type];
         double mean = 0;
         for (const auto& [type, value] : load) mean += value / static_cast<double>(load.size());
-        for (auto& [type, factor] : factors_) factor *= load[type] > 0 ? std::sqrt(mean / load[type]) : 0;
+        for (auto& [type, factor] : factors_)
+            factor *= load[type] > 0 ? std::sqrt(mean / load[type]) : 0;
     }
     return Done{};
 }
@@ -151,7 +159,8 @@ TraceJob Generator::draw_fresh() {
 }
 
 TraceJob Generator::draw() {
-    TraceJob job = options_.mix.empty() ? draw_fresh() : options_.mix[random_.below(options_.mix.size())];
+    TraceJob job =
+        options_.mix.empty() ? draw_fresh() : options_.mix[random_.below(options_.mix.size())];
     if (!options_.mix.empty()) job.gpu_type = draw_type();
     job.account = draw_account();
     job.priority =
@@ -206,8 +215,10 @@ Status Generator::set_times(std::vector<TraceJob>& jobs) {
 
 Result<std::vector<TraceJob>> Generator::generate() {
     find_models();
-    if (models_.empty()) return usage_error("no row of the throughput table is usable on the cluster");
-    if (const Status status = options_.mix.empty() ? Status(Done{}) : balance_types(); !status) return status.error();
+    if (models_.empty())
+        return usage_error("no row of the throughput table is usable on the cluster");
+    if (const Status status = options_.mix.empty() ? Status(Done{}) : balance_types(); !status)
+        return status.error();
     std::vector<TraceJob> jobs;
     jobs.reserve(static_cast<std::size_t>(options_.jobs));
     for (std::int64_t i = 0; i < options_.jobs; ++i) {

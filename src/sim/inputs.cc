@@ -2,12 +2,12 @@
 // Readers of the simulator's files: see inputs.h.
 #include "sim/inputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <tuple>
 #include <unordered_set>
-
-#include <fmt/format.h>
 
 #include "core/text.h"
 #include "core/yaml.h"
@@ -34,7 +34,8 @@ void keep(const Result<T>& result, T& out, std::optional<Error>& error) {
 
 void read_group(const YamlNode& item, std::string_view file, std::optional<Error>& error,
                 NodeGroup& out) {
-    if (const Status s = yaml_check_keys(item, file, {"gpu_type", "count", "gpus_per_node", "name"});
+    if (const Status s =
+            yaml_check_keys(item, file, {"gpu_type", "count", "gpus_per_node", "name"});
         !s) {
         error = s.error();
         return;
@@ -71,15 +72,19 @@ void read_shares(const YamlNode& map, std::string_view file, std::optional<Error
 }
 
 Status put_in_order(std::vector<TraceJob>& jobs, const std::string& name) {
-    const auto earlier = [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; };
+    const auto earlier = [](const TraceJob& a, const TraceJob& b) {
+        return a.submit_s < b.submit_s;
+    };
     const auto [first, last] = std::minmax_element(jobs.begin(), jobs.end(), earlier);
     const double tolerance_s = tolerated_disorder * (last->submit_s - first->submit_s);
     double latest = first->submit_s;
     for (const TraceJob& job : jobs) {
         if (job.submit_s < latest - tolerance_s) {
-            return usage_error(fmt::format("submission_time {:.0f} comes after {:.0f}: sort the trace "
-                                           "by submission_time", job.submit_s, latest),
-                               fmt::format("{}:{}", name, job.line));
+            return usage_error(
+                fmt::format("submission_time {:.0f} comes after {:.0f}: sort the trace "
+                            "by submission_time",
+                            job.submit_s, latest),
+                fmt::format("{}:{}", name, job.line));
         }
         latest = std::max(latest, job.submit_s);
     }
@@ -156,8 +161,9 @@ Result<Cluster> parse_cluster(std::string_view text, std::string_view name) {
 }
 
 Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::string& name) {
-    Result<Csv> opened = Csv::open(text, name, {"job_id", "submission_time", "num_iteration",
-                                                "model_name", "batch_size", "num_gpu", "gpu_type"});
+    Result<Csv> opened = Csv::open(text, name,
+                                   {"job_id", "submission_time", "num_iteration", "model_name",
+                                    "batch_size", "num_gpu", "gpu_type"});
     if (!opened) return opened.error();
     Csv& csv = *opened;
     std::vector<TraceJob> jobs;
@@ -171,7 +177,8 @@ Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::stri
         job.batch = csv.integer("batch_size", 1, std::int64_t{1} << 24);
         job.gpus = csv.integer("num_gpu", 1, 65536);
         job.gpu_type = csv.word("gpu_type", 64);
-        if (csv.has("account") && !csv.cell("account").empty()) job.account = csv.word("account", 64);
+        if (csv.has("account") && !csv.cell("account").empty())
+            job.account = csv.word("account", 64);
         if (csv.has("priority")) job.priority = csv.number("priority", -1e12, 1e12);
         if (csv.has("time_limit")) job.time_limit_s = csv.number("time_limit", 0, latest_s);
         job.line = csv.line();
@@ -204,14 +211,16 @@ bool Throughputs::knows_model(const std::string& model) const {
 }
 
 Result<Throughputs> parse_throughputs(std::string_view text, const std::string& name) {
-    Result<Csv> opened = Csv::open(text, name, {"model", "params", "global_batch", "gpu_type",
-                                                "num_nodes", "gpus_per_node"});
+    Result<Csv> opened = Csv::open(
+        text, name, {"model", "params", "global_batch", "gpu_type", "num_nodes", "gpus_per_node"});
     if (!opened) return opened.error();
     Csv& csv = *opened;
     const bool has_times = csv.has("iter_time_s");
     if (!has_times && !(csv.has("throughput_samples_per_s") && csv.has("feasible"))) {
-        return usage_error("the header line needs a column iter_time_s, or throughput_samples_per_s "
-                           "and feasible", csv.where());
+        return usage_error(
+            "the header line needs a column iter_time_s, or throughput_samples_per_s "
+            "and feasible",
+            csv.where());
     }
     Throughputs table;
     std::set<std::tuple<std::string, std::int64_t, std::string, std::int64_t, std::int64_t>> seen;

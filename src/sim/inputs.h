@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a simulation reads: the cluster (YAML), a trace of jobs (CSV), a table of iteration times (CSV).
-// Readers refuse what they do not understand with one sentence and file:line; they guess nothing.
+// What a simulation reads: the cluster (YAML), a trace of jobs (CSV), a table of iteration times
+// (CSV). Readers refuse what they do not understand with one sentence and file:line; they guess
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,13 @@ struct NodeGroup {
     std::string gpu_type;
     std::int64_t count = 0;          ///< nodes, 1..65536
     std::int64_t gpus_per_node = 0;  ///< 1..1024
-    std::string prefix;              ///< nodes are PREFIX1, PREFIX2, ... counted over all groups with it
+    std::string prefix;  ///< nodes are PREFIX1, PREFIX2, ... counted over all groups with it
     bool operator==(const NodeGroup&) const = default;
 };
 
 struct Cluster {
     std::vector<NodeGroup> groups;
-    double inter_gbps_per_node = 0;  ///< for the planner; 0 = not given
+    double inter_gbps_per_node = 0;        ///< for the planner; 0 = not given
     std::map<std::string, double> shares;  ///< account -> share, from `accounts:`; may be empty
     /// In the order of the file, each once.
     [[nodiscard]] std::vector<std::string> gpu_types() const;
@@ -33,28 +34,28 @@ struct Cluster {
     bool operator==(const Cluster&) const = default;
 };
 
-/// `nodes:` a list of {gpu_type, count, gpus_per_node, name}, `inter_gbps_per_node`, `accounts:` a map
-/// of shares. At most 65536 nodes.
+/// `nodes:` a list of {gpu_type, count, gpus_per_node, name}, `inter_gbps_per_node`, `accounts:` a
+/// map of shares. At most 65536 nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {
     std::string id;
-    double submit_s = 0;            ///< as in the file
-    std::int64_t num_iteration = 0; ///< as in the file, before the divisor
-    std::string model;              ///< family__size
+    double submit_s = 0;             ///< as in the file
+    std::int64_t num_iteration = 0;  ///< as in the file, before the divisor
+    std::string model;               ///< family__size
     std::int64_t batch = 0;
-    std::int64_t gpus = 0;          ///< asked for
-    std::string gpu_type;           ///< asked for
-    std::string account;            ///< optional column
-    double priority = 0;            ///< optional column, larger first
-    double time_limit_s = 0;        ///< optional column; 0 = none given
-    std::size_t line = 0;           ///< in the file, for later refusals
+    std::int64_t gpus = 0;    ///< asked for
+    std::string gpu_type;     ///< asked for
+    std::string account;      ///< optional column
+    double priority = 0;      ///< optional column, larger first
+    double time_limit_s = 0;  ///< optional column; 0 = none given
+    std::size_t line = 0;     ///< in the file, for later refusals
 };
 
-/// Columns job_id, submission_time, num_iteration, model_name, batch_size, num_gpu, gpu_type; optional
-/// account, priority, time_limit; others (deadline) are ignored. Refuses ids given twice, anything
-/// negative or not finite, an empty trace, and rows out of the order of submission; only disorder of at
-/// most a hundredth of the trace's span, as merged logs have it, is put in order.
+/// Columns job_id, submission_time, num_iteration, model_name, batch_size, num_gpu, gpu_type;
+/// optional account, priority, time_limit; others (deadline) are ignored. Refuses ids given twice,
+/// anything negative or not finite, an empty trace, and rows out of the order of submission; only
+/// disorder of at most a hundredth of the trace's span, as merged logs have it, is put in order.
 Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::string& name);
 /// The same columns, account, priority and time_limit included.
 std::string format_trace(const std::vector<TraceJob>&);
@@ -63,7 +64,7 @@ struct Row {
     std::string gpu_type;
     std::int64_t nodes = 1, gpus_per_node = 1;
     double iteration_s = 0;
-    Plan plan = {};                     ///< of the planner; without stages where the time was measured
+    Plan plan = {};  ///< of the planner; without stages where the time was measured
     Source source = Source::profiled;
     [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
 };
@@ -76,9 +77,10 @@ struct Throughputs {
 };
 
 /// Columns model, params, global_batch, gpu_type, num_nodes, gpus_per_node and either iter_time_s
-/// (usable when measured_ok and usable_in_simulator, where present, are 1) or throughput_samples_per_s
-/// with feasible and derivation (usable when feasible and `direct`: nothing extrapolated). A usable row
-/// needs a time above 0; longer than 300 s is not usable. Refuses the same layout given twice.
+/// (usable when measured_ok and usable_in_simulator, where present, are 1) or
+/// throughput_samples_per_s with feasible and derivation (usable when feasible and `direct`:
+/// nothing extrapolated). A usable row needs a time above 0; longer than 300 s is not usable.
+/// Refuses the same layout given twice.
 Result<Throughputs> parse_throughputs(std::string_view text, const std::string& name);
 
 }  // namespace arena::sim

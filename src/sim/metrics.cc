@@ -19,7 +19,8 @@ Json json_of(const Spread& s) {
 double percentile(std::vector<double>& values, double share) {
     if (values.empty()) return 0;
     std::sort(values.begin(), values.end());
-    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+    const auto rank =
+        static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
     return values[std::min(values.size(), std::max<std::size_t>(rank, 1)) - 1];
 }
 
@@ -36,24 +37,24 @@ Spread spread_of(std::vector<double> values) {
 }
 
 std::string metrics_json(const Metrics& m) {
-    return dump_json({{"policy", m.policy},
-                      {"jobs", m.jobs},
-                      {"finished", m.finished},
-                      {"dropped", m.dropped},
-                      {"elastic_jobs", m.elastic},
-                      {"jct_s", json_of(m.jct_s)},
-                      {"queuing_s", json_of(m.queuing_s)},
-                      {"finish_time_fairness", json_of(m.finish_time_fairness)},
-                      {"makespan_s", m.makespan_s},
-                      {"throughput", {{"mean", m.throughput_mean}, {"peak", m.throughput_peak}}},
-                      {"normalized_throughput_mean", m.normalized_throughput_mean},
-                      {"gpu_utilization", m.gpu_utilization},
-                      {"restarts", m.restarts},
-                      {"decisions", m.decisions},
-                      {"decision_ms",
-                       {{"p50", m.decision_ms_p50}, {"p95", m.decision_ms_p95},
-                        {"max", m.decision_ms_max}}},
-                      {"wall_s", m.wall_s}});
+    return dump_json(
+        {{"policy", m.policy},
+         {"jobs", m.jobs},
+         {"finished", m.finished},
+         {"dropped", m.dropped},
+         {"elastic_jobs", m.elastic},
+         {"jct_s", json_of(m.jct_s)},
+         {"queuing_s", json_of(m.queuing_s)},
+         {"finish_time_fairness", json_of(m.finish_time_fairness)},
+         {"makespan_s", m.makespan_s},
+         {"throughput", {{"mean", m.throughput_mean}, {"peak", m.throughput_peak}}},
+         {"normalized_throughput_mean", m.normalized_throughput_mean},
+         {"gpu_utilization", m.gpu_utilization},
+         {"restarts", m.restarts},
+         {"decisions", m.decisions},
+         {"decision_ms",
+          {{"p50", m.decision_ms_p50}, {"p95", m.decision_ms_p95}, {"max", m.decision_ms_max}}},
+         {"wall_s", m.wall_s}});
 }
 
 }  // namespace arena::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a simulation answers: the numbers of the contract of `arena simulate`, and on request what each
-// job did, for pictures and tests.
+// What a simulation answers: the numbers of the contract of `arena simulate`, and on request what
+// each job did, for pictures and tests.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace arena::sim {
 
-/// Percentiles by nearest rank: the least value that at least that share of the values does not exceed.
+/// Percentiles by nearest rank: the least value that at least that share of the values does not
+/// exceed.
 struct Spread {
     double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
 };
@@ -19,32 +20,35 @@ double percentile(std::vector<double>& values, double share);
 
 /// A job's stay on one GPU set.
 struct Stay {
-    std::uint32_t job = 0;       ///< index into Workload::jobs
-    std::uint32_t offer = 0;     ///< of its profile
+    std::uint32_t job = 0;                        ///< index into Workload::jobs
+    std::uint32_t offer = 0;                      ///< of its profile
     double from_s = 0, progress_s = 0, to_s = 0;  ///< got the GPUs; first progress; gave them back
-    double iteration_s = 0;      ///< the true one
+    double iteration_s = 0;                       ///< the true one
     std::vector<std::uint32_t> nodes;
 };
 
 struct JobOutcome {
-    double jct_s = 0;        ///< until its end, or the end of the simulation
-    double queuing_s = 0;    ///< without GPUs
-    double unfairness = 0;   ///< JCT / JCT with an equal part of the cluster; 1 is fair, less is better
+    double jct_s = 0;      ///< until its end, or the end of the simulation
+    double queuing_s = 0;  ///< without GPUs
+    double unfairness =
+        0;  ///< JCT / JCT with an equal part of the cluster; 1 is fair, less is better
     bool finished = false;
     std::int64_t restarts = 0;
 };
 
 struct Metrics {
     std::string policy;
-    std::int64_t jobs = 0;      ///< submitted until the end of the simulation
+    std::int64_t jobs = 0;  ///< submitted until the end of the simulation
     std::int64_t finished = 0;
-    std::int64_t dropped = 0;   ///< of the trace: no usable row
-    std::int64_t elastic = 0;   ///< of the jobs
-    Spread jct_s, queuing_s;    ///< over all submitted jobs, censored at the end
-    Spread finish_time_fairness; ///< JobOutcome::unfairness of the finished jobs (Themis, NSDI 2020)
-    double makespan_s = 0;      ///< last event
+    std::int64_t dropped = 0;  ///< of the trace: no usable row
+    std::int64_t elastic = 0;  ///< of the jobs
+    Spread jct_s, queuing_s;   ///< over all submitted jobs, censored at the end
+    Spread
+        finish_time_fairness;  ///< JobOutcome::unfairness of the finished jobs (Themis, NSDI 2020)
+    double makespan_s = 0;     ///< last event
     double throughput_mean = 0, throughput_peak = 0;  ///< samples/s
-    double normalized_throughput_mean = 0;  ///< mean over time of the sum of speed / speed as requested
+    double normalized_throughput_mean =
+        0;                       ///< mean over time of the sum of speed / speed as requested
     double gpu_utilization = 0;  ///< held GPU-seconds / (GPUs x makespan)
     std::int64_t restarts = 0;   ///< starts and changes of GPU sets of all jobs
     std::int64_t decisions = 0;

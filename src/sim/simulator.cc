@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The event loop: see simulator.h. The snapshot and the offers live through the whole simulation and
-// change in place, so that a round costs time in the jobs there are, not in the trace.
+// The event loop: see simulator.h. The snapshot and the offers live through the whole simulation
+// and change in place, so that a round costs time in the jobs there are, not in the trace.
 #include "sim/simulator.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <queue>
-
-#include <fmt/format.h>
 
 #include "policy/work_left.h"
 
@@ -27,18 +27,18 @@ double ms_since(Clock::time_point start) {
 
 /// What the simulator knows of a job in the system beyond what the snapshot tells the policy.
 struct Live {
-    std::uint32_t job = 0;         ///< index into Workload::jobs
-    double work = 0;               ///< true iterations
-    double said = 0;               ///< what the user said of them
-    double limit_s = 0;            ///< the user's, of a run as requested
-    double done = 0;               ///< when the GPUs were given
-    double progress_s = 0;         ///< first progress on these GPUs
-    double iteration_s = 0;        ///< true, on these GPUs
+    std::uint32_t job = 0;   ///< index into Workload::jobs
+    double work = 0;         ///< true iterations
+    double said = 0;         ///< what the user said of them
+    double limit_s = 0;      ///< the user's, of a run as requested
+    double done = 0;         ///< when the GPUs were given
+    double progress_s = 0;   ///< first progress on these GPUs
+    double iteration_s = 0;  ///< true, on these GPUs
     std::uint32_t offer = 0;
-    std::uint32_t version = 0;     ///< of its completion event
-    double gpu_s = 0;              ///< held before these GPUs
-    double held_s = 0;             ///< time with GPUs before these
-    double demand_gpu_s = 0;       ///< asked for by all jobs present, until this one came
+    std::uint32_t version = 0;  ///< of its completion event
+    double gpu_s = 0;           ///< held before these GPUs
+    double held_s = 0;          ///< time with GPUs before these
+    double demand_gpu_s = 0;    ///< asked for by all jobs present, until this one came
 };
 
 struct Completion {
@@ -102,23 +102,24 @@ class Simulation {
     PolicyOptions policy_options_;
     Snapshot snapshot_;
     Offers offers_;
-    std::vector<Live> live_;           ///< parallel to snapshot_.jobs
+    std::vector<Live> live_;  ///< parallel to snapshot_.jobs
     std::priority_queue<Completion, std::vector<Completion>, std::greater<>> completions_;
-    std::size_t arrived_ = 0;          ///< jobs of the workload that came
+    std::size_t arrived_ = 0;  ///< jobs of the workload that came
     std::size_t running_ = 0;
-    double due_s_ = never;             ///< a decision is wanted at this time
+    double due_s_ = never;  ///< a decision is wanted at this time
     double last_decision_s_ = -never;
     int idle_rounds_ = 0;
     Metrics metrics_;
     std::vector<double> decision_ms_;
-    std::vector<std::pair<double, double>> speed_changes_;  ///< (time, samples/s)
+    std::vector<std::pair<double, double>> speed_changes_;         ///< (time, samples/s)
     double demand_gpus_ = 0, demand_gpu_s_ = 0, demand_at_s_ = 0;  ///< as requested, jobs present
     double samples_ = 0, normalized_s_ = 0, held_gpu_s_ = 0;
 };
 
 std::size_t Simulation::find(JobId id) const {
-    const auto at = std::lower_bound(snapshot_.jobs.begin(), snapshot_.jobs.end(), id,
-                                     [](const JobState& job, JobId wanted) { return job.id < wanted; });
+    const auto at =
+        std::lower_bound(snapshot_.jobs.begin(), snapshot_.jobs.end(), id,
+                         [](const JobState& job, JobId wanted) { return job.id < wanted; });
     if (at == snapshot_.jobs.end() || at->id != id) return snapshot_.jobs.size();
     return static_cast<std::size_t>(at - snapshot_.jobs.begin());
 }
@@ -144,7 +145,8 @@ double Simulation::next_event_s() const {
 }
 
 void Simulation::arrive() {
-    while (arrived_ < workload_.jobs.size() && workload_.jobs[arrived_].submit_s <= snapshot_.time_s) {
+    while (arrived_ < workload_.jobs.size() &&
+           workload_.jobs[arrived_].submit_s <= snapshot_.time_s) {
         const SimJob& job = workload_.jobs[arrived_];
         const Profile& profile = workload_.profiles[job.profile];
         const auto index = static_cast<std::uint32_t>(arrived_++);
@@ -167,7 +169,8 @@ void Simulation::arrive() {
         live.work = job.iterations * Workload::work_factor(options_.errors, index);
         live.said = state.remaining_iterations;
         if (options_.work_unknown) {
-            if (!job.limit_stated) state.time_limit_s *= Workload::limit_factor(options_.errors.seed, index);
+            if (!job.limit_stated)
+                state.time_limit_s *= Workload::limit_factor(options_.errors.seed, index);
             live.said = state.time_limit_s / profile.offers[job.asked].estimate.iteration_s;
             state.remaining_iterations = 0;
         }
@@ -185,12 +188,13 @@ void Simulation::change_demand(double gpus) {
     demand_gpus_ += gpus;
 }
 
-/// How long the job would take with what it asked for, slowed as much as the jobs present over its life
-/// asked for more than there is: an equal part for everybody.
+/// How long the job would take with what it asked for, slowed as much as the jobs present over its
+/// life asked for more than there is: an equal part for everybody.
 double Simulation::fair_jct_s(const JobState& job, const Live& live) const {
     const Profile& p = profile(live);
     const double asked_s = p.offers[workload_.jobs[live.job].asked].estimate.iteration_s;
-    const double alone_s = live.work * asked_s + policy_options_.restart.seconds(job.requested_gpus);
+    const double alone_s =
+        live.work * asked_s + policy_options_.restart.seconds(job.requested_gpus);
     const double life_s = std::max(snapshot_.time_s - job.submit_s, 1e-9);
     const double demand = demand_gpu_s_ + demand_gpus_ * (snapshot_.time_s - demand_at_s_);
     const double mean_demand = (demand - live.demand_gpu_s) / life_s;
@@ -212,8 +216,7 @@ void Simulation::end_stay(const JobState& job, Live& live, double done) {
     const Profile& p = profile(live);
     const double now_s = snapshot_.time_s, iterations = done - live.done;
     const auto gpus = static_cast<double>(job.current->grid.gpus());
-    const double asked_s =
-        p.offers[workload_.jobs[live.job].asked].estimate.iteration_s;
+    const double asked_s = p.offers[workload_.jobs[live.job].asked].estimate.iteration_s;
     samples_ += iterations * static_cast<double>(p.batch);
     normalized_s_ += iterations * asked_s;
     held_gpu_s_ += gpus * (now_s - job.start_s);
@@ -227,8 +230,13 @@ void Simulation::end_stay(const JobState& job, Live& live, double done) {
     live.done = done;
     ++live.version;
     if (!options_.keep_stays) return;
-    metrics_.stays.push_back({live.job, live.offer, job.start_s, live.progress_s, now_s,
-                              live.iteration_s, {job.nodes.begin(), job.nodes.end()}});
+    metrics_.stays.push_back({live.job,
+                              live.offer,
+                              job.start_s,
+                              live.progress_s,
+                              now_s,
+                              live.iteration_s,
+                              {job.nodes.begin(), job.nodes.end()}});
 }
 
 void Simulation::free_nodes(const JobState& job) {
@@ -263,8 +271,8 @@ void Simulation::complete() {
     }
 }
 
-/// What is left of the job's work, and of its time limit. With the work hidden the limit stands for it: a limit
-/// for a run as requested, so in proportion for other GPUs.
+/// What is left of the job's work, and of its time limit. With the work hidden the limit stands for
+/// it: a limit for a run as requested, so in proportion for other GPUs.
 void Simulation::say_what_is_left(JobState& job, const Live& live) const {
     set_work_left(job, live.said);
     const bool runs = job.phase == JobPhase::running;
@@ -273,7 +281,8 @@ void Simulation::say_what_is_left(JobState& job, const Live& live) const {
         return;
     }
     const Offer& asked = profile(live).offers[workload_.jobs[live.job].asked];
-    job.time_limit_s = job.remaining_iterations * (runs ? *job.current : asked).estimate.iteration_s;
+    job.time_limit_s =
+        job.remaining_iterations * (runs ? *job.current : asked).estimate.iteration_s;
     job.remaining_iterations = 0;
 }
 
@@ -303,7 +312,8 @@ Result<std::uint32_t> Simulation::check_offer(const Action& action, const JobSta
         return broken(action, "names a wrong number of nodes");
     }
     for (std::uint32_t i = 0; i < offers.size(); ++i) {
-        if (offers[i].grid.gpu_type == grid.gpu_type && offers[i].grid.gpus() == grid.gpus()) return i;
+        if (offers[i].grid.gpu_type == grid.gpu_type && offers[i].grid.gpus() == grid.gpus())
+            return i;
     }
     return broken(action, fmt::format("is no offer: {}", short_form(grid)));
 }
@@ -353,8 +363,7 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     ++metrics_.restarts;
     ++running_;
     live.offer = *offer;
-    live.progress_s =
-        snapshot_.time_s + policy_options_.restart.seconds(action.offer.grid.gpus());
+    live.progress_s = snapshot_.time_s + policy_options_.restart.seconds(action.offer.grid.gpus());
     live.iteration_s = profile(live).offers[*offer].estimate.iteration_s *
                        Workload::time_factor(options_.errors, live.job, *offer);
     completions_.push(
@@ -371,7 +380,8 @@ Status Simulation::apply(const Decision& decision) {
         const std::size_t at = find(action.job);
         if (at == snapshot_.jobs.size()) return broken(action, "names a job that is not there");
         JobState& job = snapshot_.jobs[at];
-        if (moves && job.phase != JobPhase::running) return broken(action, "does not fit its state");
+        if (moves && job.phase != JobPhase::running)
+            return broken(action, "does not fit its state");
         if (moves && !job.elastic) return broken(action, "changes a job that is not elastic");
         const bool stays = action.kind == ActionKind::resize && job.nodes == action.nodes &&
                            job.current->grid.gpus_per_node == action.offer.grid.gpus_per_node;
@@ -392,10 +402,10 @@ Status Simulation::check_stuck(const Decision& decision) {
                       arrived_ == workload_.jobs.size();
     idle_rounds_ = idle ? idle_rounds_ + 1 : 0;
     if (idle_rounds_ < (options_.only_events ? 1 : stuck_rounds)) return Done{};
-    return environment_error(fmt::format("at {:.0f} s the policy leaves {} jobs waiting on an idle "
-                                         "cluster for {} rounds, the first is job {}",
-                                         snapshot_.time_s, snapshot_.jobs.size(), idle_rounds_,
-                                         snapshot_.jobs.front().id));
+    return environment_error(fmt::format(
+        "at {:.0f} s the policy leaves {} jobs waiting on an idle "
+        "cluster for {} rounds, the first is job {}",
+        snapshot_.time_s, snapshot_.jobs.size(), idle_rounds_, snapshot_.jobs.front().id));
 }
 
 Status Simulation::decide() {
@@ -410,7 +420,8 @@ Status Simulation::decide() {
     decision_ms_.push_back(ms_since(start));
     if (options_.watch) options_.watch(snapshot_, offers_, policy_options_, decision);
     for (JobState& job : snapshot_.jobs)
-        if (const auto at = decision.patience.find(job.id); at != decision.patience.end() && job.patient_until_s == 0)
+        if (const auto at = decision.patience.find(job.id);
+            at != decision.patience.end() && job.patient_until_s == 0)
             job.patient_until_s = at->second;
     if (const Status status = apply(decision); !status) return status;
     return check_stuck(decision);

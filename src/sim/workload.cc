@@ -35,8 +35,8 @@ std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     for (const NodeGroup& group : cluster.groups) {
         for (std::int64_t i = 0; i < group.count; ++i) {
             const std::string name = fmt::format("{}{}", group.prefix, ++named[group.prefix]);
-            nodes.push_back({name, group.gpu_type, group.gpus_per_node, group.gpus_per_node, plenty,
-                             plenty});
+            nodes.push_back(
+                {name, group.gpu_type, group.gpus_per_node, group.gpus_per_node, plenty, plenty});
         }
     }
     if (rule == PlacementRule::nodes) return nodes;
@@ -103,10 +103,13 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
     return profile;
 }
 
-/// Offer of the type with the least count >= gpus, else with the largest; -1 when the type has none.
+/// Offer of the type with the least count >= gpus, else with the largest; -1 when the type has
+/// none.
 int nearest_count(const Profile& profile, std::string_view type, std::int64_t gpus) {
     int larger = -1, largest = -1;
-    const auto count = [&](int i) { return profile.offers[static_cast<std::size_t>(i)].grid.gpus(); };
+    const auto count = [&](int i) {
+        return profile.offers[static_cast<std::size_t>(i)].grid.gpus();
+    };
     for (int i = 0; i < static_cast<int>(profile.offers.size()); ++i) {
         if (profile.offers[static_cast<std::size_t>(i)].grid.gpu_type != type) continue;
         if (largest < 0 || count(i) > count(largest)) largest = i;
@@ -198,8 +201,8 @@ void Binder::add(const TraceJob& job, std::uint32_t profile, int asked) {
     SimJob out;
     out.name = job.id;
     out.submit_s = job.submit_s - zero_s_;
-    out.iterations =
-        static_cast<double>(std::max<std::int64_t>(1, job.num_iteration / options_.iteration_divisor));
+    out.iterations = static_cast<double>(
+        std::max<std::int64_t>(1, job.num_iteration / options_.iteration_divisor));
     out.profile = profile;
     out.asked = static_cast<std::uint32_t>(asked);
     out.account = account_of(job.account);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A trace bound to a cluster and a throughput table: every job with its offers, its request and the
-// truth that only the simulator knows. The same feasibility for every policy: an offer exists only for
-// a (type, count) with a usable row.
+// truth that only the simulator knows. The same feasibility for every policy: an offer exists only
+// for a (type, count) with a usable row.
 #pragma once
 
 #include <cstdint>
@@ -50,17 +50,18 @@ struct Workload {
     std::vector<NodeState> nodes;
     std::vector<std::string> gpu_types;
     std::vector<Profile> profiles;
-    std::vector<SimJob> jobs;          ///< by submission
-    std::vector<std::string> accounts; ///< "" is the first
+    std::vector<SimJob> jobs;           ///< by submission
+    std::vector<std::string> accounts;  ///< "" is the first
     std::map<std::string, double> shares;
-    std::int64_t dropped = 0;          ///< jobs without any row on this cluster's types
+    std::int64_t dropped = 0;  ///< jobs without any row on this cluster's types
     [[nodiscard]] std::int64_t gpus() const;
     /// Factors of the truth, and of what users say, fixed by the seed: 1 when the sigma is 0.
     [[nodiscard]] static double work_factor(const Errors&, std::uint32_t job);
     [[nodiscard]] static double said_factor(const Errors&, std::uint32_t job);
     [[nodiscard]] static double time_factor(const Errors&, std::uint32_t job, std::size_t offer);
-    /// Whether the job is elastic, where that is so of this share of all: by the seed alone, so that the
-    /// same jobs are under every policy, and those of a smaller share are among those of a larger one.
+    /// Whether the job is elastic, where that is so of this share of all: by the seed alone, so
+    /// that the same jobs are under every policy, and those of a smaller share are among those of a
+    /// larger one.
     [[nodiscard]] static bool is_elastic(double share, std::uint64_t seed, std::uint32_t job);
     /// How many times as long as the job's run its user's limit is where nobody stated one: 1 to 5.
     [[nodiscard]] static double limit_factor(std::uint64_t seed, std::uint32_t job);
@@ -69,14 +70,14 @@ struct Workload {
 struct WorkloadOptions {
     PlacementRule placement = PlacementRule::nodes;
     std::int64_t iteration_divisor = 5;  ///< iterations = max(1, num_iteration / divisor)
-    double limit_slack_s = 70;           ///< user's limit = exact run time + this where none is given
-    std::string trace_name;              ///< for messages
+    double limit_slack_s = 70;  ///< user's limit = exact run time + this where none is given
+    std::string trace_name;     ///< for messages
 };
 
-/// A request without a row becomes the nearest larger count of its type with one, else the largest; a
-/// type without any row becomes the first type of the cluster that has one, by the same rule. Counts
-/// beyond the cluster's GPUs of a type are no offers. Errors: models or GPU types that neither the
-/// table nor the cluster know, by the trace's file:line.
+/// A request without a row becomes the nearest larger count of its type with one, else the largest;
+/// a type without any row becomes the first type of the cluster that has one, by the same rule.
+/// Counts beyond the cluster's GPUs of a type are no offers. Errors: models or GPU types that
+/// neither the table nor the cluster know, by the trace's file:line.
 Result<Workload> bind_workload(const Cluster&, const std::vector<TraceJob>&, const Throughputs&,
                                const WorkloadOptions&);
 

@@ -8,10 +8,11 @@
 //            stands for, seconds, repeats, spread. Failed runs have none.
 //   comm     one row per measured collective: group of `ranks` over `nodes`, with `groups` of them
 //            at the same time, and the bytes of the buffer on each rank. The newest import stays.
-//   observed one row per user, model, batch, launcher, grid and plan that a job ran and reported: the
-//            latest report. seq grows with each: what "latest" means. plan is JSON. user is a uid, -1
-//            where it is not known; shared: an administrator has made it everybody's, of whom there
-//            is one row, whoever reported it; agreeing: job ids, see note_agreeing().
+//   observed one row per user, model, batch, launcher, grid and plan that a job ran and reported:
+//   the
+//            latest report. seq grows with each: what "latest" means. plan is JSON. user is a uid,
+//            -1 where it is not known; shared: an administrator has made it everybody's, of whom
+//            there is one row, whoever reported it; agreeing: job ids, see note_agreeing().
 #include "store/open.h"
 
 #include <fcntl.h>
@@ -98,8 +99,8 @@ ALTER TABLE runs ADD COLUMN power_limit_w REAL NOT NULL DEFAULT 0;
 /// From version 2: where the GPU sits, as JSON; "" = not known.
 constexpr const char* to_version_3 = "ALTER TABLE runs ADD COLUMN place TEXT NOT NULL DEFAULT '';";
 
-/// From version 4, which did not know whose a report was: none of them counts until an administrator
-/// says so, but what was measured by hand, which took one.
+/// From version 4, which did not know whose a report was: none of them counts until an
+/// administrator says so, but what was measured by hand, which took one.
 constexpr const char* to_version_5 = R"(
 INSERT INTO observed SELECT seq, model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes,
   gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps, job, at_s, -1, job = 0, job
@@ -159,7 +160,8 @@ Status close_to_others(const std::string& path) {
         struct stat st {};
         if (::lstat(name.c_str(), &st) != 0 || (st.st_mode & 07777) == 0600) continue;
         if (::chmod(name.c_str(), 0600) != 0)
-            return environment_error(std::string("cannot chmod 0600: ") + std::strerror(errno), name);
+            return environment_error(std::string("cannot chmod 0600: ") + std::strerror(errno),
+                                     name);
     }
     return Done{};
 }
@@ -304,7 +306,8 @@ Status check_left_of_store(const std::string& path) {
     if (file.get() < 0 || ::fstat(file.get(), &st) != 0)
         return environment_error(std::string("cannot look at it: ") + std::strerror(errno), path);
     std::string start(looked_at_bytes, '\0');
-    const ssize_t got = S_ISREG(st.st_mode) ? ::pread(file.get(), start.data(), start.size(), 0) : 0;
+    const ssize_t got =
+        S_ISREG(st.st_mode) ? ::pread(file.get(), start.data(), start.size(), 0) : 0;
     start.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     if (is_left_of_store(start, static_cast<std::size_t>(st.st_size))) return Done{};
     return environment_error(

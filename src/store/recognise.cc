@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See recognise.h. Offsets and page kinds: https://www.sqlite.org/fileformat2.html, sections 1.3 and
-// 1.6.
+// See recognise.h. Offsets and page kinds: https://www.sqlite.org/fileformat2.html, sections 1.3
+// and 1.6.
 #include "store/recognise.h"
 
 #include <algorithm>

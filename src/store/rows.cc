@@ -78,7 +78,9 @@ Result<ObservedRun> observed_of(const Statement& s) {
     return run;
 }
 
-std::string text_of(const std::vector<JobId>& jobs) { return fmt::format("{}", fmt::join(jobs, ",")); }
+std::string text_of(const std::vector<JobId>& jobs) {
+    return fmt::format("{}", fmt::join(jobs, ","));
+}
 
 std::string told(const Error& row) { return row.where + " " + row.text; }
 

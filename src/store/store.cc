@@ -325,10 +325,11 @@ Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
 /// What this one takes the place of; nothing where that cannot be read either.
 Result<std::optional<ObservedRun>> SqliteStore::kept_before(const ObservedRun& run) {
     const Grid& grid = run.observation.grid;
-    Statement s(db_.get(), std::string(sql::select_observed) +
-                               "WHERE model_fingerprint = ? AND global_batch = ? AND launcher = ? AND"
-                               " gpu_type = ? AND nodes = ? AND gpus_per_node = ? AND plan = ? AND"
-                               " shared = ? AND (shared OR user = ?)");
+    Statement s(db_.get(),
+                std::string(sql::select_observed) +
+                    "WHERE model_fingerprint = ? AND global_batch = ? AND launcher = ? AND"
+                    " gpu_type = ? AND nodes = ? AND gpus_per_node = ? AND plan = ? AND"
+                    " shared = ? AND (shared OR user = ?)");
     s.bind(run.model_fingerprint).bind(run.global_batch).bind(run.launcher).bind(grid.gpu_type);
     s.bind(grid.nodes).bind(grid.gpus_per_node).bind(to_json(run.observation.plan));
     std::optional<ObservedRun> before;

@@ -16,11 +16,13 @@
 namespace arena {
 
 struct ProfileRun {  ///< one row of `arena profile list`
-    std::string nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node, reason;
+    std::string nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node,
+        reason;
     ProfileStatus status = ProfileStatus::complete;
     double started_s = 0, device_seconds = 0;
     std::int64_t wanted = 0, reused = 0;
-    double direct_seconds = 0;  ///< what measuring the grids directly would have cost; 0 = not known
+    double direct_seconds =
+        0;  ///< what measuring the grids directly would have cost; 0 = not known
     std::int64_t entries = 0;
     bool operator==(const ProfileRun&) const = default;
 };
@@ -32,7 +34,8 @@ struct KnownOperators {
 
 struct ObservedRuns {
     std::vector<ObservedRun> runs;  ///< oldest first
-    std::vector<std::string> bad;   ///< a sentence for each row left out that cannot be: which, why, what to do
+    std::vector<std::string>
+        bad;  ///< a sentence for each row left out that cannot be: which, why, what to do
 };
 
 /// Reports that fit all that is given.
@@ -44,8 +47,10 @@ struct WhichObserved {
 
 class ProfileStore {
   public:
-    /// Opens or creates; busy_timeout 50 ms, WAL, user_version checked. Sets *notice when a corrupt file was set aside.
-    static Result<std::unique_ptr<ProfileStore>> open(const std::string& path, std::string* notice = nullptr);
+    /// Opens or creates; busy_timeout 50 ms, WAL, user_version checked. Sets *notice when a corrupt
+    /// file was set aside.
+    static Result<std::unique_ptr<ProfileStore>> open(const std::string& path,
+                                                      std::string* notice = nullptr);
     static Result<std::unique_ptr<ProfileStore>> open_read_only(const std::string& path);
     virtual ~ProfileStore() = default;
 
@@ -53,16 +58,18 @@ class ProfileStore {
     virtual Status import(const Profile&, const std::string& model_name) = 0;
     /// Measured seconds by op key for a GRES type: the newest entry of the newest device identity.
     virtual Result<ProfileTable> table(const std::string& gpu_type) = 0;
-    /// Operators measured already on the device that `node` last showed, else on the newest of that GPU type.
+    /// Operators measured already on the device that `node` last showed, else on the newest of that
+    /// GPU type.
     virtual Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) = 0;
     /// Every operator measured on exactly this device, newest seconds, sorted by op key.
     virtual Result<std::vector<ProfileEntry>> measured_on(const std::string& gpu_type,
                                                           const std::string& device_identity) = 0;
     /// Runs, newest first.
     virtual Result<std::vector<ProfileRun>> runs() = 0;
-    /// Newest run of (fingerprint, gpu_type) that is complete or partial and still holds: its node has not shown
-    /// another driver or library since. ErrorCode::no when none.
-    virtual Result<ProfileRun> find(const std::string& fingerprint, const std::string& gpu_type) = 0;
+    /// Newest run of (fingerprint, gpu_type) that is complete or partial and still holds: its node
+    /// has not shown another driver or library since. ErrorCode::no when none.
+    virtual Result<ProfileRun> find(const std::string& fingerprint,
+                                    const std::string& gpu_type) = 0;
     virtual Result<Profile> load(const std::string& nonce) = 0;
     /// quick_check and per-row checks; the list of what is wrong, empty = good.
     virtual Result<std::vector<std::string>> verify() = 0;
@@ -70,25 +77,29 @@ class ProfileStore {
     /// is measured again, but for the run's other operators.
     virtual Status remove_bad() = 0;
     /// Adds measured collectives, replacing those of the same key, in one transaction; how many.
-    virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&, const std::string& source) = 0;
+    virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&,
+                                             const std::string& source) = 0;
     /// All of a GRES type ("" = of all), sorted by key; an error where a row cannot be.
     virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
-    /// Keeps what a job observed in place of what was kept of the same user, model, batch, launcher,
-    /// grid and plan, and notes whether it agrees with that (see note_agreeing()).
+    /// Keeps what a job observed in place of what was kept of the same user, model, batch,
+    /// launcher, grid and plan, and notes whether it agrees with that (see note_agreeing()).
     virtual Status keep_observed(ObservedRun) = 0;
-    /// Makes reports count for everybody, or (shared false) for their users again; how many changed.
+    /// Makes reports count for everybody, or (shared false) for their users again; how many
+    /// changed.
     virtual Result<std::int64_t> share_observed(const WhichObserved&, bool shared) = 0;
     /// All that can be.
     virtual Result<ObservedRuns> observed() = 0;
-    /// Removes the runs that started before an epoch second, with their entries, and what was observed
-    /// before; how many runs went.
+    /// Removes the runs that started before an epoch second, with their entries, and what was
+    /// observed before; how many runs went.
     virtual Result<std::int64_t> prune(double before_s) = 0;
 };
 
-/// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1 MiB,
-/// nonce inside equal to the file's and to the expected one, entries sane (parse_profile).
-Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce, unsigned owner_uid);
-/// NONCE.progress of a run that goes on, as untrusted; ErrorCode::no when there is none (yet, or any more).
+/// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1
+/// MiB, nonce inside equal to the file's and to the expected one, entries sane (parse_profile).
+Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce,
+                                   unsigned owner_uid);
+/// NONCE.progress of a run that goes on, as untrusted; ErrorCode::no when there is none (yet, or
+/// any more).
 Result<ProfileProgress> read_spool_progress(const std::string& spool, const std::string& nonce,
                                             unsigned owner_uid);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The longest planning that a search over generated model files finds (tests/unit/hostile_models.h):
-// by mutation of what overran its budget the most so far, then the worst of them with the limits of
-// slurmctld and of arena plan. Exit 1 when a goal is missed.
+// The longest planning that a search over generated model files finds
+// (tests/unit/hostile_models.h): by mutation of what overran its budget the most so far, then the
+// worst of them with the limits of slurmctld and of arena plan. Exit 1 when a goal is missed.
 //   planner-budget-search [EVALUATIONS [SEED]]
 #include <pthread.h>
 #include <sys/resource.h>
@@ -33,7 +33,9 @@ double cpu_s(clockid_t clock = CLOCK_THREAD_CPUTIME_ID) {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double wall_s(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double wall_s(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double peak_mib() {
     rusage usage{};
@@ -66,24 +68,30 @@ double overrun_s(const HostileModel& model, const std::vector<GpuType>& hardware
 
 void keep(std::vector<Found>& worst, Found found) {
     worst.push_back(std::move(found));
-    std::sort(worst.begin(), worst.end(), [](const Found& a, const Found& b) { return a.over_s > b.over_s; });
+    std::sort(worst.begin(), worst.end(),
+              [](const Found& a, const Found& b) { return a.over_s > b.over_s; });
     if (worst.size() > worst_kept) worst.pop_back();
 }
 
-std::vector<Found> hunt(const std::vector<GpuType>& hardware, bool any, int evaluations, std::mt19937_64& random) {
+std::vector<Found> hunt(const std::vector<GpuType>& hardware, bool any, int evaluations,
+                        std::mt19937_64& random) {
     std::vector<Found> worst;
     int refused = 0, within = 0;
     for (int i = 0; i < evaluations; ++i) {
         const bool is_new = worst.size() < worst_kept || random() % 4 == 0;
-        Found found{is_new ? HostileModel::random(random) : worst[random() % worst.size()].model.mutated(random)};
+        Found found{is_new ? HostileModel::random(random)
+                           : worst[random() % worst.size()].model.mutated(random)};
         found.over_s = overrun_s(found.model, hardware, any);
         refused += found.over_s == -1 ? 1 : 0;
         within += found.over_s > -1 && found.over_s < 0 ? 1 : 0;
         if (found.over_s > -1) keep(worst, std::move(found));
     }
-    std::printf("launcher %s: %d model files, %d refused by the reader, %d planned to the end in %.0f ms, the others cut "
-                "short; longest overrun %.1f ms\n",
-                any ? "any" : "env", evaluations, refused, within, 1e3 * probe_s, 1e3 * worst.front().over_s);
+    std::printf(
+        "launcher %s: %d model files, %d refused by the reader, %d planned to the end in %.0f ms, "
+        "the others cut "
+        "short; longest overrun %.1f ms\n",
+        any ? "any" : "env", evaluations, refused, within, 1e3 * probe_s,
+        1e3 * worst.front().over_s);
     return worst;
 }
 
@@ -124,11 +132,13 @@ void with_slurms_limits(const std::vector<Found>& worst, const std::vector<GpuTy
     }
     goal("round: waits for new plans", 1e3 * round_s, 500, "ms");
     goal("round: reads, checks and names one model's record, CPU", 1e3 * own_s, 50, "ms");
-    goal("slurmctld stops: until the plan that is being made is given up", 1e3 * stop_s, 1000, "ms");
+    goal("slurmctld stops: until the plan that is being made is given up", 1e3 * stop_s, 1000,
+         "ms");
     goal("one plan in slurmctld, beside the rounds, CPU", 1e3 * plan_s, 1200, "ms");
 }
 
-void with_arena_plans_limits(const std::vector<Found>& worst, const std::vector<GpuType>& hardware) {
+void with_arena_plans_limits(const std::vector<Found>& worst,
+                             const std::vector<GpuType>& hardware) {
     double plan_s = 0;
     for (const Found& found : worst) {
         const double begin = cpu_s();
@@ -156,11 +166,15 @@ int main(int argc, char** argv) {
     const auto slurm = hunt(*hardware, false, evaluations / 2, random);
     const auto any = hunt(*hardware, true, evaluations - evaluations / 2, random);
     std::printf("\n%-78s %9s %9s\n", "worst of each search", "worst", "goal");
-    goal("overrun of a budget of 30 ms", 1e3 * std::max(slurm.front().over_s, any.front().over_s), 200, "ms");
+    goal("overrun of a budget of 30 ms", 1e3 * std::max(slurm.front().over_s, any.front().over_s),
+         200, "ms");
     with_slurms_limits(slurm, *hardware);
     with_arena_plans_limits(any, *hardware);
-    goal("peak memory, above what the program takes by itself", peak_mib() - before_mib, 1024, "MiB");
-    std::printf("\nworst model, launcher env:\n%.600s\nbatch %lld, up to %lld GPUs\n", slurm.front().model.text().c_str(),
-                static_cast<long long>(slurm.front().model.batch()), static_cast<long long>(slurm.front().model.gpus()));
+    goal("peak memory, above what the program takes by itself", peak_mib() - before_mib, 1024,
+         "MiB");
+    std::printf("\nworst model, launcher env:\n%.600s\nbatch %lld, up to %lld GPUs\n",
+                slurm.front().model.text().c_str(),
+                static_cast<long long>(slurm.front().model.batch()),
+                static_cast<long long>(slurm.front().model.gpus()));
     return all_met ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long the planner thinks, in CPU time of one core, and what its answers weigh. Each line: what,
-// number of repetitions, mean, median, 90th percentile, goal. Exit 1 when a median misses its goal.
+// How long the planner thinks, in CPU time of one core, and what its answers weigh. Each line:
+// what, number of repetitions, mean, median, 90th percentile, goal. Exit 1 when a median misses its
+// goal.
 #include <malloc.h>
 
 #include <algorithm>
@@ -26,12 +27,13 @@ double cpu_s() {
 
 bool all_met = true;
 
-/// `peers`: what others take for the same or the nearest thing, measured on 2 shared cores; their search spaces
-/// are their own.
+/// `peers`: what others take for the same or the nearest thing, measured on 2 shared cores; their
+/// search spaces are their own.
 void line(const char* what, std::vector<double> values, const char* unit, double scale, double goal,
           const char* peers = "") {
     std::sort(values.begin(), values.end());
-    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    const double mean =
+        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
     const double median = values[values.size() / 2], p90 = values[values.size() * 9 / 10];
     const bool met = median * scale <= goal;
     all_met = all_met && met;
@@ -100,12 +102,15 @@ void uniform_search(const Bench& bench) {
         std::int64_t batch, gpus;
     };
     for (const Case& c :
-         {Case{"gpt-175b", "GPT-3 175B on 1,024 A100", "Calculon 52.5 s for 4,812 plans (10.9 ms each)", 1536, 1024},
-          Case{"gpt-22b", "GPT 22B on 64 A100", "Calculon 44.1 s for 4,038 plans; Galvatron 165 s (Llama-2-7B, 8 GPUs)", 256, 64}}) {
+         {Case{"gpt-175b", "GPT-3 175B on 1,024 A100",
+               "Calculon 52.5 s for 4,812 plans (10.9 ms each)", 1536, 1024},
+          Case{"gpt-22b", "GPT 22B on 64 A100",
+               "Calculon 44.1 s for 4,038 plans; Galvatron 165 s (Llama-2-7B, 8 GPUs)", 256, 64}}) {
         const PlanQuery query = bench.query(c.model, c.batch, c.gpus, c.gpus, {"A100-SXM-80GB"});
         std::int64_t plans = 0;
         for (const GridResult& grid : plan_grids(query)) plans += grid.candidates;
-        const std::string what = "all uniform plans, " + std::string(c.name) + " (" + std::to_string(plans) + ")";
+        const std::string what =
+            "all uniform plans, " + std::string(c.name) + " (" + std::to_string(plans) + ")";
         line(what.c_str(), timed(30, 1, [&] { plan_grids(query); }), "ms", 1e3, 50, c.peers);
     }
 }
@@ -117,7 +122,8 @@ void all_grids(const Bench& bench) {
     std::int64_t plans = 0;
     for (const GridResult& grid : grids) plans += grid.candidates;
     const std::string what = "all grids, 48 layers, 4 GPU types, up to 64 GPUs (" +
-                             std::to_string(grids.size()) + " grids, " + std::to_string(plans) + " plans)";
+                             std::to_string(grids.size()) + " grids, " + std::to_string(plans) +
+                             " plans)";
     line(what.c_str(), timed(30, 1, [&] { plan_grids(query); }), "ms", 1e3, 100,
          "AMP 253 s for 53 plans (16 T4); Metis 0.14-0.29 s for 13-255 (4-16 A100)");
 }
@@ -127,15 +133,17 @@ void mixed_stages(const Bench& bench) {
     query.can.set(Feature::mixed, Degree::free);
     line("stages of unlike dp and tp by DP, 48 layers, 64 A100, all stage counts",
          timed(10, 1, [&] { plan_grids(query); }), "ms", 1e3, 200,
-         "Piper 0.19 s for 64 GPUs (BERT-32 layers, one stage count), 4.3 s (BERT-96); Aceso 200 s budgets");
+         "Piper 0.19 s for 64 GPUs (BERT-32 layers, one stage count), 4.3 s (BERT-96); Aceso 200 s "
+         "budgets");
     query = bench.query("gpt-22b", 256, 64, 64, {"A40"});
     query.can.set(Feature::mixed, Degree::free);
-    line("the same, GPT 22B on 64 A40 (memory binds)", timed(10, 1, [&] { plan_grids(query); }), "ms",
-         1e3, 200);
+    line("the same, GPT 22B on 64 A40 (memory binds)", timed(10, 1, [&] { plan_grids(query); }),
+         "ms", 1e3, 200);
 }
 
 void cached_offers(const Bench& bench) {
-    PlanQuery query = bench.query("gpt2-xl", 512, 1, 64, {"A100-SXM-80GB", "H100-SXM", "A40", "L40S"});
+    PlanQuery query =
+        bench.query("gpt2-xl", 512, 1, 64, {"A100-SXM-80GB", "H100-SXM", "A40", "L40S"});
     query.can = {};
     const std::vector<Offer> offers = make_offers(query);
     const std::size_t before = mallinfo2().uordblks;
@@ -143,7 +151,8 @@ void cached_offers(const Bench& bench) {
     std::size_t stored = 0;
     for (; stored < 10000; stored += offers.size()) cache.insert(std::to_string(stored), offers);
     const auto bytes = static_cast<double>(mallinfo2().uordblks - before);
-    line("10,000 offers cached", {bytes * 10000 / static_cast<double>(stored)}, "MiB", 1.0 / (1 << 20), 50);
+    line("10,000 offers cached", {bytes * 10000 / static_cast<double>(stored)}, "MiB",
+         1.0 / (1 << 20), 50);
 }
 
 }  // namespace
@@ -154,7 +163,8 @@ int main(int argc, char** argv) {
     const auto wanted = [&](const char* name) {
         return argc < 2 || std::find(argv + 1, argv + argc, std::string(name)) != argv + argc;
     };
-    std::printf("%-74s %5s %9s %9s %9s %8s\n", "CPU time of one core", "n", "mean", "median", "p90", "goal");
+    std::printf("%-74s %5s %9s %9s %9s %8s\n", "CPU time of one core", "n", "mean", "median", "p90",
+                "goal");
     if (wanted("fixed")) fixed_plan(bench);
     if (wanted("uniform")) uniform_search(bench);
     if (wanted("grids")) all_grids(bench);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any text may be a job's Comment; what it makes of a request stays within bounds, can
-// be planned as far as its model goes, and is the same when it comes again.
+// libFuzzer target: any text may be a job's Comment; what it makes of a request stays within
+// bounds, can be planned as far as its model goes, and is the same when it comes again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,9 +11,17 @@
 namespace {
 
 const arena::Request& base() {
-    static const arena::Request request = *arena::build_request(
-        {{"family", "moe"}, {"layers", "12"}, {"hidden", "768"}, {"heads", "12"}, {"vocab", "1000"},
-         {"seq-length", "128"}, {"experts", "8"}, {"top-k", "2"}, {"moe-ffn-hidden", "512"}, {"batch", "64"}}, {}, {});
+    static const arena::Request request = *arena::build_request({{"family", "moe"},
+                                                                 {"layers", "12"},
+                                                                 {"hidden", "768"},
+                                                                 {"heads", "12"},
+                                                                 {"vocab", "1000"},
+                                                                 {"seq-length", "128"},
+                                                                 {"experts", "8"},
+                                                                 {"top-k", "2"},
+                                                                 {"moe-ffn-hidden", "512"},
+                                                                 {"batch", "64"}},
+                                                                {}, {});
     return request;
 }
 

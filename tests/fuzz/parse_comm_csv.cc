@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may claim to be a table of collectives; what is accepted is within its limits and
-// reads back as itself.
+// libFuzzer target: any bytes may claim to be a table of collectives; what is accepted is within
+// its limits and reads back as itself.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

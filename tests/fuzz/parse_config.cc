@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be arena.yaml; what is accepted is written and read back as itself.
+// libFuzzer target: any bytes may be arena.yaml; what is accepted is written and read back as
+// itself.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

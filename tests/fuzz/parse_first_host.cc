@@ -8,7 +8,8 @@
 #include "core/hostlist.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const auto host = arena::parse_first_host(std::string_view(reinterpret_cast<const char*>(data), size));
+    const auto host =
+        arena::parse_first_host(std::string_view(reinterpret_cast<const char*>(data), size));
     if (!host) return 0;
     if (host->empty() || host->size() > 255) std::abort();
     if (host->find_first_of(" ,[]\n;$`'\"") != std::string::npos) std::abort();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a JSON text. A fault has a place in it and printable words; a member of a text
-// that is JSON is found where its name stands.
+// libFuzzer target: any bytes may be a JSON text. A fault has a place in it and printable words; a
+// member of a text that is JSON is found where its name stands.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,8 @@ void check_fault(std::string_view text) {
     if (arena::printable(fault.what, 160) != fault.what) std::abort();
 }
 
-void check_member(std::string_view text, const std::string& name, const std::vector<std::string_view>& path) {
+void check_member(std::string_view text, const std::string& name,
+                  const std::vector<std::string_view>& path) {
     const auto at = arena::find_json_key(text, path);
     if (name.find_first_of("\\\"") != std::string::npos) return;
     if (at && text.substr(*at, name.size() + 2) != '"' + name + '"') std::abort();

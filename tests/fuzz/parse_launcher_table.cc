@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a launcher's table; what is accepted can be asked about each of its
-// versions, and tells a plan or says why not.
+// libFuzzer target: any bytes may be a launcher's table; what is accepted can be asked about each
+// of its versions, and tells a plan or says why not.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any text may stand in ARENA_STATE; what is accepted writes and reads the same, but
-// for a later version's, which is never written.
-// also: plugin/common/job_mark.cc
+// libFuzzer target: any text may stand in ARENA_STATE; what is accepted writes and reads the same,
+// but for a later version's, which is never written. also: plugin/common/job_mark.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

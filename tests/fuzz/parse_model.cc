@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a model file (config.json, YAML, Megatron's arguments). A refusal is
-// one line of bounded length; an accepted model passes its own check, travels in a record, has layers that
-// add up, and operators of positive sizes for every kind of layer.
+// libFuzzer target: any bytes may be a model file (config.json, YAML, Megatron's arguments). A
+// refusal is one line of bounded length; an accepted model passes its own check, travels in a
+// record, has layers that add up, and operators of positive sizes for every kind of layer.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

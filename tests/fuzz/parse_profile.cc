@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may lie in the profile spool; what is read back writes and reads the same.
+// libFuzzer target: any bytes may lie in the profile spool; what is read back writes and reads the
+// same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may claim to be the request of a carrier job; what is accepted reads back as itself, if it fits.
+// libFuzzer target: any bytes may claim to be the request of a carrier job; what is accepted reads
+// back as itself, if it fits.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may lie beside a result in the profile spool; what is accepted is shown to people.
+// libFuzzer target: any bytes may lie beside a result in the profile spool; what is accepted is
+// shown to people.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LD_PRELOAD: open() of the directory ARENA_HANG_DIR hangs for as long as the file ARENA_HANG_WHILE is there, as it does
-// where a file server is away. Notes each such call in ARENA_HANG_WHILE.seen.
+// LD_PRELOAD: open() of the directory ARENA_HANG_DIR hangs for as long as the file ARENA_HANG_WHILE
+// is there, as it does where a file server is away. Notes each such call in ARENA_HANG_WHILE.seen.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LD_PRELOAD: kills the process with SIGKILL at the ARENA_KILL_AT-th of its calls that change a checkpoint (write to
-// *.arena.new, fsync, rename, unlink), a write after half of its bytes. So that a real run of arena-train dies at a point
-// of a save that a seed chose, on any machine.
+// LD_PRELOAD: kills the process with SIGKILL at the ARENA_KILL_AT-th of its calls that change a
+// checkpoint (write to
+// *.arena.new, fsync, rename, unlink), a write after half of its bytes. So that a real run of
+// arena-train dies at a point of a save that a seed chose, on any machine.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -63,5 +64,4 @@ int unlink(const char* path) noexcept {
     if (due()) raise(SIGKILL);
     return real(path);
 }
-
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// For LD_PRELOAD into slurmctld: while the file that ARENA_ROUND_GATE names is there, a round waits after it has
-// decided and before it carries out anything, and says so by making FILE.reached. It holds no lock then, so that
-// a test changes jobs, nodes and partitions in exactly that window.
+// For LD_PRELOAD into slurmctld: while the file that ARENA_ROUND_GATE names is there, a round waits
+// after it has decided and before it carries out anything, and says so by making FILE.reached. It
+// holds no lock then, so that a test changes jobs, nodes and partitions in exactly that window.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -38,7 +38,8 @@ namespace arena {
 /// Stands before libarena_slurm.so's, which the plug-ins bring along under that name.
 const Policy* find_policy(std::string_view name) {
     using Find = const Policy* (*)(std::string_view);
-    constexpr const char* symbol = "_ZN5arena11find_policyESt17basic_string_viewIcSt11char_traitsIcEE";
+    constexpr const char* symbol =
+        "_ZN5arena11find_policyESt17basic_string_viewIcSt11char_traitsIcEE";
     static Policy gated;
     void* library = ::dlopen("libarena_slurm.so", RTLD_NOLOAD | RTLD_LAZY);
     if (!library) return nullptr;

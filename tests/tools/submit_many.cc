@@ -72,8 +72,8 @@ bool submit(const Options& options, int number) {
     static std::string script = "#!/bin/sh\ntrue\n", path = "PATH=/usr/bin:/bin", name = "many";
     static std::string output = "/dev/null", directory = "/tmp";
     char* environment[] = {path.data(), nullptr};
-    std::string entry = std::string(options.ordinary ? "BENCH_RECORD" : arena::record_variable) + "=" +
-                        record_of(options, number);
+    std::string entry = std::string(options.ordinary ? "BENCH_RECORD" : arena::record_variable) +
+                        "=" + record_of(options, number);
     char* control[] = {entry.data(), nullptr};
     job_desc_msg_t job;
     slurm_init_job_desc_msg(&job);
@@ -93,7 +93,9 @@ bool submit(const Options& options, int number) {
     submit_response_msg_t* response = nullptr;
     for (int attempt = 0; attempt < 5; ++attempt) {
         if (slurm_submit_batch_job(&job, &response) == SLURM_SUCCESS) return true;
-        if (errno != SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT && errno != SLURM_COMMUNICATIONS_RECEIVE_ERROR) break;
+        if (errno != SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT &&
+            errno != SLURM_COMMUNICATIONS_RECEIVE_ERROR)
+            break;
     }
     std::fprintf(stderr, "submit_many: %s: %s\n", slurm_strerror(errno),
                  response && response->job_submit_user_msg ? response->job_submit_user_msg : "");
@@ -105,7 +107,8 @@ int run(const Options& options) {
     for (int process = 0; process < options.processes; ++process) {
         if (fork() != 0) continue;
         bool good = true;
-        for (int i = process; good && i < options.count; i += options.processes) good = submit(options, i);
+        for (int i = process; good && i < options.count; i += options.processes)
+            good = submit(options, i);
         _exit(good ? 0 : 1);
     }
     bool good = true;
@@ -115,7 +118,10 @@ int run(const Options& options) {
 }
 
 int usage() {
-    std::fputs("usage: submit_many COUNT [--kib N] [--distinct] [--ordinary] [--processes N] [--minutes N]\n", stderr);
+    std::fputs(
+        "usage: submit_many COUNT [--kib N] [--distinct] [--ordinary] [--processes N] [--minutes "
+        "N]\n",
+        stderr);
     return 2;
 }
 
@@ -128,12 +134,18 @@ int main(int argc, char** argv) {
         const std::string word = argv[i];
         const bool flag = word == "--distinct" || word == "--ordinary";
         if (!flag && i + 1 == argc) return usage();
-        if (word == "--distinct") options.distinct = true;
-        else if (word == "--ordinary") options.ordinary = true;
-        else if (word == "--kib") options.kib = std::atoi(argv[++i]);
-        else if (word == "--processes") options.processes = std::atoi(argv[++i]);
-        else if (word == "--minutes") options.minutes = static_cast<std::uint32_t>(std::atoi(argv[++i]));
-        else return usage();
+        if (word == "--distinct")
+            options.distinct = true;
+        else if (word == "--ordinary")
+            options.ordinary = true;
+        else if (word == "--kib")
+            options.kib = std::atoi(argv[++i]);
+        else if (word == "--processes")
+            options.processes = std::atoi(argv[++i]);
+        else if (word == "--minutes")
+            options.minutes = static_cast<std::uint32_t>(std::atoi(argv[++i]));
+        else
+            return usage();
     }
     return run(options);
 }

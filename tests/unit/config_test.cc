@@ -131,7 +131,8 @@ END_TEST
 
 START_TEST(the_description_names_every_key) {
     const std::string text = describe_config_keys();
-    for (const char* key : {"enabled: ", "interval_s: ", "profile.user: ", "resize.requeue_exit_code: "}) {
+    for (const char* key :
+         {"enabled: ", "interval_s: ", "profile.user: ", "resize.requeue_exit_code: "}) {
         ck_assert_msg(text.find(key) != std::string::npos, "%s", key);
     }
 }
@@ -140,7 +141,8 @@ END_TEST
 START_TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none) {
     char name[] = "/tmp/arena-config-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(name));
-    const std::string directory = name, path = directory + "/arena.yaml", link = directory + "/link.yaml";
+    const std::string directory = name, path = directory + "/arena.yaml",
+                      link = directory + "/link.yaml";
     setenv("ARENA_CONF", path.c_str(), 1);
     ck_assert(load_config_or_defaults("").value() == Config{});
     assert_refused(load_config_or_defaults(path), "cannot open: No such file");
@@ -165,10 +167,10 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "config", {yaml_keeps_order_and_places, json_is_yaml_enough,
-                   yaml_that_could_expand_or_surprise_is_refused, yaml_limits_hold,
-                   an_empty_file_gives_the_defaults, every_group_is_read,
-                   writing_and_reading_gives_the_same, bad_values_name_place_value_and_range,
-                   the_description_names_every_key,
-                   a_command_that_can_do_without_a_file_takes_only_its_absence_for_none});
+        "config",
+        {yaml_keeps_order_and_places, json_is_yaml_enough,
+         yaml_that_could_expand_or_surprise_is_refused, yaml_limits_hold,
+         an_empty_file_gives_the_defaults, every_group_is_read, writing_and_reading_gives_the_same,
+         bad_values_name_place_value_and_range, the_description_names_every_key,
+         a_command_that_can_do_without_a_file_takes_only_its_absence_for_none});
 }

@@ -260,17 +260,20 @@ START_TEST(a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it)
     const std::string link = dir.path() + "/slurm.conf", shared = dir.path() + "/shared";
     std::filesystem::create_directory(shared);
     std::ofstream(shared + "/slurm.conf") << "SlurmUser=slurm\nInclude more.conf\n";
-    std::ofstream(dir.path() + "/more.conf") << "PluginDir=/here\n";  // beside the link, as Slurm looks for it
+    std::ofstream(dir.path() + "/more.conf")
+        << "PluginDir=/here\n";  // beside the link, as Slurm looks for it
     ck_assert_int_eq(::chmod(shared.c_str(), 0755), 0);
     ck_assert_int_eq(::chmod((shared + "/slurm.conf").c_str(), 0644), 0);
     std::filesystem::create_symlink("shared/slurm.conf", link);
     assert_text(*read_slurm_user(link), "slurm");
     assert_text(read_slurm_conf(link)->value("PluginDir"), "/here");
     ck_assert_int_eq(::chmod((shared + "/slurm.conf").c_str(), 0666), 0);
-    assert_refused(read_slurm_conf(link), "symbolic link by way of " + shared + "/slurm.conf, which others may write");
+    assert_refused(read_slurm_conf(link),
+                   "symbolic link by way of " + shared + "/slurm.conf, which others may write");
     ck_assert_int_eq(::chmod((shared + "/slurm.conf").c_str(), 0644), 0);
     ck_assert_int_eq(::chmod(shared.c_str(), 0777), 0);
-    assert_refused(read_slurm_conf(link), "symbolic link by way of " + shared + ", which others may write");
+    assert_refused(read_slurm_conf(link),
+                   "symbolic link by way of " + shared + ", which others may write");
     ck_assert_int_eq(::chmod(shared.c_str(), 0755), 0);
     std::filesystem::remove(shared + "/slurm.conf");
     assert_refused(read_slurm_conf(link), "symbolic link to what cannot be found");
@@ -281,10 +284,12 @@ START_TEST(a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it)
 END_TEST
 
 START_TEST(all_hosts_have_the_controllers_arena_yaml) {
-    const std::string said = "sbatch: error: arena: arena.yaml of the controller has sum 0123abcd\nsbatch: error: Batch";
+    const std::string said =
+        "sbatch: error: arena: arena.yaml of the controller has sum 0123abcd\nsbatch: error: Batch";
     assert_text(*parse_controller_sum(said), "0123abcd");
-    for (const char* other : {"", "Submitted batch job 4", "arena.yaml of the controller has sum 0123",
-                              "arena.yaml of the controller has sum 0123ABCD"})
+    for (const char* other :
+         {"", "Submitted batch job 4", "arena.yaml of the controller has sum 0123",
+          "arena.yaml of the controller has sum 0123ABCD"})
         assert_refused(parse_controller_sum(other), "slurmctld does not tell");
     const Directory dir;
     Facts facts = good_facts(dir.path());
@@ -293,10 +298,12 @@ START_TEST(all_hosts_have_the_controllers_arena_yaml) {
     facts.config_sum = "0123abcd";
     facts.host.controller_name = "ctl";
     facts.controller_sum = std::string("0123abcd");
-    if (finding(check_config(facts), "arena.yaml").verdict != Verdict::ok) return;  // others may write to the way to it
+    if (finding(check_config(facts), "arena.yaml").verdict != Verdict::ok)
+        return;  // others may write to the way to it
     assert_verdict(check_config(facts), "arena.yaml", Verdict::ok, "as on the controller");
     facts.controller_sum = std::string("99999999");
-    assert_verdict(check_config(facts), "arena.yaml", Verdict::fail, "that of the controller 99999999");
+    assert_verdict(check_config(facts), "arena.yaml", Verdict::fail,
+                   "that of the controller 99999999");
     assert_text(finding(check_config(facts), "arena.yaml").remedy.front(),
                 "scp ctl:" + facts.config_path + " " + facts.config_path);
 }
@@ -305,24 +312,35 @@ END_TEST
 START_TEST(devices_of_this_node_must_be_there) {
     const Directory dir;
     Facts facts = good_facts(dir.path());
-    facts.host = {.name = "n2", .controller = false, .compute = true, .controller_name = {}, .why = {}, .known = true};
+    facts.host = {.name = "n2",
+                  .controller = false,
+                  .compute = true,
+                  .controller_name = {},
+                  .why = {},
+                  .known = true};
     facts.nodes = std::vector<SlurmNode>{{"node02", "n2.site", "IDLE", "", {"a40"}}};
     const auto with = [&](const std::string& text) {
         std::ofstream(dir.path() + "/gres.conf") << text;
         return check_devices(facts);
     };
     assert_verdict(with("Name=gpu Type=a40 File=/dev/null\n"), "GPU devices", Verdict::ok, "1 of ");
-    assert_verdict(with("Name=gpu File=/dev/nu[0-1]\n"), "GPU devices", Verdict::fail, "/dev/nu0 of ");
-    assert_verdict(with("NodeName=node[01-03] Name=gpu File=/dev/null,/dev/nu[07-08]\n"), "GPU devices",
-                   Verdict::fail, "/dev/nu07 of " + dir.path() + "/gres.conf is not on this node (2 of 3 are missing)");
-    assert_verdict(with("nodename=node[03-09] name=gpu file=/dev/nu0\n#Name=gpu File=/dev/nu1\nName=nic File=/dev/nu2\n"),
+    assert_verdict(with("Name=gpu File=/dev/nu[0-1]\n"), "GPU devices", Verdict::fail,
+                   "/dev/nu0 of ");
+    assert_verdict(
+        with("NodeName=node[01-03] Name=gpu File=/dev/null,/dev/nu[07-08]\n"), "GPU devices",
+        Verdict::fail,
+        "/dev/nu07 of " + dir.path() + "/gres.conf is not on this node (2 of 3 are missing)");
+    assert_verdict(with("nodename=node[03-09] name=gpu file=/dev/nu0\n#Name=gpu "
+                        "File=/dev/nu1\nName=nic File=/dev/nu2\n"),
                    "GPU devices", Verdict::skip, "names none");
     assert_verdict(with("AutoDetect=nvml\n"), "GPU devices", Verdict::skip, "names none");
     facts.host.compute = false;
     ck_assert(with("Name=gpu File=/dev/nu0\n").empty());
-    ck_assert(expand_list("a[1-3]b[08-09],c") ==
-              (std::vector<std::string>{"a1b08", "a1b09", "a2b08", "a2b09", "a3b08", "a3b09", "c"}));
-    for (const char* odd : {"", "a[", "]a[", "a[1-", "a[x-y]", "a[5-1]"}) ck_assert_uint_le(expand_list(odd).size(), 1);
+    ck_assert(
+        expand_list("a[1-3]b[08-09],c") ==
+        (std::vector<std::string>{"a1b08", "a1b09", "a2b08", "a2b09", "a3b08", "a3b09", "c"}));
+    for (const char* odd : {"", "a[", "]a[", "a[1-", "a[x-y]", "a[5-1]"})
+        ck_assert_uint_le(expand_list(odd).size(), 1);
     ck_assert_uint_le(expand_list("a[0-99999999]").size(), 65536);
 }
 END_TEST
@@ -332,14 +350,17 @@ START_TEST(the_service_user_needs_an_association_where_slurm_wants_one) {
     ck_assert(check_accounts(facts).empty());
     facts.slurm_config.value()["AccountingStorageEnforce"] = "limits,qos";
     facts.accounts = {std::vector<std::string>{}, std::vector<std::string>{"root", "physics"}};
-    assert_verdict(check_accounts(facts), "association", Verdict::fail, "no profile run is accepted");
-    assert_text(check_accounts(facts).front().remedy.front(), "sacctmgr -i add user arena account=physics");
+    assert_verdict(check_accounts(facts), "association", Verdict::fail,
+                   "no profile run is accepted");
+    assert_text(check_accounts(facts).front().remedy.front(),
+                "sacctmgr -i add user arena account=physics");
     facts.accounts.own = std::vector<std::string>{"physics", "main"};
     assert_verdict(check_accounts(facts), "association", Verdict::ok, "arena in physics, main");
     facts.accounts.own = environment_error("no slurmdbd");
     assert_verdict(check_accounts(facts), "association", Verdict::skip, "no slurmdbd");
     for (const char* none : {"", "none", "nosteps,nojobs"}) ck_assert(!wants_associations(none));
-    for (const char* some : {"associations", "qos", "nosteps,safe"}) ck_assert(wants_associations(some));
+    for (const char* some : {"associations", "qos", "nosteps,safe"})
+        ck_assert(wants_associations(some));
 }
 END_TEST
 
@@ -358,10 +379,14 @@ std::string plugin_of(std::uint32_t version) {
     Elf64_Shdr sections[4]{};
     sections[1].sh_type = SHT_DYNSYM, sections[1].sh_link = 2, sections[1].sh_offset = symbols_at;
     sections[1].sh_size = sizeof symbols;
-    sections[2].sh_type = SHT_STRTAB, sections[2].sh_offset = strings_at, sections[2].sh_size = strings.size();
-    sections[3].sh_type = SHT_PROGBITS, sections[3].sh_addr = 0x1000, sections[3].sh_offset = version_at;
+    sections[2].sh_type = SHT_STRTAB, sections[2].sh_offset = strings_at,
+    sections[2].sh_size = strings.size();
+    sections[3].sh_type = SHT_PROGBITS, sections[3].sh_addr = 0x1000,
+    sections[3].sh_offset = version_at;
     sections[3].sh_size = sizeof version;
-    const auto bytes = [](const auto& value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
+    const auto bytes = [](const auto& value) {
+        return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+    };
     return bytes(header) + bytes(symbols) + strings + bytes(version) + bytes(sections);
 }
 
@@ -369,13 +394,16 @@ START_TEST(a_plug_in_tells_its_slurm) {
     const std::string file = plugin_of(0x160508);
     ck_assert(parse_plugin_version(file) == "22.05.8");
     ck_assert(parse_plugin_version(plugin_of(0x170b0a)) == "23.11.10");
-    for (std::size_t size = 0; size < file.size(); ++size) ck_assert(!parse_plugin_version(file.substr(0, size)));
+    for (std::size_t size = 0; size < file.size(); ++size)
+        ck_assert(!parse_plugin_version(file.substr(0, size)));
     const Directory dir;
     for (const char* name : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"})
         std::ofstream(dir.path() + "/" + name) << plugin_of(0x160501);
     assert_verdict(check_slurm(good_facts(dir.path())), "Slurm version",
                    std::string(ARENA_SLURM_VERSION) == "none" ? Verdict::skip : Verdict::fail,
-                   std::string(ARENA_SLURM_VERSION) == "none" ? "no plug-ins" : "sched_arena.so was built for 22.05.1");
+                   std::string(ARENA_SLURM_VERSION) == "none"
+                       ? "no plug-ins"
+                       : "sched_arena.so was built for 22.05.1");
 }
 END_TEST
 
@@ -456,23 +484,29 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
         assert_refused(parse_fixed(bad), "not understood");
     }
     assert_refused(parse_fixed("pp=1,dp=1,tp=1"), "micro_batch are needed");
-    // What explain, queue and scontrol print: settings that it does not say are off; without the x8 they are free.
+    // What explain, queue and scontrol print: settings that it does not say are off; without the x8
+    // they are free.
     const auto shown = parse_fixed("pp2,dp4,tp1,mb2x8");
-    ck_assert(shown.ok() && shown->num_micro_batches == 8 && !shown->free_zero && !shown->free_recompute);
+    ck_assert(shown.ok() && shown->num_micro_batches == 8 && !shown->free_zero &&
+              !shown->free_recompute);
     assert_text(to_string(shown->pin()), "pp2,dp4,tp1,mb2x8");
-    assert_text(to_string(parse_fixed("pp2,dp4,tp2,mb2x8,full,zero1,sp")->pin()), "pp2,dp4,tp2,mb2x8,full,zero1,sp");
+    assert_text(to_string(parse_fixed("pp2,dp4,tp2,mb2x8,full,zero1,sp")->pin()),
+                "pp2,dp4,tp2,mb2x8,full,zero1,sp");
     const auto part = parse_fixed("pp2,dp4,tp1,mb2");
     ck_assert(part->free_zero && part->free_recompute && part->free_sequence_parallel);
     model.layers = 13;
     ck_assert(make_plan(*shown, model, 64, LayerSplit::any).ok());
-    assert_refused(make_plan(*shown, model, 128, LayerSplit::any), "mb2x8 of dp4 makes 64 samples, not the global batch of 128");
+    assert_refused(make_plan(*shown, model, 128, LayerSplit::any),
+                   "mb2x8 of dp4 makes 64 samples, not the global batch of 128");
     ck_assert_uint_eq(settings_of(*shown, model, Capabilities{}).size(), 1);
-    ck_assert_uint_eq(settings_of(*part, model, Capabilities{}).size(), 6);  // 3 ways to recompute, ZeRO 0 and 1
+    ck_assert_uint_eq(settings_of(*part, model, Capabilities{}).size(),
+                      6);  // 3 ways to recompute, ZeRO 0 and 1
     ck_assert_uint_eq(settings_of(*fixed, model, Capabilities{}).size(), 1);
     const auto said = parse_fixed("pp2,dp4,tp1,mb2,zero1,sp1,full");
     ck_assert(*make_plan(*said, model, 64, LayerSplit::any) == *plan);
     ck_assert(!said->free_zero && !said->free_recompute && !said->free_sequence_parallel);
-    for (const char* bad : {"pp2,dp4,tp1,mb2x", "pp2,dp2+1,tp1,mb2", "full,full", "zero4", "mb2,micro_batch=2"})
+    for (const char* bad :
+         {"pp2,dp4,tp1,mb2x", "pp2,dp2+1,tp1,mb2", "full,full", "zero4", "mb2,micro_batch=2"})
         assert_refused(parse_fixed(bad), "not understood");
     const auto wide = parse_fixed("pp=2,dp=4,tp=1,micro_batch=2,vpp=3,cp=2,ep=4");
     ck_assert_int_eq(wide->gpus(), 16);
@@ -496,14 +530,14 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "doctor",
-        {slurms_words_are_read, scontrols_fields_are_read, a_host_knows_what_it_is,
-         remedies_are_commands_for_the_host_they_belong_to, a_prolog_is_needed_and_runs_ours,
-         nodes_that_a_prolog_drained_are_told, a_good_installation_has_nothing_bad,
-         each_mistake_is_bad_and_says_what_to_do, a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it,
-         all_hosts_have_the_controllers_arena_yaml, devices_of_this_node_must_be_there,
-         the_service_user_needs_an_association_where_slurm_wants_one, a_plug_in_tells_its_slurm,
-         every_gres_type_needs_a_hardware_entry,
-         profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
-         programs_are_run_without_a_shell_and_with_their_status});
+        "doctor", {slurms_words_are_read, scontrols_fields_are_read, a_host_knows_what_it_is,
+                   remedies_are_commands_for_the_host_they_belong_to,
+                   a_prolog_is_needed_and_runs_ours, nodes_that_a_prolog_drained_are_told,
+                   a_good_installation_has_nothing_bad, each_mistake_is_bad_and_says_what_to_do,
+                   a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it,
+                   all_hosts_have_the_controllers_arena_yaml, devices_of_this_node_must_be_there,
+                   the_service_user_needs_an_association_where_slurm_wants_one,
+                   a_plug_in_tells_its_slurm, every_gres_type_needs_a_hardware_entry,
+                   profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
+                   programs_are_run_without_a_shell_and_with_their_status});
 }

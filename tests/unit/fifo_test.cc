@@ -55,7 +55,8 @@ const Action& only_action(const Decision& d) {
 START_TEST(the_fastest_offer_that_fits_is_started) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 10)};
-    const Offers offers{{1, {offer("a100", 2, 8, 1), offer("a40", 1, 4, 3), offer("a100", 1, 8, 2)}}};
+    const Offers offers{
+        {1, {offer("a100", 2, 8, 1), offer("a40", 1, 4, 3), offer("a100", 1, 8, 2)}}};
     const Decision d = decide_fifo(s, offers, {});
     const Action& a = only_action(d);
     ck_assert(a.kind == ActionKind::start);
@@ -89,9 +90,9 @@ END_TEST
 START_TEST(nobody_overtakes_on_the_nodes_a_job_waits_for) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 9), pending(2, 8), pending(3, 7)};
-    const Offers offers{{1, {offer("a40", 2, 4, 1)}},   // needs both a40 nodes: waits
-                        {2, {offer("a40", 1, 2, 1)}},   // would fit now, but must not overtake
-                        {3, {offer("a100", 1, 8, 1)}}}; // other GPU type: free to start
+    const Offers offers{{1, {offer("a40", 2, 4, 1)}},    // needs both a40 nodes: waits
+                        {2, {offer("a40", 1, 2, 1)}},    // would fit now, but must not overtake
+                        {3, {offer("a100", 1, 8, 1)}}};  // other GPU type: free to start
     const Decision d = decide_fifo(s, offers, {});
     ck_assert_uint_eq(d.actions.size(), 2);
     ck_assert(d.actions[0].kind == ActionKind::reshape_and_wait && d.actions[0].job == 1);
@@ -106,7 +107,8 @@ START_TEST(nodes_outside_a_waiting_jobs_set_are_not_claimed) {
     s.nodes[0].free_gpus = 0;
     s.jobs = {pending(1, 9), pending(2, 8)};
     s.jobs[1].node_set = 1;
-    const Decision d = decide_fifo(s, {{1, {offer("a40", 1, 4, 1)}}, {2, {offer("a40", 1, 2, 1)}}}, {});
+    const Decision d =
+        decide_fifo(s, {{1, {offer("a40", 1, 4, 1)}}, {2, {offer("a40", 1, 2, 1)}}}, {});
     ck_assert(d.actions[1].kind == ActionKind::start && d.actions[1].job == 2);
 }
 END_TEST
@@ -158,9 +160,9 @@ START_TEST(jobs_that_can_never_be_placed_say_so_and_block_nobody) {
                         {4, {offer("a40", 1, 4, 1)}}};
     const Decision d = decide_fifo(s, offers, {});
     ck_assert(only_action(d).job == 4 && only_action(d).kind == ActionKind::start);
-    assert_text(d.waiting.at(1),
-                     "no grid is feasible on the GPU types and counts allowed");
-    assert_text(d.waiting.at(2), "no nodes that this job may use, and that are up, can hold its grids");
+    assert_text(d.waiting.at(1), "no grid is feasible on the GPU types and counts allowed");
+    assert_text(d.waiting.at(2),
+                "no nodes that this job may use, and that are up, can hold its grids");
     ck_assert_uint_eq(d.waiting.count(3), 1);
 }
 END_TEST
@@ -174,7 +176,8 @@ START_TEST(a_node_that_is_down_is_not_waited_for) {
     const Offers offers{{1, {offer("a40", 2, 4, 1)}}, {2, {offer("a40", 1, 4, 1)}}};
     const Decision d = decide_fifo(s, offers, {});
     ck_assert(only_action(d).job == 2 && only_action(d).kind == ActionKind::start);
-    assert_text(d.waiting.at(1), "no nodes that this job may use, and that are up, can hold its grids");
+    assert_text(d.waiting.at(1),
+                "no nodes that this job may use, and that are up, can hold its grids");
 }
 END_TEST
 
@@ -213,8 +216,8 @@ START_TEST(a_thousand_jobs_on_160_nodes_are_decided_at_once) {
         ck_assert_uint_eq(d.actions.size() + d.waiting.size(), 1000);
     }
     std::printf("1000 jobs x 64 offers on 160 nodes: %.2f ms\n", best_ms);
-    // Whole rounds of this size are timed by tests/bench/pending-jobs; this catches what grows out of bounds, on
-    // any machine under any load.
+    // Whole rounds of this size are timed by tests/bench/pending-jobs; this catches what grows out
+    // of bounds, on any machine under any load.
     ck_assert_msg(best_ms < 1000, "%.1f ms", best_ms);
 }
 END_TEST
@@ -223,10 +226,11 @@ int main() {
     return arena::test::run_suite(
         "fifo",
         {the_fastest_offer_that_fits_is_started, the_fullest_node_that_fits_is_taken,
-         priority_then_submission_then_id_orders_jobs, nobody_overtakes_on_the_nodes_a_job_waits_for,
-         nodes_outside_a_waiting_jobs_set_are_not_claimed,
-         a_reservation_is_said_again_each_round, reserve_depth_limits_releases_per_node,
-         cpus_and_memory_must_fit_too, jobs_that_can_never_be_placed_say_so_and_block_nobody,
+         priority_then_submission_then_id_orders_jobs,
+         nobody_overtakes_on_the_nodes_a_job_waits_for,
+         nodes_outside_a_waiting_jobs_set_are_not_claimed, a_reservation_is_said_again_each_round,
+         reserve_depth_limits_releases_per_node, cpus_and_memory_must_fit_too,
+         jobs_that_can_never_be_placed_say_so_and_block_nobody,
          a_node_that_is_down_is_not_waited_for, running_jobs_are_left_alone,
          a_thousand_jobs_on_160_nodes_are_decided_at_once});
 }

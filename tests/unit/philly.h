@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Philly trace and the measured throughputs of the reference data, for tests of whole simulations.
+// The Philly trace and the measured throughputs of the reference data, for tests of whole
+// simulations.
 #pragma once
+
+#include <check.h>  // last: its macros have common names
 
 #include <string>
 #include <vector>
 
 #include "reference_data.h"
 #include "sim/inputs.h"
-#include <check.h>  // last: its macros have common names
 
 namespace arena::test {
 
@@ -21,7 +23,8 @@ inline const std::string philly_trace = "arena/traces/simulate_trace_philly.csv"
 /// For tests that do not run without it: lacks_reference(philly_trace).
 inline Philly read_philly() {
     auto jobs = sim::parse_trace(read_reference(philly_trace), "philly");
-    auto table = sim::parse_throughputs(read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
+    auto table =
+        sim::parse_throughputs(read_reference("arena/alpa_optimal.csv"), "alpa_optimal.csv");
     ck_assert(jobs.ok() && table.ok());
     return Philly{std::move(jobs).value(), std::move(table).value()};
 }

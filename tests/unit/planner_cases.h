@@ -178,8 +178,8 @@ inline std::optional<Case> small_case(Random& random) {
     pool.framework = any_framework(random);
     c.query.pools = {pool};
     c.query.min_gpus = c.query.max_gpus = random.whole(1, 8);
-    const auto launcher =
-        static_cast<std::size_t>(random.whole(0, static_cast<std::int64_t>(2 * launchers().size())));
+    const auto launcher = static_cast<std::size_t>(
+        random.whole(0, static_cast<std::int64_t>(2 * launchers().size())));
     c.query.can = launcher < launchers().size() ? launchers()[launcher].can() : all_capabilities();
     c.query.can.told.remove(Feature::mixed);  // enumerated apart
     if (random.whole(0, 4) == 0) c.query.pin.micro_batch = random.of<std::int64_t>({1, 2, 3});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Properties that hold for every snapshot, checked on random ones (rapidcheck; property.h says with which
-// seed). The checks are written from the rules in fifo.h and do not share code with the policy.
+// Properties that hold for every snapshot, checked on random ones (rapidcheck; property.h says with
+// which seed). The checks are written from the rules in fifo.h and do not share code with the
+// policy.
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -107,8 +108,9 @@ const JobState& job_of(const Replay& r, JobId id) {
 }
 
 bool allows(const JobState& job, const Offer& offer) {
-    const bool type = job.gpu_types.empty() ||
-                      std::count(job.gpu_types.begin(), job.gpu_types.end(), offer.grid.gpu_type) > 0;
+    const bool type =
+        job.gpu_types.empty() ||
+        std::count(job.gpu_types.begin(), job.gpu_types.end(), offer.grid.gpu_type) > 0;
     return type && offer.grid.gpus() >= job.min_gpus && offer.grid.gpus() <= job.max_gpus;
 }
 
@@ -317,15 +319,23 @@ void models_and_hardware_survive_json() {
     RC_ASSERT(parse_gpu_type_json(older.dump()).value() == g);
 }
 
-/// Random damage to a valid document is refused or read, never a crash; what is read is writable again.
+/// Random damage to a valid document is refused or read, never a crash; what is read is writable
+/// again.
 void damaged_documents_are_refused_or_read() {
     std::string text = to_json(any_replay());
     for (std::int64_t n = pick(1, 4); n > 0; --n) {
-        const auto at = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(text.size()) - 1));
+        const auto at =
+            static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(text.size()) - 1));
         switch (pick(0, 2)) {
-            case 0: text[at] = *rc::gen::arbitrary<char>(); break;
-            case 1: text.erase(at, static_cast<std::size_t>(pick(1, 20))); break;
-            default: text.insert(at, text.substr(at, 30)); break;
+            case 0:
+                text[at] = *rc::gen::arbitrary<char>();
+                break;
+            case 1:
+                text.erase(at, static_cast<std::size_t>(pick(1, 20)));
+                break;
+            default:
+                text.insert(at, text.substr(at, 30));
+                break;
         }
         if (text.empty()) return;
     }
@@ -350,6 +360,7 @@ int main() {
     good &= rc::check("nobody starves", nobody_starves);
     good &= rc::check("JSON gives back what was written", json_gives_back_what_was_written);
     good &= rc::check("models and hardware survive JSON", models_and_hardware_survive_json);
-    good &= rc::check("damaged documents are refused or read", damaged_documents_are_refused_or_read);
+    good &=
+        rc::check("damaged documents are refused or read", damaged_documents_are_refused_or_read);
     return good ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A property test does the same every time, so that what fails can be looked at and what passes lands:
-// its seed is fixed. tests/bench/properties tries others; RC_PARAMS="seed=N" gives one again.
+// A property test does the same every time, so that what fails can be looked at and what passes
+// lands: its seed is fixed. tests/bench/properties tries others; RC_PARAMS="seed=N" gives one
+// again.
 #pragma once
 
 #include <cstdlib>

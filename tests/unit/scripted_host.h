@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A scripted host for the scheduler's unit tests: no Slurm, real planner, real policy, real store in a
-// scratch directory. A test sets a scene, plays rounds and looks at the calls that the host received.
+// A scripted host for the scheduler's unit tests: no Slurm, real planner, real policy, real store
+// in a scratch directory. A test sets a scene, plays rounds and looks at the calls that the host
+// received.
 #pragma once
 
 #include <unistd.h>
@@ -21,24 +22,26 @@ namespace arena {
 class ScriptedHost : public Host {
   public:
     ClusterView view;
-    std::vector<std::string> calls;              ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
+    std::vector<std::string> calls;  ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
     ApplyResult next_start;
     bool carriers_refused = false;
-    std::set<std::string> closed_partitions;     ///< no carrier starts there, on whatever node
-    std::function<bool(const CarrierSpec&)> too_large = [](const CarrierSpec&) { return false; };  ///< for any node
-    std::set<std::string> taken_nodes;           ///< no carrier starts there: somebody was faster
-    std::vector<std::string> asked_nodes;        ///< where carriers were to start
-    std::function<void()> on_carrier = [] {};    ///< what else happens in the middle of a round
+    std::set<std::string> closed_partitions;  ///< no carrier starts there, on whatever node
+    std::function<bool(const CarrierSpec&)> too_large = [](const CarrierSpec&) {
+        return false;
+    };                                         ///< for any node
+    std::set<std::string> taken_nodes;         ///< no carrier starts there: somebody was faster
+    std::vector<std::string> asked_nodes;      ///< where carriers were to start
+    std::function<void()> on_carrier = [] {};  ///< what else happens in the middle of a round
     std::vector<Reason> reasons;
     std::vector<Expected> expected;
-    std::vector<std::string> log;                ///< what was told, without errors
+    std::vector<std::string> log;  ///< what was told, without errors
     std::vector<std::string> errors;
     std::vector<CarrierSpec> specs;
     JobId next_id = 100;
-    double clock_set_s = 0;                      ///< by how much somebody has set the wall clock forward
-    std::set<std::uint32_t> users_at_limit;      ///< whose associations take no run
+    double clock_set_s = 0;  ///< by how much somebody has set the wall clock forward
+    std::set<std::uint32_t> users_at_limit;  ///< whose associations take no run
 
-    std::size_t stops_after = SIZE_MAX;          ///< so many calls, and the controller stops
+    std::size_t stops_after = SIZE_MAX;  ///< so many calls, and the controller stops
     [[nodiscard]] bool stopping() const override { return calls.size() >= stops_after; }
     bool layout_is_sound(std::string*) override { return true; }
     bool has_work() override { return true; }
@@ -77,7 +80,8 @@ class ScriptedHost : public Host {
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);
         on_carrier();
-        if (carriers_refused || closed_partitions.contains(spec.partition)) return {0, false, false, "refused by the partition"};
+        if (carriers_refused || closed_partitions.contains(spec.partition))
+            return {0, false, false, "refused by the partition"};
         if (users_at_limit.contains(spec.for_user)) return {0, false, true, "AssocMaxJobsLimit"};
         if (too_large(spec)) return {0, false, false, "MaxCPUsPerNode"};
         if (taken_nodes.contains(spec.node)) return {0, true, false, "Requested nodes are busy"};
@@ -119,7 +123,8 @@ struct Scene {
     Scene(const Scene&) = delete;
     Scene& operator=(const Scene&) = delete;
 
-    void node(const std::string& name, const std::string& type, std::int64_t gpus, std::int64_t free) {
+    void node(const std::string& name, const std::string& type, std::int64_t gpus,
+              std::int64_t free) {
         auto& snapshot = host.view.snapshot;
         host.view.partitions["main"].push_back(static_cast<NodeIndex>(snapshot.nodes.size()));
         snapshot.node_sets[0].push_back(static_cast<NodeIndex>(snapshot.nodes.size()));

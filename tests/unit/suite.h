@@ -17,8 +17,9 @@ struct SuiteOptions {
     void (*before)() = nullptr;  ///< around each test
     void (*after)() = nullptr;
     double timeout_s = 120;  ///< for one that hangs: never the measure of anything
-    bool fork = true;  ///< false: OpenMP's threads do not survive a fork
-    /// Tests that do not run where `lacks` says what this machine is without; contrib/check counts each.
+    bool fork = true;        ///< false: OpenMP's threads do not survive a fork
+    /// Tests that do not run where `lacks` says what this machine is without; contrib/check counts
+    /// each.
     std::vector<const TTest*> conditional = {};
     std::string lacks = {};
 };

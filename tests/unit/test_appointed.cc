@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Appointed times of policy `arena`: where they lie and how often they come, at any epoch and for any caller.
+// Appointed times of policy `arena`: where they lie and how often they come, at any epoch and for
+// any caller.
 #include "policy/appointed.h"
 #include "policy/arena_policy.h"
 #include "suite.h"
@@ -31,11 +32,12 @@ JobState long_job(JobId id, double done, double epoch_s) {
     return job;
 }
 
-/// Two long jobs that would both be much faster on the other's node, in a full cluster: how often in eight
-/// hours they may change, asked every `round_s`, if nobody ever carries it out.
+/// Two long jobs that would both be much faster on the other's node, in a full cluster: how often
+/// in eight hours they may change, asked every `round_s`, if nobody ever carries it out.
 int openings(double epoch_s, double round_s) {
     int count = 0;
-    const Offers offers{{1, {offer_of("a40", 1), offer_of("h100", 0.1)}}, {2, {offer_of("a40", 0.1), offer_of("h100", 1)}}};
+    const Offers offers{{1, {offer_of("a40", 1), offer_of("h100", 0.1)}},
+                        {2, {offer_of("a40", 0.1), offer_of("h100", 1)}}};
     PolicyOptions options;
     options.reserve_depth = 0;
     options.window_s = round_s;
@@ -61,7 +63,8 @@ START_TEST(a_period_is_a_power_of_two_near_a_tenth_of_the_work) {
 END_TEST
 
 START_TEST(each_time_is_said_once) {
-    ck_assert(!is_appointed(0, 1024, 300) && !is_appointed(200, 1024, 300) && !is_appointed(1023, 1024, 300));
+    ck_assert(!is_appointed(0, 1024, 300) && !is_appointed(200, 1024, 300) &&
+              !is_appointed(1023, 1024, 300));
     ck_assert(is_appointed(1024, 1024, 0.5) && !is_appointed(1024.5, 1024, 0.5));
     ck_assert(is_appointed(1300, 1024, 300) && !is_appointed(1024, 1024, 0));
     ck_assert(is_appointed(5000, 1024, 4000));
@@ -73,14 +76,16 @@ START_TEST(appointed_times_come_once_a_period_at_any_epoch_and_any_round) {
     for (const double epoch_s : {0.0, 12345.678, 1.7e9, 1795358463.25}) {
         for (const double round_s : {0.5, 3.0, 300.0}) {
             const int count = openings(epoch_s, round_s);
-            ck_assert_msg(count == 8 * 3600 / 2048, "epoch %.0f, rounds of %.1f s: %d", epoch_s, round_s, count);
+            ck_assert_msg(count == 8 * 3600 / 2048, "epoch %.0f, rounds of %.1f s: %d", epoch_s,
+                          round_s, count);
         }
     }
 }
 END_TEST
 
 int main() {
-    return arena::test::run_suite("appointed times",
-                                  {a_period_is_a_power_of_two_near_a_tenth_of_the_work, each_time_is_said_once,
-                                   appointed_times_come_once_a_period_at_any_epoch_and_any_round});
+    return arena::test::run_suite(
+        "appointed times",
+        {a_period_is_a_power_of_two_near_a_tenth_of_the_work, each_time_is_said_once,
+         appointed_times_come_once_a_period_at_any_epoch_and_any_round});
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Policy `arena`: its knapsack against exhaustive search, what a running job keeps and gives up, and
-// whole simulations, in which the simulator checks every decision for capacity.
+// Policy `arena`: its knapsack against exhaustive search, what a running job keeps and gives up,
+// and whole simulations, in which the simulator checks every decision for capacity.
 #include <algorithm>
 #include <cmath>
 
 #include "arena_cases.h"
+#include "philly.h"
 #include "policy/arena_policy.h"
 #include "policy/knapsack.h"
 #include "policy/long_queue.h"
@@ -12,7 +13,6 @@
 #include "sim/generate.h"
 #include "sim/random.h"
 #include "sim/simulator.h"
-#include "philly.h"
 #include "suite.h"
 
 using namespace arena;
@@ -122,7 +122,8 @@ START_TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
             used[static_cast<std::size_t>(item.type)] += item.gpus;
         }
         ck_assert(used[0] <= 4 && used[1] <= 4);
-        ck_assert_msg(knapsack.bound() >= best * (1 - 1e-9), "bound %g, optimum %g", knapsack.bound(), best);
+        ck_assert_msg(knapsack.bound() >= best * (1 - 1e-9), "bound %g, optimum %g",
+                      knapsack.bound(), best);
         if (best > 0) ratios.push_back(knapsack.value(chosen) / best);
     }
     std::sort(ratios.begin(), ratios.end());
@@ -134,11 +135,13 @@ START_TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
 }
 END_TEST
 
-/// The whole decision with nodes, running jobs and node sets; tests/bench/arena-optimum has more of it.
+/// The whole decision with nodes, running jobs and node sets; tests/bench/arena-optimum has more of
+/// it.
 START_TEST(a_decision_is_near_the_optimum_of_its_objective) {
     Random random(1);
     const arena::test::Pick pick = [&](std::int64_t min, std::int64_t max) {
-        return min + static_cast<std::int64_t>(random.below(static_cast<std::size_t>(max - min + 1)));
+        return min +
+               static_cast<std::int64_t>(random.below(static_cast<std::size_t>(max - min + 1)));
     };
     const arena::test::Quality q = arena::test::quality_of(pick, 1000, decide_arena);
     ck_assert_uint_ge(q.of_optimum.size(), 900);
@@ -342,19 +345,23 @@ START_TEST(who_waited_too_long_is_not_taken_for_another_that_found_no_room) {
 }
 END_TEST
 
-/// Two kinds of waiting jobs, many more than there are GPUs, some of which have waited for too long.
+/// Two kinds of waiting jobs, many more than there are GPUs, some of which have waited for too
+/// long.
 Snapshot long_queue_of(Random& random, Offers& offers) {
     Snapshot s;
     s.time_s = 1e7;
-    s.nodes = {{"n1", "a40", 4, 4, 64, 64}, {"n2", "a100", 4, 4, 64, 64}, {"n3", "a40", 4, 4, 64, 64}};
+    s.nodes = {
+        {"n1", "a40", 4, 4, 64, 64}, {"n2", "a100", 4, 4, 64, 64}, {"n3", "a40", 4, 4, 64, 64}};
     s.node_sets = {{0, 1, 2}};
     SharedOffers kinds[2];
     for (SharedOffers& kind : kinds)
         for (const char* type : {"a40", "a100"})
             for (const std::int64_t gpus : {1, 2, 4})
-                kind.own().push_back(offer_of(type, gpus, random.uniform(0.5, 1) / std::pow(gpus, 0.8)));
+                kind.own().push_back(
+                    offer_of(type, gpus, random.uniform(0.5, 1) / std::pow(gpus, 0.8)));
     for (JobId id = 1; id <= static_cast<JobId>(long_queue) + 500; ++id) {
-        JobState& job = s.jobs.emplace_back(job_of(id, std::ceil(std::exp(8 + 2 * random.normal()))));
+        JobState& job =
+            s.jobs.emplace_back(job_of(id, std::ceil(std::exp(8 + 2 * random.normal()))));
         job.age_s = random.uniform(0, 1.01 * 7 * 86400);
         job.submit_s = s.time_s - job.age_s;
         offers[id] = kinds[random.below(2)];
@@ -376,15 +383,16 @@ START_TEST(jobs_out_of_reach_of_a_long_queue_change_nothing) {
         const auto never = [](const JobState&) { return false; };
         const std::vector<bool> left_out = out_of_reach(s, offers, never);
         ck_assert_int_gt(std::count(left_out.begin(), left_out.end(), true), 1400);
-        ck_assert(decide_arena(s, offers, thinned).actions == decide_arena(s, offers, whole).actions);
+        ck_assert(decide_arena(s, offers, thinned).actions ==
+                  decide_arena(s, offers, whole).actions);
         s.jobs.front().elastic = false;
         ck_assert(out_of_reach(s, offers, never).empty());
     }
 }
 END_TEST
 
-/// Four GPUs are free, two on each of two nodes; a job that runs on the others says anew each time that it ends in
-/// `left_s`.
+/// Four GPUs are free, two on each of two nodes; a job that runs on the others says anew each time
+/// that it ends in `left_s`.
 Snapshot scattered(double time_s, double left_s) {
     Snapshot s;
     s.time_s = time_s;
@@ -430,8 +438,10 @@ END_TEST
 START_TEST(a_decision_repeats_from_its_document) {
     Snapshot s = running_on(4, 1e6, 1.0);
     s.jobs.push_back(job_of(2, 1000));
-    Replay replay{s, {{1, {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.8)}},
-                      {2, {offer_of("a40", 2, 1.0)}}}, {}};
+    Replay replay{
+        s,
+        {{1, {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.8)}}, {2, {offer_of("a40", 2, 1.0)}}},
+        {}};
     replay.options.restart = {5, 6, 7};
     replay.options.objective = Objective::fairness;
     replay.options.any_layout = true;
@@ -446,9 +456,12 @@ START_TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
     const auto table = parse_throughputs(
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,iter_time_s\n"
         "bert,1B,8,a40,1,1,8\nbert,1B,8,a40,1,2,5\nbert,1B,8,a40,2,2,3\nbert,1B,8,a40,3,1,3.9\n"
-        "bert,1B,8,v100,1,4,2\nbert,2B,8,a40,2,2,4\nbert,2B,8,v100,1,2,5\nbert,2B,8,v100,1,4,3\n", "p");
-    const auto cluster = parse_cluster("nodes:\n  - {gpu_type: a40, count: 5, gpus_per_node: 2}\n"
-                                       "  - {gpu_type: v100, count: 2, gpus_per_node: 4}\n", "c");
+        "bert,1B,8,v100,1,4,2\nbert,2B,8,a40,2,2,4\nbert,2B,8,v100,1,2,5\nbert,2B,8,v100,1,4,3\n",
+        "p");
+    const auto cluster = parse_cluster(
+        "nodes:\n  - {gpu_type: a40, count: 5, gpus_per_node: 2}\n"
+        "  - {gpu_type: v100, count: 2, gpus_per_node: 4}\n",
+        "c");
     ck_assert(table.ok() && cluster.ok());
     for (const std::uint64_t seed : {1, 2, 3}) {
         GeneratorOptions generator;
@@ -493,11 +506,15 @@ START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
         return m->jct_s.mean;
     };
     const double large = mean_jct(
-        "{gpu_type: a100, count: 80, gpus_per_node: 4}, {gpu_type: v100, count: 20, gpus_per_node: 16},"
-        "{gpu_type: a40, count: 160, gpus_per_node: 2}, {gpu_type: a10, count: 160, gpus_per_node: 2}");
+        "{gpu_type: a100, count: 80, gpus_per_node: 4}, {gpu_type: v100, count: 20, gpus_per_node: "
+        "16},"
+        "{gpu_type: a40, count: 160, gpus_per_node: 2}, {gpu_type: a10, count: 160, gpus_per_node: "
+        "2}");
     const double small = mean_jct(
-        "{gpu_type: a100, count: 10, gpus_per_node: 4}, {gpu_type: v100, count: 5, gpus_per_node: 8},"
-        "{gpu_type: a40, count: 20, gpus_per_node: 2}, {gpu_type: a10, count: 20, gpus_per_node: 2}");
+        "{gpu_type: a100, count: 10, gpus_per_node: 4}, {gpu_type: v100, count: 5, gpus_per_node: "
+        "8},"
+        "{gpu_type: a40, count: 20, gpus_per_node: 2}, {gpu_type: a10, count: 20, gpus_per_node: "
+        "2}");
     ck_assert_msg(large <= 69000 && small <= 134500, "%.0f and %.0f", large, small);
 }
 END_TEST

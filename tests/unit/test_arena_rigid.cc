@@ -28,8 +28,8 @@ JobState waiting_job(JobId id, double iterations, bool elastic = false) {
     return job;
 }
 
-JobState running_job(JobId id, double iterations, const Offer& offer, NodeIndex node, double start_s,
-                     bool elastic = false) {
+JobState running_job(JobId id, double iterations, const Offer& offer, NodeIndex node,
+                     double start_s, bool elastic = false) {
     JobState job = waiting_job(id, iterations, elastic);
     job.phase = JobPhase::running;
     job.current = offer;
@@ -55,7 +55,8 @@ Snapshot h100_soon_free(double left_s) {
     return s;
 }
 
-const Offers seventeen_times{{1, {offer_of("h100", 4, 1)}}, {2, {offer_of("h100", 4, 0.89), offer_of("a40", 4, 15.1)}}};
+const Offers seventeen_times{{1, {offer_of("h100", 4, 1)}},
+                             {2, {offer_of("h100", 4, 0.89), offer_of("a40", 4, 15.1)}}};
 
 }  // namespace
 
@@ -72,8 +73,8 @@ END_TEST
 START_TEST(the_wait_ends_where_it_does_not_pay_or_nobody_knows_its_end) {
     const auto starts_on_a40 = [](const Snapshot& s) {
         const Decision d = decide_arena(s, seventeen_times, alone());
-        return d.actions.size() == 1 && d.actions[0].kind == ActionKind::start && d.actions[0].job == 2 &&
-               d.actions[0].offer.grid.gpu_type == "a40";
+        return d.actions.size() == 1 && d.actions[0].kind == ActionKind::start &&
+               d.actions[0].job == 2 && d.actions[0].offer.grid.gpu_type == "a40";
     };
     ck_assert(starts_on_a40(h100_soon_free(20000)));  // 15,100 s on a40
     Snapshot overran = h100_soon_free(1);
@@ -93,7 +94,9 @@ START_TEST(no_whole_node_is_taken_for_what_the_estimates_may_be_off) {
     s.nodes = {{"n1", "h100", 16, 16, 0, 0}};
     s.node_sets = {{0}};
     s.jobs = {waiting_job(1, 1e6)};
-    const Offers offers{{1, {offer_of("h100", 16, 0.0360), offer_of("h100", 4, 0.0374), offer_of("h100", 1, 0.14)}}};
+    const Offers offers{
+        {1,
+         {offer_of("h100", 16, 0.0360), offer_of("h100", 4, 0.0374), offer_of("h100", 1, 0.14)}}};
     const Decision d = decide_arena(s, offers, alone());
     ck_assert(d.actions.size() == 1 && d.actions[0].offer.grid.gpus() == 4);
 }
@@ -114,7 +117,8 @@ START_TEST(with_others_behind_it_a_job_takes_the_gpus_that_it_makes_good_use_of)
 }
 END_TEST
 
-/// Equal models on idle GPUs of all kinds, and offers of every ratio: where nothing runs somebody starts.
+/// Equal models on idle GPUs of all kinds, and offers of every ratio: where nothing runs somebody
+/// starts.
 START_TEST(without_running_jobs_nobody_waits_for_nothing) {
     sim::Random random(21);
     for (int round = 0; round < 2000; ++round) {
@@ -135,14 +139,16 @@ START_TEST(without_running_jobs_nobody_waits_for_nothing) {
                 for (const std::int64_t gpus : {1, 2, 4, 8}) {
                     if (random.uniform() < 0.5) continue;
                     offers[id].push_back(offer_of(type, gpus, std::exp(2 * random.normal())));
-                    could |= std::any_of(s.nodes.begin(), s.nodes.end(), [&](const NodeState& node) {
-                        return node.gpu_type == type && node.free_gpus >= gpus;
-                    });
+                    could |=
+                        std::any_of(s.nodes.begin(), s.nodes.end(), [&](const NodeState& node) {
+                            return node.gpu_type == type && node.free_gpus >= gpus;
+                        });
                 }
             }
         }
         const Decision d = decide_arena(s, offers, alone());
-        ck_assert_msg(could == !d.actions.empty(), "round %d: %zu actions", round, d.actions.size());
+        ck_assert_msg(could == !d.actions.empty(), "round %d: %zu actions", round,
+                      d.actions.size());
     }
 }
 END_TEST

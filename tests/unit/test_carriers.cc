@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where profile runs go and when: nodes that the snapshot shows free and that Slurm does not give, and ready jobs
-// that stand before. A scheduler on a scripted host; each test plays a few rounds and looks at which nodes were asked.
+// Where profile runs go and when: nodes that the snapshot shows free and that Slurm does not give,
+// and ready jobs that stand before. A scheduler on a scripted host; each test plays a few rounds
+// and looks at which nodes were asked.
 #include <algorithm>
 
 #include "plugin/sched/refusals.h"
@@ -60,7 +61,8 @@ START_TEST(what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
     ck_assert_msg(refusals.note("n1", "down", now_s), "another reason is told");
     ck_assert_str_eq(refusals.why("n1").c_str(), "down");
     refusals.forget("n1");
-    ck_assert_msg(refusals.note("n1", "busy", now_s), "it gave a GPU meanwhile: this is another streak");
+    ck_assert_msg(refusals.note("n1", "busy", now_s),
+                  "it gave a GPU meanwhile: this is another streak");
     ck_assert(!refusals.rests("n1", now_s + 2));
 }
 END_TEST
@@ -122,8 +124,10 @@ START_TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_i
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
     ProfileRequest request;
     request.nonce = "0123456789abcdef0123456789abcdef";
-    request.gpu_type = "a40", request.hardware = "emulated-cpu", request.model = Scene::request().model;
-    request.global_batch = 32, request.max_gpus = 2, request.gpus_per_node = 4, request.budget_s = 10;
+    request.gpu_type = "a40", request.hardware = "emulated-cpu",
+    request.model = Scene::request().model;
+    request.global_batch = 32, request.max_gpus = 2, request.gpus_per_node = 4,
+    request.budget_s = 10;
     scene.host.view.carriers.push_back({101, 0, to_json(request), "", true, 1011});
     scene.host.view.snapshot.time_s += 4;
     scheduler->round();
@@ -142,7 +146,8 @@ START_TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
     ck_assert_uint_eq(scene.host.specs.size(), 1);
     double& now_s = scene.host.view.snapshot.time_s;
     const auto carrier = [&](bool finished) {
-        return CarrierView{101, 0, to_json(scene.host.specs[0].request), "n1", finished, 1000, now_s, 0};
+        return CarrierView{101,   0, to_json(scene.host.specs[0].request), "n1", finished, 1000,
+                           now_s, 0};
     };
     scene.host.view.carriers = {carrier(false)};
     scheduler->round();
@@ -180,7 +185,8 @@ START_TEST(a_model_of_any_name_is_one_word_of_what_is_said) {
     ck_assert_uint_eq(scene.host.specs.size(), 1);
     ck_assert_str_eq(scene.host.specs[0].comment.c_str(),
                      "arena: profile gpt2_on_a40__JobId_9__x0aarena:_JobId_7_ on a40");
-    ck_assert(said(scene.host, 1, "profiling gpt2_on_a40__JobId_9__x0aarena:_JobId_7_ on a40 (JobId=101)"));
+    ck_assert(said(scene.host, 1,
+                   "profiling gpt2_on_a40__JobId_9__x0aarena:_JobId_7_ on a40 (JobId=101)"));
 }
 END_TEST
 
@@ -227,7 +233,8 @@ START_TEST(a_node_that_refused_one_model_is_not_asked_for_another) {
     scene.job(2, other_model_on_a40());
     scene.scheduler()->round();
     ck_assert(scene.host.asked_nodes == Names{"n1"});
-    ck_assert(said(scene.host, 1, "n1 was taken a moment ago") && said(scene.host, 2, "n1 was taken a moment ago"));
+    ck_assert(said(scene.host, 1, "n1 was taken a moment ago") &&
+              said(scene.host, 2, "n1 was taken a moment ago"));
 }
 END_TEST
 
@@ -238,7 +245,8 @@ START_TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
     scheduler->round();
     ck_assert(called(scene.host, "release 1"));  // a user has it: no profile run is waited for
-    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") != std::string::npos);
+    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") !=
+              std::string::npos);
     scene.host.view.snapshot.nodes[0].free_gpus = 4;
     scene.host.taken_nodes.clear();
     scheduler->round();  // in the same second
@@ -267,14 +275,17 @@ START_TEST(a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition) {
     scene.host.view.node_memory_mb[2] = 32000;
     NodeState& used = scene.host.view.snapshot.nodes[0];
     used.free_gpus = 1, used.free_cpus = 13;  // a job has its other GPUs and few CPUs
-    scene.host.too_large = [](const CarrierSpec& spec) { return spec.cpus > 4 || spec.memory_mb > 8000; };
+    scene.host.too_large = [](const CarrierSpec& spec) {
+        return spec.cpus > 4 || spec.memory_mb > 8000;
+    };
     scene.job(1, on_a40());
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert_uint_eq(scene.host.specs.size(), 1);
     ck_assert_int_eq(scene.host.specs[0].cpus, 4);
     ck_assert_int_eq(scene.host.specs[0].memory_mb, 8000);
-    ck_assert(scene.host.errors.empty() && scheduler->stats_json().find("\"failed\":0") != std::string::npos);
+    ck_assert(scene.host.errors.empty() &&
+              scheduler->stats_json().find("\"failed\":0") != std::string::npos);
 }
 END_TEST
 
@@ -292,7 +303,8 @@ END_TEST
 /// Lines of the log that say of this part of the cluster that no profile run starts there.
 std::ptrdiff_t told_closed(const ScriptedHost& host, const std::string& where) {
     return std::count_if(host.errors.begin(), host.errors.end(), [&](const std::string& line) {
-        return line.starts_with("no profile run starts on " + where + ": refused by the partition; ");
+        return line.starts_with("no profile run starts on " + where +
+                                ": refused by the partition; ");
     });
 }
 
@@ -312,7 +324,8 @@ START_TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_tol
             const std::size_t before = scene.host.asked_nodes.size();
             scheduler->round();
             asked_at.insert(asked_at.end(), scene.host.asked_nodes.size() - before, second);
-            ck_assert(scheduler->explain(2, true, 0).find("a40: refused by the partition") != std::string::npos);
+            ck_assert(scheduler->explain(2, true, 0).find("a40: refused by the partition") !=
+                      std::string::npos);
             scene.host.view.snapshot.time_s += 1;
         }
         ck_assert(asked_at == seconds);
@@ -340,7 +353,8 @@ START_TEST(a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_run
     scheduler->round();  // twelve seconds after n1 was taken first
     ck_assert_uint_eq(scene.host.asked_nodes.size(), 3);
     ck_assert(said(scene.host, 1, "n1 was taken a moment ago"));
-    ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);  // by the partition
+    ck_assert(scheduler->stats_json().find("\"failed\":1") !=
+              std::string::npos);  // by the partition
 }
 END_TEST
 
@@ -373,7 +387,8 @@ START_TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
 }
 END_TEST
 
-/// One node of so many GPUs; job 1 may start (it waits released), job 2 has a model to be measured first.
+/// One node of so many GPUs; job 1 may start (it waits released), job 2 has a model to be measured
+/// first.
 struct QueueScene : Scene {
     explicit QueueScene(std::int64_t gpus) {
         config.profile_enabled = true;
@@ -395,12 +410,14 @@ START_TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.starts() && !scene.measures());
-    ck_assert(said(scene.host, 2, "waiting to profile gpt2-half on a40: jobs before it start first"));
+    ck_assert(
+        said(scene.host, 2, "waiting to profile gpt2-half on a40: jobs before it start first"));
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
     scene.ready().facts.state = HostJobState::running;
     scheduler->round();  // it runs: nobody waits for a GPU that a job has
     ck_assert(!scene.measures());
-    ck_assert(scheduler->explain(2, true, 0).find("no free a40 to profile on") != std::string::npos);
+    ck_assert(scheduler->explain(2, true, 0).find("no free a40 to profile on") !=
+              std::string::npos);
 }
 END_TEST
 
@@ -467,16 +484,18 @@ START_TEST(runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs) {
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 1, 1);
     scene.node("n2", "a100", 1, 1);
-    const auto pair = [&](JobId id, const std::string& gpu_type) {  // one can start, the other is to be measured
-        Request ready = Scene::request(), unknown = other_model_on_a40();
-        ready.gpu_types = unknown.gpu_types = {gpu_type};
-        ready.max_gpus = 1;
-        JobView& released = scene.job(id, ready);
-        released.facts.held = false;
-        released.facts.mark->phase = Phase::released;
-        scene.job(id + 1, unknown);
-    };
-    for (const JobId id : {1, 3, 5, 7}) pair(id, "a40");  // job 1 has n1: no run of the others can start
+    const auto pair =
+        [&](JobId id, const std::string& gpu_type) {  // one can start, the other is to be measured
+            Request ready = Scene::request(), unknown = other_model_on_a40();
+            ready.gpu_types = unknown.gpu_types = {gpu_type};
+            ready.max_gpus = 1;
+            JobView& released = scene.job(id, ready);
+            released.facts.held = false;
+            released.facts.mark->phase = Phase::released;
+            scene.job(id + 1, unknown);
+        };
+    for (const JobId id : {1, 3, 5, 7})
+        pair(id, "a40");  // job 1 has n1: no run of the others can start
     pair(9, "a100");
     scene.scheduler()->round();
     ck_assert(called(scene.host, "start 1 n1") && called(scene.host, "start 9 n2"));
@@ -515,7 +534,8 @@ START_TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_sa
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.asked_nodes.empty() && called(scene.host, "start 1 n1"));
-    const std::string why = "a40: no node that the job may use is in profile.partition measure: add one to it";
+    const std::string why =
+        "a40: no node that the job may use is in profile.partition measure: add one to it";
     ck_assert(scheduler->explain(1, true, 0).find(why) != std::string::npos);
     ck_assert(scene.host.last_shape.system_comment.find(why) != std::string::npos);
     scene.job(2, other_model_on_a40());
@@ -541,7 +561,8 @@ START_TEST(a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.asked_nodes == Names{"n2"});
-    ck_assert(scheduler->explain(1, true, 0).find("a40: no node that the job may use is in profile.partition measure") !=
+    ck_assert(scheduler->explain(1, true, 0)
+                  .find("a40: no node that the job may use is in profile.partition measure") !=
               std::string::npos);
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 0);
 }
@@ -554,7 +575,8 @@ START_TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.asked_nodes.empty() && called(scene.host, "start 1 n1"));
-    ck_assert(scheduler->explain(1, true, 0).find("profile.partition measure is no partition that takes jobs") !=
+    ck_assert(scheduler->explain(1, true, 0)
+                  .find("profile.partition measure is no partition that takes jobs") !=
               std::string::npos);
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 1);
 }
@@ -573,36 +595,38 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("carriers", {
-        what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound,
-        another_free_node_is_asked_in_the_same_round,
-        a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed,
-        a_node_that_was_taken_meanwhile_is_no_failed_run,
-        a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it,
-        a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again,
-        a_model_of_any_name_is_one_word_of_what_is_said,
-        three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse,
-        refusals_of_one_type_say_nothing_of_another,
-        a_node_that_refused_one_model_is_not_asked_for_another,
-        a_refusal_that_the_next_snapshot_explains_is_forgotten,
-        a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
-        a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition,
-        a_run_takes_of_a_node_no_more_cpus_than_are_free,
-        runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once,
-        a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again,
-        what_one_partition_refuses_another_one_may_take,
-        a_node_that_refuses_is_given_to_no_job_in_that_round,
-        a_ready_job_has_its_node_before_the_profile_run_of_a_later_one,
-        a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job,
-        what_stands_before_is_decided_by_priority_then_by_submission,
-        a_profile_run_takes_what_ready_jobs_leave_in_the_same_round,
-        a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting,
-        a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds,
-        runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs,
-        nodes_outside_the_partition_of_profile_runs_are_not_asked,
-        a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once,
-        a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone,
-        a_partition_of_profile_runs_that_takes_no_jobs_is_named,
-        a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node,
-    });
+    return arena::test::run_suite(
+        "carriers",
+        {
+            what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound,
+            another_free_node_is_asked_in_the_same_round,
+            a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed,
+            a_node_that_was_taken_meanwhile_is_no_failed_run,
+            a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it,
+            a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again,
+            a_model_of_any_name_is_one_word_of_what_is_said,
+            three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse,
+            refusals_of_one_type_say_nothing_of_another,
+            a_node_that_refused_one_model_is_not_asked_for_another,
+            a_refusal_that_the_next_snapshot_explains_is_forgotten,
+            a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
+            a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition,
+            a_run_takes_of_a_node_no_more_cpus_than_are_free,
+            runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once,
+            a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again,
+            what_one_partition_refuses_another_one_may_take,
+            a_node_that_refuses_is_given_to_no_job_in_that_round,
+            a_ready_job_has_its_node_before_the_profile_run_of_a_later_one,
+            a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job,
+            what_stands_before_is_decided_by_priority_then_by_submission,
+            a_profile_run_takes_what_ready_jobs_leave_in_the_same_round,
+            a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting,
+            a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds,
+            runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs,
+            nodes_outside_the_partition_of_profile_runs_are_not_asked,
+            a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once,
+            a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone,
+            a_partition_of_profile_runs_that_takes_no_jobs_is_named,
+            a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node,
+        });
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policy `arena` towards people: shares of accounts, priorities, finish-time fairness, aging. On
 // generated traces that ask for more than there is.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "policy/policy.h"
 #include "sim/generate.h"
@@ -34,8 +34,11 @@ Throughputs small_table() {
 }
 
 Cluster small_cluster(const std::string& accounts = "") {
-    return *parse_cluster("nodes:\n  - {gpu_type: p, count: 8, gpus_per_node: 4}\n"
-                          "  - {gpu_type: q, count: 8, gpus_per_node: 4}\n" + accounts, "c.yaml");
+    return *parse_cluster(
+        "nodes:\n  - {gpu_type: p, count: 8, gpus_per_node: 4}\n"
+        "  - {gpu_type: q, count: 8, gpus_per_node: 4}\n" +
+            accounts,
+        "c.yaml");
 }
 
 struct Run {
@@ -142,8 +145,8 @@ START_TEST(objective_fairness_keeps_the_worst_slowdown_low) {
         for (std::size_t i = 0; i < fair.metrics.outcomes.size(); ++i) {
             beyond += fair.metrics.outcomes[i].jct_s > 3 * fcfs.metrics.outcomes[i].jct_s ? 1 : 0;
         }
-        printf("# seed %d: p99 %.2f (fcfs %.2f), %zu jobs beyond 3 x FCFS\n", static_cast<int>(seed), p99,
-               fcfs.metrics.finish_time_fairness.p99, beyond);
+        printf("# seed %d: p99 %.2f (fcfs %.2f), %zu jobs beyond 3 x FCFS\n",
+               static_cast<int>(seed), p99, fcfs.metrics.finish_time_fairness.p99, beyond);
         fflush(stdout);
         ck_assert_msg(p99 <= 2, "p99 %.2f", p99);
         ck_assert(fcfs.metrics.finish_time_fairness.p99 > 2);
@@ -154,12 +157,17 @@ END_TEST
 
 /// A job of a hundred hours on all eight GPUs, and short ones that never stop coming.
 START_TEST(an_old_blocked_job_starts_within_a_week) {
-    const auto table = parse_throughputs("model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
-                                         "iter_time_s\nbig,1B,8,p,1,8,10\nsmall,1B,8,p,1,1,10\n", "t.csv");
-    const auto cluster = parse_cluster("nodes: [{gpu_type: p, count: 1, gpus_per_node: 8}]", "c.yaml");
-    std::string text = "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n"
-                       "s0,0,2000,small__1B,8,1,p\nbig,1,180000,big__1B,8,8,p\n";
-    for (int i = 1; i < 1800; ++i) text += fmt::format("s{},{},2000,small__1B,8,1,p\n", i, 2 + 450 * i);
+    const auto table = parse_throughputs(
+        "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
+        "iter_time_s\nbig,1B,8,p,1,8,10\nsmall,1B,8,p,1,1,10\n",
+        "t.csv");
+    const auto cluster =
+        parse_cluster("nodes: [{gpu_type: p, count: 1, gpus_per_node: 8}]", "c.yaml");
+    std::string text =
+        "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n"
+        "s0,0,2000,small__1B,8,1,p\nbig,1,180000,big__1B,8,8,p\n";
+    for (int i = 1; i < 1800; ++i)
+        text += fmt::format("s{},{},2000,small__1B,8,1,p\n", i, 2 + 450 * i);
     const auto workload = bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {});
     ck_assert(workload.ok());
     SimulationOptions options;
@@ -175,7 +183,8 @@ START_TEST(an_old_blocked_job_starts_within_a_week) {
 }
 END_TEST
 
-/// More jobs than GPUs wait beyond the bound for weeks: each start has to be of use, not only the next one's victim.
+/// More jobs than GPUs wait beyond the bound for weeks: each start has to be of use, not only the
+/// next one's victim.
 START_TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     GeneratorOptions generator;
     generator.jobs = 600;
@@ -184,8 +193,9 @@ START_TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     generator.seed = 4;
     const Metrics ours = run(small_cluster(), generator, "arena").metrics;
     const Metrics fifo = run(small_cluster(), generator, "backfill").metrics;
-    printf("# overload: arena %.0f s, %.2f restarts per job, backfill %.0f s, %.1f days\n", ours.jct_s.mean,
-           static_cast<double>(ours.restarts) / 600, fifo.jct_s.mean, ours.makespan_s / 86400);
+    printf("# overload: arena %.0f s, %.2f restarts per job, backfill %.0f s, %.1f days\n",
+           ours.jct_s.mean, static_cast<double>(ours.restarts) / 600, fifo.jct_s.mean,
+           ours.makespan_s / 86400);
     fflush(stdout);
     ck_assert(ours.finished == 600 && ours.makespan_s > 14 * 86400);
     ck_assert(ours.jct_s.mean < 0.5 * fifo.jct_s.mean);

@@ -147,12 +147,12 @@ END_TEST
 
 int main() {
     return arena::test::run_suite("forecast", {
-        a_job_starts_when_the_one_before_it_ends,
-        jobs_that_fit_together_start_together,
-        known_work_ends_a_job_before_its_limit,
-        behind_a_job_without_an_end_nobody_knows,
-        a_running_job_of_ours_ends_too,
-        every_policy_of_slurm_can_be_asked,
-        the_limits_bound_the_work,
-    });
+                                                  a_job_starts_when_the_one_before_it_ends,
+                                                  jobs_that_fit_together_start_together,
+                                                  known_work_ends_a_job_before_its_limit,
+                                                  behind_a_job_without_an_end_nobody_knows,
+                                                  a_running_job_of_ours_ends_too,
+                                                  every_policy_of_slurm_can_be_asked,
+                                                  the_limits_bound_the_work,
+                                              });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The launcher table: that every table compiled in is sound, what its text may be, versions, and that
-// what can be told is what has words.
+// The launcher table: that every table compiled in is sound, what its text may be, versions, and
+// that what can be told is what has words.
 #include <fmt/format.h>
 
 #include "core/hostlist.h"
@@ -33,7 +33,8 @@ Plan one_gpu() {
     return plan;
 }
 
-std::string told(const Launcher& launcher, const char* version, const Plan& plan, const Model& model = {}) {
+std::string told(const Launcher& launcher, const char* version, const Plan& plan,
+                 const Model& model = {}) {
     const auto words = render(launcher, parse_version(version), words_of(model, 8, plan));
     return words ? join(*words, " ") : "no: " + words.error().text;
 }
@@ -53,8 +54,9 @@ START_TEST(each_table_compiled_in_is_sound) {
         for (const Version& version : versions_of(launcher)) {
             ck_assert(launcher.knows(version) || !launcher.version);
             const auto words = render(launcher, version, words_of(Model{}, 1, one_gpu()));
-            ck_assert_msg(words.ok(), "%s %s cannot be told a plan on one GPU: %s", launcher.name.c_str(),
-                          to_string(version).c_str(), words.ok() ? "" : words.error().text.c_str());
+            ck_assert_msg(words.ok(), "%s %s cannot be told a plan on one GPU: %s",
+                          launcher.name.c_str(), to_string(version).c_str(),
+                          words.ok() ? "" : words.error().text.c_str());
             const Capabilities can = launcher.can(version);
             ck_assert(can.told.has(can.unasked));
         }
@@ -64,9 +66,11 @@ END_TEST
 
 START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
     const Launcher table = parsed(
-        "1.0 2.0 always --pp {pp} --dp {dp}\n1.0 2.0 flat -\n1.0 2.0 pipeline --x\n1.0 2.0 one-replica -\n"
+        "1.0 2.0 always --pp {pp} --dp {dp}\n1.0 2.0 flat -\n1.0 2.0 pipeline --x\n1.0 2.0 "
+        "one-replica -\n"
         "1.0 2.0 recompute-none -\n1.0 2.0 bf16 --bf16\n"
-        "1.0 1.1 vpp --chunk {chunk}\n1.1 2.0 vpp --vpp {vpp} --chunk={chunk}\n1.1 2.0 vpp1 --vpp null\n"
+        "1.0 1.1 vpp --chunk {chunk}\n1.1 2.0 vpp --vpp {vpp} --chunk={chunk}\n1.1 2.0 vpp1 --vpp "
+        "null\n"
         "1.0 2.0 one-replica-amp -\n");
     Plan plan = one_gpu();
     test::assert_text(told(table, "1.0", plan), "--pp 1 --dp 1 --bf16");
@@ -81,18 +85,22 @@ START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
     Model model;
     model.precision = Precision::mxfp8;
     test::assert_text(told(table, "1.0", one_gpu(), model), "no: mxfp8");
-    ck_assert(!table.can().told.has(Feature::cp) && table.can().degree(Feature::vpp) == Degree::pinned);
+    ck_assert(!table.can().told.has(Feature::cp) &&
+              table.can().degree(Feature::vpp) == Degree::pinned);
     const Launcher free = parsed("1.0 2.0 vpp -\n- - flat -\n");
     ck_assert(free.can().degree(Feature::vpp) == Degree::pinned);
-    ck_assert(parse_launcher_table(std::string(head) + "unasked vpp\n1.0 2.0 vpp -\n", "x")->can().degree(Feature::vpp) ==
-              Degree::free);
+    ck_assert(parse_launcher_table(std::string(head) + "unasked vpp\n1.0 2.0 vpp -\n", "x")
+                  ->can()
+                  .degree(Feature::vpp) == Degree::free);
 }
 END_TEST
 
 START_TEST(words_may_depend_on_features_together_which_alone_say_what_can_be_told) {
     const Launcher table = parsed(
-        "1.0 2.0 flat -\n1.0 2.0 one-replica -\n1.0 2.0 zero0 -\n1.0 2.0 zero3 --fsdp\n1.0 2.0 bf16 -\n"
-        "1.0 2.0 recompute-none -\n1.0 2.0 recompute-full --full\n1.0 2.0 recompute-full+zero3 --by-fsdp\n"
+        "1.0 2.0 flat -\n1.0 2.0 one-replica -\n1.0 2.0 zero0 -\n1.0 2.0 zero3 --fsdp\n1.0 2.0 "
+        "bf16 -\n"
+        "1.0 2.0 recompute-none -\n1.0 2.0 recompute-full --full\n1.0 2.0 recompute-full+zero3 "
+        "--by-fsdp\n"
         "1.0 2.0 recompute-full+zero0 --by-model\n1.0 2.0 recompute-selective+zero0 --selective\n");
     Plan plan = one_gpu();
     plan.recompute = Recompute::full;
@@ -117,8 +125,10 @@ START_TEST(versions_with_gaps_are_said_with_them) {
     test::assert_text(known("1.0 1.2 flat -\n3.0 4.0 flat -\n5.0 - flat -\n"),
                       "1.0 to before 1.2, 3.0 to before 4.0, 5.0 and newer");
     test::assert_text(known("- 1.2 flat -\n"), "any to before 1.2");
-    test::assert_text(known("gap 1.2 1.5\n1.0 1.6 flat -\n1.2 1.5 bf16 -\n"), "1.0 to before 1.2, 1.5 to before 1.6");
-    ck_assert(!parsed("gap 1.2 1.5\n1.0 1.6 flat -\n1.3 1.6 bf16 -\n").knows(*parse_version("1.4")));
+    test::assert_text(known("gap 1.2 1.5\n1.0 1.6 flat -\n1.2 1.5 bf16 -\n"),
+                      "1.0 to before 1.2, 1.5 to before 1.6");
+    ck_assert(
+        !parsed("gap 1.2 1.5\n1.0 1.6 flat -\n1.3 1.6 bf16 -\n").knows(*parse_version("1.4")));
     test::assert_text(known("- - flat -\n1.0 2.0 bf16 -\n"), "any and newer");
 }
 END_TEST
@@ -136,11 +146,16 @@ START_TEST(each_feature_is_needed_by_some_plan) {
     for (std::int64_t bits = 0; bits < 1 << 13; ++bits) {
         const auto bit = [&](int i) { return ((bits >> i) & 1) != 0; };
         PlanFacts f;
-        f.pp = bit(0) ? 2 : bit(1) ? 3 : 1, f.dp = bit(2) ? 2 : 1, f.tp = bit(3) ? 2 : 1, f.cp = bit(4) ? 2 : 1;
-        f.ep = bit(5) ? 8 : 1, f.vpp = bit(6) ? 2 : 1, f.zero = (bits >> 7) & 3, f.micro_batches = 2;
+        f.pp = bit(0)   ? 2
+               : bit(1) ? 3
+                        : 1,
+        f.dp = bit(2) ? 2 : 1, f.tp = bit(3) ? 2 : 1, f.cp = bit(4) ? 2 : 1;
+        f.ep = bit(5) ? 8 : 1, f.vpp = bit(6) ? 2 : 1, f.zero = (bits >> 7) & 3,
+        f.micro_batches = 2;
         f.sequence_parallel = bit(9), f.convolutions = bit(10), f.mixed = bit(11);
         f.kv_heads = bit(12) ? 1 : 8;
-        f.layers = static_cast<LayerSplit>(bits % 3), f.recompute = static_cast<Recompute>(bits % 3);
+        f.layers = static_cast<LayerSplit>(bits % 3),
+        f.recompute = static_cast<Recompute>(bits % 3);
         f.precision = static_cast<Precision>(bits % 7);
         seen = seen.with(needs(f));
         f.ep = bit(5) ? 3 : 1;
@@ -212,7 +227,8 @@ START_TEST(a_launcher_is_named_with_or_without_its_version) {
     const auto says = [](const char* text, const char* wanted) {
         const auto choice = parse_launcher(text);
         ck_assert(!choice.ok());
-        ck_assert_msg(choice.error().text.find(wanted) != std::string::npos, "%s", choice.error().text.c_str());
+        ck_assert_msg(choice.error().text.find(wanted) != std::string::npos, "%s",
+                      choice.error().text.c_str());
     };
     says("mpirun", "'mpirun' is not one of env, torchrun, arena-train, megatron");
     says("", "'' is not one of env");
@@ -245,12 +261,12 @@ START_TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("launchers",
-                                  {each_table_compiled_in_is_sound, a_plan_can_be_told_iff_each_of_its_features_has_words,
-                                   words_may_depend_on_features_together_which_alone_say_what_can_be_told,
-                                   versions_with_gaps_are_said_with_them, a_launcher_that_nobody_knows_is_told_what_env_is,
-                                   each_feature_is_needed_by_some_plan, an_unsound_table_is_refused_with_its_line,
-                                   versions_are_compared_by_their_numbers,
-                                   a_launcher_is_named_with_or_without_its_version,
-                                   ranks_meet_at_the_first_host_and_a_port_of_the_step});
+    return arena::test::run_suite(
+        "launchers",
+        {each_table_compiled_in_is_sound, a_plan_can_be_told_iff_each_of_its_features_has_words,
+         words_may_depend_on_features_together_which_alone_say_what_can_be_told,
+         versions_with_gaps_are_said_with_them, a_launcher_that_nobody_knows_is_told_what_env_is,
+         each_feature_is_needed_by_some_plan, an_unsound_table_is_refused_with_its_line,
+         versions_are_compared_by_their_numbers, a_launcher_is_named_with_or_without_its_version,
+         ranks_meet_at_the_first_host_and_a_port_of_the_step});
 }

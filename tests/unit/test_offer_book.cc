@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The plug-in's offers: priced with the constants of the job's launcher and of the site, remembered,
-// and corrected by what running jobs report, within bounds.
+// The plug-in's offers: priced with the constants of the job's launcher and of the site,
+// remembered, and corrected by what running jobs report, within bounds.
 #include <limits>
 
 #include "plugin/sched/offer_book.h"
@@ -25,13 +25,24 @@ struct Book {
         return offers.offers(user, request, fingerprint(request.model), pools());
     }
     /// A job of the user ran the offer so many times as slow as estimated.
-    bool observe(const Request& request, const Offer& offer, double ratio, std::uint32_t user = 1000, JobId job = 1) {
+    bool observe(const Request& request, const Offer& offer, double ratio,
+                 std::uint32_t user = 1000, JobId job = 1) {
         return offers.observe(run_of(request, offer, ratio, user, job));
     }
-    static ObservedRun run_of(const Request& request, const Offer& offer, double ratio, std::uint32_t user, JobId job) {
+    static ObservedRun run_of(const Request& request, const Offer& offer, double ratio,
+                              std::uint32_t user, JobId job) {
         const double estimated = offer.estimate.iteration_s;
-        return {fingerprint(request.model), request.model.name, request.global_batch, request.launcher,
-                {offer.grid, offer.plan, ratio * estimated, estimated, 0.01}, 20, job, 1000, user, false, {}};
+        return {fingerprint(request.model),
+                request.model.name,
+                request.global_batch,
+                request.launcher,
+                {offer.grid, offer.plan, ratio * estimated, estimated, 0.01},
+                20,
+                job,
+                1000,
+                user,
+                false,
+                {}};
     }
     bool corrected(const Request& request, std::uint32_t user = 1000) {
         const OfferList list = of(request, user);
@@ -52,7 +63,8 @@ START_TEST(offers_have_the_constants_of_the_launcher_as_arena_plan_has) {
     Request request = Scene::request();
     for (const char* launcher : {"env", "megatron-deepspeed", "nemo", "torchtitan"}) {
         request.launcher = launcher;
-        PlanQuery query{request.model, request.global_batch, 1, 2, {}, {}, capabilities_of(launcher)};
+        PlanQuery query{
+            request.model, request.global_batch, 1, 2, {}, {}, capabilities_of(launcher)};
         const GpuType type = *find_hardware(load_hardware("").value(), "A100-SXM-80GB");
         query.pools = {{"a100", type, 8, 2, {}, launcher, {}}};
         ck_assert_msg(*book.of(request) == make_offers(query), "%s", launcher);
@@ -140,9 +152,10 @@ START_TEST(a_report_counts_for_its_user_and_for_others_when_it_is_shared) {
     ck_assert(book.offers.recall(shared));
     const auto own_s = [&](std::uint32_t user) {
         const OfferList list = book.of(request, user);
-        return std::find_if(list->begin(), list->end(), [&](const Offer& o) {
-                   return o.grid == before.grid && o.plan == before.plan;
-               })->estimate.iteration_s;
+        return std::find_if(
+                   list->begin(), list->end(),
+                   [&](const Offer& o) { return o.grid == before.grid && o.plan == before.plan; })
+            ->estimate.iteration_s;
     };
     const double estimated_s = before.estimate.iteration_s;
     ck_assert_double_eq_tol(own_s(1002), 1.5 * estimated_s, 1e-9);
@@ -165,9 +178,11 @@ START_TEST(what_is_far_off_the_estimate_counts_when_three_jobs_agree) {
         ck_assert(!book.corrected(request));
         ck_assert(book.observe(request, offer, ratio, 1000, 3));
         ck_assert(book.corrected(request) && !book.corrected(request, 1001));
-        ck_assert(book.observe(request, offer, ratio > 1 ? 7 : 1 / 7.0, 1000, 4));  // disagrees with all of them
+        ck_assert(book.observe(request, offer, ratio > 1 ? 7 : 1 / 7.0, 1000,
+                               4));  // disagrees with all of them
         ck_assert(!book.corrected(request));
-        ck_assert_msg(book.observe(request, offer, 1.5, 1000, 5) && book.corrected(request), "no outlier needs nobody");
+        ck_assert_msg(book.observe(request, offer, 1.5, 1000, 5) && book.corrected(request),
+                      "no outlier needs nobody");
     }
 }
 END_TEST
@@ -195,9 +210,9 @@ int main() {
                          a_report_corrects_the_offers_of_its_model_and_batch_only,
                          nonsense_is_no_report,
                          reports_are_remembered_within_bounds_the_oldest_forgotten,
-                      a_report_counts_for_its_user_and_for_others_when_it_is_shared,
-                      what_is_far_off_the_estimate_counts_when_three_jobs_agree,
-                      who_reports_of_many_models_makes_nothing_of_others_forgotten,
+                         a_report_counts_for_its_user_and_for_others_when_it_is_shared,
+                         what_is_far_off_the_estimate_counts_when_three_jobs_agree,
+                         who_reports_of_many_models_makes_nothing_of_others_forgotten,
                      },
                      {.timeout_s = 60});
 }

@@ -120,9 +120,8 @@ bool stands_in(const Snapshot& s, const JobState& job, const Action& a) {
     const Place place = job.places.empty() ? Place{.node_set = job.node_set} : job.places[a.place];
     const auto& set = s.node_sets[place.node_set];
     return allows(place, job, a.offer.grid.nodes, a.offer.grid.gpus_per_node) &&
-           std::all_of(a.nodes.begin(), a.nodes.end(), [&](NodeIndex n) {
-               return std::binary_search(set.begin(), set.end(), n);
-           });
+           std::all_of(a.nodes.begin(), a.nodes.end(),
+                       [&](NodeIndex n) { return std::binary_search(set.begin(), set.end(), n); });
 }
 
 START_TEST(no_policy_leaves_the_places_of_random_jobs) {
@@ -147,7 +146,8 @@ START_TEST(no_policy_leaves_the_places_of_random_jobs) {
         for (JobId id = 1; id <= static_cast<JobId>(pick(1, 8)); ++id) {
             JobState job = pending(id, {});
             for (std::int64_t p = pick(0, 3); p > 0; --p)
-                job.places.push_back({static_cast<std::uint32_t>(pick(1, 3)), pick(1, 2), pick(1, 4)});
+                job.places.push_back(
+                    {static_cast<std::uint32_t>(pick(1, 3)), pick(1, 2), pick(1, 4)});
             const char* type = pick(0, 1) ? "a40" : "a100";
             for (const std::int64_t per_node : {1, 2, 4})
                 for (std::int64_t count = 1; count <= 3; ++count)
@@ -228,7 +228,8 @@ START_TEST(a_plan_that_is_stale_again_and_again_is_said) {
     ck_assert(scene.host.reasons.empty() && scene.host.errors.empty());
     scheduler->round();
     ck_assert_uint_eq(scene.host.reasons.size(), 1);
-    ck_assert(scene.host.reasons[0].text.find("partition main does not take it") != std::string::npos);
+    ck_assert(scene.host.reasons[0].text.find("partition main does not take it") !=
+              std::string::npos);
     scheduler->round();
     ck_assert(scene.host.last_shape.offer.grid != first);
 }

@@ -125,7 +125,8 @@ END_TEST
 START_TEST(queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never) {
     PlanTurns turns;
     turns.begin_round();
-    for (std::size_t i = 0; i < PlanTurns::max_of_user; ++i) ck_assert(turns.ask(1, std::to_string(i)));
+    for (std::size_t i = 0; i < PlanTurns::max_of_user; ++i)
+        ck_assert(turns.ask(1, std::to_string(i)));
     ck_assert(!turns.ask(1, "one more"));
     ck_assert(turns.ask(1, "0"));  // is there
     ck_assert(turns.ask(2, "0"));  // both want it
@@ -158,7 +159,8 @@ END_TEST
 
 START_TEST(an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another) {
     PlanScene scene;
-    for (JobId id = 1; id <= 12; ++id) scene.job(id, dear_request(20 + static_cast<int>(id))).user_id = hostile;
+    for (JobId id = 1; id <= 12; ++id)
+        scene.job(id, dear_request(20 + static_cast<int>(id))).user_id = hostile;
     scene.ordinary_job(13);
     const auto scheduler = scene.with(0, {.polls = 300'000, .bytes = std::size_t{64} << 20});
     int rounds = 0;
@@ -181,7 +183,8 @@ START_TEST(what_a_budget_found_is_remembered_and_said) {
     ck_assert_int_eq(stat(*scheduler, "made"), 1);
     ck_assert_int_eq(stat(*scheduler, "in_part"), 1);
     const std::string said = scheduler->explain(1, true, 0);
-    ck_assert_msg(said.find("were not looked at to the end") != std::string::npos, "%s", said.c_str());
+    ck_assert_msg(said.find("were not looked at to the end") != std::string::npos, "%s",
+                  said.c_str());
 }
 END_TEST
 
@@ -215,19 +218,19 @@ START_TEST(a_stop_ends_the_rounds_wait_and_the_plan) {
     std::thread stopper([&] { scene.stop = true; });
     scheduler->round();  // waits for the plan, but for the stop
     stopper.join();
-    scheduler.reset();   // the plan itself would take minutes
+    scheduler.reset();  // the plan itself would take minutes
 }
 END_TEST
 
 int main() {
-    return run_suite("plan_desk",
-                     {a_user_with_many_dear_plans_delays_another_by_one_of_them,
-                      users_share_the_time_and_not_the_number_of_plans,
-                      time_when_a_user_asked_for_nothing_is_not_owed,
-                      queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never,
-                      a_round_goes_on_without_a_plan_and_the_next_one_has_it,
-                      an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another,
-                      what_a_budget_found_is_remembered_and_said,
-                      a_model_without_a_plan_in_its_budget_says_so,
-                      explain_does_not_wait_for_a_dear_plan, a_stop_ends_the_rounds_wait_and_the_plan});
+    return run_suite(
+        "plan_desk",
+        {a_user_with_many_dear_plans_delays_another_by_one_of_them,
+         users_share_the_time_and_not_the_number_of_plans,
+         time_when_a_user_asked_for_nothing_is_not_owed,
+         queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never,
+         a_round_goes_on_without_a_plan_and_the_next_one_has_it,
+         an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another,
+         what_a_budget_found_is_remembered_and_said, a_model_without_a_plan_in_its_budget_says_so,
+         explain_does_not_wait_for_a_dear_plan, a_stop_ends_the_rounds_wait_and_the_plan});
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A budget ends the search wherever it is: model files that are dear to plan, by steps, which are the
-// same on every machine; what was left out is said, and what was found are plans.
-#include "planner/budget.h"
-
+// A budget ends the search wherever it is: model files that are dear to plan, by steps, which are
+// the same on every machine; what was left out is said, and what was found are plans.
 #include <sys/resource.h>
 
 #include <atomic>
 #include <thread>
 
 #include "hostile_models.h"
+#include "planner/budget.h"
 #include "planner/layer_index.h"
 #include "planner/layer_sums.h"
 #include "planner/memory.h"
@@ -94,7 +93,8 @@ START_TEST(generated_models_stay_within_their_steps) {
         ++accepted;
         PlanBudget budget({.polls = polls, .bytes = std::size_t{64} << 20});
         (void)plan_grids(*query, budget);
-        // What is begun is replayed to its end, for a few grids: some milliseconds (tests/bench/planner-budget).
+        // What is begun is replayed to its end, for a few grids: some milliseconds
+        // (tests/bench/planner-budget).
         ck_assert_int_lt(budget.polls(), polls + 64 * max_replayed_tasks);
     }
     ck_assert_int_gt(accepted, 50);
@@ -116,7 +116,8 @@ START_TEST(another_thread_stops_a_search) {
     while (!begun) std::this_thread::yield();
     stop = true;
     planner.join();  // the suite's limit ends the test where it does not
-    ck_assert(std::any_of(grids.begin(), grids.end(), [](const GridResult& g) { return g.in_part; }));
+    ck_assert(
+        std::any_of(grids.begin(), grids.end(), [](const GridResult& g) { return g.in_part; }));
 }
 END_TEST
 
@@ -124,7 +125,8 @@ START_TEST(a_budget_that_does_changes_nothing) {
     const Model model = find_zoo_model("gpt2-xl").value();
     PlanQuery query = query_of(large_outputs_text(), 64, 8);
     query.model = model;
-    PlanBudget ample({.seconds = 3600, .polls = std::int64_t{1} << 40, .bytes = std::size_t{1} << 40});
+    PlanBudget ample(
+        {.seconds = 3600, .polls = std::int64_t{1} << 40, .bytes = std::size_t{1} << 40});
     const auto limited = plan_grids(query, ample), free = plan_grids(query);
     ck_assert_uint_eq(limited.size(), free.size());
     for (std::size_t i = 0; i < free.size(); ++i) {
@@ -138,12 +140,14 @@ START_TEST(slices_share_what_is_left_and_give_it_back) {
     PlanBudget budget({.polls = 100'000});
     {
         const PlanBudget::Slice half(budget, 0.5);
-        while (!budget.poll()) {}
+        while (!budget.poll()) {
+        }
         ck_assert_int_le(budget.polls(), 52'000);
         ck_assert_int_ge(budget.polls(), 50'000);
     }
     ck_assert(!budget.look());
-    while (!budget.poll()) {}
+    while (!budget.poll()) {
+    }
     ck_assert_int_le(budget.polls(), 102'000);
     const PlanBudget::Slice nothing(budget, 1);
     ck_assert(budget.look());
@@ -160,9 +164,11 @@ START_TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
         for (std::int64_t k = 0; k < kinds; ++k)
             list.kinds.push_back({LayerKind::Body::custom, 0, static_cast<std::size_t>(k), false});
         for (std::int64_t r = 0; r < runs; ++r)
-            list.runs.push_back({static_cast<std::size_t>(r % kinds), 1 + below(alternates ? 3 : 60)});
+            list.runs.push_back(
+                {static_cast<std::size_t>(r % kinds), 1 + below(alternates ? 3 : 60)});
         const auto index = std::make_shared<const LayerIndex>(list);
-        ck_assert(index->form() == (alternates ? LayerIndex::Form::counted : LayerIndex::Form::by_run));
+        ck_assert(index->form() ==
+                  (alternates ? LayerIndex::Form::counted : LayerIndex::Form::by_run));
         std::vector<LayerSums<1>::Row> rows;
         std::vector<double> values, every{0.5};
         for (std::int64_t k = 0; k < kinds; ++k) {
@@ -179,7 +185,8 @@ START_TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
         ends.set(index, 0.5, values);
         for (int n = 0; n < 2000; ++n) {
             const std::int64_t begin = below(static_cast<std::uint64_t>(index->layers()));
-            const std::int64_t end = begin + 1 + below(static_cast<std::uint64_t>(index->layers() - begin));
+            const std::int64_t end =
+                begin + 1 + below(static_cast<std::uint64_t>(index->layers() - begin));
             double sum = 0, greatest = 0;
             for (std::int64_t i = begin; i < end; ++i) {
                 sum += every[static_cast<std::size_t>(i) + 1];
@@ -195,9 +202,10 @@ START_TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
 END_TEST
 
 int main() {
-    return run_suite("planner_budget",
-                     {a_spent_budget_ends_the_search_within_few_steps_and_says_what_was_left_out,
-                      generated_models_stay_within_their_steps, another_thread_stops_a_search,
-                      a_budget_that_does_changes_nothing, slices_share_what_is_left_and_give_it_back,
-                      tables_of_many_layers_say_what_tables_of_every_layer_say});
+    return run_suite(
+        "planner_budget",
+        {a_spent_budget_ends_the_search_within_few_steps_and_says_what_was_left_out,
+         generated_models_stay_within_their_steps, another_thread_stops_a_search,
+         a_budget_that_does_changes_nothing, slices_share_what_is_left_and_give_it_back,
+         tables_of_many_layers_say_what_tables_of_every_layer_say});
 }

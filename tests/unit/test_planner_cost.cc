@@ -88,7 +88,8 @@ START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
     ck_assert_double_eq_tol(split.activation_bytes(Recompute::selective) / (34 * s * b * h / t), 1,
                             1e-9);
     ck_assert_double_eq_tol(plain.activation_bytes(Recompute::full) / (2 * s * b * h), 1, 1e-9);
-    const MemoryModel fused(m, a100, Precision::bf16, {8, 4, true});  // flash kernels keep no scores
+    const MemoryModel fused(m, a100, Precision::bf16,
+                            {8, 4, true});  // flash kernels keep no scores
     ck_assert_double_eq(fused.activation_bytes(Recompute::none),
                         split.activation_bytes(Recompute::selective));
 }
@@ -179,11 +180,12 @@ START_TEST(layers_that_no_back_end_runs_whole_are_summed_up) {
     ck_assert(layer_of("gpt2", Precision::bf16, {1, 1, false}).has_value());
     ck_assert(!layer_of("mixtral-8x7b", Precision::bf16, {1, 1, false}));  // experts
     ck_assert(!layer_of("deepseek-v3", Precision::bf16, {1, 1, false}));   // latent attention
-    ck_assert(!layer_of("gpt2", Precision::fp8, {1, 1, false}));           // casts between operators
-    ck_assert(!layer_of("gpt2", Precision::bf16, {1, 1, false, 2}));       // context parallel
-    for (const char* bad : {"", "plain", "plain_causal_layer_gelu_a12_k12", "plain_causal_layer_gelu_a3_k2_d64",
-                            "plain_causal_layer_gelu_a12_k12_d64_p1", "slow_causal_layer_gelu_a12_k12_d64",
-                            "plain_causal_layer_gelu_a12_k12_d64x"})
+    ck_assert(!layer_of("gpt2", Precision::fp8, {1, 1, false}));      // casts between operators
+    ck_assert(!layer_of("gpt2", Precision::bf16, {1, 1, false, 2}));  // context parallel
+    for (const char* bad :
+         {"", "plain", "plain_causal_layer_gelu_a12_k12", "plain_causal_layer_gelu_a3_k2_d64",
+          "plain_causal_layer_gelu_a12_k12_d64_p1", "slow_causal_layer_gelu_a12_k12_d64",
+          "plain_causal_layer_gelu_a12_k12_d64x"})
         ck_assert_msg(!parse_layer_variant(bad), "%s", bad);
 }
 END_TEST
@@ -194,8 +196,8 @@ struct Gpt2Layer {
     ProfileTable table;
     static OpShape at(std::int64_t micro_batch) {
         const Model m = zoo("gpt2");
-        return *whole_layer(m, Precision::bf16, {1, micro_batch, false}, layer_list(m).kinds.front(),
-                            Pass::forward);
+        return *whole_layer(m, Precision::bf16, {1, micro_batch, false},
+                            layer_list(m).kinds.front(), Pass::forward);
     }
     /// Every operator at its roofline; returns their sum.
     double measure_operators(std::int64_t micro_batch) {
@@ -234,7 +236,9 @@ START_TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
     Plan plan;
     plan.stage_layers = {12}, plan.stage_dp = {1}, plan.stage_tp = {1};
-    const auto compute_s = [&] { return price_plan(m, 1, {"a100", 1, 1, 1}, plan, pool)->compute_s; };
+    const auto compute_s = [&] {
+        return price_plan(m, 1, {"a100", 1, 1, 1}, plan, pool)->compute_s;
+    };
     for (const OpShape& shape : operator_list({m, 1, 1, 1, {}, {pool}}))
         if (shape.kind != OpKind::layer)
             pool.profile[op_key(shape)] = analytic_seconds(pool.hardware, shape);
@@ -243,13 +247,15 @@ START_TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
     for (const OpShape& shape : operator_list({m, 1, 1, 1, {}, {pool}}))
         if (shape.kind == OpKind::layer) {
             ++layers;
-            pool.profile[op_key(shape)] = 0.01;  // seconds: far more than the host takes to launch it
+            pool.profile[op_key(shape)] =
+                0.01;  // seconds: far more than the host takes to launch it
         }
     ck_assert_double_eq(layers, 4);  // both passes, as a graph and plain
     ck_assert_double_lt(by_operators, 0.1);
     ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.01, 0.02);
     for (auto& [key, seconds] : pool.profile)
-        if (key.find("/plain_") != std::string::npos) seconds = 0.02;  // the device waits for launches
+        if (key.find("/plain_") != std::string::npos)
+            seconds = 0.02;  // the device waits for launches
     ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.02, 0.02);
 }
 END_TEST
@@ -359,7 +365,8 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
     for (const CommTime& t : table_of(site, 16, 32, 2, 4)) times.push_back(t);
     ck_assert_double_eq_tol(
         with_measured_links(changing, times).inter.bytes_per_s / site.inter.bytes_per_s, 1, 1e-6);
-    for (CommTime& t : times) t.median_s = 1e-3;  // a time that does not depend on the size says nothing
+    for (CommTime& t : times)
+        t.median_s = 1e-3;  // a time that does not depend on the size says nothing
     ck_assert(with_measured_links(entry, times) == entry);
 }
 END_TEST
@@ -473,26 +480,25 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "planner cost",
-        {
-            operator_flops_sum_to_the_72_B_s_L_h2_formula,
-            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
-            activation_memory_is_that_of_korthikanti_table_2,
-            sharded_optimizer_state_never_grows_with_replicas,
-            operator_keys_are_read_back_and_garbage_is_not,
-            measured_operators_override_the_roofline_and_scale_their_neighbours,
-            a_whole_layer_consists_of_its_shards_operators,
-            layers_that_no_back_end_runs_whole_are_summed_up,
-            measured_layers_correct_the_sum_of_their_operators,
-            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
-            roofline_respects_peak_bandwidth_and_shape,
-            collectives_slow_down_with_bytes_and_across_nodes,
-            gathers_of_many_ranks_wait_for_a_ring,
-            measured_collectives_replace_the_links_of_the_hardware_entry,
-            residual_blocks_exchange_the_channels_that_tensor_parallelism_splits,
-            groups_share_the_network_of_their_node,
-            rings_that_change_rails_slow_down_with_the_nodes,
-            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
-            nvlink_all_reduce_has_the_measured_size,
-        });
+        "planner cost", {
+                            operator_flops_sum_to_the_72_B_s_L_h2_formula,
+                            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
+                            activation_memory_is_that_of_korthikanti_table_2,
+                            sharded_optimizer_state_never_grows_with_replicas,
+                            operator_keys_are_read_back_and_garbage_is_not,
+                            measured_operators_override_the_roofline_and_scale_their_neighbours,
+                            a_whole_layer_consists_of_its_shards_operators,
+                            layers_that_no_back_end_runs_whole_are_summed_up,
+                            measured_layers_correct_the_sum_of_their_operators,
+                            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
+                            roofline_respects_peak_bandwidth_and_shape,
+                            collectives_slow_down_with_bytes_and_across_nodes,
+                            gathers_of_many_ranks_wait_for_a_ring,
+                            measured_collectives_replace_the_links_of_the_hardware_entry,
+                            residual_blocks_exchange_the_channels_that_tensor_parallelism_splits,
+                            groups_share_the_network_of_their_node,
+                            rings_that_change_rails_slow_down_with_the_nodes,
+                            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
+                            nvlink_all_reduce_has_the_measured_size,
+                        });
 }

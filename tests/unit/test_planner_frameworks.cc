@@ -75,8 +75,8 @@ END_TEST
 
 START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
     const Calibration& table = builtin_calibration();
-    for (const char* launcher : {"megatron", "megatron-deepspeed", "nemo", "torchtitan", "arena-train", "fsdp",
-                                 "accelerate", "hf-trainer", "lightning"}) {
+    for (const char* launcher : {"megatron", "megatron-deepspeed", "nemo", "torchtitan",
+                                 "arena-train", "fsdp", "accelerate", "hf-trainer", "lightning"}) {
         bool known = false;
         static_cast<void>(table.framework(launcher, &known));
         ck_assert_msg(known, "%s", launcher);
@@ -95,17 +95,20 @@ START_TEST(zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_la
     const GpuType a100 = hardware("a100");
     const auto exchange_s = [&](std::int64_t zero, std::int64_t micro_batches) {
         GpuPool pool{"a100", a100, 8, 8, {}};
-        pool.constants = builtin_calibration().constants(a100.name, "megatron-deepspeed");  // hides nothing
+        pool.constants =
+            builtin_calibration().constants(a100.name, "megatron-deepspeed");  // hides nothing
         Plan plan;
         plan.stage_layers = {24}, plan.stage_dp = {16}, plan.stage_tp = {1};
         plan.zero_stage = zero, plan.num_micro_batches = micro_batches;
-        return price_plan(zoo("gpt-1.3b"), 16 * micro_batches, {"a100", 2, 8, 1}, plan, pool)->dp_comm_s;
+        return price_plan(zoo("gpt-1.3b"), 16 * micro_batches, {"a100", 2, 8, 1}, plan, pool)
+            ->dp_comm_s;
     };
     ck_assert_double_eq(exchange_s(1, 8), exchange_s(1, 1));
     ck_assert_double_eq(exchange_s(2, 1), exchange_s(1, 1));
     const Topology nodes = make_topology(hardware("a100"), {"a100", 2, 8, 1}, 1);
     const double bytes = 4 * parameter_count(zoo("gpt-1.3b"));  // in fp32
-    ck_assert_double_eq_tol((exchange_s(2, 8) - exchange_s(2, 1)) / (7 * reduce_scatter_s(nodes, dp_group(nodes, 16, 1), bytes)),
+    ck_assert_double_eq_tol((exchange_s(2, 8) - exchange_s(2, 1)) /
+                                (7 * reduce_scatter_s(nodes, dp_group(nodes, 16, 1), bytes)),
                             1, 0.1);
 }
 END_TEST
@@ -326,7 +329,7 @@ int main() {
             fp32_without_tensor_cores_has_a_share_of_its_own,
             convolutions_move_their_weights_as_often_as_the_framework_does,
             jobs_are_priced_as_their_launcher_starts_them,
-             zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_last,
+            zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_last,
             transfers_between_chunks_may_hide_where_others_do_not,
             replicas_that_share_batch_norms_exchange_them_in_every_pass,
             a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more,

@@ -368,29 +368,31 @@ START_TEST(layers_are_spread_as_the_launcher_can_be_told) {
             for (const LayerSplit split : {LayerSplit::ends, LayerSplit::any}) {
                 const Layers deal = spread_layers(split, layers, stages);
                 ck_assert(expresses(split, deal));
-                ck_assert_int_eq(std::accumulate(deal.begin(), deal.end(), std::int64_t{0}), layers);
+                ck_assert_int_eq(std::accumulate(deal.begin(), deal.end(), std::int64_t{0}),
+                                 layers);
                 ck_assert_int_ge(*std::min_element(deal.begin(), deal.end()), 1);
             }
 }
 END_TEST
 
 int main() {
-    return arena::test::run_suite("planner grids", {
-        gpu_counts_fill_equal_nodes,
-        models_get_different_best_plans,
-        faster_hardware_and_more_gpus_give_more_samples,
-        infeasible_grids_say_which_resource_is_short,
-        pins_are_obeyed_and_cost_no_less_than_freedom,
-        convolutions_are_split_where_the_launcher_can,
-        offers_are_the_best_per_count_and_fit_memory,
-        price_plan_agrees_with_the_search,
-        price_plan_refuses_plans_that_do_not_add_up,
-        profiles_decide_seconds_and_source,
-        operator_list_begins_with_a_basis_and_covers_the_search,
-        small_models_fit_a_few_emulated_gpus,
-        sixty_four_gpus_of_four_types_give_hundreds_of_grids,
-        counts_that_are_no_powers_of_two_get_plans_too,
-        micro_batches_are_as_large_as_the_batch_asks_for,
-        layers_are_spread_as_the_launcher_can_be_told,
-    });
+    return arena::test::run_suite("planner grids",
+                                  {
+                                      gpu_counts_fill_equal_nodes,
+                                      models_get_different_best_plans,
+                                      faster_hardware_and_more_gpus_give_more_samples,
+                                      infeasible_grids_say_which_resource_is_short,
+                                      pins_are_obeyed_and_cost_no_less_than_freedom,
+                                      convolutions_are_split_where_the_launcher_can,
+                                      offers_are_the_best_per_count_and_fit_memory,
+                                      price_plan_agrees_with_the_search,
+                                      price_plan_refuses_plans_that_do_not_add_up,
+                                      profiles_decide_seconds_and_source,
+                                      operator_list_begins_with_a_basis_and_covers_the_search,
+                                      small_models_fit_a_few_emulated_gpus,
+                                      sixty_four_gpus_of_four_types_give_hundreds_of_grids,
+                                      counts_that_are_no_powers_of_two_get_plans_too,
+                                      micro_batches_are_as_large_as_the_batch_asks_for,
+                                      layers_are_spread_as_the_launcher_can_be_told,
+                                  });
 }

@@ -236,8 +236,8 @@ START_TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) 
 END_TEST
 
 /// What is said at submit of a pin that can never be must be so; what is not said must be had, but
-/// where ep, ZeRO or sequence parallelism is pinned and not all degrees are: whether some share of the
-/// experts fits, and whether there are replicas or tp ranks, is the search's to say.
+/// where ep, ZeRO or sequence parallelism is pinned and not all degrees are: whether some share of
+/// the experts fits, and whether there are replicas or tp ranks, is the search's to say.
 START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
     Random random(12);
     int refused = 0, had = 0;
@@ -256,15 +256,19 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
             request.launcher_version = to_string(versions[static_cast<std::size_t>(
                 random.whole(0, static_cast<std::int64_t>(versions.size()) - 1))]);
         const auto maybe = [&](std::vector<std::int64_t> values) {
-            return random.whole(0, 1) == 0
-                       ? 0
-                       : values[static_cast<std::size_t>(random.whole(
-                             0, static_cast<std::int64_t>(values.size()) - 1))];
+            return random.whole(0, 1) == 0 ? 0
+                                           : values[static_cast<std::size_t>(random.whole(
+                                                 0, static_cast<std::int64_t>(values.size()) - 1))];
         };
-        request.pin = {.pp = maybe({1, 2, 3, 4}), .dp = maybe({1, 2, 3}), .tp = maybe({1, 2, 3}),
-                       .micro_batch = maybe({1, 2, 3}), .vpp = maybe({1, 1, 2, 3}),
-                       .cp = maybe({1, 1, 2, 3}), .ep = maybe({1, 1, 2, 3})};
-        if (random.whole(0, 2) == 0) request.pin.recompute = static_cast<Recompute>(random.whole(0, 2));
+        request.pin = {.pp = maybe({1, 2, 3, 4}),
+                       .dp = maybe({1, 2, 3}),
+                       .tp = maybe({1, 2, 3}),
+                       .micro_batch = maybe({1, 2, 3}),
+                       .vpp = maybe({1, 1, 2, 3}),
+                       .cp = maybe({1, 1, 2, 3}),
+                       .ep = maybe({1, 1, 2, 3})};
+        if (random.whole(0, 2) == 0)
+            request.pin.recompute = static_cast<Recompute>(random.whole(0, 2));
         if (random.whole(0, 2) == 0) request.pin.zero_stage = random.whole(0, 3);
         if (random.whole(0, 2) == 0) request.pin.sequence_parallel = random.whole(0, 1) == 1;
         if (request.pin.gpus() > 12) continue;
@@ -284,8 +288,9 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
         const bool open = (pin.ep > 1 && pin.dp * pin.tp == 0) ||
                           (has_setting && pin.pp * pin.dp * pin.tp * pin.micro_batch == 0);
         ck_assert_msg(obstacle.empty() == has_plan || (open && !has_plan),
-                      "%s with %s, batch %ld, %ld layers of %s: %s; '%s'", to_string(request.pin).c_str(),
-                      request.launcher.c_str(), request.global_batch, request.model.layers,
+                      "%s with %s, batch %ld, %ld layers of %s: %s; '%s'",
+                      to_string(request.pin).c_str(), request.launcher.c_str(),
+                      request.global_batch, request.model.layers,
                       std::string(to_string(request.model.family)).c_str(),
                       has_plan ? "has a plan" : "has none", obstacle.c_str());
         ++(has_plan ? had : refused);

@@ -385,19 +385,20 @@ START_TEST(impossible_pins_are_refused) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("planner models", {
-        zoo_parameter_counts_are_the_published_ones,
-        every_zoo_model_passes_the_checks,
-        shipped_model_files_equal_the_zoo,
-        hugging_face_keys_that_change_the_architecture_are_honoured,
-        bad_hugging_face_configs_are_refused_with_the_key,
-        yaml_models_are_read_and_refused,
-        built_in_hardware_is_complete_and_found_by_alias,
-        emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack,
-        bad_hardware_files_are_refused,
-        requests_are_built_from_settings,
-        inline_models_and_model_files_become_requests,
-        bad_requests_name_the_option,
-        impossible_pins_are_refused,
-    });
+    return arena::test::run_suite(
+        "planner models", {
+                              zoo_parameter_counts_are_the_published_ones,
+                              every_zoo_model_passes_the_checks,
+                              shipped_model_files_equal_the_zoo,
+                              hugging_face_keys_that_change_the_architecture_are_honoured,
+                              bad_hugging_face_configs_are_refused_with_the_key,
+                              yaml_models_are_read_and_refused,
+                              built_in_hardware_is_complete_and_found_by_alias,
+                              emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack,
+                              bad_hardware_files_are_refused,
+                              requests_are_built_from_settings,
+                              inline_models_and_model_files_become_requests,
+                              bad_requests_name_the_option,
+                              impossible_pins_are_refused,
+                          });
 }

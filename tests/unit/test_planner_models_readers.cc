@@ -200,7 +200,8 @@ END_TEST
 /// Dimensions of the model cards; counts as published (2 % where a card rounds them).
 START_TEST(later_hugging_face_configs_are_read_with_their_layers) {
     const Model gemma = good(gemma2);
-    ck_assert(gemma.family == Family::llama && gemma.tied_embedding && gemma.rms_norm && is_gated(gemma));
+    ck_assert(gemma.family == Family::llama && gemma.tied_embedding && gemma.rms_norm &&
+              is_gated(gemma));
     ck_assert(gemma.head_dim == 256 && gemma.kv_heads == 4 && !gemma.learned_positions);
     ck_assert_double_eq_tol(parameter_count(gemma) / 2614341888, 1, 0.001);
     LayerList list = layer_list(gemma);  // 4096 tokens, then all 8192, by turns
@@ -224,32 +225,40 @@ START_TEST(later_hugging_face_configs_are_read_with_their_layers) {
     ck_assert_double_eq_tol(parameter_count(olmo) / 7298617344, 1, 0.0005);
 
     const Model lite = good(deepseek_v2_lite);
-    ck_assert(is_latent(lite) && lite.q_lora_rank == 0 && lite.dense_layers == 1 && lite.shared_ffn_hidden == 2816);
+    ck_assert(is_latent(lite) && lite.q_lora_rank == 0 && lite.dense_layers == 1 &&
+              lite.shared_ffn_hidden == 2816);
     ck_assert(layer_list(lite).runs == (std::vector<LayerRun>{{0, 1}, {1, 26}}));
     ck_assert_double_eq_tol(parameter_count(lite) / 15.7065e9, 1, 0.001);
     ck_assert_double_eq_tol(active_parameter_count(lite) / 2.66e9, 1, 0.02);
-    refused(changed(deepseek_v2_lite, "q_lora_rank", ""), "lacks q_lora_rank");  // 1536 in the library
+    refused(changed(deepseek_v2_lite, "q_lora_rank", ""),
+            "lacks q_lora_rank");  // 1536 in the library
 }
 END_TEST
 
 START_TEST(the_text_part_of_llama4_configs_is_read) {
     const Model scout = good(llama4);
-    ck_assert(scout.family == Family::moe && scout.experts == 16 && scout.top_k == 1 && scout.kv_heads == 8);
-    ck_assert(scout.shared_ffn_hidden == 8192 && scout.moe_every == 0 && scout.precision == Precision::bf16);
+    ck_assert(scout.family == Family::moe && scout.experts == 16 && scout.top_k == 1 &&
+              scout.kv_heads == 8);
+    ck_assert(scout.shared_ffn_hidden == 8192 && scout.moe_every == 0 &&
+              scout.precision == Precision::bf16);
     ck_assert_int_eq(scout.seq_length, 10485760);
     ck_assert_double_eq_tol(parameter_count(scout) / 107.77e9, 1, 0.001);
     ck_assert_double_eq_tol(active_parameter_count(scout) / 17.2e9, 1, 0.01);
     ck_assert(scout.window == 8192 && scout.full_attention_every == 4);
     ck_assert_uint_eq(layer_list(scout).runs.size(), 24);  // three of a chunk, one of all
-    const std::string maverick = changed(changed(llama4, "interleave_moe_layer_step", "2"), "num_local_experts", "128");
+    const std::string maverick =
+        changed(changed(llama4, "interleave_moe_layer_step", "2"), "num_local_experts", "128");
     ck_assert_double_eq_tol(parameter_count(good(maverick)) / 400.6e9, 1, 0.001);
     ck_assert(good(maverick).moe_every == 2 && good(maverick).ffn_hidden == 16384);
     std::string odd = "[1";
     for (int i = 3; i < 48; i += 2) odd += fmt::format(",{}", i);
     ck_assert(good(changed(llama4, "moe_layers", odd + "]")).moe_every == 2);
-    for (const char* list : {"[]", "[0,1,5]", "[48]", "7", "[0.5]"}) refused(changed(llama4, "moe_layers", list), "moe_layers");
-    refused(changed(llama4, "no_rope_layers", "[1,0]"), "no_rope_layers: has 2 entries for 48 layers");
-    const std::string chunked = changed(llama4, "no_rope_layers", "[],\"layer_types\":[\"chunked_attention\"]");
+    for (const char* list : {"[]", "[0,1,5]", "[48]", "7", "[0.5]"})
+        refused(changed(llama4, "moe_layers", list), "moe_layers");
+    refused(changed(llama4, "no_rope_layers", "[1,0]"),
+            "no_rope_layers: has 2 entries for 48 layers");
+    const std::string chunked =
+        changed(llama4, "no_rope_layers", "[],\"layer_types\":[\"chunked_attention\"]");
     refused(chunked, "layer_types: has 1 entries for 48 layers");
     ck_assert_int_eq(good(changed(llama4, "attention_chunk_size", "null")).window, 0);
     refused(changed(llama4, "intermediate_size_mlp", ""), "lacks intermediate_size_mlp");
@@ -260,19 +269,27 @@ END_TEST
 
 /// As YAML errors do, so that an editor can jump there.
 START_TEST(mistakes_in_json_are_told_with_line_and_column) {
-    refused("{\n  \"model_type\": \"llama\"\n  \"hidden_size\": 64\n}", "bad:3:3: not valid JSON: ");
+    refused("{\n  \"model_type\": \"llama\"\n  \"hidden_size\": 64\n}",
+            "bad:3:3: not valid JSON: ");
     refused("{\n  \"model_type\": \"llama\",", "bad:2:");
-    refused("{\"model_type\": \"gpt2\",\n\n \"n_layer\": \"twelve\"}", "bad:3:2: n_layer: must be an integer");
-    refused("{\"model_type\": \"gpt2\",\n \"n_layer\": 1,\n\t\"n_layer\": 2}", "bad:3:2: n_layer: the key is there twice");
+    refused("{\"model_type\": \"gpt2\",\n\n \"n_layer\": \"twelve\"}",
+            "bad:3:2: n_layer: must be an integer");
+    refused("{\"model_type\": \"gpt2\",\n \"n_layer\": 1,\n\t\"n_layer\": 2}",
+            "bad:3:2: n_layer: the key is there twice");
     std::string lines = llama4;
-    for (std::size_t at = 0; (at = lines.find(",\"", at)) != std::string::npos; ++at) lines.insert(at + 1, "\n");
+    for (std::size_t at = 0; (at = lines.find(",\"", at)) != std::string::npos; ++at)
+        lines.insert(at + 1, "\n");
     const std::string broken = changed(lines, "num_experts_per_tok", "true");
     const std::size_t key = broken.find("\"num_experts_per_tok\"");
-    refused(broken, fmt::format("bad:{}:1: num_experts_per_tok: must be an integer",
-                                1 + std::count(broken.begin(), broken.begin() + static_cast<std::ptrdiff_t>(key), '\n')));
+    refused(broken,
+            fmt::format("bad:{}:1: num_experts_per_tok: must be an integer",
+                        1 + std::count(broken.begin(),
+                                       broken.begin() + static_cast<std::ptrdiff_t>(key), '\n')));
     // The key of the object that is read, not one of the same name elsewhere.
-    refused("{\"a\": {\"n_layer\": 1, \"b\": [{\"n_layer\": 3}]},\n\"model_type\": \"gpt2\",\n\"n_layer\": -1}",
-            "bad:3:1: n_layer");
+    refused(
+        "{\"a\": {\"n_layer\": 1, \"b\": [{\"n_layer\": 3}]},\n\"model_type\": "
+        "\"gpt2\",\n\"n_layer\": -1}",
+        "bad:3:1: n_layer");
 }
 END_TEST
 
@@ -280,10 +297,14 @@ END_TEST
 START_TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
     refused(changed(mixtral, "model_type", "\"jamba\""),
             "(family: llama, layers, hidden, heads, ffn_hidden, vocab, seq_length)");
-    ck_assert(good("family: llama\nlayers: 32\nhidden: 4096\nheads: 32\nffn_hidden: 14336\nvocab: 65536\n"
-                   "seq_length: 4096\n").layers == 32);
-    ck_assert(good("family: custom\nlayers:\n- {count: 32, forward_flops: 1e12, parameter_bytes: 4e8, "
-                   "activation_bytes: 1e8}\n").layers == 32);
+    ck_assert(
+        good("family: llama\nlayers: 32\nhidden: 4096\nheads: 32\nffn_hidden: 14336\nvocab: 65536\n"
+             "seq_length: 4096\n")
+            .layers == 32);
+    ck_assert(
+        good("family: custom\nlayers:\n- {count: 32, forward_flops: 1e12, parameter_bytes: 4e8, "
+             "activation_bytes: 1e8}\n")
+            .layers == 32);
 }
 END_TEST
 
@@ -534,9 +555,11 @@ int main() {
         "planner model readers",
         {new_families_have_the_published_parameter_counts,
          a_token_uses_the_published_share_of_the_experts, convolutions_have_the_published_flops,
-         hugging_face_configs_of_experts_are_read, later_hugging_face_configs_are_read_with_their_layers,
+         hugging_face_configs_of_experts_are_read,
+         later_hugging_face_configs_are_read_with_their_layers,
          the_text_part_of_llama4_configs_is_read, mistakes_in_json_are_told_with_line_and_column,
-         a_model_of_an_unknown_type_is_accepted_as_the_message_says, hugging_face_windows_and_biases_are_read,
+         a_model_of_an_unknown_type_is_accepted_as_the_message_says,
+         hugging_face_windows_and_biases_are_read,
          expert_configs_that_lack_or_contradict_are_refused, yaml_models_of_every_family_are_read,
          bad_yaml_models_name_what_is_wrong, megatron_arguments_are_a_model,
          megatron_arguments_of_deepseek_equal_its_config, bad_megatron_arguments_name_the_option,

@@ -5,8 +5,8 @@
 #include "planner/iteration.h"
 #include "planner/partition.h"
 #include "planner/search.h"
-#include "planner/shard_parts.h"
 #include "planner/shard.h"
+#include "planner/shard_parts.h"
 #include "planner_cases.h"
 #include "suite.h"
 
@@ -141,8 +141,8 @@ class Enumeration {
                     const std::int64_t dp = grid_.gpus() / each;
                     if (query.global_batch % (dp * mb) != 0) continue;
                     for (std::int64_t ep = 1; ep <= dp * cp * tp; ++ep)
-                        if (pinned_or(query.pin.ep, ep, query.can.degree(Feature::ep)) && dp * cp * tp % ep == 0 &&
-                            ep_fits(query.model, ep))
+                        if (pinned_or(query.pin.ep, ep, query.can.degree(Feature::ep)) &&
+                            dp * cp * tp % ep == 0 && ep_fits(query.model, ep))
                             each_of_shard({tp, mb, false, cp, ep}, dp, visit);
                 }
             }
@@ -187,7 +187,8 @@ class Enumeration {
         if (plan.vpp > 1 && (plan.pp() == 1 || plan.num_micro_batches % plan.pp() != 0 ||
                              plan.stage_layers[0] % plan.vpp != 0))
             return false;
-        if (plan.zero_stage > 0 && !query.can.searches_zero(plan.zero_stage, plan.pp())) return false;
+        if (plan.zero_stage > 0 && !query.can.searches_zero(plan.zero_stage, plan.pp()))
+            return false;
         return expresses(query.can, query.model, plan);
     }
 
@@ -352,8 +353,9 @@ START_TEST(a_plan_takes_as_long_as_its_stages_say) {
             step = std::max(step, part.step_s), host = std::max(host, part.host_s);
             bytes = std::max(bytes, part.bytes);
             ck_assert_double_ge(part.pass_s(), iteration.least_extra_s(i));
-            ck_assert_double_ge(part.pass_s() * (1 + 1e-12),
-                                iteration.least_extra_s(i) + iteration.least_layers_s({begin, end}));
+            ck_assert_double_ge(
+                part.pass_s() * (1 + 1e-12),
+                iteration.least_extra_s(i) + iteration.least_layers_s({begin, end}));
             begin = end;
         }
         ck_assert_double_ge((exchange + step + host) * (1 + 1e-12), iteration.least_ends_s());

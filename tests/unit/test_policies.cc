@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The baselines: what each is known for, on a handful of GPUs; and every policy of the registry through
-// whole simulations, in which the simulator checks each decision for capacity, states and offers.
+// The baselines: what each is known for, on a handful of GPUs; and every policy of the registry
+// through whole simulations, in which the simulator checks each decision for capacity, states and
+// offers.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "policy/arena_paper.h"
 #include "policy/elasticflow.h"
@@ -71,7 +72,8 @@ class Scene {
         job.attained_gpu_s = 50000 * static_cast<double>(job.current->grid.gpus());
     }
     Decision decide(const PolicyFunction& policy) { return policy(s_, offers_, options_); }
-    /// GPUs and type that the decision gives the job, as "4xa40", "-" for a preemption, "" for nothing.
+    /// GPUs and type that the decision gives the job, as "4xa40", "-" for a preemption, "" for
+    /// nothing.
     static std::string given(const Decision& decision, JobId id) {
         for (const Action& action : decision.actions) {
             if (action.job != id) continue;
@@ -224,8 +226,8 @@ END_TEST
 
 START_TEST(an_opportunist_is_stopped_for_an_older_job) {
     Scene scene({"a40"});
-    scene.add(1000, {offer_of("a40", 8, 1)}, 0);                 // older, waits
-    scene.run(scene.add(1000, {offer_of("a40", 1, 5)}, 0), 0);   // younger, cannot be halved
+    scene.add(1000, {offer_of("a40", 8, 1)}, 0);                // older, waits
+    scene.run(scene.add(1000, {offer_of("a40", 1, 5)}, 0), 0);  // younger, cannot be halved
     const Decision decision = scene.decide(&decide_arena_paper);
     assert_given(decision, 1, "8xa40");
     assert_given(decision, 2, "-");
@@ -240,8 +242,10 @@ START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
     for (int i = 0; i < cases; ++i) {
         std::string text;
         const Throughputs table = random_table(random, text);
-        const auto cluster = parse_cluster("nodes:\n  - {gpu_type: p, count: 2, gpus_per_node: 4}\n"
-                                           "  - {gpu_type: q, count: 1, gpus_per_node: 8}\n", "c.yaml");
+        const auto cluster = parse_cluster(
+            "nodes:\n  - {gpu_type: p, count: 2, gpus_per_node: 4}\n"
+            "  - {gpu_type: q, count: 1, gpus_per_node: 8}\n",
+            "c.yaml");
         GeneratorOptions generator;
         generator.jobs = 30;
         generator.load = random.uniform(0.3, 3);
@@ -254,7 +258,8 @@ START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
         ck_assert(workload.ok());
         for (const Policy& policy : policies()) {
             SimulationOptions options;
-            options.errors = {random.uniform() < 0.5 ? 0 : 0.3, random.uniform() < 0.5 ? 0 : 1.0, 3};
+            options.errors = {random.uniform() < 0.5 ? 0 : 0.3, random.uniform() < 0.5 ? 0 : 1.0,
+                              3};
             const auto first = simulate(*workload, policy.name, policy.decide, options);
             ck_assert_msg(first.ok(), "%s, case %d: %s", std::string(policy.name).c_str(), i,
                           first.ok() ? "" : first.error().message().c_str());
@@ -266,23 +271,29 @@ START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
                           std::string(policy.name).c_str(), first->jct_s.mean, bound.mean_jct_s);
             ck_assert_int_eq(first->finished, first->jobs);
             const auto second = simulate(*workload, policy.name, policy.decide, options);
-            ck_assert(first->jct_s.mean == second->jct_s.mean && first->restarts == second->restarts);
+            ck_assert(first->jct_s.mean == second->jct_s.mean &&
+                      first->restarts == second->restarts);
             if (!policy.only_events) continue;
             options.min_gap_s = 0;  // a round keeps nobody waiting
             const auto rounds = simulate(*workload, policy.name, policy.decide, options);
             options.only_events = true;
             const auto events = simulate(*workload, policy.name, policy.decide, options);
-            ck_assert(rounds->jct_s.mean == events->jct_s.mean && rounds->decisions > events->decisions);
+            ck_assert(rounds->jct_s.mean == events->jct_s.mean &&
+                      rounds->decisions > events->decisions);
         }
     }
 }
 END_TEST
 
 START_TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
-    const auto table = parse_throughputs("model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
-                                         "iter_time_s\na,1B,8,p,1,1,10\n", "t.csv");
-    const auto cluster = parse_cluster("nodes: [{gpu_type: p, count: 1, gpus_per_node: 1}]", "c.yaml");
-    std::string text = "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n";
+    const auto table = parse_throughputs(
+        "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
+        "iter_time_s\na,1B,8,p,1,1,10\n",
+        "t.csv");
+    const auto cluster =
+        parse_cluster("nodes: [{gpu_type: p, count: 1, gpus_per_node: 1}]", "c.yaml");
+    std::string text =
+        "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n";
     for (int i = 0; i < 5; ++i) text += fmt::format("j{},0,{},a__1B,8,1,p\n", i, 1000 << i);
     const auto workload = bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {});
     ck_assert(workload.ok());

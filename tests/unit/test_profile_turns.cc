@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Profile runs of several users: nobody keeps another's jobs waiting beside idle GPUs by asking for many. A
-// scheduler on a scripted host; runs end when the test says so.
+// Profile runs of several users: nobody keeps another's jobs waiting beside idle GPUs by asking for
+// many. A scheduler on a scripted host; runs end when the test says so.
 #include <algorithm>
 
 #include "plugin/sched/profile_turns.h"
@@ -32,7 +32,8 @@ Profile result_of(const ProfileRequest& request, bool all) {
     profile.device = {"cpu", "cpu", "", "6.1", "blas", 1 << 30, 2, "n1"};
     profile.device_seconds = 10;
     profile.started_s = 1000;
-    profile.entries = {{{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}, ""}, 1e-3, 3, 0.01}};
+    profile.entries = {
+        {{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}, ""}, 1e-3, 3, 0.01}};
     if (!all) return profile;
     profile.entries.clear();
     const auto type = find_hardware(load_hardware("").value(), request.hardware).value();
@@ -43,12 +44,13 @@ Profile result_of(const ProfileRequest& request, bool all) {
 
 constexpr std::uint32_t greedy = 1001, other = 1002;
 
-/// Three nodes of two GPUs; profile runs last ten seconds, a round is a second, jobs end as soon as they started.
+/// Three nodes of two GPUs; profile runs last ten seconds, a round is a second, jobs end as soon as
+/// they started.
 struct SharedScene : Scene {
     std::unique_ptr<Scheduler> played;
-    std::map<JobId, std::size_t> spec_of;   ///< carriers by the order of their start
-    std::vector<std::uint32_t> served;      ///< whose runs began, in order
-    bool measures_all = false;              ///< runs have results of all operators, not of one
+    std::map<JobId, std::size_t> spec_of;  ///< carriers by the order of their start
+    std::vector<std::uint32_t> served;     ///< whose runs began, in order
+    bool measures_all = false;             ///< runs have results of all operators, not of one
 
     SharedScene() {
         config.profile_enabled = true;
@@ -63,7 +65,8 @@ struct SharedScene : Scene {
         if (!played) played = scheduler();
         auto& carriers = host.view.carriers;
         for (CarrierView& carrier : carriers)
-            if (!carrier.finished && host.view.snapshot.time_s >= carrier.start_s + 10) finish(carrier);
+            if (!carrier.finished && host.view.snapshot.time_s >= carrier.start_s + 10)
+                finish(carrier);
         const std::size_t before = host.specs.size();
         played->round();
         for (std::size_t i = before; i < host.specs.size(); ++i) begin(i);
@@ -104,7 +107,9 @@ struct SharedScene : Scene {
         carrier.finished = true;
         carrier.end_s = host.view.snapshot.time_s;
         ++node_of(carrier.node).free_gpus;
-        ck_assert(write_file_atomic(directory / (s.request.nonce + ".json"), to_json(result_of(s.request, measures_all)), 0644).ok());
+        ck_assert(write_file_atomic(directory / (s.request.nonce + ".json"),
+                                    to_json(result_of(s.request, measures_all)), 0644)
+                      .ok());
     }
 };
 
@@ -117,7 +122,8 @@ START_TEST(forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run) 
     }
     scene.job_of(other, 50, tiny(64));
     const int seconds = scene.seconds_until_start(50, 200);
-    ck_assert_msg(seconds <= 12, "the other user's job started after %d s, %td runs of the first user went before",
+    ck_assert_msg(seconds <= 12,
+                  "the other user's job started after %d s, %td runs of the first user went before",
                   seconds, scene.runs_of(greedy));
     ck_assert_int_eq(scene.runs_of(greedy), 0);
 }
@@ -131,7 +137,8 @@ START_TEST(forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_on
     ck_assert_int_eq(scene.runs_of(greedy), 3);
     scene.job_of(other, 50, tiny(64));  // stands behind all of them
     const int seconds = scene.seconds_until_start(50, 200);
-    ck_assert_msg(seconds <= 22, "it started after %d s and %td runs of the first user", seconds, scene.runs_of(greedy));
+    ck_assert_msg(seconds <= 22, "it started after %d s and %td runs of the first user", seconds,
+                  scene.runs_of(greedy));
 }
 END_TEST
 
@@ -165,9 +172,11 @@ START_TEST(a_job_waits_for_its_turn_no_longer_than_the_site_allows) {
     const int seconds = scene.seconds_until_start(6, 100);
     ck_assert_msg(seconds >= 25 && seconds <= 30, "%d s", seconds);
     ck_assert(scene.host.started.at(6).offer.estimate.source == Source::analytic);
-    ck_assert(scene.host.started.at(6).system_comment.find("not measured: a40: not waited for any longer: waiting to "
-                                                        "profile tiny152 on a40") != std::string::npos);
-    ck_assert_msg(scene.started(1) && scene.started(2), "those whose runs were over were not kept waiting");
+    ck_assert(scene.host.started.at(6).system_comment.find(
+                  "not measured: a40: not waited for any longer: waiting to "
+                  "profile tiny152 on a40") != std::string::npos);
+    ck_assert_msg(scene.started(1) && scene.started(2),
+                  "those whose runs were over were not kept waiting");
 }
 END_TEST
 
@@ -187,7 +196,8 @@ START_TEST(a_wall_clock_that_is_set_ends_no_wait_and_makes_none) {
     for (int i = 0; i < 5; ++i) scene.second();
     scene.host.clock_set_s = -3600;  // an hour back
     scene.host.view.snapshot.time_s -= 3600;
-    for (CarrierView& carrier : scene.host.view.carriers) carrier.start_s -= 3600;  // ends when it would have
+    for (CarrierView& carrier : scene.host.view.carriers)
+        carrier.start_s -= 3600;  // ends when it would have
     for (int i = 0; i < 15; ++i) scene.second();
     ck_assert(!scene.started(6));
     ck_assert(scene.seconds_until_start(6, 20) <= 10);
@@ -202,8 +212,8 @@ START_TEST(a_user_has_so_many_runs_an_hour_and_others_have_theirs) {
     ck_assert_int_eq(scene.runs_of(greedy), 4);
     ck_assert(scene.started(8));
     ck_assert(scene.host.started.at(8).system_comment.find(
-                  "its user has had 4 profile runs within an hour, as many as profile.runs_per_hour allows") !=
-              std::string::npos);
+                  "its user has had 4 profile runs within an hour, as many as "
+                  "profile.runs_per_hour allows") != std::string::npos);
     scene.job_of(other, 50, tiny(64));
     scene.second();
     ck_assert_int_eq(scene.runs_of(other), 1);
@@ -227,7 +237,8 @@ START_TEST(limits_of_one_user_are_no_reason_to_measure_nothing_for_others) {
     scene.job_of(other, 2, tiny(136));
     scene.second();
     ck_assert(scene.started(1));  // on the analytic estimate
-    ck_assert(scene.host.started.at(1).system_comment.find("AssocMaxJobsLimit") != std::string::npos);
+    ck_assert(scene.host.started.at(1).system_comment.find("AssocMaxJobsLimit") !=
+              std::string::npos);
     ck_assert_int_eq(scene.runs_of(other), 1);
     ck_assert_uint_eq(scene.host.specs.front().for_job, 2);
 }
@@ -238,7 +249,8 @@ START_TEST(a_model_whose_operators_are_all_known_is_not_run_again) {
     scene.measures_all = true;
     scene.job_of(greedy, 1, tiny(128));
     ck_assert_int_le(scene.seconds_until_start(1, 30), 12);
-    Request deeper = tiny(128);  // the same layers, more of them: another model of the same operators
+    Request deeper =
+        tiny(128);  // the same layers, more of them: another model of the same operators
     deeper.model.layers = 6;
     deeper.model.name = "deeper";
     scene.job_of(other, 2, deeper);
@@ -253,25 +265,30 @@ START_TEST(what_runs_cost_is_told_by_user) {
     scene.job_of(greedy, 1, tiny(132));
     scene.job_of(other, 2, tiny(136));
     for (int i = 0; i < 15; ++i) scene.second();
-    const std::string all = scene.played->stats_json(true, 0), own = scene.played->stats_json(false, other);
-    ck_assert_msg(all.find(R"({"gpu_s":10.0,"runs_last_hour":1,"uid":1001})") != std::string::npos, "%s", all.c_str());
-    ck_assert(own.find(R"("uid":1002)") != std::string::npos && own.find(R"("uid":1001)") == std::string::npos);
+    const std::string all = scene.played->stats_json(true, 0),
+                      own = scene.played->stats_json(false, other);
+    ck_assert_msg(all.find(R"({"gpu_s":10.0,"runs_last_hour":1,"uid":1001})") != std::string::npos,
+                  "%s", all.c_str());
+    ck_assert(own.find(R"("uid":1002)") != std::string::npos &&
+              own.find(R"("uid":1001)") == std::string::npos);
 }
 END_TEST
 
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("profile turns", {
-        forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run,
-        forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_one_run,
-        two_users_with_many_models_have_runs_in_turn,
-        a_job_waits_for_its_turn_no_longer_than_the_site_allows,
-        a_run_that_began_in_time_is_waited_for,
-        a_wall_clock_that_is_set_ends_no_wait_and_makes_none,
-        a_user_has_so_many_runs_an_hour_and_others_have_theirs,
-        limits_of_one_user_are_no_reason_to_measure_nothing_for_others,
-        a_model_whose_operators_are_all_known_is_not_run_again,
-        what_runs_cost_is_told_by_user,
-    });
+    return arena::test::run_suite(
+        "profile turns",
+        {
+            forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run,
+            forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_one_run,
+            two_users_with_many_models_have_runs_in_turn,
+            a_job_waits_for_its_turn_no_longer_than_the_site_allows,
+            a_run_that_began_in_time_is_waited_for,
+            a_wall_clock_that_is_set_ends_no_wait_and_makes_none,
+            a_user_has_so_many_runs_an_hour_and_others_have_theirs,
+            limits_of_one_user_are_no_reason_to_measure_nothing_for_others,
+            a_model_whose_operators_are_all_known_is_not_run_again,
+            what_runs_cost_is_told_by_user,
+        });
 }

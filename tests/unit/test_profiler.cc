@@ -427,12 +427,14 @@ START_TEST(slurm_user_is_found_through_included_files) {
     arena::test::assert_text(user("SlurmUser=slurm\n# no \\\nSlurmUser=daemon\n"), "daemon");
     arena::test::assert_text(user("SlurmUser=a\\#b#c\n"), "a#b");
     // A line has one key; what follows NodeName is the node's, continued or not.
-    arena::test::assert_text(user("SlurmUser=slurm\nNodeName=n1 Gres=gpu:2 SlurmUser=root\n"), "slurm");
+    arena::test::assert_text(user("SlurmUser=slurm\nNodeName=n1 Gres=gpu:2 SlurmUser=root\n"),
+                             "slurm");
     arena::test::assert_text(user("SlurmUser=slurm\nNodeName=n1 \\\nSlurmUser=root\n"), "slurm");
     arena::test::assert_text(user("Prolog=/x SlurmUser=root\nSlurmUser=slurm\n"), "slurm");
     put("users-lab.conf", "SlurmUser=daemon\n");
     arena::test::assert_text(user("ClusterName=LAB\nInclude users-%c.conf\n"), "daemon");
-    ck_assert(user("Include users-%c.conf\n").find("before it names a ClusterName") != std::string::npos);
+    ck_assert(user("Include users-%c.conf\n").find("before it names a ClusterName") !=
+              std::string::npos);
     ck_assert(user("Include missing.conf\n").find("missing.conf") != std::string::npos);
     ck_assert(user("Include slurm.conf\n").find("includes more than 64") != std::string::npos);
 }

@@ -390,9 +390,9 @@ int main() {
         parallel_for_covers_each_index_once,
     };
     if (have_gemm())
-        tests.insert(tests.end(), {gemm_of_every_layout_agrees_with_fp64,
-                                   attention_forward_agrees_with_fp64,
-                                   attention_backward_agrees_with_differences_of_the_fp64_forward});
+        tests.insert(tests.end(),
+                     {gemm_of_every_layout_agrees_with_fp64, attention_forward_agrees_with_fp64,
+                      attention_backward_agrees_with_differences_of_the_fp64_forward});
     else
         puts("skipped: GEMM and attention, this build has neither OpenBLAS nor oneDNN");
     return arena::test::run_suite("profiler kernels", tests, {nullptr, nullptr, 120, false});

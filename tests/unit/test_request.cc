@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The request record and the #ARENA lines: what goes in comes out again, and hostile text is
 // refused with a sentence that names the field.
-#include "core/request.h"
-
 #include <string>
 #include <vector>
+
+#include "core/request.h"
 #include "suite.h"
 
 using namespace arena;
@@ -254,19 +254,21 @@ START_TEST(only_the_first_64_kib_are_read) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("request", {
-        a_record_reads_back_as_the_request_it_was_made_of,
-        a_minimal_request_keeps_its_defaults,
-        equal_custom_layers_travel_as_one_with_a_count,
-        a_record_that_would_not_fit_is_refused_when_it_is_written,
-        a_name_with_control_bytes_is_escaped,
-        unknown_keys_are_ignored,
-        a_record_of_before_versions_keeps_its_launcher, forged_records_are_refused,
-        forged_custom_layers_are_refused,
-        directives_are_read_up_to_the_first_command,
-        scripts_without_directives_have_no_settings,
-        bad_directives_are_refused_with_their_line,
-        the_number_of_directives_is_limited,
-        only_the_first_64_kib_are_read,
-    });
+    return arena::test::run_suite("request",
+                                  {
+                                      a_record_reads_back_as_the_request_it_was_made_of,
+                                      a_minimal_request_keeps_its_defaults,
+                                      equal_custom_layers_travel_as_one_with_a_count,
+                                      a_record_that_would_not_fit_is_refused_when_it_is_written,
+                                      a_name_with_control_bytes_is_escaped,
+                                      unknown_keys_are_ignored,
+                                      a_record_of_before_versions_keeps_its_launcher,
+                                      forged_records_are_refused,
+                                      forged_custom_layers_are_refused,
+                                      directives_are_read_up_to_the_first_command,
+                                      scripts_without_directives_have_no_settings,
+                                      bad_directives_are_refused_with_their_line,
+                                      the_number_of_directives_is_limited,
+                                      only_the_first_64_kib_are_read,
+                                  });
 }

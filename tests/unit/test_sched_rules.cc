@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The scheduler plug-in's rules without Slurm: which holds are Arena's, what a comment changes, what a
-// job is launched with. Tables of cases; each row says what it stands for.
+// The scheduler plug-in's rules without Slurm: which holds are Arena's, what a comment changes,
+// what a job is launched with. Tables of cases; each row says what it stands for.
 #include <string>
 
 #include "core/launchers.h"
@@ -18,8 +18,8 @@ using namespace arena;
 
 namespace {
 
-JobFacts facts(HostJobState state, bool held, std::uint32_t restart, std::optional<JobMark> mark = {},
-               bool special_exit = false) {
+JobFacts facts(HostJobState state, bool held, std::uint32_t restart,
+               std::optional<JobMark> mark = {}, bool special_exit = false) {
     JobFacts f;
     f.state = state;
     f.held = held;
@@ -47,28 +47,40 @@ constexpr auto C = HostJobState::completing;
 const Row rows[] = {
     {"new job, held by job_submit", facts(P, true, 0), Step::take, false},
     {"held by Arena, to be planned", facts(P, true, 0, mark(Phase::held, 0)), Step::none, true},
-    {"user holds a held job", facts(P, true, 0, mark(Phase::held, 0, OtherHold::user)), Step::none, false},
-    {"admin holds a held job", facts(P, true, 0, mark(Phase::held, 0, OtherHold::admin)), Step::none, false},
+    {"user holds a held job", facts(P, true, 0, mark(Phase::held, 0, OtherHold::user)), Step::none,
+     false},
+    {"admin holds a held job", facts(P, true, 0, mark(Phase::held, 0, OtherHold::admin)),
+     Step::none, false},
     {"waits with a reservation", facts(P, false, 0, mark(Phase::released, 0)), Step::none, true},
     {"Slurm preempts for it", facts(P, false, 0, mark(Phase::starting, 0)), Step::none, false},
-    {"Slurm started the released job", facts(R, false, 0, mark(Phase::released, 0)), Step::mark_started, false},
+    {"Slurm started the released job", facts(R, false, 0, mark(Phase::released, 0)),
+     Step::mark_started, false},
     {"runs under our plan", facts(R, false, 0, mark(Phase::started, 0)), Step::none, false},
     {"requeued by its user", facts(P, false, 1, mark(Phase::started, 0)), Step::take, false},
-    {"requeued while it waited with a shape", facts(P, false, 1, mark(Phase::released, 0)), Step::take, false},
+    {"requeued while it waited with a shape", facts(P, false, 1, mark(Phase::released, 0)),
+     Step::take, false},
     {"requeue is still completing", facts(C, false, 1, mark(Phase::started, 0)), Step::none, false},
-    {"requeuehold by a user or admin", facts(P, true, 1, mark(Phase::started, 0)), Step::none, false},
-    {"launch failed, held by Slurm", facts(P, true, 1, mark(Phase::starting, 0)), Step::none, false},
-    {"left with the requeue code unasked", facts(P, true, 1, mark(Phase::started, 0), true), Step::none, false},
-    {"left with the requeue code as asked", facts(P, true, 1, mark(Phase::checkpointing, 0), true), Step::take, false},
-    {"we requeued it at the deadline", facts(P, true, 1, mark(Phase::checkpointing, 1)), Step::take, false},
-    {"requeuehold by a user during a checkpoint", facts(P, true, 1, mark(Phase::checkpointing, 0)), Step::none, false},
-    {"requeue by a user during a checkpoint", facts(P, false, 1, mark(Phase::checkpointing, 0)), Step::take, false},
+    {"requeuehold by a user or admin", facts(P, true, 1, mark(Phase::started, 0)), Step::none,
+     false},
+    {"launch failed, held by Slurm", facts(P, true, 1, mark(Phase::starting, 0)), Step::none,
+     false},
+    {"left with the requeue code unasked", facts(P, true, 1, mark(Phase::started, 0), true),
+     Step::none, false},
+    {"left with the requeue code as asked", facts(P, true, 1, mark(Phase::checkpointing, 0), true),
+     Step::take, false},
+    {"we requeued it at the deadline", facts(P, true, 1, mark(Phase::checkpointing, 1)), Step::take,
+     false},
+    {"requeuehold by a user during a checkpoint", facts(P, true, 1, mark(Phase::checkpointing, 0)),
+     Step::none, false},
+    {"requeue by a user during a checkpoint", facts(P, false, 1, mark(Phase::checkpointing, 0)),
+     Step::take, false},
     {"held, restarted, never marked", facts(P, true, 2), Step::none, false},
     {"unheld without a mark", facts(P, false, 0), Step::take, false},
     {"opted out", facts(P, false, 0, mark(Phase::off, 0)), Step::none, false},
     {"opted out, requeued", facts(P, false, 1, mark(Phase::off, 0)), Step::none, false},
     {"cancelled, completing", facts(C, true, 0, mark(Phase::started, 0)), Step::none, false},
-    {"finished", facts(HostJobState::finished, true, 0, mark(Phase::started, 0)), Step::none, false},
+    {"finished", facts(HostJobState::finished, true, 0, mark(Phase::started, 0)), Step::none,
+     false},
 };
 
 START_TEST(holds_belong_to_whoever_the_mark_names) {
@@ -93,8 +105,8 @@ START_TEST(marks_survive_their_text_form) {
             const JobMark m{phase, 7, hold, 1700000000};
             ck_assert(parse_mark(format_mark(m)) == m);
         }
-    for (const char* bad : {"", "v=0;phase=held", "v=x;phase=held", "phase=held", "v=1;phase=nap", "v=1;restart=-1",
-                            "v=1;restart=99999999999", "v=1;;", "v=1;hold=me"})
+    for (const char* bad : {"", "v=0;phase=held", "v=x;phase=held", "phase=held", "v=1;phase=nap",
+                            "v=1;restart=-1", "v=1;restart=99999999999", "v=1;;", "v=1;hold=me"})
         ck_assert_msg(!parse_mark(bad), "accepted: %s", bad);
     ck_assert(!parse_mark(std::string(600, 'v')));
 }
@@ -120,11 +132,14 @@ START_TEST(what_a_later_version_planned_is_left_to_it) {
                 for (std::uint32_t restart : {0u, 1u})
                     for (bool special : {false, true}) {
                         const JobFacts f = facts(state, held, restart, read, special);
-                        ck_assert_msg(classify(f) == Step::none && !plannable(f) && !waits_released(f), "%s", text);
+                        ck_assert_msg(
+                            classify(f) == Step::none && !plannable(f) && !waits_released(f), "%s",
+                            text);
                     }
     }
     const auto longer = parse_mark("v=2;hold=user;more=" + std::string(600, 'x'));
-    ck_assert_msg(longer && longer->newer && longer->hold == OtherHold::user, "longer than this version's may be");
+    ck_assert_msg(longer && longer->newer && longer->hold == OtherHold::user,
+                  "longer than this version's may be");
     ModifyFacts facts;
     facts.pending = facts.held = true;
     facts.mark = parse_mark("v=2;phase=held;restart=0;hold=none");
@@ -132,12 +147,15 @@ START_TEST(what_a_later_version_planned_is_left_to_it) {
     ck_assert(decide_modify(facts).refusal == Refusal::later_version);
     ck_assert(decide_modify(facts).what.find("later version of Arena") != std::string::npos);
     facts.priority = PriorityChange::hold;
-    ck_assert_msg(decide_modify(facts) == ModifyDecision{}, "Slurm's own hold is enough, and no mark is written");
+    ck_assert_msg(decide_modify(facts) == ModifyDecision{},
+                  "Slurm's own hold is enough, and no mark is written");
 }
 END_TEST
 
 START_TEST(a_fingerprint_tells_fields_apart) {
-    const auto of = [](std::string_view a, std::string_view b) { return Fingerprint().add(a).add(b).value(); };
+    const auto of = [](std::string_view a, std::string_view b) {
+        return Fingerprint().add(a).add(b).value();
+    };
     ck_assert(of("ab", "c") == of("ab", "c"));
     ck_assert(of("ab", "c") != of("a", "bc"));
     ck_assert(of("", "a") != of("a", ""));
@@ -185,8 +203,8 @@ START_TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
     ck_assert(r.min_gpus == 2 && r.max_gpus == 0);
     ck_assert(apply_comment("arena:gpus=4-4", r).ok());
     ck_assert(r.pin.pp == 2 && r.min_gpus == 4 && r.max_gpus == 4);
-    for (const char* pin : {"tp5", "pp13", "dp3", "dp64,mb2", "ep2", "cp3", "vpp5", "pp1,vpp2", "pp2,vpp4,mb64",
-                            "pp4,dp64,tp1,cp999"}) {
+    for (const char* pin : {"tp5", "pp13", "dp3", "dp64,mb2", "ep2", "cp3", "vpp5", "pp1,vpp2",
+                            "pp2,vpp4,mb64", "pp4,dp64,tp1,cp999"}) {
         const auto by_option =
             build_request({{"model", "gpt2"}, {"batch", "64"}, {"plan", pin}}, {}, {});
         Request changed = a_request();
@@ -243,18 +261,22 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert(has("ARENA_MICRO_BATCH=4") && has("ARENA_NUM_MICRO_BATCHES=16"));
     ck_assert(has("ARENA_GLOBAL_BATCH=128") && has("ARENA_STAGE_LAYERS=6,6"));
     ck_assert(has("ARENA_PLAN=" + to_json(offer)));
-    ck_assert(has("ARENA_ARGS=--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
-                  "--micro-batch-size 4 --global-batch-size 128 --recompute-granularity full "
-                  "--recompute-method uniform --recompute-num-layers 1 --bf16"));
+    ck_assert(
+        has("ARENA_ARGS=--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
+            "--micro-batch-size 4 --global-batch-size 128 --recompute-granularity full "
+            "--recompute-method uniform --recompute-num-layers 1 --bf16"));
     ck_assert(has("ARENA_LAUNCHER=megatron@0.13") && has("ARENA_PRECISION=bf16"));
     const std::string comment = admin_comment("running", offer);
     ck_assert_str_eq(comment.c_str(),
-                     "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16,full est=10.4s source=profiled");
+                     "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16,full est=10.4s "
+                     "source=profiled");
     ck_assert(parse_offer_json(to_json(offer)).value() == offer);
     ck_assert_int_eq(tasks_per_node("megatron", offer.grid), 4);
     ck_assert_int_eq(tasks_per_node("torchrun", offer.grid), 1);
-    ck_assert(has("ARENA_VPP=1") && has("ARENA_CP=1") && has("ARENA_EP=1") && has("ARENA_ZERO_STAGE=0"));
-    const std::string offers = system_comment(std::vector<Offer>(200, offer), std::string(2000, 'x'));
+    ck_assert(has("ARENA_VPP=1") && has("ARENA_CP=1") && has("ARENA_EP=1") &&
+              has("ARENA_ZERO_STAGE=0"));
+    const std::string offers =
+        system_comment(std::vector<Offer>(200, offer), std::string(2000, 'x'));
     ck_assert(offers.size() <= 1024);
     ck_assert_int_eq(std::count(offers.begin(), offers.end(), ';'), 5);
 }
@@ -266,9 +288,11 @@ START_TEST(a_job_that_is_over_does_not_say_that_it_runs) {
         const auto comment = comment_of_end("arena:v1 state=" + (state + rest), "COMPLETED");
         ck_assert(comment && *comment == "arena:v1 state=completed" + rest);
     }
-    ck_assert(*comment_of_end("arena:v1 state=profiling", "OUT_OF_MEMORY") == "arena:v1 state=out_of_memory");
+    ck_assert(*comment_of_end("arena:v1 state=profiling", "OUT_OF_MEMORY") ==
+              "arena:v1 state=out_of_memory");
     ck_assert(!comment_of_end("arena:v1 state=timeout" + rest, "TIMEOUT"));
-    for (const char* other : {"arena:v1 state=off", "", "arena:v1", "of the admin's: arena:v1 state=running"})
+    for (const char* other :
+         {"arena:v1 state=off", "", "arena:v1", "of the admin's: arena:v1 state=running"})
         ck_assert_msg(!comment_of_end(other, "COMPLETED"), "%s", other);
 }
 END_TEST
@@ -286,31 +310,36 @@ START_TEST(each_launcher_is_told_the_plan_in_its_own_words) {
     };
     told("env", "");
     told("torchrun", "");  // its words name the job's hosts
-    told("megatron-deepspeed", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
-                               "--global-batch-size 128 --zero-stage 0 --bf16");
+    told("megatron-deepspeed",
+         "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
+         "--global-batch-size 128 --zero-stage 0 --bf16");
     told("torchtitan", "");  // no sequence parallelism, no shards: it has no words for that
     plan.zero_stage = 1, plan.sequence_parallel = true;
-    told("torchtitan", "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
-                       "--parallelism.context_parallel_degree 1 --parallelism.expert_parallel_degree 1 "
-                       "--parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree 2 "
-                       "--training.global_batch_size 128 "
-                       "--training.local_batch_size 64 --parallelism.pipeline_parallel_microbatch_size 4 "
-                       "--parallelism.pipeline_parallel_schedule 1F1B "
-                       "--parallelism.pipeline_parallel_first_stage_less_layers 0 "
-                       "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
-                       "--parallelism.fsdp_reshard_after_forward never --activation_checkpoint.mode none "
-                       "--training.mixed_precision_param bfloat16");
+    told(
+        "torchtitan",
+        "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
+        "--parallelism.context_parallel_degree 1 --parallelism.expert_parallel_degree 1 "
+        "--parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree 2 "
+        "--training.global_batch_size 128 "
+        "--training.local_batch_size 64 --parallelism.pipeline_parallel_microbatch_size 4 "
+        "--parallelism.pipeline_parallel_schedule 1F1B "
+        "--parallelism.pipeline_parallel_first_stage_less_layers 0 "
+        "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
+        "--parallelism.fsdp_reshard_after_forward never --activation_checkpoint.mode none "
+        "--training.mixed_precision_param bfloat16");
     plan.vpp = 3, plan.cp = 2, plan.ep = 4;
-    told("megatron", "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
-                     "--global-batch-size 128 --sequence-parallel --use-distributed-optimizer "
-                     "--num-layers-per-virtual-pipeline-stage 2 --context-parallel-size 2 "
-                     "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1 --bf16");
+    told("megatron",
+         "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "
+         "--global-batch-size 128 --sequence-parallel --use-distributed-optimizer "
+         "--num-layers-per-virtual-pipeline-stage 2 --context-parallel-size 2 "
+         "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1 --bf16");
     plan = example_offer().plan;
     plan.stage_layers = {3, 4, 5}, plan.stage_dp = {2, 2, 2}, plan.stage_tp = {1, 1, 1};
     plan.recompute = Recompute::selective;
-    told("megatron", "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 --micro-batch-size 4 "
-                     "--global-batch-size 128 --recompute-granularity selective "
-                     "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 5 --bf16");
+    told("megatron",
+         "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 --micro-batch-size 4 "
+         "--global-batch-size 128 --recompute-granularity selective "
+         "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 5 --bf16");
 }
 END_TEST
 
@@ -319,7 +348,9 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
     Plan plan = example_offer().plan;
     Model model;
     model.kv_heads = 4;
-    const auto can = [&](const char* launcher) { return expresses(capabilities_of(launcher), model, plan); };
+    const auto can = [&](const char* launcher) {
+        return expresses(capabilities_of(launcher), model, plan);
+    };
     for (const Launcher& launcher : launchers()) {
         plan = example_offer().plan;
         plan.stage_dp = {4, 2}, plan.stage_tp = {1, 2};
@@ -328,8 +359,10 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
     }
     plan = example_offer().plan;
     plan.stage_layers = {5, 7};
-    ck_assert(can("env") && can("megatron") && can("megatron@0.10") && !can("nemo") && !can("megatron-deepspeed"));
-    ck_assert(!can("megatron@0.11") && !can("megatron@0.12.1"));  // they divide by the layers between
+    ck_assert(can("env") && can("megatron") && can("megatron@0.10") && !can("nemo") &&
+              !can("megatron-deepspeed"));
+    ck_assert(!can("megatron@0.11") &&
+              !can("megatron@0.12.1"));  // they divide by the layers between
     plan.vpp = 2;
     ck_assert(!can("env"));  // interleaved stages are even
     plan.stage_layers = {6, 6};
@@ -374,9 +407,11 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
     plan.stage_tp = {2, 2};
     Model images;
     images.family = Family::wide_resnet;
-    for (const char* script : {"env", "torchrun"}) ck_assert(expresses(capabilities_of(script), images, plan));
+    for (const char* script : {"env", "torchrun"})
+        ck_assert(expresses(capabilities_of(script), images, plan));
     for (const char* other : {"megatron", "nemo", "arena-train"})
-        ck_assert(inexpressible(capabilities_of(other), images, plan) == "convolutions split by tp2");
+        ck_assert(inexpressible(capabilities_of(other), images, plan) ==
+                  "convolutions split by tp2");
     ck_assert(inexpressible(all_capabilities(), images, plan).empty());
 }
 END_TEST
@@ -385,7 +420,8 @@ START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     const Offer offer = example_offer();
     const JobMark started{Phase::started, 0, OtherHold::none, 1, 0, {}};
     const double long_s = 1e6;
-    IterationReport report{1.2 * offer.estimate.iteration_s, 0.01, 40, short_form(offer.grid), short_form(offer.plan)};
+    IterationReport report{1.2 * offer.estimate.iteration_s, 0.01, 40, short_form(offer.grid),
+                           short_form(offer.plan)};
     const auto read = parse_report(format_report(report));
     ck_assert_msg(read.ok(), "%s", read ? "" : read.error().message().c_str());
     ck_assert(read->plan == report.plan && read->grid == report.grid && read->steps == 40);
@@ -393,8 +429,10 @@ START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     ck_assert_str_eq(refuse_report(report, offer, started, long_s).c_str(), "");
     ck_assert(!refuse_report(report, offer, started, std::nullopt).empty());
     const double reported_s = 40 * report.iteration_s;
-    ck_assert_str_eq(refuse_report(report, offer, started, reported_s - 0.9).c_str(), "");  // Slurm's clock
-    ck_assert(refuse_report(report, offer, started, reported_s - 1.1).find("40 iterations of ") == 0);
+    ck_assert_str_eq(refuse_report(report, offer, started, reported_s - 0.9).c_str(),
+                     "");  // Slurm's clock
+    ck_assert(refuse_report(report, offer, started, reported_s - 1.1).find("40 iterations of ") ==
+              0);
     ck_assert(!refuse_report(report, offer, std::nullopt, long_s).empty());
     ck_assert(!refuse_report(report, std::nullopt, started, long_s).empty());
     report.iteration_s = 8.5 * offer.estimate.iteration_s;
@@ -406,8 +444,9 @@ START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     report.plan = "pp1,dp1,tp1,mb1x1";
     ck_assert(refuse_report(report, offer, started, long_s).find("it runs") != std::string::npos);
     const std::string start(report_prefix), rest = "spread=0;steps=40;grid=a40;plan=pp1";
-    for (const char* wrong : {"iteration_s=0;", "iteration_s=-1;", "iteration_s=nan;", "iteration_s=1e9;", "",
-                              "iteration_s=1;iteration_s=1;", "iteration_s=1;x=1;", "iteration_s=1;;"})
+    for (const char* wrong :
+         {"iteration_s=0;", "iteration_s=-1;", "iteration_s=nan;", "iteration_s=1e9;", "",
+          "iteration_s=1;iteration_s=1;", "iteration_s=1;x=1;", "iteration_s=1;;"})
         ck_assert_msg(!parse_report(start + wrong + rest), "%s", wrong);
     ck_assert(parse_report(start + "iteration_s=1;" + rest).ok());
     ck_assert(!parse_report(start + "iteration_s=1;" + rest + std::string(512, '1')));
@@ -416,9 +455,11 @@ START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
 END_TEST
 
 START_TEST(a_mark_keeps_the_history_of_its_job) {
-    JobMark mark{Phase::checkpointing, 3, OtherHold::user, 1700000000, 4711, {1699990000, 1699999999}, 1690000000};
+    JobMark mark{Phase::checkpointing,     3,         OtherHold::user, 1700000000, 4711,
+                 {1699990000, 1699999999}, 1690000000};
     ck_assert(parse_mark(format_mark(mark)) == mark);
-    mark = {Phase::checkpointing, UINT32_MAX, OtherHold::admin, INT64_MAX, INT64_MAX, {}, INT64_MAX};
+    mark = {
+        Phase::checkpointing, UINT32_MAX, OtherHold::admin, INT64_MAX, INT64_MAX, {}, INT64_MAX};
     mark.moves.assign(JobMark::max_moves, INT64_MAX);
     ck_assert_msg(parse_mark(format_mark(mark)) == mark, "the largest has to fit, too");
     mark.moves.push_back(1);
@@ -440,20 +481,21 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("sched_rules", {
-        holds_belong_to_whoever_the_mark_names,
-        a_users_own_hold_is_kept,
-        marks_survive_their_text_form,
-        what_a_later_version_planned_is_left_to_it,
-        a_fingerprint_tells_fields_apart,
-        a_mark_keeps_the_history_of_its_job,
-        a_report_is_taken_of_the_plan_that_runs_and_of_no_other,
-        comments_change_only_what_they_name,
-        a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option,
-        a_forged_pin_that_can_never_be_is_a_problem,
-        the_environment_and_comments_carry_the_plan,
-        a_job_that_is_over_does_not_say_that_it_runs,
-        each_launcher_is_told_the_plan_in_its_own_words,
-        capabilities_say_which_plans_a_launcher_can_run,
-    });
+    return arena::test::run_suite("sched_rules",
+                                  {
+                                      holds_belong_to_whoever_the_mark_names,
+                                      a_users_own_hold_is_kept,
+                                      marks_survive_their_text_form,
+                                      what_a_later_version_planned_is_left_to_it,
+                                      a_fingerprint_tells_fields_apart,
+                                      a_mark_keeps_the_history_of_its_job,
+                                      a_report_is_taken_of_the_plan_that_runs_and_of_no_other,
+                                      comments_change_only_what_they_name,
+                                      a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option,
+                                      a_forged_pin_that_can_never_be_is_a_problem,
+                                      the_environment_and_comments_carry_the_plan,
+                                      a_job_that_is_over_does_not_say_that_it_runs,
+                                      each_launcher_is_told_the_plan_in_its_own_words,
+                                      capabilities_say_which_plans_a_launcher_can_run,
+                                  });
 }

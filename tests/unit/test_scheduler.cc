@@ -106,15 +106,19 @@ START_TEST(memory_is_asked_for_as_its_user_asked) {
         scene.scheduler()->round();
         return scene.host.last_shape;
     };
-    const auto mb = [&](const std::function<void(Request&)>& ask) { return shape_of(ask).memory_mb_per_node; };
+    const auto mb = [&](const std::function<void(Request&)>& ask) {
+        return shape_of(ask).memory_mb_per_node;
+    };
     ck_assert_int_eq(mb([](Request&) {}), 32000);
     ck_assert_int_eq(mb([](Request& r) { r.mem_per_gpu_mb = 1000; }), 2000);
     ck_assert_int_eq(mb([](Request& r) { r.mem_per_node_mb = 50000; }), 50000);  // two GPUs or four
-    ck_assert_int_eq(mb([](Request& r) { r.whole_memory = true; }), 0);          // Slurm's record has it
+    ck_assert_int_eq(mb([](Request& r) { r.whole_memory = true; }), 0);  // Slurm's record has it
     const Shape by_cpu = shape_of([](Request& r) { r.mem_per_cpu_mb = 8000; });
     ck_assert_int_eq(by_cpu.memory_mb_per_cpu, 8000);
-    ck_assert_int_eq(by_cpu.cpus_per_task * by_cpu.tasks_per_node, 4);  // as many as the even share pays for
-    ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_cpu_mb = 8000, r.cpus_per_gpu = 1; }).cpus_per_task, 1);
+    ck_assert_int_eq(by_cpu.cpus_per_task * by_cpu.tasks_per_node,
+                     4);  // as many as the even share pays for
+    ck_assert_int_eq(
+        shape_of([](Request& r) { r.mem_per_cpu_mb = 8000, r.cpus_per_gpu = 1; }).cpus_per_task, 1);
     // More than a node has is nowhere, and nobody asks Slurm for it.
     ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64001; }).job, 0);
     ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64000; }).job, 1);
@@ -130,16 +134,20 @@ START_TEST(jobs_whose_nodes_are_gone_wait_in_slurms_words) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert_str_eq(scene.host.reasons.back().text.c_str(),
-                     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions");
+                     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher "
+                     "priority partitions");
     scene.host.view.snapshot.nodes[0].up = true;
     scheduler->round();
     ck_assert(scene.host.reasons.back().text.starts_with("Arena: "));
-    scene.host.view.jobs[0].no_nodes = "BadConstraints: no node with GPUs in partition main is what it asks for: --tmp=9";
+    scene.host.view.jobs[0].no_nodes =
+        "BadConstraints: no node with GPUs in partition main is what it asks for: --tmp=9";
     scheduler->round();
-    ck_assert_str_eq(scene.host.reasons.back().text.c_str(), scene.host.view.jobs[0].no_nodes.c_str());
+    ck_assert_str_eq(scene.host.reasons.back().text.c_str(),
+                     scene.host.view.jobs[0].no_nodes.c_str());
     scheduler->note_update({1, "Comment: 'warp' is not known"});
     scheduler->round();
-    ck_assert(scene.host.reasons.back().text.starts_with("Arena: update refused: Comment: 'warp' is not known; BadConstraints"));
+    ck_assert(scene.host.reasons.back().text.starts_with(
+        "Arena: update refused: Comment: 'warp' is not known; BadConstraints"));
 }
 END_TEST
 
@@ -154,16 +162,19 @@ START_TEST(a_job_without_a_plan_says_why) {
                               Request other = Scene::request();
                               other.gpu_types = {"h100"};
                               return other;
-                          }()).value();
+                          }())
+                              .value();
     scene.scheduler()->round();
     const auto reason = [&](JobId id) {
         for (const auto& r2 : scene.host.reasons)
             if (r2.job == id) return r2.text;
         return std::string();
     };
-    ck_assert_msg(reason(1).find("no plan fits: ") != std::string::npos && reason(1).find("a40") != std::string::npos,
+    ck_assert_msg(reason(1).find("no plan fits: ") != std::string::npos &&
+                      reason(1).find("a40") != std::string::npos,
                   "%s", reason(1).c_str());
-    ck_assert(reason(2) == "Arena: no node that it may use has a GPU type that it may have and arena.yaml maps");
+    ck_assert(reason(2) ==
+              "Arena: no node that it may use has a GPU type that it may have and arena.yaml maps");
 }
 END_TEST
 
@@ -190,9 +201,10 @@ START_TEST(a_refused_update_stands_before_the_reason_until_one_is_taken) {
     (void)scene.refused_start(*scheduler, {ApplyOutcome::limited, "not allowed: AssocGrpGRES"});
     scheduler->note_update({1, "Comment=arena:plan: tp5 does not divide the 12 heads of gpt2"});
     scheduler->round();
-    ck_assert_str_eq(scene.host.reasons.back().text.c_str(),
-                     "Arena: update refused: Comment=arena:plan: tp5 does not divide the 12 heads of gpt2; "
-                     "not allowed: AssocGrpGRES");
+    ck_assert_str_eq(
+        scene.host.reasons.back().text.c_str(),
+        "Arena: update refused: Comment=arena:plan: tp5 does not divide the 12 heads of gpt2; "
+        "not allowed: AssocGrpGRES");
     ck_assert(scheduler->explain(1, true, 0).find("tp5 does not divide") != std::string::npos);
     scheduler->note_update({1, {}});
     scheduler->round();
@@ -313,7 +325,8 @@ Profile result_for(const ProfileRequest& request) {
     profile.device = {"cpu", "test", "", "1", "none", 1, 1, "n1"};
     profile.device_seconds = 1;
     profile.started_s = 1000;
-    profile.entries = {{{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}, ""}, 1e-3, 3, 0.01}};
+    profile.entries = {
+        {{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}, ""}, 1e-3, 3, 0.01}};
     return profile;
 }
 
@@ -324,8 +337,10 @@ void finish_carriers(Scene& scene, bool with_result, std::uint32_t user_id = 0) 
     for (const CarrierSpec& spec : scene.host.specs) {
         if (with_result)
             ck_assert(write_file_atomic(scene.directory / (spec.request.nonce + ".json"),
-                                        to_json(result_for(spec.request)), 0644).ok());
-        scene.host.view.carriers.push_back({++id, user_id, to_json(spec.request), spec.node, true, 1000});
+                                        to_json(result_for(spec.request)), 0644)
+                          .ok());
+        scene.host.view.carriers.push_back(
+            {++id, user_id, to_json(spec.request), spec.node, true, 1000});
     }
 }
 
@@ -357,7 +372,8 @@ START_TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
     scene.host.calls.clear();
     scheduler->round();
     ck_assert(!called(scene.host, "start 1 n1"));
-    ck_assert(called(scene.host, "carrier a40 n1"));  // the forged one counts neither as result nor as running
+    ck_assert(called(scene.host,
+                     "carrier a40 n1"));  // the forged one counts neither as result nor as running
 }
 END_TEST
 
@@ -423,8 +439,10 @@ START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
-    ck_assert(scene.host.last_shape.system_comment.ends_with(" not measured: a40: refused by the partition"));
-    ck_assert(scheduler->explain(1, true, 0).find("a40: refused by the partition") != std::string::npos);
+    ck_assert(scene.host.last_shape.system_comment.ends_with(
+        " not measured: a40: refused by the partition"));
+    ck_assert(scheduler->explain(1, true, 0).find("a40: refused by the partition") !=
+              std::string::npos);
 }
 END_TEST
 
@@ -448,7 +466,9 @@ START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
     ck_assert(!called(scene.host, "start 2 n1") && !called(scene.host, "release 2"));
     const auto said = [&](const std::string& text) {
         return std::any_of(scene.host.reasons.begin(), scene.host.reasons.end(),
-                           [&](const Host::Reason& r) { return r.job == 2 && r.text.find(text) != std::string::npos; });
+                           [&](const Host::Reason& r) {
+                               return r.job == 2 && r.text.find(text) != std::string::npos;
+                           });
     };
     ck_assert(said("waiting to profile gpt2-half on a40: 1 other profile run goes first"));
     finish_carriers(scene, true);
@@ -473,7 +493,8 @@ START_TEST(a_gpu_that_a_user_has_leaves_the_analytic_estimate) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
-    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") != std::string::npos);
+    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") !=
+              std::string::npos);
 }
 END_TEST
 
@@ -488,7 +509,8 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
     second.gpu_types = {"a40", "a100"};
     scene.job(1, first);
     scene.job(2, second);
-    JobView& released = scene.job(3, second);  // waits with a shape: nothing is measured for it any more
+    JobView& released =
+        scene.job(3, second);  // waits with a shape: nothing is measured for it any more
     released.facts.held = false;
     released.facts.mark->phase = Phase::released;
     auto scheduler = scene.scheduler();
@@ -497,7 +519,8 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
     ck_assert(!called(scene.host, "start 3 n1") && !called(scene.host, "start 3 n2"));
     const std::string decided = scheduler->snapshot_json();
     ck_assert(decided.find("\"free_gpus\":0") != std::string::npos);
-    ck_assert_msg(decided.find("\"free_gpus\":1") == std::string::npos, "decided on %s", decided.c_str());
+    ck_assert_msg(decided.find("\"free_gpus\":1") == std::string::npos, "decided on %s",
+                  decided.c_str());
 }
 END_TEST
 
@@ -542,7 +565,8 @@ START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
         ck_assert(store.ok() && store.value()->import(result_for(request), "gpt2").ok());
     };
     const auto unmeasured = [&](JobId job) {
-        return scheduler->explain(job, true, 0).find("no free a40 to profile on") != std::string::npos;
+        return scheduler->explain(job, true, 0).find("no free a40 to profile on") !=
+               std::string::npos;
     };
     scheduler->round();
     ck_assert(called(scene.host, "carrier a100 n2"));
@@ -574,7 +598,8 @@ START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_i
     scene.host.view.jobs[0].comment = "arena:gpus=1-1";
     scene.host.view.jobs[0].start_s = 999;
     scheduler->round();
-    ck_assert_msg(scene.host.calls.empty(), "its script may not have said yet what to do with the signal");
+    ck_assert_msg(scene.host.calls.empty(),
+                  "its script may not have said yet what to do with the signal");
     scene.host.view.jobs[0].start_s = 990;
     scheduler->round();
     ck_assert(called(scene.host, "checkpoint 1"));
@@ -706,8 +731,11 @@ struct ReportingScene : Scene {
     /// The first job's: it takes half as long again as estimated.
     [[nodiscard]] LeftReport slow_report() const {
         const Offer& ran = host.last_shape.offer;
-        return {1, format_record(request()).value(), to_json(ran),
-                {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
+        return {
+            1,
+            format_record(request()).value(),
+            to_json(ran),
+            {1.5 * ran.estimate.iteration_s, 0.01, 20, short_form(ran.grid), short_form(ran.plan)}};
     }
     /// Whether a report corrected what this next job is offered.
     bool told_observed(Scheduler& scheduler, JobId id) {
@@ -728,7 +756,8 @@ START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) 
         scene.job(2 + static_cast<JobId>(life));
         scheduler->round();
         const std::string told = scheduler->explain(2 + static_cast<JobId>(life), true, 0);
-        ck_assert_msg(told.find("\"source\":\"observed\"") != std::string::npos, "%s", told.c_str());
+        ck_assert_msg(told.find("\"source\":\"observed\"") != std::string::npos, "%s",
+                      told.c_str());
         scheduler.reset();  // its store is one writer's
         scheduler = scene.scheduler();
     }
@@ -792,13 +821,13 @@ START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_cou
     scheduler.reset();
     sqlite3* db = nullptr;
     ck_assert_int_eq(sqlite3_open(scene.config.profile_store.c_str(), &db), SQLITE_OK);
-    ck_assert_int_eq(
-        sqlite3_exec(db,
-                     "CREATE TABLE bad AS SELECT * FROM observed;"
-                     "UPDATE bad SET seq = 2, global_batch = global_batch + 1, iteration_s = 100 * estimated_s;"
-                     "INSERT INTO observed SELECT * FROM bad; DROP TABLE bad",
-                     nullptr, nullptr, nullptr),
-        SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db,
+                                  "CREATE TABLE bad AS SELECT * FROM observed;"
+                                  "UPDATE bad SET seq = 2, global_batch = global_batch + 1, "
+                                  "iteration_s = 100 * estimated_s;"
+                                  "INSERT INTO observed SELECT * FROM bad; DROP TABLE bad",
+                                  nullptr, nullptr, nullptr),
+                     SQLITE_OK);
     sqlite3_close(db);
     scene.host.errors.clear();
     scheduler = scene.scheduler();
@@ -806,7 +835,8 @@ START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_cou
     ck_assert_uint_eq(scene.host.errors.size(), 1);
     for (const char* part : {"row 2 of observed, report of job 1 on a40, cannot be: ",
                              "; it is left out, `arena profile verify --remove` removes it"})
-        ck_assert_msg(scene.host.errors[0].find(part) != std::string::npos, "%s", scene.host.errors[0].c_str());
+        ck_assert_msg(scene.host.errors[0].find(part) != std::string::npos, "%s",
+                      scene.host.errors[0].c_str());
 }
 END_TEST
 
@@ -849,46 +879,48 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("scheduler", {
-        a_job_starts_on_free_gpus_with_its_plan,
-        a_job_behind_ordinary_ones_waits_at_its_place,
-        a_full_cluster_gives_one_reservation_and_reasons,
-        a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over,
-        a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often,
-        memory_is_asked_for_as_its_user_asked,
-        jobs_whose_nodes_are_gone_wait_in_slurms_words,
-        a_job_without_a_plan_says_why,
-        what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes,
-        a_refused_update_stands_before_the_reason_until_one_is_taken,
-        an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends,
-        busy_nodes_cost_a_job_its_place_only_after_a_while,
-        requeued_jobs_wait_until_slurmd_accepts_them_again,
-        nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot,
-        two_jobs_of_one_model_cause_one_profile_run_per_type,
-        a_result_in_the_spool_is_imported_once_and_the_job_starts,
-        a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported,
-        a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count,
-        a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens,
-        a_profile_run_delays_no_ordinary_job_that_stands_before,
-        behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,
-        a_job_of_another_user_is_no_carrier_whatever_it_carries,
-        failed_profiling_is_tried_on_another_node_and_then_estimated,
-        a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off,
-        a_refused_carrier_leaves_the_analytic_estimate,
-        a_job_waits_for_the_profile_run_that_has_its_node,
-        a_gpu_that_a_user_has_leaves_the_analytic_estimate,
-        nodes_that_profile_runs_just_took_are_given_to_nobody,
-        the_policy_knows_how_long_ago_it_decided,
-         the_store_is_asked_once_a_round_for_a_model_on_a_type,
-        a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
-        a_round_ends_where_the_controller_stops,
-        what_was_planned_is_sent_with_what_it_rested_on,
-        preemption_that_never_ends_is_given_up,
-        comments_opt_out_and_bad_comments_are_told,
-        an_opted_out_job_stays_within_its_types_and_count,
-        a_released_job_with_a_bad_comment_is_held_to_say_so,
-        a_richer_type_does_not_make_a_poorer_one_impossible,
-        explain_answers_its_owner_and_admins_only,
-        a_report_corrects_what_the_next_job_is_offered_also_after_a_restart,
-    });
+    return arena::test::run_suite(
+        "scheduler",
+        {
+            a_job_starts_on_free_gpus_with_its_plan,
+            a_job_behind_ordinary_ones_waits_at_its_place,
+            a_full_cluster_gives_one_reservation_and_reasons,
+            a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over,
+            a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often,
+            memory_is_asked_for_as_its_user_asked,
+            jobs_whose_nodes_are_gone_wait_in_slurms_words,
+            a_job_without_a_plan_says_why,
+            what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes,
+            a_refused_update_stands_before_the_reason_until_one_is_taken,
+            an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends,
+            busy_nodes_cost_a_job_its_place_only_after_a_while,
+            requeued_jobs_wait_until_slurmd_accepts_them_again,
+            nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot,
+            two_jobs_of_one_model_cause_one_profile_run_per_type,
+            a_result_in_the_spool_is_imported_once_and_the_job_starts,
+            a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported,
+            a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count,
+            a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens,
+            a_profile_run_delays_no_ordinary_job_that_stands_before,
+            behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,
+            a_job_of_another_user_is_no_carrier_whatever_it_carries,
+            failed_profiling_is_tried_on_another_node_and_then_estimated,
+            a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off,
+            a_refused_carrier_leaves_the_analytic_estimate,
+            a_job_waits_for_the_profile_run_that_has_its_node,
+            a_gpu_that_a_user_has_leaves_the_analytic_estimate,
+            nodes_that_profile_runs_just_took_are_given_to_nobody,
+            the_policy_knows_how_long_ago_it_decided,
+            the_store_is_asked_once_a_round_for_a_model_on_a_type,
+            a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
+            a_round_ends_where_the_controller_stops,
+            what_was_planned_is_sent_with_what_it_rested_on,
+            preemption_that_never_ends_is_given_up,
+            comments_opt_out_and_bad_comments_are_told,
+            an_opted_out_job_stays_within_its_types_and_count,
+            a_released_job_with_a_bad_comment_is_held_to_say_so,
+            a_richer_type_does_not_make_a_poorer_one_impossible,
+            explain_answers_its_owner_and_admins_only,
+            a_report_corrects_what_the_next_job_is_offered_also_after_a_restart,
+        });
 }

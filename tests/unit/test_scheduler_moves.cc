@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The scheduler with policy arena on a scripted host: running jobs are told to save their state when
-// others make more of their GPUs, and never more often than the site allows.
+// The scheduler with policy arena on a scripted host: running jobs are told to save their state
+// when others make more of their GPUs, and never more often than the site allows.
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -64,10 +64,12 @@ START_TEST(a_long_job_gives_way_to_a_short_one) {
     scene.view(1).facts.mark->done = 70;
     scene.plan->round();
     ck_assert(called(scene.host, "move 1"));
-    ck_assert_msg(called(scene.host, "release 2"), "its GPUs are not free yet: it waits with its shape");
+    ck_assert_msg(called(scene.host, "release 2"),
+                  "its GPUs are not free yet: it waits with its shape");
     ck_assert_int_eq(scene.host.last_shape.offer.grid.gpus(), 2);
     const RestartCost cost;
-    ck_assert_int_eq(scene.host.last_done, 70 + static_cast<std::int64_t>((5000 - cost.seconds(4)) / iteration_s));
+    ck_assert_int_eq(scene.host.last_done,
+                     70 + static_cast<std::int64_t>((5000 - cost.seconds(4)) / iteration_s));
     ck_assert(scene.plan->explain(1, true, 0).find("checkpointing") != std::string::npos);
 }
 END_TEST
@@ -84,7 +86,8 @@ START_TEST(while_it_saves_its_state_the_decision_stands) {
     scene.view(1).facts.mark->since = static_cast<std::int64_t>(now_s);
     scene.host.calls.clear();
     scene.plan->round();
-    ck_assert_msg(scene.host.calls.empty(), "%s", scene.host.calls.empty() ? "" : scene.host.calls[0].c_str());
+    ck_assert_msg(scene.host.calls.empty(), "%s",
+                  scene.host.calls.empty() ? "" : scene.host.calls[0].c_str());
     scene.view(1).facts.state = HostJobState::completing;
     scene.plan->round();
     ck_assert(scene.host.calls.empty());
@@ -129,7 +132,8 @@ START_TEST(a_requeue_does_not_make_a_job_young_again) {
         scheduler->round();
         scene.host.view.snapshot.time_s += 3;  // not in the second of its end
         scheduler->round();
-        const bool first = called(scene.host, "start 1 n1"), second = called(scene.host, "start 2 n1");
+        const bool first = called(scene.host, "start 1 n1"),
+                   second = called(scene.host, "start 2 n1");
         ck_assert_msg(first != second && first == (waited_days > 14), "%g days", waited_days);
     }
 }
@@ -144,17 +148,20 @@ void expect_no_move(void (*change)(MovesScene&), const char* why) {
 }
 
 START_TEST(what_may_not_be_moved_stays) {
-    expect_no_move([](MovesScene& s) { s.view(1).start_s = now_s - s.config.cooldown_s + 1; }, "cool-down");
+    expect_no_move([](MovesScene& s) { s.view(1).start_s = now_s - s.config.cooldown_s + 1; },
+                   "cool-down");
     expect_no_move(
         [](MovesScene& s) {
             const auto at = static_cast<std::int64_t>(now_s);
             s.view(1).facts.mark->moves = {at - 3000, at - 2000, at - 1000};
         },
         "moved often enough");
-    expect_no_move([](MovesScene& s) { s.view(1).facts.mark->hold = OtherHold::user; }, "would not come back");
+    expect_no_move([](MovesScene& s) { s.view(1).facts.mark->hold = OtherHold::user; },
+                   "would not come back");
     expect_no_move([](MovesScene& s) { s.view(1).nodes_open = false; }, "its node is drained");
     expect_no_move([](MovesScene& s) { s.view(1).configuring = true; }, "its script has not begun");
-    expect_no_move([](MovesScene& s) { s.view(1).facts.mark.reset(); }, "no mark says that Arena started it");
+    expect_no_move([](MovesScene& s) { s.view(1).facts.mark.reset(); },
+                   "no mark says that Arena started it");
 }
 END_TEST
 
@@ -193,7 +200,8 @@ START_TEST(a_job_that_was_just_requeued_keeps_its_place) {
     scene.host.view.jobs[0].facts.mark->restart = 1;
     auto scheduler = scene.scheduler();
     scheduler->round();
-    for (const std::string& call : scene.host.calls) ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
+    for (const std::string& call : scene.host.calls)
+        ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
     scene.host.view.snapshot.time_s += 3;
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
@@ -203,13 +211,14 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("scheduler moves", {
-        a_long_job_gives_way_to_a_short_one,
-        while_it_saves_its_state_the_decision_stands,
-        what_may_not_be_moved_stays,
-        moves_of_more_than_an_hour_ago_do_not_count,
-        a_rigid_job_is_never_moved,
-        a_job_that_was_just_requeued_keeps_its_place,
-        a_requeue_does_not_make_a_job_young_again,
-    });
+    return arena::test::run_suite("scheduler moves",
+                                  {
+                                      a_long_job_gives_way_to_a_short_one,
+                                      while_it_saves_its_state_the_decision_stands,
+                                      what_may_not_be_moved_stays,
+                                      moves_of_more_than_an_hour_ago_do_not_count,
+                                      a_rigid_job_is_never_moved,
+                                      a_job_that_was_just_requeued_keeps_its_place,
+                                      a_requeue_does_not_make_a_job_young_again,
+                                  });
 }

@@ -60,7 +60,8 @@ START_TEST(users_see_their_own_jobs_and_others_places) {
     scene.waits(2, 11);
     const auto scheduler = scene.scheduler();
     scheduler->round();
-    const Json open = asked(*scheduler, false, 11, true), closed = asked(*scheduler, false, 11, false);
+    const Json open = asked(*scheduler, false, 11, true),
+               closed = asked(*scheduler, false, 11, false);
     ck_assert_int_eq(open["jobs"][0]["job"].get<int>(), 1);
     ck_assert_int_eq(open["jobs"][1]["behind"].get<int>(), 1);
     for (const char* key : {"state", "reason", "expected_start_s", "behind"})
@@ -120,7 +121,8 @@ START_TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
     const auto scheduler = scene.scheduler();
     scheduler->round();
     for (const std::string& call : scene.host.calls)
-        ck_assert_msg(call.find(" 1 ") == std::string::npos && !call.ends_with(" 1"), "%s", call.c_str());
+        ck_assert_msg(call.find(" 1 ") == std::string::npos && !call.ends_with(" 1"), "%s",
+                      call.c_str());
     ck_assert_uint_eq(scene.host.calls.size(), 1);  // job 2 starts
     scene.host.view.jobs[0].changing = false;
     scene.host.view.jobs.pop_back();
@@ -132,11 +134,12 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("scheduler_queue", {
-        places_and_starts_follow_the_queue,
-        users_see_their_own_jobs_and_others_places,
-        places_count_those_who_want_the_same_nodes,
-        behind_an_ordinary_job_it_starts_no_earlier,
-        a_job_that_changes_while_it_is_read_is_left_alone,
-    });
+    return arena::test::run_suite("scheduler_queue",
+                                  {
+                                      places_and_starts_follow_the_queue,
+                                      users_see_their_own_jobs_and_others_places,
+                                      places_count_those_who_want_the_same_nodes,
+                                      behind_an_ordinary_job_it_starts_no_earlier,
+                                      a_job_that_changes_while_it_is_read_is_left_alone,
+                                  });
 }

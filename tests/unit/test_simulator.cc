@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The simulator's rules on cases small enough to work out by hand, its readers' refusals, and the
 // published yardstick (fcfs and EASY on the Philly trace) where the reference data is at hand.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
+#include "philly.h"
 #include "policy/backfill.h"
 #include "policy/fcfs.h"
 #include "sim/generate.h"
 #include "sim/simulator.h"
-#include "philly.h"
 #include "suite.h"
 
 using namespace arena;
@@ -83,7 +83,8 @@ START_TEST(rounds_of_any_length_follow_each_other) {
     SimulationOptions options;
     for (const double round_s : {1.1, 33.3, 59.9, 100.1}) {  // floor(k * r / r) is k - 1 for some k
         options.round_s = round_s;
-        const Metrics m = run(workload_of(two_a40, "x,0,5100,bert__1B,,8,2,a40\n"), decide_fcfs, options);
+        const Metrics m =
+            run(workload_of(two_a40, "x,0,5100,bert__1B,,8,2,a40\n"), decide_fcfs, options);
         assert_near(m.jct_s.mean, 50 + 4 * 1020);
     }
 }
@@ -106,19 +107,20 @@ START_TEST(fcfs_blocks_its_type_and_backfill_fills_behind) {
     const Workload w = workload_of(nodes, jobs);
     const Metrics strict = run(w, decide_fcfs), easy = run(w, decide_backfill);
     assert_near(strict.outcomes[1].jct_s, 840);
-    assert_near(strict.outcomes[2].jct_s, 840 - 1 + 70 + 250);   // b starts when a ends
-    assert_near(strict.outcomes[3].jct_s, 1160 - 2 + 40 + 80);   // c waits for b
+    assert_near(strict.outcomes[2].jct_s, 840 - 1 + 70 + 250);  // b starts when a ends
+    assert_near(strict.outcomes[3].jct_s, 1160 - 2 + 40 + 80);  // c waits for b
     assert_near(easy.outcomes[3].jct_s, 40 + 80);
     assert_near(easy.outcomes[2].jct_s, strict.outcomes[2].jct_s);
-    assert_near(strict.outcomes[4].jct_s, 70 + 3);               // another type is not blocked
+    assert_near(strict.outcomes[4].jct_s, 70 + 3);  // another type is not blocked
 }
 END_TEST
 
 START_TEST(unfinished_jobs_count_until_the_end_of_the_simulation) {
     SimulationOptions options;
     options.max_time_s = 60;
-    const std::string jobs = "x,0,5000,bert__1B,,8,2,a40\ny,10,5,bert__1B,,8,1,a40\n"
-                             "late,60,5,bert__1B,,8,1,a40\n";
+    const std::string jobs =
+        "x,0,5000,bert__1B,,8,2,a40\ny,10,5,bert__1B,,8,1,a40\n"
+        "late,60,5,bert__1B,,8,1,a40\n";
     const Metrics m = run(workload_of(two_a40, jobs), decide_fcfs, options);
     ck_assert(m.jobs == 2 && m.finished == 1);
     assert_near(m.outcomes[0].jct_s, 60);
@@ -147,7 +149,8 @@ START_TEST(only_measured_rows_are_offers) {
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,num_gpus,feasible,"
         "throughput_samples_per_s,derivation\n"
         "bert,1B,8,a40,1,1,1,1,4,direct\nbert,1B,8,a40,1,2,2,1,9,larger_model_x1.8^1\n"
-        "bert,1B,8,a40,2,2,4,0,,none\n", "v.csv");
+        "bert,1B,8,a40,2,2,4,0,,none\n",
+        "v.csv");
     ck_assert(view.ok());
     ck_assert(view->rows.at({"bert__1B", 8}).size() == 1);
     assert_near(view->rows.at({"bert__1B", 8})[0].iteration_s, 2);
@@ -162,7 +165,8 @@ START_TEST(malformed_files_are_refused_with_their_line) {
         assert_refused(parse_trace(header + rows, "t.csv"), why);
     };
     refuse(good + "x,1,5,bert__1B,,8,2,a40\n", "t.csv:3: job_id x is given twice");
-    refuse(good + "y,9,5,bert__1B,,8,2,a40\nz,4,5,bert__1B,,8,2,a40\n", "t.csv:4: submission_time 4");
+    refuse(good + "y,9,5,bert__1B,,8,2,a40\nz,4,5,bert__1B,,8,2,a40\n",
+           "t.csv:4: submission_time 4");
     refuse("x,-1,5,bert__1B,,8,2,a40\n", "t.csv:2: submission_time: \"-1\"");
     refuse("x,nan,5,bert__1B,,8,2,a40\n", "t.csv:2: submission_time: \"nan\"");
     refuse("x,0,0,bert__1B,,8,2,a40\n", "t.csv:2: num_iteration: \"0\"");
@@ -173,11 +177,13 @@ START_TEST(malformed_files_are_refused_with_their_line) {
     assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,0\n", "p.csv"), "p.csv:2");
     assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,\n", "p.csv"), "p.csv:2");
     assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,nan\n", "p.csv"), "p.csv:2");
-    assert_refused(parse_throughputs(table_header + "bert,1B,8,a40,1,1,2\nbert,1B,8,a40,1,1,2\n",
-                                     "p.csv"), "p.csv:3: this model, batch and layout");
+    assert_refused(
+        parse_throughputs(table_header + "bert,1B,8,a40,1,1,2\nbert,1B,8,a40,1,1,2\n", "p.csv"),
+        "p.csv:3: this model, batch and layout");
     assert_refused(parse_cluster("nodes: []\n", "c.yaml"), "c.yaml:1");
-    assert_refused(parse_cluster("nodes:\n  - {gpu_type: a, count: 0, gpus_per_node: 1}\n", "c.yaml"),
-                   "c.yaml:2");
+    assert_refused(
+        parse_cluster("nodes:\n  - {gpu_type: a, count: 0, gpus_per_node: 1}\n", "c.yaml"),
+        "c.yaml:2");
     assert_refused(parse_cluster("nodes:\n  - {gpu_type: a, count: 1}\n", "c.yaml"),
                    "gpus_per_node is missing");
 }
@@ -245,7 +251,8 @@ namespace {
 Workload crowd() {
     std::string jobs;
     for (int i = 0; i < 40; ++i) {
-        jobs += fmt::format("j{},{},{},bert__1B,,8,{},a40\n", i, 90 * i, 500 + 97 * (i % 7) * (i % 7), 1 + i % 2);
+        jobs += fmt::format("j{},{},{},bert__1B,,8,{},a40\n", i, 90 * i,
+                            500 + 97 * (i % 7) * (i % 7), 1 + i % 2);
     }
     return workload_of("  - {gpu_type: a40, count: 4, gpus_per_node: 2}\n", jobs);
 }
@@ -261,8 +268,9 @@ START_TEST(jobs_that_are_not_elastic_keep_what_they_start_with_under_every_polic
         options.only_events = policy.only_events;
         options.elastic_share = 0;
         const Metrics none = run(w, policy.decide, options);
-        ck_assert_msg(none.elastic == 0 && none.finished == 40 && none.restarts == 40, "%s: %ld starts",
-                      std::string(policy.name).c_str(), static_cast<long>(none.restarts));
+        ck_assert_msg(none.elastic == 0 && none.finished == 40 && none.restarts == 40,
+                      "%s: %ld starts", std::string(policy.name).c_str(),
+                      static_cast<long>(none.restarts));
         options.elastic_share = 0.5;
         const Metrics half = run(w, policy.decide, options);
         ck_assert(half.elastic > 10 && half.elastic < 30 && half.finished == 40);
@@ -278,20 +286,23 @@ END_TEST
 START_TEST(which_jobs_are_elastic_follows_from_the_seed_alone) {
     int small = 0, large = 0, other = 0;
     for (std::uint32_t job = 0; job < 10000; ++job) {
-        const bool is_small = Workload::is_elastic(0.2, 1, job), is_large = Workload::is_elastic(0.5, 1, job);
+        const bool is_small = Workload::is_elastic(0.2, 1, job),
+                   is_large = Workload::is_elastic(0.5, 1, job);
         ck_assert(is_large || !is_small);
         ck_assert(Workload::is_elastic(1, 1, job) && !Workload::is_elastic(0, 1, job));
         small += is_small;
         large += is_large;
         other += is_large != Workload::is_elastic(0.5, 2, job);
     }
-    ck_assert(std::abs(small - 2000) < 160 && std::abs(large - 5000) < 200 && std::abs(other - 5000) < 200);
+    ck_assert(std::abs(small - 2000) < 160 && std::abs(large - 5000) < 200 &&
+              std::abs(other - 5000) < 200);
 }
 END_TEST
 
 START_TEST(a_policy_that_moves_a_job_that_is_not_elastic_is_an_error) {
     const PolicyFunction mover = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
-        const ActionKind kind = s.jobs[0].phase == JobPhase::running ? ActionKind::preempt : ActionKind::start;
+        const ActionKind kind =
+            s.jobs[0].phase == JobPhase::running ? ActionKind::preempt : ActionKind::start;
         Decision d;
         const Offer& offer = o.at(1)[0];
         std::vector<NodeIndex> nodes;
@@ -306,7 +317,8 @@ START_TEST(a_policy_that_moves_a_job_that_is_not_elastic_is_an_error) {
     options.elastic_share = 0;
     const Result<Metrics> broken = simulate(w, "mover", mover, options);
     ck_assert(!broken.ok());
-    ck_assert(broken.error().message().find("changes a job that is not elastic") != std::string::npos);
+    ck_assert(broken.error().message().find("changes a job that is not elastic") !=
+              std::string::npos);
 }
 END_TEST
 
@@ -346,7 +358,8 @@ START_TEST(a_policy_that_breaks_its_contract_is_an_error) {
 END_TEST
 
 START_TEST(a_resize_keeps_the_work_done_and_pays_again) {
-    // 100 iterations on 1 GPU (8 s); at the round at 300 s: (300 - 40) / 8 = 32.5 done; then 2.5 s each.
+    // 100 iterations on 1 GPU (8 s); at the round at 300 s: (300 - 40) / 8 = 32.5 done; then 2.5 s
+    // each.
     const PolicyFunction grow = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
         Decision d;
         const JobState& job = s.jobs[0];
@@ -401,9 +414,13 @@ END_TEST
 /// All jobs of the mix ask for a40, on which most work takes longest; two of three have no choice.
 START_TEST(a_mix_loads_every_gpu_type_alike) {
     const auto table = parse_throughputs(small_table, "p.csv");
-    const Cluster cluster = cluster_of(two_a40 + "  - {gpu_type: v100, count: 4, gpus_per_node: 4}\n");
-    const auto mix = parse_trace(header + "m1,0,40000,bert__1B,0,8,1,a40\nm2,0,20000,bert__1B,0,8,2,a40\n"
-                                          "m3,0,10000,bert__2B,0,8,4,a40\n", "m.csv");
+    const Cluster cluster =
+        cluster_of(two_a40 + "  - {gpu_type: v100, count: 4, gpus_per_node: 4}\n");
+    const auto mix =
+        parse_trace(header +
+                        "m1,0,40000,bert__1B,0,8,1,a40\nm2,0,20000,bert__1B,0,8,2,a40\n"
+                        "m3,0,10000,bert__2B,0,8,4,a40\n",
+                    "m.csv");
     ck_assert(table.ok() && mix.ok());
     GeneratorOptions options;
     options.jobs = 4000;
@@ -447,11 +464,14 @@ END_TEST
 int main() {
     return arena::test::run_suite(
         "simulator",
-        {a_job_pays_its_restart_and_then_runs_exactly, rounds_of_any_length_follow_each_other,
-         launch_cost_grows_with_gpus_up_to_a_cap, fcfs_blocks_its_type_and_backfill_fills_behind,
+        {a_job_pays_its_restart_and_then_runs_exactly,
+         rounds_of_any_length_follow_each_other,
+         launch_cost_grows_with_gpus_up_to_a_cap,
+         fcfs_blocks_its_type_and_backfill_fills_behind,
          unfinished_jobs_count_until_the_end_of_the_simulation,
          requests_without_a_row_take_the_nearest_larger_count_then_another_type,
-         only_measured_rows_are_offers, malformed_files_are_refused_with_their_line,
+         only_measured_rows_are_offers,
+         malformed_files_are_refused_with_their_line,
          unknown_models_and_types_are_refused_where_they_stand,
          errors_are_hidden_from_the_policy_and_fixed_by_the_seed,
          what_users_say_of_their_work_changes_what_policies_see_and_not_the_work,
@@ -459,8 +479,10 @@ int main() {
          which_jobs_are_elastic_follows_from_the_seed_alone,
          a_policy_that_moves_a_job_that_is_not_elastic_is_an_error,
          work_that_is_unknown_shows_as_a_time_limit_only,
-         a_policy_that_breaks_its_contract_is_an_error, a_resize_keeps_the_work_done_and_pays_again,
-         generated_traces_have_the_load_and_shares_asked_for, a_mix_loads_every_gpu_type_alike,
+         a_policy_that_breaks_its_contract_is_an_error,
+         a_resize_keeps_the_work_done_and_pays_again,
+         generated_traces_have_the_load_and_shares_asked_for,
+         a_mix_loads_every_gpu_type_alike,
          the_published_yardstick_is_reproduced},
         {.timeout_s = 300,  // whole simulations, maybe on a busy machine
          .conditional = {the_published_yardstick_is_reproduced},

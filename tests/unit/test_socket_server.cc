@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The plug-in's socket: silent, slow, many and vanishing clients cost those who ask nothing, and the
-// thread that answers never waits for any of them.
+// The plug-in's socket: silent, slow, many and vanishing clients cost those who ask nothing, and
+// the thread that answers never waits for any of them.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -86,8 +86,8 @@ double seconds_since(Clock::time_point start) {
 struct Pair {
     Pair() {
         int fds[2];
-        ck_assert_int_eq(
-            ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+        ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
+                         0);
         client = FileDescriptor(fds[0]);
         server = FileDescriptor(fds[1]);
     }
@@ -329,17 +329,16 @@ START_TEST(time_is_over_by_the_clock_that_is_given) {
 END_TEST
 
 int main() {
-    return run_suite("socket_server",
-                     {silent_clients_delay_nobody, a_silent_client_is_hung_up_in_time,
-                      a_line_may_come_in_pieces_and_not_be_too_long,
-                      an_answer_may_come_later_and_from_any_thread,
-                      a_client_that_leaves_takes_its_question_along,
-                      a_slow_reader_gets_all_of_it_and_delays_nobody,
-                      who_does_not_take_the_answer_is_hung_up,
-                      closing_ends_at_once_and_replies_lead_nowhere,
-                      a_user_with_too_many_loses_the_longest_silent_one,
-                      clients_that_wait_for_answers_make_no_room_for_more_of_that_user,
-                      when_all_is_full_the_user_with_most_makes_room,
-                      time_is_over_by_the_clock_that_is_given},
-                     {.before = before, .after = after});
+    return run_suite(
+        "socket_server",
+        {silent_clients_delay_nobody, a_silent_client_is_hung_up_in_time,
+         a_line_may_come_in_pieces_and_not_be_too_long,
+         an_answer_may_come_later_and_from_any_thread,
+         a_client_that_leaves_takes_its_question_along,
+         a_slow_reader_gets_all_of_it_and_delays_nobody, who_does_not_take_the_answer_is_hung_up,
+         closing_ends_at_once_and_replies_lead_nowhere,
+         a_user_with_too_many_loses_the_longest_silent_one,
+         clients_that_wait_for_answers_make_no_room_for_more_of_that_user,
+         when_all_is_full_the_user_with_most_makes_room, time_is_over_by_the_clock_that_is_given},
+        {.before = before, .after = after});
 }

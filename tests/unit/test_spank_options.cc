@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/text.h"
-#include "plugin/spank/controller.h"
 #include "plugin/common/quick_estimate.h"
+#include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"
 #include "plugin/spank/spank_options.h"
 #include "suite.h"
@@ -189,7 +189,8 @@ END_TEST
 
 START_TEST(a_controller_that_runs_arena_takes_requests) {
     for (const char* plugins : {"arena", "lua,arena", "lua, arena", "job_submit/arena"})
-        ck_assert_msg(check_controller({plugins, "sched/arena", "/usr/lib/slurm"}).ok(), "%s", plugins);
+        ck_assert_msg(check_controller({plugins, "sched/arena", "/usr/lib/slurm"}).ok(), "%s",
+                      plugins);
     // Nothing here tells which scheduler /nonexistent has.
     ck_assert(check_controller({"arena", "sched/backfill", "/nonexistent"}).ok());
 }
@@ -199,7 +200,8 @@ START_TEST(a_controller_without_arenas_parts_gets_no_requests) {
     for (const char* plugins : {"", "lua", "arenas", "lua,not/arena"}) {
         const ControllerFacts facts{plugins, "sched/arena", ""};
         arena::test::assert_refused(check_controller(facts), "JobSubmitPlugins is ");
-        arena::test::assert_refused(check_controller(facts), "not submitted; ask the administrator");
+        arena::test::assert_refused(check_controller(facts),
+                                    "not submitted; ask the administrator");
     }
     arena::test::assert_refused(check_controller({"arena", "sched/builtin", ""}),
                                 "SchedulerType is sched/builtin, not sched/arena");
@@ -213,10 +215,10 @@ START_TEST(which_scheduler_stands_behind_slurms_name_is_looked_up) {
     ck_assert(mkdir(alias.c_str(), 0700) == 0 && mkdir(stock.c_str(), 0700) == 0);
     ck_assert(symlink(ours.c_str(), (alias + "/sched_backfill.so").c_str()) == 0);
     ck_assert(write_file_atomic(stock + "/sched_backfill.so", "").ok());
-    ck_assert(check_controller({"arena", "sched/backfill", "/nonexistent:" + alias + ":" + stock}).ok());
-    arena::test::assert_refused(
-        check_controller({"arena", "sched/backfill", stock + ":" + alias}),
-        "SchedulerType is sched/backfill, not sched/arena");
+    ck_assert(
+        check_controller({"arena", "sched/backfill", "/nonexistent:" + alias + ":" + stock}).ok());
+    arena::test::assert_refused(check_controller({"arena", "sched/backfill", stock + ":" + alias}),
+                                "SchedulerType is sched/backfill, not sched/arena");
     remove_directory();
 }
 END_TEST
@@ -264,19 +266,20 @@ START_TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("spank_options", {
-        the_command_line_wins_over_environment_and_script,
-        two_values_from_one_place_are_a_mistake,
-        a_flag_without_a_place_never_conflicts,
-        names_and_files_are_told_apart,
-        names_and_files_become_records,
-        hostile_files_are_refused,
-        a_user_may_name_a_link_and_root_may_not,
-        as_many_gpu_types_are_read_as_are_written,
-        a_controller_that_runs_arena_takes_requests,
-        a_controller_without_arenas_parts_gets_no_requests,
-        which_scheduler_stands_behind_slurms_name_is_looked_up,
-        a_preview_is_what_the_planner_offers,
-        a_preview_ends_when_its_time_is_up_with_what_it_has,
-    });
+    return arena::test::run_suite("spank_options",
+                                  {
+                                      the_command_line_wins_over_environment_and_script,
+                                      two_values_from_one_place_are_a_mistake,
+                                      a_flag_without_a_place_never_conflicts,
+                                      names_and_files_are_told_apart,
+                                      names_and_files_become_records,
+                                      hostile_files_are_refused,
+                                      a_user_may_name_a_link_and_root_may_not,
+                                      as_many_gpu_types_are_read_as_are_written,
+                                      a_controller_that_runs_arena_takes_requests,
+                                      a_controller_without_arenas_parts_gets_no_requests,
+                                      which_scheduler_stands_behind_slurms_name_is_looked_up,
+                                      a_preview_is_what_the_planner_offers,
+                                      a_preview_ends_when_its_time_is_up_with_what_it_has,
+                                  });
 }

@@ -16,7 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Answers while it is open; who asks while it is shut hangs, as open() does on a dead NFS server.
 struct Gate {
@@ -80,7 +82,8 @@ START_TEST(one_that_hangs_is_waited_for_once_and_answers_when_it_is_back) {
     ck_assert_double_lt(seconds_since(start), 5);
     start = Clock::now();
     for (int i = 0; i < 1000; ++i) ck_assert(!reader.result("a") && !reader.progress("b"));
-    ck_assert_double_lt(seconds_since(start), 0.5 * std::chrono::duration<double>(SpoolReader::patience).count() * 10);
+    ck_assert_double_lt(seconds_since(start),
+                        0.5 * std::chrono::duration<double>(SpoolReader::patience).count() * 10);
     ck_assert_double_gt(reader.silent_s(), 0.4);
     gate->set(true);
     ck_assert(gate->wait_gone(2));
@@ -100,7 +103,8 @@ START_TEST(the_end_does_not_wait_for_a_spool_that_hangs) {
         ck_assert(!reader->result("a"));
         const auto start = Clock::now();
         reader.reset();
-        ck_assert_msg(seconds_since(start) < 1 + 2, "%f s", seconds_since(start));  // half a second on an idle machine
+        ck_assert_msg(seconds_since(start) < 1 + 2, "%f s",
+                      seconds_since(start));  // half a second on an idle machine
     }
     gate->set(true);  // the thread comes back to what it needs, and ends
     ck_assert(gate->wait_gone(1));
@@ -125,10 +129,11 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("spool reader", {
-        a_spool_that_answers_answers_at_once,
-        one_that_hangs_is_waited_for_once_and_answers_when_it_is_back,
-        the_end_does_not_wait_for_a_spool_that_hangs,
-        a_spool_that_never_comes_back_fills_no_process_with_threads,
-    });
+    return arena::test::run_suite("spool reader",
+                                  {
+                                      a_spool_that_answers_answers_at_once,
+                                      one_that_hangs_is_waited_for_once_and_answers_when_it_is_back,
+                                      the_end_does_not_wait_for_a_spool_that_hangs,
+                                      a_spool_that_never_comes_back_fills_no_process_with_threads,
+                                  });
 }

@@ -2,7 +2,6 @@
 // The profile store: what goes in comes out, the newest measurement wins, and no state of the file
 // (corrupt, cut, locked, foreign, newer, linked) is silently accepted or stops the caller.
 #include <fmt/format.h>
-
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -156,22 +155,24 @@ START_TEST(corrupt_file_is_set_aside_with_a_notice) {
 }
 END_TEST
 
-/// profile.store named another file by mistake: it used to be renamed, and closed to its group before
-/// anybody had looked.
+/// profile.store named another file by mistake: it used to be renamed, and closed to its group
+/// before anybody had looked.
 START_TEST(a_file_that_is_no_store_is_refused_and_stays_as_it_is) {
     const std::string json = R"({"key": "gemm/forward/fp32/1x1x1x1"})", page(4096, 'x');
     for (const std::string& text :
-         {std::string("a"), std::string("interval_s: 5\n"), std::string(512, 'x'), std::string(5000, 'x'),
-          page + page, json, json + std::string(8192 - json.size(), ' '), std::string("SQLite format 2\0", 16),
-          std::string(8192, '\0')}) {
+         {std::string("a"), std::string("interval_s: 5\n"), std::string(512, 'x'),
+          std::string(5000, 'x'), page + page, json, json + std::string(8192 - json.size(), ' '),
+          std::string("SQLite format 2\0", 16), std::string(8192, '\0')}) {
         std::ofstream(db_path(), std::ios::binary) << text;
         fs::permissions(db_path(), fs::perms(0640));
         std::string notice;
         const auto r = ProfileStore::open(db_path(), &notice);
-        ck_assert_msg(!r.ok(), "%zu bytes beginning with '%.10s' became a store", text.size(), text.c_str());
-        ck_assert_msg(r.error().text.find("no profile store, whole or damaged, and stays as it is") !=
-                          std::string::npos,
-                      "%s", r.error().text.c_str());
+        ck_assert_msg(!r.ok(), "%zu bytes beginning with '%.10s' became a store", text.size(),
+                      text.c_str());
+        ck_assert_msg(
+            r.error().text.find("no profile store, whole or damaged, and stays as it is") !=
+                std::string::npos,
+            "%s", r.error().text.c_str());
         ck_assert_str_eq(notice.c_str(), "");
         std::ifstream now(db_path(), std::ios::binary);
         ck_assert(std::string(std::istreambuf_iterator<char>(now), {}) == text);
@@ -294,7 +295,8 @@ const char* observed_of_version_4 =
     " model_fingerprint TEXT NOT NULL, model_name TEXT NOT NULL,"
     " global_batch INTEGER NOT NULL CHECK(global_batch >= 1), launcher TEXT NOT NULL,"
     " gpu_type TEXT NOT NULL, nodes INTEGER NOT NULL CHECK(nodes >= 1),"
-    " gpus_per_node INTEGER NOT NULL CHECK(gpus_per_node >= 1), stages INTEGER NOT NULL CHECK(stages >= 1),"
+    " gpus_per_node INTEGER NOT NULL CHECK(gpus_per_node >= 1), stages INTEGER NOT NULL "
+    "CHECK(stages >= 1),"
     " plan TEXT NOT NULL, iteration_s REAL NOT NULL CHECK(iteration_s > 0),"
     " estimated_s REAL NOT NULL CHECK(estimated_s > 0), spread REAL NOT NULL CHECK(spread >= 0),"
     " steps INTEGER NOT NULL, job INTEGER NOT NULL, at_s REAL NOT NULL,"
@@ -306,9 +308,11 @@ START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_s
     int seq = 3;
     for (const std::int64_t dp : {1, 2, 4}) {
         const ObservedRun run = observed_run(1.5, dp);
-        rows += fmt::format("INSERT INTO observed VALUES({}, '{}', 'gpt2', 64, 'arena-train', 'a40', 1, {}, 1, '{}',"
-                            " 1.5, 1, 0.02, 40, {}, 1700000000.5);",
-                            ++seq, run.model_fingerprint, dp, to_json(run.observation.plan), dp == 4 ? 0 : 7);
+        rows += fmt::format(
+            "INSERT INTO observed VALUES({}, '{}', 'gpt2', 64, 'arena-train', 'a40', 1, {}, 1, "
+            "'{}',"
+            " 1.5, 1, 0.02, 40, {}, 1700000000.5);",
+            ++seq, run.model_fingerprint, dp, to_json(run.observation.plan), dp == 4 ? 0 : 7);
     }
     sql(rows + "PRAGMA user_version = 4;");
     auto store = must_open();
@@ -321,7 +325,8 @@ START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_s
         ck_assert(observed[i].agreeing == std::vector<JobId>{by_hand ? 0U : 7U});
     }
     ck_assert(store->verify()->empty());
-    ck_assert_int_eq(store->share_observed({.job = 7, .user = {}, .gpu_type = {}}, true).value(), 2);
+    ck_assert_int_eq(store->share_observed({.job = 7, .user = {}, .gpu_type = {}}, true).value(),
+                     2);
     ck_assert(store->observed()->runs[0].shared);
     store.reset();
     ck_assert_uint_eq(must_open()->observed()->runs.size(), 3);
@@ -338,8 +343,10 @@ START_TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_th
     keep(1001, 1, 1.5);
     keep(1002, 2, 0.8);
     ck_assert_uint_eq(store->observed()->runs.size(), 2);
-    ck_assert_int_eq(store->share_observed({.job = {}, .user = 1001, .gpu_type = "h100"}, true).value(), 0);
-    ck_assert_int_eq(store->share_observed({.job = {}, .user = 1001, .gpu_type = "a40"}, true).value(), 1);
+    ck_assert_int_eq(
+        store->share_observed({.job = {}, .user = 1001, .gpu_type = "h100"}, true).value(), 0);
+    ck_assert_int_eq(
+        store->share_observed({.job = {}, .user = 1001, .gpu_type = "a40"}, true).value(), 1);
     keep(1001, 3, 7);  // a lie, for itself alone
     auto runs = store->observed()->runs;
     ck_assert_uint_eq(runs.size(), 3);
@@ -350,7 +357,8 @@ START_TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_th
     ck_assert(runs[2].agreeing == (std::vector<JobId>{3, 4, 5}));
     keep(1001, 6, 1);
     ck_assert(store->observed()->runs[2].agreeing == std::vector<JobId>{6});
-    ck_assert_int_eq(store->share_observed({.job = 1, .user = {}, .gpu_type = {}}, false).value(), 1);
+    ck_assert_int_eq(store->share_observed({.job = 1, .user = {}, .gpu_type = {}}, false).value(),
+                     1);
     runs = store->observed()->runs;
     ck_assert_uint_eq(runs.size(), 2);
     ck_assert(runs[1].job == 6 && !runs[1].shared);  // what its user reported since stays

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/gpu_facts.h"
-#include "plugin/job_submit/modify_rules.h"
 #include "planner/planner.h"
+#include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "plugin/job_submit/submit_rules.h"
 #include "suite.h"
@@ -240,7 +240,8 @@ START_TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
     f.memory_per_cpu_mb = 16000;
     ck_assert_int_eq(accepted(request(), f).request.mem_per_cpu_mb, 16000);
     f.cpus_per_task = 5;  // 80,000 MB for each GPU
-    refused(request(), f, "--mem-per-cpu: asks for 16000 MB of memory for each of the 5 CPUs of a GPU");
+    refused(request(), f,
+            "--mem-per-cpu: asks for 16000 MB of memory for each of the 5 CPUs of a GPU");
     f = batch_job();
     f.mem_per_tres = "gres:gpu:70000";
     refused(request(), f, "--mem-per-gpu");
@@ -267,7 +268,8 @@ END_TEST
 
 START_TEST(types_that_lack_the_precision_are_refused) {
     refused(request({{"types", "a40"}, {"precision", "fp8"}}), batch_job(),
-            "--arena-precision (#ARENA precision): no GPU type that this job may have in partition main "
+            "--arena-precision (#ARENA precision): no GPU type that this job may have in partition "
+            "main "
             "computes in fp8: a40 (");
     accepted(request({{"precision", "fp8"}}), batch_job());  // h100 does
 }
@@ -275,7 +277,8 @@ END_TEST
 
 START_TEST(tensor_parallel_groups_fill_nodes) {
     refused(request({{"plan", "pp1,dp1,tp6"}}), batch_job(),
-            "tp6 takes a multiple of 6 GPUs of each node; nodes of partition main have at most 4 a40, 4 h100");
+            "tp6 takes a multiple of 6 GPUs of each node; nodes of partition main have at most 4 "
+            "a40, 4 h100");
 }
 END_TEST
 
@@ -300,11 +303,14 @@ START_TEST(a_comment_is_checked_as_a_submission) {
     ck_assert(typed.ok() && parse_record(**typed)->pin.pp == 2);
     for (const auto& [comment, sentence] : std::vector<std::pair<std::string, std::string>>{
              {"arena:plan=tp5", "Comment=arena:plan: tp5 does not divide the 12 heads of gpt2"},
-             {"arena:plan=cp3", "Comment=arena:plan: cp3 does not split the 1024 tokens of gpt2 into 6 equal pieces"},
-             {"arena:gpus=9-64", "Comment=arena:gpus: at least 9 GPUs of one type are asked for; a job in "
-                                 "partition main can have at most 8 a40, 4 h100"},
-             {"arena:types=a100", "Comment=arena:types: this cluster has no GPU type 'a100'; it has a40, h100, "
-                                  "l4, v100"}}) {
+             {"arena:plan=cp3",
+              "Comment=arena:plan: cp3 does not split the 1024 tokens of gpt2 into 6 equal pieces"},
+             {"arena:gpus=9-64",
+              "Comment=arena:gpus: at least 9 GPUs of one type are asked for; a job in "
+              "partition main can have at most 8 a40, 4 h100"},
+             {"arena:types=a100",
+              "Comment=arena:types: this cluster has no GPU type 'a100'; it has a40, h100, "
+              "l4, v100"}}) {
         const auto changed = change(comment);
         ck_assert_msg(!changed.ok(), "taken: %s", comment.c_str());
         same(changed.error().message(), sentence);
@@ -314,14 +320,16 @@ END_TEST
 
 START_TEST(estimates_survive_their_text_form_and_nothing_else_does) {
     QuickEstimate e;
-    e.shapes = {{{"a40", 1, 4, 1}, 0.512, Source::analytic}, {{"h100", 2, 8, 1}, 3.1, Source::profiled}};
+    e.shapes = {{{"a40", 1, 4, 1}, 0.512, Source::analytic},
+                {{"h100", 2, 8, 1}, 3.1, Source::profiled}};
     same(format_estimate(e), "v1 complete a40:1:4:0.512:analytic h100:2:8:3.1:profiled");
     ck_assert(parse_estimate(format_estimate(e)) == e);
     e.complete = false;
     ck_assert(parse_estimate(format_estimate(e)) == e);
-    for (const char* bad : {"", "v1", "v2 complete", "v1 maybe", "v1 complete a40", "v1 complete a40:1:4:-1:analytic",
-                            "v1 complete a40:1:4:nan:analytic", "v1 complete a40:0:4:1:analytic",
-                            "v1 complete a 40:1:4:1:analytic", "v1 complete a40:1:4:1:guess", "v1 complete  "})
+    for (const char* bad :
+         {"", "v1", "v2 complete", "v1 maybe", "v1 complete a40", "v1 complete a40:1:4:-1:analytic",
+          "v1 complete a40:1:4:nan:analytic", "v1 complete a40:0:4:1:analytic",
+          "v1 complete a 40:1:4:1:analytic", "v1 complete a40:1:4:1:guess", "v1 complete  "})
         ck_assert_msg(!parse_estimate(bad), "accepted: %s", bad);
     ck_assert(!parse_estimate(std::string(10000, 'v')));
 }
@@ -341,21 +349,28 @@ END_TEST
 
 START_TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     QuickEstimate e;
-    e.shapes = {{{"a40", 4, 4, 1}, 0.25, Source::analytic},   // more than the partition has
+    e.shapes = {{{"a40", 4, 4, 1}, 0.25, Source::analytic},  // more than the partition has
                 {{"h100", 1, 4, 1}, 0.5, Source::profiled},
                 {{"a40", 1, 2, 1}, 2, Source::analytic}};
     const auto line = [&](const Request& r, std::int64_t limit_s) {
         return submit_line(r, e, 0, cluster(), site(), limit_s);
     };
-    const std::string model = "arena: gpt2 124 M, 1,024 tokens, " + std::string(to_string(request().model.precision));
+    const std::string model =
+        "arena: gpt2 124 M, 1,024 tokens, " + std::string(to_string(request().model.precision));
     same(line(request(), 0), (model + "; best 4xh100 500 ms (profiled)"));
-    same(line(request({{"types", "a40"}}), 3600), (model + "; best 2xa40 2 s (analytic), 1,800 iterations in 60.0 min"));
-    same(line(request({{"gpus", "1-2"}, {"steps", "100"}}), 600), (model + "; best 2xa40 2 s (analytic), 100 iterations 3.3 min"));
-    same(line(request({{"gpus", "1-2"}, {"steps", "100000"}}), 1800), (model + "; best 2xa40 2 s (analytic)\narena: warning: 100,000 iterations take 2.3 d at best, "
-                              "the time limit is 30.0 min"));
+    same(line(request({{"types", "a40"}}), 3600),
+         (model + "; best 2xa40 2 s (analytic), 1,800 iterations in 60.0 min"));
+    same(line(request({{"gpus", "1-2"}, {"steps", "100"}}), 600),
+         (model + "; best 2xa40 2 s (analytic), 100 iterations 3.3 min"));
+    same(line(request({{"gpus", "1-2"}, {"steps", "100000"}}), 1800),
+         (model +
+          "; best 2xa40 2 s (analytic)\narena: warning: 100,000 iterations take 2.3 d at best, "
+          "the time limit is 30.0 min"));
     e.shapes = {{{"a40", 1, 4, 1}, 7200, Source::analytic}};
-    same(line(request(), 1800), (model + "; best 4xa40 2.0 h (analytic)\narena: warning: not even one iteration fits in the time "
-                              "limit of 30.0 min"));
+    same(line(request(), 1800),
+         (model +
+          "; best 4xa40 2.0 h (analytic)\narena: warning: not even one iteration fits in the time "
+          "limit of 30.0 min"));
     e.complete = false;
     same(line(request(), 0), (model + "; best found 4xa40 2.0 h (analytic)"));
     e.shapes.clear();
@@ -555,38 +570,39 @@ START_TEST(a_nice_value_never_starts_a_held_job) {
 END_TEST
 
 int main() {
-    return arena::test::run_suite("submit_rules", {
-        gres_texts_of_every_form_are_read,
-        a_job_has_one_type_and_the_same_count_on_every_node,
-        ordinary_and_interactive_jobs_have_no_request,
-        both_channels_make_the_same_request,
-        channels_do_not_mix,
-        jobs_of_other_kinds_are_refused,
-        forged_records_and_paths_in_directives_are_refused,
-        an_accepted_job_carries_what_the_user_limited,
-        a_forged_hold_in_the_record_counts_for_nothing,
-        requests_that_the_cluster_cannot_serve_are_refused,
-        what_no_node_has_is_refused_by_the_name_of_its_option,
-        needs_that_no_node_has_together_name_all_options,
-        types_that_lack_the_precision_are_refused,
-        tensor_parallel_groups_fill_nodes,
-        a_comment_is_checked_as_a_submission,
-        estimates_survive_their_text_form_and_nothing_else_does,
-        a_long_list_of_offers_keeps_powers_of_two,
-        one_line_says_how_a_request_was_understood_and_how_it_would_run,
-        options_that_contradict_arena_are_refused,
-        a_switched_off_arena_refuses,
-        control_and_stale_variables_are_told_apart,
-        a_release_never_starts_an_unplanned_job,
-        a_release_after_another_hold_is_planned_again,
-        a_released_planned_job_stays_released,
-        only_operators_lift_an_administrators_hold,
-        a_hold_is_noted_with_its_owner,
-        a_user_cannot_weaken_an_administrators_hold,
-        a_hold_at_submit_counts_before_there_is_a_mark,
-        a_hold_of_a_running_job_is_for_its_next_life,
-        shapes_are_arenas_and_the_rest_is_the_users,
-        another_wish_takes_a_released_job_back_at_once,
-        a_nice_value_never_starts_a_held_job,
-    });
+    return arena::test::run_suite(
+        "submit_rules", {
+                            gres_texts_of_every_form_are_read,
+                            a_job_has_one_type_and_the_same_count_on_every_node,
+                            ordinary_and_interactive_jobs_have_no_request,
+                            both_channels_make_the_same_request,
+                            channels_do_not_mix,
+                            jobs_of_other_kinds_are_refused,
+                            forged_records_and_paths_in_directives_are_refused,
+                            an_accepted_job_carries_what_the_user_limited,
+                            a_forged_hold_in_the_record_counts_for_nothing,
+                            requests_that_the_cluster_cannot_serve_are_refused,
+                            what_no_node_has_is_refused_by_the_name_of_its_option,
+                            needs_that_no_node_has_together_name_all_options,
+                            types_that_lack_the_precision_are_refused,
+                            tensor_parallel_groups_fill_nodes,
+                            a_comment_is_checked_as_a_submission,
+                            estimates_survive_their_text_form_and_nothing_else_does,
+                            a_long_list_of_offers_keeps_powers_of_two,
+                            one_line_says_how_a_request_was_understood_and_how_it_would_run,
+                            options_that_contradict_arena_are_refused,
+                            a_switched_off_arena_refuses,
+                            control_and_stale_variables_are_told_apart,
+                            a_release_never_starts_an_unplanned_job,
+                            a_release_after_another_hold_is_planned_again,
+                            a_released_planned_job_stays_released,
+                            only_operators_lift_an_administrators_hold,
+                            a_hold_is_noted_with_its_owner,
+                            a_user_cannot_weaken_an_administrators_hold,
+                            a_hold_at_submit_counts_before_there_is_a_mark,
+                            a_hold_of_a_running_job_is_for_its_next_life,
+                            shapes_are_arenas_and_the_rest_is_the_users,
+                            another_wish_takes_a_released_job_back_at_once,
+                            a_nice_value_never_starts_a_held_job,
+                        });
 }

@@ -50,8 +50,8 @@ START_TEST(the_widest_rows_fit_a_line) {
                   "1024", "12345.6", "complete", why});
     const std::string list = runs.text();
     ck_assert_uint_le(widest_line(list), max_line_width);
-    for (const char* whole :
-         {"0123456789abcdef", "2026-11-22 16:52:22", "gpu-h100-rack-17-node-042.cluster.example", "why measured 7"})
+    for (const char* whole : {"0123456789abcdef", "2026-11-22 16:52:22",
+                              "gpu-h100-rack-17-node-042.cluster.example", "why measured 7"})
         assert_has(list, whole);
 
     Table observed({{"model"},

@@ -27,8 +27,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
     return sum;
 }
 
-/// Of `loss`, where `values` move along `direction` by `step`; they end where they were. Five points: the error is of
-/// the fourth power of the step.
+/// Of `loss`, where `values` move along `direction` by `step`; they end where they were. Five
+/// points: the error is of the fourth power of the step.
 double slope_along(std::span<float> values, std::span<const float> direction, double step,
                    const std::function<double()>& loss) {
     const std::vector<float> before(values.begin(), values.end());
@@ -114,8 +114,7 @@ void check_sharded(OneRank& r, const LocalTensor& t, const std::function<double(
         draw(gradient.size(), t.spec.sharded ? 20U + static_cast<unsigned>(r.comm.rank()) : 20U);
     double facts[] = {dot(gradient, direction), dot(gradient, gradient), dot(direction, direction)};
     if (t.spec.sharded) r.comm.all_reduce_sum(std::span<double>(facts));
-    const double slope =
-        slope_along(r.weights(t), direction, 1e-2 / std::sqrt(facts[2]), loss);
+    const double slope = slope_along(r.weights(t), direction, 1e-2 / std::sqrt(facts[2]), loss);
     ck_assert_msg(std::abs(slope - facts[0]) <= 2e-3 * std::sqrt(facts[1] * facts[2]) + 1e-4,
                   "%s on shard %d of %d: slope %.8g, gradient says %.8g", t.spec.name.c_str(),
                   r.comm.rank(), r.comm.size(), slope, facts[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who could change what a configuration file says: its owner, its mode, and those of everything on the
-// way to it. Only root can play other users.
+// Who could change what a configuration file says: its owner, its mode, and those of everything on
+// the way to it. Only root can play other users.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,8 +33,12 @@ void before() {
 void after() { std::filesystem::remove_all(top); }
 
 Status check(const std::string& path) { return check_trusted(path, ::geteuid()); }
-void change_mode(const std::string& path, mode_t mode) { ck_assert(::chmod(path.c_str(), mode) == 0); }
-void give_away(const std::string& path, uid_t uid) { ck_assert(::lchown(path.c_str(), uid, 65534) == 0); }
+void change_mode(const std::string& path, mode_t mode) {
+    ck_assert(::chmod(path.c_str(), mode) == 0);
+}
+void give_away(const std::string& path, uid_t uid) {
+    ck_assert(::lchown(path.c_str(), uid, 65534) == 0);
+}
 
 }  // namespace
 
@@ -51,9 +55,10 @@ END_TEST
 START_TEST(a_file_that_others_may_write_to_is_refused) {
     for (const mode_t mode : {0666, 0646, 0602}) {
         change_mode(file, mode);
-        assert_refused(check(file), file + ": others may write to it (mode 0" + (mode == 0666   ? "666"
-                                                                                : mode == 0646 ? "646"
-                                                                                               : "602"));
+        assert_refused(check(file), file + ": others may write to it (mode 0" +
+                                        (mode == 0666   ? "666"
+                                         : mode == 0646 ? "646"
+                                                        : "602"));
         assert_refused(load_config(file), "chmod go-w it");
     }
 }

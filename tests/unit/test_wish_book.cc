@@ -111,10 +111,10 @@ END_TEST
 
 int main() {
     return arena::test::run_suite("wish_book", {
-        equal_records_are_one_wish,
-        a_text_is_needed_once,
-        a_comment_makes_another_wish_of_the_same_record,
-        a_job_without_text_waits_to_be_read,
-        a_thousand_large_jobs_are_kept_in_little_memory,
-    });
+                                                   equal_records_are_one_wish,
+                                                   a_text_is_needed_once,
+                                                   a_comment_makes_another_wish_of_the_same_record,
+                                                   a_job_without_text_waits_to_be_read,
+                                                   a_thousand_large_jobs_are_kept_in_little_memory,
+                                               });
 }

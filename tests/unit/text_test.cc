@@ -101,9 +101,11 @@ START_TEST(devices_and_pipes_are_never_replaced_by_a_file) {
     ck_assert_int_eq(::mkfifo(fifo.c_str(), 0600), 0);
     ck_assert_int_eq(::symlink("/dev/null", null.c_str()), 0);  // the device itself is not risked
     for (const std::string& path : {fifo, null}) {
-        struct stat before {}, after {};
+        struct stat before {
+        }, after{};
         ck_assert_int_eq(::lstat(path.c_str(), &before), 0);
-        assert_refused(write_file_atomic(path, "hello"), "is not a regular file, and stays as it is");
+        assert_refused(write_file_atomic(path, "hello"),
+                       "is not a regular file, and stays as it is");
         ck_assert_int_eq(::lstat(path.c_str(), &after), 0);
         ck_assert_uint_eq(before.st_ino, after.st_ino);
         ck_assert(!std::filesystem::exists(path + ".new"));

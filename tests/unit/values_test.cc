@@ -69,7 +69,8 @@ START_TEST(plans_written_before_vpp_cp_and_ep_read_as_ones) {
     std::string text = to_json(uniform_plan());
     for (const char* key : {"\"vpp\":1,", "\"cp\":1,", "\"ep\":1,"}) text = replaced(text, key, "");
     ck_assert(parse_plan_json(text).value() == uniform_plan());
-    assert_refused(parse_plan_json(replaced(to_json(uniform_plan()), "\"vpp\":1", "\"vpp\":0")), "vpp");
+    assert_refused(parse_plan_json(replaced(to_json(uniform_plan()), "\"vpp\":1", "\"vpp\":0")),
+                   "vpp");
 }
 END_TEST
 
@@ -92,11 +93,13 @@ START_TEST(pins_are_read_and_matched) {
     ck_assert(!matches(*wide, uniform_plan()));
     // What explain, queue and scontrol print.
     ck_assert(matches(*parse_plan_pin(short_form(uniform_plan())), uniform_plan()));
-    assert_text(to_string(*parse_plan_pin("pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4")), "pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4");
+    assert_text(to_string(*parse_plan_pin("pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4")),
+                "pp2,dp2,tp1,mb4x16,vpp2,cp2,ep4");
     for (const char* bad : {"mb4x", "mbx4", "mb4x0", "mb4x-1", "mb4x4x4", "pp2x2", "mb4,mb4x2"})
         assert_refused(parse_plan_pin(bad), "mb also as mb4x16");
     ck_assert(parse_plan_pin("pp65536,dp65536,tp65536,cp65536")->gpus() == std::int64_t{1} << 40);
-    for (const char* bad : {"", "2", "ppp2", "vpp", "vp2", "cp0", "pp", "pp0", "pp2,", "pp2,pp2", "xx2", "pp2 ,dp2", "pp65537", "pp-1"}) {
+    for (const char* bad : {"", "2", "ppp2", "vpp", "vp2", "cp0", "pp", "pp0", "pp2,", "pp2,pp2",
+                            "xx2", "pp2 ,dp2", "pp65537", "pp-1"}) {
         assert_refused(parse_plan_pin(bad), "for example pp2,dp2,tp1");
     }
 }
@@ -248,11 +251,10 @@ END_TEST
 int main() {
     return arena::test::run_suite(
         "values",
-        {short_forms_are_the_words_of_admin_comment, plans_written_before_vpp_cp_and_ep_read_as_ones,
-         pins_are_read_and_matched,
+        {short_forms_are_the_words_of_admin_comment,
+         plans_written_before_vpp_cp_and_ep_read_as_ones, pins_are_read_and_matched,
          the_fingerprint_ignores_the_name_and_nothing_else, no_two_facts_of_a_model_share_a_name,
-         operator_keys_are_printable_and_unique,
-         operator_costs_follow_the_formulas, a_good_profile_reads_back_and_bad_ones_do_not,
-         a_profile_request_reads_back, inconsistent_snapshots_are_refused,
-         hostile_json_is_refused_in_bounded_time});
+         operator_keys_are_printable_and_unique, operator_costs_follow_the_formulas,
+         a_good_profile_reads_back_and_bad_ones_do_not, a_profile_request_reads_back,
+         inconsistent_snapshots_are_refused, hostile_json_is_refused_in_bounded_time});
 }
