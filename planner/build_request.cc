@@ -8,13 +8,13 @@
 #include <string>
 #include <tuple>
 
-#include "core/launchers.h"
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/megatron_args.h"
 #include "planner/model.h"
 #include "planner/pin_rules.h"
 #include "planner/planner.h"
+#include "request/launchers.h"
+#include "request/request.h"
 
 namespace arena {
 

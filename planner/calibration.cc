@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/text.h"
-#include "core/yaml.h"
+#include "base/text.h"
+#include "base/yaml.h"
 
 namespace arena {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hardware.h"
 #include "planner/planner.h"
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/config.h"
-#include "core/gpu_facts.h"
-#include "core/request.h"
-#include "core/result.h"
+#include "base/result.h"
+#include "request/request.h"
+#include "site/config.h"
+#include "site/gpu_facts.h"
 
 namespace arena {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/whole_layer.h"
 
 namespace arena {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/grids.h"
 #include "planner/model.h"
 

@@ -11,8 +11,8 @@
 #include <array>
 #include <cstdlib>
 
-#include "core/text.h"
-#include "core/yaml.h"
+#include "base/text.h"
+#include "base/yaml.h"
 #include "planner/planner.h"
 
 #ifndef ARENA_PKGDATADIR

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hf_reader.h"
 #include "planner/model.h"
 

@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "core/json.h"
-#include "core/json_place.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/json_place.h"
+#include "base/text.h"
 #include "planner/hf_config.h"
 
 namespace arena {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "core/model_fields.h"
-#include "core/result.h"
 
 namespace arena {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <map>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 

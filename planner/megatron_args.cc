@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hf_config.h"
 #include "planner/model.h"
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-#include "core/result.h"
+#include "base/result.h"
 #include "planner/partition.h"
 #include "planner/planner.h"
 #include "planner/shard.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "core/model_fields.h"
-#include "core/result.h"
 #include "core/values.h"
 
 namespace arena {

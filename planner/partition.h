@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
-#include "core/launchers.h"
 #include "planner/budget.h"
 #include "planner/layer_sums.h"
 #include "planner/schedule.h"
+#include "request/launchers.h"
 
 namespace arena {
 

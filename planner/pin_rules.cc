@@ -8,10 +8,10 @@
 #include <numeric>
 #include <tuple>
 
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/model.h"
 #include "planner/operators.h"
+#include "request/launchers.h"
 
 namespace arena {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/request.h"
-#include "core/result.h"
+#include "base/result.h"
+#include "request/request.h"
 
 namespace arena {
 

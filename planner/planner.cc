@@ -13,7 +13,7 @@
 #include <set>
 #include <span>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/grids.h"
 #include "planner/hardware.h"
 #include "planner/mixed_search.h"

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/launchers.h"
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "core/values.h"
 #include "planner/budget.h"
 #include "planner/calibration.h"
+#include "request/launchers.h"
 
 namespace arena {
 

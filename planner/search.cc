@@ -9,7 +9,7 @@
 #include <map>
 #include <numeric>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/balance.h"
 #include "planner/iteration.h"
 #include "planner/model.h"

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/launchers.h"
 #include "planner/iteration.h"
 #include "planner/partition.h"
 #include "planner/shard.h"
+#include "request/launchers.h"
 
 namespace arena {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hardware.h"
+#include "request/request.h"
 
 namespace arena {
 

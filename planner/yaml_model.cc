@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "core/text.h"
-#include "core/yaml.h"
+#include "base/text.h"
+#include "base/yaml.h"
 #include "planner/hf_config.h"
 #include "planner/megatron_args.h"
 #include "planner/model.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hf_config.h"
 #include "planner/model.h"
 #include "planner/planner.h"

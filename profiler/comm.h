@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "core/comm_table.h"
 #include "core/profile.h"
-#include "core/result.h"
 
 namespace arena {
 

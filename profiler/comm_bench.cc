@@ -6,7 +6,7 @@
 #include <cmath>
 #include <exception>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

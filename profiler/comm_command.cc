@@ -14,9 +14,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "core/config.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "profiler/comm_world.h"
 #include "profiler/cpu_memory.h"
@@ -24,6 +23,7 @@
 #include "profiler/options.h"
 #include "profiler/recorder.h"
 #include "profiler/topology.h"
+#include "site/config.h"
 
 namespace arena {
 namespace {

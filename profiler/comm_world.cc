@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/file_descriptor.h"
-#include "core/signals.h"
-#include "core/text.h"
+#include "base/file_descriptor.h"
+#include "base/signals.h"
+#include "base/text.h"
 #include "profiler/recorder.h"
 
 namespace arena {

@@ -12,7 +12,7 @@
 #include <new>
 #include <vector>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/cpu_device.h"
 #include "profiler/cpu_kernels.h"
 #include "profiler/cpu_layer.h"

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/text.h"
 #include "config.h"
-#include "core/text.h"
 #include "profiler/cpu_kernels.h"
 #include "profiler/request.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/cuda_gemm.h"
 #include "profiler/cuda_identity.h"
 #include "profiler/cuda_kernels.h"

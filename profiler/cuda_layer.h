@@ -6,8 +6,8 @@
 
 #include <functional>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "profiler/cuda_recipe.h"
 
 namespace arena::cuda {

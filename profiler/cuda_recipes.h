@@ -5,8 +5,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "profiler/cuda_recipe.h"
 #include "profiler/cudnn_recipes.h"
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "profiler/cuda_recipe.h"
 
 namespace arena::cuda {

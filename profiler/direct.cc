@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/layers.h"
 #include "planner/whole_layer.h"
 #include "profiler/cpu_device.h"

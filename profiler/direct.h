@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "planner/cost.h"
 #include "planner/operators.h"
 #include "profiler/predict.h"

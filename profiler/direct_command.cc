@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "profiler/cpu_device.h"
 #include "profiler/direct.h"

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/recorder.h"
 #include "profiler/request.h"
 

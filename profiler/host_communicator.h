@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/result.h"
+#include "base/result.h"
 #include "profiler/comm.h"
 #include "profiler/peer_sockets.h"
 

@@ -13,12 +13,9 @@
 #include <filesystem>
 #include <iostream>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "config.h"
-#include "core/config.h"
-#include "core/json.h"
-#include "core/request.h"
-#include "core/slurm_conf.h"
-#include "core/text.h"
 #include "planner/planner.h"
 #include "profiler/comm_command.h"
 #include "profiler/operator.h"
@@ -29,6 +26,9 @@
 #include "profiler/run_command.h"
 #include "profiler/session.h"
 #include "profiler/topology.h"
+#include "request/request.h"
+#include "site/config.h"
+#include "site/slurm_conf.h"
 #ifndef ARENA_WITH_CUDA
 #include "profiler/direct_command.h"
 #endif

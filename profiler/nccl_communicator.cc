@@ -19,7 +19,7 @@
 #include <string>
 #include <thread>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/comm.h"
 #include "profiler/cuda_identity.h"
 #include "profiler/cuda_kernels.h"

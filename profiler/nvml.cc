@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 
 namespace arena {
 

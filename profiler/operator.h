@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 
 namespace arena {
 

@@ -11,10 +11,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "profiler/request.h"
+#include "request/request.h"
 
 namespace arena {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "profiler/prolog_help.h"
 
 namespace arena {

@@ -18,7 +18,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/comm_world.h"
 #include "profiler/recorder.h"
 #include "profiler/request.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file_descriptor.h"
-#include "core/result.h"
+#include "base/file_descriptor.h"
+#include "base/result.h"
 #include "profiler/comm.h"
 
 namespace arena {

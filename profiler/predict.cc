@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "planner/hardware.h"
 #include "planner/layers.h"
 #include "planner/planner.h"

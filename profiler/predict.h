@@ -3,8 +3,8 @@
 // against, ours on the CPU (direct.h) and a framework's on a GPU (tests/gpu/compare).
 #pragma once
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "planner/cost.h"
 #include "planner/operators.h"
 #include "profiler/options.h"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -14,9 +14,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/config.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/request.h"
+#include "site/config.h"
 
 namespace arena {
 namespace {

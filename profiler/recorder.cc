@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "base/signals.h"
 #include "core/profile.h"
-#include "core/signals.h"
 
 namespace arena {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "planner/planner.h"
 
 namespace arena {

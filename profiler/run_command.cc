@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <set>
 
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/progress.h"
 #include "profiler/recorder.h"
 #include "profiler/session.h"
+#include "request/request.h"
 
 namespace arena {
 namespace {

@@ -8,7 +8,7 @@
 #include <exception>
 #include <set>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "config.h"
-#include "core/request.h"
-#include "core/text.h"
+#include "request/request.h"
 
 #ifdef HAVE_HWLOC
 #include <hwloc.h>

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
+#include "base/json.h"
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 
 namespace arena {
 

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 noinst_LTLIBRARIES += libarena_core.la
 libarena_core_la_SOURCES = \
-	src/core/result.h src/core/file_descriptor.h src/core/signals.h src/core/signals.cc \
+	src/base/result.h src/base/file_descriptor.h src/base/signals.h src/base/signals.cc \
 	src/core/values.h src/core/values.cc src/core/values_json.cc src/core/snapshot_json.cc \
 	src/core/model_fields.h src/core/model_fields.cc \
-	src/core/json.h src/core/json.cc src/core/json_place.h src/core/json_place.cc \
+	src/base/json.h src/base/json.cc src/base/json_place.h src/base/json_place.cc \
 	src/core/profile.h src/core/profile.cc src/core/profile_json.cc \
 	src/core/comm_table.h src/core/comm_table.cc \
-	src/core/count_text.h src/core/count_text.cc \
-	src/core/launcher_features.h src/core/launcher_features.cc \
-	src/core/launcher_table.h src/core/launcher_table.cc \
-	src/core/hostlist.h src/core/hostlist.cc \
-	src/core/launchers.h src/core/launchers.cc \
+	src/base/count_text.h src/base/count_text.cc \
+	src/request/launcher_features.h src/request/launcher_features.cc \
+	src/request/launcher_table.h src/request/launcher_table.cc \
+	src/base/hostlist.h src/base/hostlist.cc \
+	src/request/launchers.h src/request/launchers.cc \
 	src/core/observation.h src/core/observation.cc \
-	src/core/request.h src/core/request.cc src/core/directives.cc \
-	src/core/plugin_dir.h src/core/plugin_dir.cc \
-	src/core/slurm_conf.h src/core/slurm_conf.cc \
-	src/core/plugin_version.h src/core/plugin_version.cc \
-	src/core/trusted_path.h src/core/trusted_path.cc \
-	src/core/gpu_facts.h src/core/gpu_facts.cc \
-	src/core/text.h src/core/text.cc src/core/files.cc src/core/user_file.h \
-	src/core/yaml.h src/core/yaml.cc \
-	src/core/config.h src/core/config.cc src/core/config_sum.h \
+	src/request/request.h src/request/request.cc src/request/directives.cc \
+	src/site/plugin_dir.h src/site/plugin_dir.cc \
+	src/site/slurm_conf.h src/site/slurm_conf.cc \
+	src/site/plugin_version.h src/site/plugin_version.cc \
+	src/base/trusted_path.h src/base/trusted_path.cc \
+	src/site/gpu_facts.h src/site/gpu_facts.cc \
+	src/base/text.h src/base/text.cc src/base/files.cc src/base/user_file.h \
+	src/base/yaml.h src/base/yaml.cc \
+	src/site/config.h src/site/config.cc src/site/config_sum.h \
 	src/policy/policy.h src/policy/policy.cc src/policy/replay.h src/policy/replay.cc \
 	src/policy/fifo.h src/policy/fifo.cc src/policy/places.h src/policy/work_left.h \
 	src/policy/forecast.h src/policy/forecast.cc \
@@ -48,33 +48,33 @@ libarena_core_la_LIBADD = $(FMT_LIBS) $(YAML_LIBS) $(SQLITE_LIBS)
 
 # Compiled in, in this order.
 launcher_tables = \
-	src/core/launchers/env.table \
-	src/core/launchers/torchrun.table \
-	src/core/launchers/arena-train.table \
-	src/core/launchers/megatron.table \
-	src/core/launchers/megatron-deepspeed.table \
-	src/core/launchers/deepspeed.table \
-	src/core/launchers/fsdp.table \
-	src/core/launchers/accelerate.table \
-	src/core/launchers/hf-trainer.table \
-	src/core/launchers/lightning.table \
-	src/core/launchers/nemo.table \
-	src/core/launchers/torchtitan.table \
+	src/request/launchers/env.table \
+	src/request/launchers/torchrun.table \
+	src/request/launchers/arena-train.table \
+	src/request/launchers/megatron.table \
+	src/request/launchers/megatron-deepspeed.table \
+	src/request/launchers/deepspeed.table \
+	src/request/launchers/fsdp.table \
+	src/request/launchers/accelerate.table \
+	src/request/launchers/hf-trainer.table \
+	src/request/launchers/lightning.table \
+	src/request/launchers/nemo.table \
+	src/request/launchers/torchtitan.table \
 	# end
 EXTRA_DIST += $(launcher_tables)
-src/core/launcher_tables.inc: $(launcher_tables) src/local.mk
+src/request/launcher_tables.inc: $(launcher_tables) src/local.mk
 	$(AM_V_GEN)$(MKDIR_P) src/core && \
 	for table in $(launcher_tables); do \
 	    name=$${table##*/} && printf '{"%s", R"arena(' "$${name%.table}" && \
 	    cat "$(srcdir)/$$table" && printf ')arena"},\n' || exit; \
 	done >$@.new && mv $@.new $@
-src/core/launchers.lo: src/core/launcher_tables.inc
-CLEANFILES += src/core/launcher_tables.inc
+src/request/launchers.lo: src/request/launcher_tables.inc
+CLEANFILES += src/request/launcher_tables.inc
 
 # ---- the simulator: policies on traces ----------------------------------------------------------
 noinst_LTLIBRARIES += libarena_sim.la
 libarena_sim_la_SOURCES = \
-	src/sim/csv.h src/sim/csv.cc \
+	src/base/csv.h src/base/csv.cc \
 	src/sim/inputs.h src/sim/inputs.cc \
 	src/sim/workload.h src/sim/workload.cc \
 	src/sim/random.h src/sim/generate.h src/sim/generate.cc \

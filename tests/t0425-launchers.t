@@ -39,7 +39,7 @@ not_ok "a refusal says what cannot be told, nothing else stands in the way" grep
 is "$(args megatron | wc -l)" 9 "one argument per line"
 is "$(ARENA_LAUNCHER=megatron@0.12 args)" "$(args megatron --version 0.12)" "without a name it is the job's launcher"
 is "$(args megatron@0.12)" "$(args megatron --version 0.12)" "a version is said either way"
-sed 's/--micro-batch-size/--mbs/' "$ARENA_SRCDIR/src/core/launchers/megatron.table" >"$work/own.table"
+sed 's/--micro-batch-size/--mbs/' "$ARENA_SRCDIR/src/request/launchers/megatron.table" >"$work/own.table"
 is "$(args --table "$work/own.table")" "$(args megatron | sed 's/--micro-batch-size/--mbs/')" "a framework of one's own is one more file"
 
 # ---- bad input -----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace arena::train {
 namespace {

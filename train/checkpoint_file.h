@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "train/parameters.h"
 
 namespace arena::train {

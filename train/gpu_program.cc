@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
 
 namespace arena::train {

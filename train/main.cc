@@ -11,7 +11,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "core/signals.h"
+#include "base/signals.h"
 #include "profiler/cpu_kernels.h"
 #include "train/gpu_program.h"
 #include "train/options.h"

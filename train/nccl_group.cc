@@ -17,7 +17,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "train/cuda_device.h"
 
 namespace arena::train {

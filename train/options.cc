@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hf_config.h"
 #include "planner/model.h"
 #include "planner/planner.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/text.h"
+#include "request/launchers.h"
 
 namespace arena::train {
 namespace {

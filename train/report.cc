@@ -16,8 +16,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/text.h"
 #include "core/observation.h"
-#include "core/text.h"
 
 extern char** environ;
 

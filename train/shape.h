@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/result.h"
+#include "base/result.h"
 #include "core/values.h"
 
 namespace arena::train {

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/json.h"
+#include "base/json.h"
 #include "train/checkpoint.h"
 #include "train/gpu_program.h"
 #include "train/plan.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -17,11 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/config.h"
-#include "core/config_sum.h"
-#include "core/gpu_facts.h"
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/common/quick_estimate.h"
@@ -29,6 +25,10 @@
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
+#include "request/request.h"
+#include "site/config.h"
+#include "site/config_sum.h"
+#include "site/gpu_facts.h"
 
 extern "C" {
 #include "slurm/slurm.h"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/count_text.h"
-#include "core/text.h"
+#include "base/count_text.h"
+#include "base/text.h"
 #include "planner/model.h"
 
 namespace arena {

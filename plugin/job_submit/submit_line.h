@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "core/request.h"
 #include "planner/cluster_rules.h"
 #include "plugin/common/quick_estimate.h"
+#include "request/request.h"
 
 namespace arena {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "plugin/job_submit/submit_line.h"
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/request.h"
-#include "core/result.h"
+#include "base/result.h"
 #include "planner/cluster_rules.h"
+#include "request/request.h"
 
 namespace arena {
 

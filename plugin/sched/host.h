@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
 #include "policy/forecast.h"

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "plugin/sched/host_slurm.h"
 #include "plugin/sched/host_slurm_apply.h"
 #include "plugin/sched/host_slurm_launch.h"

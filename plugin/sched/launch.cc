@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See launch.h. The words of each launcher are in src/core/launchers/.
+// See launch.h. The words of each launcher are in src/request/launchers/.
 #include "plugin/sched/launch.h"
 
 #include <fmt/format.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <span>
 
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/offers.h"
+#include "request/launchers.h"
 
 namespace arena {
 namespace {

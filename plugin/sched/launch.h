@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/request.h"
 #include "core/values.h"
+#include "request/request.h"
 
 namespace arena {
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/text.h"
+#include "request/launchers.h"
 
 namespace arena {
 namespace {

@@ -12,13 +12,13 @@
 #include <tuple>
 #include <vector>
 
-#include "core/config.h"
-#include "core/request.h"
 #include "planner/offers.h"
 #include "planner/planner.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/plan_desk.h"
 #include "plugin/sched/profile_book.h"
+#include "request/request.h"
+#include "site/config.h"
 
 namespace arena {
 

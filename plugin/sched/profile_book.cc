@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/measured_links.h"
 #include "planner/planner.h"
 #include "planner/shipped_profile.h"

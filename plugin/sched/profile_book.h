@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/config.h"
-#include "core/request.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/profile_turns.h"
 #include "plugin/sched/refusals.h"
 #include "plugin/sched/spool_reader.h"
+#include "request/request.h"
+#include "site/config.h"
 #include "store/store.h"
 
 namespace arena {

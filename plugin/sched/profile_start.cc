@@ -9,7 +9,7 @@
 #include <random>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "plugin/sched/one_word.h"
 #include "plugin/sched/profile_book.h"

@@ -10,17 +10,17 @@
 #include <exception>
 #include <thread>
 
-#include "core/config.h"
-#include "core/config_sum.h"
-#include "core/json.h"
-#include "core/text.h"
-#include "core/trusted_path.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/trusted_path.h"
 #include "planner/planner.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host_slurm.h"
 #include "plugin/sched/scheduler.h"
 #include "plugin/sched/slurm_headers.h"
 #include "plugin/sched/socket_server.h"
+#include "site/config.h"
+#include "site/config_sum.h"
 
 namespace arena {
 namespace {

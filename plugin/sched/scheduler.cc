@@ -9,7 +9,7 @@
 #include <cassert>
 #include <tuple>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "plugin/sched/shares.h"
 
 namespace arena {

@@ -11,8 +11,6 @@
 #include <tuple>
 #include <vector>
 
-#include "core/config.h"
-#include "core/gpu_facts.h"
 #include "planner/cluster_rules.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host.h"
@@ -22,6 +20,8 @@
 #include "plugin/sched/refusals.h"
 #include "plugin/sched/wish_book.h"
 #include "policy/policy.h"
+#include "site/config.h"
+#include "site/gpu_facts.h"
 
 namespace arena {
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/json.h"
+#include "base/json.h"
 #include "plugin/sched/scheduler.h"
 #include "policy/forecast.h"
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "core/config.h"
-#include "core/gpu_facts.h"
-#include "core/request.h"
 #include "core/values.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/offer_book.h"
+#include "request/request.h"
+#include "site/config.h"
+#include "site/gpu_facts.h"
 
 namespace arena {
 

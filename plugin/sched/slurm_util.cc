@@ -2,8 +2,8 @@
 // See slurm_util.h. Callers hold slurmctld's locks.
 #include "plugin/sched/slurm_util.h"
 
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
+#include "request/request.h"
 
 namespace arena {
 namespace {

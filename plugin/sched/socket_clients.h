@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "plugin/sched/socket_server.h"
 
 namespace arena {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/file_descriptor.h"
-#include "core/result.h"
+#include "base/file_descriptor.h"
+#include "base/result.h"
 
 namespace arena {
 

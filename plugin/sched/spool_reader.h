@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "base/result.h"
 #include "core/profile.h"
-#include "core/result.h"
 
 namespace arena {
 

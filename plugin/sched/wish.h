@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/request.h"
-#include "core/result.h"
+#include "base/result.h"
 #include "core/values.h"
+#include "request/request.h"
 
 namespace arena {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/plugin_dir.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "plugin/spank/controller.h"
+#include "site/plugin_dir.h"
 
 namespace arena {
 namespace {

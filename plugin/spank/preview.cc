@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <map>
 
-#include "core/config.h"
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "plugin/common/quick_estimate.h"
+#include "request/launchers.h"
+#include "site/config.h"
 
 namespace arena {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/gpu_facts.h"
-#include "core/request.h"
 #include "planner/planner.h"
+#include "request/request.h"
+#include "site/gpu_facts.h"
 
 namespace arena {
 

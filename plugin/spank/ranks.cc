@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "plugin/spank/ranks.h"
 
-#include "core/hostlist.h"
-#include "core/launchers.h"
+#include "base/hostlist.h"
+#include "request/launchers.h"
 
 namespace arena {
 

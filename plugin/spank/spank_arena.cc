@@ -18,13 +18,13 @@
 #include <string>
 #include <vector>
 
-#include "core/gpu_facts.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"
 #include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
+#include "site/gpu_facts.h"
 
 extern "C" {
 #include <slurm/slurm.h>

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
+#include "request/launchers.h"
 
 namespace arena {
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/request.h"
-#include "core/result.h"
+#include "base/result.h"
+#include "request/request.h"
 
 namespace arena {
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "core/hostlist.h"
-#include "core/json.h"
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/hostlist.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "request/launchers.h"
 
 using namespace arena;
 

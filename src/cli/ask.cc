@@ -19,8 +19,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/file_descriptor.h"
-#include "core/text.h"
+#include "base/file_descriptor.h"
+#include "base/text.h"
 
 extern char** environ;
 

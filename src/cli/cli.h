@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config.h"
+#include "base/result.h"
+#include "base/user_file.h"
 #include "core/profile.h"
-#include "core/result.h"
-#include "core/user_file.h"
+#include "site/config.h"
 
 namespace CLI {
 class App;

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/wrap.h"
-#include "core/json.h"
-#include "core/text.h"
 
 namespace arena::cli {
 

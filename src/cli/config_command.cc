@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "planner/planner.h"
 #include "policy/policy.h"
 

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text.h"
 #include "cli/doctor_parts.h"
-#include "core/config_sum.h"
-#include "core/text.h"
+#include "site/config_sum.h"
 
 namespace arena::cli {
 namespace {

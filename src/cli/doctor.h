@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config.h"
-#include "core/result.h"
-#include "core/slurm_conf.h"
+#include "base/result.h"
 #include "core/values.h"
+#include "site/config.h"
+#include "site/slurm_conf.h"
 
 namespace arena::cli {
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/doctor_parts.h"
-#include "core/text.h"
 
 namespace arena::cli {
 namespace {

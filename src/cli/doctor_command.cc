@@ -9,14 +9,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "cli/doctor_parts.h"
-#include "core/config_sum.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "planner/planner.h"
+#include "site/config_sum.h"
 
 namespace arena::cli {
 namespace {

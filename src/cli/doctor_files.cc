@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/json.h"
+#include "base/text.h"
+#include "base/trusted_path.h"
 #include "cli/ask.h"
 #include "cli/doctor_parts.h"
-#include "core/json.h"
-#include "core/text.h"
-#include "core/trusted_path.h"
 #include "planner/planner.h"
 #include "policy/policy.h"
 #include "store/store.h"

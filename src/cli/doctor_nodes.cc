@@ -7,8 +7,8 @@
 #include <cctype>
 #include <set>
 
+#include "base/text.h"
 #include "cli/doctor_parts.h"
-#include "core/text.h"
 #include "planner/planner.h"
 
 namespace arena::cli {

@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
+#include "base/trusted_path.h"
 #include "cli/ask.h"
 #include "cli/doctor_parts.h"
-#include "core/text.h"
-#include "core/trusted_path.h"
 
 namespace arena::cli {
 namespace {

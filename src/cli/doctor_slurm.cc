@@ -10,11 +10,11 @@
 #include <cmath>
 #include <functional>
 
+#include "base/text.h"
+#include "base/user_file.h"
 #include "cli/doctor_parts.h"
-#include "core/plugin_dir.h"
-#include "core/plugin_version.h"
-#include "core/text.h"
-#include "core/user_file.h"
+#include "site/plugin_dir.h"
+#include "site/plugin_version.h"
 
 namespace arena::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text.h"
 #include "cli/doctor_parts.h"
-#include "core/text.h"
 
 namespace arena::cli {
 namespace {

@@ -6,10 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/site_tables.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "planner/evaluate.h"
 
 namespace arena::cli {

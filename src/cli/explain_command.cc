@@ -11,11 +11,11 @@
 #include <set>
 #include <tuple>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/wrap.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "planner/offers.h"
 #include "planner/planner.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/models_command.h"
-#include "core/text.h"
 
 using namespace arena::cli;
 

@@ -16,12 +16,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/plan_input.h"
-#include "core/json.h"
 #include "core/observation.h"
-#include "core/text.h"
 #include "planner/grids.h"
 #include "planner/planner.h"
 #include "store/store.h"

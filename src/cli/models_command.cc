@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "core/count_text.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "base/count_text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "planner/model.h"
 #include "planner/planner.h"
 

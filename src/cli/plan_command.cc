@@ -9,13 +9,13 @@
 #include <memory>
 #include <optional>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/plan_input.h"
 #include "cli/wrap.h"
-#include "core/json.h"
-#include "core/launchers.h"
-#include "core/text.h"
 #include "planner/model.h"
+#include "request/launchers.h"
 
 namespace arena::cli {
 namespace {

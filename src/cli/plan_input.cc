@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "cli/site_tables.h"
-#include "core/launchers.h"
-#include "core/text.h"
 #include "planner/grids.h"
 #include "planner/measured_links.h"
 #include "planner/megatron_args.h"
@@ -17,6 +16,7 @@
 #include "planner/offers.h"
 #include "planner/operators.h"
 #include "planner/shipped_profile.h"
+#include "request/launchers.h"
 
 namespace arena::cli {
 namespace {

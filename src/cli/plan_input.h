@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/cli.h"
 #include "cli/plan_store.h"
-#include "core/result.h"
 #include "planner/planner.h"
 
 namespace arena::cli {
@@ -21,7 +21,7 @@ struct PlanOptions {
     std::vector<std::string> gpus;   ///< "8" or "4-16"
     std::int64_t gpus_per_node = 0;  ///< 0 = the hardware's
     std::string hardware, calibration, profiles, fixed;
-    std::string launcher = "env";  ///< of core/launchers.h, or "any"
+    std::string launcher = "env";  ///< of request/launchers.h, or "any"
     bool pareto = false;
     std::size_t top = 0;    ///< 0 = all
     double budget_s = 0.8;  ///< CPU time of the search; 0 = to its end

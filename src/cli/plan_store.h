@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "core/observation.h"
-#include "core/result.h"
 #include "planner/planner.h"
 #include "store/store.h"
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "cli/plan_input.h"
-#include "core/text.h"
 #include "planner/planner.h"
 
 namespace arena::cli {

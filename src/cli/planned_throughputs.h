@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/cli.h"
-#include "core/result.h"
 #include "core/values.h"
 #include "sim/inputs.h"
 

@@ -9,11 +9,11 @@
 #include <map>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/profile_run.h"
-#include "core/json.h"
 #include "core/profile.h"
-#include "core/text.h"
 #include "planner/planner.h"
 #include "store/store.h"
 

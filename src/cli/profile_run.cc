@@ -16,8 +16,8 @@
 #include <map>
 #include <memory>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "planner/planner.h"
 
 namespace arena::cli {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/cli.h"
-#include "core/result.h"
 #include "core/values.h"
 #include "store/store.h"
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
-#include "core/json.h"
-#include "core/text.h"
 
 namespace arena::cli {
 namespace {

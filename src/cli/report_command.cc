@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
-#include "core/json.h"
 #include "core/observation.h"
-#include "core/text.h"
 
 namespace arena::cli {
 namespace {

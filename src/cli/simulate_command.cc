@@ -10,10 +10,10 @@
 #include <memory>
 #include <optional>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/simulate_input.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "sim/lower_bound.h"
 #include "sim/page.h"
 #include "sim/simulator.h"

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "base/result.h"
 #include "cli/planned_throughputs.h"
-#include "core/result.h"
 #include "sim/workload.h"
 
 namespace arena::cli {

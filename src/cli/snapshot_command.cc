@@ -6,10 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "policy/replay.h"
 
 namespace arena::cli {

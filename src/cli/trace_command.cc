@@ -6,10 +6,10 @@
 #include <cmath>
 #include <memory>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/simulate_input.h"
-#include "core/json.h"
-#include "core/text.h"
 #include "sim/generate.h"
 
 namespace arena::cli {

@@ -11,7 +11,7 @@
 #include <set>
 #include <tuple>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

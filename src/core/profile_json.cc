@@ -7,9 +7,9 @@
 #include <cmath>
 #include <set>
 
-#include "core/json.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "core/profile.h"
-#include "core/text.h"
 
 namespace arena {
 namespace {

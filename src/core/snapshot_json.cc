@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/json.h"
+#include "base/json.h"
 
 namespace arena {
 namespace {

@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/result.h"
+#include "base/result.h"
 
 namespace arena {
 

@@ -4,7 +4,7 @@
 // meaning.
 #include <fmt/format.h>
 
-#include "core/json.h"
+#include "base/json.h"
 #include "core/model_fields.h"
 
 namespace arena {

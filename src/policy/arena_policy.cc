@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "policy/appointed.h"
 #include "policy/exhaustive.h"
 #include "policy/foresight.h"

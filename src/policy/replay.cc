@@ -2,7 +2,7 @@
 // JSON of a repeatable decision: see replay.h.
 #include "policy/replay.h"
 
-#include "core/json.h"
+#include "base/json.h"
 
 namespace arena {
 namespace {

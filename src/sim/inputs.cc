@@ -9,9 +9,9 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "core/text.h"
-#include "core/yaml.h"
-#include "sim/csv.h"
+#include "base/csv.h"
+#include "base/text.h"
+#include "base/yaml.h"
 
 namespace arena::sim {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/result.h"
+#include "base/result.h"
 #include "core/values.h"
 
 namespace arena::sim {

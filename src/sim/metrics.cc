@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/json.h"
+#include "base/json.h"
 
 namespace arena::sim {
 namespace {

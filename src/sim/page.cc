@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "sim/page_parts.h"
 
 namespace arena::sim {

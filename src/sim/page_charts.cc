@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "sim/page_parts.h"
 
 namespace arena::sim {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <limits>
 
-#include "core/result.h"
+#include "base/result.h"
 #include "policy/policy.h"
 #include "sim/metrics.h"
 #include "sim/workload.h"

@@ -25,8 +25,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/file_descriptor.h"
-#include "core/text.h"
+#include "base/file_descriptor.h"
+#include "base/text.h"
 #include "store/recognise.h"
 
 namespace arena::sql {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 
 namespace arena::sql {
 

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "core/comm_table.h"
 #include "core/observation.h"
 #include "core/profile.h"
-#include "core/result.h"
 #include "store/sql.h"
 
 namespace arena::sql {

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/file_descriptor.h"
-#include "core/text.h"
+#include "base/file_descriptor.h"
+#include "base/text.h"
 #include "store/store.h"
 
 namespace arena {

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "store/open.h"
 #include "store/rows.h"
 #include "store/sql.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "core/comm_table.h"
 #include "core/observation.h"
 #include "core/profile.h"
-#include "core/result.h"
 
 namespace arena {
 

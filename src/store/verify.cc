@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "store/open.h"
 #include "store/rows.h"
 

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "../unit/hostile_models.h"
-#include "core/request.h"
 #include "planner/model.h"
 #include "plugin/sched/plan_desk.h"
+#include "request/request.h"
 
 using namespace arena;
 using namespace arena::test;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/request.h"
+#include "request/request.h"
 
 namespace {
 

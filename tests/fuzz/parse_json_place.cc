@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/json.h"
-#include "core/json_place.h"
-#include "core/text.h"
+#include "base/json.h"
+#include "base/json_place.h"
+#include "base/text.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/request.h"
 #include "planner/model.h"
 #include "planner/operators.h"
 #include "planner/planner.h"
+#include "request/request.h"
 
 namespace {
 

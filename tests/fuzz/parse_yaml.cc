@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/yaml.h"
+#include "base/yaml.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/cost.h"
 #include "planner/planner.h"
 #include "profiler/nvml.h"

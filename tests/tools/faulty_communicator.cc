@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/comm.h"
 #include "profiler/recorder.h"
 

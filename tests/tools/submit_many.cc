@@ -15,8 +15,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/request.h"
 #include "planner/planner.h"
+#include "request/request.h"
 
 // after the C++ headers: it defines words of its own
 #include <slurm/slurm.h>

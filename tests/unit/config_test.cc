@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The YAML reader's limits and arena.yaml: what is refused, where, and with which words.
-#include "core/config.h"
+#include "site/config.h"
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/text.h"
-#include "core/yaml.h"
+#include "base/text.h"
+#include "base/yaml.h"
 #include "suite.h"
 
 using namespace arena;

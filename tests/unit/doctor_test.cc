@@ -14,7 +14,7 @@
 
 #include "cli/ask.h"
 #include "cli/plan_input.h"
-#include "core/plugin_version.h"
+#include "site/plugin_version.h"
 #include "suite.h"
 
 using namespace arena;

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "core/json.h"
+#include "base/json.h"
 #include "core/model_fields.h"
 #include "core/profile.h"
 #include "policy/fifo.h"

@@ -12,10 +12,10 @@
 #include <functional>
 #include <set>
 
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/planner.h"
 #include "plugin/sched/scheduler.h"
+#include "request/request.h"
 
 namespace arena {
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "store/store.h"
 #include "suite.h"
 

@@ -3,9 +3,9 @@
 // that what can be told is what has words.
 #include <fmt/format.h>
 
-#include "core/hostlist.h"
-#include "core/launchers.h"
-#include "core/text.h"
+#include "base/hostlist.h"
+#include "base/text.h"
+#include "request/launchers.h"
 #include "suite.h"
 
 using namespace arena;

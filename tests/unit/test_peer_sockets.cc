@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <future>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/comm_world.h"
 #include "profiler/peer_sockets.h"
 #include "profiler/recorder.h"

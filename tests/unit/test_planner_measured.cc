@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/evaluate.h"
 #include "reference_data.h"
 #include "suite.h"

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/request.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "planner/hardware.h"
 #include "planner/model.h"
 #include "planner/planner.h"
+#include "request/request.h"
 #include "suite.h"
 
 using namespace arena;

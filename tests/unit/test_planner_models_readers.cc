@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "core/model_fields.h"
-#include "core/request.h"
-#include "core/text.h"
 #include "planner/layers.h"
 #include "planner/megatron_args.h"
 #include "planner/model.h"
 #include "planner/planner.h"
+#include "request/request.h"
 #include "suite.h"
 
 using namespace arena;

@@ -9,11 +9,11 @@
 #include <numeric>
 #include <string>
 
-#include "core/request.h"
 #include "planner/cost.h"
 #include "planner/model.h"
 #include "planner/planner.h"
 #include "property.h"
+#include "request/request.h"
 
 using namespace arena;
 

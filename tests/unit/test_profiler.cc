@@ -13,13 +13,13 @@
 #include <random>
 #include <stdexcept>
 
-#include "core/slurm_conf.h"
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/cpu_kernels.h"
 #include "profiler/measure.h"
 #include "profiler/prolog_help.h"
 #include "profiler/request.h"
 #include "profiler/session.h"
+#include "site/slurm_conf.h"
 #include "suite.h"
 
 using namespace arena;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/request.h"
+#include "request/request.h"
 #include "suite.h"
 
 using namespace arena;

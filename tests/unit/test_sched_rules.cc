@@ -3,7 +3,6 @@
 // what a job is launched with. Tables of cases; each row says what it stands for.
 #include <string>
 
-#include "core/launchers.h"
 #include "core/values.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/job_submit/modify_rules.h"
@@ -12,6 +11,7 @@
 #include "plugin/sched/host.h"
 #include "plugin/sched/launch.h"
 #include "plugin/sched/wish.h"
+#include "request/launchers.h"
 #include "suite.h"
 
 using namespace arena;

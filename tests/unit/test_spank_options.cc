@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/text.h"
+#include "base/text.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"

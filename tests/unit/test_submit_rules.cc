@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/gpu_facts.h"
 #include "planner/planner.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "plugin/job_submit/submit_rules.h"
+#include "site/gpu_facts.h"
 #include "suite.h"
 
 using namespace arena;

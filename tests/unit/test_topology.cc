@@ -2,7 +2,7 @@
 // Where GPUs sit, on machines written down here as hwloc's XML: two sockets; on the first a switch
 // with two GPUs and an adapter, that switch below another one with a third GPU; on the second a GPU
 // of its own root port, an adapter elsewhere on the socket, and the server's display chip.
-#include "core/text.h"
+#include "base/text.h"
 #include "profiler/topology.h"
 #include "suite.h"
 

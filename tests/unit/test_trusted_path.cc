@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <string>
 
-#include "core/config.h"
-#include "core/text.h"
-#include "core/trusted_path.h"
+#include "base/text.h"
+#include "base/trusted_path.h"
+#include "site/config.h"
 #include "suite.h"
 
 using namespace arena;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Text helpers and bounded file access.
-#include "core/text.h"
+#include "base/text.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/count_text.h"
+#include "base/count_text.h"
 #include "suite.h"
 
 using namespace arena;

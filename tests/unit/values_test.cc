@@ -4,9 +4,9 @@
 
 #include <set>
 
+#include "base/text.h"
 #include "core/model_fields.h"
 #include "core/profile.h"
-#include "core/text.h"
 #include "policy/replay.h"
 #include "suite.h"
 

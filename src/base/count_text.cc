@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "base/count_text.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace arena {
+
+std::string count_text(double n) {
+    constexpr std::pair<double, const char*> units[] = {
+        {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}};
+    for (const auto& [unit, name] : units)
+        if (n >= 0.9995 * unit) return fmt::format("{:.3g}{}", n / unit, name);
+    return fmt::format("{:.3g}", n);
+}
+
+}  // namespace arena

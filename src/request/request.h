@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Request: what a user asked of Arena at submit. SPANK options and `#ARENA` lines both become one
+// Request; its text form (the record) travels in the job's environment for Slurm's plug-ins.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "core/values.h"
+
+namespace arena {
+
+inline constexpr std::size_t max_record_bytes = 32 * 1024;
+inline constexpr std::size_t max_model_file_bytes = 64 * 1024;
+inline constexpr std::size_t max_directives = 64;
+inline constexpr std::string_view record_variable = "ARENA_RECORD";
+
+struct Request {
+    Model model;                         ///< normalised: every field checked
+    std::int64_t global_batch = 0;       ///< samples per iteration, 1..2^24
+    std::int64_t min_gpus = 1;           ///< 1..65536
+    std::int64_t max_gpus = 0;           ///< 0 = not given: whatever the cluster has
+    std::vector<std::string> gpu_types;  ///< GRES types in the user's order; empty = any
+    PlanPin pin;                         ///< all zero = free
+    std::string launcher = "env";        ///< a name of request/launchers.h
+    std::string launcher_version;        ///< "" = the one that its table means
+    bool elastic = false;
+    std::int64_t steps = 0;  ///< iterations to do; 0 = not given, the time limit stands for it
+    bool user_hold = false;  ///< sbatch --hold: stay away until released
+    std::int64_t cpus_per_gpu = 0;     ///< the user's own request; 0 = not given
+    std::int64_t mem_per_gpu_mb = 0;   ///< the user's own request; 0 = not given
+    std::int64_t mem_per_node_mb = 0;  ///< --mem, of each node of whatever shape; 0 = not given
+    std::int64_t mem_per_cpu_mb = 0;   ///< --mem-per-cpu; 0 = not given
+    bool whole_memory = false;         ///< --mem=0: all that each node has
+    bool operator==(const Request&) const = default;
+};
+
+/// One `key=value` as given by the user, in either channel. Keys are those of the options without
+/// "arena-": model batch seq-length gpus types plan launcher elastic steps precision, and the
+/// inline model keys (family layers hidden heads kv-heads ffn-hidden vocab seq-length precision
+/// name) for #ARENA lines.
+using Setting = std::pair<std::string, std::string>;
+
+/// How messages name a setting that is an option: "--arena-plan (#ARENA plan)".
+std::string option_spelling(std::string_view key);
+
+/// `#ARENA key=value` lines in the first 64 KiB of a script, before the first line that is neither
+/// blank nor a comment (as sbatch reads #SBATCH). Values match [A-Za-z0-9_.,:=x+@-]+. Never
+/// evaluated. Errors: more than 64 directives, binary bytes, a line without '=', unknown key, key
+/// given twice.
+Result<std::vector<Setting>> parse_directives(std::string_view script);
+
+/// Settings -> Request. `model_text` is the content of the model file when the `model` setting
+/// names a file (SPANK channel only), otherwise empty and `model` names a zoo entry. Knows nothing
+/// of the cluster. (lives in planner/ because it needs the zoo and the model readers)
+Result<Request> build_request(const std::vector<Setting>& settings, std::string_view model_text,
+                              std::string_view model_file_name);
+
+/// Whether the model makes sense and a plan with the pin can be: what parse_record() does not ask.
+Status check_request(const Request&);
+
+/// A later word on gpus, types and plan, by the same rules as build_request()'s; `any` takes a
+/// limit away. A plan that fixes the number of GPUs sets the range unless gpus comes with it. On an
+/// error the request stays as it was.
+Status change_request(Request&, const std::vector<Setting>& changes);
+
+/// "megatron@0.13": what parse_launcher() takes.
+std::string launcher_of(const Request&);
+
+inline constexpr std::string_view comment_prefix = "arena:";
+/// A job's Comment: "arena:plan=pp2,dp2,tp1", "arena:gpus=4-8", "arena:types=a40,h100",
+/// "arena:launcher=megatron@0.13", "arena:off"; several joined by ';', at most 256 characters. True
+/// where it says off: leave the job to Slurm. One that does not begin with "arena:" changes
+/// nothing. Errors say what is accepted, and leave the request as it was.
+Result<bool> apply_comment(std::string_view comment, Request&);
+/// An error about a setting, as one about the same word of a Comment.
+Error in_comment(Error);
+
+/// The record: one line of JSON {"v":1,...}, at most max_record_bytes, equal custom layers
+/// run-length encoded by their count. Unknown keys are ignored on reading, every value is
+/// range-checked again.
+Result<std::string> format_record(const Request&);
+Result<Request> parse_record(std::string_view text);
+
+}  // namespace arena

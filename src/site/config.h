@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// arena.yaml: what a site sets. Each key has a default, a unit and a range; unknown keys are
+// refused with the nearest known one. Parsed once, swapped whole on reconfigure.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace arena {
+
+/// One GRES type of the site (`gpu:a40`) and the hardware entry that describes it.
+struct GpuMapping {
+    std::string gres_type;
+    std::string hardware;
+    bool operator==(const GpuMapping&) const = default;
+};
+
+struct Config {
+    bool enabled = true;
+    std::string policy = "arena";
+    std::string objective = "jct";   ///< of policy arena: jct, throughput or fairness
+    double interval_s = 5;           ///< longest time between rounds, 0.2..3600
+    double min_gap_s = 0.5;          ///< shortest time between rounds, 0..60
+    std::int64_t reserve_depth = 1;  ///< 0..100
+    std::int64_t slice_ms = 20;      ///< longest time a write lock is held while applying, 1..1000
+    std::vector<GpuMapping> gpu_types;  ///< key gpu_types: map GRES type -> hardware entry
+    std::string hardware_file;          ///< extra hardware entries; "" = none
+    std::string calibration_file;       ///< constants over the built-in ones; "" = none
+    std::int64_t cpus_per_gpu = 0;      ///< 0 = even share of the node
+    std::int64_t mem_per_gpu_mb = 0;    ///< 0 = even share of the node
+    // profile:
+    bool profile_enabled = true;
+    std::string profile_user = "arena";  ///< service user that carrier jobs belong to
+    double profile_budget_s = 60;        ///< device seconds per profile run, 1..3600
+    double profile_time_limit_s = 300;   ///< wall limit of a carrier job, 10..86400
+    std::int64_t profile_retries = 2;    ///< nodes tried before analytic estimates stand in, 1..2
+    double profile_backoff_s = 600;      ///< before a failed profile is tried again, 0..86400
+    std::string profile_spool = "/var/spool/slurm-arena";  ///< writable by the service user only
+    std::string profile_store = "/var/lib/slurm-arena/profiles.db";
+    double profile_max_wait_s = 60;  ///< a job waits for runs that begin within this, 0..86400
+    std::int64_t profile_runs_per_hour = 60;  ///< of one user, 0..1000; 0 = any number
+    bool use_reports = true;                  ///< what jobs report corrects offers
+    std::string profile_partition;            ///< "" = the waiting job's partition
+    // resize:
+    std::string checkpoint_signal = "USR1";
+    double checkpoint_grace_s = 120;      ///< 1..86400
+    std::int64_t requeue_exit_code = 99;  ///< RequeueExitHold code, 1..255
+    double cooldown_s = 600;              ///< a job runs this long before Arena moves it, 0..604800
+    std::int64_t moves_per_hour = 3;      ///< Arena's own resizes of one job, 0..12
+    double restart_checkpoint_s = 30;     ///< what a restart costs: see RestartCost; 0..86400
+    double restart_per_gpu_s = 10, restart_launch_cap_s = 40;
+    std::string socket = "/run/slurm-arena/arena.sock";
+    bool operator==(const Config&) const = default;
+};
+
+/// Parses arena.yaml text; `name` is used in messages.
+Result<Config> parse_config(std::string_view text, std::string_view name);
+/// As a daemon reads it: only if nobody but root and `owner` (SlurmUser; left out, the caller)
+/// could have written it (check_trusted()); links at its end are not followed.
+Result<Config> load_config(const std::string& path);
+Result<Config> load_config(const std::string& path, uid_t owner);
+/// $ARENA_CONF, else SYSCONFDIR/slurm/arena.yaml.
+std::string config_path();
+/// As a command reads it for a person: links are followed.
+Result<Config> load_user_config(const std::string& path);
+/// For commands that can do without a file: the one that the person names; "" = none named: that of
+/// config_path(), or the defaults where there is none. One that is there must be readable
+/// (ErrorCode::environment) and right (ErrorCode::usage); with `unread`, one that nobody named need
+/// not be readable: the defaults then, and *unread says why.
+Result<Config> load_config_or_defaults(const std::string& named, std::string* unread = nullptr);
+/// The value of a key such as "interval_s" or "profile.user"; gpu_types as "a40: A40" lines.
+Result<std::string> config_value(const Config&, std::string_view key);
+/// Every key with default, unit, range and meaning, one per line: the source of the manual page.
+std::string describe_config_keys();
+std::string to_yaml(const Config&);
+
+}  // namespace arena
