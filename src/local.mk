@@ -26,20 +26,20 @@ libarena_core_la_SOURCES = \
 	src/policy/fifo.h src/policy/fifo.cc src/policy/places.h src/policy/work_left.h \
 	src/policy/forecast.h src/policy/forecast.cc \
 	src/policy/problem.h src/policy/problem.cc src/policy/packing.h src/policy/packing.cc \
-	src/policy/room.h src/policy/room.cc src/policy/exhaustive.h src/policy/exhaustive.cc \
-	src/policy/seating.h src/policy/seating.cc \
+	src/policy/arena/room.h src/policy/arena/room.cc src/policy/arena/exhaustive.h src/policy/arena/exhaustive.cc \
+	src/policy/arena/seating.h src/policy/arena/seating.cc \
 	src/policy/reservation.h src/policy/reservation.cc \
-	src/policy/long_queue.h src/policy/long_queue.cc \
-	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena_policy.h src/policy/arena_policy.cc \
-	src/policy/appointed.h src/policy/foresight.h src/policy/foresight.cc \
-	src/policy/fcfs.h src/policy/fcfs.cc \
-	src/policy/backfill.h src/policy/backfill.cc \
-	src/policy/allocation.h src/policy/allocation.cc \
-	src/policy/elasticflow.h src/policy/elasticflow.cc \
-	src/policy/gavel.h src/policy/gavel.cc \
-	src/policy/sia.h src/policy/sia.cc \
-	src/policy/gandiva.h src/policy/gandiva.cc \
-	src/policy/arena_paper.h src/policy/arena_paper.cc \
+	src/policy/arena/long_queue.h src/policy/arena/long_queue.cc \
+	src/policy/knapsack.h src/policy/knapsack.cc src/policy/arena/arena_policy.h src/policy/arena/arena_policy.cc \
+	src/policy/arena/appointed.h src/policy/arena/foresight.h src/policy/arena/foresight.cc \
+	src/baselines/fcfs.h src/baselines/fcfs.cc \
+	src/baselines/backfill.h src/baselines/backfill.cc \
+	src/baselines/allocation.h src/baselines/allocation.cc \
+	src/baselines/elasticflow.h src/baselines/elasticflow.cc \
+	src/baselines/gavel.h src/baselines/gavel.cc \
+	src/baselines/sia.h src/baselines/sia.cc \
+	src/baselines/gandiva.h src/baselines/gandiva.cc \
+	src/baselines/arena_paper.h src/baselines/arena_paper.cc \
 	src/store/store.h src/store/sql.h src/store/open.h src/store/open.cc src/store/rows.h src/store/rows.cc \
 	src/store/recognise.h src/store/recognise.cc \
 	src/store/verify.h src/store/verify.cc src/store/store.cc src/store/spool.cc \

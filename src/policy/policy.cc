@@ -5,15 +5,15 @@
 #include <array>
 #include <utility>
 
-#include "policy/arena_paper.h"
-#include "policy/arena_policy.h"
-#include "policy/backfill.h"
-#include "policy/elasticflow.h"
-#include "policy/fcfs.h"
+#include "baselines/arena_paper.h"
+#include "baselines/backfill.h"
+#include "baselines/elasticflow.h"
+#include "baselines/fcfs.h"
+#include "baselines/gandiva.h"
+#include "baselines/gavel.h"
+#include "baselines/sia.h"
+#include "policy/arena/arena_policy.h"
 #include "policy/fifo.h"
-#include "policy/gandiva.h"
-#include "policy/gavel.h"
-#include "policy/sia.h"
 
 namespace arena {
 namespace {

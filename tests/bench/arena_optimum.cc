@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "../unit/arena_cases.h"
-#include "policy/arena_policy.h"
+#include "policy/arena/arena_policy.h"
 #include "sim/random.h"
 
 using namespace arena;

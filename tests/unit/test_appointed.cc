@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Appointed times of policy `arena`: where they lie and how often they come, at any epoch and for
 // any caller.
-#include "policy/appointed.h"
-#include "policy/arena_policy.h"
+#include "policy/arena/appointed.h"
+#include "policy/arena/arena_policy.h"
 #include "suite.h"
 
 using namespace arena;

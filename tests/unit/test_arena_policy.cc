@@ -6,9 +6,9 @@
 
 #include "arena_cases.h"
 #include "philly.h"
-#include "policy/arena_policy.h"
+#include "policy/arena/arena_policy.h"
+#include "policy/arena/long_queue.h"
 #include "policy/knapsack.h"
-#include "policy/long_queue.h"
 #include "policy/replay.h"
 #include "sim/generate.h"
 #include "sim/random.h"

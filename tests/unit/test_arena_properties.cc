@@ -7,7 +7,7 @@
 #include <set>
 
 #include "arena_cases.h"
-#include "policy/arena_policy.h"
+#include "policy/arena/arena_policy.h"
 #include "property.h"
 
 using namespace arena;

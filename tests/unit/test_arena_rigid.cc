@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "policy/arena_policy.h"
+#include "policy/arena/arena_policy.h"
 #include "sim/random.h"
 #include "suite.h"
 

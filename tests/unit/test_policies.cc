@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "policy/arena_paper.h"
-#include "policy/elasticflow.h"
-#include "policy/gandiva.h"
-#include "policy/gavel.h"
-#include "policy/sia.h"
+#include "baselines/arena_paper.h"
+#include "baselines/elasticflow.h"
+#include "baselines/gandiva.h"
+#include "baselines/gavel.h"
+#include "baselines/sia.h"
 #include "policy/work_left.h"
 #include "sim/generate.h"
 #include "sim/lower_bound.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baselines/backfill.h"
+#include "baselines/fcfs.h"
 #include "philly.h"
-#include "policy/backfill.h"
-#include "policy/fcfs.h"
 #include "sim/generate.h"
 #include "sim/simulator.h"
 #include "suite.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policies `gavel`, `gavel-las`, `gavel-informed`: see gavel.h.
-#include "policy/gavel.h"
+#include "baselines/gavel.h"
 
 #include <cmath>
 #include <utility>
 
-#include "policy/allocation.h"
+#include "baselines/allocation.h"
 #include "policy/knapsack.h"
 
 namespace arena {

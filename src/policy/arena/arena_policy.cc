@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policy `arena`: see arena_policy.h for the rules, doc/policies.md for how the constants were
 // found.
-#include "policy/arena_policy.h"
+#include "policy/arena/arena_policy.h"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,14 @@
 #include <utility>
 
 #include "base/text.h"
-#include "policy/appointed.h"
-#include "policy/exhaustive.h"
-#include "policy/foresight.h"
+#include "policy/arena/appointed.h"
+#include "policy/arena/exhaustive.h"
+#include "policy/arena/foresight.h"
+#include "policy/arena/long_queue.h"
+#include "policy/arena/seating.h"
 #include "policy/knapsack.h"
-#include "policy/long_queue.h"
 #include "policy/packing.h"
 #include "policy/reservation.h"
-#include "policy/seating.h"
 
 namespace arena {
 namespace {

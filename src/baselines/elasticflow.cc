@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policies `elasticflow-ls`, `elasticflow-ls-informed`: see elasticflow.h.
-#include "policy/elasticflow.h"
+#include "baselines/elasticflow.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "policy/allocation.h"
+#include "baselines/allocation.h"
 
 namespace arena {
 namespace {

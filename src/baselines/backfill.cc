@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policy `backfill`: see backfill.h.
-#include "policy/backfill.h"
+#include "baselines/backfill.h"
 
 #include <limits>
 #include <utility>
 
-#include "policy/fcfs.h"
+#include "baselines/fcfs.h"
 
 namespace arena {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policies `gandiva`, `gandiva-informed`: see gandiva.h.
-#include "policy/gandiva.h"
+#include "baselines/gandiva.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "policy/allocation.h"
-#include "policy/fcfs.h"
+#include "baselines/allocation.h"
+#include "baselines/fcfs.h"
 
 namespace arena {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policies `sia`, `sia-informed`: see sia.h.
-#include "policy/sia.h"
+#include "baselines/sia.h"
 
 #include <cmath>
 #include <utility>
 
-#include "policy/allocation.h"
+#include "baselines/allocation.h"
 #include "policy/knapsack.h"
 
 namespace arena {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Making room: see room.h.
-#include "policy/room.h"
+#include "policy/arena/room.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See long_queue.h.
-#include "policy/long_queue.h"
+#include "policy/arena/long_queue.h"
 
 #include <algorithm>
 #include <cstdint>

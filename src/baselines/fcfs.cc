@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policy `fcfs`: see fcfs.h.
-#include "policy/fcfs.h"
+#include "baselines/fcfs.h"
 
 #include <tuple>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Plans in counts and their way onto nodes: see allocation.h.
-#include "policy/allocation.h"
+#include "baselines/allocation.h"
 
 #include <limits>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See foresight.h.
-#include "policy/foresight.h"
+#include "policy/arena/foresight.h"
 
 #include <limits>
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Few tasks on few nodes: see exhaustive.h.
-#include "policy/exhaustive.h"
+#include "policy/arena/exhaustive.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Chosen offers on nodes: see seating.h.
-#include "policy/seating.h"
+#include "policy/arena/seating.h"
 
 #include <algorithm>
 #include <limits>

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "policy/exhaustive.h"
+#include "policy/arena/exhaustive.h"
+#include "policy/arena/room.h"
 #include "policy/packing.h"
-#include "policy/room.h"
 
 namespace arena {
 

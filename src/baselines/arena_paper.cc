@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policies `arena-paper`, `arena-paper-informed`: see arena_paper.h.
-#include "policy/arena_paper.h"
+#include "baselines/arena_paper.h"
 
 #include <algorithm>
 #include <optional>
 #include <tuple>
 
-#include "policy/allocation.h"
-#include "policy/fcfs.h"
+#include "baselines/allocation.h"
+#include "baselines/fcfs.h"
 
 namespace arena {
 namespace {
