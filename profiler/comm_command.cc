@@ -16,7 +16,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "profiler/comm_world.h"
 #include "profiler/cpu_memory.h"
 #include "profiler/host_communicator.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "planner/layers.h"
-#include "planner/whole_layer.h"
+#include "planner/models/layers.h"
+#include "planner/operators/whole_layer.h"
 #include "profiler/cpu_device.h"
 #include "profiler/cpu_layer.h"
 #include "profiler/cpu_memory.h"

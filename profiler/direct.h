@@ -8,8 +8,8 @@
 
 #include "base/result.h"
 #include "core/profile.h"
-#include "planner/cost.h"
-#include "planner/operators.h"
+#include "planner/operators/cost.h"
+#include "planner/operators/operators.h"
 #include "profiler/predict.h"
 
 namespace arena {

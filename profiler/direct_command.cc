@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "profiler/cpu_device.h"
 #include "profiler/direct.h"
 

@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "profiler/comm_command.h"
 #include "profiler/operator.h"
 #include "profiler/options.h"

@@ -12,7 +12,7 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "profiler/request.h"
 #include "request/request.h"
 

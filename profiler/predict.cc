@@ -6,10 +6,10 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/hardware.h"
-#include "planner/layers.h"
-#include "planner/planner.h"
-#include "planner/whole_layer.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/layers.h"
+#include "planner/operators/whole_layer.h"
+#include "planner/search/planner.h"
 
 namespace arena {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/result.h"
 #include "core/profile.h"
-#include "planner/cost.h"
-#include "planner/operators.h"
+#include "planner/operators/cost.h"
+#include "planner/operators/operators.h"
 #include "profiler/options.h"
 
 namespace arena {

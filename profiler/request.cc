@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "planner/cost.h"
-#include "planner/planner.h"
+#include "planner/operators/cost.h"
+#include "planner/search/planner.h"
 #include "profiler/measure.h"
 
 namespace arena {

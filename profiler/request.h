@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "core/profile.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 
 namespace arena {
 

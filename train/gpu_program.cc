@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 
 namespace arena::train {
 namespace {

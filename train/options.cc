@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "planner/hf_config.h"
-#include "planner/model.h"
-#include "planner/planner.h"
+#include "planner/models/hf_config.h"
+#include "planner/models/model.h"
+#include "planner/search/planner.h"
 
 namespace arena::train {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/count_text.h"
 #include "base/text.h"
-#include "planner/model.h"
+#include "planner/models/model.h"
 
 namespace arena {
 namespace {

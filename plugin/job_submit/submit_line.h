@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "planner/cluster_rules.h"
+#include "planner/requests/cluster_rules.h"
 #include "plugin/common/quick_estimate.h"
 #include "request/request.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "planner/cluster_rules.h"
+#include "planner/requests/cluster_rules.h"
 #include "request/request.h"
 
 namespace arena {

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/text.h"
-#include "planner/offers.h"
+#include "planner/search/offers.h"
 #include "request/launchers.h"
 
 namespace arena {

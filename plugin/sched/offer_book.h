@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "planner/offers.h"
-#include "planner/planner.h"
+#include "planner/search/offers.h"
+#include "planner/search/planner.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/plan_desk.h"
 #include "plugin/sched/profile_book.h"

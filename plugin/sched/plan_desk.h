@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "plugin/sched/plan_turns.h"
 
 namespace arena {

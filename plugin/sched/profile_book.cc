@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "planner/measured_links.h"
-#include "planner/planner.h"
-#include "planner/shipped_profile.h"
+#include "planner/hardware/measured_links.h"
+#include "planner/hardware/shipped_profile.h"
+#include "planner/search/planner.h"
 #include "plugin/sched/one_word.h"
 
 namespace arena {

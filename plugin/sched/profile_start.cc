@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "plugin/sched/one_word.h"
 #include "plugin/sched/profile_book.h"
 

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host_slurm.h"
 #include "plugin/sched/scheduler.h"

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "planner/cluster_rules.h"
+#include "planner/requests/cluster_rules.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host.h"
 #include "plugin/sched/launch.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "request/request.h"
 #include "site/gpu_facts.h"
 

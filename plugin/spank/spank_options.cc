@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "request/launchers.h"
 
 namespace arena {

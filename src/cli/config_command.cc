@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "policy/policy.h"
 
 namespace arena::cli {

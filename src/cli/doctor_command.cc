@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "cli/doctor_parts.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "site/config_sum.h"
 
 namespace arena::cli {

@@ -14,7 +14,7 @@
 #include "base/trusted_path.h"
 #include "cli/ask.h"
 #include "cli/doctor_parts.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "policy/policy.h"
 #include "store/store.h"
 

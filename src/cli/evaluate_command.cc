@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/site_tables.h"
-#include "planner/evaluate.h"
+#include "planner/evaluate/evaluate.h"
 
 namespace arena::cli {
 namespace {

@@ -16,8 +16,8 @@
 #include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/wrap.h"
-#include "planner/offers.h"
-#include "planner/planner.h"
+#include "planner/search/offers.h"
+#include "planner/search/planner.h"
 
 namespace arena::cli {
 namespace {

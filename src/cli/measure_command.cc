@@ -22,8 +22,8 @@
 #include "cli/cli.h"
 #include "cli/plan_input.h"
 #include "core/observation.h"
-#include "planner/grids.h"
-#include "planner/planner.h"
+#include "planner/search/grids.h"
+#include "planner/search/planner.h"
 #include "store/store.h"
 
 namespace arena::cli {

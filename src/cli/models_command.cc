@@ -10,8 +10,8 @@
 #include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/model.h"
-#include "planner/planner.h"
+#include "planner/models/model.h"
+#include "planner/search/planner.h"
 
 namespace arena::cli {
 namespace {

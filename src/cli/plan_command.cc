@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 #include "cli/plan_input.h"
 #include "cli/wrap.h"
-#include "planner/model.h"
+#include "planner/models/model.h"
 #include "request/launchers.h"
 
 namespace arena::cli {

@@ -9,13 +9,13 @@
 
 #include "base/text.h"
 #include "cli/site_tables.h"
-#include "planner/grids.h"
-#include "planner/measured_links.h"
-#include "planner/megatron_args.h"
-#include "planner/model.h"
-#include "planner/offers.h"
-#include "planner/operators.h"
-#include "planner/shipped_profile.h"
+#include "planner/hardware/measured_links.h"
+#include "planner/hardware/shipped_profile.h"
+#include "planner/models/megatron_args.h"
+#include "planner/models/model.h"
+#include "planner/operators/operators.h"
+#include "planner/search/grids.h"
+#include "planner/search/offers.h"
 #include "request/launchers.h"
 
 namespace arena::cli {

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "cli/cli.h"
 #include "cli/plan_store.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 
 namespace arena::cli {
 

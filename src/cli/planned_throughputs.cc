@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "cli/plan_input.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 
 namespace arena::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 #include "cli/profile_run.h"
 #include "core/profile.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "store/store.h"
 
 namespace arena::cli {

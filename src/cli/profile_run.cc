@@ -18,7 +18,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 
 namespace arena::cli {
 namespace {

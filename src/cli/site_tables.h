@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/cli.h"
-#include "planner/calibration.h"
-#include "planner/planner.h"
+#include "planner/hardware/calibration.h"
+#include "planner/search/planner.h"
 
 namespace arena::cli {
 

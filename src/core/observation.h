@@ -2,8 +2,8 @@
 // What a running job says of itself: how long its iterations take. A report travels from the job's
 // node as the text of `scontrol update Comment=...`, which every node can send and slurmctld
 // authenticates; job_submit/arena takes it out before it becomes the comment. What comes of it is
-// an Observation, which corrects offers (planner/offers.h) and lies in the profile store as an
-// ObservedRun.
+// an Observation, which corrects offers (planner/search/offers.h) and lies in the profile store as
+// an ObservedRun.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "../unit/hostile_models.h"
-#include "planner/model.h"
+#include "planner/models/model.h"
 #include "plugin/sched/plan_desk.h"
 #include "request/request.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/offers.h"
-#include "planner/planner.h"
+#include "planner/search/offers.h"
+#include "planner/search/planner.h"
 
 using namespace arena;
 

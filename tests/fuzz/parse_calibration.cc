@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "planner/calibration.h"
+#include "planner/hardware/calibration.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto table =

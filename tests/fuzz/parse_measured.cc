@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "planner/evaluate.h"
+#include "planner/evaluate/evaluate.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     static const auto hardware = arena::load_hardware("");

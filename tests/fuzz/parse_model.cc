@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "planner/model.h"
-#include "planner/operators.h"
-#include "planner/planner.h"
+#include "planner/models/model.h"
+#include "planner/operators/operators.h"
+#include "planner/search/planner.h"
 #include "request/request.h"
 
 namespace {

@@ -16,8 +16,8 @@
 #include <string>
 
 #include "base/text.h"
-#include "planner/cost.h"
-#include "planner/planner.h"
+#include "planner/operators/cost.h"
+#include "planner/search/planner.h"
 #include "profiler/nvml.h"
 #include "profiler/operator.h"
 

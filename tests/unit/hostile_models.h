@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 
 namespace arena::test {
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/hardware.h"
-#include "planner/model.h"
-#include "planner/operators.h"
-#include "planner/planner.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/model.h"
+#include "planner/operators/operators.h"
+#include "planner/search/planner.h"
 
 // clang-format off
 #include <check.h>  // after the C++ library: it defines fail()

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "plugin/sched/scheduler.h"
 #include "request/request.h"
 

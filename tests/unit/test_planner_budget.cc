@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "hostile_models.h"
-#include "planner/budget.h"
-#include "planner/layer_index.h"
-#include "planner/layer_sums.h"
-#include "planner/memory.h"
-#include "planner/schedule.h"
+#include "planner/models/layer_index.h"
+#include "planner/models/layer_sums.h"
+#include "planner/plans/memory.h"
+#include "planner/plans/schedule.h"
+#include "planner/search/budget.h"
 #include "suite.h"
 
 using namespace arena;

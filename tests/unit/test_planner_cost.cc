@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "planner/collectives.h"
-#include "planner/cost.h"
-#include "planner/measured_links.h"
-#include "planner/memory.h"
-#include "planner/model.h"
-#include "planner/operators.h"
-#include "planner/planner.h"
-#include "planner/shard.h"
-#include "planner/whole_layer.h"
+#include "planner/hardware/collectives.h"
+#include "planner/hardware/measured_links.h"
+#include "planner/models/model.h"
+#include "planner/operators/cost.h"
+#include "planner/operators/operators.h"
+#include "planner/operators/whole_layer.h"
+#include "planner/plans/memory.h"
+#include "planner/plans/shard.h"
+#include "planner/search/planner.h"
 #include "planner_cases.h"
 #include "suite.h"
 

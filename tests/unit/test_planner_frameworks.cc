@@ -2,10 +2,10 @@
 // What the calibrated constants of frameworks and devices do to prices.
 #include <vector>
 
-#include "planner/collectives.h"
-#include "planner/cost.h"
-#include "planner/model.h"
-#include "planner/planner.h"
+#include "planner/hardware/collectives.h"
+#include "planner/models/model.h"
+#include "planner/operators/cost.h"
+#include "planner/search/planner.h"
 #include "planner_cases.h"
 #include "suite.h"
 

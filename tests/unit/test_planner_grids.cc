@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/cost.h"
-#include "planner/grids.h"
-#include "planner/planner.h"
-#include "planner/search.h"
+#include "planner/operators/cost.h"
+#include "planner/search/grids.h"
+#include "planner/search/planner.h"
+#include "planner/search/search.h"
 #include "suite.h"
 
 using namespace arena;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "planner/evaluate.h"
+#include "planner/evaluate/evaluate.h"
 #include "reference_data.h"
 #include "suite.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Stages that differ in dp and tp: the search against plain enumeration of every layout, and prices
 // against those of uniform plans.
-#include "planner/mixed.h"
-#include "planner/mixed_search.h"
-#include "planner/pin_rules.h"
-#include "planner/search.h"
-#include "planner/shard.h"
+#include "planner/plans/shard.h"
+#include "planner/requests/pin_rules.h"
+#include "planner/search/mixed.h"
+#include "planner/search/mixed_search.h"
+#include "planner/search/search.h"
 #include "planner_cases.h"
 #include "suite.h"
 

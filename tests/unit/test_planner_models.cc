@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "planner/hardware.h"
-#include "planner/model.h"
-#include "planner/planner.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/model.h"
+#include "planner/search/planner.h"
 #include "request/request.h"
 #include "suite.h"
 

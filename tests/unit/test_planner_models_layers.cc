@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/cost.h"
-#include "planner/model.h"
-#include "planner/operators.h"
-#include "planner/planner.h"
+#include "planner/models/model.h"
+#include "planner/operators/cost.h"
+#include "planner/operators/operators.h"
+#include "planner/search/planner.h"
 #include "suite.h"
 
 using namespace arena;

@@ -12,10 +12,10 @@
 
 #include "base/text.h"
 #include "core/model_fields.h"
-#include "planner/layers.h"
-#include "planner/megatron_args.h"
-#include "planner/model.h"
-#include "planner/planner.h"
+#include "planner/models/layers.h"
+#include "planner/models/megatron_args.h"
+#include "planner/models/model.h"
+#include "planner/search/planner.h"
 #include "request/request.h"
 #include "suite.h"
 

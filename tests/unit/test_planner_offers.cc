@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Offers after planning: corrected by what runs observe, remembered and forgotten.
-#include "planner/offers.h"
+#include "planner/search/offers.h"
 #include "planner_cases.h"
 #include "suite.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What prices must obey whatever the constants are, on seeded random plans.
-#include "planner/collectives.h"
+#include "planner/hardware/collectives.h"
 #include "planner_cases.h"
 #include "suite.h"
 

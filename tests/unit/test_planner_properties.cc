@@ -9,9 +9,9 @@
 #include <numeric>
 #include <string>
 
-#include "planner/cost.h"
-#include "planner/model.h"
-#include "planner/planner.h"
+#include "planner/models/model.h"
+#include "planner/operators/cost.h"
+#include "planner/search/planner.h"
 #include "property.h"
 #include "request/request.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "planner/schedule.h"
+#include "planner/plans/schedule.h"
 #include "planner_cases.h"
 #include "suite.h"
 

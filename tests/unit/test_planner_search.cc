@@ -2,11 +2,11 @@
 // The search against plain enumeration, on seeded random cases (the seed is printed). Enumeration
 // shares no code with the search but the price of one plan: it walks every degree and every
 // composition of the layers.
-#include "planner/iteration.h"
-#include "planner/partition.h"
-#include "planner/search.h"
-#include "planner/shard.h"
-#include "planner/shard_parts.h"
+#include "planner/plans/iteration.h"
+#include "planner/plans/shard.h"
+#include "planner/search/partition.h"
+#include "planner/search/search.h"
+#include "planner/search/shard_parts.h"
 #include "planner_cases.h"
 #include "suite.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "float_arrays.h"
-#include "planner/layers.h"
-#include "planner/planner.h"
-#include "planner/whole_layer.h"
+#include "planner/models/layers.h"
+#include "planner/operators/whole_layer.h"
+#include "planner/search/planner.h"
 #include "profiler/cpu_stack.h"
 #include "profiler/direct.h"
 #include "profiler/operator.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "plugin/job_submit/submit_rules.h"

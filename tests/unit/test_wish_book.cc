@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/search/planner.h"
 #include "plugin/sched/wish_book.h"
 #include "suite.h"
 

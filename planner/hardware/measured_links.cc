@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See measured_links.h. The formulas are linear in start-up and in 1 / rate, so two sizes of one
+// placement give both.
+#include "planner/hardware/measured_links.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "planner/hardware/collectives.h"
+
+namespace arena {
+
+namespace {
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
+
+double median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+/// Passes through the buffer: a reduce-scatter and an all-gather make an all-reduce. 0 = other ops.
+double passes(CommOp op) {
+    if (op == CommOp::all_reduce) return 2;
+    return op == CommOp::all_gather || op == CommOp::reduce_scatter ? 1 : 0;
+}
+
+/// One op and placement: t = start_s + bytes * per_byte_s.
+struct Line {
+    CommTime small, large;
+    [[nodiscard]] bool is_usable() const {
+        return large.bytes > small.bytes && large.median_s > small.median_s;
+    }
+    [[nodiscard]] double per_byte_s() const {
+        return (large.median_s - small.median_s) / real(large.bytes - small.bytes);
+    }
+    [[nodiscard]] double start_s() const {
+        return std::max(0.0, small.median_s - real(small.bytes) * per_byte_s());
+    }
+    [[nodiscard]] double pass() const { return passes(small.op); }
+    [[nodiscard]] std::int64_t per_node() const { return small.ranks / small.nodes; }
+    /// Ranks of a node at work. Groups share their nodes, unless all of them together are the ranks
+    /// of `all`, the largest single group, which lies on more nodes than one of them does.
+    [[nodiscard]] std::int64_t busy(const Line& all) const {
+        const bool is_spread =
+            small.ranks * small.groups == all.small.ranks && small.nodes < all.small.nodes;
+        return is_spread ? all.per_node() : per_node() * small.groups;
+    }
+};
+
+std::vector<Line> lines_of(const std::vector<CommTime>& times) {
+    std::map<std::tuple<CommOp, std::int64_t, std::int64_t, std::int64_t>, Line> lines;
+    for (const CommTime& t : times) {
+        if (passes(t.op) == 0) continue;
+        const auto [at, is_new] = lines.try_emplace({t.op, t.ranks, t.nodes, t.groups}, Line{t, t});
+        if (t.bytes < at->second.small.bytes) at->second.small = t;
+        if (t.bytes > at->second.large.bytes) at->second.large = t;
+    }
+    std::vector<Line> usable;
+    for (const auto& [key, line] : lines)
+        if (line.is_usable()) usable.push_back(line);
+    return usable;
+}
+
+void fit(Link& link, const std::vector<double>& alphas, const std::vector<double>& rates) {
+    if (rates.empty()) return;
+    link.alpha_s = std::max(median(alphas), 1e-9);
+    link.bytes_per_s = median(rates);
+}
+
+/// intra_pass_s() of collectives.cc.
+void fit_intra(Link& link, const std::vector<Line>& lines) {
+    std::vector<double> alphas, rates;
+    for (const Line& line : lines) {
+        if (line.small.nodes != 1 || line.small.groups != 1) continue;
+        alphas.push_back(line.start_s() / line.pass() * 2 / (4 + real(line.small.ranks) / 2));
+        rates.push_back(line.pass() * ring_share(line.small.ranks) / line.per_byte_s());
+    }
+    fit(link, alphas, rates);
+}
+
+/// hierarchical_pass_s(): what the part inside the nodes takes is taken off first.
+void fit_inter(Link& link, const Link& intra, const std::vector<Line>& lines) {
+    Line all{};
+    for (const Line& line : lines)
+        if (line.small.groups == 1 && line.small.ranks > all.small.ranks) all = line;
+    std::int64_t busiest = 0;
+    for (const Line& line : lines)
+        if (line.small.nodes > 1) busiest = std::max(busiest, line.busy(all));
+    std::vector<double> alphas, rates;
+    for (const Line& line : lines) {
+        const std::int64_t nodes = line.small.nodes, p = line.per_node();
+        if (nodes == 1 || line.busy(all) != busiest) continue;
+        const double inside_start = p > 1 ? intra.alpha_s * (4 + real(p) / 2) / 2 : 0;
+        const double inside_byte = ring_share(p) / intra.bytes_per_s;
+        const double start = line.start_s() / line.pass();
+        const double slowdown =
+            cross_rail_slowdown({intra, link, busiest, busiest, nodes}, {line.small.ranks, p});
+        const double per_byte = (line.per_byte_s() / line.pass() - inside_byte) / slowdown;
+        if (per_byte <= 0) continue;  // the network is no part of it that can be seen
+        const double tree = (start - inside_start) / (2 + std::log2(real(nodes)));
+        // ring_pass_s(): a gather starts as late as the later of a tree and a ring does
+        const double ring =
+            2 * (start - intra.alpha_s / 3 * real(line.small.ranks - nodes)) / real(nodes - 1);
+        alphas.push_back(std::max(0.0, line.pass() > 1 ? tree : std::min(tree, ring)));
+        rates.push_back(real(busiest) * ring_share(nodes) / real(p) / per_byte);
+    }
+    fit(link, alphas, rates);
+}
+
+}  // namespace
+
+GpuType with_measured_links(GpuType type, const std::vector<CommTime>& times) {
+    const std::vector<Line> lines = lines_of(times);
+    fit_intra(type.intra, lines);
+    fit_inter(type.inter, type.intra, lines);
+    return type;
+}
+
+}  // namespace arena

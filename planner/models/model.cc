@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Parameters and FLOPs of a whole model: its layers (layers.h) and what stands before and after
+// them.
+#include "planner/models/model.h"
+
+#include "planner/models/layers.h"
+
+namespace arena {
+
+namespace {
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// 7x7 convolution and its batch norm; classifier with bias.
+double resnet_ends(const Model& model) {
+    const double stem = real(model.base_channels), classes = real(model.classes);
+    return 49 * 3 * stem + 2 * stem + real(final_channels(model)) * classes + classes;
+}
+
+double resnet_end_flops(const Model& model) {
+    const double edge = real((model.image_size + 1) / 2);
+    return 2 * (edge * edge * 49 * 3 * real(model.base_channels) +
+                real(final_channels(model)) * real(model.classes));
+}
+
+/// Token tables, positions, final norm; bert: token types, embedding norm, and the language-model
+/// transform (dense, norm, output bias).
+double transformer_ends(const Model& model) {
+    const double h = real(model.hidden), vocab = real(model.vocab);
+    const double tables = h * vocab * (model.tied_embedding ? 1 : 2);
+    const double positions = model.learned_positions ? h * real(model.seq_length) : 0;
+    const double rest = model.family == Family::bert ? 2 * h + 2 * h + h * h + h + 2 * h + vocab
+                                                     : (model.rms_norm ? 1 : 2) * h;
+    return tables + positions + rest;
+}
+
+double end_parameters(const Model& model) {
+    if (model.family == Family::custom) return 0;
+    return model.family == Family::wide_resnet ? resnet_ends(model) : transformer_ends(model);
+}
+
+double end_flops(const Model& model) {
+    if (model.family == Family::custom) return 0;
+    if (model.family == Family::wide_resnet) return resnet_end_flops(model);
+    const double s = real(model.seq_length), h = real(model.hidden);
+    const double transform = model.family == Family::bert ? 2 * s * h * h : 0;
+    return 2 * s * h * real(model.vocab) + transform;
+}
+
+/// Sum over all layers of value(kind), which is asked once per kind.
+template <typename Value>
+double sum_over_layers(const Model& model, Value value) {
+    const LayerList list = layer_list(model);
+    double sum = 0;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k)
+        sum += real(list.count_of(k)) * value(list.kinds[k]);
+    return sum;
+}
+
+}  // namespace
+
+bool is_gated(const Model& model) { return model.gated_mlp; }
+
+bool is_transformer(Family family) {
+    return family != Family::wide_resnet && family != Family::custom;
+}
+
+double qkv_width(const Model& model) {
+    return real(head_dim(model)) * real(model.heads + 2 * model.kv_heads);
+}
+
+double parameter_count(const Model& model) {
+    return end_parameters(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+               return layer_parameters(model, kind).total();
+           });
+}
+
+double active_parameter_count(const Model& model) {
+    return end_parameters(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+               return layer_parameters(model, kind).active;
+           });
+}
+
+double forward_flops(const Model& model, double head_tokens) {
+    return head_tokens * end_flops(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+               return layer_forward_flops(model, kind);
+           });
+}
+
+}  // namespace arena

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Private to operators.cc, transformer_ops.cc, resnet_ops.cc: writes operators down in both passes.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/operators/operators.h"
+
+namespace arena {
+
+/// Forward and backward operators of one thing, in the order they run forward.
+class OpBuilder {
+  public:
+    using Dims = std::array<std::int64_t, 4>;
+
+    OpBuilder(std::vector<OpCount>& forward, std::vector<OpCount>& backward)
+        : forward_(forward), backward_(backward) {
+        constexpr std::size_t dense_layer = 12;
+        forward_.reserve(dense_layer);
+        backward_.reserve(dense_layer);
+    }
+
+    void pair(OpKind kind, Precision precision, Dims dims, const std::string& variant,
+              double count = 1) {
+        forward_.push_back({{kind, Pass::forward, precision, dims, variant}, count});
+        backward_.push_back({{kind, Pass::backward, precision, dims, variant}, count});
+    }
+    /// Something whose forward is the backward of `kind` and the reverse: a sum of rows and a
+    /// gather.
+    void swapped_pair(OpKind kind, Precision precision, Dims dims, const std::string& variant) {
+        forward_.push_back({{kind, Pass::backward, precision, dims, variant}, 1});
+        backward_.push_back({{kind, Pass::forward, precision, dims, variant}, 1});
+    }
+    /// Y[m,n] = X[m,k] W^T, `batch` times; dX = dY W; dW[n,k] = dY^T X (core/profile.h fixes the
+    /// layouts).
+    void gemm(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
+              std::int64_t batch = 1) {
+        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}, ""}, 1});
+        data_gradient(precision, m, n, k, batch);
+        backward_.push_back(
+            {{OpKind::gemm, Pass::backward, precision, {n, k, m, batch}, "wgrad"}, 1});
+    }
+    /// The same where W needs no gradient.
+    void gemm_of_constant(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
+                          std::int64_t batch) {
+        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}, ""}, 1});
+        data_gradient(precision, m, n, k, batch);
+    }
+
+    /// k x k convolution with this stride of square images, no bias; the images' own gradient is
+    /// left out for the first layer of a network.
+    void convolution(Precision precision, Dims dims, std::int64_t kernel, std::int64_t stride,
+                     bool has_data_gradient = true) {
+        const std::string variant = fmt::format("r{}s{}", kernel, stride);
+        forward_.push_back({{OpKind::conv, Pass::forward, precision, dims, variant}, 1});
+        if (has_data_gradient)
+            backward_.push_back(
+                {{OpKind::conv, Pass::backward, precision, dims, variant + "_dgrad"}, 1});
+        backward_.push_back(
+            {{OpKind::conv, Pass::backward, precision, dims, variant + "_wgrad"}, 1});
+    }
+
+  private:
+    void data_gradient(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
+                       std::int64_t batch) {
+        backward_.push_back(
+            {{OpKind::gemm, Pass::backward, precision, {m, k, n, batch}, "dgrad"}, 1});
+    }
+
+    std::vector<OpCount>&forward_, &backward_;
+};
+
+/// What block GEMMs of an 8 or 4 bit model leave to others: bf16; other precisions: themselves.
+Precision plain_precision(Precision);
+/// ceil(a / b) for positive numbers.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+void transformer_layer(const Model&, Precision, const ShardShape&, const LayerKind&, OpBuilder&);
+OpShape attention_shape(const Model&, Precision, const ShardShape&, const LayerKind&);
+void transformer_embedding(const Model&, Precision, const ShardShape&, OpBuilder&);
+void transformer_head(const Model&, Precision, const ShardShape&, OpBuilder&);
+void bottleneck_layer(const Model&, Precision, const ShardShape&, const LayerKind&, OpBuilder&);
+void resnet_stem(const Model&, Precision, const ShardShape&, OpBuilder&);
+void resnet_head(const Model&, Precision, const ShardShape&, OpBuilder&);
+/// kept_elements() of a bottleneck block. Each rank keeps all channels that it gathered.
+KeptElements bottleneck_kept_elements(const Model&, const LayerKind&, const ShardShape&);
+
+}  // namespace arena

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Operators and sizes of a shard for every kind of layer; the kinds themselves are written down in
+// transformer_ops.cc and resnet_ops.cc.
+#include "planner/operators/operators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/models/model.h"
+#include "planner/operators/op_builder.h"
+
+namespace arena {
+
+namespace {
+
+using Body = LayerKind::Body;
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+bool is_transformer_layer(const LayerKind& kind) {
+    return kind.body == Body::dense || kind.body == Body::moe;
+}
+
+/// A list entry of a custom model as an operator: FLOPs in millions, bytes in thousands, at least
+/// one of each. Forward reads the parameters, writes what backward needs and reads it once.
+void custom_layer(const Model& model, Precision precision, const ShardShape& shape,
+                  const LayerKind& kind, OpBuilder& ops) {
+    const CustomLayer& layer = model.custom_layers[kind.index];
+    const double samples = real(shape.micro_batch);
+    const double bytes = layer.parameter_bytes + 2 * samples * layer.activation_bytes;
+    const auto whole = [](double value) {
+        return static_cast<std::int64_t>(std::clamp(std::ceil(value), 1.0, 0x1p49));
+    };
+    ops.pair(OpKind::custom, precision,
+             {whole(samples * layer.forward_flops / 1e6), whole(bytes / 1e3)}, "");
+}
+
+void layer(const Model& model, Precision precision, const ShardShape& shape, const LayerKind& kind,
+           OpBuilder& ops) {
+    if (kind.body == Body::custom) return custom_layer(model, precision, shape, kind, ops);
+    if (kind.body == Body::bottleneck) return bottleneck_layer(model, precision, shape, kind, ops);
+    transformer_layer(model, precision, shape, kind, ops);
+}
+
+void ends(const Model& model, Precision precision, const ShardShape& shape, ShardOperators& ops) {
+    if (model.family == Family::custom) return;
+    OpBuilder first(ops.embedding, ops.embedding), last(ops.head, ops.head);
+    if (model.family == Family::wide_resnet) {
+        resnet_stem(model, precision, shape, first);
+        return resnet_head(model, precision, shape, last);
+    }
+    transformer_embedding(model, precision, shape, first);
+    transformer_head(model, precision, shape, last);
+}
+
+/// Attention part of kept_elements(), per token: {replicated, split}.
+std::pair<double, double> attention_elements(const Model& model, double tp) {
+    if (!is_latent(model))
+        return {0, (qkv_width(model) + real(model.heads * head_dim(model))) / tp};
+    const double heads = real(model.heads);
+    const double per_head = 2 * real(head_dim(model)) + 2 * real(model.v_head_dim);
+    const double ranks =
+        real(2 * model.q_lora_rank + 2 * model.kv_lora_rank + model.qk_rope_head_dim);
+    return {ranks, heads * per_head / tp};
+}
+
+double expert_elements(const Model& model, const ShardShape& shape) {
+    const double width = real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : real(shape.tp));
+    const double row = 2 * real(model.hidden) + (is_gated(model) ? 3 : 2) * width;
+    double elements = routed_rows(model, shape) * row;
+    if (model.moe_group_size > 0)  // the one-hot tensor and its gate values
+        elements += 2 * routed_rows(model, shape) *
+                    real(std::min(model.moe_group_size, model.seq_length * shape.micro_batch));
+    return elements;
+}
+
+KeptElements transformer_elements(const Model& model, const LayerKind& kind,
+                                  const ShardShape& shape) {
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double h = real(model.hidden), t = real(shape.tp), mlp = is_gated(model) ? 3 : 2;
+    const auto [whole, split] = attention_elements(model, t);
+    const bool moe = kind.body == Body::moe;
+    const double width = real(moe ? model.shared_ffn_hidden : model.ffn_hidden);
+    KeptElements kept;
+    kept.replicated = tokens * (4 * h + whole);
+    kept.split = tokens * (split + mlp * width / t);
+    if (moe) kept.split += expert_elements(model, shape);
+    kept.scores = real(shape.micro_batch) * real(model.heads) / t * real(model.seq_length) *
+                  real(model.seq_length) / real(shape.cp);
+    if (!model.rms_norm) kept.dropout = tokens * 2 * h;
+    return kept;
+}
+
+}  // namespace
+
+ShardOperators shard_operators(const Model& model, Precision precision, const ShardShape& shape,
+                               const LayerKind& kind) {
+    ShardOperators ops;
+    OpBuilder builder(ops.layer_forward, ops.layer_backward);
+    layer(model, precision, shape, kind, builder);
+    ends(model, precision, shape, ops);
+    if (is_transformer_layer(kind))
+        ops.attention.push_back(
+            {attention_shape(model, precision, shape, kind), 1 / real(shape.cp)});
+    const double parameters = shard_parameters(model, kind, shape).total();
+    ops.optimizer = {OpKind::optimizer,
+                     Pass::forward,
+                     plain_precision(precision),
+                     {std::max<std::int64_t>(1, static_cast<std::int64_t>(parameters))},
+                     "adamw"};
+    return ops;
+}
+
+ShardOperators shard_operators(const Model& model, Precision precision, const ShardShape& shape) {
+    return shard_operators(model, precision, shape, layer_list(model).kinds.front());
+}
+
+LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
+                                 const ShardShape& shape) {
+    LayerParameters p = layer_parameters(model, kind);
+    const double t = real(shape.tp);
+    p.dense = p.split / t + (p.dense - p.split);
+    p.split /= t;
+    p.expert /= shape.ep > 1 ? real(shape.ep) : t;
+    p.active =
+        p.dense + (model.experts > 0 ? p.expert * real(model.top_k) / real(model.experts) : 0);
+    return p;
+}
+
+std::int64_t shard_vocab(const Model& model, std::int64_t tp) {
+    return ceil_div(model.vocab, 128 * tp) * 128;
+}
+
+double embedding_shard_parameters(const Model& model, std::int64_t tp) {
+    if (model.family == Family::custom) return 0;
+    if (model.family == Family::wide_resnet)
+        return (49 * 3 + 2) * real(model.base_channels) / real(tp);
+    const double positions = model.learned_positions ? real(model.seq_length) : 0;
+    return real(model.hidden) * (real(shard_vocab(model, tp)) + positions);
+}
+
+double head_shard_parameters(const Model& model, std::int64_t tp) {
+    if (model.family == Family::custom) return 0;
+    if (model.family == Family::wide_resnet)
+        return (real(final_channels(model)) / real(tp) + 1) * real(model.classes);
+    const double h = real(model.hidden);
+    return h * real(shard_vocab(model, tp)) + 2 * h + (model.family == Family::bert ? h * h : 0);
+}
+
+KeptElements kept_elements(const Model& model, const LayerKind& kind, const ShardShape& shape) {
+    if (is_transformer_layer(kind)) return transformer_elements(model, kind, shape);
+    if (kind.body == Body::bottleneck) return bottleneck_kept_elements(model, kind, shape);
+    KeptElements kept;
+    kept.split = real(shape.micro_batch) * model.custom_layers[kind.index].activation_bytes /
+                 element_bytes(model.precision);
+    return kept;
+}
+
+bool tp_fits(const Model& model, std::int64_t tp) {
+    if (model.family == Family::wide_resnet) return model.base_channels % tp == 0;
+    if (!is_transformer(model.family)) return tp == 1;
+    const bool kv = is_latent(model) || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+    return model.heads % tp == 0 && kv && model.ffn_hidden % tp == 0 &&
+           model.moe_ffn_hidden % tp == 0 && model.shared_ffn_hidden % tp == 0;
+}
+
+std::string tp_obstacle(const Model& model, std::int64_t tp) {
+    if (tp_fits(model, tp)) return "";
+    if (model.family == Family::wide_resnet)
+        return fmt::format("tp{} does not divide the {} base channels of {}", tp,
+                           model.base_channels, model.name);
+    if (!is_transformer(model.family))
+        return fmt::format("tp{}: {} is of family {}, which is not split: give tp1", tp, model.name,
+                           to_string(model.family));
+    if (model.heads % tp != 0)
+        return fmt::format("tp{} does not divide the {} heads of {}", tp, model.heads, model.name);
+    if (!is_latent(model) && model.kv_heads % tp != 0 && tp % model.kv_heads != 0)
+        return fmt::format("tp{} and the {} key-value heads of {} do not divide one another", tp,
+                           model.kv_heads, model.name);
+    for (const char* key : {"ffn_hidden", "moe_ffn_hidden", "shared_ffn_hidden"})
+        if (const std::int64_t width = model.*(find_integer_field(key)->member); width % tp != 0)
+            return fmt::format("tp{} does not divide {} {} of {}", tp, key, width, model.name);
+    return "";
+}
+
+bool ep_fits(const Model& model, std::int64_t ep) {
+    return ep == 1 || (model.experts > 0 && model.experts % ep == 0);
+}
+
+bool cp_fits(const Model& model, std::int64_t cp) {
+    return cp == 1 || (is_transformer(model.family) && model.seq_length % (2 * cp) == 0);
+}
+
+bool default_sequence_parallel(const Model& model, std::int64_t tp) {
+    return tp > 1 && is_transformer(model.family) && model.seq_length % tp == 0;
+}
+
+}  // namespace arena

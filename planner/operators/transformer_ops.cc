@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Attention (grouped or latent), dense MLPs and experts of one rank. Sources: Narayanan et
+// al. 2021 (tensor parallel GEMMs); Lepikhin et al. 2020 (GShard: one-hot dispatch); DeepSeek-V2
+// 2024 (latent attention).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/models/model.h"
+#include "planner/operators/op_builder.h"
+
+namespace arena {
+
+namespace {
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+class Transformer {
+  public:
+    Transformer(const Model& model, Precision precision, const ShardShape& shape,
+                const LayerKind& kind, OpBuilder& ops)
+        : model_(model),
+          kind_(kind),
+          shape_(shape),
+          ops_(ops),
+          block_(precision),
+          plain_(plain_precision(precision)),
+          tokens_(std::max<std::int64_t>(1, model.seq_length * shape.micro_batch / shape.cp)),
+          norm_rows_(shape.sequence_parallel ? std::max<std::int64_t>(1, tokens_ / shape.tp)
+                                             : tokens_) {}
+
+    void layer() const {
+        const std::int64_t h = model_.hidden;
+        ops_.pair(OpKind::norm, plain_, {norm_rows_, h}, norm_variant(), 2);
+        is_latent(model_) ? latent_projections() : projections();
+        ops_.pair(OpKind::attention, plain_, attention_dims(), attention_variant(),
+                  1 / real(shape_.cp));
+        ops_.gemm(block_, tokens_, h, model_.heads * value_head_dim(model_) / shape_.tp);
+        kind_.body == LayerKind::Body::moe ? experts()
+                                           : mlp(block_, tokens_, model_.ffn_hidden / shape_.tp);
+        ops_.pair(OpKind::elementwise, plain_, {norm_rows_, h},
+                  model_.linear_bias ? "bias_residual" : "add", 2);
+    }
+
+    void embedding() const {
+        ops_.pair(OpKind::embedding, plain_,
+                  {tokens_, model_.hidden, shard_vocab(model_, shape_.tp)}, "");
+    }
+
+    void head() const {
+        const std::int64_t h = model_.hidden, vocab = shard_vocab(model_, shape_.tp);
+        if (model_.family == Family::bert) {
+            ops_.gemm(plain_, tokens_, h, h);
+            ops_.pair(OpKind::elementwise, plain_, {tokens_, h}, "gelu");
+        }
+        ops_.pair(OpKind::norm, plain_, {norm_rows_, h}, norm_variant());
+        ops_.gemm(plain_, tokens_, vocab, h);
+        ops_.pair(OpKind::cross_entropy, plain_, {tokens_, vocab}, "");
+    }
+
+    OpShape attention() const {
+        return {OpKind::attention, Pass::forward, plain_, attention_dims(), attention_variant()};
+    }
+
+  private:
+    /// Query, key and value heads in one GEMM.
+    void projections() const {
+        const std::int64_t d = head_dim(model_), heads = model_.heads / shape_.tp;
+        ops_.gemm(block_, tokens_, d * (heads + 2 * kv_heads()), model_.hidden);
+        if (model_.qk_norm)
+            ops_.pair(OpKind::norm, plain_, {tokens_ * (heads + kv_heads()), d}, norm_variant());
+    }
+
+    /// Compressions are computed whole by every tensor-parallel rank on its share of the tokens,
+    /// the expansions are split by heads.
+    void latent_projections() const {
+        const std::int64_t h = model_.hidden, heads = model_.heads / shape_.tp;
+        const std::int64_t queries = heads * head_dim(model_), q_rank = model_.q_lora_rank;
+        const std::int64_t kv_rank = model_.kv_lora_rank;
+        if (q_rank > 0) {
+            ops_.gemm(block_, norm_rows_, q_rank, h);
+            ops_.pair(OpKind::norm, plain_, {norm_rows_, q_rank}, norm_variant());
+        }
+        ops_.gemm(block_, tokens_, queries, q_rank > 0 ? q_rank : h);
+        ops_.gemm(block_, norm_rows_, kv_rank + model_.qk_rope_head_dim, h);
+        ops_.pair(OpKind::norm, plain_, {norm_rows_, kv_rank}, norm_variant());
+        ops_.gemm(block_, tokens_, heads * (model_.qk_nope_head_dim + model_.v_head_dim), kv_rank);
+    }
+
+    void mlp(Precision precision, std::int64_t rows, std::int64_t width,
+             std::int64_t batch = 1) const {
+        const std::int64_t h = model_.hidden;
+        ops_.gemm(precision, rows, is_gated(model_) ? 2 * width : width, h, batch);
+        ops_.pair(OpKind::elementwise, plain_, {rows * batch, width},
+                  is_gated(model_) ? "swiglu" : "gelu");
+        ops_.gemm(precision, rows, h, width, batch);
+    }
+
+    /// Router, rows to experts and back, one GEMM per local expert (a batch of equal ones: routing
+    /// is taken as balanced), shared experts on all tokens.
+    void experts() const {
+        const bool spread = shape_.ep > 1;
+        const std::int64_t local = std::max<std::int64_t>(1, model_.experts / shape_.ep);
+        const auto routed = static_cast<std::int64_t>(std::ceil(routed_rows(model_, shape_)));
+        const std::int64_t width =
+            spread ? model_.moe_ffn_hidden : model_.moe_ffn_hidden / shape_.tp;
+        const std::int64_t from = spread ? std::max<std::int64_t>(1, tokens_ / shape_.tp) : tokens_;
+        ops_.gemm(plain_, norm_rows_, model_.experts, model_.hidden);
+        ops_.pair(OpKind::elementwise, plain_, {norm_rows_, model_.experts}, "add");
+        model_.moe_group_size > 0 ? one_hot_dispatch(from) : permutation(from, routed);
+        mlp(block_, ceil_div(routed, local), width, local);
+        if (model_.shared_ffn_hidden > 0)
+            mlp(block_, tokens_, model_.shared_ffn_hidden / shape_.tp);
+    }
+
+    /// Rows of tokens are gathered for the experts and summed into tokens afterwards.
+    void permutation(std::int64_t from, std::int64_t rows) const {
+        ops_.pair(OpKind::embedding, plain_, {rows, model_.hidden, from}, "");
+        ops_.swapped_pair(OpKind::embedding, plain_, {rows, model_.hidden, from}, "");
+    }
+
+    /// GShard: a (tokens, experts, capacity) tensor of zeros and ones multiplies the tokens; the
+    /// way back has gate values in it, which need gradients.
+    void one_hot_dispatch(std::int64_t from) const {
+        const std::int64_t group = std::min(model_.moe_group_size, from);
+        const std::int64_t groups = ceil_div(from, group);
+        const auto capacity = std::max<std::int64_t>(
+            1, static_cast<std::int64_t>(
+                   std::ceil(std::max(1.0, model_.capacity_factor) * real(group * model_.top_k) /
+                             real(model_.experts))));
+        const std::int64_t slots = model_.experts * capacity;
+        ops_.pair(OpKind::elementwise, plain_, {from, slots}, "add", 2);
+        ops_.gemm_of_constant(plain_, slots, model_.hidden, group, groups);
+        ops_.gemm(plain_, group, model_.hidden, slots, groups);
+    }
+
+    std::int64_t kv_heads() const { return std::max<std::int64_t>(1, model_.kv_heads / shape_.tp); }
+    OpBuilder::Dims attention_dims() const {
+        const std::int64_t keys = is_latent(model_) ? model_.heads / shape_.tp : kv_heads();
+        return {shape_.micro_batch * model_.heads / shape_.tp, shape_.micro_batch * keys,
+                model_.seq_length, head_dim(model_)};
+    }
+    std::string attention_variant() const {
+        std::string variant = model_.family == Family::bert ? "full" : "causal";
+        if (value_head_dim(model_) != head_dim(model_))
+            variant += fmt::format("_v{}", value_head_dim(model_));
+        if (kind_.window > 0) variant += fmt::format("_w{}", kind_.window);
+        return variant;
+    }
+    const char* norm_variant() const { return model_.rms_norm ? "rms" : "layer"; }
+
+    const Model& model_;
+    const LayerKind& kind_;
+    const ShardShape& shape_;
+    OpBuilder& ops_;
+    Precision block_, plain_;
+    std::int64_t tokens_, norm_rows_;
+};
+
+}  // namespace
+
+Precision plain_precision(Precision precision) {
+    const bool narrow = precision == Precision::fp8 || precision == Precision::mxfp8 ||
+                        precision == Precision::nvfp4;
+    return narrow ? Precision::bf16 : precision;
+}
+
+double routed_rows(const Model& model, const ShardShape& shape) {
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double rows = tokens * real(model.top_k) / (shape.ep > 1 ? real(shape.tp) : 1);
+    return model.capacity_factor > 0 ? rows * model.capacity_factor : rows;
+}
+
+void transformer_layer(const Model& model, Precision precision, const ShardShape& shape,
+                       const LayerKind& kind, OpBuilder& ops) {
+    Transformer(model, precision, shape, kind, ops).layer();
+}
+
+OpShape attention_shape(const Model& model, Precision precision, const ShardShape& shape,
+                        const LayerKind& kind) {
+    std::vector<OpCount> unused;
+    OpBuilder ops(unused, unused);
+    return Transformer(model, precision, shape, kind, ops).attention();
+}
+
+void transformer_embedding(const Model& model, Precision precision, const ShardShape& shape,
+                           OpBuilder& ops) {
+    Transformer(model, precision, shape, {}, ops).embedding();
+}
+
+void transformer_head(const Model& model, Precision precision, const ShardShape& shape,
+                      OpBuilder& ops) {
+    Transformer(model, precision, shape, {}, ops).head();
+}
+
+}  // namespace arena

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One training iteration of a shard under a plan: what each stage contributes, given the layers
+// that it holds, and what the whole takes. Search deals layers by the parts; price() of 1F1B is
+// iteration_seconds() (partition.h) of the same parts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planner/plans/schedule.h"
+#include "planner/plans/shard.h"
+#include "planner/search/partition.h"
+
+namespace arena {
+
+/// Keeps references to everything it is made from. Of the embedding, the head and what the host
+/// spends on a micro-batch, a third is forward. An interleaved stage holds chunks that lie apart
+/// (Narayanan et al. 2021).
+class Iteration {
+  public:
+    Iteration(const PoolContext&, const Topology&, const Shard&, const PlanChoice&);
+
+    /// What stage `index` contributes. With interleaving: its share of an even deal, whichever
+    /// layers of that number are given.
+    [[nodiscard]] StagePart part(std::int64_t index, LayerRange) const;
+    /// At most what part() of a stage takes besides its layers.
+    [[nodiscard]] double least_extra_s(std::int64_t index) const;
+    /// At most what these layers take of part(), without transfers; of two ranges, the sum.
+    [[nodiscard]] double least_layers_s(LayerRange range) const {
+        return slowest_seconds(range).total();
+    }
+    /// At most what the longest exchange, optimizer step and host time of an iteration take
+    /// together, however the layers are dealt.
+    [[nodiscard]] double least_ends_s() const;
+    /// What the tied table and the iteration itself add.
+    [[nodiscard]] double fixed_s() const;
+    /// O(stages) without interleaving, and no allocation; an interleaved schedule is replayed,
+    /// O(stages vpp micro-batches).
+    [[nodiscard]] Estimate price(std::span<const std::int64_t> stage_layers) const;
+    /// No interleaved replay of stage_layers takes less, nor what follows it.
+    [[nodiscard]] double least_interleaved_s(std::span<const std::int64_t> stage_layers) const;
+
+  private:
+    /// A stage and all that its layers add up to.
+    struct Stage {
+        std::int64_t index = 0, layers = 0;
+        LayerRange first;  ///< all its layers, or its first chunk
+        LayerSeconds seconds;
+        double layer_parameters = 0, expert_parameters = 0;
+        double boundary_s = 0, bytes = 0;
+        double zero3_s = 0;  ///< exposed in its layers, one micro-batch
+    };
+    struct Longest;
+    struct Chunks {
+        std::vector<double> forward_s, backward_s;
+    };
+    /// Of these parameters under ZeRO-3.
+    struct Zero3 {
+        double gather_s, reduce_s;
+    };
+
+    [[nodiscard]] bool is_emulated() const { return context_.pool.hardware.emulated; }
+    /// Of a micro-batch on a stage: once per chunk of it.
+    [[nodiscard]] double host_s() const {
+        return is_emulated() ? 0 : static_cast<double>(choice_.vpp) * framework_.micro_batch_s;
+    }
+    [[nodiscard]] bool is_last(std::int64_t index) const { return index + 1 == choice_.stages; }
+    /// Whether a stage is several ranges of layers that differ.
+    [[nodiscard]] bool lies_apart() const { return choice_.vpp > 1 && !shard_.is_alike(); }
+
+    [[nodiscard]] double embedding_s() const { return slowdown_ * shard_.embedding_s; }
+    [[nodiscard]] double head_s() const { return slowdown_ * shard_.head_s; }
+    [[nodiscard]] LayerSeconds slowest_seconds(LayerRange) const;
+    [[nodiscard]] LayerSeconds layer_seconds(LayerRange) const;
+    [[nodiscard]] Stage stage(std::int64_t index, std::span<const LayerRange>) const;
+    template <typename Visit>
+    Longest each_stage(std::span<const std::int64_t> stage_layers, Visit) const;
+    [[nodiscard]] double compute_s(const Stage&) const;
+    [[nodiscard]] double comm_s(const Stage&) const;
+    [[nodiscard]] double total_s(const Stage&) const;
+    [[nodiscard]] double forward_s(const Stage&) const;
+    [[nodiscard]] double ends_s(std::int64_t index) const;
+    [[nodiscard]] double sent_s(std::int64_t index, std::int64_t transfers, double bytes) const;
+    [[nodiscard]] double sent_s(std::int64_t index, std::span<const LayerRange>) const;
+    [[nodiscard]] double received_s(std::int64_t index, std::span<const LayerRange>) const;
+
+    [[nodiscard]] std::vector<LayerRange> chunk_ranges(std::span<const std::int64_t>) const;
+    [[nodiscard]] std::vector<LayerRange> even_chunks(std::int64_t index) const;
+    void set_even_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
+    void set_unlike_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
+    [[nodiscard]] InterleavedStages interleaved(std::span<const std::int64_t>, Chunks&) const;
+
+    [[nodiscard]] double parameters(const Stage&) const;
+    [[nodiscard]] double exchanged_bytes(double parameters) const;
+    [[nodiscard]] double weight_bytes() const;
+    [[nodiscard]] std::int64_t expert_replicas() const;
+    [[nodiscard]] double replicate_s(const Group&, double parameters) const;
+    [[nodiscard]] double replicate_s(double dense, double routed) const;
+    [[nodiscard]] double exchange_s(const Stage&) const;
+    [[nodiscard]] double least_exchange_s(std::int64_t layers) const;
+    [[nodiscard]] double earlier_exchanges_s(const Stage&) const;
+    [[nodiscard]] double behind_backward_s(const Stage&, double comm) const;
+    [[nodiscard]] Zero3 zero3(double parameters) const;
+    [[nodiscard]] double zero3_layer_s(LayerRange) const;
+    [[nodiscard]] double zero3_layers_s(LayerRange) const;
+    [[nodiscard]] double zero3_exposed_s(const Stage&) const;
+    [[nodiscard]] double tied_exchange_s() const;
+    [[nodiscard]] double stepped_share() const;
+    [[nodiscard]] double optimizer_s(const Longest&) const;
+    void finish(Estimate&) const;
+    void set_source(Estimate&) const;
+
+    const PoolContext& context_;
+    const Topology& topology_;
+    const Shard& shard_;
+    const PlanChoice& choice_;
+    const FrameworkConstants& framework_;
+    double slowdown_;              ///< of computing on the slowest node
+    Group replicas_;               ///< ranks that hold the same dense parameters
+    Group expert_replicas_;        ///< ... the same experts
+    std::vector<double> zero3_s_;  ///< exposed in the layers before each one; empty: all are alike
+};
+
+}  // namespace arena

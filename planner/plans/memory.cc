@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/plans/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/profile.h"
+#include "planner/models/model.h"
+#include "planner/operators/op_builder.h"
+
+namespace arena {
+
+namespace {
+
+constexpr double workspace_bytes = 256.0 * 1024 * 1024;
+constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
+
+constexpr std::size_t kept_column = 2;  ///< of MemoryModel's rows, by Recompute
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Tensors that backward needs from one layer, without the s x s matrices.
+double kept_bytes(const KeptElements& kept, double width, const ShardShape& shape) {
+    const double replicated = width * kept.replicated + kept.dropout;
+    return (shape.sequence_parallel ? replicated / real(shape.tp) : replicated) +
+           width * kept.split;
+}
+
+/// Softmax output, and with dropout its mask and output; what selective recompute does not keep.
+double score_bytes(const KeptElements& kept, double width) {
+    return kept.scores * (kept.dropout > 0 ? 2 * width + 1 : width);
+}
+
+}  // namespace
+
+double gradient_bytes(Precision precision) { return precision == Precision::fp16 ? 2 : 4; }
+
+double state_bytes_per_parameter(Precision precision, std::int64_t zero_stage, std::int64_t dp) {
+    const bool mixed = precision != Precision::fp32 && precision != Precision::tf32;
+    const double weights = mixed ? 2 : 4, gradients = gradient_bytes(precision);
+    const double total = precision == Precision::fp16 ? 20 : mixed ? 18 : 16;
+    double whole = total;
+    if (zero_stage >= 1) whole = weights + gradients;
+    if (zero_stage >= 2) whole = weights;
+    if (zero_stage >= 3) whole = 0;
+    return whole + (total - whole) / real(dp);
+}
+
+/// 1F1B: one per stage that follows, and its own. Interleaved: Megatron's warm-up in chunks.
+double micro_batches_in_flight(const PlanChoice& choice, std::int64_t index) {
+    const std::int64_t v = choice.vpp, after = choice.stages - index - 1;
+    const std::int64_t chunks = v == 1 ? after + 1 : 2 * after + (v - 1) * choice.stages + 1;
+    return real(std::min(choice.micro_batches * v, chunks)) / real(v);
+}
+
+std::int64_t StageMemory::capacity(std::int64_t most, double limit_bytes) const {
+    const double layers = std::floor((limit_bytes - fixed_bytes) / layer_bytes);
+    return static_cast<std::int64_t>(std::clamp(layers, 0.0, real(most)));
+}
+
+MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision precision,
+                         const ShardShape& shape)
+    : MemoryModel(model, type, builtin_calibration().framework("default"), precision, shape) {}
+
+MemoryModel::MemoryModel(const Model& model, const GpuType& type,
+                         const FrameworkConstants& framework, Precision precision,
+                         const ShardShape& shape)
+    : precision_(precision),
+      slack_(type.emulated ? 1.06 : framework.activation_slack),
+      extra_state_bytes_(precision == Precision::bf16 ? framework.bf16_state_bytes : 0),
+      shape_(shape),
+      tied_(model.tied_embedding),
+      embedding_parameters_(embedding_shard_parameters(model, shape.tp)),
+      head_parameters_(head_shard_parameters(model, shape.tp)) {
+    const double width = element_bytes(plain_precision(precision));
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double split = shape.sequence_parallel ? real(shape.tp) : 1;
+    logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) *
+                                  (type.emulated ? width + 8 : framework.logit_bytes) +
+                              2 * width * real(model.hidden) / split);
+    const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
+    reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
+    index_ = std::make_shared<const LayerIndex>(layer_list(model));
+    set_inputs(model, tokens * real(model.hidden) * width / split);
+    set_layers(model, framework, type.emulated);
+}
+
+void MemoryModel::set_inputs(const Model& model, double transformer_bytes) {
+    const std::vector<LayerKind>& kinds = index_->list().kinds;
+    if (is_transformer(model.family))
+        return inputs_.set(index_, transformer_bytes,
+                           std::vector<double>(kinds.size(), transformer_bytes));
+    const double width = element_bytes(plain_precision(precision_));
+    const auto bytes = [&](double elements) {
+        return elements * (real(shape_.micro_batch) * width);
+    };
+    std::vector<double> outputs;
+    for (const LayerKind& kind : kinds)
+        outputs.push_back(bytes(layer_output_elements(model, kind)));
+    inputs_.set(index_, bytes(first_input_elements(model, index_->list())), std::move(outputs));
+}
+
+/// Kept bytes under full recompute are the layer's input, which depends on the layer before.
+MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kind,
+                                        const FrameworkConstants& framework, bool emulated) const {
+    const double width = element_bytes(plain_precision(precision_));
+    const LayerParameters parameters = shard_parameters(model, kind, shape_);
+    KeptElements elements = kept_elements(model, kind, shape_);
+    if (framework.keeps_masks < 0.5) elements.dropout = 0;
+    const double kept = kept_bytes(elements, width, shape_);
+    const bool fused = !emulated && framework.fused_attention >= 0.5;
+    const double scores = fused ? 0 : score_bytes(elements, width);
+    const double selective = kept -
+                             framework.selective_others * std::max(0.0, kept - inputs_.first()) +
+                             (1 - framework.selective_attention) * scores;
+    return {parameters.total() - parameters.expert, parameters.expert, kept + scores, selective,
+            inputs_.first()};
+}
+
+/// Each layer, or where its layers are told apart by their runs, the first of each run, has an
+/// input of its own.
+void MemoryModel::set_layers(const Model& model, const FrameworkConstants& framework,
+                             bool emulated) {
+    const LayerList& list = index_->list();
+    std::vector<Row> kinds;
+    for (const LayerKind& kind : list.kinds)
+        kinds.push_back(layer_row(model, kind, framework, emulated));
+    const LayerIndex::Form form = index_->form();
+    if (form == LayerIndex::Form::alike || form == LayerIndex::Form::counted) {
+        set_rows(index_, kinds);
+    } else {
+        const auto split = std::make_shared<const LayerIndex>(with_first_layers(list));
+        std::vector<Row> rows;
+        for (std::size_t r = 0; r < list.runs.size(); ++r)
+            for (const std::int64_t layer : {std::int64_t{0}, std::int64_t{1}}) {
+                rows.push_back(kinds[list.runs[r].kind]);
+                rows.back()[4] = inputs_.at(std::min(index_->begin_of(r) + layer,
+                                                     index_->begin_of(r) + list.runs[r].count));
+            }
+        set_rows(split, rows);
+    }
+    const bool is_one = form == LayerIndex::Form::alike;
+    const Row sums = is_one ? kinds.front() : held_.over({0, model.layers});
+    for (std::size_t r = 0; r < 3; ++r)
+        activations_[r] =
+            is_one ? sums[kept_column + r] : sums[kept_column + r] / real(model.layers);
+}
+
+void MemoryModel::set_rows(const std::shared_ptr<const LayerIndex>& index,
+                           const std::vector<Row>& kinds) {
+    const auto column = [&](auto value) {
+        std::vector<double> values;
+        for (const Row& row : kinds) values.push_back(value(row));
+        return values;
+    };
+    held_.set(index, kinds);
+    most_parameters_.set(index, column([](const Row& row) { return row[0] + row[1]; }));
+    for (std::size_t r = 0; r < 3; ++r)
+        most_live_[r].set(index, column([&](const Row& row) {
+                              return std::max(0.0, row[kept_column] - row[kept_column + r]);
+                          }));
+}
+
+double MemoryModel::state_bytes(std::int64_t zero_stage, std::int64_t ranks) const {
+    return state_bytes_per_parameter(precision_, zero_stage, ranks) + extra_state_bytes_;
+}
+
+/// Weights, gradients, optimizer state, of which experts' are sharded over their own replicas; and
+/// the activations of the micro-batches in flight.
+MemoryModel::Row MemoryModel::weights(const PlanChoice& choice, std::int64_t index) const {
+    const std::int64_t ranks = choice.dp * choice.cp;
+    const double state = state_bytes(choice.zero_stage, ranks);
+    Row row{state, state};
+    if (shape_.ep > 1)
+        row[1] = state_bytes(choice.zero_stage,
+                             std::max<std::int64_t>(1, ranks * shape_.tp / shape_.ep));
+    row[kept_column + static_cast<std::size_t>(choice.recompute)] =
+        slack_ * micro_batches_in_flight(choice, index);
+    return row;
+}
+
+/// Parameters outside the layers. One stage holds a tied table once; two stages hold a copy each.
+double MemoryModel::held_parameters(const PlanChoice& choice, std::int64_t index) const {
+    const bool first = index == 0, last = index == choice.stages - 1;
+    if (first && last && tied_) return std::max(embedding_parameters_, head_parameters_);
+    return (first ? embedding_parameters_ : 0) + (last ? head_parameters_ : 0);
+}
+
+MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
+                                            std::span<const LayerRange> ranges) const {
+    Extremes most;
+    for (const LayerRange& range : ranges) {
+        if (range.size() == 0) continue;  // an embedding in the place of a layer
+        const LayerMost& live = most_live_[static_cast<std::size_t>(choice.recompute)];
+        const double in = is_alike() ? inputs_.first() : inputs_.at(range.begin);
+        const double out = is_alike() ? inputs_.first() : inputs_.at(range.end);
+        most.live_bytes = std::max(most.live_bytes, live.over(range));
+        most.parameters = std::max(most.parameters, most_parameters_.over(range));
+        most.boundary_bytes = std::max(most.boundary_bytes, 2 * in + 2 * out);
+    }
+    return most;
+}
+
+double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,
+                                const Extremes& most) const {
+    const double state = state_bytes(choice.zero_stage, choice.dp * choice.cp);
+    double bytes = reserved_bytes_ + held_parameters(choice, index) * state;
+    bytes += slack_ * most.live_bytes;
+    if (choice.zero_stage >= 3)
+        bytes += 2 * most.parameters * element_bytes(plain_precision(precision_));
+    if (index == choice.stages - 1) bytes += slack_ * logits_bytes_;
+    if (choice.stages > 1) bytes += most.boundary_bytes;
+    if (choice.dp > 1)
+        bytes += std::min(bucket_bytes, most.parameters * gradient_bytes(precision_));
+    return bytes;
+}
+
+StageMemory MemoryModel::stage(const PlanChoice& choice, std::int64_t index) const {
+    const LayerRange one[] = {{0, 1}};
+    return {fixed_bytes(choice, index, extremes(choice, one)),
+            held_.weighed(one[0], weights(choice, index))};
+}
+
+double MemoryModel::bytes(const PlanChoice& choice, std::int64_t index,
+                          std::span<const LayerRange> ranges) const {
+    double layers = 0;
+    for (const LayerRange& range : ranges) layers += held_.weighed(range, weights(choice, index));
+    return fixed_bytes(choice, index, extremes(choice, ranges)) + layers;
+}
+
+double MemoryModel::buffer_bytes(const PlanChoice& choice,
+                                 std::span<const LayerRange> ranges) const {
+    return choice.stages == 1 ? 0 : extremes(choice, ranges).boundary_bytes;
+}
+
+std::int64_t MemoryModel::capacity(const PlanChoice& choice, std::int64_t index, std::int64_t begin,
+                                   std::int64_t most, double limit) const {
+    if (is_alike()) return stage(choice, index).capacity(most, limit);
+    std::int64_t fits = 0, above = most + 1;
+    while (above - fits > 1) {
+        const std::int64_t middle = (fits + above) / 2;
+        const LayerRange range[] = {{begin, begin + middle}};
+        const bool does = bytes(choice, index, range) - buffer_bytes(choice, range) <= limit;
+        (does ? fits : above) = middle;
+    }
+    return fits;
+}
+
+}  // namespace arena

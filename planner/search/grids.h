@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which grids and which plans exist: GPU counts that fill nodes equally, stage counts,
+// tensor-parallel degrees, micro-batches. Search and the operator list walk the same sets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planner/operators/operators.h"
+#include "planner/plans/memory.h"
+#include "planner/search/planner.h"
+
+namespace arena {
+
+/// A GPU count as equal nodes.
+struct NodeShape {
+    std::int64_t nodes = 1, gpus_per_node = 1;
+    [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
+    auto operator<=>(const NodeShape&) const = default;
+};
+
+/// n GPUs on the least number of nodes that take equal shares of at most site_gpus_per_node.
+NodeShape node_shape(std::int64_t gpus, std::int64_t site_gpus_per_node);
+
+/// Counts worth offering, ascending: every count on one node; beyond, whole nodes, powers of two,
+/// and the ends of the range; above 32 nodes about 16 counts per doubling. A pin keeps its
+/// multiples and adds the first 64 of them. query.max_gpus <= 0: as many as the pool has.
+std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
+
+/// Whether the launcher can be told some deal of the layers to so many stages.
+bool can_share_layers(const PlanQuery&, std::int64_t stages);
+/// Stages for `gpus`: the divisors of gpus that the layers can be shared out to; or the pin.
+std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
+/// Every degree up to a node that tp_fits(), or the pin. Convolutions are split only where the
+/// launcher leaves the planner free to.
+std::vector<std::int64_t> tp_degrees(const PlanQuery&, const GpuPool&);
+/// Ascending; O(sqrt(n)).
+std::vector<std::int64_t> divisors(std::int64_t n);
+/// Divisors of the batch, ascending, or the pin.
+std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
+/// All tp x micro-batch x cp x ep, tp outermost: cp and ep are the pin, else 1; where the launcher
+/// leaves them free, all that divide the sequence and the experts, at most 64.
+/// Sequence parallel wherever it can be, or as the pin says.
+std::vector<ShardShape> shard_shapes(const PlanQuery&, const GpuPool&);
+/// Chunks per stage, 1 first: the pin, else 1; where the launcher leaves them free, all divisors of
+/// a stage's layers. More than 1 takes even stages and micro-batches that are a multiple of them.
+std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
+                                     std::int64_t micro_batches);
+/// What the launcher can be told: none, then selective, then full; or the pin.
+std::vector<Recompute> recompute_kinds(const PlanQuery&);
+/// Of 0..3, those that the launcher can be told and the search may take; 0 alone without replicas,
+/// which are dp * cp; or the pin, nothing where that wants replicas and there are none.
+std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t replicas);
+/// Of these stages, dealt evenly: what the launcher must be told.
+PlanFacts facts_of(const Model&, const ShardShape&, const PlanChoice&);
+
+/// Whether (grid, shard) is a plan at all; sets dp and the number of micro-batches.
+struct Split {
+    std::int64_t dp = 0, micro_batches = 0;  ///< 0 = not a plan
+    [[nodiscard]] explicit operator bool() const { return micro_batches > 0; }
+};
+Split split_grid(const PlanQuery&, const NodeShape&, std::int64_t stages, const ShardShape&);
+
+/// The plan whose stages are alike but for their layers.
+Plan uniform_plan(const ShardShape&, const PlanChoice&, std::vector<std::int64_t> stage_layers);
+/// Layers as even as a launcher can be told: equal, what is left over to the first stages; with
+/// LayerSplit::ends from the first and the last stage. Wants 1 <= stages <= layers.
+std::vector<std::int64_t> spread_layers(LayerSplit, std::int64_t layers, std::int64_t stages);
+
+}  // namespace arena

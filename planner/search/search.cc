@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/text.h"
+#include "planner/models/model.h"
+#include "planner/operators/operators.h"
+#include "planner/plans/iteration.h"
+#include "planner/plans/schedule.h"
+#include "planner/search/balance.h"
+#include "planner/search/shard_parts.h"
+
+namespace arena {
+
+namespace {
+
+constexpr std::int64_t max_replicas = 1 << 20;
+constexpr std::int64_t max_measured_micro_batch = 128;
+/// Making a shard takes as long as so many steps of a search.
+constexpr std::int64_t shard_steps = 500;
+/// Of a budget, for leaving out what fits nowhere; of a grid's, for listing its candidates.
+constexpr double filtering_share = 0.2, listing_share = 0.5;
+constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits, for the reasons
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Seconds of plans by their bytes; the more bytes, the fewer seconds.
+using Front = std::map<double, double>;
+
+/// From here on a plan of so many bytes or more is beaten.
+double beaten_from_s(const Front& front, double bytes) {
+    const auto above = front.upper_bound(bytes);
+    if (above == front.begin()) return std::numeric_limits<double>::infinity();
+    return std::nextafter(std::prev(above)->second, std::numeric_limits<double>::infinity());
+}
+
+void add_to(Front& front, double bytes, double seconds) {
+    if (beaten_from_s(front, bytes) <= seconds) return;
+    auto at = front.insert_or_assign(bytes, seconds).first;
+    while (++at != front.end() && at->second >= seconds) at = std::prev(front.erase(at));
+}
+
+/// Every layer is like one of these, with what reaches it.
+std::vector<std::int64_t> unlike_layers(const LayerIndex& index) {
+    std::vector<bool> seen(index.list().kinds.size());
+    std::vector<std::int64_t> layers;
+    for (std::size_t r = 0; r < index.list().runs.size(); ++r) {
+        const LayerRun& run = index.list().runs[r];
+        const bool counts_kinds = index.form() == LayerIndex::Form::counted;  // reached by the same
+        if (counts_kinds && seen[run.kind]) continue;
+        seen[run.kind] = true;
+        layers.push_back(index.begin_of(r));
+        if (run.count > 1 && index.form() != LayerIndex::Form::alike)
+            layers.push_back(index.begin_of(r) + 1);
+    }
+    return layers;
+}
+
+/// Whether each layer can be held at all: a middle stage, no replica's share of the state.
+bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
+    const MemoryModel memory(query.model, context.pool.hardware, context.constants.framework,
+                             context.precision, shape);
+    const double limit = real(context.pool.hardware.memory_bytes);
+    const std::vector<std::int64_t> layers = unlike_layers(*memory.index());
+    for (const Recompute recompute : recompute_kinds(query))
+        for (std::int64_t zero = 0; zero <= 3; ++zero) {
+            const PlanChoice choice{3, max_replicas, 1, recompute, zero, 1, shape.cp, shape.ep};
+            const auto fits = [&](std::int64_t layer) {
+                const LayerRange one{layer, layer + 1};
+                return memory.bytes(choice, 1, {&one, 1}) -
+                           memory.buffer_bytes(choice, {&one, 1}) <=
+                       limit;
+            };
+            if (std::all_of(layers.begin(), layers.end(), fits)) return true;
+        }
+    return false;
+}
+
+/// Without the large micro-batches that fit nowhere: they grow without end with the batch.
+std::vector<ShardShape> possible_shapes(const PlanQuery& query, const GpuPool& pool,
+                                        const PoolContext& context, PlanBudget& budget,
+                                        bool& in_part) {
+    std::vector<ShardShape> shapes = shard_shapes(query, pool);
+    const PlanBudget::Slice slice(budget, filtering_share);
+    std::erase_if(shapes, [&](const ShardShape& shape) {
+        if (query.pin.micro_batch != 0 || shape.micro_batch <= sure_micro_batch) return false;
+        const bool spent = budget.poll(shard_steps);
+        in_part = in_part || spent;
+        return spent || !holds_a_layer(query, context, shape);
+    });
+    return shapes;
+}
+
+}  // namespace
+
+PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective,
+                       PlanBudget& budget)
+    : query_(query),
+      pool_(pool),
+      budget_(budget),
+      context_(make_context(query.model, pool, query.global_batch, effective)),
+      shapes_(possible_shapes(query, pool, context_, budget, lost_shapes_)),
+      recomputes_(recompute_kinds(query)),
+      shards_(shapes_.size()),
+      solver_(budget) {
+    solver_.allow(max_deal_steps);
+}
+
+/// Tensor-parallel groups stay inside a node, so a shard is the same in every grid; groups that
+/// share tokens or experts depend on the nodes.
+Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
+    PricedShard& slot = shards_[index];
+    const ShardShape& shape = shapes_[index];
+    const bool spans_nodes = shape.cp * shape.ep > 1;
+    if (!slot.shard || (spans_nodes && slot.nodes != nodes)) {
+        const Topology topology =
+            spans_nodes ? topology_of(nodes, 1)
+                        : make_topology(pool_.hardware, {pool_.gpu_type, 1, shape.tp, 1},
+                                        pool_.gpus_per_node);
+        if (slot.shard) shard_bytes_ -= slot.shard->bytes();
+        slot = {std::make_unique<Shard>(context_, topology, shape), nodes};
+        shard_bytes_ += slot.shard->bytes();
+        spends(shard_steps);
+    }
+    return *slot.shard;
+}
+
+/// Shards and candidates by themselves may not take more than the budget has.
+bool PoolSearch::has_memory_for(std::size_t shape) {
+    const std::size_t most = budget_.limits().bytes / 2;
+    const bool has =
+        (shards_[shape].shard || shard_bytes_ < most) && open_.size() * sizeof(Candidate) < most;
+    cut_short_ = cut_short_ || !has;
+    return has;
+}
+
+/// Remembers the first that cannot, for the reasons.
+bool PoolSearch::can_be_told(const ShardShape& shape, const PlanChoice& choice) {
+    const PlanFacts facts = facts_of(query_.model, shape, choice);
+    const bool can = query_.can.tells(needs(facts));
+    if (!can && !untold_) untold_ = facts;
+    return can;
+}
+
+void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, std::int64_t stages) {
+    const ShardShape& shape = shapes_[at];
+    const Split split = split_grid(query_, nodes, stages, shape);
+    if (!split) return;
+    const std::vector<std::int64_t> zeros = zero_stages(query_, stages, split.dp * shape.cp);
+    for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
+        for (Recompute recompute : recomputes_)
+            for (std::int64_t zero : zeros) {
+                const PlanChoice choice{stages,    split.dp, split.micro_batches,
+                                        recompute, zero,     vpp,
+                                        shape.cp,  shape.ep};
+                if (can_be_told(shape, choice))
+                    open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
+            }
+}
+
+void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
+    open_.clear();
+    untold_.reset();
+    const PlanBudget::Slice slice(budget_, listing_share);
+    for (std::size_t s = 0; s < shapes_.size() && has_memory_for(s) && !spends(1); ++s)
+        list_candidates_of(static_cast<std::uint32_t>(s), nodes, stages);
+    candidates_seen_ += static_cast<std::int64_t>(open_.size());
+}
+
+/// The shortest pipeline of this work in whole layers, transfers left out, and one stage's
+/// optimizer step; rounding is given away. Interleaved stages have equally many layers.
+double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) const {
+    const LayerSeconds all = shard.seconds(choice.recompute, {0, query_.model.layers});
+    const std::int64_t most = (query_.model.layers + choice.stages - 1) / choice.stages;
+    const double m = real(choice.micro_batches), mean = all.total() / real(choice.stages);
+    const double embedding = shard.embedding_s + shard.embedding_comm_s;
+    const double head = shard.head_s + shard.head_comm_s;
+    const double least = shard.least_layer_s(choice.recompute);
+    const double longest = shard.is_alike()
+                               ? shard.seconds(choice.recompute, {0, most}).total()
+                               : std::max(mean, shard.slowest_layer_s(choice.recompute));
+    const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp * choice.cp) : 1;
+    const double held =
+        shard.is_alike() ? real(most) : real(query_.model.layers) / real(choice.stages);
+    const double step = share * held * shard.layer_parameters * shard.optimizer_parameter_s;
+    const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
+    double pipeline = 0;
+    if (choice.vpp == 1)
+        pipeline = least_pipeline_seconds(all.total() + embedding + head,
+                                          std::max(longest, least + std::max(embedding, head)),
+                                          choice.stages, choice.micro_batches, least + head);
+    else if (shard.is_alike())
+        pipeline = std::max(m * (longest + embedding), around + m * (longest + head));
+    else
+        pipeline = m * longest;
+    return below_bounds * (pipeline + step);
+}
+
+/// Where layers differ no deal fits unless the greatest stages that fit, one after the other and
+/// some of them empty, hold all layers: a later stage keeps fewer micro-batches, and may take what
+/// an earlier one cannot. The exact program knows better.
+bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
+                          double& wanted_bytes) {
+    const double limit = real(pool_.hardware.memory_bytes);
+    const std::int64_t layers = query_.model.layers, stages = choice.stages;
+    const bool is_alike = memory.is_alike();
+    std::int64_t room = 0;
+    bool fits = true;
+    wanted_bytes = 0;
+    for (std::int64_t i = 0; i < stages; ++i) {
+        const LayerRange even{i * layers / stages, (i + 1) * layers / stages};
+        const StageMemory stage = is_alike ? memory.stage(choice, i) : StageMemory{};
+        const std::int64_t most =
+            is_alike ? stage.capacity(layers, limit)
+                     : memory.capacity(choice, i, room, layers - room - (stages - i - 1), limit);
+        capacity_[static_cast<std::size_t>(i)] = most;
+        room += most;
+        fits = fits && most >= 1;
+        wanted_bytes = std::max(wanted_bytes, is_alike ? stage.total((layers + stages - 1) / stages)
+                                                       : memory.bytes(choice, i, {&even, 1}));
+    }
+    if (is_alike) return fits && room >= layers;
+    const bool lies_apart = choice.vpp > 1;  // dealt once, and asked then
+    return lies_apart || room >= layers;
+}
+
+/// The deal with the least slowest stage into layers_, transfers aside.
+bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
+    const double first_s = shard.embedding_s + shard.embedding_comm_s;
+    const double last_s = shard.head_s + shard.head_comm_s;
+    if (shard.is_alike())
+        return deal_layers({query_.model.layers, shard.seconds(choice.recompute, {0, 1}).total(),
+                            first_s, last_s, capacity_},
+                           layers_);
+    const auto work_s = [&](std::int64_t stage, LayerRange range) {
+        if (spends(1)) return std::numeric_limits<double>::infinity();
+        return shard.seconds(choice.recompute, range).total() + (stage == 0 ? first_s : 0) +
+               (stage + 1 == choice.stages ? last_s : 0);
+    };
+    const double limit = real(pool_.hardware.memory_bytes);
+    const auto fits = [&](std::int64_t stage, LayerRange range) {
+        const LayerRange own[] = {range};
+        return !spends(1) &&
+               shard.memory.bytes(choice, stage, own) - shard.memory.buffer_bytes(choice, own) <=
+                   limit;
+    };
+    return balance_layers(query_.model.layers, choice.stages, work_s, fits, layers_);
+}
+
+/// The fastest layers_ below limit_s.
+bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanChoice& choice,
+                      double limit_s) {
+    ShardParts parts(context_, topology, shard, choice, buffers_);
+    PartitionProblem problem = parts.problem(query_.can.split(choice.stages));
+    const auto beats_limit = [&](double longest_s) {
+        return least_pipeline_seconds(parts.rest_s(0, 0), longest_s, choice.stages,
+                                      choice.micro_batches, parts.last_s()) +
+                   problem.ends_s + problem.fixed_s <
+               limit_s;
+    };
+    if (choice.vpp == 1 && !beats_limit(shard.is_alike() ? parts.longest_s(0, 0) : 0)) return false;
+    if (choice.vpp > 1) {  // one deal: bytes are what is asked
+        problem.split = LayerSplit::even;
+        return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
+    }
+    layers_.resize(static_cast<std::size_t>(choice.stages));
+    if (problem.split != LayerSplit::any) return deal_evenly(problem, parts, limit_s);
+    if (!shard.is_alike()) {
+        const std::int64_t looked_at = problem.stages * problem.layers;
+        const bool has_room = looked_at <= 8 * max_part_rows;
+        if (has_room && looked_at <= solver_.steps_left())
+            parts.find_longest(budget_);
+        else
+            parts.forget_longest();
+        solver_.spend(looked_at);
+        if (!beats_limit(parts.longest_s(0, 0))) return false;
+    }
+    // The deal with the least slowest stage is nearly always the best: a tight limit for the exact
+    // one.
+    if (!balance(shard, choice))
+        return !shard.is_alike() && solver_.solve(problem, parts, limit_s, layers_);
+    const double balanced_s = iteration_seconds(problem, parts, layers_);
+    return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
+           balanced_s < limit_s;
+}
+
+/// The evenest deal of all stands where there are too many to try.
+bool PoolSearch::deal_evenly(const PartitionProblem& problem, const ShardParts& parts,
+                             double limit_s) {
+    const bool found = solver_.solve(problem, parts, limit_s, layers_);
+    if (!solver_.ran_out()) return found;
+    const std::vector<std::int64_t> spread =
+        spread_layers(problem.split, problem.layers, problem.stages);
+    if (!expresses(problem.split, spread)) return found;
+    const double spread_s = iteration_seconds(problem, parts, spread);
+    if (spread_s >= (found ? iteration_seconds(problem, parts, layers_) : limit_s)) return found;
+    layers_ = spread;
+    return true;
+}
+
+bool PoolSearch::deal_fixed(const NodeShape& nodes, const ShardShape& shape,
+                            const PlanChoice& choice, std::vector<std::int64_t>& stage_layers) {
+    prepare(choice.stages);
+    const Topology topology = topology_of(nodes, choice.stages);
+    const Shard shard(context_, topology, shape);
+    double wanted = 0;
+    if (!has_room(shard.memory, choice, wanted) ||
+        !deal(topology, shard, choice, std::numeric_limits<double>::infinity()))
+        return false;
+    stage_layers = layers_;
+    return true;
+}
+
+bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candidate, double limit_s,
+                               Best& best) {
+    const PlanChoice& choice = candidate.choice;
+    const Shard& priced = *shards_[candidate.shard].shard;
+    spends(choice.stages + query_.model.layers / 8);
+    double wanted = 0;
+    if (!has_room(priced.memory, choice, wanted)) {
+        best.least_bytes = std::min(best.least_bytes, wanted);
+        return false;
+    }
+    if (!deal(topology, priced, choice, limit_s)) {
+        best.least_bytes = std::min(best.least_bytes, wanted);
+        return false;
+    }
+    const Iteration iteration(context_, topology, priced, choice);
+    if (choice.vpp > 1) {
+        if (iteration.least_interleaved_s(layers_) >= limit_s) return false;
+        spends(std::min(max_replayed_tasks, choice.stages * choice.vpp * choice.micro_batches));
+    }
+    const Estimate estimate = iteration.price(layers_);
+    if (estimate.iteration_s >= limit_s) return false;
+    best.iteration_s = estimate.iteration_s;
+    best.estimate = estimate;
+    best.choice = choice;
+    best.shape = priced.shape;
+    best.stage_layers.assign(layers_.begin(), layers_.end());
+    return true;
+}
+
+GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
+    prepare(stages);
+    list_candidates(nodes, stages);
+    if (candidates_seen_ > max_candidates) return left_out(nodes, stages);
+    // The first few are all that is taken of most grids: a heap gives them without sorting the
+    // rest.
+    std::vector<std::uint32_t> heap(open_.size());
+    std::iota(heap.begin(), heap.end(), std::uint32_t{0});
+    const auto later = [&](std::uint32_t a, std::uint32_t b) {
+        return std::pair(open_[a].bound_s, a) > std::pair(open_[b].bound_s, b);
+    };
+    std::make_heap(heap.begin(), heap.end(), later);
+    const Topology topology = topology_of(nodes, stages);
+    Best best;
+    for (auto end = heap.end(); end != heap.begin() && !spends(1); --end) {
+        std::pop_heap(heap.begin(), end, later);
+        const Candidate& candidate = open_[*(end - 1)];
+        if (candidate.bound_s >= best.iteration_s) break;
+        try_candidate(topology, candidate, best.iteration_s, best);
+    }
+    return result(nodes, stages, best);
+}
+
+/// At most what the fullest stage of any deal holds: of equal layers, some stage has the mean.
+double PoolSearch::least_bytes(const Candidate& candidate) const {
+    const PlanChoice& choice = candidate.choice;
+    const MemoryModel& memory = shards_[candidate.shard].shard->memory;
+    if (!memory.is_alike()) return 0;
+    const std::int64_t mean = (query_.model.layers + choice.stages - 1) / choice.stages;
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (std::int64_t i = 0; i < choice.stages; ++i) {
+        const double bytes = memory.stage(choice, i).total(mean);
+        least = std::min(least, bytes);
+        most = std::max(most, bytes);
+    }
+    return choice.vpp > 1 ? most : least;
+}
+
+/// Candidates in the order of their bounds, so that those that come late are beaten before they
+/// are dealt or replayed.
+std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t stages) {
+    prepare(stages);
+    list_candidates(nodes, stages);
+    if (candidates_seen_ > max_candidates) return {left_out(nodes, stages)};
+    std::vector<std::size_t> order(open_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return open_[a].bound_s < open_[b].bound_s;
+    });
+    const Topology topology = topology_of(nodes, stages);
+    std::map<std::size_t, GridResult> found;  // in the candidates' order, which decides ties
+    Front front;
+    Best least;
+    for (const std::size_t at : order) {
+        if (spends(1)) break;
+        const double limit_s = beaten_from_s(front, least_bytes(open_[at]));
+        if (open_[at].bound_s >= limit_s) continue;
+        Best best;
+        if (try_candidate(topology, open_[at], limit_s, best)) {
+            add_to(front, best.estimate.memory_bytes_per_gpu, best.iteration_s);
+            found.emplace(at, result(nodes, stages, best));
+        }
+        least.least_bytes = std::min(least.least_bytes, best.least_bytes);
+    }
+    if (found.empty()) return {result(nodes, stages, least)};
+    std::vector<GridResult> results;
+    for (auto& [at, plan] : found) results.push_back(std::move(plan));
+    keep_pareto(results);
+    return results;
+}
+
+void keep_pareto(std::vector<GridResult>& results) {
+    std::stable_sort(results.begin(), results.end(), [](const GridResult& a, const GridResult& b) {
+        const Estimate &x = a.estimate, &y = b.estimate;
+        return std::pair(x.iteration_s, x.memory_bytes_per_gpu) <
+               std::pair(y.iteration_s, y.memory_bytes_per_gpu);
+    });
+    double least = std::numeric_limits<double>::infinity();
+    std::erase_if(results, [&](const GridResult& r) {
+        const bool beaten = !r.feasible || r.estimate.memory_bytes_per_gpu >= least;
+        if (!beaten) least = r.estimate.memory_bytes_per_gpu;
+        return beaten;
+    });
+}
+
+void PoolSearch::prepare(std::int64_t stages) {
+    cut_short_ = false;
+    capacity_.resize(static_cast<std::size_t>(stages));
+}
+
+Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) const {
+    return make_topology(pool_.hardware, {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
+                         pool_.gpus_per_node);
+}
+
+GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const Best& best) const {
+    GridResult result;
+    result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
+    result.candidates = static_cast<std::int64_t>(open_.size());
+    result.feasible = std::isfinite(best.iteration_s);
+    result.in_part = cut_short_ || lost_shapes_;
+    if (!result.feasible) {
+        result.reason = reason(nodes, stages, best);
+        return result;
+    }
+    result.plan = uniform_plan(best.shape, best.choice, best.stage_layers);
+    result.estimate = best.estimate;
+    return result;
+}
+
+GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) const {
+    GridResult result;
+    result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
+    result.reason = fmt::format(
+        "search: left out after {} candidates of {}; ask for fewer GPUs or types, or pin the plan",
+        max_candidates, pool_.gpu_type);
+    return result;
+}
+
+/// Of pinned degrees that leave no shard at all, the one at fault.
+static std::string no_shape_reason(const Model& model, const PlanPin& pin) {
+    if (pin.sequence_parallel.value_or(false) &&
+        !default_sequence_parallel(model, std::max<std::int64_t>(2, pin.tp)))
+        return fmt::format(
+            "sp shares out the tokens of a sample over tp ranks, which tp{} does not with {}",
+            std::max<std::int64_t>(1, pin.tp), model.name);
+    if (pin.cp > 1 && !cp_fits(model, pin.cp))
+        return fmt::format("cp{} does not split the {} tokens of {} into {} equal pieces", pin.cp,
+                           model.seq_length, model.name, 2 * pin.cp);
+    if (pin.ep > 1 && model.experts == 0)
+        return fmt::format("ep{} shares out experts, and {} has none", pin.ep, model.name);
+    if (pin.ep > 1)
+        return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts,
+                           model.name);
+    return "no degrees go with " + to_string(pin);
+}
+
+std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
+                               const Best& best) const {
+    const std::int64_t layers = query_.model.layers;
+    if (cut_short_ || lost_shapes_) return nothing_found_in_time;
+    if (!open_.empty()) {
+        const double limit = real(pool_.hardware.memory_bytes);
+        if (best.least_bytes <= limit)
+            return fmt::format(
+                "memory: {} layers fit {} stages, but not in shares that the launcher "
+                "can be told",
+                layers, stages);
+        const std::string short_by = human_bytes(std::max(0.0, best.least_bytes - limit));
+        const bool may_recompute =
+            query_.pin.recompute.value_or(Recompute::full) == Recompute::full;
+        return fmt::format(
+            "memory: the smallest plan needs {} per GPU, {} more than the {} of {}{}",
+            human_bytes(best.least_bytes), short_by, human_bytes(limit), pool_.hardware.name,
+            may_recompute ? ""
+                          : fmt::format("; the plan fixes recompute {}, full takes less",
+                                        to_string(*query_.pin.recompute)));
+    }
+    if (untold_)
+        return fmt::format("launcher: it cannot be told {}", inexpressible(query_.can, *untold_));
+    if (stages > layers)
+        return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
+                           layers);
+    if (!can_share_layers(query_, stages))
+        return fmt::format(
+            "layers: the launcher wants the same number on every stage, and {} does "
+            "not divide the {} of {}",
+            stages, layers, query_.model.name);
+    if (query_.pin.vpp > 1)
+        return fmt::format(
+            "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
+            "of {}, and micro-batches that are a multiple of the {} stages",
+            query_.pin.vpp, query_.pin.vpp, stages);
+    const bool has_heads = is_transformer(query_.model.family);
+    if (tp_degrees(query_, pool_).empty())
+        return (has_heads ? "heads: " : "plan: ") + tp_obstacle(query_.model, query_.pin.tp);
+    if (shapes_.empty()) return "plan: " + no_shape_reason(query_.model, query_.pin);
+    if (nodes.gpus_per_node % std::max<std::int64_t>(1, query_.pin.tp) != 0)
+        return fmt::format("tp: groups of tp{} do not fill nodes of {} GPUs", query_.pin.tp,
+                           nodes.gpus_per_node);
+    if (nodes.gpus() % stages != 0)
+        return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
+    if (query_.pin.zero_stage.value_or(0) > 0 &&
+        nodes.gpus() == stages * std::max<std::int64_t>(1, query_.pin.tp))
+        return fmt::format(
+            "plan: zero{} shares the optimizer out over replicas, and {} GPUs have one",
+            *query_.pin.zero_stage, nodes.gpus());
+    const std::string reason =
+        fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
+                    query_.global_batch, nodes.gpus() / stages);
+    if (tp_degrees(query_, pool_).size() == 1 && !has_heads) return reason;
+    const std::string widths = has_heads ? fmt::format("{} heads", query_.model.heads)
+                                         : fmt::format("{} channels", query_.model.base_channels);
+    return fmt::format("{} with any tensor-parallel degree that fits {} and a node of {} GPUs",
+                       reason, widths, nodes.gpus_per_node);
+}
+
+bool PoolSearch::fits_anywhere(const ShardShape& shape) {
+    const MemoryModel memory(query_.model, pool_.hardware, context_.precision, shape);
+    for (const NodeShape& nodes : node_shapes(query_, pool_)) {
+        for (std::int64_t stages : stage_counts(query_, nodes.gpus())) {
+            const Split split = split_grid(query_, nodes, stages, shape);
+            if (!split) continue;
+            prepare(stages);
+            if (spends(stages)) return false;
+            for (Recompute recompute : recomputes_)
+                for (std::int64_t zero : zero_stages(query_, stages, split.dp * shape.cp)) {
+                    const PlanChoice choice{stages,    split.dp, split.micro_batches,
+                                            recompute, zero,     1,
+                                            shape.cp,  shape.ep};
+                    double wanted = 0;
+                    if (can_be_told(shape, choice) && has_room(memory, choice, wanted)) return true;
+                }
+        }
+    }
+    return false;
+}
+
+std::vector<ShardShape> PoolSearch::fitting_shapes() {
+    const auto is_asked = [](std::int64_t value, std::int64_t pinned) {
+        return pinned != 0 || std::has_single_bit(static_cast<std::uint64_t>(value));
+    };
+    std::vector<ShardShape> shapes;
+    for (const ShardShape& shape : shapes_)
+        if (is_asked(shape.tp, query_.pin.tp) &&
+            is_asked(shape.micro_batch, query_.pin.micro_batch) &&
+            is_asked(shape.cp, query_.pin.cp) && is_asked(shape.ep, query_.pin.ep) &&
+            shape.micro_batch <= std::max(max_measured_micro_batch, query_.pin.micro_batch) &&
+            fits_anywhere(shape))
+            shapes.push_back(shape);
+    return shapes;
+}
+
+}  // namespace arena
