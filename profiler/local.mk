@@ -4,38 +4,38 @@
 pkglibexec_PROGRAMS += arena-profiler
 noinst_LTLIBRARIES += libarena_profiler.la libarena_profiler_cpu.la
 libarena_profiler_la_SOURCES = \
-	profiler/operator.h \
-	profiler/measure.h profiler/measure.cc \
-	profiler/session.h profiler/session.cc \
-	profiler/recorder.h profiler/recorder.cc \
-	profiler/request.h profiler/request.cc \
-	profiler/prolog_help.h profiler/prolog_help.cc \
-	profiler/options.h profiler/options.cc \
-	profiler/progress.h profiler/progress.cc \
-	profiler/run_command.h profiler/run_command.cc \
-	profiler/predict.h profiler/predict.cc \
-	profiler/comm.h \
-	profiler/cpu_memory.h profiler/cpu_memory.cc \
-	profiler/comm_bench.h profiler/comm_bench.cc \
-	profiler/comm_world.h profiler/comm_world.cc \
-	profiler/peer_sockets.h profiler/peer_sockets.cc \
-	profiler/host_communicator.h profiler/host_communicator.cc \
-	profiler/comm_command.h profiler/comm_command.cc \
-	profiler/topology.h profiler/topology.cc \
-	profiler/nvml.h profiler/nvml.cc \
+	profiler/core/operator.h \
+	profiler/core/measure.h profiler/core/measure.cc \
+	profiler/run/session.h profiler/run/session.cc \
+	profiler/core/recorder.h profiler/core/recorder.cc \
+	profiler/core/request.h profiler/core/request.cc \
+	profiler/core/prolog_help.h profiler/core/prolog_help.cc \
+	profiler/core/options.h profiler/core/options.cc \
+	profiler/core/progress.h profiler/core/progress.cc \
+	profiler/run/run_command.h profiler/run/run_command.cc \
+	profiler/run/predict.h profiler/run/predict.cc \
+	profiler/comm/comm.h \
+	profiler/cpu/cpu_memory.h profiler/cpu/cpu_memory.cc \
+	profiler/comm/comm_bench.h profiler/comm/comm_bench.cc \
+	profiler/comm/comm_world.h profiler/comm/comm_world.cc \
+	profiler/comm/peer_sockets.h profiler/comm/peer_sockets.cc \
+	profiler/comm/host_communicator.h profiler/comm/host_communicator.cc \
+	profiler/comm/comm_command.h profiler/comm/comm_command.cc \
+	profiler/core/topology.h profiler/core/topology.cc \
+	profiler/core/nvml.h profiler/core/nvml.cc \
 	# end
 libarena_profiler_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
 libarena_profiler_la_LIBADD = libarena_planner.la $(HWLOC_LIBS) -ldl
 libarena_profiler_cpu_la_SOURCES = \
-	profiler/cpu_backend.cc \
-	profiler/cpu_kernels.h profiler/cpu_math.h \
-	profiler/cpu_gemm.cc profiler/cpu_attention.cc profiler/cpu_rows.cc \
-	profiler/cpu_conv.cc profiler/cpu_images.cc \
-	profiler/cpu_stack.h profiler/cpu_stack.cc \
-	profiler/cpu_layer.h profiler/cpu_layer.cc \
-	profiler/direct.h profiler/direct.cc \
-	profiler/direct_command.h profiler/direct_command.cc \
-	profiler/cpu_device.h profiler/cpu_device.cc \
+	profiler/cpu/cpu_backend.cc \
+	profiler/cpu/cpu_kernels.h profiler/cpu/cpu_math.h \
+	profiler/cpu/cpu_gemm.cc profiler/cpu/cpu_attention.cc profiler/cpu/cpu_rows.cc \
+	profiler/cpu/cpu_conv.cc profiler/cpu/cpu_images.cc \
+	profiler/cpu/cpu_stack.h profiler/cpu/cpu_stack.cc \
+	profiler/cpu/cpu_layer.h profiler/cpu/cpu_layer.cc \
+	profiler/run/direct.h profiler/run/direct.cc \
+	profiler/run/direct_command.h profiler/run/direct_command.cc \
+	profiler/cpu/cpu_device.h profiler/cpu/cpu_device.cc \
 	# end
 libarena_profiler_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(HWLOC_CFLAGS)
 libarena_profiler_cpu_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
@@ -47,12 +47,12 @@ else
 ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
 endif
 ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
-arena_profiler_SOURCES = profiler/main.cc profiler/no_communicator.cc
+arena_profiler_SOURCES = profiler/run/main.cc profiler/comm/no_communicator.cc
 arena_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
 # For tests of failures, never installed: the same program over a device that fails as it is told to.
 check_PROGRAMS += arena-profiler-faulty
-arena_profiler_faulty_SOURCES = profiler/main.cc tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
+arena_profiler_faulty_SOURCES = profiler/run/main.cc tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 arena_profiler_faulty_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_FAULTY
 arena_profiler_faulty_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
@@ -63,29 +63,29 @@ if HAVE_CUDNN
 check_PROGRAMS += tests/gpu/test_cudnn
 endif
 endif
-arena_profiler_cuda_SOURCES = profiler/main.cc profiler/cuda_backend.cc \
-	profiler/cuda_identity.h profiler/cuda_identity.cc \
-	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
-	profiler/cuda_recipes.h profiler/cuda_recipes.cc \
-	profiler/cuda_layer.h profiler/cuda_layer.cc \
-	profiler/cuda_kernels.h profiler/cuda_common.cuh profiler/cuda_elements.h profiler/cuda_kernels.cu
+arena_profiler_cuda_SOURCES = profiler/run/main.cc profiler/cuda/cuda_backend.cc \
+	profiler/cuda/cuda_identity.h profiler/cuda/cuda_identity.cc \
+	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
+	profiler/cuda/cuda_recipes.h profiler/cuda/cuda_recipes.cc \
+	profiler/cuda/cuda_layer.h profiler/cuda/cuda_layer.cc \
+	profiler/cuda/cuda_kernels.h profiler/cuda/cuda_common.cuh profiler/cuda/cuda_elements.h profiler/cuda/cuda_kernels.cu
 ARENA_CUDNN_LIBS =
-arena_profiler_cuda_SOURCES += profiler/cuda_recipe.h profiler/cudnn_recipes.h
+arena_profiler_cuda_SOURCES += profiler/cuda/cuda_recipe.h profiler/cuda/cudnn_recipes.h
 if HAVE_CUDNN
-ARENA_CUDNN_SOURCES = profiler/cudnn_graph.h profiler/cudnn_graph.cc \
-	profiler/cudnn_attention.h profiler/cudnn_attention.cc
-arena_profiler_cuda_SOURCES += $(ARENA_CUDNN_SOURCES) profiler/cudnn_recipes.cc
+ARENA_CUDNN_SOURCES = profiler/cuda/cudnn_graph.h profiler/cuda/cudnn_graph.cc \
+	profiler/cuda/cudnn_attention.h profiler/cuda/cudnn_attention.cc
+arena_profiler_cuda_SOURCES += $(ARENA_CUDNN_SOURCES) profiler/cuda/cudnn_recipes.cc
 ARENA_CUDNN_LIBS += -lcudnn
 else
 ARENA_CUDNN_SOURCES =
-arena_profiler_cuda_SOURCES += profiler/no_cudnn.cc
+arena_profiler_cuda_SOURCES += profiler/cuda/no_cudnn.cc
 endif
 ARENA_NCCL_LIBS =
 if HAVE_NCCL
-arena_profiler_cuda_SOURCES += profiler/nccl_communicator.cc
+arena_profiler_cuda_SOURCES += profiler/comm/nccl_communicator.cc
 ARENA_NCCL_LIBS += -lnccl
 else
-arena_profiler_cuda_SOURCES += profiler/no_communicator.cc
+arena_profiler_cuda_SOURCES += profiler/comm/no_communicator.cc
 endif
 arena_profiler_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_WITH_CUDA -isystem $(CUDA_HOME)/include
 # The Prolog's environment has no LD_LIBRARY_PATH: the program itself says where cuBLASLt lies.
@@ -102,12 +102,12 @@ am__v_NVCC_1 =
 SUFFIXES = .cu
 .cu.o:
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) $(ARENA_NVCCFLAGS) $(NVCCFLAGS) -I$(top_srcdir)/src -I$(top_srcdir) -c -o $@ $<
-profiler/cuda_kernels.o: $(top_srcdir)/profiler/cuda_kernels.h $(top_srcdir)/profiler/cuda_common.cuh $(top_srcdir)/profiler/cuda_elements.h
-tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h profiler/cuda_gemm.cc $(ARENA_CUDNN_SOURCES)
+profiler/cuda/cuda_kernels.o: $(top_srcdir)/profiler/cuda/cuda_kernels.h $(top_srcdir)/profiler/cuda/cuda_common.cuh $(top_srcdir)/profiler/cuda/cuda_elements.h
+tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc $(ARENA_CUDNN_SOURCES)
 tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cudnn_LDADD = libarena_core.la $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
-tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda_gemm.cc profiler/cuda_kernels.cu \
+tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc profiler/cuda/cuda_kernels.cu \
 	train/cuda_train_kernels.h train/cuda_train_kernels.cu train/cpu_device.cc
 tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
@@ -160,10 +160,10 @@ tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LI
 tests_unit_test_profiler_stack_SOURCES = tests/unit/test_profiler_stack.cc tests/unit/float_arrays.h tests/unit/suite.h
 tests_unit_test_profiler_stack_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/no_communicator.cc tests/unit/suite.h
+tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/comm/no_communicator.cc tests/unit/suite.h
 tests_unit_test_comm_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_comm_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_peer_sockets_SOURCES = tests/unit/test_peer_sockets.cc profiler/no_communicator.cc tests/unit/suite.h
+tests_unit_test_peer_sockets_SOURCES = tests/unit/test_peer_sockets.cc profiler/comm/no_communicator.cc tests/unit/suite.h
 tests_unit_test_peer_sockets_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_peer_sockets_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_nvml_SOURCES = tests/unit/test_nvml.cc tests/unit/suite.h

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "profiler/cpu_math.h"
+#include "profiler/cpu/cpu_math.h"
 
 namespace arena::train {
 namespace {

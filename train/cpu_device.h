@@ -2,7 +2,7 @@
 // What the layers are computed with on a CPU, in fp32. The other devices (far.h) have members of
 // the same names: they are the interface that block.cc, ends.cc, pipeline.cc and optimizer.cc are
 // written to. Matrices are row-major and dense. Kernels are those that the profiler measures
-// (profiler/cpu_kernels.h).
+// (profiler/cpu/cpu_kernels.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 #include "train/comm.h"
 #include "train/shape.h"
 

@@ -10,7 +10,7 @@
 
 #include "train/cuda_device.h"
 #ifdef ARENA_WITH_CUDNN
-#include "profiler/cudnn_attention.h"
+#include "profiler/cuda/cudnn_attention.h"
 #endif
 
 namespace arena::train {

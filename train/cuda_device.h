@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "profiler/cuda_gemm.h"
-#include "profiler/cuda_kernels.h"
+#include "profiler/cuda/cuda_gemm.h"
+#include "profiler/cuda/cuda_kernels.h"
 #include "train/cuda_attention.h"
 #include "train/far_device.h"
 

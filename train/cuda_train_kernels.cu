@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See cuda_train_kernels.h. One block per token for what runs along the vocabulary or a row; loops
 // with a stride of the grid elsewhere; 16 bytes at once where sizes allow.
-#include "profiler/cuda_common.cuh"
+#include "profiler/cuda/cuda_common.cuh"
 #include "train/cuda_train_kernels.h"
 
 namespace arena::cuda {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Kernels of arena-train that the profiler does not measure by themselves: layouts of heads, the
 // vocabulary's shards, sums for the loss and the gradients' norm. Conventions of
-// profiler/cuda_kernels.h; what an element becomes is in profiler/cuda_elements.h.
+// profiler/cuda/cuda_kernels.h; what an element becomes is in profiler/cuda/cuda_elements.h.
 #pragma once
 
-#include "profiler/cuda_elements.h"
-#include "profiler/cuda_kernels.h"
+#include "profiler/cuda/cuda_elements.h"
+#include "profiler/cuda/cuda_kernels.h"
 
 namespace arena::cuda {
 

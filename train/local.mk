@@ -47,8 +47,8 @@ arena_train_cuda_SOURCES = $(ARENA_TRAIN_MAIN) \
 	train/cuda_device.h train/cuda_device.cc \
 	train/cuda_attention.h train/cuda_attention.cc \
 	train/cuda_train_kernels.h train/cuda_train_kernels.cu \
-	profiler/cuda_gemm.h profiler/cuda_gemm.cc \
-	profiler/cuda_kernels.h profiler/cuda_common.cuh profiler/cuda_elements.h profiler/cuda_kernels.cu
+	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
+	profiler/cuda/cuda_kernels.h profiler/cuda/cuda_common.cuh profiler/cuda/cuda_elements.h profiler/cuda/cuda_kernels.cu
 arena_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR) -isystem $(CUDA_HOME)/include
 if HAVE_CUDNN
 arena_train_cuda_SOURCES += $(ARENA_CUDNN_SOURCES)
@@ -62,7 +62,7 @@ endif
 arena_train_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 arena_train_cuda_LDADD = libarena_train_far.la libarena_train_base.la libarena_planner.la \
 	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(MPI_LIBS)
-train/cuda_train_kernels.o: $(top_srcdir)/train/cuda_train_kernels.h $(top_srcdir)/profiler/cuda_elements.h $(top_srcdir)/profiler/cuda_common.cuh
+train/cuda_train_kernels.o: $(top_srcdir)/train/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
 # The same program over a device that is emulated on the host: for tests, never installed.
 check_PROGRAMS += arena-train-emulated
 ARENA_EMULATED = tests/train/emulated_device.cc train/cpu_device.cc

@@ -12,7 +12,7 @@
 #include <stdexcept>
 
 #include "base/signals.h"
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 #include "train/gpu_program.h"
 #include "train/options.h"
 

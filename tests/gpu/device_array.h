@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/values.h"
-#include "profiler/cuda_gemm.h"
-#include "profiler/cuda_kernels.h"
+#include "profiler/cuda/cuda_gemm.h"
+#include "profiler/cuda/cuda_kernels.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 // output.
 #include <cublasLt.h>
 
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 #include "tests/gpu/device_array.h"
 #include "train/cpu_device.h"
 #include "train/cuda_train_kernels.h"

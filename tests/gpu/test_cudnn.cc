@@ -2,7 +2,7 @@
 // cuDNN's fused attention and convolutions, both directions, against plain loops in fp64. Inputs
 // are rounded to the element type first; bounds: 4e-3 in fp16, 2.5e-2 in bf16 (sums of rounded
 // probabilities), 2e-3 for fp32 convolutions (which must not be tf32). Run by tests/gpu/run. TAP.
-#include "profiler/cudnn_attention.h"
+#include "profiler/cuda/cudnn_attention.h"
 #include "tests/gpu/device_array.h"
 
 namespace {

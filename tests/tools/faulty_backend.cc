@@ -18,8 +18,8 @@
 #include "base/text.h"
 #include "planner/operators/cost.h"
 #include "planner/search/planner.h"
-#include "profiler/nvml.h"
-#include "profiler/operator.h"
+#include "profiler/core/nvml.h"
+#include "profiler/core/operator.h"
 
 namespace arena {
 namespace {

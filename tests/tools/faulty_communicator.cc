@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/text.h"
-#include "profiler/comm.h"
-#include "profiler/recorder.h"
+#include "profiler/comm/comm.h"
+#include "profiler/core/recorder.h"
 
 namespace arena {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 
 namespace arena::test {
 

@@ -14,9 +14,9 @@
 #include <map>
 #include <stdexcept>
 
-#include "profiler/comm_bench.h"
-#include "profiler/comm_command.h"
-#include "profiler/comm_world.h"
+#include "profiler/comm/comm_bench.h"
+#include "profiler/comm/comm_command.h"
+#include "profiler/comm/comm_world.h"
 #include "suite.h"
 
 namespace {

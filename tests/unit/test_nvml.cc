@@ -2,7 +2,7 @@
 // Who uses a GPU, and its state, through a library that stands in for the driver's (fake_nvml.cc).
 #include <cstdlib>
 
-#include "profiler/nvml.h"
+#include "profiler/core/nvml.h"
 #include "suite.h"
 
 namespace {

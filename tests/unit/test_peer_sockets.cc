@@ -14,9 +14,9 @@
 #include <future>
 
 #include "base/text.h"
-#include "profiler/comm_world.h"
-#include "profiler/peer_sockets.h"
-#include "profiler/recorder.h"
+#include "profiler/comm/comm_world.h"
+#include "profiler/comm/peer_sockets.h"
+#include "profiler/core/recorder.h"
 #include "suite.h"
 
 namespace {

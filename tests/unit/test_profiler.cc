@@ -14,11 +14,11 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "profiler/cpu_kernels.h"
-#include "profiler/measure.h"
-#include "profiler/prolog_help.h"
-#include "profiler/request.h"
-#include "profiler/session.h"
+#include "profiler/core/measure.h"
+#include "profiler/core/prolog_help.h"
+#include "profiler/core/request.h"
+#include "profiler/cpu/cpu_kernels.h"
+#include "profiler/run/session.h"
 #include "site/slurm_conf.h"
 #include "suite.h"
 

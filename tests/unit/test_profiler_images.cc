@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "float_arrays.h"
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 #include "suite.h"
 
 using namespace arena::cpu;

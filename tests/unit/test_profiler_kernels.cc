@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 #include "suite.h"
 
 using namespace arena::cpu;

@@ -9,9 +9,9 @@
 #include "planner/models/layers.h"
 #include "planner/operators/whole_layer.h"
 #include "planner/search/planner.h"
-#include "profiler/cpu_stack.h"
-#include "profiler/direct.h"
-#include "profiler/operator.h"
+#include "profiler/core/operator.h"
+#include "profiler/cpu/cpu_stack.h"
+#include "profiler/run/direct.h"
 #include "suite.h"
 
 using namespace arena;

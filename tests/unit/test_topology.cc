@@ -3,7 +3,7 @@
 // with two GPUs and an adapter, that switch below another one with a third GPU; on the second a GPU
 // of its own root port, an adapter elsewhere on the socket, and the server's display chip.
 #include "base/text.h"
-#include "profiler/topology.h"
+#include "profiler/core/topology.h"
 #include "suite.h"
 
 namespace {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/cuda_elements.h"
+#include "profiler/cuda/cuda_elements.h"
 #include "train/cpu_device.h"
 #include "train/far_device.h"
 #include "train/gpu_program.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/cpu_kernels.h"
+#include "profiler/cpu/cpu_kernels.h"
 #include "train/plan.h"
 #include "train/checkpoint.h"
 #include "train/ends.h"
