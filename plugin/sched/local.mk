@@ -2,40 +2,40 @@
 # The scheduler: its logic is a library without Slurm, so that unit tests drive it with a scripted host.
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
-	plugin/sched/host.h plugin/sched/end_comment.h plugin/sched/classify.cc \
-	plugin/sched/wish.h plugin/sched/wish.cc plugin/sched/wish_book.h plugin/sched/wish_book.cc \
-	plugin/sched/launch.h plugin/sched/launch.cc \
-	plugin/sched/shares.h plugin/sched/shares.cc \
-	plugin/sched/profile_book.h plugin/sched/profile_book.cc \
-	plugin/sched/profile_start.cc \
-	plugin/sched/one_word.h \
-	plugin/sched/profile_turns.h plugin/sched/profile_turns.cc \
-	plugin/sched/refusals.h plugin/sched/refusals.cc \
-	plugin/sched/plan_turns.h plugin/sched/plan_turns.cc \
-	plugin/sched/plan_desk.h plugin/sched/plan_desk.cc \
-	plugin/sched/offer_book.h plugin/sched/offer_book.cc \
-	plugin/sched/scheduler.h plugin/sched/scheduler.cc \
-	plugin/sched/scheduler_intake.cc plugin/sched/scheduler_queue.cc plugin/sched/scheduler_report.cc \
-	plugin/sched/socket_clients.h plugin/sched/socket_clients.cc \
-	plugin/sched/spool_reader.h plugin/sched/spool_reader.cc \
-	plugin/sched/socket_server.h plugin/sched/socket_server.cc \
+	plugin/sched/host/host.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/round/wish.h plugin/sched/round/wish.cc plugin/sched/round/wish_book.h plugin/sched/round/wish_book.cc \
+	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
+	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
+	plugin/sched/profiles/profile_book.h plugin/sched/profiles/profile_book.cc \
+	plugin/sched/profiles/profile_start.cc \
+	plugin/sched/host/one_word.h \
+	plugin/sched/profiles/profile_turns.h plugin/sched/profiles/profile_turns.cc \
+	plugin/sched/host/refusals.h plugin/sched/host/refusals.cc \
+	plugin/sched/plans/plan_turns.h plugin/sched/plans/plan_turns.cc \
+	plugin/sched/plans/plan_desk.h plugin/sched/plans/plan_desk.cc \
+	plugin/sched/plans/offer_book.h plugin/sched/plans/offer_book.cc \
+	plugin/sched/round/scheduler.h plugin/sched/round/scheduler.cc \
+	plugin/sched/round/scheduler_intake.cc plugin/sched/round/scheduler_queue.cc plugin/sched/round/scheduler_report.cc \
+	plugin/sched/socket/socket_clients.h plugin/sched/socket/socket_clients.cc \
+	plugin/sched/profiles/spool_reader.h plugin/sched/profiles/spool_reader.cc \
+	plugin/sched/socket/socket_server.h plugin/sched/socket/socket_server.cc \
 	# end
 
 if HAVE_SLURM_SRC
 pkglib_LTLIBRARIES += sched_arena.la
 endif
 sched_arena_la_SOURCES = \
-	plugin/sched/sched_arena.cc \
-	plugin/sched/slurm_headers.h \
-	plugin/sched/slurm_util.h plugin/sched/slurm_util.cc \
-	plugin/sched/host_slurm.h plugin/sched/host_slurm_carrier.cc \
-	plugin/sched/host_slurm_read.h plugin/sched/host_slurm_read.cc \
-	plugin/sched/host_slurm_partitions.h plugin/sched/host_slurm_partitions.cc \
-	plugin/sched/host_slurm_nodes.h plugin/sched/host_slurm_nodes.cc \
-	plugin/sched/host_slurm_apply.h plugin/sched/host_slurm_apply.cc \
-	plugin/sched/host_slurm_survey.cc plugin/sched/host_slurm_checks.cc \
-	plugin/sched/fingerprint.h \
-	plugin/sched/host_slurm_launch.h plugin/sched/host_slurm_launch.cc \
+	plugin/sched/slurm/sched_arena.cc \
+	plugin/sched/slurm/slurm_headers.h \
+	plugin/sched/slurm/slurm_util.h plugin/sched/slurm/slurm_util.cc \
+	plugin/sched/slurm/host_slurm.h plugin/sched/slurm/host_slurm_carrier.cc \
+	plugin/sched/slurm/host_slurm_read.h plugin/sched/slurm/host_slurm_read.cc \
+	plugin/sched/slurm/host_slurm_partitions.h plugin/sched/slurm/host_slurm_partitions.cc \
+	plugin/sched/slurm/host_slurm_nodes.h plugin/sched/slurm/host_slurm_nodes.cc \
+	plugin/sched/slurm/host_slurm_apply.h plugin/sched/slurm/host_slurm_apply.cc \
+	plugin/sched/slurm/host_slurm_survey.cc plugin/sched/slurm/host_slurm_checks.cc \
+	plugin/sched/slurm/fingerprint.h \
+	plugin/sched/slurm/host_slurm_launch.h plugin/sched/slurm/host_slurm_launch.cc \
 	# end
 sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
 sched_arena_la_CXXFLAGS = $(AM_CXXFLAGS) -Wno-conversion

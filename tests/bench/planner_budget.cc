@@ -14,7 +14,7 @@
 
 #include "../unit/hostile_models.h"
 #include "planner/models/model.h"
-#include "plugin/sched/plan_desk.h"
+#include "plugin/sched/plans/plan_desk.h"
 #include "request/request.h"
 
 using namespace arena;

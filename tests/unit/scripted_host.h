@@ -14,7 +14,7 @@
 
 #include "base/text.h"
 #include "planner/search/planner.h"
-#include "plugin/sched/scheduler.h"
+#include "plugin/sched/round/scheduler.h"
 #include "request/request.h"
 
 namespace arena {

@@ -4,7 +4,7 @@
 // and looks at which nodes were asked.
 #include <algorithm>
 
-#include "plugin/sched/refusals.h"
+#include "plugin/sched/host/refusals.h"
 #include "scripted_host.h"
 #include "suite.h"
 

@@ -3,7 +3,7 @@
 // remembered, and corrected by what running jobs report, within bounds.
 #include <limits>
 
-#include "plugin/sched/offer_book.h"
+#include "plugin/sched/plans/offer_book.h"
 #include "scripted_host.h"
 #include "suite.h"
 

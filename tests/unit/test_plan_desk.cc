@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "hostile_models.h"
-#include "plugin/sched/plan_desk.h"
+#include "plugin/sched/plans/plan_desk.h"
 #include "scripted_host.h"
 #include "suite.h"
 

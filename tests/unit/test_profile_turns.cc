@@ -3,7 +3,7 @@
 // many. A scheduler on a scripted host; runs end when the test says so.
 #include <algorithm>
 
-#include "plugin/sched/profile_turns.h"
+#include "plugin/sched/profiles/profile_turns.h"
 #include "scripted_host.h"
 #include "suite.h"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "plugin/sched/launch.h"
+#include "plugin/sched/round/launch.h"
 #include "policy/replay.h"
 #include "scripted_host.h"
 #include "suite.h"

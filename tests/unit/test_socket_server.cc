@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "plugin/sched/socket_clients.h"
-#include "plugin/sched/socket_server.h"
+#include "plugin/sched/socket/socket_clients.h"
+#include "plugin/sched/socket/socket_server.h"
 #include "suite.h"
 
 using namespace arena;

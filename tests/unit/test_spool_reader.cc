@@ -6,7 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "plugin/sched/spool_reader.h"
+#include "plugin/sched/profiles/spool_reader.h"
 #include "suite.h"
 
 using namespace arena;

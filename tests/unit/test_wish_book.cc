@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/search/planner.h"
-#include "plugin/sched/wish_book.h"
+#include "plugin/sched/round/wish_book.h"
 #include "suite.h"
 
 using namespace arena;

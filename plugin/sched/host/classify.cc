@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which holds are Arena's: pure rules over what Slurm's job record says. A held job without a
+// matching mark belongs to whoever held it; an unheld pending one is taken back at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/host/host.h"
+
+namespace arena {
+namespace {
+
+bool mark_is_current(const JobFacts& facts) {
+    return facts.mark && facts.mark->restart == facts.restart;
+}
+
+/// We asked for a checkpoint and the job came back: by its exit code (the mark still carries the
+/// count of the run that was signalled) or by our own requeue at the deadline (the mark was moved
+/// on).
+bool came_back_from_checkpoint(const JobFacts& facts) {
+    if (!facts.mark || facts.mark->phase != Phase::checkpointing) return false;
+    if (facts.special_exit) return facts.mark->restart + 1 == facts.restart;
+    return facts.mark->restart == facts.restart;
+}
+
+Step classify_held(const JobFacts& facts) {
+    if (!facts.mark) {
+        if (facts.restart != 0) return Step::none;
+        return facts.asked_to_hold ? Step::take_user_hold : Step::take;
+    }
+    if (facts.mark->hold != OtherHold::none) return Step::none;
+    // Released by us, held again by Slurm itself: it found that no node can hold the shape (any
+    // more).
+    if (facts.mark->phase == Phase::released && mark_is_current(facts)) return Step::take;
+    return came_back_from_checkpoint(facts) ? Step::take : Step::none;
+}
+
+}  // namespace
+
+bool waits_released(const JobFacts& facts) {
+    return mark_is_current(facts) && !facts.mark->newer &&
+           (facts.mark->phase == Phase::released || facts.mark->phase == Phase::starting);
+}
+
+Step classify(const JobFacts& facts) {
+    if (facts.mark && (facts.mark->phase == Phase::off || facts.mark->newer)) return Step::none;
+    switch (facts.state) {
+        case HostJobState::pending:
+            if (facts.held) return classify_held(facts);
+            return waits_released(facts) ? Step::none : Step::take;
+        case HostJobState::running:
+            return waits_released(facts) ? Step::mark_started : Step::none;
+        default:
+            return Step::none;
+    }
+}
+
+bool plannable(const JobFacts& facts) {
+    if (facts.state != HostJobState::pending || !mark_is_current(facts) || facts.mark->newer)
+        return false;
+    if (facts.mark->hold != OtherHold::none) return false;
+    if (facts.held) return facts.mark->phase == Phase::held;
+    return facts.mark->phase == Phase::released;
+}
+
+std::optional<std::string> comment_of_end(std::string_view comment, std::string_view end) {
+    constexpr std::string_view before = "arena:v1 state=";
+    if (!comment.starts_with(before)) return std::nullopt;
+    const std::string_view rest = comment.substr(before.size());
+    const std::string_view state = rest.substr(0, rest.find(' '));
+    std::string word(end);
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (state == "off" || state == word) return std::nullopt;
+    return fmt::format("{}{}{}", before, word, rest.substr(state.size()));
+}
+
+}  // namespace arena

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See offer_book.h. Runs outside slurmctld's locks.
+#include "plugin/sched/plans/offer_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "request/launchers.h"
+
+namespace arena {
+namespace {
+
+/// Asked for by people: who asks again and again must not make us plan again.
+constexpr std::size_t max_cached_grids = 64;
+/// Before the keys of plans that are made for explain alone: their reasons name the model.
+constexpr std::string_view for_explain = "explain ";
+
+std::string grids_key(const std::string& key, const std::string& model_name) {
+    return fmt::format("{}{}|{}", for_explain, key, model_name);
+}
+
+/// Of one user, model, batch and launcher.
+constexpr std::size_t max_observed_plans = 64;
+
+bool is_same_run(const Observation& a, const Observation& b) {
+    return a.plan == b.plan && a.grid.gpu_type == b.grid.gpu_type && a.grid.nodes == b.grid.nodes &&
+           a.grid.gpus_per_node == b.grid.gpus_per_node;
+}
+
+bool wanted(const Request& request, const std::string& gpu_type) {
+    const auto& types = request.gpu_types;
+    return types.empty() || std::find(types.begin(), types.end(), gpu_type) != types.end();
+}
+
+/// Of two places that a job may have its nodes in, one or the other.
+void merge(SitePool& pool, const SitePool& other) {
+    pool.max_gpus = std::max(pool.max_gpus, other.max_gpus);
+    pool.gpus_per_node = std::max(pool.gpus_per_node, other.gpus_per_node);
+    pool.cpus_per_gpu = std::min(pool.cpus_per_gpu, other.cpus_per_gpu);
+    pool.memory_mb_per_gpu = std::min(pool.memory_mb_per_gpu, other.memory_mb_per_gpu);
+}
+
+}  // namespace
+
+std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& place) const {
+    std::map<std::string, SitePool> found;
+    for (NodeIndex index : view.snapshot.node_sets[place.node_set]) {
+        const NodeState& node = view.snapshot.nodes[index];
+        if (node.gpu_type.empty() || node.total_gpus == 0) continue;
+        const auto mapping =
+            std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                         [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
+        if (mapping == config_.gpu_types.end()) continue;
+        const auto share = [&](std::int64_t of_node, std::int64_t most) {
+            return std::min(of_node, most) / node.total_gpus;
+        };
+        SitePool one{node.gpu_type, mapping->hardware, node.total_gpus, node.total_gpus};
+        one.cpus_per_gpu =
+            std::max<std::int64_t>(share(view.node_cpus[index], place.max_cpus_per_node), 1);
+        if (view.memory_tracked)
+            one.memory_mb_per_gpu = share(view.node_memory_mb[index], place.max_memory_mb_per_node);
+        const auto [known, first] = found.try_emplace(node.gpu_type, one);
+        const std::int64_t gpus = known->second.max_gpus + one.max_gpus;
+        if (first) continue;
+        merge(known->second, one);
+        known->second.max_gpus = gpus;
+    }
+    std::vector<SitePool> pools;
+    for (auto& [type, pool] : found) pools.push_back(std::move(pool));
+    return pools;
+}
+
+OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
+                     ProfileBook& profiles, PlanLimits limits)
+    : config_(config),
+      hardware_(std::move(hardware)),
+      calibration_(std::move(calibration)),
+      profiles_(profiles),
+      desk_(std::move(limits)) {}
+
+void OfferBook::new_round() {
+    pools_.clear();
+    desk_.begin_round();
+    for (auto& [key, outcome] : desk_.take_made()) (void)keep(key, std::move(outcome));
+}
+
+/// Null for what explain alone asked for.
+OfferList OfferBook::keep(const std::string& key, PlanOutcome outcome) {
+    const bool explains = key.starts_with(for_explain);
+    (void)keep_grids(explains ? key : grids_key(key, outcome.model_name), outcome);
+    return explains ? nullptr : cache_.insert(key, std::move(outcome.offers));
+}
+
+const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcome& outcome) {
+    Grids grids{std::move(outcome.infeasible), {}};
+    if (!outcome.fault.empty())
+        grids.left_out = "the planner failed: " + outcome.fault;
+    else if (outcome.in_part > 0)
+        grids.left_out = fmt::format(
+            "{} combinations of GPUs and stages were not looked at to the end in the {:.2g} s that "
+            "planning a "
+            "model may take; pin the plan (--arena-plan), ask for fewer GPUs or types, or give "
+            "fewer unlike layers",
+            outcome.in_part, desk_.own_seconds());
+    const auto [at, added] = grids_.insert_or_assign(key, std::move(grids));
+    if (added) grids_by_age_.push_back(key);
+    if (grids_by_age_.size() > max_cached_grids) {
+        grids_.erase(grids_by_age_.front());
+        grids_by_age_.pop_front();
+    }
+    return &at->second;
+}
+
+const SharedPools& OfferBook::shared_pools(const ClusterView& view, const JobView& job) {
+    std::vector<Place> places;
+    for (const JobPlace& place : job.places) places.push_back(place.place);
+    if (places.empty()) places.push_back({.node_set = job.node_set});
+    const auto [at, added] = pools_.try_emplace({job.node_set, places});
+    if (!added) return at->second;
+    std::map<std::string, SitePool> found;
+    for (const Place& place : places) {
+        for (SitePool& pool : pools_in(view, place)) {
+            const auto [known, first] = found.try_emplace(pool.gpu_type, pool);
+            if (!first) merge(known->second, pool);
+        }
+    }
+    std::vector<SitePool> list;
+    for (auto& [type, pool] : found) list.push_back(std::move(pool));
+    return at->second = std::make_shared<const std::vector<SitePool>>(std::move(list));
+}
+
+std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool& pool) {
+    auto hardware = find_hardware(hardware_, pool.hardware);
+    if (!hardware) return std::nullopt;
+    GpuPool entry;
+    entry.gpu_type = pool.gpu_type;
+    entry.hardware = profiles_.with_links(pool.gpu_type, std::move(hardware).value());
+    entry.framework = request.launcher;
+    entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
+    entry.gpus_per_node = pool.gpus_per_node;
+    entry.max_gpus =
+        request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
+    entry.profile = profiles_.table(pool.gpu_type);
+    return entry;
+}
+
+PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& pools) {
+    PlanQuery query;
+    query.model = request.model;
+    query.global_batch = request.global_batch;
+    query.min_gpus = request.min_gpus;
+    query.pin = request.pin;
+    query.can = capabilities_of(launcher_of(request));
+    for (const SitePool& pool : pools) {
+        if (!wanted(request, pool.gpu_type)) continue;
+        auto entry = pool_of(request, pool);
+        if (!entry) continue;
+        query.max_gpus = std::max(query.max_gpus, entry->max_gpus);
+        query.pools.push_back(std::move(*entry));
+    }
+    return query;
+}
+
+std::string OfferBook::cache_key(const Request& request, const std::string& model_fingerprint,
+                                 const std::vector<SitePool>& pools) {
+    std::vector<OfferPool> facts;
+    for (const SitePool& pool : pools)
+        if (wanted(request, pool.gpu_type))
+            facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
+                             profiles_.version(pool.gpu_type)});
+    return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus,
+                     request.pin, launcher_of(request), facts);
+}
+
+OfferList OfferBook::offers(std::uint32_t user, const Request& request,
+                            const std::string& model_fingerprint,
+                            const std::vector<SitePool>& pools) {
+    const std::string key = cache_key(request, model_fingerprint, pools);
+    OfferList list = cache_.find(key);
+    if (!list) {
+        auto outcome = desk_.ask(user, key, [&] { return query(request, pools); });
+        if (!outcome) return nullptr;
+        list = keep(key, *std::move(outcome));
+    }
+    std::vector<Observation> observations;
+    std::string versions;
+    for (const std::int64_t whose : {everybody, std::int64_t{user}}) {
+        const auto observed =
+            observed_.find({model_fingerprint, request.global_batch, request.launcher, whose});
+        if (observed == observed_.end()) continue;
+        versions += fmt::format("|observed {}", observed->second.version);
+        for (const ObservedRun& run : observed->second.list)
+            if (counts(run)) add_observation(observations, run.observation);
+    }
+    if (observations.empty()) return list;
+    const std::string corrected_key = key + versions;
+    if (OfferList corrected = cache_.find(corrected_key)) return corrected;
+    return cache_.insert(corrected_key, correct_offers(*list, observations));
+}
+
+std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer) {
+    const Grid& grid = offer.grid;
+    const auto mapping =
+        std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
+                     [&](const GpuMapping& m) { return m.gres_type == grid.gpu_type; });
+    if (mapping == config_.gpu_types.end()) return std::nullopt;
+    const auto pool = pool_of(request, {.gpu_type = grid.gpu_type,
+                                        .hardware = mapping->hardware,
+                                        .gpus_per_node = grid.gpus_per_node,
+                                        .max_gpus = grid.gpus()});
+    if (!pool) return std::nullopt;
+    const auto estimate = price_plan(request.model, request.global_batch, grid, offer.plan, *pool);
+    return estimate ? std::optional(*estimate) : std::nullopt;
+}
+
+const ObservedRun* OfferBook::latest(const ObservedRun& run) const {
+    const auto observed = observed_.find(observed_key(run));
+    if (observed == observed_.end()) return nullptr;
+    const auto at = std::find_if(
+        observed->second.list.begin(), observed->second.list.end(),
+        [&](const ObservedRun& other) { return is_same_run(other.observation, run.observation); });
+    return at == observed->second.list.end() ? nullptr : &*at;
+}
+
+bool OfferBook::latest_counts(const ObservedRun& run) const {
+    const ObservedRun* found = latest(run);
+    return found != nullptr && counts(*found);
+}
+
+bool OfferBook::observe(ObservedRun run) {
+    note_agreeing(run, latest(run));
+    return recall(std::move(run));
+}
+
+bool OfferBook::recall(ObservedRun run) {
+    if (!is_usable(run.observation)) return false;
+    Observed& observed = observed_[observed_key(run)];
+    std::erase_if(observed.list, [&](const ObservedRun& old) {
+        return is_same_run(old.observation, run.observation);
+    });
+    observed.list.push_back(std::move(run));
+    if (observed.list.size() > max_observed_plans) observed.list.erase(observed.list.begin());
+    observed.version = ++observations_;  // never used before: a forgotten list must not come back
+    if (observed_.size() > max_observed) forget_oldest();
+    return true;
+}
+
+/// Whoever reports of ever other models pushes out nothing of others'.
+void OfferBook::forget_oldest() {
+    std::map<std::int64_t, std::size_t> lists;
+    for (const auto& [key, observed] : observed_) ++lists[std::get<3>(key)];
+    const std::int64_t most =
+        std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) {
+            return a.second < b.second;
+        })->first;
+    auto oldest = observed_.end();
+    for (auto at = observed_.begin(); at != observed_.end(); ++at)
+        if (std::get<3>(at->first) == most &&
+            (oldest == observed_.end() || at->second.version < oldest->second.version))
+            oldest = at;
+    observed_.erase(oldest);
+}
+
+std::string OfferBook::why_none(std::uint32_t user, const Request& request,
+                                const std::vector<SitePool>& pools) {
+    if (std::none_of(pools.begin(), pools.end(),
+                     [&](const SitePool& pool) { return wanted(request, pool.gpu_type); }))
+        return "no node that it may use has a GPU type that it may have and arena.yaml maps";
+    const Grids* known = grids(user, request, pools);
+    if (!known) return {};
+    if (!known->left_out.empty())
+        return fmt::format("no plan found in the {:.2g} s that planning a model may take",
+                           plan_seconds());
+    std::map<std::string, const Infeasible*> largest;
+    for (const Infeasible& grid : known->infeasible) {
+        const Infeasible*& most = largest[grid.grid.gpu_type];
+        if (!most || grid.grid.gpus() > most->grid.gpus()) most = &grid;
+    }
+    std::vector<std::string> reasons;
+    for (const auto& [type, grid] : largest)
+        reasons.push_back(fmt::format("{} ({})", grid->reason, short_form(grid->grid)));
+    return reasons.empty() ? "no plan fits" : "no plan fits: " + join(reasons, "; ");
+}
+
+const OfferBook::Grids* OfferBook::grids(std::uint32_t user, const Request& request,
+                                         const std::vector<SitePool>& pools) {
+    const std::string key =
+        grids_key(cache_key(request, fingerprint(request.model), pools), request.model.name);
+    if (const auto at = grids_.find(key); at != grids_.end()) return &at->second;
+    auto outcome = desk_.ask(user, key, [&] { return query(request, pools); });
+    return outcome ? keep_grids(key, *outcome) : nullptr;
+}
+
+}  // namespace arena

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See launch.h. The words of each launcher are in src/request/launchers/.
+#include "plugin/sched/round/launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/text.h"
+#include "planner/search/offers.h"
+#include "request/launchers.h"
+
+namespace arena {
+namespace {
+
+std::string stage_layers(const Plan& plan) {
+    std::vector<std::string> parts;
+    for (std::int64_t layers : plan.stage_layers) parts.push_back(std::to_string(layers));
+    return join(parts, ",");
+}
+
+/// Three digits are more than an estimate is worth; never an exponent.
+std::string seconds(double value) {
+    return fmt::format("{:.{}f}s", value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 4);
+}
+
+}  // namespace
+
+std::string launcher_arguments(const Request& request, const Plan& plan) {
+    const Result<LauncherChoice> choice = parse_launcher(launcher_of(request));
+    if (!choice || choice->launcher->names_hosts()) return {};
+    const auto words = render(*choice->launcher, choice->version,
+                              words_of(request.model, request.global_batch, plan));
+    return words ? join(*words, " ") : "";
+}
+
+std::int64_t tasks_per_node(const std::string& name, const Grid& grid) {
+    const Launcher* launcher = find_launcher(name);
+    return launcher != nullptr && launcher->one_task_per_node ? 1 : grid.gpus_per_node;
+}
+
+std::vector<std::string> launch_environment(const Request& request, const Offer& offer) {
+    const Plan& plan = offer.plan;
+    std::vector<std::string> environment{
+        fmt::format("ARENA_PP={}", plan.pp()),
+        fmt::format("ARENA_DP={}", plan.dp()),
+        fmt::format("ARENA_TP={}", plan.tp()),
+        fmt::format("ARENA_MICRO_BATCH={}", plan.micro_batch),
+        fmt::format("ARENA_NUM_MICRO_BATCHES={}", plan.num_micro_batches),
+        fmt::format("ARENA_GLOBAL_BATCH={}", request.global_batch),
+        fmt::format("ARENA_STAGE_LAYERS={}", stage_layers(plan)),
+        fmt::format("ARENA_RECOMPUTE={}", to_string(plan.recompute)),
+        fmt::format("ARENA_ZERO_STAGE={}", plan.zero_stage),
+        fmt::format("ARENA_SEQUENCE_PARALLEL={}", plan.sequence_parallel ? 1 : 0),
+        fmt::format("ARENA_VPP={}", plan.vpp),
+        fmt::format("ARENA_CP={}", plan.cp),
+        fmt::format("ARENA_EP={}", plan.ep),
+        fmt::format("ARENA_PRECISION={}", to_string(request.model.precision)),
+        fmt::format("ARENA_SEQ_LENGTH={}", request.model.seq_length),
+        fmt::format("ARENA_KV_HEADS={}", facts_of(request.model).kv_heads),
+        fmt::format("ARENA_MODEL_FAMILY={}", to_string(request.model.family)),
+        fmt::format("ARENA_LAUNCHER={}", launcher_of(request)),
+        fmt::format("ARENA_GPU_TYPE={}", offer.grid.gpu_type),
+        fmt::format("ARENA_PLAN={}", to_json(offer)),
+    };
+    if (std::string arguments = launcher_arguments(request, plan); !arguments.empty())
+        environment.push_back("ARENA_ARGS=" + arguments);
+    return environment;
+}
+
+std::string admin_comment(std::string_view state, const Offer& offer) {
+    return fmt::format("arena:v1 state={} grid={} plan={} est={} source={}", state,
+                       short_form(offer.grid), short_form(offer.plan),
+                       seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
+}
+
+std::string system_comment(const std::vector<Offer>& offers, std::string_view unmeasured) {
+    constexpr std::size_t longest = 1024, longest_note = 400;
+    std::string note;
+    if (!unmeasured.empty())
+        note = fmt::format(" not measured: {}", unmeasured.substr(0, longest_note));
+    std::string text = "arena offers:";
+    for (const Offer& offer : std::span(offers).first(std::min(offers.size(), top_offers))) {
+        const std::string part =
+            fmt::format(" {} {} {} {};", short_form(offer.grid), short_form(offer.plan),
+                        seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
+        if (text.size() + part.size() + note.size() > longest) break;
+        text += part;
+    }
+    return text + note;
+}
+
+}  // namespace arena

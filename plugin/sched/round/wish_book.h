@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// WishBook: what jobs carry, parsed once. A queue of thousands of jobs with large models must not
+// be kept twice: equal wishes are one value, and the text of a record stays with Slurm alone.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/values.h"
+#include "plugin/sched/host/host.h"
+#include "plugin/sched/round/wish.h"
+
+namespace arena {
+
+using SharedWish = std::shared_ptr<const Wish>;
+
+class WishBook {
+  public:
+    /// Whether get() needs no text for the job's record of this tag beside this comment.
+    [[nodiscard]] bool knows(JobId job, std::uint64_t record_tag, std::string_view comment) const;
+    /// Keyed by job, renewed when record or comment changed.
+    const SharedWish& get(JobId job, const RecordText& record, const std::string& comment);
+    /// ARENA_PLAN as the offer it is; nothing for "" or what is none. Good until the job's next
+    /// call.
+    const std::optional<Offer>& plan(JobId job, const std::string& offer_json);
+    /// Forgets jobs that are not in `alive`. At the end of a round.
+    template <typename Alive>
+    void keep(Alive alive) {
+        std::erase_if(entries_, [&](const auto& entry) { return !alive(entry.first); });
+        std::erase_if(plans_, [&](const auto& entry) { return !alive(entry.first); });
+        std::erase_if(shared_, [](const auto& entry) { return entry.second.expired(); });
+        parsed_.clear();
+    }
+    /// Different wishes that are kept.
+    [[nodiscard]] std::size_t wishes() const { return shared_.size(); }
+
+  private:
+    struct Entry {
+        std::uint64_t tag = 0;
+        std::string comment;
+        SharedWish wish;
+    };
+    struct PlanEntry {
+        std::string json;
+        std::optional<Offer> offer;
+    };
+    SharedWish make(const RecordText& record, const std::string& comment);
+
+    std::map<JobId, Entry> entries_;
+    std::map<JobId, PlanEntry> plans_;
+    /// By record tag. Nobody knows whether two texts of one tag are equal; their wishes are
+    /// compared.
+    std::unordered_multimap<std::uint64_t, std::weak_ptr<const Wish>> shared_;
+    /// Of this round: jobs whose text is one value have it parsed once.
+    std::map<std::pair<std::shared_ptr<const std::string>, std::string>, SharedWish> parsed_;
+};
+
+}  // namespace arena

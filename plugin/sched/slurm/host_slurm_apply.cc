@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Rewrite and start in one critical section (the proven sequence: drop the old request,
+// update_job(), env_sup, mask the other nodes, select_nodes(), launch_job()), and the ways back
+// when it fails.
+#include "plugin/sched/slurm/host_slurm_apply.h"
+
+#include <fmt/format.h>
+
+#include "plugin/common/shared.h"
+#include "plugin/sched/slurm/host_slurm_launch.h"
+#include "plugin/sched/slurm/host_slurm_partitions.h"
+#include "plugin/sched/slurm/slurm_util.h"
+
+namespace arena {
+namespace {
+
+ApplyResult failed(ApplyOutcome outcome, std::string text) { return {outcome, std::move(text)}; }
+
+ApplyResult stopping() { return failed(ApplyOutcome::stale, "slurmctld is stopping"); }
+
+/// The job if it is still the one that was planned, else nullptr.
+job_record_t* find_planned(const Shape& shape) {
+    job_record_t* job = find_job_record(shape.job);
+    if (!job || !arena_record(job) || job->restart_cnt != shape.restart) return nullptr;
+    return plannable(facts_of(job)) && basis_of(job) == shape.basis ? job : nullptr;
+}
+
+job_record_t* find_running(JobId id, std::uint32_t restart) {
+    job_record_t* job = find_job_record(id);
+    if (!job || !arena_record(job) || job->restart_cnt != restart) return nullptr;
+    return IS_JOB_RUNNING(job) && !IS_JOB_COMPLETING(job) ? job : nullptr;
+}
+
+void drop_request(job_record_t* job) {
+    FREE_NULL_LIST(job->gres_list_req);
+    xfree(job->tres_per_node);
+    xfree(job->tres_per_job);
+    xfree(job->tres_per_socket);
+    xfree(job->tres_per_task);
+    xfree(job->cpus_per_tres);
+    xfree(job->mem_per_tres);
+}
+
+std::string gres_request(const Grid& grid) {
+    return grid.gpu_type.empty() ? fmt::format("gres:gpu:{}", grid.gpus_per_node)
+                                 : fmt::format("gres:gpu:{}:{}", grid.gpu_type, grid.gpus_per_node);
+}
+
+void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres,
+                 std::string& comment) {
+    const Grid& grid = shape.offer.grid;
+    const auto tasks = static_cast<std::uint32_t>(grid.nodes * shape.tasks_per_node);
+    slurm_init_job_desc_msg(&desc);
+    desc.job_id = shape.job;
+    desc.min_nodes = desc.max_nodes = static_cast<std::uint32_t>(grid.nodes);
+    desc.num_tasks = tasks;
+    desc.ntasks_per_node = static_cast<std::uint16_t>(shape.tasks_per_node);
+    // Slurm's field is short: more than it holds is more than any node has, and refused as that.
+    const auto cpus = std::min<std::int64_t>(shape.cpus_per_task, NO_VAL16 - 1);
+    desc.cpus_per_task = static_cast<std::uint16_t>(cpus);
+    // update_job() only ever raises min_cpus by itself: a smaller second plan would be refused.
+    desc.min_cpus = tasks * static_cast<std::uint32_t>(cpus);
+    if (shape.memory_mb_per_node > 0)
+        desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_node);
+    if (shape.memory_mb_per_cpu > 0)
+        desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_cpu) | MEM_PER_CPU;
+    desc.tres_per_node = xstrdup(gres.c_str());
+    desc.admin_comment = xstrdup(comment.c_str());
+    desc.priority = INFINITE;
+}
+
+/// `eligible`: before the release, which makes Slurm forget a begin time that has passed.
+void restore_place(job_record_t* job, time_t eligible) {
+    start_accrual(job, eligible);
+    if (basic_priority()) {
+        job->priority = BasicQueue().place_of(job);
+    } else {
+        job->priority = multifactor_priority(job, age_reference());
+    }
+}
+
+/// Slurm frees from the limits of its user, account and QOS whatever an operator asked for; but
+/// Arena asks in the user's place. Keeps what was set before.
+class LimitsStay {
+  public:
+    explicit LimitsStay(job_record_t* job)
+        : job_(job), time_(job->limit_set.time), qos_(job->limit_set.qos) {
+        if (job->limit_set.tres)
+            tres_.assign(job->limit_set.tres, job->limit_set.tres + slurmctld_tres_cnt);
+    }
+    ~LimitsStay() {
+        job_->limit_set.time = time_;
+        job_->limit_set.qos = qos_;
+        if (job_->limit_set.tres) std::copy(tres_.begin(), tres_.end(), job_->limit_set.tres);
+    }
+    LimitsStay(const LimitsStay&) = delete;
+    LimitsStay& operator=(const LimitsStay&) = delete;
+
+  private:
+    job_record_t* job_;
+    std::uint16_t time_, qos_;
+    std::vector<std::uint16_t> tres_;
+};
+
+/// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error
+/// code.
+int reshape(job_record_t* job, const Shape& shape, Phase phase) {
+    hold_for_arena(job, "Arena: being reshaped");
+    const time_t eligible = eligible_since(job);
+    drop_request(job);
+    job_desc_msg_t desc;
+    std::string gres = gres_request(shape.offer.grid), comment = shape.admin_comment;
+    fill_update(desc, shape, gres, comment);
+    slurm_msg_t message;
+    slurm_msg_t_init(&message);
+    message.data = &desc;
+    int rc;
+    {
+        OwnCall own;
+        LimitsStay limits(job);
+        rc = update_job(&message, slurm_conf.slurm_user_id, false);
+    }
+    xfree(desc.tres_per_node);
+    xfree(desc.admin_comment);
+    if (rc != SLURM_SUCCESS) return rc;
+    // Some releases answer success and leave the old request: read it back.
+    const bool rewritten = job->gres_list_req && job->tres_per_node == gres &&
+                           job->details->min_nodes == shape.offer.grid.nodes && job->priority != 0;
+    if (!rewritten) return ESLURM_INVALID_GRES;
+    clear_supplements(job);
+    for (const std::string& entry : shape.environment) {
+        const std::size_t equals = entry.find('=');
+        set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
+    }
+    // sbatch sets these where it was asked for a shape; srun and frameworks read them.
+    set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(desc.ntasks_per_node));
+    set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(desc.cpus_per_task));
+    assign_text(&job->system_comment, shape.system_comment);
+    write_mark(job, phase);
+    restore_place(job, eligible);
+    return SLURM_SUCCESS;
+}
+
+ApplyResult hold_because(job_record_t* job, const std::string& why,
+                         ApplyOutcome outcome = ApplyOutcome::retry) {
+    hold_for_arena(job, ("Arena: " + why).c_str());
+    schedule_job_save();
+    return failed(outcome, why);
+}
+
+ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
+    const bool never = rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE;
+    return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)),
+                        never ? ApplyOutcome::never : ApplyOutcome::retry);
+}
+
+/// Held again it would lose its place to jobs behind it, for nodes that may be free in a moment.
+ApplyResult keep_released(job_record_t* job) {
+    write_mark(job, Phase::released);
+    std::string comment = text_of(job->admin_comment);
+    const std::size_t at = comment.find("state=running");
+    if (at != std::string::npos)
+        comment.replace(at, std::size("state=running") - 1, "state=released");
+    assign_text(&job->admin_comment, comment);
+    note_job_change();
+    schedule_job_save();
+    return failed(ApplyOutcome::busy, slurm_strerror(ESLURM_NODES_BUSY));
+}
+
+/// The job's partition of that name, if it still takes the job and has all chosen nodes.
+std::optional<PartitionTry> find_place(const job_record_t* job, const std::string& partition,
+                                       bitstr_t* chosen) {
+    for (const PartitionTry& where : partition_tries(job).list)
+        if (!where.least_time && text_of(where.partition->name) == partition &&
+            bit_super_set(chosen, where.partition->node_bitmap))
+            return where;
+    return std::nullopt;
+}
+
+/// Why a released job would wait for ever: no partition could hold the shape (Slurm would hold the
+/// job for good: BadConstraints), or none would let it start. "" = one does both; else of the last
+/// one. With --time-min a partition whose limit is too short for all of --time will do.
+std::string never_startable(job_record_t*& job, bool& limited) {
+    std::string why = text_of(job_reason_string(WAIT_PART_CONFIG));
+    limited = true;
+    for (const PartitionTry& where : partition_tries(job).list) {
+        const TryingIn trying(job, where);
+        why = limit_in_the_way(job);
+        limited = !why.empty();
+        if (limited) continue;
+        char* message = nullptr;
+        set_job_features_use(job->details);
+        const int rc = select_nodes(job, true, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+        xfree(message);
+        if (rc != ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) return {};
+        why = slurm_strerror(rc);
+    }
+    return why;
+}
+
+/// What the main scheduling loop would check before select_nodes(), not_startable() aside: "" or
+/// what is in the way.
+std::string precheck(job_record_t*& job) {
+    if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
+    if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
+        return text_of(job_reason_string(WAIT_LICENSES));
+    return {};
+}
+
+/// With the lock of the job's origin cluster, as schedule() takes it; jobs outside a federation
+/// need none.
+int select_with_lock(job_record_t* job, bitstr_t* chosen) {
+    if (fed_mgr_job_lock(job) != SLURM_SUCCESS) return ESLURM_FED_JOB_LOCK;
+    const int rc = select_on(job, chosen);
+    if (rc == SLURM_SUCCESS)
+        (void)fed_mgr_job_start(job, job->start_time);
+    else
+        (void)fed_mgr_job_unlock(job);
+    return rc;
+}
+
+void launched(job_record_t* job) {
+    write_mark(job, Phase::started);
+    info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes,
+         job->admin_comment ? job->admin_comment : "");
+    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    rebuild_job_part_list(job);
+    note_job_change();
+    schedule_job_save();
+    schedule_node_save();
+}
+
+ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nodes) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_planned(shape);
+    if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
+    if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
+        return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
+    bitstr_t* chosen = bitmap_of(nodes);
+    if (!chosen) return failed(ApplyOutcome::stale, "a planned node is gone");
+    std::unique_ptr<bitstr_t, void (*)(bitstr_t*)> owner(chosen, [](bitstr_t* b) { bit_free(b); });
+    const auto where = find_place(job, shape.partition, chosen);
+    if (!where)
+        return failed(
+            ApplyOutcome::stale,
+            fmt::format("partition {} does not take it on the planned nodes", shape.partition));
+    if (!can_end_in_time(job)) return failed(ApplyOutcome::stale, "it cannot end by its deadline");
+    job->part_ptr = where->partition;
+    if (const int rc = reshape(job, shape, Phase::starting))
+        return hold_after(job, rc, "rewriting");
+    if (const std::string why = precheck(job); !why.empty())
+        return hold_because(job, "not startable: " + why, ApplyOutcome::limited);
+    if (const std::string why = limit_in_the_way(job); !why.empty())
+        return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
+    const std::uint32_t time_limit = std::exchange(job->time_limit, where->time_limit);
+    const int rc = select_with_lock(job, chosen);
+    if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
+    if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
+        return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
+    if (rc == ESLURM_NODES_BUSY) return keep_released(job);
+    if (rc == ESLURM_ACCOUNTING_POLICY) {
+        const auto reason = static_cast<job_state_reason>(job->state_reason);
+        return hold_because(job, "not allowed: " + text_of(job_reason_string(reason)),
+                            ApplyOutcome::limited);
+    }
+    if (rc != SLURM_SUCCESS) return hold_after(job, rc, "starting");
+    launched(job);
+    return {};
+}
+
+}  // namespace
+
+ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes) {
+    const LaunchWatch launch;
+    const ApplyResult result = start_locked(shape, nodes);
+    if (result.outcome != ApplyOutcome::done || launch.taken_up()) return result;
+    take_back_start(shape.job, shape.restart);
+    return stopping();
+}
+
+ApplyResult release_job(const Shape& shape) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_planned(shape);
+    if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
+    if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
+        return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
+    if (const int rc = reshape(job, shape, Phase::released))
+        return hold_after(job, rc, "rewriting");
+    // With a shape that a limit forbids it would wait for ever, and with it all that is kept for
+    // it.
+    bool limited = false;
+    if (const std::string why = never_startable(job, limited); !why.empty())
+        return limited ? hold_because(job, "not allowed: " + why, ApplyOutcome::limited)
+                       : hold_because(job, "not startable: " + why, ApplyOutcome::never);
+    info("arena: JobId=%u released: waits with %s", job->job_id, job->admin_comment);
+    schedule_job_save();
+    queue_job_scheduler();
+    return {};
+}
+
+ApplyResult rehold_job(JobId id, std::uint32_t restart) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_job_record(id);
+    if (!job || !arena_record(job) || job->restart_cnt != restart || !IS_JOB_PENDING(job) ||
+        IS_JOB_COMPLETING(job))
+        return failed(ApplyOutcome::stale, "the job is not waiting any more");
+    // Somebody may have held it since it was looked at: then the hold is not ours to give a mark.
+    const JobFacts facts = facts_of(job);
+    if (facts.held || !waits_released(facts) || facts.mark->hold != OtherHold::none)
+        return failed(ApplyOutcome::stale, "the job does not wait with Arena's shape any more");
+    hold_for_arena(job, "Arena: waiting to be planned");
+    schedule_job_save();
+    return {};
+}
+
+ApplyResult opt_out_job(const Shape& shape) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_planned(shape);
+    if (!job) return failed(ApplyOutcome::stale, "the job changed");
+    if (const int rc = reshape(job, shape, Phase::off)) return hold_after(job, rc, "opting out");
+    info("arena: JobId=%u left to Slurm: its comment says arena:off", job->job_id);
+    schedule_job_save();
+    queue_job_scheduler();
+    return {};
+}
+
+namespace {
+
+/// The mark of a job that is told to save its state now. Who holds its next life goes on to do so.
+JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>& before,
+                           std::int64_t done, bool moved) {
+    const OtherHold hold = before ? before->hold : OtherHold::none;
+    JobMark mark = next_mark(before, Phase::checkpointing, job->restart_cnt, hold, time(nullptr));
+    mark.done = done;
+    if (!moved) return mark;
+    if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
+    mark.moves.push_back(mark.since);
+    return mark;
+}
+
+}  // namespace
+
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
+                           bool moved) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_running(id, restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
+    const std::optional<JobMark> before = read_mark(job);
+    write_mark(job, checkpointing_mark(job, before, done, moved));
+    const auto is_step = [](void* item, void*) -> int {
+        return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
+    };
+    // As sbatch --signal does: to the steps, and to the batch shell only when it is all there is.
+    const bool has_steps = job->step_list && list_find_first_ro(job->step_list, is_step, nullptr);
+    const std::uint16_t flags = has_steps ? 0 : KILL_JOB_BATCH;
+    const int rc =
+        job_signal(job, static_cast<std::uint16_t>(signal), flags, slurm_conf.slurm_user_id, false);
+    if (rc != SLURM_SUCCESS) {
+        if (before) write_mark(job, *before);
+        return failed(ApplyOutcome::retry, slurm_strerror(rc));
+    }
+    info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
+    note_job_change();
+    schedule_job_save();
+    return {};
+}
+
+ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_running(id, restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
+    const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;
+    const int rc = job_requeue(slurm_conf.slurm_user_id, id, nullptr, false, JOB_REQUEUE_HOLD);
+    if (rc != SLURM_SUCCESS) return failed(ApplyOutcome::retry, slurm_strerror(rc));
+    // The count has moved on with the requeue: this mark says that the hold is ours.
+    write_mark(job, Phase::checkpointing, hold);
+    info("arena: JobId=%u requeued: no checkpoint before the deadline", job->job_id);
+    schedule_job_save();
+    return {};
+}
+
+}  // namespace arena

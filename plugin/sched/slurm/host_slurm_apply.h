@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Changing jobs in slurmctld: intake, rewrite, start, release, checkpoint. Each call takes the
+// write locks itself, re-checks what it was planned on, and leaves the job held when anything
+// fails.
+#pragma once
+
+#include <functional>
+
+#include "plugin/sched/host/host.h"
+
+namespace arena {
+
+std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold,
+                        std::int64_t slice_ms);
+void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_ms);
+void write_expected_starts(const std::vector<Host::Expected>& starts, std::int64_t slice_ms);
+ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes);
+ApplyResult release_job(const Shape& shape);
+ApplyResult rehold_job(JobId id, std::uint32_t restart);
+ApplyResult opt_out_job(const Shape& shape);
+ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
+                           bool moved);
+ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
+
+}  // namespace arena

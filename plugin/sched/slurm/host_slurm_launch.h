@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Launches on their way: slurmctld's agent, one thread for all, takes them up one by one and drops
+// what is left when slurmctld stops. Such a job would come back as running, be launched by nobody
+// and hold its GPUs.
+#pragma once
+
+#include "plugin/sched/slurm/slurm_util.h"
+
+namespace arena {
+
+/// Made before a start, without locks; asked after it, without locks.
+class LaunchWatch {
+  public:
+    LaunchWatch() : waiting_(retry_list_size()) {}
+    /// Waits a moment for the agent to take up what was queued since. False when slurmctld stops
+    /// before: then it never will. Keeps launches few, too, that a stop between two jobs of a round
+    /// could meet.
+    [[nodiscard]] bool taken_up() const;
+
+  private:
+    int waiting_;
+};
+
+/// Requeues a job that was started and never launched, although slurmctld stops: what it saves last
+/// is to say so.
+void take_back_start(JobId id, std::uint32_t restart);
+
+}  // namespace arena

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See host_slurm_partitions.h. The order of the checks is that of Slurm's: the first one that fails
+// gives the reason.
+#include "plugin/sched/slurm/host_slurm_partitions.h"
+
+#include "plugin/sched/slurm/slurm_util.h"
+
+namespace arena {
+namespace {
+
+std::uint32_t least_limit(const job_record_t* job) {
+    const bool given = job->time_min != 0 && job->time_min != NO_VAL;
+    return given ? job->time_min : job->time_limit;
+}
+
+bool qos_lifts(const job_record_t* job, std::uint32_t limit) {
+    return job->qos_ptr && (job->qos_ptr->flags & limit);
+}
+
+bool holds(char** names, const char* name) {
+    for (; names && name && *names; ++names)
+        if (std::string_view(*names) == name) return true;
+    return false;
+}
+
+/// AllowAccounts and DenyAccounts; Slurm's own function writes a line to the log each time.
+bool takes_account(const part_record_t* part, const char* account) {
+    if (part->allow_account_array && part->allow_account_array[0])
+        return holds(part->allow_account_array, account);
+    return !holds(part->deny_account_array, account);
+}
+
+bool is_set(const bitstr_t* bits, std::uint32_t bit) {
+    auto* map = const_cast<bitstr_t*>(bits);
+    return bit < bit_size(map) && bit_test(map, static_cast<bitoff_t>(bit));
+}
+
+bool takes_qos(const part_record_t* part, const slurmdb_qos_rec_t* qos) {
+    if (part->allow_qos_bitstr) return qos && is_set(part->allow_qos_bitstr, qos->id);
+    return !part->deny_qos_bitstr || !qos || !is_set(part->deny_qos_bitstr, qos->id);
+}
+
+bool takes_user(part_record_t* part, const job_record_t* job) {
+    const std::uint32_t user = job->user_id;
+    if ((part->flags & PART_FLAG_REQ_RESV) && text_of(job->resv_name).empty()) return false;
+    if ((part->flags & PART_FLAG_ROOT_ONLY) && user != 0 && user != slurm_conf.slurm_user_id)
+        return false;
+    if ((part->flags & PART_FLAG_NO_ROOT) && user == 0) return false;
+    return validate_group(part, user) && validate_alloc_node(part, job->alloc_node);
+}
+
+bool exceeds_time(const part_record_t* part, const job_record_t* job, std::uint32_t limit) {
+    return limit != NO_VAL && limit > part->max_time && !qos_lifts(job, QOS_FLAG_PART_TIME_LIMIT) &&
+           job->limit_set.time != ADMIN_SET_LIMIT;
+}
+
+struct Ranked {
+    part_record_t* partition;
+    std::uint32_t priority;  ///< of the job there
+};
+
+/// As sort_job_queue2() has pairs of one job: tier, then the job's priority there.
+std::vector<Ranked> in_order(const job_record_t* job) {
+    std::vector<Ranked> list;
+    for (part_record_t* part : partitions_of(job)) {
+        const bool each = job->part_ptr_list && job->priority_array;
+        list.push_back({part, each ? job->priority_array[list.size()] : 0});
+    }
+    std::stable_sort(list.begin(), list.end(), [](const Ranked& a, const Ranked& b) {
+        return std::pair(a.partition->priority_tier, a.priority) >
+               std::pair(b.partition->priority_tier, b.priority);
+    });
+    return list;
+}
+
+}  // namespace
+
+std::vector<part_record_t*> partitions_of(const job_record_t* job) {
+    std::vector<part_record_t*> list;
+    const auto add = [](void* item, void* argument) {
+        static_cast<std::vector<part_record_t*>*>(argument)->push_back(
+            static_cast<part_record_t*>(item));
+        return 0;
+    };
+    if (job->part_ptr_list)
+        list_for_each_ro(job->part_ptr_list, add, &list);
+    else if (job->part_ptr)
+        list.push_back(job->part_ptr);
+    return list;
+}
+
+job_state_reason partition_reason(const part_record_t* partition, const job_record_t* job,
+                                  std::uint32_t time_limit) {
+    auto* part = const_cast<part_record_t*>(partition);
+    if (!part->node_bitmap || !takes_user(part, job)) return WAIT_PART_CONFIG;
+    const bool schedules = part->state_up & PARTITION_SCHED;
+    if (schedules && exceeds_time(part, job, time_limit)) return WAIT_PART_TIME_LIMIT;
+    if (part->state_up == PARTITION_DOWN) return WAIT_PART_DOWN;
+    if (part->state_up == PARTITION_INACTIVE) return WAIT_PART_INACTIVE;
+    if (!schedules) return WAIT_PART_DOWN;  // DRAIN takes no submissions, but schedules
+    if (!takes_qos(part, job->qos_ptr)) return WAIT_QOS;
+    return takes_account(part, job->account) ? WAIT_NO_REASON : WAIT_ACCOUNT;
+}
+
+std::uint32_t time_limit_in(const part_record_t* partition, const job_record_t* job,
+                            std::time_t now) {
+    const auto is_limit = [](std::uint32_t minutes) {
+        return minutes != NO_VAL && minutes != INFINITE;
+    };
+    if (!has_deadline(job) || job->deadline < now + 60) return job->time_limit;
+    const auto left = static_cast<std::uint32_t>((job->deadline - now) / 60);
+    for (const std::uint32_t limit :
+         {job->time_limit, partition->default_time, partition->max_time})
+        if (is_limit(limit)) return std::min(limit, left);
+    return left;
+}
+
+bool has_deadline(const job_record_t* job) { return job->deadline != 0 && job->deadline != NO_VAL; }
+
+bool can_end_in_time(job_record_t* job) {
+    return !has_deadline(job) || deadline_ok(job, const_cast<char*>("arena"));
+}
+
+PartitionTries partition_tries(const job_record_t* job) {
+    PartitionTries tries;
+    const std::time_t now = std::time(nullptr);
+    const std::vector<Ranked> partitions = in_order(job);
+    for (const Ranked& ranked : partitions) {
+        const job_state_reason why = partition_reason(ranked.partition, job, job->time_limit);
+        if (why == WAIT_NO_REASON)
+            tries.list.push_back({ranked.partition, time_limit_in(ranked.partition, job, now)});
+        else
+            tries.why = why;
+    }
+    const std::uint32_t least = least_limit(job);
+    if (least >= job->time_limit) return tries;
+    for (const Ranked& ranked : partitions)
+        if (partition_reason(ranked.partition, job, least) == WAIT_NO_REASON)
+            tries.list.push_back({ranked.partition, least, true});
+    return tries;
+}
+
+std::uint32_t tier_of(const std::vector<PartitionTry>& tries) {
+    if (tries.empty()) return 0;
+    std::uint32_t lowest = UINT32_MAX;
+    list_for_each_ro(
+        part_list,
+        [](void* item, void* argument) {
+            auto* low = static_cast<std::uint32_t*>(argument);
+            const auto* part = static_cast<const part_record_t*>(item);
+            *low = std::min<std::uint32_t>(*low, part->priority_tier);
+            return 0;
+        },
+        &lowest);
+    return tries.front().partition->priority_tier - lowest;
+}
+
+}  // namespace arena

@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Slurm's records -> plain values. Free resources are counted from GRES state and from running
+// jobs' own allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
+// Nodes and allocations are read under one lock, which takes the same short time for each job; our
+// own jobs follow in slices.
+#include "plugin/sched/slurm/host_slurm_read.h"
+
+#include <chrono>
+#include <cmath>
+#include <tuple>
+#include <unordered_map>
+
+#include "plugin/sched/slurm/host_slurm_nodes.h"
+#include "plugin/sched/slurm/slurm_util.h"
+
+namespace arena {
+namespace {
+
+struct GpuCount {
+    std::string type;
+    std::int64_t total = 0, allocated = 0;
+};
+
+int add_gpus(void* item, void* argument) {
+    const auto* state = static_cast<const gres_state_t*>(item);
+    auto* count = static_cast<GpuCount*>(argument);
+    if (text_of(state->gres_name) != "gpu" || !state->gres_data) return 0;
+    const auto* gpus = static_cast<const gres_node_state_t*>(state->gres_data);
+    count->total = static_cast<std::int64_t>(gpus->gres_cnt_avail);
+    count->allocated = static_cast<std::int64_t>(gpus->gres_cnt_alloc);
+    // A node of two GPU types cannot be planned (one type per job, equal counts): left unnamed.
+    if (gpus->type_cnt == 1) count->type = text_of(gpus->type_name[0]);
+    return 0;
+}
+
+/// Neither down nor drained: takes jobs, at the latest when those that run there have ended.
+bool node_is_up(const node_record_t* node) {
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit);
+}
+
+/// A node on which a job completes has its GPUs back already, but select_nodes() does not take it.
+bool node_takes_jobs(const node_record_t* node) {
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return node_is_up(node) && !bit_test(cg_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
+           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
+}
+
+NodeState read_node(const node_record_t* node) {
+    GpuCount gpus;
+    if (node->gres_list) list_for_each_ro(node->gres_list, add_gpus, &gpus);
+    NodeState state;
+    state.name = text_of(node->name);
+    state.gpu_type = gpus.type;
+    state.total_gpus = gpus.total;
+    state.free_gpus =
+        node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
+    state.up = node_is_up(node);
+    state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
+    state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
+    return state;
+}
+
+/// Index in our snapshot of each Slurm node index; defunct slots are left out.
+struct NodeTable {
+    std::vector<std::int32_t> ours;  // by Slurm index, -1 = none
+};
+
+NodeTable read_nodes(ClusterView& view) {
+    NodeTable table;
+    table.ours.assign(static_cast<std::size_t>(node_record_count), -1);
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node || !node->name) continue;
+        table.ours[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(view.snapshot.nodes.size());
+        view.snapshot.nodes.push_back(read_node(node));
+        view.node_cpus.push_back(view.snapshot.nodes.back().free_cpus);
+        view.node_memory_mb.push_back(view.snapshot.nodes.back().free_memory_mb);
+    }
+    return table;
+}
+
+struct PartitionWalk {
+    ClusterView* view;
+    const NodeTable* table;
+};
+
+int visit_partition(void* item, void* argument) {
+    const auto* part = static_cast<const part_record_t*>(item);
+    const auto* walk = static_cast<PartitionWalk*>(argument);
+    if (part->state_up != PARTITION_UP || !part->node_bitmap) return 0;
+    std::vector<NodeIndex>& nodes = walk->view->partitions[text_of(part->name)];
+    const bitoff_t last = bit_fls(part->node_bitmap);
+    for (bitoff_t i = bit_ffs(part->node_bitmap); i >= 0 && i <= last; ++i) {
+        const std::int32_t ours = walk->table->ours[static_cast<std::size_t>(i)];
+        if (ours >= 0 && bit_test(part->node_bitmap, i))
+            nodes.push_back(static_cast<NodeIndex>(ours));
+    }
+    return 0;
+}
+
+/// GPUs that the job has on its nodes, in their order; empty where it has none.
+std::vector<std::int64_t> allocated_gpus(const job_record_t* job) {
+    std::vector<std::int64_t> gpus;
+    const auto add = [](void* item, void* argument) {
+        const auto* state = static_cast<const gres_state_t*>(item);
+        auto& list = *static_cast<std::vector<std::int64_t>*>(argument);
+        const auto* of = static_cast<const gres_job_state_t*>(state->gres_data);
+        if (text_of(state->gres_name) != "gpu" || !of || !of->gres_cnt_node_alloc) return 0;
+        list.resize(std::max<std::size_t>(list.size(), of->node_cnt));
+        for (std::uint32_t i = 0; i < of->node_cnt; ++i)
+            list[i] += static_cast<std::int64_t>(of->gres_cnt_node_alloc[i]);
+        return 0;
+    };
+    if (job->gres_list_alloc) list_for_each_ro(job->gres_list_alloc, add, &gpus);
+    return gpus;
+}
+
+/// What the job holds, by our nodes; those without cores' counts were never given any.
+Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
+    Occupied held{.job = job->job_id, .end_s = static_cast<double>(job->end_time), .parts = {}};
+    const job_resources* resources = job->job_resrcs;
+    if (!resources || !resources->node_bitmap || !resources->cpus) return held;
+    const std::vector<std::int64_t> gpus = allocated_gpus(job);
+    const bitoff_t last = bit_fls(resources->node_bitmap);
+    std::size_t slot = 0;
+    for (bitoff_t i = bit_ffs(resources->node_bitmap); i >= 0 && i <= last; ++i) {
+        if (!bit_test(resources->node_bitmap, i)) continue;
+        const std::int32_t ours = table.ours[static_cast<std::size_t>(i)];
+        if (ours >= 0) {
+            Occupied::Part part{.node = static_cast<NodeIndex>(ours),
+                                .cpus = resources->cpus[slot]};
+            if (slot < gpus.size()) part.gpus = gpus[slot];
+            if (resources->memory_allocated)
+                part.memory_mb = static_cast<std::int64_t>(resources->memory_allocated[slot]);
+            held.parts.push_back(part);
+        }
+        ++slot;
+    }
+    return held;
+}
+
+/// GPUs are counted by the nodes' own state.
+void subtract(const Occupied& held, Snapshot& snapshot) {
+    for (const Occupied::Part& part : held.parts) {
+        snapshot.nodes[part.node].free_cpus -= part.cpus;
+        snapshot.nodes[part.node].free_memory_mb -= part.memory_mb;
+    }
+}
+
+bitstr_t* partition_nodes(const job_record_t* job) {
+    bitstr_t* nodes = bit_alloc(node_record_count);
+    for (const part_record_t* part : partitions_of(job))
+        if (part->node_bitmap && (part->state_up & PARTITION_SCHED))
+            bit_or(nodes, part->node_bitmap);
+    return nodes;
+}
+
+/// What the places of a job depend on. Most jobs of a long queue have it in common, and what a
+/// reservation leaves takes Slurm long to say.
+using NodeClass =
+    std::tuple<std::string, std::string, std::string, std::string, std::string,
+               const part_record_t*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+               std::uint32_t, std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t>;
+
+/// Nothing for a job whose places depend on more: those are asked for one by one.
+std::optional<NodeClass> node_class(const job_record_t* job) {
+    const job_details* details = job->details;
+    const bool names_nodes = details->exc_node_bitmap || details->req_node_bitmap || job->resv_name;
+    if (names_nodes || has_deadline(job) || (job->part_ptr_list && job->priority_array) ||
+        details->mc_ptr)
+        return std::nullopt;
+    return NodeClass(text_of(job->partition), text_of(details->features), text_of(details->prefer),
+                     text_of(job->account), text_of(job->alloc_node), job->part_ptr, job->user_id,
+                     job->qos_id, job->time_limit, job->time_min, details->pn_min_tmp_disk,
+                     job->warn_time, job->warn_flags, job->limit_set.time, details->whole_node);
+}
+
+/// Where jobs of one class may stand.
+struct Placed {
+    std::uint32_t node_set = 0;
+    std::vector<JobPlace> places;
+    std::string no_place, no_nodes;  ///< as in JobView
+    double tier = 0;
+};
+
+class NodeSets {
+  public:
+    explicit NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
+
+    const Placed& of(job_record_t* job) {
+        const auto kind = node_class(job);
+        if (!kind) return last_ = look_up(job);
+        const auto known = classes_.find(*kind);
+        if (known != classes_.end()) return known->second;
+        return classes_.emplace(*kind, look_up(job)).first->second;
+    }
+
+  private:
+    Placed look_up(job_record_t* job) {
+        const PartitionTries tries = partition_tries(job);
+        Placed placed;
+        placed.tier = tier_of(tries.list);
+        bitstr_t* all = bit_alloc(node_record_count);
+        for (const NodeChoice& choice : node_choices(job, tries)) {
+            bit_or(all, choice.nodes.get());
+            add_place(placed, choice, place_of(job, *choice.partition, intern(choice.nodes.get())));
+        }
+        const auto& places = placed.places;
+        placed.node_set = places.size() == 1 ? places.front().place.node_set : intern(all);
+        FREE_NULL_BITMAP(all);
+        if (tries.list.empty())
+            placed.no_place = text_of(job_reason_string(tries.why));
+        else if (!has_gpus(placed.node_set))
+            placed.no_nodes = why_no_nodes(job, tries);
+        return placed;
+    }
+
+    /// Either what the job asks of its nodes, or a reservation leaves it none with GPUs.
+    std::string why_no_nodes(const job_record_t* job, const PartitionTries& tries) {
+        const auto some = [&](const PartitionTry& where) {
+            return has_gpus(intern(suitable_nodes(job, where).get()));
+        };
+        if (std::none_of(tries.list.begin(), tries.list.end(), some)) return bad_constraints(job);
+        return "ReqNodeNotAvail, May be reserved for other job";
+    }
+
+    [[nodiscard]] bool has_gpus(std::uint32_t node_set) const {
+        const std::vector<NodeIndex>& nodes = view_.snapshot.node_sets[node_set];
+        return std::any_of(nodes.begin(), nodes.end(), [&](NodeIndex index) {
+            return view_.snapshot.nodes[index].total_gpus > 0;
+        });
+    }
+
+    static Place place_of(const job_record_t* job, const part_record_t& part,
+                          std::uint32_t node_set) {
+        const std::uint32_t lifted = job->qos_ptr ? job->qos_ptr->flags : 0;
+        Place place{.node_set = node_set};
+        if (!(lifted & QOS_FLAG_PART_MIN_NODE)) place.min_nodes = std::max(part.min_nodes, 1u);
+        if (!(lifted & QOS_FLAG_PART_MAX_NODE) && part.max_nodes != INFINITE)
+            place.max_nodes = part.max_nodes;
+        if (part.max_cpus_per_node != INFINITE) place.max_cpus_per_node = part.max_cpus_per_node;
+        const std::uint64_t memory = most_memory(part);
+        if (memory != 0 && !(memory & MEM_PER_CPU))
+            place.max_memory_mb_per_node = static_cast<std::int64_t>(memory);
+        return place;
+    }
+
+    /// MaxMemPerNode or, with a flag, MaxMemPerCPU: the partition's, else the cluster's; 0 = no
+    /// limit.
+    static std::uint64_t most_memory(const part_record_t& part) {
+        return part.max_mem_per_cpu ? part.max_mem_per_cpu : slurm_conf.max_mem_per_cpu;
+    }
+
+    /// A second time the same nodes, on other terms, say nothing new.
+    static void add_place(Placed& placed, const NodeChoice& choice, const Place& place) {
+        const auto same = [&](const JobPlace& known) { return known.place == place; };
+        if (std::none_of(placed.places.begin(), placed.places.end(), same))
+            placed.places.push_back({text_of(choice.partition->name), place, choice.by_slurm});
+    }
+
+    std::uint32_t intern(const bitstr_t* nodes) {
+        std::vector<NodeIndex> list;
+        for (std::size_t i = 0; i < table_.ours.size(); ++i)
+            if (table_.ours[i] >= 0 &&
+                bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
+                list.push_back(static_cast<NodeIndex>(table_.ours[i]));
+        const auto next = static_cast<std::uint32_t>(view_.snapshot.node_sets.size());
+        const auto [known, added] = seen_.emplace(list, next);
+        if (added) view_.snapshot.node_sets.push_back(std::move(list));
+        return known->second;
+    }
+
+    ClusterView& view_;
+    const NodeTable& table_;
+    std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
+    std::map<NodeClass, Placed> classes_;
+    Placed last_;  ///< of a job without a class
+};
+
+/// One text for all jobs that carry it, within one reading.
+class RecordTexts {
+  public:
+    explicit RecordTexts(const Host::KnowsRecord& knows) : knows_(knows) {}
+
+    RecordText of(JobId job, std::string_view record, std::string_view comment) {
+        RecordText view;
+        view.tag = RecordText::tag_of(record);
+        if (knows_(job, view.tag, comment)) return view;
+        auto& text = texts_[view.tag];
+        if (!text || *text != record) text = std::make_shared<const std::string>(record);
+        view.text = text;
+        return view;
+    }
+
+  private:
+    const Host::KnowsRecord& knows_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<const std::string>> texts_;
+};
+
+/// Slurm serves all jobs of a higher PriorityTier first, whatever their priorities.
+constexpr double tier_size = 4294967296.0;
+
+/// A whole number, as Slurm's own: compared with a fraction an equal job would stand behind.
+double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
+    if (queue) return queue->place_of(job);
+    if (!job->prio_factors) return 0;
+    const priority_factors_object_t* f = job->prio_factors;
+    const double sum = f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js +
+                       f->priority_part + f->priority_qos -
+                       (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
+                       (static_cast<double>(f->priority_site) - static_cast<double>(NICE_OFFSET));
+    return std::floor(std::max(sum, 1.0));
+}
+
+void read_allocation(const job_record_t* job, const NodeTable& table, JobView& view) {
+    const bitstr_t* nodes = job->job_resrcs ? job->job_resrcs->node_bitmap : nullptr;
+    if (!nodes || !(IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))) return;
+    view.nodes_open = true;
+    for (std::size_t i = 0; i < table.ours.size(); ++i) {
+        if (!bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) || table.ours[i] < 0)
+            continue;
+        view.nodes.push_back(static_cast<NodeIndex>(table.ours[i]));
+        view.nodes_open = view.nodes_open && node_is_up(node_record_table_ptr[i]);
+    }
+}
+
+JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTexts& texts,
+                 const BasicQueue* queue) {
+    JobView view;
+    view.id = job->job_id;
+    view.facts = facts_of(job);
+    view.user_id = job->user_id;
+    view.comment = text_of(job->comment);
+    view.basis = basis_of(job);
+    view.record = texts.of(view.id, record, view.comment);
+    view.reason = text_of(job->state_desc);
+    view.partition = text_of(job->partition);
+    if (const char* offer =
+            find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN"))
+        view.offer_json = offer;
+    view.submit_s = static_cast<double>(job->details->submit_time);
+    view.eligible_s = static_cast<double>(eligible_since(job));
+    view.start_s = static_cast<double>(job->start_time);
+    if (job->time_limit != INFINITE && job->time_limit != NO_VAL)
+        view.time_limit_s = 60.0 * job->time_limit;
+    view.priority = would_be_priority(job, queue);
+    const auto reason = static_cast<job_state_reason>(job->state_reason);
+    view.eligible = !deferred(view.reason) && !is_deferral(reason);
+    const Placed& placed = sets.of(job);
+    view.node_set = placed.node_set;
+    view.places = placed.places;
+    view.no_place = placed.no_place;
+    view.no_nodes = placed.no_nodes;
+    view.priority += tier_size * placed.tier;
+    view.configuring = IS_JOB_CONFIGURING(job);
+    return view;
+}
+
+/// A job as the nodes were read. One of ours that is not the same when its own turn comes must not
+/// be taken for what it has become: its nodes are not in the snapshot as it has them then.
+struct Seen {
+    JobId id = 0;
+    std::uint32_t state = 0, restart = 0;
+    bool operator==(const Seen&) const = default;
+};
+Seen seen_now(const job_record_t* job) { return {job->job_id, job->job_state, job->restart_cnt}; }
+
+/// An ordinary job that stands first in its partitions; without pointers into Slurm's lists.
+struct Ordinary {
+    JobId id = 0;
+    double priority = 0;
+    double start_s = 0;  ///< when Slurm expects it to start; 0 = it has not said
+    std::unique_ptr<bitstr_t, FreeBitmap> nodes;
+};
+
+struct JobWalk {
+    ClusterView* view;
+    const NodeTable* table;
+    /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones,
+    /// too.
+    std::vector<const job_record_t*> ordinary;
+    std::vector<Seen> all;
+};
+
+bool waits_for_resources(const job_record_t* job) {
+    if (!IS_JOB_PENDING(job) || IS_JOB_COMPLETING(job) || job->priority == 0 || !job->details)
+        return false;
+    if (job->details->begin_time > time(nullptr)) return false;
+    return job->state_reason == WAIT_NO_REASON || job->state_reason == WAIT_RESOURCES ||
+           job->state_reason == WAIT_PRIORITY;
+}
+
+/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not
+/// stand before an Arena job, none of them does. Keeps the look at a long queue short.
+std::vector<const job_record_t*> first_of_each_partition(
+    const std::vector<const job_record_t*>& jobs) {
+    std::map<std::pair<const part_record_t*, std::string_view>, const job_record_t*> first;
+    for (const job_record_t* job : jobs) {
+        const std::string_view partitions = job->partition ? job->partition : "";
+        const job_record_t*& known =
+            first.try_emplace({job->part_ptr, partitions}, job).first->second;
+        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id))
+            known = job;
+    }
+    std::vector<const job_record_t*> list;
+    for (const auto& [partition, job] : first) list.push_back(job);
+    return list;
+}
+
+bool stands_before(const Ordinary& ordinary, const JobView& job) {
+    return ordinary.priority > job.priority ||
+           (ordinary.priority == job.priority && ordinary.id < job.id);
+}
+
+/// When Slurm expects a waiting job to start; 0 where it has not said, or said a time that is over.
+double expected_start_s(const job_record_t* waiting, double now_s) {
+    const auto start_s = static_cast<double>(waiting->start_time);
+    return start_s > now_s ? start_s : 0;
+}
+
+std::vector<Ordinary> first_ordinary(const std::vector<const job_record_t*>& waiting,
+                                     double now_s) {
+    std::vector<Ordinary> list;
+    for (const job_record_t* job : first_of_each_partition(waiting)) {
+        Ordinary entry;
+        entry.id = job->job_id;
+        entry.priority = job->priority + tier_size * tier_of(partition_tries(job).list);
+        entry.start_s = expected_start_s(job, now_s);
+        entry.nodes.reset(partition_nodes(job));
+        list.push_back(std::move(entry));
+    }
+    return list;
+}
+
+void note_ordinary_ahead(const std::vector<Ordinary>& ordinary, const job_record_t* record,
+                         JobView& job) {
+    if (ordinary.empty() || job.facts.state != HostJobState::pending) return;
+    const std::unique_ptr<bitstr_t, FreeBitmap> nodes(partition_nodes(record));
+    for (const Ordinary& other : ordinary)
+        if (stands_before(other, job) && bit_overlap_any(other.nodes.get(), nodes.get()))
+            job.ordinary_start_s = std::min(job.ordinary_start_s, other.start_s);
+}
+
+bool opted_out(const job_record_t* job) {
+    const auto mark = read_mark(job);
+    return mark && mark->phase == Phase::off;
+}
+
+/// By the wall clock when it is first asked, then by the monotonic one.
+double since_boot(const ClusterView& view) {
+    static time_t boot = 0;
+    static double booted_s = 0;
+    if (std::exchange(boot, slurmctld_config.boot_time) != slurmctld_config.boot_time)
+        booted_s = view.steady_s - std::max(view.snapshot.time_s - static_cast<double>(boot), 0.0);
+    return view.steady_s - booted_s;
+}
+
+/// Of each job as little as the snapshot needs: a record lies in many places, and the locks are
+/// held for the whole list.
+int visit_job(void* item, void* argument) {
+    auto* job = static_cast<job_record_t*>(item);
+    auto* walk = static_cast<JobWalk*>(argument);
+    walk->all.push_back(seen_now(job));
+    // A completing job holds its resources, even when it is over or already pending again.
+    const bool holds = IS_JOB_COMPLETING(job) || (!IS_JOB_FINISHED(job) && !IS_JOB_PENDING(job));
+    if (job->job_resrcs && holds) {
+        walk->view->running.push_back(occupied_by(job, *walk->table));
+        subtract(walk->view->running.back(), walk->view->snapshot);
+    }
+    if (waits_for_resources(job) && (!arena_record(job) || opted_out(job)))
+        walk->ordinary.push_back(job);
+    return 0;
+}
+
+CarrierView carrier_of(const job_record_t* job, const char* request) {
+    CarrierView carrier;
+    carrier.id = job->job_id;
+    carrier.user_id = job->user_id;
+    carrier.request = request;
+    carrier.node = text_of(job->nodes);
+    carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
+    carrier.start_s = static_cast<double>(job->start_time);
+    carrier.end_s = static_cast<double>(job->end_time);
+    carrier.for_user = carrier_for_user(job);
+    return carrier;
+}
+
+/// What changes when Slurm reads its configuration again, and with it the tables that we count by.
+struct TablesStamp {
+    time_t configured = slurm_conf.last_update;
+    int nodes = node_record_count;
+    const void* table = node_record_table_ptr;
+    bool operator==(const TablesStamp&) const = default;
+};
+
+/// The reading of a cluster, from its first lock to its last.
+class Reading {
+  public:
+    explicit Reading(const Host::KnowsRecord& knows) : texts_(knows) {}
+
+    /// Nodes, partitions, who runs where, who stands first, and which jobs there are; under a lock.
+    void read_tables() {
+        view_.snapshot.time_s = static_cast<double>(time(nullptr));
+        view_.steady_s =
+            std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+                .count();
+        view_.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
+        view_.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
+        stamp_ = {};
+        table_ = read_nodes(view_);
+        PartitionWalk partitions{&view_, &table_};
+        list_for_each_ro(part_list, visit_partition, &partitions);
+        if (basic_priority()) queue_.emplace();
+        JobWalk walk{&view_, &table_, {}, {}};
+        list_for_each_ro(job_list, visit_job, &walk);
+        ordinary_ = first_ordinary(walk.ordinary, view_.snapshot.time_s);
+        all_ = std::move(walk.all);
+    }
+
+    /// Reads our jobs and carriers until `end`, at least one, under a lock; false when all have
+    /// been.
+    bool read_some(std::chrono::steady_clock::time_point end) {
+        const bool same_tables = stamp_ == TablesStamp{};
+        for (bool first = true; next_ < all_.size(); first = false) {
+            if (!first && std::chrono::steady_clock::now() >= end) return true;
+            read_one(all_[next_++], same_tables);
+        }
+        return false;
+    }
+
+    ClusterView take() { return std::move(view_); }
+
+  private:
+    void read_one(const Seen& seen, bool same_tables) {
+        job_record_t* job = find_job_record(seen.id);
+        if (!job) return;
+        if (job->details && job->details->submit_time < slurmctld_config.boot_time)
+            view_.since_recovery_s = since_boot(view_);
+        const char* record = arena_record(job);
+        const char* request = record ? nullptr : carrier_request(job);
+        if (request) view_.carriers.push_back(carrier_of(job, request));
+        if (!record || IS_JOB_FINISHED(job)) return;
+        if (!same_tables || seen_now(job) != seen) {
+            JobView& changing = view_.jobs.emplace_back();
+            changing.id = seen.id;
+            changing.facts = facts_of(job);
+            changing.changing = true;
+            return;
+        }
+        JobView& view = view_.jobs.emplace_back(
+            read_job(job, record, sets_, texts_, queue_ ? &*queue_ : nullptr));
+        read_allocation(job, table_, view);
+        note_ordinary_ahead(ordinary_, job, view);
+    }
+
+    ClusterView view_;
+    NodeTable table_;
+    TablesStamp stamp_;
+    NodeSets sets_{view_, table_};
+    RecordTexts texts_;
+    std::optional<BasicQueue> queue_;
+    std::vector<Ordinary> ordinary_;
+    std::vector<Seen> all_;
+    std::size_t next_ = 0;
+};
+
+}  // namespace
+
+bool slurm_has_work() {
+    if (!job_list) return false;
+    const auto ours = [](void* item, void*) -> int {
+        const auto* job = static_cast<const job_record_t*>(item);
+        return arena_record(job) || carrier_request(job) ? 1 : 0;
+    };
+    return list_find_first_ro(job_list, ours, nullptr) != nullptr;
+}
+
+bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }
+
+bool slurm_layout_is_sound(std::string* what) {
+    constexpr int jobs_looked_at = 64;
+    struct Check {
+        std::string* what;
+        bool sound = true;
+        int jobs = 0;
+    } check{what};
+    for (int i = 0; i < node_record_count && check.sound; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node) continue;
+        check.sound = node->magic == NODE_MAGIC && node->index == static_cast<std::uint32_t>(i) &&
+                      node->config_ptr && find_node_record(node->name) == node;
+        if (!check.sound) *what = "node_record_t";
+    }
+    if (!check.sound || !job_list) return check.sound;
+    list_for_each_ro(
+        job_list,
+        [](void* item, void* argument) {
+            auto* c = static_cast<Check*>(argument);
+            auto* job = static_cast<job_record_t*>(item);
+            c->sound = job->magic == JOB_MAGIC && find_job_record(job->job_id) == job &&
+                       (!job->details || job->details->magic == DETAILS_MAGIC) &&
+                       (!job->part_ptr || job->part_ptr->magic == PART_MAGIC);
+            if (!c->sound) *c->what = "job_record_t";
+            return c->sound && ++c->jobs < jobs_looked_at ? 0 : -1;
+        },
+        &check);
+    return check.sound;
+}
+
+ClusterView read_cluster(const Host::KnowsRecord& knows, std::int64_t slice_ms) {
+    Reading reading(knows);
+    {
+        SlurmLock lock(SlurmLock::Kind::read);
+        reading.read_tables();
+    }
+    for (bool more = true; more && !controller_stops();) {
+        // Asking what a reservation leaves to a job corrects both records on the way.
+        const bool writes = slurm_has_reservations();
+        SlurmLock lock(writes ? SlurmLock::Kind::write : SlurmLock::Kind::read);
+        if (!writes && slurm_has_reservations()) continue;  // made a moment ago
+        more = reading.read_some(std::chrono::steady_clock::now() +
+                                 std::chrono::milliseconds(slice_ms));
+    }
+    return reading.take();
+}
+
+}  // namespace arena

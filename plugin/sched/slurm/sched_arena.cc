@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// sched/arena: Slurm's entry points and the one thread. init() only loads the stock backfill and
+// starts the thread: it is called with locks held, before jobs are recovered. fini() stops and
+// joins.
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/trusted_path.h"
+#include "planner/search/planner.h"
+#include "plugin/common/shared.h"
+#include "plugin/sched/round/scheduler.h"
+#include "plugin/sched/slurm/host_slurm.h"
+#include "plugin/sched/slurm/slurm_headers.h"
+#include "plugin/sched/socket/socket_server.h"
+#include "site/config.h"
+#include "site/config_sum.h"
+
+namespace arena {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Three faults in this time and Arena stays out of the way until the next reconfigure.
+constexpr auto fault_window = std::chrono::minutes(10);
+constexpr std::size_t max_faults = 3;
+/// Shortest pause between looks at Slurm's change stamps.
+constexpr double look_s = 0.25;
+
+class Plugin {
+  public:
+    void start();
+    void stop();
+    void reconfig();
+
+  private:
+    void run() noexcept;
+    bool controller_is_ready();
+    void load();
+    bool layout_is_sound();
+    void wait_for_event();
+    bool round_is_due();
+    void take_in_reports();
+    void guarded_round() noexcept;
+    void note_fault(const char* what);
+    PlanLimits plan_limits() const;
+    std::string answer(std::string_view line, std::uint32_t uid);
+
+    StockBackfill backfill_;
+    std::thread thread_;
+    std::atomic<bool> stopping_{false}, reload_{false};
+    int wake_fd_ = -1;
+
+    std::unique_ptr<Host> host_;
+    std::unique_ptr<Scheduler> scheduler_;
+    Config config_;
+    std::string config_sum_;  ///< of the file in force, for the doctor
+    SocketServer socket_;
+    bool off_ = false, woken_ = false;
+    Clock::time_point last_round_{};
+    std::int64_t last_round_second_ = 0;
+    std::vector<Clock::time_point> faults_;
+};
+
+void Plugin::start() {
+    const std::string problem = backfill_.load();
+    if (!problem.empty())
+        error(
+            "arena: Slurm's own backfill could not be loaded: %s: ordinary jobs are scheduled by "
+            "the main loop only",
+            problem.c_str());
+    stopping_ = false;
+    wake_fd_ = open_round_fd();
+    thread_ = std::thread([this] { run(); });
+}
+
+void Plugin::stop() {
+    stopping_ = true;
+    request_round();
+    if (thread_.joinable()) thread_.join();
+    socket_.close();
+    scheduler_.reset();
+    host_.reset();
+    close_round_fd();
+    backfill_.unload();
+}
+
+void Plugin::reconfig() {
+    backfill_.reconfig();
+    reload_ = true;
+    request_round();
+}
+
+bool Plugin::controller_is_ready() {
+    return job_list && node_record_table_ptr && avail_node_bitmap && up_node_bitmap &&
+           idle_node_bitmap && share_node_bitmap && cg_node_bitmap && rs_node_bitmap &&
+           !slurmctld_config.scheduling_disabled &&
+           !slurmctld_config.shutdown_time;  // it saves nothing while somebody holds a lock
+}
+
+/// Asked before each round: a controller that starts without jobs shows only later how its jobs
+/// lie.
+bool Plugin::layout_is_sound() {
+    std::string what;
+    if (host_->layout_is_sound(&what)) return true;
+    error(
+        "arena: %s does not look as in the headers that sched_arena.so was built with (Slurm "
+        "%s): scheduling by Arena is switched off; rebuild against the running release",
+        what.c_str(), built_for().c_str());
+    off_ = true;
+    return false;
+}
+
+/// Of a file that arena.yaml names, perhaps.
+Status check_own(const std::string& file) {
+    return file.empty() ? Status(Done{}) : check_trusted(file, ::geteuid());
+}
+
+/// Where others could put a socket of theirs in its place, there is none.
+Status open_socket(SocketServer& server, const std::string& path) {
+    const Status status = check_trusted(path.substr(0, path.rfind('/') + 1), ::geteuid());
+    return status ? server.open(path) : status;
+}
+
+/// Reads arena.yaml and the hardware; on failure the old ones stay.
+void Plugin::load() {
+    const std::string path = config_path();
+    const auto refuse = [&](const std::string& why) {
+        error("arena: %s: %s", why.c_str(),
+              scheduler_ ? "the configuration in force stays"
+                         : "Arena is off; mend it and run scontrol reconfigure");
+    };
+    auto config = load_config(path);
+    if (!config) return refuse(config.error().message());
+    for (const std::string& file : {config->hardware_file, config->calibration_file})
+        if (auto status = check_own(file); !status) return refuse(status.error().message());
+    auto hardware = load_hardware(config->hardware_file);
+    if (!hardware) return refuse(hardware.error().message());
+    auto calibration = load_calibration(config->calibration_file);
+    if (!calibration) return refuse(calibration.error().message());
+    const Policy* policy = find_policy(config->policy);
+    if (!policy || !policy->in_slurm)
+        return refuse(path + ": policy \"" + config->policy +
+                      "\" is no policy of sched/arena; accepted: " + slurm_policy_names());
+    config_ = std::move(config).value();
+    const auto sum = config_sum(path);
+    config_sum_ = sum ? *sum : std::string();
+    scheduler_.reset();
+    host_ = make_slurm_host(config_.slice_ms, stopping_);
+    if (!layout_is_sound()) return;
+    off_ = !config_.enabled;
+    faults_.clear();
+    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value(),
+                                             std::move(calibration).value(), plan_limits());
+    if (auto status = open_socket(socket_, config_.socket); !status)
+        error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
+    info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),
+         config_.gpu_types.size(), path.c_str(), off_ ? ": enabled is false" : "");
+}
+
+PlanLimits Plugin::plan_limits() const {
+    PlanLimits limits = slurm_plan_limits();
+    limits.stop = &stopping_;
+    limits.on_done = request_round;
+    return limits;
+}
+
+void Plugin::wait_for_event() {
+    pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {socket_.fd(), POLLIN, 0}};
+    const int timeout_ms =
+        static_cast<int>(1000 * std::max(std::min(config_.min_gap_s, 1.0), look_s));
+    if (::poll(fds, socket_.fd() >= 0 ? 2 : 1, timeout_ms) <= 0) return;
+    if (fds[0].revents & POLLIN) {
+        std::uint64_t count = 0;
+        [[maybe_unused]] const auto got = ::read(wake_fd_, &count, sizeof count);
+        woken_ = true;
+    }
+    if (socket_.fd() >= 0 && (fds[1].revents & POLLIN))
+        for (Question& question : socket_.take())
+            question.reply.send(answer(question.line, question.uid));
+}
+
+bool Plugin::round_is_due() {
+    const double since_s = std::chrono::duration<double>(Clock::now() - last_round_).count();
+    if (since_s < config_.min_gap_s) return false;
+    // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
+    return woken_ || since_s >= config_.interval_s || host_->last_change() >= last_round_second_;
+}
+
+void Plugin::note_fault(const char* what) {
+    error("arena: internal fault: %s: stock order for this round", what);
+    if (scheduler_) scheduler_->count_fault();
+    const auto now = Clock::now();
+    faults_.push_back(now);
+    std::erase_if(faults_, [&](auto at) { return now - at > fault_window; });
+    if (faults_.size() < max_faults) return;
+    off_ = true;
+    error("arena: %zu faults in 10 minutes: Arena is off until scontrol reconfigure",
+          faults_.size());
+}
+
+/// Outside rounds: a job that reports at its end leaves nothing that would make one. A report that
+/// fails is no fault of a round, and costs the others nothing.
+void Plugin::take_in_reports() {
+    if (off_ || !scheduler_) return;
+    for (const LeftReport& report : take_reports()) {
+        try {
+            scheduler_->observe(report, static_cast<double>(time(nullptr)));
+        } catch (const std::exception& fault) {
+            error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
+        }
+    }
+}
+
+void Plugin::guarded_round() noexcept {
+    woken_ = false;
+    last_round_ = Clock::now();
+    last_round_second_ = static_cast<std::int64_t>(time(nullptr));
+    try {
+        for (const LeftUpdate& update : take_updates()) scheduler_->note_update(update);
+        if (layout_is_sound() && host_->has_work()) scheduler_->round();
+    } catch (const std::exception& fault) {
+        note_fault(fault.what());
+    } catch (...) {
+        note_fault("unknown");
+    }
+    // From the end of the round on: what the round itself changed is no reason for another.
+    last_round_ = Clock::now();
+}
+
+std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
+    const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
+    if (!scheduler_) return {};
+    if (line == "config") return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
+    if (line == "stats reset" && privileged) scheduler_->forget_times();
+    if (line == "stats" || (line == "stats reset" && privileged))
+        return scheduler_->stats_json(privileged, uid);
+    const bool sees_others = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
+    if (line == "queue") return scheduler_->queue_json(privileged, uid, sees_others);
+    if (line == "snapshot") return privileged ? scheduler_->snapshot_json() : std::string();
+    constexpr std::string_view verb = "explain ";
+    if (!line.starts_with(verb)) return {};
+    const auto job = parse_integer(line.substr(verb.size()), 1, UINT32_MAX);
+    return job ? scheduler_->explain(static_cast<JobId>(*job), privileged, uid) : std::string();
+}
+
+void Plugin::run() noexcept {
+    bool loaded = false;
+    while (!stopping_) {
+        try {
+            wait_for_event();
+            if (stopping_) break;
+            if (!controller_is_ready()) continue;
+            if (!loaded || reload_.exchange(false)) {
+                loaded = true;
+                load();
+                woken_ = true;
+            }
+            take_in_reports();
+            if (scheduler_ && !off_ && round_is_due()) guarded_round();
+        } catch (const std::exception& fault) {
+            note_fault(fault.what());
+        } catch (...) {
+            note_fault("unknown");
+        }
+    }
+}
+
+/// Made in init(), gone in fini(): a controller that gives up and takes over again starts afresh.
+std::unique_ptr<Plugin> plugin;
+
+}  // namespace
+}  // namespace arena
+
+extern "C" {
+
+extern const char plugin_name[];
+extern const char plugin_type[];
+extern const std::uint32_t plugin_version;
+const char plugin_name[] = "Arena: scheduling with knowledge of adaptive parallelism";
+const char plugin_type[] = "sched/arena";
+const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+int init(void) noexcept {
+    if (slurmctld_config.scheduling_disabled) return SLURM_SUCCESS;
+    try {
+        arena::plugin = std::make_unique<arena::Plugin>();
+        arena::plugin->start();
+        info("arena: scheduler plug-in loaded, Slurm %s", arena::built_for().c_str());
+    } catch (const std::exception& fault) {
+        error("arena: cannot start: %s", fault.what());
+        return SLURM_ERROR;
+    }
+    return SLURM_SUCCESS;
+}
+
+int fini(void) noexcept {
+    if (!arena::plugin) return SLURM_SUCCESS;
+    try {
+        arena::plugin->stop();
+    } catch (const std::exception& fault) {
+        error("arena: while stopping: %s", fault.what());
+    }
+    arena::plugin.reset();
+    return SLURM_SUCCESS;
+}
+
+int sched_p_reconfig(void) noexcept {
+    if (arena::plugin) arena::plugin->reconfig();
+    return SLURM_SUCCESS;
+}
+
+}  // extern "C"
