@@ -87,26 +87,26 @@ libarena_sim_la_LIBADD = libarena_core.la
 
 # ---- the arena command -----------------------------------------------------------------------
 bin_PROGRAMS += arena arena-args
-arena_args_SOURCES = src/cli/arena_args.cc
+arena_args_SOURCES = cli/arena_args.cc
 arena_args_LDADD = libarena_core.la
 arena_SOURCES = \
-	src/cli/cli.h src/cli/common.cc src/cli/main.cc \
-	src/cli/ask.h src/cli/ask.cc \
-	src/cli/config_command.cc \
-	src/cli/doctor.h src/cli/doctor_parts.h src/cli/doctor.cc src/cli/doctor_slurm.cc src/cli/doctor_prolog.cc \
-	src/cli/doctor_devices.cc src/cli/doctor_accounts.cc src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/doctor_command.cc \
-	src/cli/evaluate_command.cc \
-	src/cli/explain_command.cc src/cli/queue_command.cc \
-	src/cli/measure_command.cc \
-	src/cli/models_command.h src/cli/models_command.cc src/cli/wrap.h \
-	src/cli/report_command.cc \
-	src/cli/plan_input.h src/cli/plan_input.cc src/cli/plan_store.h src/cli/plan_store.cc src/cli/plan_command.cc \
-	src/cli/site_tables.h src/cli/site_tables.cc \
-	src/cli/profile_command.cc src/cli/profile_run.h src/cli/profile_run.cc \
-	src/cli/planned_throughputs.h src/cli/planned_throughputs.cc \
-	src/cli/simulate_input.h src/cli/simulate_input.cc src/cli/simulate_command.cc \
-	src/cli/trace_command.cc \
-	src/cli/snapshot_command.cc \
+	cli/common/cli.h cli/common/common.cc cli/main.cc \
+	cli/common/ask.h cli/common/ask.cc \
+	cli/cluster/config_command.cc \
+	cli/doctor/doctor.h cli/doctor/doctor_parts.h cli/doctor/doctor.cc cli/doctor/doctor_slurm.cc cli/doctor/doctor_prolog.cc \
+	cli/doctor/doctor_devices.cc cli/doctor/doctor_accounts.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_nodes.cc cli/doctor/doctor_command.cc \
+	cli/planning/evaluate_command.cc \
+	cli/cluster/explain_command.cc cli/cluster/queue_command.cc \
+	cli/planning/measure_command.cc \
+	cli/planning/models_command.h cli/planning/models_command.cc cli/common/wrap.h \
+	cli/cluster/report_command.cc \
+	cli/planning/plan_input.h cli/planning/plan_input.cc cli/planning/plan_store.h cli/planning/plan_store.cc cli/planning/plan_command.cc \
+	cli/planning/site_tables.h cli/planning/site_tables.cc \
+	cli/cluster/profile_command.cc cli/cluster/profile_run.h cli/cluster/profile_run.cc \
+	cli/planning/planned_throughputs.h cli/planning/planned_throughputs.cc \
+	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc cli/simulation/simulate_command.cc \
+	cli/simulation/trace_command.cc \
+	cli/simulation/snapshot_command.cc \
 	# end
 arena_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_PLUGINDIR='"$(pkglibdir)"'
 arena_LDADD = libarena_sim.la libarena_planner.la libarena_core.la

@@ -233,16 +233,16 @@ tests_unit_values_test_LDADD = libarena_core.la $(CHECK_LIBS)
 tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
 tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_fifo_test_LDADD = libarena_core.la $(CHECK_LIBS)
-tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc src/cli/doctor.cc src/cli/doctor_slurm.cc src/cli/doctor_devices.cc src/cli/doctor_accounts.cc \
-	src/cli/doctor_prolog.cc src/cli/doctor_spank.cc src/cli/doctor_files.cc src/cli/doctor_nodes.cc src/cli/ask.cc \
-	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
+tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc cli/doctor/doctor.cc cli/doctor/doctor_slurm.cc cli/doctor/doctor_devices.cc cli/doctor/doctor_accounts.cc \
+	cli/doctor/doctor_prolog.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_nodes.cc cli/common/ask.cc \
+	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
 tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_doctor_test_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS)
-tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc src/cli/common.cc
+tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc
 tests_unit_test_tables_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_tables_LDADD = libarena_core.la $(CHECK_LIBS)
-tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h src/cli/plan_command.cc \
-	src/cli/plan_input.cc src/cli/plan_store.cc src/cli/site_tables.cc src/cli/common.cc
+tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \
+	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
 tests_unit_test_plan_command_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_plan_command_LDADD = libarena_planner.la libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
 

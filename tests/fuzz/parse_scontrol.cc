@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: what scontrol prints holds users' comments: fields come from the text and
-// nowhere else. also: src/cli/ask.cc
+// nowhere else. also: cli/common/ask.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/ask.h"
+#include "cli/common/ask.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);

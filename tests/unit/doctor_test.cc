@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What `arena doctor` makes of Slurm's answers, and how --fixed and scontrol's fields are read.
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 
 #include <elf.h>
 #include <sys/stat.h>
@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/ask.h"
-#include "cli/plan_input.h"
+#include "cli/common/ask.h"
+#include "cli/planning/plan_input.h"
 #include "site/plugin_version.h"
 #include "suite.h"
 

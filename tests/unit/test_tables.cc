@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tables of the command: no line is longer than 100 columns, dates and plans stay in one piece.
 #include "base/text.h"
-#include "cli/cli.h"
-#include "cli/wrap.h"
+#include "cli/common/cli.h"
+#include "cli/common/wrap.h"
 #include "suite.h"
 
 using namespace arena;

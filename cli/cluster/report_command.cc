@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena report`: a running job tells how long its iterations take. It goes the way that every node
+// and every user has, `scontrol update`; job_submit/arena takes it out of the comment that it
+// travels as, and checks it again. See core/observation.h.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/common/ask.h"
+#include "cli/common/cli.h"
+#include "core/observation.h"
+
+namespace arena::cli {
+namespace {
+
+struct ReportOptions {
+    JobId job = 0;
+    IterationReport report{.steps = min_reported_steps, .grid = {}, .plan = {}};
+};
+
+struct Subject {
+    JobId job = 0;
+    double estimated_s = 0;  ///< 0 = not known
+};
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+/// The value of `word=value` in AdminComment.
+std::string_view word_of(std::string_view comment, std::string_view word) {
+    for (const std::string_view part : split(comment, ' '))
+        if (part.starts_with(word) && part.substr(word.size()).starts_with('='))
+            return part.substr(word.size() + 1);
+    return {};
+}
+
+Result<JobId> job_of(const ReportOptions& options) {
+    if (options.job != 0) return options.job;
+    const std::string text = environment("SLURM_JOB_ID");
+    if (text.empty()) return usage_error("is needed outside a job", "--job");
+    const auto id = parse_integer(text, 1, UINT32_MAX);
+    if (!id)
+        return usage_error(fmt::format("\"{}\" is no job id", printable(text)), "SLURM_JOB_ID");
+    return static_cast<JobId>(*id);
+}
+
+/// Grid, plan and estimate as the job's own environment has them: they are of this life of the job.
+Status read_own_plan(JobId job, ReportOptions& options, Subject& subject) {
+    const std::string plan = environment("ARENA_PLAN");
+    if (plan.empty() || environment("SLURM_JOB_ID") != std::to_string(job)) return Done{};
+    const auto offer = parse_offer_json(plan);
+    if (!offer) return usage_error(offer.error().message(), "ARENA_PLAN");
+    options.report.grid = short_form(offer->grid);
+    options.report.plan = short_form(offer->plan);
+    subject.estimated_s = offer->estimate.iteration_s;
+    if (options.report.iteration_s > 0 && !is_plausible(*offer, options.report.iteration_s))
+        return usage_error(
+            fmt::format("{} is 8 times off the estimate of {}, or more: a broken run or clock, not "
+                        "an error of the estimate",
+                        human_seconds(options.report.iteration_s),
+                        human_seconds(subject.estimated_s)),
+            "--iteration-s");
+    return Done{};
+}
+
+/// "1-02:03:04" or "02:03:04" as scontrol writes it; nothing for anything else.
+std::optional<double> parse_run_time(std::string_view text) {
+    std::int64_t days = 0;
+    if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
+        days = parse_integer(text.substr(0, dash), 0, 100000).value_or(-1);
+        text.remove_prefix(dash + 1);
+    }
+    std::int64_t clock_s = 0;
+    const auto parts = split(text, ':');
+    for (const std::string_view part : parts) {
+        const auto number = parse_integer(part, 0, 60);
+        if (!number) return std::nullopt;
+        clock_s = 60 * clock_s + *number;
+    }
+    if (days < 0 || parts.size() != 3) return std::nullopt;
+    return static_cast<double>(86400 * days + clock_s);
+}
+
+/// What slurmctld says of the job: whose it is, whether it runs, and under which plan.
+Status check_job(JobId job, ReportOptions& options) {
+    const auto shown = run_program({"scontrol", "show", "job", std::to_string(job)});
+    if (!shown) return shown.error();
+    if (shown->err.find("Invalid job id") != std::string::npos)
+        return usage_error(fmt::format("slurmctld knows no job {}", job), "--job");
+    if (shown->status != 0)
+        return environment_error(printable(trim(shown->err), 200), "scontrol show job");
+    const auto fields = parse_scontrol_fields(shown->out);
+    const auto field = [&](const char* name) {
+        const auto at = fields.find(name);
+        return at == fields.end() ? std::string() : at->second;
+    };
+    const std::string user = field("UserId"), comment = field("AdminComment");
+    if (::getuid() != 0 && !user.ends_with(fmt::format("({})", ::getuid())))
+        return usage_error(fmt::format("JobId={} is another user's ({})", job, printable(user)),
+                           "--job");
+    const std::string_view grid = word_of(comment, "grid"), plan = word_of(comment, "plan");
+    if (!comment.starts_with("arena:") || grid.empty() || field("JobState") != "RUNNING")
+        return usage_error(fmt::format("JobId={} does not run under a plan of Arena's", job),
+                           "--job");
+    if (options.report.plan.empty()) {
+        options.report.grid = grid;
+        options.report.plan = plan;
+    }
+    if (options.report.grid != grid || options.report.plan != plan)
+        return usage_error(
+            fmt::format("JobId={} runs {} {}, not {} {}: a report of an earlier life of the job?",
+                        job, grid, plan, printable(options.report.grid),
+                        printable(options.report.plan)),
+            "ARENA_PLAN");
+    const IterationReport& told = options.report;
+    if (const auto ran_s = parse_run_time(field("RunTime"));
+        ran_s && !fits_run_time(told.iteration_s, told.steps, *ran_s))
+        return usage_error(
+            fmt::format("{} iterations of {} take longer than the {} that JobId={} has run",
+                        told.steps, human_seconds(told.iteration_s), human_seconds(*ran_s), job),
+            "--steps");
+    return Done{};
+}
+
+Status send_report(JobId job, const IterationReport& report) {
+    const auto sent = run_program(
+        {"scontrol", "update", fmt::format("JobId={}", job), "Comment=" + format_report(report)});
+    if (!sent) return sent.error();
+    if (sent->status == 0) return Done{};
+    const std::string said(trim(sent->err.empty() ? sent->out : sent->err));
+    const bool refused = said.find("Requested operation not supported") != std::string::npos ||
+                         said.find("denied") != std::string::npos ||
+                         said.find("not running") != std::string::npos;
+    if (refused)
+        return usage_error(
+            fmt::format("JobId={}: slurmctld refuses the report ({}); its log says why", job,
+                        printable(said, 160)));
+    return environment_error(printable(said, 200), "scontrol update");
+}
+
+void show(const Globals& globals, const Subject& subject, const IterationReport& report) {
+    if (globals.json) {
+        Json json{{"schema_version", 1},
+                  {"job", subject.job},
+                  {"grid", report.grid},
+                  {"plan", report.plan},
+                  {"iteration_s", report.iteration_s},
+                  {"spread", report.spread},
+                  {"steps", report.steps}};
+        if (subject.estimated_s > 0) json["estimated_s"] = subject.estimated_s;
+        fmt::print("{}\n", dump_json(json));
+        return;
+    }
+    std::string estimated;
+    if (subject.estimated_s > 0)
+        estimated = fmt::format(", estimated {} ({:+.1f} %)", human_seconds(subject.estimated_s),
+                                100 * (subject.estimated_s / report.iteration_s - 1));
+    fmt::print("JobId={} {} {}: {} per iteration{}; reported\n", subject.job, report.grid,
+               report.plan, human_seconds(report.iteration_s), estimated);
+}
+
+int report(const Globals& globals, ReportOptions options) {
+    const auto job = job_of(options);
+    if (!job) return fail(globals, job.error());
+    Subject subject{*job, 0};
+    if (auto s = read_own_plan(*job, options, subject); !s) return fail(globals, s.error());
+    // The plan is checked by what slurmctld says of it; the numbers before anybody is asked.
+    IterationReport numbers = options.report;
+    if (numbers.plan.empty()) numbers.grid = numbers.plan = "any";
+    if (auto s = check_report(numbers); !s) return fail(globals, s.error());
+    if (auto s = check_job(*job, options); !s) return fail(globals, s.error());
+    if (auto s = send_report(*job, options.report); !s) return fail(globals, s.error());
+    show(globals, subject, options.report);
+    return exit_yes;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Globals& globals) {
+    CLI::App* command =
+        app.add_subcommand("report", "tell how long the iterations of a running job take");
+    const auto o = std::make_shared<ReportOptions>();
+    command->add_option("--iteration-s", o->report.iteration_s, "median seconds of one iteration")
+        ->required();
+    command->add_option("--steps", o->report.steps, "how many iterations it is the median of")
+        ->capture_default_str();
+    command->add_option("--spread", o->report.spread, "interquartile range / median")
+        ->capture_default_str();
+    command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")
+        ->check(CLI::Range(1U, UINT32_MAX));
+    command->callback([&globals, o] { globals.status = report(globals, *o); });
+}
+
+}  // namespace arena::cli

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The planner as a table of iteration times: see planned_throughputs.h.
+#include "cli/planning/planned_throughputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "cli/planning/plan_input.h"
+#include "planner/search/planner.h"
+
+namespace arena::cli {
+namespace {
+
+/// Share of a link's rate that collectives reach, as for hardware entries that do not say.
+constexpr double link_efficiency = 0.75;
+
+/// Zheng et al. (Alpa), OSDI 2022, table 4; sequences of 1024, a vocabulary of 51200. Arena calls
+/// them bert.
+struct GptSize {
+    std::string_view size;
+    int layers, hidden, heads;
+};
+constexpr GptSize gpt_sizes[] = {
+    {"350M", 24, 1024, 16}, {"760M", 24, 1536, 16}, {"1.3B", 24, 2048, 32}, {"2.6B", 32, 2560, 32},
+    {"6.7B", 32, 4096, 32}, {"15B", 48, 5120, 40},  {"39B", 48, 8192, 64}};
+
+/// "moe__2.4B" -> "moe-2.4b".
+std::string zoo_name(std::string_view name) {
+    std::string out;
+    for (const char c : name) {
+        if (c == '_' && out.ends_with('-')) continue;
+        out += c == '_' ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    return out;
+}
+
+Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster& cluster,
+                                      const PlannerWish& wish) {
+    PlanOptions options;
+    options.gpu_types = cluster.gpu_types();
+    options.hardware = wish.hardware;
+    options.launcher = wish.launcher;
+    Result<std::vector<GpuPool>> pools = read_pools(globals, options);
+    if (!pools) return pools;
+    for (GpuPool& pool : *pools) {
+        pool.gpus_per_node = pool.max_gpus = 0;
+        for (const sim::NodeGroup& group : cluster.groups) {
+            if (group.gpu_type != pool.gpu_type) continue;
+            pool.gpus_per_node = std::max(pool.gpus_per_node, group.gpus_per_node);
+            pool.max_gpus += group.count * group.gpus_per_node;
+        }
+        pool.max_gpus = std::min(pool.max_gpus, wish.max_gpus);
+        if (cluster.inter_gbps_per_node > 0) {
+            pool.hardware.inter.bytes_per_s =
+                cluster.inter_gbps_per_node / 8 * 1e9 * link_efficiency;
+        }
+    }
+    return pools;
+}
+
+}  // namespace
+
+Result<Model> trace_model(const std::string& name) {
+    for (const GptSize& gpt : gpt_sizes) {
+        if (name != fmt::format("bert__{}", gpt.size)) continue;
+        return parse_model(
+            fmt::format("family: gpt\nlayers: {}\nhidden: {}\nheads: {}\nvocab: 51200\n"
+                        "seq_length: 1024\nprecision: fp16\n",
+                        gpt.layers, gpt.hidden, gpt.heads),
+            name);
+    }
+    Result<Model> model = find_zoo_model(name);
+    return model ? model : find_zoo_model(zoo_name(name));
+}
+
+std::vector<PlannedModel> models_of(const std::vector<sim::TraceJob>& trace,
+                                    const std::string& trace_name) {
+    std::vector<PlannedModel> models;
+    std::set<std::pair<std::string, std::int64_t>> seen;
+    for (const sim::TraceJob& job : trace) {
+        if (!seen.emplace(job.model, job.batch).second) continue;
+        models.push_back({job.model, job.batch, fmt::format("{}:{}", trace_name, job.line)});
+    }
+    return models;
+}
+
+Result<sim::Throughputs> plan_throughputs(const Globals& globals, const sim::Cluster& cluster,
+                                          const std::vector<PlannedModel>& models,
+                                          const PlannerWish& wish) {
+    PlanOptions launcher;
+    launcher.launcher = wish.launcher;
+    const auto can = read_launcher(launcher);
+    if (!can) return can.error();
+    const auto pools = pools_of(globals, cluster, wish);
+    if (!pools) return pools.error();
+    sim::Throughputs table;
+    for (const PlannedModel& wanted : models) {
+        const Result<Model> model = trace_model(wanted.model);
+        if (!model) return usage_error("model_name: " + model.error().text, wanted.where);
+        PlanQuery query{*model, wanted.batch, 1, 0, {}, *pools, *can};
+        auto& rows = table.rows[{wanted.model, wanted.batch}];
+        for (const Offer& offer : make_offers(query)) {
+            rows.push_back({offer.grid.gpu_type, offer.grid.nodes, offer.grid.gpus_per_node,
+                            offer.estimate.iteration_s, offer.plan, offer.estimate.source});
+        }
+    }
+    return table;
+}
+
+}  // namespace arena::cli

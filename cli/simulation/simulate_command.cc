@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena simulate`: policies on a trace, on the rules that doc/policies.md states, the same for
+// each.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/common/cli.h"
+#include "cli/simulation/simulate_input.h"
+#include "sim/lower_bound.h"
+#include "sim/page.h"
+#include "sim/simulator.h"
+
+namespace arena::cli {
+namespace {
+
+constexpr double a_century_s = 3.2e9;
+/// Not a policy: what none can beat.
+constexpr std::string_view bound_name = "lower-bound";
+
+struct Wish {
+    WorkloadFiles files;
+    std::vector<std::string> policies{"arena"};
+    std::string placement = "nodes", objective = "jct", html;
+    double max_time_s = 0;
+    double restart_s = -1, checkpoint_s = -1;
+    std::int64_t iteration_divisor = 5;
+    sim::SimulationOptions simulation;
+};
+
+/// CLI11's ranges let NaN through.
+Status check_numbers(const Wish& wish) {
+    const sim::SimulationOptions& s = wish.simulation;
+    const std::pair<const char*, double> numbers[] = {{"--round", s.round_s},
+                                                      {"--min-gap", s.min_gap_s},
+                                                      {"--max-time", wish.max_time_s},
+                                                      {"--restart-s", wish.restart_s},
+                                                      {"--checkpoint-s", wish.checkpoint_s},
+                                                      {"--estimate-error", s.errors.estimate_sigma},
+                                                      {"--work-error", s.errors.work_sigma},
+                                                      {"--said-error", s.errors.said_sigma},
+                                                      {"--elastic-share", s.elastic_share}};
+    for (const auto& [option, value] : numbers) {
+        if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
+    }
+    if (s.min_gap_s > s.round_s) {
+        return usage_error(
+            fmt::format("{} must not be larger than --round ({})", s.min_gap_s, s.round_s),
+            "--min-gap");
+    }
+    return Done{};
+}
+
+Result<sim::SimulationOptions> options_of(const Wish& wish) {
+    if (const Status status = check_numbers(wish); !status) return status.error();
+    sim::SimulationOptions out = wish.simulation;
+    if (wish.max_time_s > 0) out.max_time_s = wish.max_time_s;
+    out.placement =
+        wish.placement == "pools" ? sim::PlacementRule::pools : sim::PlacementRule::nodes;
+    if (wish.checkpoint_s >= 0) out.policy.restart.checkpoint_s = wish.checkpoint_s;
+    if (wish.restart_s >= 0) out.policy.restart = {wish.restart_s, 0, 0};
+    const auto objective = parse_objective(wish.objective);
+    if (!objective) {
+        return usage_error(fmt::format("\"{}\" is not one of jct, throughput, fairness",
+                                       printable(wish.objective)),
+                           "--objective");
+    }
+    out.policy.objective = *objective;
+    out.keep_stays = !wish.html.empty();
+    return out;
+}
+
+/// The policies by name; the bound has no function to decide.
+Result<std::vector<Policy>> policies_of(const std::vector<std::string>& names) {
+    std::vector<Policy> found;
+    for (const std::string& name : names) {
+        const Policy* policy = find_policy(name);
+        if (policy == nullptr && name != bound_name) {
+            std::vector<std::string> known;
+            for (const Policy& p : policies()) known.emplace_back(p.name);
+            known.emplace_back(bound_name);
+            return usage_error(
+                fmt::format("\"{}\" is not one of {}", printable(name), join(known, ", ")),
+                "--policy");
+        }
+        found.push_back(policy == nullptr ? Policy{bound_name, "", nullptr} : *policy);
+    }
+    return found;
+}
+
+/// What was asked for: simulations and, when named, the bound.
+struct Answers {
+    std::vector<sim::Metrics> runs;
+    std::optional<sim::Bound> bound;
+};
+
+/// A bar on the terminal for what takes longer than a moment; nothing when stderr is not one.
+class ProgressBar {
+  public:
+    explicit ProgressBar(std::string_view policy) : policy_(policy), on_(::isatty(2) == 1) {}
+    ~ProgressBar() {
+        if (shown_) fmt::print(stderr, "\r\033[K");
+    }
+    ProgressBar(const ProgressBar&) = delete;
+    ProgressBar& operator=(const ProgressBar&) = delete;
+    void show(double now_s, std::size_t ended, std::size_t jobs) {
+        if (!on_ || ++calls_ % 256 != 0 || jobs == 0) return;
+        constexpr std::size_t width = 30;
+        const std::size_t full = width * ended / jobs;
+        fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}/{} jobs, {}\033[K", policy_, "", full, "",
+                   width - full, ended, jobs, human_seconds(now_s));
+        shown_ = true;
+    }
+
+  private:
+    std::string_view policy_;
+    bool on_, shown_ = false;
+    unsigned calls_ = 0;
+};
+
+void print_table(const std::vector<sim::Metrics>& runs) {
+    Table table({{"POLICY"},
+                 {"JOBS", true},
+                 {"ENDED", true},
+                 {"JCT mean", true},
+                 {"p50", true},
+                 {"p90", true},
+                 {"p99", true},
+                 {"QUEUED", true},
+                 {"MAKESPAN", true},
+                 {"SAMPLES/S", true},
+                 {"GPUS USED", true},
+                 {"RESTARTS/JOB", true},
+                 {"DECISION p50", true},
+                 {"max", true}});
+    for (const sim::Metrics& m : runs) {
+        table.add(
+            {m.policy, std::to_string(m.jobs), std::to_string(m.finished),
+             fmt::format("{:.0f}", m.jct_s.mean), fmt::format("{:.0f}", m.jct_s.p50),
+             fmt::format("{:.0f}", m.jct_s.p90), fmt::format("{:.0f}", m.jct_s.p99),
+             fmt::format("{:.0f}", m.queuing_s.mean), fmt::format("{:.0f}", m.makespan_s),
+             fmt::format("{:.1f}", m.throughput_mean),
+             fmt::format("{:.1f}%", 100 * m.gpu_utilization),
+             fmt::format("{:.2f}", static_cast<double>(m.restarts) /
+                                       static_cast<double>(std::max<std::int64_t>(1, m.jobs))),
+             fmt::format("{:.3f} ms", m.decision_ms_p50),
+             fmt::format("{:.3f} ms", m.decision_ms_max)});
+    }
+    fmt::print("{}", table.text());
+}
+
+void print_bound(const Answers& answers) {
+    fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
+               answers.bound->mean_jct_s, answers.bound->alone_s);
+    for (const sim::Metrics& m : answers.runs) {
+        fmt::print("  {} is {:.1f}% above\n", m.policy,
+                   100 * (m.jct_s.mean / answers.bound->mean_jct_s - 1));
+    }
+}
+
+void print_text(const Answers& answers) {
+    if (!answers.runs.empty()) print_table(answers.runs);
+    if (answers.bound) print_bound(answers);
+    if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
+        fmt::print("{} jobs of the trace were left out: no usable row for their model and batch.\n",
+                   answers.runs.front().dropped);
+    }
+}
+
+std::string bound_json(const sim::Bound& bound) {
+    return dump_json({{"policy", bound_name},
+                      {"jobs", bound.jobs},
+                      {"jct_s", {{"mean", bound.mean_jct_s}}},
+                      {"alone_s", bound.alone_s}});
+}
+
+void print_json(const Answers& answers) {
+    std::vector<std::string> parts;
+    for (const sim::Metrics& m : answers.runs) parts.push_back(sim::metrics_json(m));
+    if (answers.bound) parts.push_back(bound_json(*answers.bound));
+    if (parts.size() == 1) {
+        fmt::print("{{\"schema_version\":1,{}\n", parts.front().substr(1));
+    } else {
+        fmt::print("{{\"schema_version\":1,\"runs\":[{}]}}\n", join(parts, ","));
+    }
+}
+
+Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& policy,
+                                sim::SimulationOptions options) {
+    ProgressBar bar(policy.name);
+    options.progress = [&](double now_s, std::size_t ended, std::size_t jobs) {
+        bar.show(now_s, ended, jobs);
+    };
+    options.only_events = policy.only_events;
+    Result<sim::Metrics> run = sim::simulate(workload, policy.name, policy.decide, options);
+    if (!run) return environment_error(run.error().message(), std::string(policy.name));
+    return run;
+}
+
+/// What the runs of a page have in common.
+sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload,
+                        const sim::SimulationOptions& options) {
+    const sim::Errors& errors = options.errors;
+    sim::PageFacts facts{
+        {"cluster", fmt::format("{}: {} GPUs", wish.files.cluster, workload.gpus())},
+        {"trace", fmt::format("{}: {} jobs, {} left out", wish.files.trace, workload.jobs.size(),
+                              workload.dropped)},
+        {"iteration times",
+         wish.files.planner.on ? "estimates of the planner, launcher " + wish.files.planner.launcher
+                               : wish.files.throughputs},
+        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s,
+                              wish.placement, wish.objective)}};
+    if (wish.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", wish.max_time_s));
+    if (errors.estimate_sigma > 0 || errors.work_sigma > 0 || errors.said_sigma > 0) {
+        facts.emplace_back(
+            "hidden errors",
+            fmt::format("sigma {} on times, {} on work, {} on what is said of it, seed {}",
+                        errors.estimate_sigma, errors.work_sigma, errors.said_sigma, errors.seed));
+    }
+    if (options.elastic_share < 1) {
+        facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}",
+                                                       options.elastic_share, errors.seed));
+    }
+    if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
+    return facts;
+}
+
+int simulate(const Globals& globals, const Wish& wish) {
+    const Result<sim::SimulationOptions> options = options_of(wish);
+    if (!options) return fail(globals, options.error());
+    const Result<std::vector<Policy>> chosen = policies_of(wish.policies);
+    if (!chosen) return fail(globals, chosen.error());
+    sim::WorkloadOptions binding;
+    binding.placement = options->placement;
+    binding.iteration_divisor = wish.iteration_divisor;
+    const Result<sim::Workload> workload = read_workload(globals, wish.files, binding);
+    if (!workload) return fail(globals, workload.error());
+    Answers answers;
+    for (const Policy& policy : *chosen) {
+        if (policy.decide == nullptr) {
+            sim::BoundOptions bound;
+            bound.max_time_s = options->max_time_s;
+            bound.errors = options->errors;
+            bound.restart = options->policy.restart;
+            answers.bound = sim::lower_bound(*workload, bound);
+            continue;
+        }
+        Result<sim::Metrics> run = run_policy(*workload, policy, *options);
+        if (!run) return fail(globals, run.error());
+        answers.runs.push_back(std::move(*run));
+    }
+    if (!wish.html.empty()) {
+        const std::string page = sim::page_html(*workload, answers.runs, answers.bound,
+                                                facts_of(wish, *workload, *options));
+        if (const Status status = write_file_atomic(wish.html, page); !status)
+            return fail(globals, status.error());
+    }
+    if (globals.json) {
+        print_json(answers);
+    } else {
+        print_text(answers);
+    }
+    return exit_yes;
+}
+
+void add_planner_options(CLI::App& command, PlannerWish& planner) {
+    command.add_flag("--planner", planner.on, "the planner's estimates instead of a table");
+    command.add_option("--hardware", planner.hardware,
+                       "with --planner: more hardware entries (YAML)");
+    command
+        .add_option("--launcher", planner.launcher,
+                    "with --planner: only plans that it can be told")
+        ->capture_default_str();
+    command.add_option("--max-gpus", planner.max_gpus, "with --planner: GPUs of the largest offer")
+        ->check(CLI::Range(1, 65536))
+        ->capture_default_str();
+}
+
+void add_options(CLI::App& command, Wish& wish) {
+    command.add_option("--cluster", wish.files.cluster, "cluster YAML")->required();
+    command.add_option("--trace", wish.files.trace, "trace of jobs, CSV")->required();
+    command.add_option("--throughputs", wish.files.throughputs, "table of iteration times, CSV");
+    add_planner_options(command, wish.files.planner);
+    command.add_option("--policy", wish.policies, "one policy or several, with commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    sim::SimulationOptions& s = wish.simulation;
+    command.add_option("--round", s.round_s, "longest time between decisions, s")
+        ->check(CLI::Range(1.0, 86400.0))
+        ->capture_default_str();
+    command.add_option("--min-gap", s.min_gap_s, "shortest time between decisions, s")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    command
+        .add_option("--restart-s", wish.restart_s,
+                    "cost of every start and change of GPUs, s [min(10 x GPUs, 40) + checkpoint]")
+        ->check(CLI::Range(0.0, 86400.0));
+    command
+        .add_option("--checkpoint-s", wish.checkpoint_s, "part of it for the checkpoint, s [30]")
+        ->check(CLI::Range(0.0, 86400.0));
+    command.add_option("--placement", wish.placement, "nodes or pools")
+        ->check(CLI::IsMember({"nodes", "pools"}))
+        ->capture_default_str();
+    command.add_option("--objective", wish.objective, "jct, throughput or fairness")
+        ->capture_default_str();
+    command
+        .add_option("--estimate-error", s.errors.estimate_sigma,
+                    "sigma of the hidden factor on each iteration time")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option(
+            "--said-error", s.errors.said_sigma,
+            "sigma of the hidden factor on what users say of their work, which stays the trace's")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option("--elastic-share", s.elastic_share,
+                    "share of the jobs that may be changed while they run, by --seed")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command.add_flag("--work-unknown", s.work_unknown,
+                     "policies see time limits instead of each work");
+    command
+        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
+        ->capture_default_str();
+    command.add_option("--max-time", wish.max_time_s, "end the simulation, s after the first job")
+        ->check(CLI::Range(1.0, a_century_s));
+    command
+        .add_option("--iteration-divisor", wish.iteration_divisor,
+                    "a job does num_iteration / N iterations")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
+    command.add_option("--html", wish.html, "also write a page with charts to this file");
+    command.add_option("--search-steps", s.policy.search_steps, "search budget of one decision")
+        ->check(CLI::Range(1, 2000000000))
+        ->capture_default_str();
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Globals& globals) {
+    CLI::App* command = app.add_subcommand("simulate", "run policies on a trace of jobs");
+    auto wish = std::make_shared<Wish>();
+    add_options(*command, *wish);
+    command->callback([&globals, wish] { globals.status = simulate(globals, *wish); });
+}
+
+}  // namespace arena::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Files of a simulation: see simulate_input.h.
+#include "cli/simulation/simulate_input.h"
+
+#include "cli/common/cli.h"
+
+namespace arena::cli {
+namespace {
+
+constexpr std::size_t max_cluster_bytes = 64 * 1024;
+constexpr std::size_t max_table_bytes = std::size_t{64} << 20;
+constexpr std::size_t max_trace_bytes = std::size_t{1} << 30;
+
+}  // namespace
+
+Result<sim::Cluster> read_cluster(const std::string& path) {
+    const Result<std::string> text = read_user_file(path, max_cluster_bytes);
+    if (!text) return text.error();
+    return sim::parse_cluster(*text, path);
+}
+
+Result<sim::Throughputs> read_throughputs(const std::string& path) {
+    const Result<std::string> text = read_user_file(path, max_table_bytes);
+    if (!text) return text.error();
+    return sim::parse_throughputs(*text, path);
+}
+
+Result<sim::Workload> read_workload(const Globals& globals, const WorkloadFiles& files,
+                                    sim::WorkloadOptions options) {
+    if (files.planner.on == !files.throughputs.empty()) {
+        return usage_error(
+            "one of the two is needed: a table of iteration times, or the planner's estimates",
+            "--throughputs, --planner");
+    }
+    const Result<sim::Cluster> cluster = read_cluster(files.cluster);
+    if (!cluster) return cluster.error();
+    const Result<std::string> text = read_user_file(files.trace, max_trace_bytes);
+    if (!text) return text.error();
+    const Result<std::vector<sim::TraceJob>> trace = sim::parse_trace(*text, files.trace);
+    if (!trace) return trace.error();
+    const Result<sim::Throughputs> table =
+        files.planner.on
+            ? plan_throughputs(globals, *cluster, models_of(*trace, files.trace), files.planner)
+            : read_throughputs(files.throughputs);
+    if (!table) return table.error();
+    options.trace_name = files.trace;
+    return sim::bind_workload(*cluster, *trace, *table, options);
+}
+
+}  // namespace arena::cli

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What `arena simulate` and `arena trace` read: files into a workload, with the file named in
+// messages.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/planning/planned_throughputs.h"
+#include "sim/workload.h"
+
+namespace arena::cli {
+
+struct WorkloadFiles {
+    std::string cluster, trace, throughputs;
+    PlannerWish planner;  ///< instead of throughputs
+};
+
+Result<sim::Cluster> read_cluster(const std::string& path);
+Result<sim::Throughputs> read_throughputs(const std::string& path);
+Result<sim::Workload> read_workload(const Globals&, const WorkloadFiles&, sim::WorkloadOptions);
+
+}  // namespace arena::cli
