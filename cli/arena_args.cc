@@ -15,6 +15,7 @@
 #include "base/hostlist.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "core/offer.h"
 #include "request/launchers.h"
 
 using namespace arena;

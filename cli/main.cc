@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/common/cli.h"
-#include "cli/planning/models_command.h"
+#include "cli/cluster/commands.h"
+#include "cli/doctor/commands.h"
+#include "cli/planning/commands.h"
+#include "cli/simulation/commands.h"
 
 using namespace arena::cli;
 

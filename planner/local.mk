@@ -1,45 +1,90 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-noinst_LTLIBRARIES += libarena_planner.la
-libarena_planner_la_SOURCES = \
-	planner/search/planner.h \
-	planner/models/model.h planner/models/model.cc planner/models/check_model.cc \
-	planner/models/hf_config.h planner/models/hf_config.cc planner/models/hf_reader.h planner/models/hf_reader.cc \
-	planner/models/yaml_model.cc planner/models/megatron_args.h planner/models/megatron_args.cc \
+noinst_LTLIBRARIES += libarena_models.la
+libarena_models_la_SOURCES = \
+	planner/models/check_model.cc \
+	planner/models/hf_config.h planner/models/hf_config.cc \
+	planner/models/hf_reader.h planner/models/hf_reader.cc \
+	planner/models/layer_index.h planner/models/layer_index.cc \
+	planner/models/layer_sums.h \
 	planner/models/layers.h planner/models/layers.cc \
+	planner/models/megatron_args.h planner/models/megatron_args.cc \
+	planner/models/model.h planner/models/model.cc \
+	planner/models/readers.h \
+	planner/models/yaml_model.cc \
 	planner/models/zoo.cc \
-	planner/requests/build_request.cc planner/requests/pin_rules.h planner/requests/pin_rules.cc \
-	planner/requests/cluster_rules.h planner/requests/cluster_rules.cc \
-	planner/hardware/hardware.h planner/hardware/hardware.cc \
-	planner/hardware/shipped_profile.h planner/hardware/shipped_profile.cc \
-	planner/operators/operators.h planner/operators/operators.cc planner/operators/op_builder.h \
-	planner/operators/transformer_ops.cc planner/operators/resnet_ops.cc \
-	planner/hardware/calibration.h planner/hardware/calibration.cc \
-	planner/evaluate/measured.h planner/evaluate/measured.cc \
-	planner/evaluate/evaluate.h planner/evaluate/evaluate.cc \
-	planner/operators/cost.h planner/operators/cost.cc planner/operators/roofline.cc \
-	planner/operators/whole_layer.h planner/operators/whole_layer.cc \
-	planner/hardware/collectives.h planner/hardware/collectives.cc \
-	planner/hardware/measured_links.h planner/hardware/measured_links.cc \
-	planner/plans/memory.h planner/plans/memory.cc \
-	planner/plans/schedule.h planner/plans/schedule.cc \
-	planner/search/partition.h planner/search/partition.cc planner/search/balance.h \
-	planner/models/layer_index.h planner/models/layer_index.cc planner/models/layer_sums.h \
-	planner/plans/shard.h planner/plans/shard.cc \
-	planner/plans/iteration.h planner/plans/iteration.cc \
-	planner/search/grids.h planner/search/grids.cc \
-	planner/search/shard_parts.h planner/search/shard_parts.cc \
-	planner/search/search.h planner/search/search.cc \
-	planner/search/mixed.h planner/search/mixed.cc \
-	planner/search/mixed_search.h planner/search/mixed_search.cc \
-	planner/search/offers.h planner/search/offers.cc \
-	planner/search/budget.h planner/search/budget.cc \
-	planner/search/planner.cc \
 	# end
-libarena_planner_la_LIBADD = libarena_core.la
+models_libs = libarena_models.la $(request_libs)
+
+noinst_LTLIBRARIES += libarena_hardware.la
+libarena_hardware_la_SOURCES = \
+	planner/hardware/calibration.h planner/hardware/calibration.cc \
+	planner/hardware/collectives.h planner/hardware/collectives.cc \
+	planner/hardware/hardware.h planner/hardware/hardware.cc \
+	planner/hardware/measured_links.h planner/hardware/measured_links.cc \
+	planner/hardware/shipped_profile.h planner/hardware/shipped_profile.cc \
+	# end
+hardware_libs = libarena_hardware.la $(models_libs)
 
 # The table is part of the program: estimates need no file at run time.
 planner/hardware/calibration_table.inc: etc/calibration.yaml
-	$(AM_V_GEN)$(MKDIR_P) planner && \
+	$(AM_V_GEN)$(MKDIR_P) planner/hardware && \
 	{ printf 'R"arena('; cat '$(srcdir)/etc/calibration.yaml'; printf ')arena"\n'; } >$@
 planner/hardware/calibration.lo: planner/hardware/calibration_table.inc
 CLEANFILES += planner/hardware/calibration_table.inc
+
+noinst_LTLIBRARIES += libarena_operators.la
+libarena_operators_la_SOURCES = \
+	planner/operators/cost.h planner/operators/cost.cc \
+	planner/operators/op_builder.h \
+	planner/operators/operators.h planner/operators/operators.cc \
+	planner/operators/resnet_ops.cc \
+	planner/operators/roofline.cc \
+	planner/operators/transformer_ops.cc \
+	planner/operators/whole_layer.h planner/operators/whole_layer.cc \
+	# end
+operators_libs = libarena_operators.la $(hardware_libs)
+
+noinst_LTLIBRARIES += libarena_plans.la
+libarena_plans_la_SOURCES = \
+	planner/plans/iteration.h planner/plans/iteration.cc \
+	planner/plans/memory.h planner/plans/memory.cc \
+	planner/plans/pool.h \
+	planner/plans/schedule.h planner/plans/schedule.cc \
+	planner/plans/shard.h planner/plans/shard.cc \
+	# end
+plans_libs = libarena_plans.la $(operators_libs)
+
+noinst_LTLIBRARIES += libarena_search.la
+libarena_search_la_SOURCES = \
+	planner/search/balance.h \
+	planner/search/budget.h planner/search/budget.cc \
+	planner/search/grids.h planner/search/grids.cc \
+	planner/search/mixed.h planner/search/mixed.cc \
+	planner/search/mixed_search.h planner/search/mixed_search.cc \
+	planner/search/offers.h planner/search/offers.cc \
+	planner/search/partition.h planner/search/partition.cc \
+	planner/search/planner.h planner/search/planner.cc \
+	planner/search/query.h \
+	planner/search/search.h planner/search/search.cc \
+	planner/search/shard_parts.h planner/search/shard_parts.cc \
+	# end
+search_libs = libarena_search.la $(plans_libs)
+
+noinst_LTLIBRARIES += libarena_requests.la
+libarena_requests_la_SOURCES = \
+	planner/requests/build_request.h planner/requests/build_request.cc \
+	planner/requests/cluster_rules.h planner/requests/cluster_rules.cc \
+	planner/requests/pin_rules.h planner/requests/pin_rules.cc \
+	# end
+requests_libs = libarena_requests.la $(search_libs)
+
+noinst_LTLIBRARIES += libarena_evaluate.la
+libarena_evaluate_la_SOURCES = \
+	planner/evaluate/evaluate.h planner/evaluate/evaluate.cc \
+	planner/evaluate/measured.h planner/evaluate/measured.cc \
+	# end
+evaluate_libs = libarena_evaluate.la $(requests_libs)
+
+# What knows the planner and the policies, as the command and tests do.
+all_libs = libarena_sim.la libarena_baselines.la libarena_policy_arena.la libarena_policy.la libarena_store.la \
+	$(evaluate_libs) $(SQLITE_LIBS)

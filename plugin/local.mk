@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# What Slurm loads. Each plug-in is one module beside libarena_slurm.so, which holds core, planner and
-# what the plug-ins of one slurmctld share; $ORIGIN finds it wherever the directory lies.
+# What Slurm loads. slurmctld's plug-ins are modules beside libarena_slurm.so, which holds policies, planner, store and
+# what the two share; $ORIGIN finds it wherever the directory lies. SPANK's, which every sbatch loads and slurmstepd as
+# root, stands by itself: no policy and no SQLite in it.
 # It is given to the linker as a file: as a .la, libtool would tie each plug-in to one prefix and relink
 # it at `make install`, so that no tree could be staged elsewhere.
 ARENA_PLUGIN_LDFLAGS = -module -avoid-version -shared -Wl,-rpath,'$$ORIGIN' \
@@ -22,8 +23,7 @@ libarena_slurm_la_SOURCES = \
 	plugin/common/slurm_text.h \
 	plugin/common/slurm-config/config.h \
 	# end
-# libarena_planner.la is a convenience library that already holds libarena_core.la.
-libarena_slurm_la_LIBADD = libarena_planner.la
+libarena_slurm_la_LIBADD = libarena_policy_arena.la libarena_policy.la libarena_store.la $(requests_libs) $(SQLITE_LIBS)
 libarena_slurm_la_LDFLAGS = -avoid-version -shared -Wl,-rpath,'$$ORIGIN'
 
 spank_arena_la_SOURCES = \
@@ -32,9 +32,10 @@ spank_arena_la_SOURCES = \
 	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
 	plugin/spank/preview.h plugin/spank/preview.cc \
 	plugin/spank/ranks.h plugin/spank/ranks.cc \
+	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
 	# end
-spank_arena_la_DEPENDENCIES = libarena_slurm.la
-spank_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS)
+spank_arena_la_LIBADD = $(requests_libs)
+spank_arena_la_LDFLAGS = -module -avoid-version -shared
 
 job_submit_arena_la_SOURCES = \
 	plugin/job_submit/job_submit_arena.cc \

@@ -2,43 +2,51 @@
 # arena-profiler (CPU) and arena-profiler-cuda are the same program over two back-ends. The first becomes
 # the second when a GPU is asked for, so that no CUDA library is loaded otherwise.
 pkglibexec_PROGRAMS += arena-profiler
-noinst_LTLIBRARIES += libarena_profiler.la libarena_profiler_cpu.la
-libarena_profiler_la_SOURCES = \
-	profiler/core/operator.h \
+noinst_LTLIBRARIES += libarena_profiler_core.la libarena_profiler_cpu.la libarena_profiler_comm.la libarena_profiler_run.la
+libarena_profiler_core_la_SOURCES = \
+	profiler/core/cpu_memory.h profiler/core/cpu_memory.cc \
 	profiler/core/measure.h profiler/core/measure.cc \
-	profiler/run/session.h profiler/run/session.cc \
-	profiler/core/recorder.h profiler/core/recorder.cc \
-	profiler/core/request.h profiler/core/request.cc \
-	profiler/core/prolog_help.h profiler/core/prolog_help.cc \
+	profiler/core/nvml.h profiler/core/nvml.cc \
+	profiler/core/operator.h \
 	profiler/core/options.h profiler/core/options.cc \
 	profiler/core/progress.h profiler/core/progress.cc \
-	profiler/run/run_command.h profiler/run/run_command.cc \
-	profiler/run/predict.h profiler/run/predict.cc \
-	profiler/comm/comm.h \
-	profiler/cpu/cpu_memory.h profiler/cpu/cpu_memory.cc \
-	profiler/comm/comm_bench.h profiler/comm/comm_bench.cc \
-	profiler/comm/comm_world.h profiler/comm/comm_world.cc \
-	profiler/comm/peer_sockets.h profiler/comm/peer_sockets.cc \
-	profiler/comm/host_communicator.h profiler/comm/host_communicator.cc \
-	profiler/comm/comm_command.h profiler/comm/comm_command.cc \
+	profiler/core/prolog_help.h profiler/core/prolog_help.cc \
+	profiler/core/recorder.h profiler/core/recorder.cc \
+	profiler/core/request.h profiler/core/request.cc \
 	profiler/core/topology.h profiler/core/topology.cc \
-	profiler/core/nvml.h profiler/core/nvml.cc \
 	# end
-libarena_profiler_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
-libarena_profiler_la_LIBADD = libarena_planner.la $(HWLOC_LIBS) -ldl
+libarena_profiler_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
 libarena_profiler_cpu_la_SOURCES = \
-	profiler/cpu/cpu_backend.cc \
-	profiler/cpu/cpu_kernels.h profiler/cpu/cpu_math.h \
-	profiler/cpu/cpu_gemm.cc profiler/cpu/cpu_attention.cc profiler/cpu/cpu_rows.cc \
-	profiler/cpu/cpu_conv.cc profiler/cpu/cpu_images.cc \
-	profiler/cpu/cpu_stack.h profiler/cpu/cpu_stack.cc \
-	profiler/cpu/cpu_layer.h profiler/cpu/cpu_layer.cc \
-	profiler/run/direct.h profiler/run/direct.cc \
-	profiler/run/direct_command.h profiler/run/direct_command.cc \
+	profiler/cpu/cpu_attention.cc \
+	profiler/cpu/cpu_backend.h profiler/cpu/cpu_backend.cc \
+	profiler/cpu/cpu_conv.cc \
 	profiler/cpu/cpu_device.h profiler/cpu/cpu_device.cc \
+	profiler/cpu/cpu_gemm.cc \
+	profiler/cpu/cpu_images.cc \
+	profiler/cpu/cpu_kernels.h \
+	profiler/cpu/cpu_layer.h profiler/cpu/cpu_layer.cc \
+	profiler/cpu/cpu_math.h \
+	profiler/cpu/cpu_rows.cc \
+	profiler/cpu/cpu_stack.h profiler/cpu/cpu_stack.cc \
 	# end
 libarena_profiler_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(HWLOC_CFLAGS)
 libarena_profiler_cpu_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+libarena_profiler_comm_la_SOURCES = \
+	profiler/comm/comm.h \
+	profiler/comm/comm_bench.h profiler/comm/comm_bench.cc \
+	profiler/comm/comm_command.h profiler/comm/comm_command.cc \
+	profiler/comm/comm_world.h profiler/comm/comm_world.cc \
+	profiler/comm/host_communicator.h profiler/comm/host_communicator.cc \
+	profiler/comm/peer_sockets.h profiler/comm/peer_sockets.cc \
+	# end
+libarena_profiler_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+libarena_profiler_run_la_SOURCES = \
+	profiler/run/direct.h profiler/run/direct.cc \
+	profiler/run/direct_command.h profiler/run/direct_command.cc \
+	profiler/run/predict.h profiler/run/predict.cc \
+	profiler/run/run_command.h profiler/run/run_command.cc \
+	profiler/run/session.h profiler/run/session.cc \
+	# end
 # The kernels are what is measured: always at -O3, whatever CXXFLAGS says of the rest.
 ARENA_KERNEL_CXXFLAGS = -O3 -fno-math-errno -fno-trapping-math -fopenmp
 if HAVE_ONEDNN
@@ -46,7 +54,8 @@ ARENA_BLAS_LIBS = -ldnnl
 else
 ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
 endif
-ARENA_PROFILER_CPU_LIBS = libarena_profiler_cpu.la libarena_profiler.la $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread
+ARENA_PROFILER_LIBS = libarena_profiler_run.la libarena_profiler_comm.la
+ARENA_PROFILER_CPU_LIBS = $(ARENA_PROFILER_LIBS) libarena_profiler_cpu.la libarena_profiler_core.la $(search_libs) $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread -ldl
 arena_profiler_SOURCES = profiler/run/main.cc profiler/comm/no_communicator.cc
 arena_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
@@ -63,7 +72,7 @@ if HAVE_CUDNN
 check_PROGRAMS += tests/gpu/test_cudnn
 endif
 endif
-arena_profiler_cuda_SOURCES = profiler/run/main.cc profiler/cuda/cuda_backend.cc \
+arena_profiler_cuda_SOURCES = profiler/run/main.cc profiler/cuda/cuda_backend.h profiler/cuda/cuda_backend.cc \
 	profiler/cuda/cuda_identity.h profiler/cuda/cuda_identity.cc \
 	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
 	profiler/cuda/cuda_recipes.h profiler/cuda/cuda_recipes.cc \
@@ -90,7 +99,7 @@ endif
 arena_profiler_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_WITH_CUDA -isystem $(CUDA_HOME)/include
 # The Prolog's environment has no LD_LIBRARY_PATH: the program itself says where cuBLASLt lies.
 arena_profiler_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-arena_profiler_cuda_LDADD = libarena_profiler.la $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS)
+arena_profiler_cuda_LDADD = $(ARENA_PROFILER_LIBS) libarena_profiler_core.la $(search_libs) $(HWLOC_LIBS) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS)
 ARENA_CUDA_LIBS = -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lpthread
 # sm_80: A100; sm_90: H100; PTX for what comes later. NVCCFLAGS adds to it.
 ARENA_NVCCFLAGS = -std=c++20 -O3 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
@@ -106,7 +115,7 @@ profiler/cuda/cuda_kernels.o: $(top_srcdir)/profiler/cuda/cuda_kernels.h $(top_s
 tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc $(ARENA_CUDNN_SOURCES)
 tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-tests_gpu_test_cudnn_LDADD = libarena_core.la $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
+tests_gpu_test_cudnn_LDADD = $(store_libs) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
 tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc profiler/cuda/cuda_kernels.cu \
 	train/cuda_train_kernels.h train/cuda_train_kernels.cu train/cpu_device.cc
 tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
@@ -126,18 +135,18 @@ TESTS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_
 endif
 tests_unit_test_comm_table_SOURCES = tests/unit/test_comm_table.cc tests/unit/suite.h
 tests_unit_test_comm_table_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_comm_table_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_test_comm_table_LDADD = $(store_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost \
 	tests/bench/profile_rounds.py
 tests_unit_test_store_SOURCES = tests/unit/test_store.cc tests/unit/store_cases.h
 tests_unit_test_store_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_store_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
+tests_unit_test_store_LDADD = $(store_libs) $(CHECK_LIBS) $(SQLITE_LIBS)
 tests_unit_test_store_rows_SOURCES = tests/unit/test_store_rows.cc tests/unit/store_cases.h
 tests_unit_test_store_rows_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_store_rows_LDADD = libarena_core.la $(CHECK_LIBS) $(SQLITE_LIBS)
+tests_unit_test_store_rows_LDADD = $(store_libs) $(CHECK_LIBS) $(SQLITE_LIBS)
 tests_unit_test_store_spool_SOURCES = tests/unit/test_store_spool.cc
 tests_unit_test_store_spool_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_store_spool_LDADD = libarena_core.la $(CHECK_LIBS)
+tests_unit_test_store_spool_LDADD = $(store_libs) $(CHECK_LIBS)
 
 # ---- tests of the profiler ---------------------------------------------------------------------
 if HAVE_CHECK

@@ -1,47 +1,220 @@
-#!/bin/bash
+#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Arrows point down only: nothing in src/ and planner/ includes a Slurm, CUDA or NCCL header, and the
-# lower layers do not include the higher ones. Checks the #include lines, and first that it can fail.
-set -u
-cd "${ARENA_SRCDIR:-$(dirname "$0")/..}" || exit 99
-failed=0
-n=0
+# The house stands as tests/rooms says: arrows point down only, in the sources and in what is linked; no include circle,
+# no room of more than 25 code files, no prototype whose definition lies in another room; and no Slurm, CUDA, NCCL or MPI
+# where it does not belong. Checks first that each check can fail.
+import collections
+import os
+import re
+import subprocess
+import sys
 
-# hits PATTERN DIRECTORY...: the #include lines below the directories that match
-hits() {
-    local pattern=$1
-    shift
-    grep -rnE --include='*.h' --include='*.cc' --include='*.cu' \
-        "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($pattern)" "$@"
-}
-result() { # STATUS NAME
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; failed=1; fi
-}
-forbid() { # NAME PATTERN DIRECTORY...
-    local name=$1 found
-    shift
-    found=$(hits "$@") && printf '# %s\n' "${found//$'\n'/$'\n'# }"
-    [ -z "$found" ]
-    result $? "$name"
-}
+top = os.environ.get("ARENA_SRCDIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+build = os.environ.get("ARENA_BUILDDIR", "")
+MOST_FILES = 25
+CODE = (".cc", ".h", ".cu", ".cuh")
+FOREIGN = re.compile(r"slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|"
+                     r"openblas|dnnl|mpi\.h")
+number = failures = 0
 
-foreign='slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|openblas|dnnl|plugin/|profiler/|train/|mpi\.h'
 
-self=$(mktemp -d) || exit 99
-trap 'rm -rf "$self"' EXIT
-for header in '<slurm/slurm.h>' '"src/slurmctld/slurmctld.h"' '<cuda_runtime.h>' '<nccl.h>' '<mpi.h>' '"train/comm.h"'; do
-    echo "# include $header" >"$self/x.cc"
-    hits "$foreign" "$self" >/dev/null
-    result $? "the check sees $header"
-done
-forbid 'src/ and planner/ know no Slurm, CUDA or NCCL' "$foreign" src planner
-forbid 'train/ knows no Slurm or command' 'slurm/|plugin/|cli/|policy/|sim/|store/' train
-mapfile -t host_side < <(find train -type f ! -name 'cuda_*' ! -name 'nccl_*')
-forbid "train/ knows CUDA and NCCL in its CUDA back-end alone" '[^>"]*(cuda|nccl)' "${host_side[@]}"
-forbid 'planner/ builds on src/core only' 'cli/|policy/|sim/|store/|CLI/' planner
-forbid 'core/ builds on itself only' 'cli/|policy/|sim/|store/|planner/|CLI/' src/core
-forbid 'policy/ builds on core only' 'cli/|sim/|store/|planner/|CLI/|nlohmann' src/policy
-forbid 'store/ builds on core only' 'cli/|policy/|sim/|planner/|CLI/' src/store
-echo "1..$n"
-exit $failed
+def result(name, faults):
+    global number, failures
+    number += 1
+    for fault in faults:
+        print(f"# {fault}")
+    failures += bool(faults)
+    print(f"{'not ok' if faults else 'ok'} {number} - {name}", flush=True)
+
+
+def sees(name, faults):
+    result(f"the check sees {name}", [] if faults else ["it does not"])
+
+
+def skip(name, reason):
+    global number
+    number += 1
+    print(f"ok {number} - {name} # SKIP {reason}")
+
+
+def read_rooms():
+    with open(os.path.join(top, "tests/rooms"), encoding="utf-8") as file:
+        rows = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    return {room: (library, allowed) for room, library, *allowed in rows}
+
+
+def read_files():
+    """Path -> the headers that it includes in quotes and in <>."""
+    files = {}
+    for folder in ("src", "planner", "profiler", "train", "plugin", "cli"):
+        for path, _, names in os.walk(os.path.join(top, folder)):
+            for name in names:
+                if name.endswith(CODE):
+                    whole = os.path.join(path, name)
+                    with open(whole, encoding="utf-8") as file:
+                        files[os.path.relpath(whole, top)] = re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', file.read(), re.M)
+    return files
+
+
+def room_of(path):
+    return os.path.dirname(path).removesuffix("/slurm-config")
+
+
+def include_edges(files):
+    for path, headers in files.items():
+        for header in headers:
+            target = header if header in files else "src/" + header
+            if target in files:
+                yield path, target
+
+
+def arrows_astray(files, rooms):
+    for path, target in include_edges(files):
+        here, there = room_of(path), room_of(target)
+        if here != there and there not in rooms.get(here, ("", []))[1]:
+            yield f"{path} includes {target}: {here} may not use {there}"
+
+
+def arrows_up(rooms):
+    seen = set()
+    for room, (_, allowed) in rooms.items():
+        for other in allowed:
+            if other not in seen:
+                yield f"{room} uses {other}, which does not stand above it in tests/rooms"
+        seen.add(room)
+
+
+def circles(edges):
+    users = collections.defaultdict(list)
+    for path, target in edges:
+        users[path].append(target)
+    state = {}
+
+    def visit(path, chain):
+        state[path] = "open"
+        for target in users[path]:
+            if state.get(target) == "open":
+                yield " -> ".join([*chain[chain.index(target):], target] if target in chain else [path, target])
+            elif target not in state:
+                yield from visit(target, [*chain, target])
+        state[path] = "done"
+
+    for path in list(users):
+        if path not in state:
+            yield from visit(path, [path])
+
+
+def strangers(files, rooms):
+    for path in files:
+        if room_of(path) not in rooms:
+            yield f"{path}: {room_of(path)} is no room of tests/rooms"
+
+
+def full_rooms(files):
+    for room, n in collections.Counter(map(room_of, files)).items():
+        if n > MOST_FILES:
+            yield f"{room} has {n} code files, {MOST_FILES} is the most"
+
+
+def foreign_headers(files):
+    """Slurm is for plug-ins, devices for the programs that measure and train."""
+    for path, headers in files.items():
+        for header in headers:
+            known = header in files or "src/" + header in files
+            if not known and path.startswith(("src/", "planner/", "cli/")) and FOREIGN.match(header):
+                yield f"{path} includes {header}"
+            if not known and path.startswith(("train/", "profiler/")) and header.startswith(("slurm/", "src/slurm")):
+                yield f"{path} includes {header}"
+
+
+def tags(paths):
+    """(kind, scope::name) of the functions of these files."""
+    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", "--kinds-C++=fp", "--fields=Ks", "--sort=no", "-L", "-"],
+                          input="\n".join(paths), capture_output=True, text=True, check=True, cwd=top).stdout
+    for line in text.splitlines():
+        name, path, _, *fields = line.split("\t")
+        scope = next((f.split(":", 1)[1] for f in fields if f.startswith(("namespace:", "class:", "struct:"))), "")
+        if "__anon" not in scope:
+            yield path, fields[0], f"{scope}::{name}"
+
+
+def defined_elsewhere(entries):
+    """Prototypes of headers whose definitions all lie in other rooms. Two implementations of one interface are in its
+    own room or in a program's (nccl_communicator.cc beside no_communicator.cc)."""
+    declared, defined = collections.defaultdict(set), collections.defaultdict(set)
+    for path, kind, name in entries:
+        if kind == "prototype" and path.endswith((".h", ".cuh")):
+            declared[name].add(path)
+        elif kind == "function":
+            defined[name].add(path)
+    for name, headers in sorted(declared.items()):
+        homes = {room_of(path) for path in headers}
+        rooms = {room_of(path) for path in defined[name]}
+        if rooms and not rooms & homes:
+            yield f"{name} of {', '.join(sorted(headers))} is defined in {', '.join(sorted(defined[name]))}"
+
+
+def symbols(archive, kinds):
+    text = subprocess.run(["nm", "-P", "-g", archive], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in text.splitlines() if len(line.split()) > 1 and line.split()[1] in kinds}
+
+
+def linked_astray(needs, gives, rooms):
+    """What a room's objects need of ours lies in the rooms that it may use."""
+    owner = {symbol: room for room, list_ in gives.items() for symbol in list_}
+    for room, wanted in needs.items():
+        for symbol in sorted(wanted):
+            home = owner.get(symbol, room)
+            if home != room and home not in rooms[room][1] and symbol not in gives[room]:
+                yield f"{room} needs {symbol} of {home}"
+
+
+def check_libraries(rooms):
+    archives = {room: os.path.join(build, f".libs/libarena_{library}.a") for room, (library, _) in rooms.items() if library != "-"}
+    archives = {room: path for room, path in archives.items() if os.path.exists(path)}
+    if not archives:
+        return skip("libraries need rooms below them only", "nothing is built here")
+    gives = {room: symbols(path, "TDBR") for room, path in archives.items()}
+    needs = {room: {s for s in symbols(path, "U") if "5arena" in s} for room, path in archives.items()}
+    sees("what is linked from above", list(linked_astray({"src/base": {"x"}}, {"src/base": set(), "src/core": {"x"}}, rooms)))
+    return result("libraries need rooms below them only", list(linked_astray(needs, gives, rooms)))
+
+
+def check_spank():
+    module = os.path.join(build, ".libs/spank_arena.so")
+    if not os.path.exists(module):
+        return skip("SPANK's library holds no policy and no SQLite", "it is not built here")
+    names = subprocess.run(["nm", "-P", module], capture_output=True, text=True, check=True).stdout
+    return result("SPANK's library holds no policy and no SQLite", sorted(set(re.findall(r"sqlite3_\w+|\S*decide_\w+", names)))[:5])
+
+
+def main():
+    rooms, files = read_rooms(), read_files()
+    sees("an arrow that tests/rooms does not have", list(arrows_astray({"src/base/a.h": ["core/b.h"], "src/core/b.h": []}, rooms)))
+    result("files include what their rooms may use", list(arrows_astray(files, rooms)))
+    sees("an arrow up", list(arrows_up({"low": ("-", ["high"]), "high": ("-", [])})))
+    result("tests/rooms has no arrow up", list(arrows_up(rooms)))
+    sees("a circle", list(circles([("a", "b"), ("b", "c"), ("c", "a")])))
+    result("no file includes itself by way of others", list(circles(include_edges(files))))
+    sees("a folder that is no room", list(strangers({"src/attic/a.h": []}, rooms)))
+    result("every folder with code is a room", list(strangers(files, rooms)))
+    sees("a full room", list(full_rooms({f"src/base/{n}.h": [] for n in range(MOST_FILES + 1)})))
+    result(f"no room has more than {MOST_FILES} code files", list(full_rooms(files)))
+    for header in ("slurm/slurm.h", "src/slurmctld/slurmctld.h", "cuda_runtime.h", "nccl.h", "mpi.h"):
+        sees(header, list(foreign_headers({"planner/search/a.h": [header]})))
+    result("Slurm, CUDA, NCCL and MPI stay where they belong", list(foreign_headers(files)))
+    try:
+        entries = list(tags(sorted(files)))
+    except FileNotFoundError:
+        skip("prototypes are defined in their own rooms", "ctags is not installed")
+    else:
+        away = [("src/base/a.h", "prototype", "arena::f"), ("src/core/a.cc", "function", "arena::f")]
+        sees("a function that is declared elsewhere", list(defined_elsewhere(away)))
+        result("prototypes are defined in their own rooms", list(defined_elsewhere(entries)))
+    check_libraries(rooms)
+    check_spank()
+    print(f"1..{number}")
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "core/cluster.h"
 #include "train/checkpoint_file.h"
 #include "train/comm.h"
 #include "train/optimizer.h"

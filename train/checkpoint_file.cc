@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "core/values_json.h"
 
 namespace arena::train {
 namespace {

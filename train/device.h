@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/cluster.h"
 #include "train/comm.h"
 #include "train/cpu_device.h"
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cluster.h"
 #include "train/comm.h"
 #include "train/cpu_device.h"
 #include "train/far.h"

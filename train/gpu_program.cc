@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
 
 namespace arena::train {
 namespace {

@@ -60,7 +60,7 @@ else
 arena_train_cuda_SOURCES += train/no_nccl_group.cc
 endif
 arena_train_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-arena_train_cuda_LDADD = libarena_train_far.la libarena_train_base.la libarena_planner.la \
+arena_train_cuda_LDADD = libarena_train_far.la libarena_train_base.la $(search_libs) \
 	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(MPI_LIBS)
 train/cuda_train_kernels.o: $(top_srcdir)/train/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
 # The same program over a device that is emulated on the host: for tests, never installed.

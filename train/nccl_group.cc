@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "core/hardware.h"
 #include "train/cuda_device.h"
 
 namespace arena::train {

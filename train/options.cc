@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "planner/models/hf_config.h"
 #include "planner/models/model.h"
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
 
 namespace arena::train {
 namespace {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cluster.h"
 #include "train/shape.h"
 
 namespace arena::train {

@@ -8,7 +8,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/cluster.h"
+#include "core/model.h"
 
 namespace arena::train {
 

@@ -8,17 +8,18 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/common/cli.h"
-#include "planner/search/planner.h"
-#include "policy/policy.h"
+#include "cli/cluster/commands.h"
+#include "planner/hardware/calibration.h"
+#include "planner/hardware/hardware.h"
+#include "policy/arena/slurm_policies.h"
 
 namespace arena::cli {
 namespace {
 
 /// What arena.yaml can only be checked for with the rest of the program at hand.
 Status check_references(const Config& config, const std::string& path) {
-    const Policy* policy = find_policy(config.policy);
-    if (policy == nullptr || !policy->in_slurm)
+    const Policy* policy = find_slurm_policy(config.policy);
+    if (policy == nullptr)
         return usage_error(fmt::format("policy: \"{}\" is no policy of sched/arena; accepted: {}",
                                        config.policy, slurm_policy_names()),
                            path);

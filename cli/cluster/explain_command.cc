@@ -13,11 +13,12 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/cluster/commands.h"
 #include "cli/common/ask.h"
-#include "cli/common/cli.h"
 #include "cli/common/wrap.h"
+#include "core/values_json.h"
+#include "planner/hardware/hardware.h"
 #include "planner/search/offers.h"
-#include "planner/search/planner.h"
 
 namespace arena::cli {
 namespace {

@@ -11,10 +11,12 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/cluster/commands.h"
 #include "cli/cluster/profile_run.h"
-#include "cli/common/cli.h"
+#include "core/decision.h"
 #include "core/profile.h"
-#include "planner/search/planner.h"
+#include "core/values_json.h"
+#include "planner/hardware/hardware.h"
 #include "store/store.h"
 
 namespace arena::cli {

@@ -18,7 +18,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/readers.h"
 
 namespace arena::cli {
 namespace {

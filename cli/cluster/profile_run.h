@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "cli/common/cli.h"
-#include "core/values.h"
+#include "core/hardware.h"
 #include "store/store.h"
 
 namespace arena::cli {

@@ -12,8 +12,9 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/cluster/commands.h"
 #include "cli/common/ask.h"
-#include "cli/common/cli.h"
+#include "core/cluster.h"
 
 namespace arena::cli {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/cluster/commands.h"
 #include "cli/common/ask.h"
-#include "cli/common/cli.h"
 #include "core/observation.h"
 
 namespace arena::cli {

@@ -61,18 +61,4 @@ class Table {
     std::vector<std::vector<std::string>> rows_;
 };
 
-void add_plan(CLI::App&, Globals&);
-void add_config(CLI::App&, Globals&);
-void add_snapshot(CLI::App&, Globals&);
-void add_explain(CLI::App&, Globals&);
-void add_measure(CLI::App&, Globals&);
-void add_report(CLI::App&, Globals&);
-void add_stats(CLI::App&, Globals&);
-void add_queue(CLI::App&, Globals&);
-void add_doctor(CLI::App&, Globals&);
-void add_profile(CLI::App&, Globals&);
-void add_evaluate(CLI::App&, Globals&);
-void add_simulate(CLI::App&, Globals&);
-void add_trace(CLI::App&, Globals&);
-
 }  // namespace arena::cli

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/hardware.h"
 #include "site/config.h"
 #include "site/slurm_conf.h"
 

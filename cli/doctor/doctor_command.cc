@@ -12,10 +12,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/common/ask.h"
-#include "cli/common/cli.h"
+#include "cli/doctor/commands.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/doctor_parts.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
 #include "site/config_sum.h"
 
 namespace arena::cli {

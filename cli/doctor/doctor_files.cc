@@ -14,8 +14,7 @@
 #include "base/trusted_path.h"
 #include "cli/common/ask.h"
 #include "cli/doctor/doctor_parts.h"
-#include "planner/search/planner.h"
-#include "policy/policy.h"
+#include "policy/arena/slurm_policies.h"
 #include "store/store.h"
 
 namespace arena::cli {
@@ -315,13 +314,12 @@ std::vector<Finding> check_config(const Facts& facts) {
         return found;
     }
     const std::string& name = facts.config->policy;
-    const Policy* policy = find_policy(name);
+    const Policy* policy = find_slurm_policy(name);
     found.push_back(
-        policy && policy->in_slurm
-            ? ok("policy", name)
-            : fail("policy",
-                   name + " is no policy of sched/arena; accepted: " + slurm_policy_names(),
-                   set_in_arena_yaml(facts, "policy", "arena")));
+        policy ? ok("policy", name)
+               : fail("policy",
+                      name + " is no policy of sched/arena; accepted: " + slurm_policy_names(),
+                      set_in_arena_yaml(facts, "policy", "arena")));
     if (!facts.config->enabled)
         found.push_back(fail("enabled", "is false: Arena jobs stay held",
                              set_in_arena_yaml(facts, "enabled", "true")));

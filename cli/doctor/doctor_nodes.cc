@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "cli/doctor/doctor_parts.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
 
 namespace arena::cli {
 namespace {

@@ -8,8 +8,9 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/common/cli.h"
+#include "cli/planning/commands.h"
 #include "cli/planning/site_tables.h"
+#include "core/values_json.h"
 #include "planner/evaluate/evaluate.h"
 
 namespace arena::cli {

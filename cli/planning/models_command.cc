@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See models_command.h.
-#include "cli/planning/models_command.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,8 +8,10 @@
 #include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/planning/commands.h"
+#include "core/values_json.h"
 #include "planner/models/model.h"
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
 
 namespace arena::cli {
 namespace {

@@ -11,9 +11,10 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/common/cli.h"
 #include "cli/common/wrap.h"
+#include "cli/planning/commands.h"
 #include "cli/planning/plan_input.h"
+#include "core/values_json.h"
 #include "planner/models/model.h"
 #include "request/launchers.h"
 

@@ -9,10 +9,12 @@
 
 #include "base/text.h"
 #include "cli/planning/site_tables.h"
+#include "planner/hardware/hardware.h"
 #include "planner/hardware/measured_links.h"
 #include "planner/hardware/shipped_profile.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/operators/operators.h"
 #include "planner/search/grids.h"
 #include "planner/search/offers.h"

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "core/observation.h"
-#include "planner/search/planner.h"
+#include "planner/plans/pool.h"
 #include "store/store.h"
 
 namespace arena::cli {

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/planning/plan_input.h"
+#include "planner/models/readers.h"
 #include "planner/search/planner.h"
 
 namespace arena::cli {

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "cli/common/cli.h"
-#include "core/values.h"
+#include "core/model.h"
 #include "sim/inputs.h"
 
 namespace arena::cli {

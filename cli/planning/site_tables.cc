@@ -2,6 +2,8 @@
 // See site_tables.h.
 #include "cli/planning/site_tables.h"
 
+#include "planner/hardware/hardware.h"
+
 namespace arena::cli {
 
 Result<SiteTables> read_site_tables(const Globals& globals, std::string hardware,

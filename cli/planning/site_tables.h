@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/common/cli.h"
+#include "core/hardware.h"
 #include "planner/hardware/calibration.h"
-#include "planner/search/planner.h"
 
 namespace arena::cli {
 

@@ -12,7 +12,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/common/cli.h"
+#include "baselines/registry.h"
+#include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_input.h"
 #include "sim/lower_bound.h"
 #include "sim/page.h"

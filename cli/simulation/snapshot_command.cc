@@ -8,8 +8,9 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "baselines/registry.h"
 #include "cli/common/ask.h"
-#include "cli/common/cli.h"
+#include "cli/simulation/commands.h"
 #include "policy/replay.h"
 
 namespace arena::cli {

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/common/cli.h"
+#include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_input.h"
 #include "sim/generate.h"
 

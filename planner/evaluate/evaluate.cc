@@ -9,7 +9,9 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/search/grids.h"
 
 namespace arena {

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "core/hardware.h"
+#include "core/offer.h"
 #include "planner/evaluate/measured.h"
 #include "planner/hardware/calibration.h"
-#include "planner/search/planner.h"
 
 namespace arena {
 

@@ -18,7 +18,8 @@
 
 #include <cstdint>
 
-#include "core/values.h"
+#include "core/hardware.h"
+#include "core/plan.h"
 
 namespace arena {
 

@@ -13,7 +13,6 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
-#include "planner/search/planner.h"
 
 #ifndef ARENA_PKGDATADIR
 #define ARENA_PKGDATADIR "/usr/local/share/slurm-arena"

@@ -5,8 +5,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/values.h"
+#include "base/result.h"
+#include "core/hardware.h"
 
 namespace arena {
 
@@ -18,5 +21,11 @@ std::string precisions_of(const GpuType&);
 /// Path of the built-in file: $ARENA_DATA_DIR, else the installed data directory, else
 /// $ARENA_SRCDIR/etc (running from a build tree).
 std::string builtin_hardware_path();
+
+/// Hardware entries: built-in hardware.yaml (installed in pkgdatadir) overridden/extended by a
+/// file.
+Result<std::vector<GpuType>> load_hardware(const std::string& extra_file);
+Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name);
+Result<GpuType> find_hardware(const std::vector<GpuType>&, std::string_view name_or_alias);
 
 }  // namespace arena

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/comm_table.h"
-#include "core/values.h"
+#include "core/hardware.h"
 
 namespace arena {
 

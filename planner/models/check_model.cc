@@ -10,7 +10,6 @@
 
 #include "planner/models/layers.h"
 #include "planner/models/model.h"
-#include "planner/search/planner.h"
 
 namespace arena {
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "core/model_fields.h"
 

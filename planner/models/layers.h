@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/values.h"
+#include "core/model.h"
 
 namespace arena {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/model.h"
 
 namespace arena {
 

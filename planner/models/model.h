@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "core/model.h"
 #include "core/model_fields.h"
-#include "core/values.h"
 
 namespace arena {
 
@@ -21,6 +21,9 @@ namespace arena {
 /// the reader's: set_family_flags() first, then what the text says. `where` is the place of
 /// messages; inline = spell keys with '-'.
 Result<Model> complete_model(Model, std::string_view where, bool is_inline = false);
+
+/// Ranges, divisibility (heads, kv_heads, hidden); every reader ends here.
+Status check_model(const Model&);
 
 /// An error when facts of this group say nothing about the model's family. For readers of flags:
 /// what is false may still have been given.

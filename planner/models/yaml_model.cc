@@ -9,7 +9,7 @@
 #include "planner/models/hf_config.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
 
 namespace arena {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/hardware.h"
 #include "core/profile.h"
-#include "core/values.h"
 #include "planner/hardware/calibration.h"
 
 namespace arena {

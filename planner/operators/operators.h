@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/profile.h"
-#include "core/values.h"
 #include "planner/models/layers.h"
 
 namespace arena {

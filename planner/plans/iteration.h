@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One training iteration of a shard under a plan: what each stage contributes, given the layers
 // that it holds, and what the whole takes. Search deals layers by the parts; price() of 1F1B is
-// iteration_seconds() (partition.h) of the same parts.
+// iteration_seconds() (planner/search/partition.h) of the same parts.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/offer.h"
 #include "planner/plans/schedule.h"
 #include "planner/plans/shard.h"
-#include "planner/search/partition.h"
 
 namespace arena {
 

@@ -11,7 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "core/values.h"
+#include "core/hardware.h"
+#include "core/plan.h"
 #include "planner/hardware/calibration.h"
 #include "planner/models/layer_sums.h"
 #include "planner/operators/operators.h"

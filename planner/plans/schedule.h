@@ -10,6 +10,19 @@
 
 namespace arena {
 
+/// What one stage contributes to an iteration.
+struct StagePart {
+    double forward_s = 0, backward_s = 0;  ///< one micro-batch, with its transfers onwards
+    double exchange_s = 0;    ///< of the gradients, what nothing hides; the longest counts
+    double step_s = 0;        ///< optimizer, device; the longest counts
+    double host_s = 0;        ///< per iteration, by layers; the longest counts
+    double bytes = 0;         ///< device memory
+    double boundary_s = 0;    ///< the transfers' share of pass_s(), half of it each way
+    double buffer_bytes = 0;  ///< of bytes, what holds the transfers
+    double comm_s = 0;        ///< the share of pass_s() of collectives inside the stage
+    [[nodiscard]] double pass_s() const { return forward_s + backward_s; }
+};
+
 /// What limits the deal: seconds of one layer, of the embedding and of the head (forward + backward
 /// per micro-batch), and the most layers that each stage's memory holds.
 struct LayerDeal {

@@ -9,13 +9,13 @@
 #include <span>
 #include <vector>
 
-#include "core/values.h"
+#include "core/offer.h"
 #include "planner/hardware/collectives.h"
 #include "planner/models/layer_sums.h"
 #include "planner/operators/cost.h"
 #include "planner/operators/operators.h"
 #include "planner/plans/memory.h"
-#include "planner/search/planner.h"
+#include "planner/plans/pool.h"
 
 namespace arena {
 

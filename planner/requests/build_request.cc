@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Settings (SPANK options or #ARENA lines) -> Request. Every value is checked here and only here; a
 // refusal is one sentence that names the setting and what it accepts. Knows nothing of the cluster.
+#include "planner/requests/build_request.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,10 +11,11 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "core/cluster.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/requests/pin_rules.h"
-#include "planner/search/planner.h"
 #include "request/launchers.h"
 #include "request/request.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
-#include "planner/search/planner.h"
 
 namespace arena {
 namespace {

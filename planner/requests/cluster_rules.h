@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/hardware.h"
 #include "request/request.h"
 #include "site/config.h"
 #include "site/gpu_facts.h"

@@ -16,7 +16,6 @@
 #include "base/result.h"
 #include "planner/plans/shard.h"
 #include "planner/search/partition.h"
-#include "planner/search/planner.h"
 
 namespace arena {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/observation.h"
-#include "core/values.h"
+#include "core/offer.h"
 
 namespace arena {
 

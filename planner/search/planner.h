@@ -1,64 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The planner: from a model, a batch and GPU types to grids, plans, memory and time. Pure
-// functions; the plug-in, the command, the profiler (operator list) and later the simulator call
+// functions; the plug-ins, the command, the profiler (operator list) and the simulator call
 // the same ones.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "core/profile.h"
-#include "core/values.h"
-#include "planner/hardware/calibration.h"
 #include "planner/search/budget.h"
-#include "request/launchers.h"
+#include "planner/search/query.h"
 
 namespace arena {
-
-/// One GPU type a job may take, with how many GPUs could be had.
-struct GpuPool {
-    std::string gpu_type;  ///< name used in grids (GRES type, or hardware entry in `arena plan`)
-    GpuType hardware;
-    std::int64_t gpus_per_node = 8;  ///< of the site's nodes
-    std::int64_t max_gpus = 8;       ///< in the cluster (or asked)
-    ProfileTable profile;            ///< measured operators of this type; empty = analytic
-    std::string framework = {};      ///< of the calibration table; unknown = its default
-    std::optional<CostConstants> constants = {};  ///< instead of the built-in table's
-};
-
-struct PlanQuery {
-    Model model;
-    std::int64_t global_batch = 1;  ///< samples per iteration
-    std::int64_t min_gpus = 1;
-    std::int64_t max_gpus = 1;  ///< <= 0: as many as each pool has
-    PlanPin pin;                ///< zero fields are free
-    std::vector<GpuPool> pools;
-    Capabilities can = {};  ///< of the job's launcher: which plans may stand for a grid
-    /// Of a setting (micro-batches, recompute, ZeRO) with more plans than this of its first stages
-    /// that may become the best of mixed stages, none is looked at.
-    std::int64_t max_partial_plans = 200'000;
-};
-
-struct GridResult {
-    Grid grid;
-    bool feasible = false;
-    std::string reason;  ///< why infeasible: memory, batch, layers, heads
-    Plan plan;           ///< proxy plan when feasible
-    Estimate estimate;
-    std::int64_t candidates = 0;  ///< plans of the grid, counted before their layers are dealt
-    /// The launcher can be told stages that differ in dp and tp, but the grid is beyond
-    /// mixed_stages_bound(): only uniform stages were looked at.
-    bool uniform_only = false;
-    /// Of stages that differ in dp and tp some were not looked at: a setting that may have a better
-    /// plan than all found has more than max_partial_plans.
-    bool mixed_in_part = false;
-    /// The budget was spent before all plans of the grid were looked at: there may be a faster one,
-    /// or one that fits.
-    bool in_part = false;
-};
 
 /// Stages * GPUs * layers^2 of a grid up to which plan_grids() looks at stages that differ in dp
 /// and tp: seconds of search. Lower where the layers differ, too.
@@ -113,20 +66,5 @@ std::vector<OpShape> operator_list(const PlanQuery&, PlanBudget&);
 /// asked. Convolutions are whole in it: few launchers can split them, and those of a split network
 /// are scaled from these.
 PlanQuery profile_query(const ProfileRequest&, const GpuType& hardware);
-
-/// Model readers. `text` is a Hugging Face config.json or our YAML (arena-model(5)), at
-/// most 64 KiB. Unknown model_type/family is refused with what is accepted.
-Result<Model> parse_model(std::string_view text, std::string_view name);
-/// Built-in models by name; ErrorCode::usage with the nearest names when unknown.
-Result<Model> find_zoo_model(std::string_view name);
-std::vector<std::string> zoo_names();
-/// Ranges, divisibility (heads, kv_heads, hidden); every reader ends here.
-Status check_model(const Model&);
-
-/// Hardware entries: built-in hardware.yaml (installed in pkgdatadir) overridden/extended by a
-/// file.
-Result<std::vector<GpuType>> load_hardware(const std::string& extra_file);
-Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name);
-Result<GpuType> find_hardware(const std::vector<GpuType>&, std::string_view name_or_alias);
 
 }  // namespace arena

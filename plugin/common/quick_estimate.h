@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/values.h"
+#include "core/offer.h"
 
 namespace arena {
 

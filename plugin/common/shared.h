@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cluster.h"
 #include "core/observation.h"
 
 namespace arena {

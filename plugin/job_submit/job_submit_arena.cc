@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/common/shared.h"

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/observation.h"
+#include "core/offer.h"
 #include "plugin/common/job_mark.h"
 
 namespace arena {

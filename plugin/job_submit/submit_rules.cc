@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/requests/build_request.h"
 #include "plugin/job_submit/submit_line.h"
 
 namespace arena {

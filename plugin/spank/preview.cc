@@ -13,6 +13,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "planner/hardware/hardware.h"
 #include "plugin/common/quick_estimate.h"
 #include "request/launchers.h"
 #include "site/config.h"

@@ -8,7 +8,8 @@
 #include <memory>
 
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
+#include "planner/requests/build_request.h"
 #include "request/launchers.h"
 
 namespace arena {

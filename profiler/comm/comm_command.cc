@@ -16,13 +16,13 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
 #include "profiler/comm/comm_world.h"
 #include "profiler/comm/host_communicator.h"
+#include "profiler/core/cpu_memory.h"
 #include "profiler/core/options.h"
 #include "profiler/core/recorder.h"
 #include "profiler/core/topology.h"
-#include "profiler/cpu/cpu_memory.h"
 #include "site/config.h"
 
 namespace arena {

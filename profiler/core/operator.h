@@ -33,11 +33,6 @@ class Backend {
     virtual Result<std::unique_ptr<Operator>> prepare(const OpShape&) = 0;
 };
 
-/// threads: at most this many, 0 = as many as the affinity mask allows.
-Result<std::unique_ptr<Backend>> make_cpu_backend(std::int64_t threads);
-/// The one visible GPU (CUDA_VISIBLE_DEVICES decides). ErrorCode::environment where there is none.
-Result<std::unique_ptr<Backend>> make_cuda_backend();
-
 /// For tests only, linked into arena-profiler-faulty alone: invented times, and the fault that
 /// ARENA_TEST_FAULT names.
 Result<std::unique_ptr<Backend>> make_faulty_backend();

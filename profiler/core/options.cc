@@ -12,7 +12,8 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "profiler/core/request.h"
 #include "request/request.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/model.h"
 #include "core/profile.h"
 #include "profiler/core/prolog_help.h"
 

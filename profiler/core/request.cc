@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "planner/hardware/hardware.h"
 #include "planner/operators/cost.h"
 #include "planner/search/planner.h"
 #include "profiler/core/measure.h"

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "core/profile.h"
+#include "core/values_json.h"
 
 namespace arena {
 

@@ -3,6 +3,8 @@
 // last-level cache, so that no execution finds its operands in cache by luck. It measures fp32 only
 // and says no to other precisions: a CPU's bf16 would be a conversion, and passing it for a GPU's
 // would be a lie.
+#include "profiler/cpu/cpu_backend.h"
+
 #include <sched.h>
 
 #include <algorithm>
@@ -13,11 +15,11 @@
 #include <vector>
 
 #include "base/text.h"
+#include "profiler/core/cpu_memory.h"
 #include "profiler/core/operator.h"
 #include "profiler/cpu/cpu_device.h"
 #include "profiler/cpu/cpu_kernels.h"
 #include "profiler/cpu/cpu_layer.h"
-#include "profiler/cpu/cpu_memory.h"
 
 namespace arena {
 namespace {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // CUDA back-end: runs recipes (cuda_recipes.h). Buffer sets rotate through more than twice the L2
 // cache; times come from events around all executions of one call.
+#include "profiler/cuda/cuda_backend.h"
+
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 

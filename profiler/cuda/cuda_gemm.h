@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/values.h"
+#include "core/model.h"
 
 namespace arena::cuda {
 

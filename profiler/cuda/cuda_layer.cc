@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/cluster.h"
 #include "profiler/cuda/cuda_gemm.h"
 
 namespace arena::cuda {

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/result.h"
+#include "core/model.h"
 #include "core/profile.h"
 #include "profiler/cuda/cuda_recipe.h"
 #include "profiler/cuda/cudnn_recipes.h"

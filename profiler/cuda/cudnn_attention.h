@@ -8,7 +8,6 @@
 
 #include <memory>
 
-#include "core/values.h"
 #include "profiler/cuda/cuda_gemm.h"
 #include "profiler/cuda/cudnn_graph.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "core/model.h"
 #include "core/profile.h"
 #include "profiler/cuda/cuda_recipe.h"
 

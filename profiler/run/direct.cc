@@ -10,10 +10,10 @@
 #include "base/text.h"
 #include "planner/models/layers.h"
 #include "planner/operators/whole_layer.h"
+#include "profiler/core/cpu_memory.h"
 #include "profiler/core/measure.h"
 #include "profiler/cpu/cpu_device.h"
 #include "profiler/cpu/cpu_layer.h"
-#include "profiler/cpu/cpu_memory.h"
 #include "profiler/cpu/cpu_stack.h"
 
 namespace arena {

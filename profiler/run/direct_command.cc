@@ -7,7 +7,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/model.h"
 #include "profiler/cpu/cpu_device.h"
 #include "profiler/run/direct.h"
 

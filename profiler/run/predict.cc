@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/layers.h"
+#include "planner/models/model.h"
 #include "planner/operators/whole_layer.h"
-#include "planner/search/planner.h"
 
 namespace arena {
 namespace {

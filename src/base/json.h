@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/values.h"
 
 namespace arena {
 
@@ -75,28 +74,5 @@ class JsonFields {
     std::string where_;
     std::optional<Error>& error_;
 };
-
-// ---- values as JSON, for documents that contain them ----------------------------------------
-struct GpuPlace;  // core/profile.h
-Json json_of(const GpuPlace&);
-Json json_of(const Model&);
-Json json_of(const GpuType&);
-Json json_of(const Grid&);
-Json json_of(const Plan&);  ///< with pp, dp, tp, which are derived and ignored on reading
-Json json_of(const Estimate&);
-Json json_of(const Offer&);
-Json json_of(const Snapshot&);
-Json json_of(const Offers&);
-Json json_of(const Decision&);
-
-void read(const Json&, const std::string& where, std::optional<Error>&, Model&);
-void read(const Json&, const std::string& where, std::optional<Error>&, GpuType&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Grid&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Plan&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Estimate&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Offer&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Snapshot&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Offers&);
-void read(const Json&, const std::string& where, std::optional<Error>&, Decision&);
 
 }  // namespace arena

@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/names.h"
 #include "base/text.h"
 
 namespace arena {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/decision.h"
 #include "policy/packing.h"
 
 namespace arena {

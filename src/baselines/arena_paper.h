@@ -9,6 +9,7 @@
 // fast).
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

@@ -7,6 +7,7 @@
 // every admission re-packed the type), speeds are relative, not samples/s.
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

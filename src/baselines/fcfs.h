@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "core/decision.h"
 #include "policy/packing.h"
 
 namespace arena {

@@ -7,6 +7,7 @@
 // every layout runs equally fast).
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

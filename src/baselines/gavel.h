@@ -8,6 +8,7 @@
 // type or none, by our own knapsack.
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

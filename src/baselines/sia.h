@@ -8,6 +8,7 @@
 // batch, so goodput is throughput.
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/model.h"
 
 namespace arena {
 

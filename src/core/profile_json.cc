@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "core/profile.h"
+#include "core/values_json.h"
 
 namespace arena {
 namespace {

@@ -2,9 +2,10 @@
 // JSON of the descriptive values: Model, GpuType, Grid, Plan, Estimate, Offer. Writers and readers
 // stand side by side. Ranges here are only sanity limits; check_model() and the planner know the
 // meaning.
+#include "core/values_json.h"
+
 #include <fmt/format.h>
 
-#include "base/json.h"
 #include "core/model_fields.h"
 
 namespace arena {
@@ -223,5 +224,18 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
         read(*estimate, fields.path("estimate"), error, out.estimate);
     }
 }
+
+std::string to_json(const Model& v) { return dump_json(json_of(v)); }
+Result<Model> parse_model_json(std::string_view s) { return parse_value<Model>(s); }
+std::string to_json(const GpuType& v) { return dump_json(json_of(v)); }
+Result<GpuType> parse_gpu_type_json(std::string_view s) { return parse_value<GpuType>(s); }
+std::string to_json(const Grid& v) { return dump_json(json_of(v)); }
+Result<Grid> parse_grid_json(std::string_view s) { return parse_value<Grid>(s); }
+std::string to_json(const Plan& v) { return dump_json(json_of(v)); }
+Result<Plan> parse_plan_json(std::string_view s) { return parse_value<Plan>(s); }
+std::string to_json(const Estimate& v) { return dump_json(json_of(v)); }
+Result<Estimate> parse_estimate_json(std::string_view s) { return parse_value<Estimate>(s); }
+std::string to_json(const Offer& v) { return dump_json(json_of(v)); }
+Result<Offer> parse_offer_json(std::string_view s) { return parse_value<Offer>(s); }
 
 }  // namespace arena

@@ -4,6 +4,7 @@
 // for.
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

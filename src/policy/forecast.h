@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "core/values.h"
+#include "core/cluster.h"
 #include "policy/policy.h"
 
 namespace arena {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/decision.h"
 #include "policy/problem.h"
 
 namespace arena {

@@ -3,7 +3,7 @@
 // of one place.
 #pragma once
 
-#include "core/values.h"
+#include "core/cluster.h"
 
 namespace arena {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/values.h"
+#include "core/decision.h"
 
 namespace arena {
 
@@ -57,16 +57,8 @@ struct Policy {
     std::string_view name;
     std::string_view summary;
     PolicyFunction decide;
-    bool in_slurm = false;  ///< sched/arena carries out every action that it decides
     /// Nothing but an arrival or an end changes what it decides: not time alone.
     bool only_events = false;
 };
-
-/// All policies, the default first.
-std::span<const Policy> policies();
-/// nullptr when there is none of that name.
-const Policy* find_policy(std::string_view name);
-/// The names that arena.yaml accepts: "fifo, arena".
-std::string slurm_policy_names();
 
 }  // namespace arena

@@ -3,6 +3,7 @@
 #include "policy/replay.h"
 
 #include "base/json.h"
+#include "core/values_json.h"
 
 namespace arena {
 namespace {

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "core/values.h"
 #include "policy/policy.h"
 
 namespace arena {

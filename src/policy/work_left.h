@@ -3,7 +3,7 @@
 // plug-in, the simulator) says it by this one rule; problem.cc knows how much an overrun is worth.
 #pragma once
 
-#include "core/values.h"
+#include "core/cluster.h"
 
 namespace arena {
 

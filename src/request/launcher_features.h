@@ -12,7 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/values.h"
+#include "core/model.h"
+#include "core/plan.h"
 
 namespace arena {
 

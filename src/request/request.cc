@@ -10,7 +10,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
+#include "core/cluster.h"
 #include "core/model_fields.h"
 #include "request/launchers.h"
 

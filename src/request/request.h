@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/model.h"
+#include "core/plan.h"
 
 namespace arena {
 
@@ -55,31 +56,10 @@ std::string option_spelling(std::string_view key);
 /// given twice.
 Result<std::vector<Setting>> parse_directives(std::string_view script);
 
-/// Settings -> Request. `model_text` is the content of the model file when the `model` setting
-/// names a file (SPANK channel only), otherwise empty and `model` names a zoo entry. Knows nothing
-/// of the cluster. (lives in planner/ because it needs the zoo and the model readers)
-Result<Request> build_request(const std::vector<Setting>& settings, std::string_view model_text,
-                              std::string_view model_file_name);
-
-/// Whether the model makes sense and a plan with the pin can be: what parse_record() does not ask.
-Status check_request(const Request&);
-
-/// A later word on gpus, types and plan, by the same rules as build_request()'s; `any` takes a
-/// limit away. A plan that fixes the number of GPUs sets the range unless gpus comes with it. On an
-/// error the request stays as it was.
-Status change_request(Request&, const std::vector<Setting>& changes);
-
 /// "megatron@0.13": what parse_launcher() takes.
 std::string launcher_of(const Request&);
 
 inline constexpr std::string_view comment_prefix = "arena:";
-/// A job's Comment: "arena:plan=pp2,dp2,tp1", "arena:gpus=4-8", "arena:types=a40,h100",
-/// "arena:launcher=megatron@0.13", "arena:off"; several joined by ';', at most 256 characters. True
-/// where it says off: leave the job to Slurm. One that does not begin with "arena:" changes
-/// nothing. Errors say what is accepted, and leave the request as it was.
-Result<bool> apply_comment(std::string_view comment, Request&);
-/// An error about a setting, as one about the same word of a Comment.
-Error in_comment(Error);
 
 /// The record: one line of JSON {"v":1,...}, at most max_record_bytes, equal custom layers
 /// run-length encoded by their count. Unknown keys are ignored on reading, every value is

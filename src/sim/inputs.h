@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/offer.h"
 
 namespace arena::sim {
 

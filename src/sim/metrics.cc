@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "core/values_json.h"
 
 namespace arena::sim {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/values.h"
+#include "core/profile.h"
 #include "policy/policy.h"
 #include "sim/inputs.h"
 

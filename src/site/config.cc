@@ -16,7 +16,7 @@
 #include "base/trusted_path.h"
 #include "base/user_file.h"
 #include "base/yaml.h"
-#include "core/values.h"
+#include "core/cluster.h"
 
 namespace arena {
 namespace {

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "../unit/hostile_models.h"
+#include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
 #include "plugin/sched/plans/plan_desk.h"
 #include "request/request.h"

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/hardware/hardware.h"
+#include "planner/models/readers.h"
 #include "planner/search/offers.h"
 #include "planner/search/planner.h"
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "planner/requests/build_request.h"
 #include "request/request.h"
 
 namespace {

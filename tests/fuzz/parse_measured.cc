@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "planner/evaluate/evaluate.h"
+#include "planner/hardware/hardware.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     static const auto hardware = arena::load_hardware("");

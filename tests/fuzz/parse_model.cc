@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/operators/operators.h"
-#include "planner/search/planner.h"
 #include "request/request.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/values.h"
+#include "core/decision.h"
 
 namespace {
 

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "core/values.h"
 #include "profiler/cuda/cuda_gemm.h"
 #include "profiler/cuda/cuda_kernels.h"
 

@@ -16,8 +16,8 @@
 #include <string>
 
 #include "base/text.h"
+#include "planner/hardware/hardware.h"
 #include "planner/operators/cost.h"
-#include "planner/search/planner.h"
 #include "profiler/core/nvml.h"
 #include "profiler/core/operator.h"
 

@@ -36,10 +36,10 @@ arena::Decision decide(const arena::Snapshot& snapshot, const arena::Offers& off
 namespace arena {
 
 /// Stands before libarena_slurm.so's, which the plug-ins bring along under that name.
-const Policy* find_policy(std::string_view name) {
+const Policy* find_slurm_policy(std::string_view name) {
     using Find = const Policy* (*)(std::string_view);
     constexpr const char* symbol =
-        "_ZN5arena11find_policyESt17basic_string_viewIcSt11char_traitsIcEE";
+        "_ZN5arena17find_slurm_policyESt17basic_string_viewIcSt11char_traitsIcEE";
     static Policy gated;
     void* library = ::dlopen("libarena_slurm.so", RTLD_NOLOAD | RTLD_LAZY);
     if (!library) return nullptr;

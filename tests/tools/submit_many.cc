@@ -15,7 +15,7 @@
 #include <cstring>
 #include <string>
 
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
 #include "request/request.h"
 
 // after the C++ headers: it defines words of its own

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/hardware/hardware.h"
+#include "planner/models/readers.h"
 #include "planner/search/planner.h"
 
 namespace arena::test {

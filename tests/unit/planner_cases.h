@@ -15,6 +15,7 @@
 
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/operators/operators.h"
 #include "planner/search/planner.h"
 

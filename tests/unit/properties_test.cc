@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "core/hardware.h"
 #include "core/model_fields.h"
 #include "core/profile.h"
 #include "policy/fifo.h"

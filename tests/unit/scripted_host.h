@@ -13,7 +13,8 @@
 #include <set>
 
 #include "base/text.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/readers.h"
 #include "plugin/sched/round/scheduler.h"
 #include "request/request.h"
 

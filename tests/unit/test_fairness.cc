@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "policy/policy.h"
+#include "baselines/registry.h"
 #include "sim/generate.h"
 #include "sim/simulator.h"
 #include "suite.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "policy/arena/slurm_policies.h"
 #include "policy/forecast.h"
 #include "suite.h"
 
@@ -35,7 +36,7 @@ struct Scene {
     Offers offers;
     std::vector<Occupied> others{{.job = 90, .end_s = 1100, .parts = {{0, 4, 16, 0}}}};
     ForecastLimits limits;
-    const Policy* policy = find_policy("fifo");
+    const Policy* policy = find_slurm_policy("fifo");
 
     Scene() {
         snapshot.time_s = 1000;
@@ -118,8 +119,7 @@ START_TEST(a_running_job_of_ours_ends_too) {
 END_TEST
 
 START_TEST(every_policy_of_slurm_can_be_asked) {
-    for (const Policy& policy : policies()) {
-        if (!policy.in_slurm) continue;
+    for (const Policy& policy : slurm_policies()) {
         Scene scene;
         scene.policy = &policy;
         for (JobId id = 1; id <= 20; ++id) scene.add(id, 4, 600);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "policy/policy.h"
+#include "baselines/registry.h"
 #include "sim/generate.h"
 #include "sim/page.h"
 #include "sim/page_parts.h"

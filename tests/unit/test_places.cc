@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "baselines/registry.h"
 #include "policy/places.h"
 #include "scripted_host.h"
 #include "suite.h"

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/hardware/hardware.h"
+#include "planner/models/readers.h"
 #include "planner/operators/cost.h"
 #include "planner/search/grids.h"
 #include "planner/search/planner.h"

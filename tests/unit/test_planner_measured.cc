@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "planner/evaluate/evaluate.h"
+#include "planner/hardware/hardware.h"
 #include "reference_data.h"
 #include "suite.h"
 

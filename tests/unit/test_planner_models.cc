@@ -10,7 +10,8 @@
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
+#include "planner/requests/build_request.h"
 #include "request/request.h"
 #include "suite.h"
 

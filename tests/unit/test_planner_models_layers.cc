@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/operators/cost.h"
 #include "planner/operators/operators.h"
-#include "planner/search/planner.h"
 #include "suite.h"
 
 using namespace arena;

@@ -15,7 +15,7 @@
 #include "planner/models/layers.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
 #include "request/request.h"
 #include "suite.h"
 

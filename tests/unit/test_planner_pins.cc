@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One spelling of a plan: what is shown of a plan, given as a pin, is that plan and no other, and a
 // pin that can never be is refused by a sentence.
+#include "planner/requests/build_request.h"
 #include "planner/requests/pin_rules.h"
 #include "planner_cases.h"
 #include "request/request.h"

@@ -9,8 +9,11 @@
 #include <numeric>
 #include <string>
 
+#include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
 #include "planner/operators/cost.h"
+#include "planner/requests/build_request.h"
 #include "planner/search/planner.h"
 #include "property.h"
 #include "request/request.h"

@@ -12,6 +12,7 @@
 #include "baselines/elasticflow.h"
 #include "baselines/gandiva.h"
 #include "baselines/gavel.h"
+#include "baselines/registry.h"
 #include "baselines/sia.h"
 #include "policy/work_left.h"
 #include "sim/generate.h"

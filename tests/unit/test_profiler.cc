@@ -17,6 +17,7 @@
 #include "profiler/core/measure.h"
 #include "profiler/core/prolog_help.h"
 #include "profiler/core/request.h"
+#include "profiler/cpu/cpu_backend.h"
 #include "profiler/cpu/cpu_kernels.h"
 #include "profiler/run/session.h"
 #include "site/slurm_conf.h"

@@ -6,10 +6,12 @@
 #include <string>
 
 #include "float_arrays.h"
+#include "planner/hardware/hardware.h"
 #include "planner/models/layers.h"
+#include "planner/models/readers.h"
 #include "planner/operators/whole_layer.h"
-#include "planner/search/planner.h"
 #include "profiler/core/operator.h"
+#include "profiler/cpu/cpu_backend.h"
 #include "profiler/cpu/cpu_stack.h"
 #include "profiler/run/direct.h"
 #include "suite.h"

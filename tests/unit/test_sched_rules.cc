@@ -3,7 +3,7 @@
 // what a job is launched with. Tables of cases; each row says what it stands for.
 #include <string>
 
-#include "core/values.h"
+#include "planner/requests/build_request.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/sched/host/end_comment.h"

@@ -2,6 +2,7 @@
 // Place and time of waiting jobs, as the scheduler tells them on its socket and to squeue --start.
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "scripted_host.h"
 #include "suite.h"
 

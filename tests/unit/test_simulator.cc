@@ -8,6 +8,7 @@
 
 #include "baselines/backfill.h"
 #include "baselines/fcfs.h"
+#include "baselines/registry.h"
 #include "philly.h"
 #include "sim/generate.h"
 #include "sim/simulator.h"

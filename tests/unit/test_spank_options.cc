@@ -9,6 +9,9 @@
 #include <string>
 
 #include "base/text.h"
+#include "core/cluster.h"
+#include "planner/hardware/hardware.h"
+#include "planner/models/readers.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"

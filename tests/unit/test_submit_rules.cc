@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
+#include "planner/requests/build_request.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "plugin/job_submit/submit_rules.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/planner.h"
+#include "planner/models/readers.h"
 #include "plugin/sched/round/wish_book.h"
 #include "suite.h"
 

@@ -21,6 +21,7 @@
 #include "train/trainer.h"
 
 #include "suite.h"
+#include "core/plan.h"
 #include <stdlib.h>
 // clang-format on
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Values: short forms, pins, fingerprints, operator keys and costs, and what JSON readers refuse.
-#include "core/values.h"
 
 #include <set>
 

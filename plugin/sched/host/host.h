@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/cluster.h"
 #include "core/profile.h"
-#include "core/values.h"
 #include "plugin/common/job_mark.h"
 #include "policy/forecast.h"
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "planner/hardware/hardware.h"
 #include "request/launchers.h"
 
 namespace arena {

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "planner/hardware/hardware.h"
 #include "planner/hardware/measured_links.h"
 #include "planner/hardware/shipped_profile.h"
-#include "planner/search/planner.h"
 #include "plugin/sched/host/one_word.h"
 
 namespace arena {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/hardware.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/host/refusals.h"
 #include "plugin/sched/profiles/profile_turns.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "planner/hardware/hardware.h"
 #include "planner/search/planner.h"
 #include "plugin/sched/host/one_word.h"
 #include "plugin/sched/profiles/profile_book.h"

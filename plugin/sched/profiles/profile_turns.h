@@ -11,7 +11,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/values.h"
 #include "plugin/sched/host/host.h"
 
 namespace arena {

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/result.h"
+#include "core/offer.h"
 #include "core/profile.h"
 
 namespace arena {

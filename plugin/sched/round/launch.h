@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/values.h"
+#include "core/offer.h"
 #include "request/request.h"
 
 namespace arena {

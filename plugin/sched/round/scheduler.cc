@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "plugin/sched/round/shares.h"
+#include "policy/arena/slurm_policies.h"
 
 namespace arena {
 namespace {
@@ -61,7 +62,7 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
       profiles_(host, config_, hardware),
       offers_book_(config_, std::move(hardware), std::move(calibration), profiles_,
                    std::move(limits)),
-      policy_(find_policy(config_.policy)) {
+      policy_(find_slurm_policy(config_.policy)) {
     assert(policy_ && "an unknown policy is refused when arena.yaml is loaded");
     policy_options_.reserve_depth = config_.reserve_depth;
     policy_options_.objective = parse_objective(config_.objective).value_or(Objective::jct);

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/decision.h"
 #include "planner/requests/cluster_rules.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host/host.h"

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "planner/models/model.h"
 #include "plugin/sched/round/scheduler.h"
 #include "policy/replay.h"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/values.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/plans/offer_book.h"
 #include "request/request.h"

@@ -2,6 +2,8 @@
 // See wish.h.
 #include "plugin/sched/round/wish.h"
 
+#include "planner/requests/build_request.h"
+
 namespace arena {
 
 Wish make_wish(const std::string& record, const std::string& comment) {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "core/values.h"
+#include "core/model.h"
 #include "request/request.h"
 
 namespace arena {

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/values.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/round/wish.h"
 

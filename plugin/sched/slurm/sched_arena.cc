@@ -13,12 +13,13 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
-#include "planner/search/planner.h"
+#include "planner/hardware/hardware.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/slurm/slurm_headers.h"
 #include "plugin/sched/socket/socket_server.h"
+#include "policy/arena/slurm_policies.h"
 #include "site/config.h"
 #include "site/config_sum.h"
 
@@ -144,8 +145,8 @@ void Plugin::load() {
     if (!hardware) return refuse(hardware.error().message());
     auto calibration = load_calibration(config->calibration_file);
     if (!calibration) return refuse(calibration.error().message());
-    const Policy* policy = find_policy(config->policy);
-    if (!policy || !policy->in_slurm)
+    const Policy* policy = find_slurm_policy(config->policy);
+    if (!policy)
         return refuse(path + ": policy \"" + config->policy +
                       "\" is no policy of sched/arena; accepted: " + slurm_policy_names());
     config_ = std::move(config).value();

@@ -6,6 +6,7 @@
 // have not come yet, but for the number that waits for GPUs.
 #pragma once
 
+#include "core/decision.h"
 #include "policy/policy.h"
 
 namespace arena {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/cluster.h"
 #include "policy/packing.h"
 
 namespace arena {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/cluster.h"
 #include "policy/policy.h"
 
 namespace arena {

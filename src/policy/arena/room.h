@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/cluster.h"
 #include "policy/packing.h"
 
 namespace arena {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/decision.h"
 #include "policy/arena/exhaustive.h"
 #include "policy/arena/room.h"
 #include "policy/packing.h"

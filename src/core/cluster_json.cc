@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JSON of what a policy sees and answers (Snapshot, Offers, Decision), and the text entry points of
-// every value. Snapshots are checked for consistency: indices in range, node sets sorted, ids once.
+// JSON of what a policy sees and answers: Snapshot, Offers, Decision. Snapshots are checked for
+// consistency: indices in range, node sets sorted, ids once.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "base/json.h"
+#include "core/values_json.h"
 
 namespace arena {
 namespace {
@@ -328,17 +328,6 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("until_s", out.until_s, 0, huge);
 }
 
-template <typename T>
-Result<T> parse_value(std::string_view text) {
-    const Result<Json> json = parse_json(text);
-    if (!json) return json.error();
-    T value;
-    std::optional<Error> error;
-    read(*json, "", error, value);
-    if (error) return *error;
-    return value;
-}
-
 }  // namespace
 
 Json json_of(const Snapshot& snapshot) {
@@ -414,21 +403,9 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     }
 }
 
-std::string to_json(const Model& v) { return dump_json(json_of(v)); }
-std::string to_json(const GpuType& v) { return dump_json(json_of(v)); }
-std::string to_json(const Grid& v) { return dump_json(json_of(v)); }
-std::string to_json(const Plan& v) { return dump_json(json_of(v)); }
-std::string to_json(const Estimate& v) { return dump_json(json_of(v)); }
-std::string to_json(const Offer& v) { return dump_json(json_of(v)); }
 std::string to_json(const Snapshot& v) { return dump_json(json_of(v)); }
 std::string to_json(const Offers& v) { return dump_json(json_of(v)); }
 std::string to_json(const Decision& v) { return dump_json(json_of(v)); }
-Result<Model> parse_model_json(std::string_view s) { return parse_value<Model>(s); }
-Result<GpuType> parse_gpu_type_json(std::string_view s) { return parse_value<GpuType>(s); }
-Result<Grid> parse_grid_json(std::string_view s) { return parse_value<Grid>(s); }
-Result<Plan> parse_plan_json(std::string_view s) { return parse_value<Plan>(s); }
-Result<Estimate> parse_estimate_json(std::string_view s) { return parse_value<Estimate>(s); }
-Result<Offer> parse_offer_json(std::string_view s) { return parse_value<Offer>(s); }
 Result<Snapshot> parse_snapshot(std::string_view s) { return parse_value<Snapshot>(s); }
 Result<Offers> parse_offers(std::string_view s) { return parse_value<Offers>(s); }
 Result<Decision> parse_decision(std::string_view s) { return parse_value<Decision>(s); }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena models`: the built-in names, with what they stand for.
+// The sub-commands of this room, added to `arena`.
 #pragma once
 
 #include "cli/common/cli.h"
 
 namespace arena::cli {
 
-void add_models(CLI::App&, Globals&);
+void add_doctor(CLI::App&, Globals&);
 
 }  // namespace arena::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Regions of random numbers, and how much memory there is for them.
-#include "profiler/cpu/cpu_memory.h"
+#include "profiler/core/cpu_memory.h"
 
 #include <algorithm>
 #include <cstring>

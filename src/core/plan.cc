@@ -1,65 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Names of the enumerations and the short forms that people read.
-// JSON lives in values_json.cc.
-#include "core/values.h"
+#include "core/plan.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
+#include "base/names.h"
 #include "base/text.h"
 
 namespace arena {
 namespace {
 
-template <typename E>
-struct Name {
-    E value;
-    std::string_view name;
-};
-
-constexpr std::array<Name<Family>, 6> family_names{{{Family::gpt, "gpt"},
-                                                    {Family::llama, "llama"},
-                                                    {Family::bert, "bert"},
-                                                    {Family::moe, "moe"},
-                                                    {Family::wide_resnet, "wide_resnet"},
-                                                    {Family::custom, "custom"}}};
-constexpr std::array<Name<Precision>, 7> precision_names{{{Precision::fp32, "fp32"},
-                                                          {Precision::tf32, "tf32"},
-                                                          {Precision::fp16, "fp16"},
-                                                          {Precision::bf16, "bf16"},
-                                                          {Precision::fp8, "fp8"},
-                                                          {Precision::mxfp8, "mxfp8"},
-                                                          {Precision::nvfp4, "nvfp4"}}};
 constexpr std::array<Name<Recompute>, 3> recompute_names{
     {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}}};
-constexpr std::array<Name<Source>, 3> source_names{{{Source::analytic, "analytic"},
-                                                    {Source::profiled, "profiled"},
-                                                    {Source::observed, "observed"}}};
-constexpr std::array<Name<ActionKind>, 5> action_names{
-    {{ActionKind::start, "start"},
-     {ActionKind::reshape_and_wait, "reshape_and_wait"},
-     {ActionKind::resize, "resize"},
-     {ActionKind::profile, "profile"},
-     {ActionKind::preempt, "preempt"}}};
-
-template <typename E, std::size_t N>
-std::string_view name_of(const std::array<Name<E>, N>& names, E value) {
-    for (const auto& entry : names) {
-        if (entry.value == value) return entry.name;
-    }
-    return "?";
-}
-
-template <typename E, std::size_t N>
-std::optional<E> value_of(const std::array<Name<E>, N>& names, std::string_view name) {
-    for (const auto& entry : names) {
-        if (entry.name == name) return entry.value;
-    }
-    return std::nullopt;
-}
 
 struct PinKey {
     std::string_view name;
@@ -139,21 +92,9 @@ bool all_equal_to(std::int64_t wanted, const std::vector<std::int64_t>& values) 
 
 }  // namespace
 
-std::string_view to_string(Family f) { return name_of(family_names, f); }
-std::string_view to_string(Precision p) { return name_of(precision_names, p); }
 std::string_view to_string(Recompute r) { return name_of(recompute_names, r); }
-std::string_view to_string(Source s) { return name_of(source_names, s); }
-std::string_view to_string(ActionKind a) { return name_of(action_names, a); }
-std::optional<Family> parse_family(std::string_view s) { return value_of(family_names, s); }
-std::optional<Precision> parse_precision(std::string_view s) {
-    return value_of(precision_names, s);
-}
 std::optional<Recompute> parse_recompute(std::string_view s) {
     return value_of(recompute_names, s);
-}
-std::optional<Source> parse_source(std::string_view s) { return value_of(source_names, s); }
-std::optional<ActionKind> parse_action_kind(std::string_view s) {
-    return value_of(action_names, s);
 }
 
 std::int64_t Plan::gpus() const {
@@ -242,18 +183,6 @@ bool matches(const PlanPin& pin, const Plan& plan) {
            pin.recompute.value_or(plan.recompute) == plan.recompute &&
            pin.zero_stage.value_or(plan.zero_stage) == plan.zero_stage &&
            pin.sequence_parallel.value_or(plan.sequence_parallel) == plan.sequence_parallel;
-}
-
-const std::vector<Offer>& SharedOffers::get() const {
-    static const std::vector<Offer> none;
-    return list_ ? *list_ : none;
-}
-
-std::vector<Offer>& SharedOffers::own() {
-    auto mine = std::make_shared<std::vector<Offer>>(get());
-    std::vector<Offer>& list = *mine;
-    list_ = std::move(mine);
-    return list;
 }
 
 }  // namespace arena

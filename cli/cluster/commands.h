@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The sub-commands of this room, added to `arena`.
+#pragma once
+
+#include "cli/common/cli.h"
+
+namespace arena::cli {
+
+void add_explain(CLI::App&, Globals&);
+void add_queue(CLI::App&, Globals&);
+void add_stats(CLI::App&, Globals&);
+void add_report(CLI::App&, Globals&);
+void add_profile(CLI::App&, Globals&);
+void add_config(CLI::App&, Globals&);
+
+}  // namespace arena::cli

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The `arena` command.
+bin_PROGRAMS += arena arena-args
+arena_args_SOURCES = cli/arena_args.cc
+arena_args_LDADD = $(request_libs)
+arena_SOURCES = \
+	cli/main.cc \
+	cli/common/ask.h cli/common/ask.cc \
+	cli/common/cli.h \
+	cli/common/common.cc \
+	cli/common/wrap.h \
+	cli/planning/commands.h \
+	cli/planning/evaluate_command.cc \
+	cli/planning/measure_command.cc \
+	cli/planning/models_command.cc \
+	cli/planning/plan_command.cc \
+	cli/planning/plan_input.h cli/planning/plan_input.cc \
+	cli/planning/plan_store.h cli/planning/plan_store.cc \
+	cli/planning/planned_throughputs.h cli/planning/planned_throughputs.cc \
+	cli/planning/site_tables.h cli/planning/site_tables.cc \
+	cli/simulation/commands.h \
+	cli/simulation/simulate_command.cc \
+	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
+	cli/simulation/snapshot_command.cc \
+	cli/simulation/trace_command.cc \
+	cli/cluster/commands.h \
+	cli/cluster/config_command.cc \
+	cli/cluster/explain_command.cc \
+	cli/cluster/profile_command.cc \
+	cli/cluster/profile_run.h cli/cluster/profile_run.cc \
+	cli/cluster/queue_command.cc \
+	cli/cluster/report_command.cc \
+	cli/doctor/commands.h \
+	cli/doctor/doctor.h cli/doctor/doctor.cc \
+	cli/doctor/doctor_accounts.cc \
+	cli/doctor/doctor_command.cc \
+	cli/doctor/doctor_devices.cc \
+	cli/doctor/doctor_files.cc \
+	cli/doctor/doctor_nodes.cc \
+	cli/doctor/doctor_parts.h \
+	cli/doctor/doctor_prolog.cc \
+	cli/doctor/doctor_slurm.cc \
+	cli/doctor/doctor_spank.cc \
+	# end
+arena_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_PLUGINDIR='"$(pkglibdir)"'
+arena_LDADD = $(all_libs)
+bashcompletiondir = $(datadir)/bash-completion/completions
+dist_bashcompletion_DATA = contrib/completion/arena

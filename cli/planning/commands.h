@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The sub-commands of this room, added to `arena`.
+#pragma once
+
+#include "cli/common/cli.h"
+
+namespace arena::cli {
+
+void add_plan(CLI::App&, Globals&);
+void add_evaluate(CLI::App&, Globals&);
+void add_measure(CLI::App&, Globals&);
+void add_models(CLI::App&, Globals&);
+
+}  // namespace arena::cli

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a plan is priced for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/hardware.h"
+#include "core/profile.h"
+#include "planner/hardware/calibration.h"
+
+namespace arena {
+
+/// One GPU type a job may take, with how many GPUs could be had.
+struct GpuPool {
+    std::string gpu_type;  ///< name used in grids (GRES type, or hardware entry in `arena plan`)
+    GpuType hardware;
+    std::int64_t gpus_per_node = 8;  ///< of the site's nodes
+    std::int64_t max_gpus = 8;       ///< in the cluster (or asked)
+    ProfileTable profile;            ///< measured operators of this type; empty = analytic
+    std::string framework = {};      ///< of the calibration table; unknown = its default
+    std::optional<CostConstants> constants = {};  ///< instead of the built-in table's
+};
+
+}  // namespace arena

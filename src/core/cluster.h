@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a policy sees: nodes, jobs and their offers at one moment.
+#pragma once
+
+#include <map>
+
+#include "core/offer.h"
+
+namespace arena {
+
+/// GPU types that a site maps, a request allows or a job is limited to.
+inline constexpr std::size_t max_gpu_types = 64;
+
+using JobId = std::uint32_t;
+using NodeIndex = std::uint32_t;  ///< index into Snapshot::nodes
+
+struct NodeState {
+    std::string name;
+    std::string gpu_type;  ///< GRES type name; "" = no typed GPU
+    std::int64_t total_gpus = 0;
+    std::int64_t free_gpus = 0;  ///< 0 when the node is down, drained or reserved for others
+    std::int64_t free_cpus = 0;
+    std::int64_t free_memory_mb = 0;
+    bool up = true;  ///< takes jobs, now or when those that run there have ended
+    bool operator==(const NodeState&) const = default;
+};
+
+/// Nodes of which a job takes all its nodes: those of one partition, within that one's limits.
+struct Place {
+    std::uint32_t node_set = 0;  ///< index into Snapshot::node_sets
+    std::int64_t min_nodes = 1, max_nodes = INT64_MAX;
+    std::int64_t max_cpus_per_node = INT64_MAX;       ///< of one job
+    std::int64_t max_memory_mb_per_node = INT64_MAX;  ///< of one job
+    auto operator<=>(const Place&) const = default;
+};
+
+enum class JobPhase { pending, running };
+
+struct JobState {
+    JobId id = 0;
+    JobPhase phase = JobPhase::pending;
+    double priority = 0;  ///< larger first; what Slurm would give the job were it not held
+    double submit_s = 0;  ///< seconds since the epoch
+    double age_s = 0;     ///< since eligible
+    std::vector<std::string> gpu_types;  ///< allowed GRES types; empty = any mapped type
+    std::int64_t min_gpus = 1;
+    std::int64_t max_gpus = 1;  ///< INT64_MAX = no limit
+    std::int64_t cpus_per_gpu = 1;
+    std::int64_t memory_mb_per_gpu = 0;
+    std::uint32_t node_set = 0;  ///< index into Snapshot::node_sets: nodes the job may use
+    std::vector<Place>
+        places;  ///< parts of them that it may not mix, the preferred first; empty: one
+    double remaining_iterations = 0;  ///< 0 = unknown: the time limit stands for it
+    bool overrun =
+        false;  ///< has done all that its user said, and runs on: remaining_iterations is 1
+    double time_limit_s = 0;  ///< 0 = unlimited; of a running job what is left of it
+    bool elastic = false;
+    std::int64_t restarts = 0;     ///< starts and changes of the GPU set so far
+    std::optional<Offer> current;  ///< shape it runs with, or waits with
+    std::vector<NodeIndex>
+        nodes;  ///< running: the nodes it holds, current->grid.gpus_per_node GPUs on each
+    double patient_until_s = 0;  ///< waiting for GPUs on fewer nodes: the first such time of
+                                 ///< Decision::patience; 0: never
+    double start_s = 0;          ///< running: when it got these GPUs
+    double done_iterations = 0;  ///< of all its runs
+    double attained_gpu_s = 0;   ///< GPU-seconds held so far
+    std::string requested_type;  ///< what the user would ask of Slurm without Arena; "" = nothing
+    std::int64_t requested_gpus = 0;
+    std::string account;  ///< whose share it counts against
+    bool operator==(const JobState&) const = default;
+};
+
+/// The cluster at one moment. nodes and jobs in any order; node_sets hold sorted node indices.
+struct Snapshot {
+    double time_s = 0;
+    std::uint64_t generation = 0;
+    std::vector<NodeState> nodes;
+    std::vector<std::vector<NodeIndex>> node_sets;
+    std::vector<JobState> jobs;
+    bool operator==(const Snapshot&) const = default;
+};
+
+/// Offers per job id; a job without an entry cannot be placed.
+using Offers = std::map<JobId, SharedOffers>;
+
+// With "schema_version":1; the readers as in core/plan.h.
+std::string to_json(const Snapshot&);
+std::string to_json(const Offers&);
+Result<Snapshot> parse_snapshot(std::string_view);
+Result<Offers> parse_offers(std::string_view);
+
+}  // namespace arena

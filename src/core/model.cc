@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/model.h"
+
+#include "base/names.h"
+
+namespace arena {
+namespace {
+
+constexpr std::array<Name<Family>, 6> family_names{{{Family::gpt, "gpt"},
+                                                    {Family::llama, "llama"},
+                                                    {Family::bert, "bert"},
+                                                    {Family::moe, "moe"},
+                                                    {Family::wide_resnet, "wide_resnet"},
+                                                    {Family::custom, "custom"}}};
+constexpr std::array<Name<Precision>, 7> precision_names{{{Precision::fp32, "fp32"},
+                                                          {Precision::tf32, "tf32"},
+                                                          {Precision::fp16, "fp16"},
+                                                          {Precision::bf16, "bf16"},
+                                                          {Precision::fp8, "fp8"},
+                                                          {Precision::mxfp8, "mxfp8"},
+                                                          {Precision::nvfp4, "nvfp4"}}};
+
+}  // namespace
+
+std::string_view to_string(Family f) { return name_of(family_names, f); }
+std::optional<Family> parse_family(std::string_view s) { return value_of(family_names, s); }
+std::string_view to_string(Precision p) { return name_of(precision_names, p); }
+std::optional<Precision> parse_precision(std::string_view s) {
+    return value_of(precision_names, s);
+}
+
+}  // namespace arena

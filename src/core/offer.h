@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a plan costs, and the plans that a job could run with.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/plan.h"
+
+namespace arena {
+
+/// What an estimate rests on.
+enum class Source { analytic, profiled, observed };
+std::string_view to_string(Source);
+std::optional<Source> parse_source(std::string_view);
+
+/// Predicted cost of one training iteration under a plan. Seconds and bytes; parts sum to
+/// iteration_s only where nothing overlaps.
+struct Estimate {
+    double iteration_s = 0;
+    double samples_per_s = 0;
+    double tflops_per_gpu = 0;        ///< model TFLOP/s per GPU
+    double memory_bytes_per_gpu = 0;  ///< peak over stages
+    /// tp_comm_s: all collectives inside a stage, of experts, contexts and shared batch norms, too.
+    double compute_s = 0, tp_comm_s = 0, pp_comm_s = 0, dp_comm_s = 0, bubble_s = 0,
+           optimizer_s = 0;
+    Source source = Source::analytic;
+    double error_bound = 0.5;  ///< relative, e.g. 0.1 = within 10 % most of the time
+    bool operator==(const Estimate&) const = default;
+};
+
+/// A grid that a job could take, with the proxy plan that stands for it.
+struct Offer {
+    Grid grid;
+    Plan plan;
+    Estimate estimate;
+    bool operator==(const Offer&) const = default;
+};
+
+/// A list of offers, best estimate first, that many jobs may share: copies are one pointer. Reads
+/// as a const std::vector<Offer>; own() is the list to change, copied first where others read it
+/// too.
+class SharedOffers {
+  public:
+    SharedOffers() = default;
+    SharedOffers(std::vector<Offer> list)
+        : list_(std::make_shared<std::vector<Offer>>(std::move(list))) {}
+    SharedOffers(std::initializer_list<Offer> list) : SharedOffers(std::vector<Offer>(list)) {}
+    SharedOffers(std::shared_ptr<const std::vector<Offer>> list) : list_(std::move(list)) {}
+
+    operator const std::vector<Offer>&() const { return get(); }
+    [[nodiscard]] const std::vector<Offer>& get() const;
+    [[nodiscard]] std::vector<Offer>& own();
+    [[nodiscard]] auto begin() const { return get().begin(); }
+    [[nodiscard]] auto end() const { return get().end(); }
+    [[nodiscard]] std::size_t size() const { return get().size(); }
+    [[nodiscard]] bool empty() const { return get().empty(); }
+    [[nodiscard]] const Offer& front() const { return get().front(); }
+    [[nodiscard]] const Offer& operator[](std::size_t i) const { return get()[i]; }
+    void push_back(Offer offer) { own().push_back(std::move(offer)); }
+    bool operator==(const SharedOffers& other) const {
+        return list_ == other.list_ || get() == other.get();
+    }
+
+  private:
+    std::shared_ptr<const std::vector<Offer>> list_;
+};
+
+/// One line of JSON, and its reader: at most 64 MiB, depth 32; unknown keys are ignored, a missing
+/// or mistyped key is an error that names it.
+std::string to_json(const Estimate&);
+std::string to_json(const Offer&);
+Result<Estimate> parse_estimate_json(std::string_view);
+Result<Offer> parse_offer_json(std::string_view);
+
+}  // namespace arena

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How it is spread over GPUs: grids, plans and what a user fixes of a plan.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace arena {
+
+/// Of activations in the backward pass.
+enum class Recompute { none, selective, full };
+std::string_view to_string(Recompute);
+std::optional<Recompute> parse_recompute(std::string_view);
+
+/// GPU type x GPU count (nodes x GPUs per node) x pipeline stages.
+struct Grid {
+    std::string gpu_type;  ///< the site's GRES type name ("a40"); in `arena plan` a hardware entry
+    std::int64_t nodes = 1;
+    std::int64_t gpus_per_node = 1;
+    std::int64_t stages = 1;
+    [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
+    auto operator<=>(const Grid&) const = default;
+};
+
+/// A point in a grid. stage_* have one entry per pipeline stage; sum(stage_layers) = model layers,
+/// cp * sum(stage_dp[i] * stage_tp[i]) = GPUs. Uniform plans have equal dp and tp on every stage.
+struct Plan {
+    std::vector<std::int64_t> stage_layers;
+    std::vector<std::int64_t> stage_dp;
+    std::vector<std::int64_t> stage_tp;
+    std::int64_t micro_batch = 1;  ///< samples per micro-batch per replica (of the first stage)
+    std::int64_t num_micro_batches = 1;  ///< per iteration and replica
+    Recompute recompute = Recompute::none;
+    std::int64_t zero_stage = 0;  ///< optimizer sharding, 0..3
+    bool sequence_parallel = false;
+    std::int64_t vpp = 1;  ///< chunks of layers per stage; > 1 = interleaved 1F1B
+    std::int64_t cp = 1;   ///< context parallel: ranks that share the tokens of one sample
+    std::int64_t ep =
+        1;  ///< expert parallel: ranks, of a stage's dp * cp * tp, that share the experts
+
+    [[nodiscard]] std::int64_t pp() const { return static_cast<std::int64_t>(stage_layers.size()); }
+    [[nodiscard]] std::int64_t dp() const { return stage_dp.empty() ? 1 : stage_dp.front(); }
+    [[nodiscard]] std::int64_t tp() const { return stage_tp.empty() ? 1 : stage_tp.front(); }
+    [[nodiscard]] std::int64_t gpus() const;
+    auto operator<=>(const Plan&) const = default;
+};
+
+/// The one spelling of a plan, wherever it is shown and given: "pp2,dp2,tp1,mb4x16": micro-batch 4,
+/// 16 of them; then what a default Plan has not: vpp2, cp2, ep2, selective or full, zero1 to zero3,
+/// sp. All but the deal of layers, which follows from it. parse_plan_pin() reads it back, but for
+/// stages that differ in dp or tp ("dp2+1").
+std::string short_form(const Plan&);
+/// "4xa40" for one node, "2x4xa40" for two nodes of four.
+std::string short_form(const Grid&);
+
+/// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 or nothing = free.
+/// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep with a number
+/// of 1..65536, mb4x16, none selective full, zero0..zero3, sp (sp1) sp0; e.g. "pp2,dp2,tp1". With
+/// pp, dp, tp and mb4x16 it is short_form(): what is not named is not free then, but as in a
+/// default Plan.
+struct PlanPin {
+    std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, vpp = 0, cp = 0, ep = 0;
+    std::int64_t num_micro_batches = 0;
+    std::optional<Recompute> recompute = {};
+    std::optional<std::int64_t> zero_stage = {};
+    std::optional<bool> sequence_parallel = {};
+    /// GPUs that a plan takes a multiple of: the product of the pinned pp, dp, tp and cp; at most
+    /// 2^40.
+    [[nodiscard]] std::int64_t gpus() const;
+    /// Whether that product is the number of GPUs: pp, dp and tp are pinned (cp is 1 unless
+    /// pinned).
+    [[nodiscard]] bool fixes_gpus() const { return pp != 0 && dp != 0 && tp != 0; }
+    auto operator<=>(const PlanPin&) const = default;
+};
+Result<PlanPin> parse_plan_pin(std::string_view text);
+/// What parse_plan_pin() reads; of a whole plan short_form().
+std::string to_string(const PlanPin&);
+bool matches(const PlanPin&, const Plan&);
+
+/// One line of JSON, and its reader: at most 64 MiB, depth 32; unknown keys are ignored, a missing
+/// or mistyped key is an error that names it.
+std::string to_json(const Grid&);
+std::string to_json(const Plan&);
+Result<Grid> parse_grid_json(std::string_view);
+Result<Plan> parse_plan_json(std::string_view);
+
+}  // namespace arena
