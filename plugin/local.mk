@@ -6,8 +6,8 @@
 # it at `make install`, so that no tree could be staged elsewhere.
 ARENA_PLUGIN_LDFLAGS = -module -avoid-version -shared -Wl,-rpath,'$$ORIGIN' \
 	-Wl,--no-as-needed,.libs/libarena_slurm.so,--as-needed
-# Slurm's internal headers, with a config.h of our own in place of Slurm's (see slurm-config/config.h).
-SLURM_INTERNAL_CPPFLAGS = -I$(top_srcdir)/plugin/common/slurm-config -I$(SLURM_SRC)
+# Slurm's internal headers. The config.h that they ask for is ours: no struct of theirs depends on what theirs says.
+SLURM_INTERNAL_CPPFLAGS = -isystem $(SLURM_SRC)
 
 if HAVE_SLURM
 pkglib_LTLIBRARIES += libarena_slurm.la spank_arena.la
@@ -20,8 +20,8 @@ libarena_slurm_la_SOURCES = \
 	plugin/common/job_mark.h plugin/common/job_mark.cc \
 	plugin/common/shared.h plugin/common/shared.cc \
 	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
-	plugin/common/slurm_text.h \
-	plugin/common/slurm-config/config.h \
+	plugin/common/slurm_text.h plugin/common/slurm_internal.h plugin/common/slurm_compat.h \
+	plugin/common/slurm_layout.h plugin/common/record_size.h \
 	# end
 libarena_slurm_la_LIBADD = libarena_policy_arena.la libarena_policy.la libarena_store.la $(requests_libs) $(SQLITE_LIBS)
 libarena_slurm_la_LDFLAGS = -avoid-version -shared -Wl,-rpath,'$$ORIGIN'

@@ -43,21 +43,27 @@ def read_rooms():
     return {room: (library, allowed) for room, library, *allowed in rows}
 
 
+def read_texts(paths):
+    texts = {}
+    for path in paths:
+        with open(os.path.join(top, path), encoding="utf-8") as file:
+            texts[path] = file.read()
+    return texts
+
+
 def read_files():
     """Path -> the headers that it includes in quotes and in <>."""
-    files = {}
+    paths = []
     for folder in ("src", "planner", "profiler", "train", "plugin", "cli"):
         for path, _, names in os.walk(os.path.join(top, folder)):
             for name in names:
                 if name.endswith(CODE):
-                    whole = os.path.join(path, name)
-                    with open(whole, encoding="utf-8") as file:
-                        files[os.path.relpath(whole, top)] = re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', file.read(), re.M)
-    return files
+                    paths.append(os.path.relpath(os.path.join(path, name), top))
+    return {path: re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', text, re.M) for path, text in read_texts(paths).items()}
 
 
 def room_of(path):
-    return os.path.dirname(path).removesuffix("/slurm-config")
+    return os.path.dirname(path)
 
 
 def include_edges(files):
@@ -125,6 +131,17 @@ def foreign_headers(files):
                 yield f"{path} includes {header}"
             if not known and path.startswith(("train/", "profiler/")) and header.startswith(("slurm/", "src/slurm")):
                 yield f"{path} includes {header}"
+
+
+def internals(files, texts):
+    """One header includes Slurm's internals, one asks which Slurm it is."""
+    for path, headers in files.items():
+        for header in headers:
+            if re.match(r"src/(common|conmgr|interfaces|slurmctld|slurmd|stepmgr)/", header) and path != "plugin/common/slurm_internal.h":
+                yield f"{path} includes {header}: plugin/common/slurm_internal.h is the place"
+    for path, text in texts.items():
+        if path != "plugin/common/slurm_compat.h" and re.search(r"^\s*#\s*(el)?if.*SLURM_VERSION", text, re.M):
+            yield f"{path} asks which Slurm it is: plugin/common/slurm_compat.h is the place"
 
 
 def tags(paths):
@@ -203,6 +220,9 @@ def main():
     for header in ("slurm/slurm.h", "src/slurmctld/slurmctld.h", "cuda_runtime.h", "nccl.h", "mpi.h"):
         sees(header, list(foreign_headers({"planner/search/a.h": [header]})))
     result("Slurm, CUDA, NCCL and MPI stay where they belong", list(foreign_headers(files)))
+    sees("another file with Slurm's internals", list(internals({"plugin/spank/a.h": ["src/common/list.h"]}, {})))
+    sees("another question of Slurm's version", list(internals({}, {"plugin/spank/a.h": "#if SLURM_VERSION_NUMBER\n"})))
+    result("Slurm's internals and versions have one header each", list(internals(files, read_texts(files))))
     try:
         entries = list(tags(sorted(files)))
     except FileNotFoundError:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What `make install` brings and what it does not touch: only files of our own, plug-ins whose every symbol
 # the running Slurm has, nothing exported that Slurm did not ask for, and a scheduler plug-in that was
-# built for another layout of Slurm's records switches itself off and leaves slurmctld alive.
+# built for another layout of Slurm's records switches itself off and leaves slurmctld alive, as does one
+# for job_submit.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
@@ -53,17 +54,18 @@ is "$(nm -D --defined-only "$plugins"/*.so | awk '$2 == "u"' | wc -l)" 0 \
     "no symbol is unique in the process: the plug-ins can be unloaded"
 
 # ---- layout canary --------------------------------------------------------------------------------
-# The same plug-in, its Slurm-facing files compiled against headers with one more field in job_record_t.
+# The same plug-ins, their Slurm-facing files compiled against headers with one more field in job_record_t: at its
+# very end, where no other field shows it.
 headers=$(sed -n 's/^SLURM_SRC = //p' "$ARENA_BUILDDIR/Makefile")
 make_value() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ARENA_BUILDDIR" --no-print-directory --eval "print-value: ; \$(info $1)@:" print-value | tail -n 1; }
 build_shifted() {
     mkdir -p "$work/shifted" && cp -r "$headers"/src "$work/shifted/" || return 1
-    sed -i 's/^\tchar[ \t]*\*alias_list;.*/&\n\tuint64_t field_of_another_release;/' \
+    sed -i '/^struct job_record {/,/^};/ s/^};/\tuint64_t field_of_another_release;\n};/' \
         "$work/shifted/src/slurmctld/slurmctld.h"
     grep -q field_of_another_release "$work/shifted/src/slurmctld/slurmctld.h" || return 1
     [[ ! -d $headers/slurm ]] || cp -r "$headers/slurm" "$work/shifted/"
     local source objects=() flags compiler
-    flags=$(make_value '$(DEFS) $(DEFAULT_INCLUDES) $(sched_arena_la_CPPFLAGS) $(sched_arena_la_CXXFLAGS)')
+    flags=$(make_value '$(DEFS) $(DEFAULT_INCLUDES) $(sched_arena_la_CPPFLAGS) $(AM_CXXFLAGS)')
     flags=${flags//$headers/$work/shifted}
     compiler=$(make_value '$(CXX)')
     cd "$ARENA_BUILDDIR" || return 1
@@ -73,12 +75,20 @@ build_shifted() {
         eval "$compiler $flags -O0 -w -fPIC -c '$ARENA_SRCDIR/$source' -o '${objects[-1]}'" || return 1
     done
     cp -r "$plugins" "$work/plugins"
-    rm "$work/plugins/sched_arena.so"
+    rm "$work/plugins/"{sched,job_submit}_arena.so
+    source=$ARENA_SRCDIR/plugin/job_submit/job_submit_arena.cc
+    eval "$compiler $flags -O0 -w -fPIC -c '$source' -o '$work/submit.o'" || return 1
     # shellcheck disable=SC2046
-    $compiler -shared -o "$work/plugins/sched_arena.so" "${objects[@]}" .libs/libarena_sched_logic.a \
-        "$work/plugins/libarena_slurm.so" -Wl,-rpath,'$ORIGIN' $(make_value '$(LIBS)')
+    link_shifted sched_arena "${objects[@]}" .libs/libarena_sched_logic.a &&
+        link_shifted job_submit_arena "$work/submit.o" $(find plugin/job_submit/.libs -name '*.o' ! -name '*-job_submit_arena.o')
 }
-ok "a scheduler plug-in for another layout of job_record_t can be built" build_shifted
+link_shifted() { # PLUGIN OBJECT...
+    local plugin=$1
+    shift
+    # shellcheck disable=SC2046
+    $compiler -shared -o "$work/plugins/$plugin.so" "$@" "$work/plugins/libarena_slurm.so" -Wl,-rpath,'$ORIGIN' $(make_value '$(LIBS)')
+}
+ok "plug-ins for another layout of job_record_t can be built" build_shifted
 start_cluster --nodes a40:1x2 --arena on --profile off --plugin-dir "$work/plugins"
 # The look at start, and at each reconfigure, finds no job yet and nothing wrong.
 loads() { grep -c ' arena: policy' "$cluster_dir/log/slurmctld.log"; }
@@ -88,8 +98,12 @@ scontrol reconfigure
 ok "without jobs there is nothing to see" wait_until "(( \$(loads) > $before ))"
 job=$(submit -o /dev/null --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap true)
 ok "when the first job shows the layout, Arena switches itself off with one error" wait_until \
-    'grep -q "error: arena: job_record_t does not look as in the headers.*switched off" "$cluster_dir/log/slurmctld.log"'
+    'grep -q "error: arena: job_record_t has [0-9]* bytes in the running Slurm and [0-9]* in the headers that sched_arena.so.*switched off" "$cluster_dir/log/slurmctld.log"'
 is "$(job_state "$job")" PENDING "its job waits"
+ok "an update of the job is Slurm's alone" scontrol update "jobid=$job" nice=7
+is "$(job_field "$job" Nice)" 7 "which makes it"
+ok "and job_submit says why" grep -q \
+    'error: arena: job_record_t has [0-9]* bytes .* job_submit_arena.so .*updates not looked at' "$cluster_dir/log/slurmctld.log"
 plain=$(submit -o /dev/null -t 5 --wrap true)
 ok "ordinary jobs run" wait_for_state "$plain" COMPLETED 30
 ok "slurmctld stays alive through a reconfigure" scontrol reconfigure

@@ -24,7 +24,7 @@ same "world size" "$SLURM_NTASKS" $((nodes * per_node)) "the grid in scontrol"
 same "world size" "$SLURM_NTASKS" "$(field NumTasks)" "NumTasks in scontrol"
 same "nodes" "$SLURM_JOB_NUM_NODES" "$nodes" "the grid in scontrol"
 same "nodes" "$SLURM_JOB_NUM_NODES" "$(field NumNodes | cut -d- -f1)" "NumNodes in scontrol"
-same "TresPerNode" "$(field TresPerNode)" "gres:gpu:$type:$per_node" "the grid in scontrol"
+same "TresPerNode" "$(field TresPerNode | sed 's#^gres/#gres:#')" "gres:gpu:$type:$per_node" "the grid in scontrol"
 
 # The environment.
 same ARENA_PP "${ARENA_PP-}" "$pp" scontrol

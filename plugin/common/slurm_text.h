@@ -8,10 +8,7 @@
 #include <string>
 #include <string_view>
 
-extern "C" {
-#include "src/common/xmalloc.h"
-#include "src/common/xstring.h"
-}
+#include "plugin/common/slurm_compat.h"
 
 namespace arena {
 

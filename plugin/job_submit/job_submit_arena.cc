@@ -22,6 +22,8 @@
 #include "plugin/common/job_mark.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/common/shared.h"
+#include "plugin/common/slurm_layout.h"
+#include "plugin/common/slurm_text.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
@@ -29,30 +31,6 @@
 #include "site/config.h"
 #include "site/config_sum.h"
 #include "site/gpu_facts.h"
-
-extern "C" {
-#include "slurm/slurm.h"
-#include "slurm/slurm_errno.h"
-#include "slurm/slurm_version.h"
-#include "src/common/assoc_mgr.h"
-#include "src/common/bitstring.h"
-#include "src/common/list.h"
-#include "src/common/log.h"
-#include "src/common/node_conf.h"
-#include "src/common/xmalloc.h"
-#include "src/common/xstring.h"
-#include "src/slurmctld/slurmctld.h"
-// need slurmctld.h before them
-#include "src/slurmctld/acct_policy.h"
-#include "src/slurmctld/fed_mgr.h"
-#include "src/slurmctld/job_submit.h"
-}
-#include "plugin/common/slurm_text.h"
-
-#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0) || \
-    SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
-#error "job_submit/arena knows Slurm 22.05 only: job_modify() changed in 23.02"
-#endif
 
 extern "C" {
 extern const char plugin_name[] = "Arena job submit plug-in";
@@ -137,7 +115,7 @@ std::string gpu_option(const job_desc_msg_t* job) {
     if (job->tres_per_job != nullptr) return "--gpus";
     if (job->tres_per_node != nullptr) return "--gres (or --gpus-per-node)";
     if (job->tres_per_socket != nullptr) return "--gpus-per-socket";
-    if (job->tres_per_task != nullptr) return "--gpus-per-task";
+    if (arena::asks_for_gres(job->tres_per_task)) return "--gpus-per-task";
     return {};
 }
 
@@ -258,15 +236,26 @@ std::string place_of(const std::vector<const part_record_t*>& parts) {
     return (names.size() == 1 ? "partition " : "partitions ") + arena::join(names, ",");
 }
 
+/// Our headers' idea of the record is this slurmctld's; an error in the log where it is not.
+template <typename Record>
+bool is_sound(const Record* record) {
+    const std::string fault = arena::layout_fault(record);
+    if (!fault.empty())
+        error("%s", arena::layout_error(fault, "job_submit_arena.so",
+                                        "submissions to Arena are refused, updates not looked at")
+                        .c_str());
+    return fault.empty();
+}
+
 /// False when our headers' idea of the node and partition records is not this slurmctld's.
 bool read_cluster(const std::vector<const part_record_t*>& parts, arena::ClusterFacts& facts) {
     for (const part_record_t* part : parts)
-        if (part->magic != PART_MAGIC) return false;
+        if (!is_sound(part)) return false;
     facts.place = place_of(parts);
     for (int i = 0; i < node_record_count; ++i) {
         const node_record_t* node = node_record_table_ptr[i];
         if (node == nullptr) continue;
-        if (node->magic != NODE_MAGIC || node->config_ptr == nullptr) return false;
+        if (!is_sound(node) || node->config_ptr == nullptr) return false;
         arena::NodeFacts found = facts_of(node);
         for (const arena::NodeGpus& gpus : found.gpus)
             if (std::find(facts.types.begin(), facts.types.end(), gpus.type) == facts.types.end())
@@ -295,6 +284,7 @@ void normalise(job_desc_msg_t* job, bool elastic) {
     if (elastic && job->requeue != 0) job->requeue = 1;
     xfree(job->cpus_per_tres);
     xfree(job->mem_per_tres);
+    xfree(job->tres_per_task);  // no GRES: see asks_for_gres()
 }
 
 void write_acceptance(job_desc_msg_t* job, const arena::Acceptance& accepted) {
@@ -422,7 +412,7 @@ bool asked_to_hold(const char* record) {
 /// job_modify is called before Slurm checks who asks; whoever may not is left for Slurm to refuse.
 bool may_update(const job_record_t* job, std::uint32_t uid) {
     return uid == job->user_id || validate_operator(uid) ||
-           assoc_mgr_is_user_acct_coord(acct_db_conn, uid, job->account);
+           arena::is_coordinator(uid, job->account);
 }
 
 arena::ModifyFacts facts_of(const job_desc_msg_t* change, const job_record_t* job,
@@ -446,7 +436,7 @@ arena::ModifyFacts facts_of(const job_desc_msg_t* change, const job_record_t* jo
 }
 
 void write_mark(job_record_t* job, const arena::JobMark& mark) {
-    job_details* details = job->details;
+    arena::JobDetails* details = job->details;
     std::uint32_t count = details->env_cnt;
     drop_entries(details->env_sup, count, [](std::string_view entry) {
         return value_of(entry.data(), arena::state_variable).has_value();
@@ -462,7 +452,7 @@ void show_reason(job_record_t* job, arena::ShownReason reason) {
     xfree(job->state_desc);
     if (reason != arena::ShownReason::arena) return;
     job->state_desc = xstrdup("Arena: waiting for a plan");
-    job->job_state &= ~static_cast<std::uint32_t>(JOB_SPECIAL_EXIT);
+    arena::clear_state_flag(job, JOB_SPECIAL_EXIT);
     job->exit_code = 0;
 }
 
@@ -488,11 +478,6 @@ int apply_decision(const arena::ModifyDecision& decision, job_desc_msg_t* change
     last_job_update = std::time(nullptr);
     arena::request_round();
     return SLURM_SUCCESS;
-}
-
-bool record_is_sound(const job_record_t* job) {
-    return job->magic == JOB_MAGIC &&
-           (job->details == nullptr || job->details->magic == DETAILS_MAGIC);
 }
 
 /// Takes a report out of the comment that it came as: it goes to the scheduler, the comment stays.
@@ -552,7 +537,12 @@ void write_record(job_record_t* job, const std::string& record) {
             assign_text(&job->spank_job_env[i], entry);
 }
 
-/// An update has no channel for words: they are left where the user looks next.
+/// Where Slurm has a way to the user's terminal for it (see ARENA_JOB_MODIFY).
+void tell(char** message, const std::string& why) {
+    if (message != nullptr) assign_text(message, "arena: " + arena::printable(why, 1000));
+}
+
+/// An update of 22.05 has no channel for words: they are left where the user looks next.
 int refuse_comment(job_record_t* job, std::uint32_t uid, const std::string& why) {
     const std::string text = arena::printable(why, 1000);
     info("arena: JobId=%u %s (uid=%u, update refused)", job->job_id, text.c_str(), uid);
@@ -566,8 +556,8 @@ bool asks_arena(const job_desc_msg_t* change) {
            std::string_view(change->comment).starts_with(arena::comment_prefix);
 }
 
-int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
-    if (arena::own_call() || !record_is_sound(job)) return SLURM_SUCCESS;
+int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid, char** message) {
+    if (arena::own_call() || !is_sound(job)) return SLURM_SUCCESS;
     const char* record = record_of(job);
     if (record == nullptr || IS_JOB_FINISHED(job) || !may_update(job, uid))
         return is_report(change) ? take_report(change, job, uid) : SLURM_SUCCESS;
@@ -581,12 +571,27 @@ int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
         facts.mark && (facts.mark->newer || facts.mark->phase == arena::Phase::off);
     if (taken && asks_arena(change) && !left_alone) {
         std::string changed;
-        if (const std::string why = take_comment(change, job, record, changed); !why.empty())
+        if (const std::string why = take_comment(change, job, record, changed); !why.empty()) {
+            tell(message, why);
             return refuse_comment(job, uid, why);
+        }
         if (!changed.empty()) write_record(job, changed);
     }
-    if (taken) arena::leave_update({job->job_id, {}});
+    if (taken)
+        arena::leave_update({job->job_id, {}});
+    else
+        tell(message, decision.what);
     return apply_decision(decision, change, job, uid);
+}
+
+int guarded_modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid,
+                   char** message) noexcept {
+    try {
+        return modify(change, job, uid, message);
+    } catch (const std::exception& e) {
+        error("arena: update by uid=%u not handled: %s", uid, e.what());
+        return SLURM_ERROR;
+    }
 }
 
 }  // namespace
@@ -618,13 +623,6 @@ int job_submit(job_desc_msg_t* job, std::uint32_t uid, char** message) noexcept 
     }
 }
 
-int job_modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) noexcept {
-    try {
-        return modify(change, job, uid);
-    } catch (const std::exception& e) {
-        error("arena: update by uid=%u not handled: %s", uid, e.what());
-        return SLURM_ERROR;
-    }
-}
+ARENA_JOB_MODIFY(guarded_modify)
 
 }  // extern "C"

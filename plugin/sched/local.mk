@@ -26,7 +26,6 @@ pkglib_LTLIBRARIES += sched_arena.la
 endif
 sched_arena_la_SOURCES = \
 	plugin/sched/slurm/sched_arena.cc \
-	plugin/sched/slurm/slurm_headers.h \
 	plugin/sched/slurm/slurm_util.h plugin/sched/slurm/slurm_util.cc \
 	plugin/sched/slurm/host_slurm.h plugin/sched/slurm/host_slurm_carrier.cc \
 	plugin/sched/slurm/host_slurm_read.h plugin/sched/slurm/host_slurm_read.cc \
@@ -38,7 +37,6 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm/host_slurm_launch.h plugin/sched/slurm/host_slurm_launch.cc \
 	# end
 sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
-sched_arena_la_CXXFLAGS = $(AM_CXXFLAGS) -Wno-conversion
 sched_arena_la_LIBADD = libarena_sched_logic.la
 sched_arena_la_DEPENDENCIES = libarena_sched_logic.la libarena_slurm.la
 sched_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'

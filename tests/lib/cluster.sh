@@ -135,8 +135,9 @@ submit() {
 }
 
 # `scontrol -o show job` prints KEY=VALUE separated by blanks; a value may hold blanks and '='.
+# GRES as 22.05 writes it: gres:gpu:2, not gres/gpu:2.
 job_field() {
-    scontrol -o show job "$1" 2>/dev/null | awk -v key="$2" '{
+    scontrol -o show job "$1" 2>/dev/null | sed 's#=gres/#=gres:#g' | awk -v key="$2" '{
         n = split($0, word, " ")
         for (i = 1; i <= n; i++) {
             if (word[i] ~ /^[A-Z][A-Za-z:\/]*=/) { if (found) break; found = index(word[i], key "=") == 1 }

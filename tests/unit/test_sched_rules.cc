@@ -5,6 +5,7 @@
 
 #include "planner/requests/build_request.h"
 #include "plugin/common/job_mark.h"
+#include "plugin/common/record_size.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/host.h"
@@ -149,6 +150,14 @@ START_TEST(what_a_later_version_planned_is_left_to_it) {
     facts.priority = PriorityChange::hold;
     ck_assert_msg(decide_modify(facts) == ModifyDecision{},
                   "Slurm's own hold is enough, and no mark is written");
+}
+END_TEST
+
+START_TEST(a_record_of_another_size_is_named_with_both_sizes) {
+    ck_assert(size_fault("job_record_t", 1048, 1048).empty());
+    ck_assert(size_fault("job_record_t", 1048, 1056) ==
+              "job_record_t has 1048 bytes in the running Slurm and 1056 in the headers");
+    ck_assert(!size_fault("node_record_t", 481, 480).empty());
 }
 END_TEST
 
@@ -487,6 +496,7 @@ int main() {
                                       a_users_own_hold_is_kept,
                                       marks_survive_their_text_form,
                                       what_a_later_version_planned_is_left_to_it,
+                                      a_record_of_another_size_is_named_with_both_sizes,
                                       a_fingerprint_tells_fields_apart,
                                       a_mark_keeps_the_history_of_its_job,
                                       a_report_is_taken_of_the_plan_that_runs_and_of_no_other,

@@ -41,17 +41,12 @@ void drop_request(job_record_t* job) {
     xfree(job->mem_per_tres);
 }
 
-std::string gres_request(const Grid& grid) {
-    return grid.gpu_type.empty() ? fmt::format("gres:gpu:{}", grid.gpus_per_node)
-                                 : fmt::format("gres:gpu:{}:{}", grid.gpu_type, grid.gpus_per_node);
-}
-
 void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres,
                  std::string& comment) {
     const Grid& grid = shape.offer.grid;
     const auto tasks = static_cast<std::uint32_t>(grid.nodes * shape.tasks_per_node);
     slurm_init_job_desc_msg(&desc);
-    desc.job_id = shape.job;
+    set_job_id(desc, shape.job);
     desc.min_nodes = desc.max_nodes = static_cast<std::uint32_t>(grid.nodes);
     desc.num_tasks = tasks;
     desc.ntasks_per_node = static_cast<std::uint16_t>(shape.tasks_per_node);
@@ -109,7 +104,8 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     const time_t eligible = eligible_since(job);
     drop_request(job);
     job_desc_msg_t desc;
-    std::string gres = gres_request(shape.offer.grid), comment = shape.admin_comment;
+    std::string gres = gpu_request(shape.offer.grid.gpu_type, shape.offer.grid.gpus_per_node),
+                comment = shape.admin_comment;
     fill_update(desc, shape, gres, comment);
     slurm_msg_t message;
     slurm_msg_t_init(&message);
@@ -181,17 +177,15 @@ std::optional<PartitionTry> find_place(const job_record_t* job, const std::strin
 /// job for good: BadConstraints), or none would let it start. "" = one does both; else of the last
 /// one. With --time-min a partition whose limit is too short for all of --time will do.
 std::string never_startable(job_record_t*& job, bool& limited) {
-    std::string why = text_of(job_reason_string(WAIT_PART_CONFIG));
+    std::string why = text_of(reason_name(WAIT_PART_CONFIG));
     limited = true;
     for (const PartitionTry& where : partition_tries(job).list) {
         const TryingIn trying(job, where);
         why = limit_in_the_way(job);
         limited = !why.empty();
         if (limited) continue;
-        char* message = nullptr;
         set_job_features_use(job->details);
-        const int rc = select_nodes(job, true, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
-        xfree(message);
+        const int rc = select_nodes_for(job, true);
         if (rc != ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) return {};
         why = slurm_strerror(rc);
     }
@@ -203,7 +197,7 @@ std::string never_startable(job_record_t*& job, bool& limited) {
 std::string precheck(job_record_t*& job) {
     if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
     if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
-        return text_of(job_reason_string(WAIT_LICENSES));
+        return text_of(reason_name(WAIT_LICENSES));
     return {};
 }
 
@@ -236,7 +230,7 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     job_record_t* job = find_planned(shape);
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
     if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
-        return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
+        return failed(ApplyOutcome::stale, text_of(reason_name(why)));
     bitstr_t* chosen = bitmap_of(nodes);
     if (!chosen) return failed(ApplyOutcome::stale, "a planned node is gone");
     std::unique_ptr<bitstr_t, void (*)(bitstr_t*)> owner(chosen, [](bitstr_t* b) { bit_free(b); });
@@ -261,7 +255,7 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);
     if (rc == ESLURM_ACCOUNTING_POLICY) {
         const auto reason = static_cast<job_state_reason>(job->state_reason);
-        return hold_because(job, "not allowed: " + text_of(job_reason_string(reason)),
+        return hold_because(job, "not allowed: " + text_of(reason_name(reason)),
                             ApplyOutcome::limited);
     }
     if (rc != SLURM_SUCCESS) return hold_after(job, rc, "starting");
@@ -285,7 +279,7 @@ ApplyResult release_job(const Shape& shape) {
     job_record_t* job = find_planned(shape);
     if (!job) return failed(ApplyOutcome::stale, "the job changed while it was planned");
     if (const job_state_reason why = not_startable(job); why != WAIT_NO_REASON)
-        return failed(ApplyOutcome::stale, text_of(job_reason_string(why)));
+        return failed(ApplyOutcome::stale, text_of(reason_name(why)));
     if (const int rc = reshape(job, shape, Phase::released))
         return hold_after(job, rc, "rewriting");
     // With a shape that a limit forbids it would wait for ever, and with it all that is kept for
@@ -376,7 +370,7 @@ ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;
-    const int rc = job_requeue(slurm_conf.slurm_user_id, id, nullptr, false, JOB_REQUEUE_HOLD);
+    const int rc = requeue_job(id, JOB_REQUEUE_HOLD);
     if (rc != SLURM_SUCCESS) return failed(ApplyOutcome::retry, slurm_strerror(rc));
     // The count has moved on with the requeue: this mark says that the hold is ours.
     write_mark(job, Phase::checkpointing, hold);

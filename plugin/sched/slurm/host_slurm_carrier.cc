@@ -45,7 +45,7 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     desc->min_cpus = static_cast<std::uint32_t>(spec.cpus);
     // Where nothing says how much, Slurm gives the whole node's memory, and waits for it.
     if (spec.memory_mb > 0) desc->pn_min_memory = static_cast<std::uint64_t>(spec.memory_mb);
-    desc->tres_per_node = xstrdup(("gres:gpu:" + spec.request.gpu_type + ":1").c_str());
+    desc->tres_per_node = xstrdup(gpu_request(spec.request.gpu_type, 1).c_str());
     desc->time_limit = spec.time_limit_minutes;
     desc->requeue = 0;
     desc->environment = string_array({"PATH=/usr/bin:/bin", "SLURM_GET_USER_ENV=0"});
@@ -73,7 +73,7 @@ std::string reason_of(job_record_t* job, int rc) {
     const std::string limit = pending ? limit_in_the_way(job) : std::string();
     if (!limit.empty()) return limit;
     if (pending && rc == ESLURM_ACCOUNTING_POLICY)
-        return text_of(job_reason_string(static_cast<job_state_reason>(job->state_reason)));
+        return text_of(reason_name(static_cast<job_state_reason>(job->state_reason)));
     return text_of(slurm_strerror(rc));
 }
 
@@ -263,8 +263,8 @@ std::string StockBackfill::load() {
         if (code || path == own || path.parent_path() == own.parent_path()) continue;
         if (::access(path.c_str(), R_OK) != 0) continue;
         plugin_handle_t handle = PLUGIN_INVALID_HANDLE;
-        const plugin_err_t rc = plugin_load_from_file(&handle, path.c_str());
-        if (rc != EPLUGIN_SUCCESS) return path.string() + ": " + plugin_strerror(rc);
+        if (const std::string why = load_slurm_plugin(handle, path.c_str()); !why.empty())
+            return path.string() + ": " + why;
         handle_ = handle;
         return {};
     }

@@ -45,7 +45,7 @@ bool reservation_reaches(const job_record_t* job) {
 }  // namespace
 
 std::uint64_t basis_of(const job_record_t* job) {
-    const job_details* details = job->details;
+    const JobDetails* details = job->details;
     Fingerprint basis;
     // The record changes with the job's submission only: where it lies stands for what it says.
     basis.add(reinterpret_cast<std::uintptr_t>(arena_record(job)));

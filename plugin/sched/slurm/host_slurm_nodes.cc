@@ -50,16 +50,16 @@ class FeatureTest {
 };
 
 /// Counts and brackets choose how many nodes: they are refused at submission, and left alone here.
-bool chooses_numbers(List features) {
+bool chooses_numbers(SlurmList features) {
     const auto is_one = [](void* item, void*) -> int {
         const auto* feature = static_cast<const job_feature_t*>(item);
-        return feature->count || feature->op_code == FEATURE_OP_XOR ||
+        return feature->count || feature->op_code == feature_op_one_of ||
                feature->op_code == FEATURE_OP_XAND;
     };
     return list_find_first_ro(features, is_one, nullptr) != nullptr;
 }
 
-void keep_featured(List features, bitstr_t* nodes) {
+void keep_featured(SlurmList features, bitstr_t* nodes) {
     if (!features || chooses_numbers(features)) return;
     for (int i = 0; i < node_record_count; ++i) {
         if (!bit_test(nodes, i) || !node_record_table_ptr[i]) continue;
@@ -93,16 +93,10 @@ bool suits(const node_record_t* node, const job_record_t* job) {
 void drop_reserved(job_record_t* job, const PartitionTry& where, bitstr_t* nodes) {
     if (!slurm_has_reservations()) return;
     const TryingIn trying(job, where);
-    time_t when = time(nullptr);
-    bitstr_t *available = nullptr, *cores = nullptr;
-    bool overlap = false;
-    if (job_test_resv(job, &when, false, &available, &cores, &overlap, false) == SLURM_SUCCESS &&
-        available)
-        bit_and(nodes, available);
+    if (const Bitmap left{nodes_left_by_reservations(job)})
+        bit_and(nodes, left.get());
     else
         bit_nclear(nodes, 0, node_record_count - 1);
-    FREE_NULL_BITMAP(available);
-    FREE_NULL_BITMAP(cores);
 }
 
 Bitmap nodes_in(job_record_t* job, const PartitionTry& where) {
@@ -133,7 +127,7 @@ Bitmap idle_ones(const job_record_t* job, const bitstr_t* nodes) {
 
 /// "--tmp=90000, --constraint=fast": which of a job's options say what its nodes have to be.
 std::string node_options(const job_record_t* job) {
-    const job_details* details = job->details;
+    const JobDetails* details = job->details;
     std::string text;
     const auto add = [&](const char* option, const std::string& value) {
         text += (text.empty() ? "" : ", ") + std::string(option) + value;
@@ -154,7 +148,7 @@ std::string node_options(const job_record_t* job) {
 
 std::string bad_constraints(const job_record_t* job) {
     const std::string options = node_options(job);
-    return text_of(job_reason_string(FAIL_BAD_CONSTRAINTS)) + ": no node with GPUs in partition " +
+    return text_of(reason_name(FAIL_BAD_CONSTRAINTS)) + ": no node with GPUs in partition " +
            text_of(job->partition) + (options.empty() ? "" : " is what it asks for: " + options);
 }
 

@@ -62,10 +62,9 @@ struct Ranked {
 /// As sort_job_queue2() has pairs of one job: tier, then the job's priority there.
 std::vector<Ranked> in_order(const job_record_t* job) {
     std::vector<Ranked> list;
-    for (part_record_t* part : partitions_of(job)) {
-        const bool each = job->part_ptr_list && job->priority_array;
-        list.push_back({part, each ? job->priority_array[list.size()] : 0});
-    }
+    const std::uint32_t* priorities = job->part_ptr_list ? partition_priorities(job) : nullptr;
+    for (part_record_t* part : partitions_of(job))
+        list.push_back({part, priorities ? priorities[list.size()] : 0});
     std::stable_sort(list.begin(), list.end(), [](const Ranked& a, const Ranked& b) {
         return std::pair(a.partition->priority_tier, a.priority) >
                std::pair(b.partition->priority_tier, b.priority);

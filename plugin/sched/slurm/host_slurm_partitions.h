@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/sched/slurm/slurm_headers.h"
+#include "plugin/common/slurm_compat.h"
 
 namespace arena {
 

@@ -6,12 +6,14 @@
 #include "plugin/sched/slurm/host_slurm_read.h"
 
 #include <chrono>
+#include <climits>
 #include <cmath>
 #include <tuple>
 #include <unordered_map>
 
 #include "plugin/sched/slurm/host_slurm_nodes.h"
 #include "plugin/sched/slurm/slurm_util.h"
+#include "plugin/common/slurm_layout.h"
 
 namespace arena {
 namespace {
@@ -166,9 +168,9 @@ using NodeClass =
 
 /// Nothing for a job whose places depend on more: those are asked for one by one.
 std::optional<NodeClass> node_class(const job_record_t* job) {
-    const job_details* details = job->details;
+    const JobDetails* details = job->details;
     const bool names_nodes = details->exc_node_bitmap || details->req_node_bitmap || job->resv_name;
-    if (names_nodes || has_deadline(job) || (job->part_ptr_list && job->priority_array) ||
+    if (names_nodes || has_deadline(job) || (job->part_ptr_list && partition_priorities(job)) ||
         details->mc_ptr)
         return std::nullopt;
     return NodeClass(text_of(job->partition), text_of(details->features), text_of(details->prefer),
@@ -211,7 +213,7 @@ class NodeSets {
         placed.node_set = places.size() == 1 ? places.front().place.node_set : intern(all);
         FREE_NULL_BITMAP(all);
         if (tries.list.empty())
-            placed.no_place = text_of(job_reason_string(tries.why));
+            placed.no_place = text_of(reason_name(tries.why));
         else if (!has_gpus(placed.node_set))
             placed.no_nodes = why_no_nodes(job, tries);
         return placed;
@@ -306,7 +308,7 @@ constexpr double tier_size = 4294967296.0;
 double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
     if (queue) return queue->place_of(job);
     if (!job->prio_factors) return 0;
-    const priority_factors_object_t* f = job->prio_factors;
+    const PriorityFactors* f = job->prio_factors;
     const double sum = f->priority_age + f->priority_assoc + f->priority_fs + f->priority_js +
                        f->priority_part + f->priority_qos -
                        (static_cast<double>(f->nice) - static_cast<double>(NICE_OFFSET)) +
@@ -507,7 +509,7 @@ class Reading {
             std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
                 .count();
         view_.preemption_wait_s = slurm_conf.kill_wait + slurm_conf.msg_timeout;
-        view_.memory_tracked = (slurm_conf.select_type_param & CR_MEMORY) != 0;
+        view_.memory_tracked = memory_is_tracked();
         stamp_ = {};
         table_ = read_nodes(view_);
         PartitionWalk partitions{&view_, &table_};
@@ -566,6 +568,48 @@ class Reading {
     std::size_t next_ = 0;
 };
 
+constexpr int all = INT_MAX, jobs_looked_at = 64;
+
+std::string fault_of(const part_record_t* part) { return layout_fault(part); }
+
+std::string fault_of(const job_record_t* job) {
+    std::string fault = layout_fault(job);
+    const bool known = !fault.empty() || (find_job_record(job->job_id) == job &&
+                                          (!job->part_ptr || job->part_ptr->magic == PART_MAGIC));
+    return known ? fault : "job_record_t does not look as in the headers";
+}
+
+std::string fault_of_nodes() {
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node) continue;
+        std::string fault = layout_fault(node);
+        if (!fault.empty()) return fault;
+        if (node->index != static_cast<std::uint32_t>(i) || !node->config_ptr ||
+            find_node_record(node->name) != node)
+            return "node_record_t does not look as in the headers";
+    }
+    return {};
+}
+
+/// Of the first `most` records of the list.
+template <typename Record>
+std::string first_fault(SlurmList list, int most) {
+    struct Walk {
+        int left;
+        std::string fault;
+    } walk{most, {}};
+    list_for_each_ro(
+        list,
+        [](void* item, void* argument) {
+            auto* w = static_cast<Walk*>(argument);
+            w->fault = fault_of(static_cast<const Record*>(item));
+            return w->fault.empty() && --w->left > 0 ? 0 : -1;
+        },
+        &walk);
+    return walk.fault;
+}
+
 }  // namespace
 
 bool slurm_has_work() {
@@ -580,33 +624,10 @@ bool slurm_has_work() {
 bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }
 
 bool slurm_layout_is_sound(std::string* what) {
-    constexpr int jobs_looked_at = 64;
-    struct Check {
-        std::string* what;
-        bool sound = true;
-        int jobs = 0;
-    } check{what};
-    for (int i = 0; i < node_record_count && check.sound; ++i) {
-        const node_record_t* node = node_record_table_ptr[i];
-        if (!node) continue;
-        check.sound = node->magic == NODE_MAGIC && node->index == static_cast<std::uint32_t>(i) &&
-                      node->config_ptr && find_node_record(node->name) == node;
-        if (!check.sound) *what = "node_record_t";
-    }
-    if (!check.sound || !job_list) return check.sound;
-    list_for_each_ro(
-        job_list,
-        [](void* item, void* argument) {
-            auto* c = static_cast<Check*>(argument);
-            auto* job = static_cast<job_record_t*>(item);
-            c->sound = job->magic == JOB_MAGIC && find_job_record(job->job_id) == job &&
-                       (!job->details || job->details->magic == DETAILS_MAGIC) &&
-                       (!job->part_ptr || job->part_ptr->magic == PART_MAGIC);
-            if (!c->sound) *c->what = "job_record_t";
-            return c->sound && ++c->jobs < jobs_looked_at ? 0 : -1;
-        },
-        &check);
-    return check.sound;
+    *what = fault_of_nodes();
+    if (what->empty() && part_list) *what = first_fault<part_record_t>(part_list, all);
+    if (what->empty() && job_list) *what = first_fault<job_record_t>(job_list, jobs_looked_at);
+    return what->empty();
 }
 
 ClusterView read_cluster(const Host::KnowsRecord& knows, std::int64_t slice_ms) {

@@ -114,7 +114,7 @@ void refresh_eligibility(job_record_t* job) {
         reason = lost;
     }
     if (!independent && is_deferral(reason))
-        text = job_reason_string(reason);
+        text = reason_name(reason);
     else if (deferred(text))
         text = "Arena: waiting to be planned";
     job->state_reason = WAIT_HELD;
@@ -148,7 +148,7 @@ bool is_settled(const job_record_t* job, time_t now) {
     if (classify(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none))
         return false;
     if (!plannable(facts) || !facts.held) return true;
-    const job_details* details = job->details;
+    const JobDetails* details = job->details;
     const bool may_wait = details->dependency || details->depend_list || job->resv_name ||
                           job->array_recs || details->begin_time > now ||
                           (job->restart_cnt > 0 && details->begin_time != 0);

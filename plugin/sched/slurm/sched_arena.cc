@@ -17,11 +17,11 @@
 #include "plugin/common/shared.h"
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
-#include "plugin/sched/slurm/slurm_headers.h"
 #include "plugin/sched/socket/socket_server.h"
 #include "policy/arena/slurm_policies.h"
 #include "site/config.h"
 #include "site/config_sum.h"
+#include "plugin/common/slurm_layout.h"
 
 namespace arena {
 namespace {
@@ -110,10 +110,8 @@ bool Plugin::controller_is_ready() {
 bool Plugin::layout_is_sound() {
     std::string what;
     if (host_->layout_is_sound(&what)) return true;
-    error(
-        "arena: %s does not look as in the headers that sched_arena.so was built with (Slurm "
-        "%s): scheduling by Arena is switched off; rebuild against the running release",
-        what.c_str(), built_for().c_str());
+    error("%s",
+          layout_error(what, "sched_arena.so", "scheduling by Arena is switched off").c_str());
     off_ = true;
     return false;
 }

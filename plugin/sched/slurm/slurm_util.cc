@@ -43,9 +43,8 @@ bool is_deferral(job_state_reason reason) {
 }
 
 bool deferred(std::string_view reason_text) {
-    return std::any_of(std::begin(deferrals), std::end(deferrals), [&](job_state_reason reason) {
-        return reason_text == job_reason_string(reason);
-    });
+    return std::any_of(std::begin(deferrals), std::end(deferrals),
+                       [&](job_state_reason reason) { return reason_text == reason_name(reason); });
 }
 
 SlurmLock::SlurmLock(Kind kind) : kind_(kind), lock_(lock_set(kind)) {
@@ -75,7 +74,7 @@ LockTimes& lock_times() {
 }
 
 void set_supplement(job_record_t* job, std::string_view name, std::string_view value) {
-    job_details* details = job->details;
+    JobDetails* details = job->details;
     const std::string entry = std::string(name) + "=" + std::string(value);
     for (std::uint32_t i = 0; i < details->env_cnt; ++i) {
         if (!value_of(details->env_sup[i], name)) continue;
@@ -87,7 +86,7 @@ void set_supplement(job_record_t* job, std::string_view name, std::string_view v
 }
 
 void clear_supplements(job_record_t* job) {
-    job_details* details = job->details;
+    JobDetails* details = job->details;
     std::uint16_t kept = 0;
     for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
         const std::string_view entry = details->env_sup[i];
@@ -149,7 +148,7 @@ void hold_for_arena(job_record_t* job, const char* reason) {
     job->direct_set_prio = 1;
     job->priority = 0;
     job->state_reason = WAIT_HELD;
-    job->job_state &= ~static_cast<std::uint32_t>(JOB_SPECIAL_EXIT);
+    clear_state_flag(job, JOB_SPECIAL_EXIT);
     assign_text(&job->state_desc, reason);
     forget_requeue_delay(job);
     write_mark(job, Phase::held);
@@ -158,8 +157,7 @@ void hold_for_arena(job_record_t* job, const char* reason) {
 
 void forget_requeue_delay(job_record_t* job) {
     if (job->restart_cnt == 0 || job->details->begin_time == 0) return;
-    int lifetime_s = 0;
-    (void)slurm_cred_ctx_get(slurmctld_config.cred_ctx, SLURM_CRED_OPT_EXPIRY_WINDOW, &lifetime_s);
+    const int lifetime_s = credential_lifetime_s();
     // See job_mgr.c: submit_time is the time of the requeue then, or one second later.
     const auto ahead_s = job->details->begin_time - job->details->submit_time;
     if (ahead_s == lifetime_s || ahead_s == lifetime_s + 1) job->details->begin_time = 0;
@@ -269,26 +267,24 @@ bitstr_t* bitmap_of(const std::vector<std::string>& names) {
 
 std::string limit_in_the_way(job_record_t*& job) {
     auto reason = static_cast<job_state_reason>(job_limits_check(&job, false));
-    if (reason != WAIT_NO_REASON) return text_of(job_reason_string(reason));
+    if (reason != WAIT_NO_REASON) return text_of(reason_name(reason));
     if (acct_policy_job_runnable_pre_select(job, false) &&
         acct_policy_job_runnable_post_select(job, job->tres_req_cnt, false))
         return {};
-    return text_of(job_reason_string(static_cast<job_state_reason>(job->state_reason)));
+    return text_of(reason_name(static_cast<job_state_reason>(job->state_reason)));
 }
 
 namespace {
 
 /// As Slurm's loops do: with what the job prefers, then without.
 int select_with_features(job_record_t* job) {
-    char* message = nullptr;
     set_job_features_use(job->details);
-    int rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    int rc = select_nodes_for(job, false);
     if (rc != SLURM_SUCCESS && job->details && job->details->prefer) {
         job->details->features_use = job->details->features;
         job->details->feature_list_use = job->details->feature_list;
-        rc = select_nodes(job, false, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+        rc = select_nodes_for(job, false);
     }
-    xfree(message);
     return rc;
 }
 

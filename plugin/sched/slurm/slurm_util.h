@@ -5,8 +5,7 @@
 
 #include "plugin/common/job_mark.h"
 #include "plugin/sched/host/host.h"
-#include "plugin/sched/slurm/slurm_headers.h"
-// needs slurm_headers.h before it
+#include "plugin/common/slurm_compat.h"
 #include "plugin/common/slurm_text.h"
 
 namespace arena {

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What differs between the releases of Slurm from 22.05 on: one small function each, so that nobody
+// else asks which release it is. Calls change within a release, so a call's form is asked of the
+// compiler (`requires`, or an overload on the function's type); `#if` is for names that a release
+// does not know and for what no declaration shows. The later forms (25.11, 26.05) stand here where
+// they cost nothing. What ran is 22.05.8; against later headers this is only compiled
+// (contrib/check).
+#pragma once
+
+#include "plugin/common/slurm_internal.h"
+
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0)
+#error "slurm-arena needs Slurm 22.05"
+#elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && !defined(ARENA_UNTRIED_SLURM)
+#error \
+    "slurm-arena has run on Slurm 22.05 only; -DARENA_UNTRIED_SLURM compiles it for this release, for trials"
+#endif
+
+namespace arena {
+
+/// "22.05.8": the release whose headers this was built with.
+inline std::string built_for() {
+    return std::to_string(SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER)) + "." +
+           (SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER) < 10 ? "0" : "") +
+           std::to_string(SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER)) + "." +
+           std::to_string(SLURM_VERSION_MICRO(SLURM_VERSION_NUMBER));
+}
+
+// ---- types whose names changed -----------------------------------------------------------------
+
+using JobDetails = std::remove_pointer_t<decltype(job_record_t::details)>;
+using PriorityFactors = std::remove_pointer_t<decltype(job_record_t::prio_factors)>;
+using SlurmList = decltype(job_record_t::gres_list_req);
+
+#ifdef FEATURE_OP_XOR
+constexpr int feature_op_one_of = FEATURE_OP_XOR;
+#else
+constexpr int feature_op_one_of = FEATURE_OP_MOR;
+#endif
+
+// ---- texts -------------------------------------------------------------------------------------
+
+/// Slurm's word for a reason: job_state_reason_string() since 24.05.
+template <typename Reason = job_state_reason>
+const char* reason_name(Reason reason) {
+    if constexpr (requires { job_state_reason_string(reason); })
+        return job_state_reason_string(reason);
+    else
+        return job_reason_string(reason);
+}
+
+/// "gres:gpu:a100:2" as tres_per_node has it, "gres/gpu:a100:2" since 23.11: another release's form
+/// is stored and asks for nothing. "" = any type.
+inline std::string gpu_request(const std::string& type, std::int64_t count) {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+    const std::string prefix = "gres:gpu:";
+#else
+    const std::string prefix = "gres/gpu:";
+#endif
+    return prefix + (type.empty() ? "" : type + ":") + std::to_string(count);
+}
+
+/// Whether the list asks for GRES: since 24.05 sbatch -c sends tres_per_task=cpu:N, too.
+inline bool asks_for_gres(const char* tres) {
+    return tres != nullptr && std::string_view(tres).find("gres") != std::string_view::npos;
+}
+
+// ---- fields ------------------------------------------------------------------------------------
+
+/// 25.11 keeps it in step_id.
+template <typename Description>
+void set_job_id(Description& desc, std::uint32_t id) {
+    if constexpr (requires { desc.job_id; })
+        desc.job_id = id;
+    else
+        desc.step_id.job_id = id;
+}
+
+/// Past the setters of 23.11.5 the cache of job states would keep the flag.
+template <typename Job>
+void clear_state_flag(Job* job, std::uint32_t flag) {
+    if constexpr (requires { job_state_unset_flag(job, flag); })
+        job_state_unset_flag(job, flag);
+    else
+        job->job_state &= ~flag;
+}
+
+/// The job's priority in each partition of its list; nullptr where there is none, or (24.11) where
+/// they are counted by QOS, too.
+template <typename Job>
+const std::uint32_t* partition_priorities(const Job* job) {
+    if constexpr (requires { job->priority_array; })
+        return job->priority_array;
+    else if constexpr (requires { job->part_prio; })
+        return job->part_prio && !job->qos_list ? job->part_prio->priority_array : nullptr;
+    else  // 24.11.7
+        return job->prio_mult && !job->qos_list ? job->prio_mult->priority_array : nullptr;
+}
+
+/// Whether memory is handed out as CPUs are; another name since 25.11.
+inline bool memory_is_tracked() {
+#ifdef CR_MEMORY
+    return (slurm_conf.select_type_param & CR_MEMORY) != 0;
+#else
+    return (slurm_conf.select_type_param & SELECT_MEMORY) != 0;
+#endif
+}
+
+/// Seconds that a job credential lives.
+inline int credential_lifetime_s() {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+    int lifetime_s = 0;
+    (void)slurm_cred_ctx_get(slurmctld_config.cred_ctx, SLURM_CRED_OPT_EXPIRY_WINDOW, &lifetime_s);
+    return lifetime_s;
+#else
+    return cred_expiration();
+#endif
+}
+
+// ---- calls -------------------------------------------------------------------------------------
+
+namespace compat {
+
+inline int select(int (*call)(job_record_t*, bool, bitstr_t**, char**, bool, std::uint32_t),
+                  job_record_t* job, bool test_only) {
+    char* message = nullptr;
+    const int rc = call(job, test_only, nullptr, &message, false, SLURMDB_JOB_FLAG_SCHED);
+    xfree(message);
+    return rc;
+}
+template <typename Selection>  // 24.11
+int select(int (*call)(Selection*, bool, bool, std::uint32_t), job_record_t* job, bool test_only) {
+    char* message = nullptr;
+    Selection selection{};
+    selection.job_ptr = job;
+    selection.err_msg = &message;
+    const int rc = call(&selection, test_only, false, SLURMDB_JOB_FLAG_SCHED);
+    xfree(message);
+    return rc;
+}
+
+template <typename Excluded>
+using TestReservations = int (*)(job_record_t*, time_t*, bool, bitstr_t**, Excluded*, bool*, bool);
+
+inline int test_reservations(TestReservations<bitstr_t*> call, job_record_t* job,
+                             bitstr_t** nodes) {
+    time_t when = time(nullptr);
+    bitstr_t* cores = nullptr;
+    bool overlap = false;
+    const int rc = call(job, &when, false, nodes, &cores, &overlap, false);
+    FREE_NULL_BITMAP(cores);
+    return rc;
+}
+template <typename Excluded>  // 23.11
+int test_reservations(TestReservations<Excluded> call, job_record_t* job, bitstr_t** nodes) {
+    time_t when = time(nullptr);
+    Excluded excluded{};
+    bool overlap = false;
+    const int rc = call(job, &when, false, nodes, &excluded, &overlap, false);
+    reservation_delete_resv_exc_parts(&excluded);
+    return rc;
+}
+
+template <typename Code>
+std::string plugin_error(Code code) {
+    if (static_cast<int>(code) == SLURM_SUCCESS) return {};
+    if constexpr (requires { plugin_strerror(code); })
+        return plugin_strerror(code);
+    else
+        return slurm_strerror(code);
+}
+
+}  // namespace compat
+
+/// select_nodes() as Slurm's main loop calls it; Slurm's code.
+inline int select_nodes_for(job_record_t* job, bool test_only) {
+    return compat::select(&::select_nodes, job, test_only);
+}
+
+/// The nodes that reservations leave to the job now, to be freed; nullptr = none.
+inline bitstr_t* nodes_left_by_reservations(job_record_t* job) {
+    bitstr_t* nodes = nullptr;
+    if (compat::test_reservations(&::job_test_resv, job, &nodes) != SLURM_SUCCESS)
+        FREE_NULL_BITMAP(nodes);
+    return nodes;
+}
+
+/// job_requeue() is gone in 25.11. The job is not an array.
+inline int requeue_job(std::uint32_t id, std::uint32_t flags) {
+    std::string name = std::to_string(id);
+    requeue_msg_t request{};
+    request.job_id_str = name.data();
+    request.flags = flags;
+    return job_requeue2(slurm_conf.slurm_user_id, &request, nullptr, false);
+}
+
+/// Takes one more argument since 23.11.6: whether its tables are locked.
+template <typename Uid>
+bool is_coordinator(Uid uid, char* account) {
+    if constexpr (requires { assoc_mgr_is_user_acct_coord(acct_db_conn, uid, account); })
+        return assoc_mgr_is_user_acct_coord(acct_db_conn, uid, account);
+    else
+        return assoc_mgr_is_user_acct_coord(acct_db_conn, uid, account, false);
+}
+
+/// "" or why not. Takes one more argument since 25.11.1: whether to be quiet.
+template <typename Handle>
+std::string load_slurm_plugin(Handle& handle, const char* path) {
+    if constexpr (requires { plugin_load_from_file(&handle, path); })
+        return compat::plugin_error(plugin_load_from_file(&handle, path));
+    else
+        return compat::plugin_error(plugin_load_from_file(&handle, path, false));
+}
+
+}  // namespace arena
+
+/// Defines job_modify(), inside extern "C": `modify` is told where words for the user go, which is
+/// nowhere (nullptr) before 23.02.
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0)
+#define ARENA_JOB_MODIFY(modify)                                                            \
+    int job_modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) noexcept { \
+        return modify(change, job, uid, nullptr);                                           \
+    }
+#else
+#define ARENA_JOB_MODIFY(modify)                                                 \
+    int job_modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid, \
+                   char** message) noexcept {                                    \
+        return modify(change, job, uid, message);                                \
+    }
+#endif
