@@ -11,6 +11,7 @@
 #include <ctime>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,14 +47,21 @@ using arena::SubmitFacts;
 using arena::text_of;
 using arena::value_of;
 
-/// arena.yaml and the hardware as last read well, and what was wrong with them if they changed for
-/// the worse.
-struct Context {
-    std::optional<arena::SiteFacts> site;
-    std::string problem;
-    struct stat seen {};
+using Site = std::shared_ptr<const arena::SiteFacts>;
 
+/// arena.yaml and the hardware as last read well, and what was wrong with them if they changed for
+/// the worse. Asked by several submissions at a time: since 23.02 Slurm keeps them no longer apart.
+class Context {
+  public:
+    /// What holds for one submission, however long that takes.
+    arena::Result<Site> current();
+
+  private:
     void refresh();
+    std::mutex mutex_;
+    Site site_;
+    std::string problem_;
+    struct stat seen_ {};
 };
 std::unique_ptr<Context> context;  // between init and fini
 
@@ -66,21 +74,30 @@ bool same_file(const struct stat& a, const struct stat& b) {
 void Context::refresh() {
     const std::string path = arena::config_path();
     struct stat now {};
-    if (::stat(path.c_str(), &now) == 0 && site && problem.empty() && same_file(now, seen)) return;
-    seen = now;
+    if (::stat(path.c_str(), &now) == 0 && site_ && problem_.empty() && same_file(now, seen_))
+        return;
+    seen_ = now;
     const auto fail = [&](const std::string& why) {
-        if (problem != why)
+        if (problem_ != why)
             error("arena: %s%s", arena::printable(why, 500).c_str(),
-                  site ? "; the configuration read before stays in force" : "");
-        problem = why;
+                  site_ ? "; the configuration read before stays in force" : "");
+        problem_ = why;
     };
     arena::Result<arena::Config> config = arena::load_config(path);
     if (!config) return fail(config.error().message());
     arena::Result<std::vector<arena::GpuType>> hardware =
         arena::load_hardware(config->hardware_file);
     if (!hardware) return fail(hardware.error().message());
-    site = arena::SiteFacts{std::move(*config), std::move(*hardware)};
-    problem.clear();
+    site_ = std::make_shared<const arena::SiteFacts>(
+        arena::SiteFacts{std::move(*config), std::move(*hardware)});
+    problem_.clear();
+}
+
+arena::Result<Site> Context::current() {
+    const std::lock_guard lock(mutex_);
+    refresh();
+    if (!site_) return arena::environment_error("Arena has no configuration: " + problem_);
+    return site_;
 }
 
 // ---- string arrays of Slurm's ------------------------------------------------------------------
@@ -316,10 +333,8 @@ std::int64_t limit_s_of(const job_desc_msg_t* job, const part_record_t* part) {
 
 int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std::uint32_t uid,
             char** message) {
-    context->refresh();
-    if (!context->site)
-        return refuse(arena::environment_error("Arena has no configuration: " + context->problem),
-                      uid, message);
+    const auto site = context->current();
+    if (!site) return refuse(site.error(), uid, message);
     int rc = SLURM_SUCCESS;
     std::string words;
     const auto parts = partitions_of(job->partition, rc, words);
@@ -333,7 +348,7 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
     if (!read_cluster(parts, cluster))
         return refuse(arena::environment_error(other_slurm), uid, message);
     facts.limit_s = limit_s_of(job, parts.front());
-    const auto accepted = arena::accept_request(std::move(request), facts, cluster, *context->site);
+    const auto accepted = arena::accept_request(std::move(request), facts, cluster, **site);
     if (!accepted) return refuse(accepted.error(), uid, message);
     write_acceptance(job, *accepted);
     if (!accepted->note.empty()) assign_text(message, accepted->note);
@@ -514,8 +529,8 @@ int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t u
 /// Comment follows. One that asks what cannot be is refused: the sentence for it, else "".
 std::string take_comment(const job_desc_msg_t* change, const job_record_t* job, const char* record,
                          std::string& changed) {
-    context->refresh();
-    if (!context->site) return "Arena has no configuration: " + context->problem;
+    const auto site = context->current();
+    if (!site) return site.error().message();
     int rc = SLURM_SUCCESS;
     std::string words;
     const auto parts =
@@ -524,7 +539,7 @@ std::string take_comment(const job_desc_msg_t* change, const job_record_t* job, 
     if (rc != SLURM_SUCCESS) return {};  // another part of this update: Slurm refuses it all
     if (!read_cluster(parts, cluster)) return other_slurm;
     const auto asked = arena::change_record(record, change->comment, job->details->pn_min_tmp_disk,
-                                            cluster, *context->site);
+                                            cluster, **site);
     if (!asked) return asked.error().message();
     changed = asked->value_or("");
     return {};
@@ -601,7 +616,7 @@ extern "C" {
 int init(void) noexcept {
     try {
         context = std::make_unique<Context>();
-        context->refresh();
+        (void)context->current();
     } catch (const std::exception& e) {
         error("arena: job_submit/arena does not start: %s", e.what());
         return SLURM_ERROR;
