@@ -140,7 +140,7 @@ black_box_tests = \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
-	tests/t0330-installed.t tests/t0335-bare-debian.t \
+	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t \
 	tests/issues/i0016-a1-shutdown.t \
