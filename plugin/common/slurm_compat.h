@@ -85,16 +85,26 @@ void clear_state_flag(Job* job, std::uint32_t flag) {
         job->job_state &= ~flag;
 }
 
-/// The job's priority in each partition of its list; nullptr where there is none, or (24.11) where
-/// they are counted by QOS, too.
+/// 24.11.
+template <typename Job>
+bool names_several_qos(const Job* job) {
+    if constexpr (requires { job->qos_list; })
+        return job->qos_list != nullptr;
+    else
+        return false;
+}
+
+/// The job's priority in each partition of its list; nullptr where there is none, or where they are
+/// counted by QOS, too.
 template <typename Job>
 const std::uint32_t* partition_priorities(const Job* job) {
+    if (names_several_qos(job)) return nullptr;
     if constexpr (requires { job->priority_array; })
         return job->priority_array;
     else if constexpr (requires { job->part_prio; })
-        return job->part_prio && !job->qos_list ? job->part_prio->priority_array : nullptr;
+        return job->part_prio ? job->part_prio->priority_array : nullptr;
     else  // 24.11.7
-        return job->prio_mult && !job->qos_list ? job->prio_mult->priority_array : nullptr;
+        return job->prio_mult ? job->prio_mult->priority_array : nullptr;
 }
 
 /// Whether memory is handed out as CPUs are; another name since 25.11.
@@ -192,6 +202,18 @@ inline int requeue_job(std::uint32_t id, std::uint32_t flags) {
     request.job_id_str = name.data();
     request.flags = flags;
     return job_requeue2(slurm_conf.slurm_user_id, &request, nullptr, false);
+}
+
+/// Ends a run that never began, so that the job waits again. 26.05 wants its step_id.
+template <typename Job>
+void complete_to_requeue(Job* job) {
+    const uid_t user = slurm_conf.slurm_user_id;
+    if constexpr (requires { job_complete(job->job_id, user, true, false, 0); }) {
+        (void)job_complete(job->job_id, user, true, false, 0);
+    } else {
+        auto id = job->step_id;
+        (void)job_complete(&id, user, true, false, 0);
+    }
 }
 
 /// Takes one more argument since 23.11.6: whether its tables are locked.

@@ -30,6 +30,8 @@ extern "C" {
 #include "src/common/bitstring.h"
 #if __has_include("src/common/job_features.h")
 #include "src/common/job_features.h"
+#endif
+#if __has_include("src/common/job_state_reason.h")
 #include "src/common/job_state_reason.h"
 #endif
 #include "src/common/list.h"

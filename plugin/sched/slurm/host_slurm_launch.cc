@@ -30,7 +30,7 @@ void take_back_start(JobId id, std::uint32_t restart) {
     if (!job || job->restart_cnt != restart || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))
         return;
     info("arena: JobId=%u requeued: slurmctld stops, and its launch was not sent", id);
-    (void)job_complete(id, slurm_conf.slurm_user_id, true, false, 0);
+    complete_to_requeue(job);
     schedule_job_save();
     schedule_node_save();
 }
