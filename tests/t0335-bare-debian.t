@@ -86,7 +86,7 @@ follow() { # NAME LINES: each is typed; the step passes when all do
 follow "1: make install" "make install"
 follow "2: the service user" "$(inline useradd)"
 follow "3: directories" "$(block 'install -d')"
-ok "3 has made all directories of README's table" in_root bash -c '[[ $(stat -c %U:%G:%a /var/spool/slurm-arena /var/lib/slurm-arena /run/slurm-arena) == $'"'arena:slurm:2750\nslurm:slurm:700\nslurm:slurm:755'"' ]]'
+ok "3 has made all directories of arena.yaml(5)'s table" in_root bash -c '[[ $(stat -c %U:%G:%a /var/spool/slurm-arena /var/lib/slurm-arena /run/slurm-arena) == $'"'arena:slurm:2750\nslurm:slurm:700\nslurm:slurm:755'"' ]]'
 printf 'gpu_types:\n  a100: emulated-cpu   # no GPU here\nprofile:\n  budget_s: 3\n' >>"$root/etc/slurm/arena.yaml"
 follow "4: arena.yaml" "arena config check"
 lines=$(block SchedulerType)

@@ -44,8 +44,8 @@ Remedy set_in_arena_yaml(const Facts&, const std::string& key, const std::string
 
 // ---- files
 // --------------------------------------------------------------------------------------------
-/// A directory of Arena's: the one place that says how it has to be. README and arena.yaml(5) have
-/// the same table.
+/// A directory of Arena's: the one place that says how it has to be. arena.yaml(5) has the same
+/// table.
 struct Place {
     std::string path, owner, group;
     mode_t mode;

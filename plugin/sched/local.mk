@@ -42,7 +42,7 @@ sched_arena_la_DEPENDENCIES = libarena_sched_logic.la libarena_slurm.la
 sched_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'
 
 # Heterogeneous jobs are refused unless SchedulerType is literally sched/backfill: for sites that have
-# them, the same plug-in under that name in a directory to be put in front of PluginDir (README).
+# them, the same plug-in under that name in a directory to be put in front of PluginDir (sched_arena(8)).
 if HAVE_SLURM_SRC
 install-data-hook: install-as-backfill
 uninstall-hook: uninstall-as-backfill
