@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Policy `arena`: see arena_policy.h for the rules, doc/policies.md for how the constants were
-// found.
+// Policy `arena`: see arena_policy.h for the rules, doc/policies.md for what they give.
 #include "policy/arena/arena_policy.h"
 
 #include <fmt/format.h>
