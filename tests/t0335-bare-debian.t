@@ -21,7 +21,7 @@ own_build() {
     local stale=() source
     while read -r source; do
         stale+=("${source%.cc}.o" "${source%.cc}.lo" "$(dirname "$source")/arena-$(basename "$source" .cc).o")
-    done < <(cd "$ARENA_SRCDIR" && grep -lE 'ARENA_(SYSCONFDIR|PKGDATADIR|LIBEXECDIR|PLUGINDIR)\b' src/*/*.cc planner/*.cc profiler/*.cc train/*.cc)
+    done < <(cd "$ARENA_SRCDIR" && grep -rlE --include='*.cc' 'ARENA_(SYSCONFDIR|PKGDATADIR|LIBEXECDIR|PLUGINDIR)\b' src planner profiler train cli)
     rm -f "${stale[@]}" ./*_arena.la plugin/prolog/arena-prolog etc/plugstack.conf.d/arena.conf libarena_slurm.la
     make -s -j"$(nproc)" >"$layer/make.log" 2>&1 || { tail -n 20 "$layer/make.log" >&2; return 1; }
     # `make install` in there must not miss the headers that are not there.

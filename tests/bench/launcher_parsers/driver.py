@@ -44,7 +44,7 @@ def parse(arguments):
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--plans", metavar="FILE", help="keep the plans there, and take them from there the next time")
     parser.add_argument("--checker", metavar="FILE", help="a Python file in place of what is known of the framework")
-    parser.add_argument("--tables", metavar="DIR", help="where the tables lie [src/core/launchers]")
+    parser.add_argument("--tables", metavar="DIR", help="where the tables lie [src/request/launchers]")
     parser.add_argument("--also", default="", metavar="WORDS", help="arguments after those of the table")
     parser.add_argument("--all", action="store_true", help="print every refusal, not one of each kind")
     options = parser.parse_args(arguments)
@@ -162,7 +162,7 @@ def main(arguments):
     checker = getattr(module, "checker", module.Checker)(options.directory)
     tally = try_all(checker, plans, words, options.also.split())
     tally.show(options.all)
-    tables = options.tables or os.path.join(SOURCE, "src/core/launchers")
+    tables = options.tables or os.path.join(SOURCE, "src/request/launchers")
     for row in unmet(os.path.join(tables, f"{options.framework}.table"), words, plans):
         print(f"no plan met: {row}")
     bad = [tally.count(how) for how in ("refused", "differs", "untold")]
