@@ -15,7 +15,7 @@ inline constexpr std::size_t max_model_bytes = 64 * 1024;
 /// mixtral, qwen3_moe, gpt_oss or deepseek_v3. Unknown keys are ignored; keys that change the
 /// architecture in a way Model cannot hold (cross attention, odd window patterns) are refused.
 Result<Model> parse_hf_config(std::string_view text, std::string_view name);
-/// Our flat YAML (doc: DESIGN "Files people write"). Unknown keys are refused.
+/// Our flat YAML (arena-model(5)). Unknown keys are refused.
 Result<Model> parse_yaml_model(std::string_view text, std::string_view name);
 
 }  // namespace arena

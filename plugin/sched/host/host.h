@@ -41,7 +41,7 @@ enum class Step {
     take_user_hold,  ///< the same, but the user's own --hold stays in force
     mark_started,    ///< Slurm started it in the shape we released it with
 };
-/// Pure; the rules of DESIGN "How Slurm is driven" 8.
+/// Pure; why: doc/design.md, sections 3 and 4.
 Step classify(const JobFacts&);
 /// True of a mark of this life that says: Slurm may start it in the shape that Arena wrote.
 bool waits_released(const JobFacts&);
