@@ -117,7 +117,7 @@ tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cudnn_LDADD = $(store_libs) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
 tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc profiler/cuda/cuda_kernels.cu \
-	train/cuda_train_kernels.h train/cuda_train_kernels.cu train/cpu_device.cc
+	train/cuda/cuda_train_kernels.h train/cuda/cuda_train_kernels.cu train/cpu/cpu_device.cc
 tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64

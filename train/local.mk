@@ -5,36 +5,36 @@ bin_PROGRAMS += arena-train
 noinst_LTLIBRARIES += libarena_train_base.la libarena_train.la
 # What knows no device.
 libarena_train_base_la_SOURCES = \
-	train/shape.h train/shape.cc \
-	train/comm.h train/comm_threads.cc train/comm_mpi.cc \
-	train/parameters.h train/parameters.cc \
-	train/data.h train/data.cc \
-	train/gpu_program.h train/gpu_program.cc \
-	train/checkpoint_file.h train/checkpoint_file.cc \
+	train/core/shape.h train/core/shape.cc \
+	train/comm/comm.h train/comm/comm_threads.cc train/comm/comm_mpi.cc \
+	train/core/parameters.h train/core/parameters.cc \
+	train/core/data.h train/core/data.cc \
+	train/run/gpu_program.h train/run/gpu_program.cc \
+	train/checkpoint/checkpoint_file.h train/checkpoint/checkpoint_file.cc \
 	# end
 libarena_train_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 libarena_train_base_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-# What is compiled for a device (train/device.h): once for the CPU, once for those with memory of their own.
+# What is compiled for a device (train/core/device.h): once for the CPU, once for those with memory of their own.
 ARENA_TRAIN_ON_DEVICE = \
-	train/device.h train/weights.h train/cpu_device.h \
-	train/block.h train/block.cc \
-	train/ends.h train/ends.cc \
-	train/pipeline.h train/pipeline.cc \
-	train/optimizer.h train/optimizer.cc \
-	train/plan.h train/plan.cc \
-	train/checkpoint.h train/checkpoint.cc \
-	train/report.h train/report.cc \
-	train/trainer.h train/trainer.cc \
+	train/core/device.h train/core/weights.h train/cpu/cpu_device.h \
+	train/core/block.h train/core/block.cc \
+	train/core/ends.h train/core/ends.cc \
+	train/core/pipeline.h train/core/pipeline.cc \
+	train/core/optimizer.h train/core/optimizer.cc \
+	train/run/plan.h train/run/plan.cc \
+	train/checkpoint/checkpoint.h train/checkpoint/checkpoint.cc \
+	train/run/report.h train/run/report.cc \
+	train/run/trainer.h train/run/trainer.cc \
 	# end
-libarena_train_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/cpu_device.cc
+libarena_train_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/cpu/cpu_device.cc
 libarena_train_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 ARENA_TRAIN_LIBS = libarena_train.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS)
-ARENA_TRAIN_MAIN = train/main.cc train/options.h train/options.cc
+ARENA_TRAIN_MAIN = train/run/main.cc train/run/options.h train/run/options.cc
 arena_train_SOURCES = $(ARENA_TRAIN_MAIN)
 arena_train_LDADD = $(ARENA_TRAIN_LIBS)
 
-ARENA_FAR = -DARENA_TRAIN_DEVICE='"train/far_device.h"'
-libarena_train_far_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/far.h train/far_device.h train/far_device.cc
+ARENA_FAR = -DARENA_TRAIN_DEVICE='"train/core/far_device.h"'
+libarena_train_far_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/core/far.h train/core/far_device.h train/core/far_device.cc
 libarena_train_far_la_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR)
 if HAVE_CUDA
 noinst_LTLIBRARIES += libarena_train_far.la
@@ -44,9 +44,9 @@ check_LTLIBRARIES += libarena_train_far.la
 endif
 # The program that arena-train becomes where it trains on GPUs.
 arena_train_cuda_SOURCES = $(ARENA_TRAIN_MAIN) \
-	train/cuda_device.h train/cuda_device.cc \
-	train/cuda_attention.h train/cuda_attention.cc \
-	train/cuda_train_kernels.h train/cuda_train_kernels.cu \
+	train/cuda/cuda_device.h train/cuda/cuda_device.cc \
+	train/cuda/cuda_attention.h train/cuda/cuda_attention.cc \
+	train/cuda/cuda_train_kernels.h train/cuda/cuda_train_kernels.cu \
 	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
 	profiler/cuda/cuda_kernels.h profiler/cuda/cuda_common.cuh profiler/cuda/cuda_elements.h profiler/cuda/cuda_kernels.cu
 arena_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR) -isystem $(CUDA_HOME)/include
@@ -55,17 +55,17 @@ arena_train_cuda_SOURCES += $(ARENA_CUDNN_SOURCES)
 arena_train_cuda_CPPFLAGS += -DARENA_WITH_CUDNN
 endif
 if HAVE_NCCL
-arena_train_cuda_SOURCES += train/nccl_group.cc
+arena_train_cuda_SOURCES += train/cuda/nccl_group.cc
 else
-arena_train_cuda_SOURCES += train/no_nccl_group.cc
+arena_train_cuda_SOURCES += train/cuda/no_nccl_group.cc
 endif
 arena_train_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 arena_train_cuda_LDADD = libarena_train_far.la libarena_train_base.la $(search_libs) \
 	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(MPI_LIBS)
-train/cuda_train_kernels.o: $(top_srcdir)/train/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
+train/cuda/cuda_train_kernels.o: $(top_srcdir)/train/cuda/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
 # The same program over a device that is emulated on the host: for tests, never installed.
 check_PROGRAMS += arena-train-emulated
-ARENA_EMULATED = tests/train/emulated_device.cc train/cpu_device.cc
+ARENA_EMULATED = tests/train/emulated_device.cc train/cpu/cpu_device.cc
 arena_train_emulated_SOURCES = $(ARENA_TRAIN_MAIN) $(ARENA_EMULATED)
 arena_train_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR)
 arena_train_emulated_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)

@@ -8,8 +8,8 @@
 
 #include "profiler/cpu/cpu_kernels.h"
 #include "tests/gpu/device_array.h"
-#include "train/cpu_device.h"
-#include "train/cuda_train_kernels.h"
+#include "train/cpu/cpu_device.h"
+#include "train/cuda/cuda_train_kernels.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "train/far_device.h"
+#include "train/core/far_device.h"
 
 namespace arena::train {
 namespace {

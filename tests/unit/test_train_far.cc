@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "profiler/cuda/cuda_elements.h"
-#include "train/cpu_device.h"
-#include "train/far_device.h"
-#include "train/gpu_program.h"
+#include "train/cpu/cpu_device.h"
+#include "train/core/far_device.h"
+#include "train/run/gpu_program.h"
 
 #include "suite.h"
 // clang-format on

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "profiler/cpu/cpu_kernels.h"
-#include "train/plan.h"
-#include "train/checkpoint.h"
-#include "train/ends.h"
-#include "train/trainer.h"
+#include "train/run/plan.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/core/ends.h"
+#include "train/run/trainer.h"
 
 #include "suite.h"
 #include "core/plan.h"

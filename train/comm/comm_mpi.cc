@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Ranks as MPI processes. Errors inside MPI end the run (MPI_ERRORS_ARE_FATAL), and so does an
+// exception of a rank: a rank that dies takes the others with it, and the last checkpoint stands.
+#include "config.h"
+#include "train/comm/comm.h"
+
+#ifdef HAVE_MPI
+#define OMPI_SKIP_MPICXX 1  // the C interface alone
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace arena::train {
+namespace {
+
+/// Operations of this process that have ended.
+std::atomic<std::uint64_t> progress{0};
+
+/// Ends the process where no operation ends for a time: another rank hangs. It counts its own
+/// seconds and no clock, so that a job that Slurm suspends and resumes has not waited.
+class StallWatch {
+  public:
+    StallWatch(int limit_s, std::function<void()> say)
+        : thread_([limit_s, say](const std::stop_token& stop) {
+              std::mutex mutex;
+              std::condition_variable_any wake;
+              std::unique_lock lock(mutex);
+              std::uint64_t seen = progress;
+              for (int idle = 0; idle < limit_s;) {
+                  wake.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; });
+                  if (stop.stop_requested()) return;
+                  const std::uint64_t now = progress;
+                  idle = now == seen ? idle + 1 : 0;
+                  seen = now;
+              }
+              say();
+              _exit(3);
+          }) {}
+
+  private:
+    std::jthread thread_;
+};
+
+/// MPI counts are ints; longer arrays go in pieces.
+constexpr std::size_t longest = std::size_t{1} << 28;
+
+template <typename T>
+void reduce_in_pieces(std::span<T> v, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    for (std::size_t at = 0; at < v.size(); at += longest) {
+        const auto n = static_cast<int>(std::min(longest, v.size() - at));
+        MPI_Allreduce(MPI_IN_PLACE, v.data() + at, n, type, op, comm);
+        progress += 1;
+    }
+}
+
+class MpiComm final : public Comm {
+  public:
+    MpiComm(MPI_Comm comm, bool own) : comm_(comm), own_(own) {
+        MPI_Comm_rank(comm_, &rank_);
+        MPI_Comm_size(comm_, &size_);
+    }
+    /// While an exception ends this rank the others do not take part in anything: nothing waits.
+    ~MpiComm() override {
+        if (std::uncaught_exceptions() > 0) return;
+        flush();
+        if (own_) MPI_Comm_free(&comm_);
+    }
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return size_; }
+    [[nodiscard]] int node_rank() override {
+        MPI_Comm node = MPI_COMM_NULL;
+        int rank = 0;
+        MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
+        MPI_Comm_rank(node, &rank);
+        MPI_Comm_free(&node);
+        return rank;
+    }
+
+    void all_reduce_sum(std::span<float> v) override {
+        if (size_ > 1) reduce_in_pieces(v, MPI_FLOAT, MPI_SUM, comm_);
+    }
+    void all_reduce_sum(std::span<double> v) override {
+        reduce_in_pieces(v, MPI_DOUBLE, MPI_SUM, comm_);
+    }
+    void all_reduce_max(std::span<float> v) override {
+        if (size_ > 1) reduce_in_pieces(v, MPI_FLOAT, MPI_MAX, comm_);
+    }
+    /// One reduction per owner, so that a piece may be any length.
+    void reduce_scatter(std::span<const float> whole, std::span<float> part) override {
+        for (int owner = 0; owner < size_; ++owner) {
+            const float* from = whole.data() + static_cast<std::size_t>(owner) * part.size();
+            for (std::size_t at = 0; at < part.size(); at += longest) {
+                const auto n = static_cast<int>(std::min(longest, part.size() - at));
+                const bool in_place = owner == rank_ && from == part.data();
+                const void* mine = in_place ? MPI_IN_PLACE : from + at;
+                MPI_Reduce(mine, part.data() + at, n, MPI_FLOAT, MPI_SUM, owner, comm_);
+            }
+        }
+    }
+    void all_gather(std::span<const float> part, std::span<float> whole) override {
+        std::vector<float> mine(part.begin(), part.end());
+        for (int owner = 0; owner < size_; ++owner) {
+            float* to = whole.data() + static_cast<std::size_t>(owner) * part.size();
+            if (owner == rank_) std::copy(mine.begin(), mine.end(), to);
+            for (std::size_t at = 0; at < part.size(); at += longest)
+                MPI_Bcast(to + at, static_cast<int>(std::min(longest, part.size() - at)), MPI_FLOAT,
+                          owner, comm_);
+        }
+    }
+    void broadcast(std::span<std::byte> bytes, int root) override {
+        MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root, comm_);
+        progress += 1;
+    }
+    void send(std::span<const float> values, int to) override {
+        drop_sent();
+        Message& message = outgoing_.emplace_back();
+        message.values.assign(values.begin(), values.end());
+        MPI_Isend(message.values.data(), static_cast<int>(values.size()), MPI_FLOAT, to, 0, comm_,
+                  &message.request);
+    }
+    void receive(std::span<float> values, int from) override {
+        MPI_Recv(values.data(), static_cast<int>(values.size()), MPI_FLOAT, from, 0, comm_,
+                 MPI_STATUS_IGNORE);
+        progress += 1;
+    }
+    void flush() override {
+        for (Message& message : outgoing_) MPI_Wait(&message.request, MPI_STATUS_IGNORE);
+        outgoing_.clear();
+    }
+    std::unique_ptr<Comm> split(int color) override {
+        MPI_Comm part = MPI_COMM_NULL;
+        MPI_Comm_split(comm_, color, rank_, &part);
+        return std::make_unique<MpiComm>(part, true);
+    }
+
+  private:
+    struct Message {
+        std::vector<float> values;
+        MPI_Request request = MPI_REQUEST_NULL;
+    };
+    void drop_sent() {
+        std::erase_if(outgoing_, [](Message& message) {
+            int done = 0;
+            MPI_Test(&message.request, &done, MPI_STATUS_IGNORE);
+            return done != 0;
+        });
+    }
+    MPI_Comm comm_;
+    bool own_;
+    int rank_ = 0, size_ = 1;
+    std::list<Message> outgoing_;
+};
+
+}  // namespace
+
+bool have_mpi() { return true; }
+
+bool started_by_mpi() {
+    const char* names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+    return std::any_of(std::begin(names), std::end(names),
+                       [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+void run_mpi(const std::function<void(Comm&)>& body, const MpiFaults& faults) {
+    MPI_Init(nullptr, nullptr);
+    {
+        MpiComm world(MPI_COMM_WORLD, false);
+        std::optional<StallWatch> watch;
+        if (faults.stall_limit_s > 0 && world.size() > 1)
+            watch.emplace(faults.stall_limit_s, [&, rank = world.rank()] { faults.stalled(rank); });
+        try {
+            body(world);
+        } catch (const std::exception& error) {
+            faults.failed(world.rank(), error);
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        }
+    }
+    MPI_Finalize();
+}
+
+}  // namespace arena::train
+
+#else
+
+#include <cstdlib>
+
+namespace arena::train {
+
+bool have_mpi() { return false; }
+bool started_by_mpi() {
+    return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
+}
+void run_mpi(const std::function<void(Comm&)>&, const MpiFaults&) { std::abort(); }
+
+}  // namespace arena::train
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "train/core/ends.h"
+
+namespace arena::train {
+namespace {
+
+const LocalTensor& tensor(const Weights& w, Index i) { return w.tensors()[at(i)]; }
+
+Index head_table(const Weights& w) {
+    const Index own = w.find("lm_head.weight");
+    return own >= 0 ? own : w.find("wte.weight");
+}
+
+}  // namespace
+
+Embedding::Embedding(const BlockShape& shape, Weights& w, Group& shards)
+    : s_(shape), device_(shape.device), shards_(shards) {
+    const Index tokens = w.find("wte.weight"), positions = w.find("wpe.weight");
+    rows_ = tensor(w, tokens).range;
+    tokens_ = w.weight(tokens);
+    d_tokens_ = w.gradient(tokens);
+    positions_ = w.weight(positions);
+    d_positions_ = w.gradient(positions);
+}
+
+/// The positions are a bias of each sample.
+void Embedding::forward(Tokens ids, Pointer<Element> output) {
+    device_.gather_rows(rows(), s_.hidden, ids, tokens_, output);
+    shards_.all_reduce_sum(Span<Element>(output, at(s_.tokens() * s_.hidden)));
+    device_.add_bias(s_.samples, span(), positions_, output);
+}
+
+void Embedding::backward(Tokens ids, Pointer<const Element> gradient) {
+    device_.scatter_rows(rows(), s_.hidden, ids, gradient, d_tokens_);
+    device_.add_column_sums(s_.samples, span(), gradient, d_positions_);
+}
+
+Head::Head(const BlockShape& shape, Weights& w, Group& shards)
+    : s_(shape),
+      device_(shape.device),
+      shards_(shards),
+      rows_(tensor(w, head_table(w)).range),
+      norm_(at(s_.tokens() * s_.hidden)),
+      logits_(at(s_.tokens() * rows_.size())),
+      saved_(at(s_.tokens() * 2)),
+      top_(at(s_.tokens())),
+      target_(top_.size()),
+      sum_(top_.size()),
+      d_norm_(norm_.size()),
+      norm_scratch_(s_.hidden, device_) {
+    const Index table = head_table(w), gamma = w.find("ln_f.weight"), beta = w.find("ln_f.bias");
+    gamma_ = w.weight(gamma);
+    beta_ = w.weight(beta);
+    d_gamma_ = w.gradient(gamma);
+    d_beta_ = w.gradient(beta);
+    table_ = w.weight(table);
+    d_table_ = w.gradient(table);
+}
+
+double Head::forward(Pointer<const Element> input, Tokens labels) {
+    Device::Sum loss;
+    forward(input, labels, loss);
+    return device_.value(loss);
+}
+
+void Head::forward(Pointer<const Element> input, Tokens labels, Device::Sum& loss) {
+    const Index tokens = s_.tokens();
+    device_.norm_forward(tokens, s_.hidden, input, gamma_, beta_, norm_.data(), saved_.data());
+    device_.multiply(Layout::nt, tokens, rows_.size(), s_.hidden, norm_.data(), table_,
+                     logits_.data());
+    device_.top_and_target(rows(), logits_.data(), labels, top_.data(), target_.data());
+    shards_.all_reduce_max(span_of(top_));
+    shards_.all_reduce_sum(span_of(target_));
+    device_.sum_exponentials(rows(), logits_.data(), top_.data(), sum_.data());
+    shards_.all_reduce_sum(span_of(sum_));
+    device_.add_losses(tokens, top_.data(), target_.data(), sum_.data(), loss);
+}
+
+void Head::backward(Pointer<const Element> input, Tokens labels, float scale,
+                    Pointer<Element> gradient) {
+    const Index tokens = s_.tokens(), width = rows_.size(), h = s_.hidden;
+    device_.logits_gradient(rows(), logits_.data(), labels, top_.data(), sum_.data(), scale);
+    device_.multiply_add(Layout::tn, width, h, tokens, logits_.data(), norm_.data(), d_table_);
+    device_.multiply(Layout::nn, tokens, h, width, logits_.data(), table_, d_norm_.data());
+    shards_.all_reduce_sum(span_of(d_norm_));
+    device_.norm_backward(tokens, h, input, gamma_, saved_.data(), d_norm_.data(), gradient,
+                          d_gamma_, d_beta_, norm_scratch_);
+}
+
+}  // namespace arena::train

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "train/core/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace arena::train {
+namespace {
+
+template <typename T>
+T part(T all, Range range) {
+    return all.subspan(at(range.begin), at(range.size()));
+}
+
+Range common(Range a, const LocalTensor& t) {
+    const Range both{std::max(a.begin, t.offset), std::min(a.end, t.offset + t.size())};
+    return both.begin < both.end ? both : Range{};
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerOptions& options, Weights& weights, const Replicas& replicas,
+                     Comm& world, Index shard, const Device& device)
+    : o_(options),
+      w_(weights),
+      replicas_(replicas),
+      world_(world),
+      shard_(shard),
+      device_(device),
+      owned_(owned(static_cast<Index>(w_.weights().size()))),
+      masters_(w_, owned_),
+      first_(at(owned_.size())),
+      second_(at(owned_.size())) {}
+
+Range Optimizer::owned(Index all) const {
+    return o_.sharded ? share(all, replicas_.host.size(), replicas_.host.rank()) : Range{0, all};
+}
+
+float Optimizer::rate(Index step) const {
+    if (step >= o_.warmup_steps) return o_.rate;
+    return o_.rate * static_cast<float>(step) / static_cast<float>(o_.warmup_steps);
+}
+
+double Optimizer::update(Index step) {
+    sum_gradients();
+    double squares[] = {norm_of_owned()};
+    world_.all_reduce_sum(std::span<double>(squares));
+    const double norm = std::sqrt(squares[0]);
+    if (o_.clip > 0 && norm > static_cast<double>(o_.clip))
+        scale_owned(static_cast<float>(static_cast<double>(o_.clip) / norm));
+    for (const LocalTensor& tensor : w_.tensors()) update_tensor(tensor, step);
+    if (o_.sharded) replicas_.device.all_gather(part(w_.weights(), owned_), w_.weights());
+    return norm;
+}
+
+void Optimizer::sum_gradients() {
+    if (!o_.sharded) return replicas_.device.all_reduce_sum(w_.gradients());
+    replicas_.device.reduce_scatter(w_.gradients(), part(w_.gradients(), owned_));
+}
+
+/// Every element of the model counts once: not on other replicas, shards or the shadow of a table.
+double Optimizer::norm_of_owned() {
+    if (!o_.sharded && replicas_.host.rank() != 0) return 0;
+    device_.clear(squares_);
+    for (const LocalTensor& t : w_.tensors()) {
+        if (t.shadow || (!t.spec.sharded && shard_ != 0)) continue;
+        const Range mine = common(owned_, t);
+        if (mine.size() > 0)
+            device_.add_squares(mine.size(), w_.gradients().data() + mine.begin, squares_);
+    }
+    return device_.value(squares_);
+}
+
+void Optimizer::scale_owned(float factor) {
+    device_.scale(owned_.size(), factor, w_.gradients().data() + owned_.begin);
+}
+
+void Optimizer::update_tensor(const LocalTensor& tensor, Index step) {
+    const Range range = common(owned_, tensor);
+    const Index begin = range.begin - owned_.begin;
+    if (range.size() == 0) return;
+    const AdamW adam{rate(step), o_.beta1, o_.beta2, o_.epsilon, tensor.spec.decayed ? o_.decay : 0,
+                     step};
+    device_.adamw(adam, range.size(), masters_.data() + begin, w_.gradients().data() + range.begin,
+                  first_.data() + begin, second_.data() + begin, w_.weights().data() + range.begin);
+}
+
+void Optimizer::upload() { masters_.upload(device_, owned_); }
+
+void Optimizer::download() {
+    const std::span<float> host = masters_.download(device_, owned_);
+    if (!host.empty() && o_.sharded) replicas_.host.all_gather(part(host, owned_), host);
+}
+
+std::vector<float> Optimizer::gather(Moment which) {
+    std::vector<float> mine(at(owned_.size()));
+    device_.download(moment(which).data(), mine);
+    if (!o_.sharded) return mine;
+    std::vector<float> all(w_.weights().size());
+    replicas_.host.all_gather(mine, all);
+    return all;
+}
+
+void Optimizer::set(Moment which, std::span<const float> all) {
+    device_.upload(part(all, owned_), moment(which).data());
+}
+
+}  // namespace arena::train

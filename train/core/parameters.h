@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The tensors of a GPT, whole and as one rank holds them. A tensor is [outer, axis, inner]; tensor
+// parallelism deals out `axis` (heads, MLP columns, vocabulary rows). Names are GPT-2's, matrices
+// are [out, in]. Initial values depend on seed, name and position in the whole tensor alone, never
+// on the plan.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/core/shape.h"
+
+namespace arena::train {
+
+struct TensorSpec {
+    std::string name;  ///< "h.3.attn.c_attn.weight"
+    Index outer = 1, axis = 1, inner = 1;
+    bool sharded = false;  ///< along axis, over the tensor-parallel ranks
+    bool decayed = false;  ///< by AdamW's weight decay: matrices and tables
+    float deviation = 0;   ///< of the initial normal values; 0 = all equal to `value`
+    float value = 0;
+    [[nodiscard]] Index size() const { return outer * axis * inner; }
+};
+
+/// The tensors of one block, in this order.
+enum BlockTensor {
+    ln_1_weight,
+    ln_1_bias,
+    qkv_weight,
+    qkv_bias,
+    proj_weight,
+    proj_bias,
+    ln_2_weight,
+    ln_2_bias,
+    up_weight,
+    up_bias,
+    down_weight,
+    down_bias,
+    block_tensors
+};
+std::vector<TensorSpec> block_specs(const GptShape&, Index layer);
+TensorSpec token_table(const GptShape&);     ///< wte.weight [vocab, hidden]
+TensorSpec position_table(const GptShape&);  ///< wpe.weight [seq, hidden]
+std::vector<TensorSpec> final_norm(const GptShape&);
+TensorSpec untied_head(const GptShape&);  ///< lm_head.weight [vocab, hidden]
+/// All of them, embeddings first, the head last: the order of a checkpoint.
+std::vector<TensorSpec> all_specs(const GptShape&);
+
+/// A tensor as one rank holds it: `range` of the axis, at `offset` of the rank's flat arrays.
+struct LocalTensor {
+    TensorSpec spec;
+    Range range;
+    Index offset = 0;
+    bool shadow = false;  ///< the last stage's copy of a tied token table: trained, never saved
+    [[nodiscard]] Index size() const { return spec.outer * range.size() * spec.inner; }
+};
+/// Copies between the whole tensor and this rank's part of it.
+void take_part(const LocalTensor&, std::span<const float> whole, float* part);
+void put_part(const TensorSpec&, Range, const float* part, std::span<float> whole);
+
+/// The weights of a rank and their gradients, each in one array of `padded` elements (a multiple of
+/// dp; the rest stays 0).
+class Parameters {
+  public:
+    /// `alignment`: each tensor begins at a multiple of it; what lies between stays 0.
+    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1,
+               bool with_gradients = true);
+    void initialize(std::uint64_t seed);
+
+    [[nodiscard]] const std::vector<LocalTensor>& tensors() const { return tensors_; }
+    /// Index into tensors() by name, -1 when this rank has none.
+    [[nodiscard]] Index find(const std::string& name) const;
+    [[nodiscard]] float* weight(Index tensor) { return weights_.data() + offset(tensor); }
+    [[nodiscard]] float* gradient(Index tensor) { return gradients_.data() + offset(tensor); }
+    [[nodiscard]] std::span<float> weights() { return weights_; }
+    [[nodiscard]] std::span<float> gradients() { return gradients_; }
+
+  private:
+    [[nodiscard]] Index offset(Index tensor) const {
+        return tensors_[static_cast<std::size_t>(tensor)].offset;
+    }
+    std::vector<LocalTensor> tensors_;
+    std::vector<float> weights_, gradients_;
+};
+
+/// Part `index` of the initial values of a whole tensor; the same on every machine up to rounding
+/// of log and cos.
+float initial_value(const TensorSpec&, std::uint64_t seed, Index index);
+/// A good 64-bit mix (splitmix64's).
+std::uint64_t mix(std::uint64_t);
+
+}  // namespace arena::train

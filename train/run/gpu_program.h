@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Where arena-train trains: it computes on the CPU itself and becomes arena-train-cuda, a program
+// of its own beside it, for GPUs, so that it starts on a machine without CUDA's libraries.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "train/core/shape.h"
+
+namespace arena::train {
+
+/// Value of an environment variable; nothing when it is not set.
+using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+
+struct DeviceChoice {
+    bool is_gpu = false;
+    std::string why;  ///< of a CPU where GPUs were thought of; "" = they were not
+};
+
+/// What the choice depends on besides --device.
+struct DeviceFacts {
+    bool has_program = false;              ///< arena-train-cuda is installed
+    std::function<Result<int>()> gpus;     ///< that this process sees; asked only where it matters
+    std::function<Index()> ranks_of_node;  ///< likewise; 0 = not known
+};
+/// `wanted`: cpu, cuda or auto. cuda is never turned into cpu: it is an error then. auto is cuda
+/// where there is a GPU for each rank of this machine.
+Result<DeviceChoice> choose_device(const std::string& wanted, const DeviceFacts&);
+
+/// GPUs that CUDA's driver shows to this process, without CUDA's libraries.
+Result<int> count_gpus();
+/// Ranks that the launcher started on this machine: OMPI_COMM_WORLD_LOCAL_SIZE, else the most of
+/// SLURM_STEP_TASKS_PER_NODE ("4(x2),3"); 0 = neither says.
+Index launched_ranks(const Environment&);
+/// arena-train-cuda beside this program, else in libexec; "" = neither.
+std::string gpu_program();
+/// Returns only when it cannot be run.
+Error become(const std::string& program, char** argv);
+
+/// bf16 FLOP/s of the entry of hardware.yaml that a device's name stands for; 0 = there is none.
+double peak_flops(const std::string& device);
+
+}  // namespace arena::train
