@@ -67,6 +67,7 @@ arena_profiler_faulty_LDADD = $(ARENA_PROFILER_CPU_LIBS)
 
 if HAVE_CUDA
 pkglibexec_PROGRAMS += arena-profiler-cuda
+noinst_LTLIBRARIES += libarena_cuda.la
 check_PROGRAMS += tests/gpu/test_cuda
 if HAVE_CUDNN
 check_PROGRAMS += tests/gpu/test_cudnn
@@ -74,19 +75,21 @@ endif
 endif
 arena_profiler_cuda_SOURCES = profiler/run/main.cc profiler/cuda/cuda_backend.h profiler/cuda/cuda_backend.cc \
 	profiler/cuda/cuda_identity.h profiler/cuda/cuda_identity.cc \
-	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
 	profiler/cuda/cuda_recipes.h profiler/cuda/cuda_recipes.cc \
-	profiler/cuda/cuda_layer.h profiler/cuda/cuda_layer.cc \
+	profiler/cuda/cuda_layer.h profiler/cuda/cuda_layer.cc
+# What arena-train's CUDA module computes with, too.
+libarena_cuda_la_SOURCES = \
+	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
 	profiler/cuda/cuda_kernels.h profiler/cuda/cuda_common.cuh profiler/cuda/cuda_elements.h profiler/cuda/cuda_kernels.cu
+libarena_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 ARENA_CUDNN_LIBS =
 arena_profiler_cuda_SOURCES += profiler/cuda/cuda_recipe.h profiler/cuda/cudnn_recipes.h
 if HAVE_CUDNN
-ARENA_CUDNN_SOURCES = profiler/cuda/cudnn_graph.h profiler/cuda/cudnn_graph.cc \
+libarena_cuda_la_SOURCES += profiler/cuda/cudnn_graph.h profiler/cuda/cudnn_graph.cc \
 	profiler/cuda/cudnn_attention.h profiler/cuda/cudnn_attention.cc
-arena_profiler_cuda_SOURCES += $(ARENA_CUDNN_SOURCES) profiler/cuda/cudnn_recipes.cc
+arena_profiler_cuda_SOURCES += profiler/cuda/cudnn_recipes.cc
 ARENA_CUDNN_LIBS += -lcudnn
 else
-ARENA_CUDNN_SOURCES =
 arena_profiler_cuda_SOURCES += profiler/cuda/no_cudnn.cc
 endif
 ARENA_NCCL_LIBS =
@@ -99,7 +102,7 @@ endif
 arena_profiler_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_WITH_CUDA -isystem $(CUDA_HOME)/include
 # The Prolog's environment has no LD_LIBRARY_PATH: the program itself says where cuBLASLt lies.
 arena_profiler_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-arena_profiler_cuda_LDADD = $(ARENA_PROFILER_LIBS) libarena_profiler_core.la $(search_libs) $(HWLOC_LIBS) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS)
+arena_profiler_cuda_LDADD = $(ARENA_PROFILER_LIBS) libarena_profiler_core.la libarena_cuda.la $(search_libs) $(HWLOC_LIBS) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS)
 ARENA_CUDA_LIBS = -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lpthread
 # sm_80: A100; sm_90: H100; PTX for what comes later. NVCCFLAGS adds to it.
 ARENA_NVCCFLAGS = -std=c++20 -O3 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
@@ -109,19 +112,18 @@ am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
 am__v_NVCC_0 = @echo "  NVCC    " $@;
 am__v_NVCC_1 =
 SUFFIXES = .cu
-.cu.o:
-	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) $(ARENA_NVCCFLAGS) $(NVCCFLAGS) -I$(top_srcdir)/src -I$(top_srcdir) -c -o $@ $<
-profiler/cuda/cuda_kernels.o: $(top_srcdir)/profiler/cuda/cuda_kernels.h $(top_srcdir)/profiler/cuda/cuda_common.cuh $(top_srcdir)/profiler/cuda/cuda_elements.h
-tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc $(ARENA_CUDNN_SOURCES)
+.cu.lo:
+	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(LIBTOOL) --silent --tag=CXX --mode=compile $(NVCC) -forward-unknown-to-host-compiler \
+	    $(ARENA_NVCCFLAGS) $(NVCCFLAGS) -I$(top_srcdir)/src -I$(top_srcdir) -c -o $@ $<
+profiler/cuda/cuda_kernels.lo: $(top_srcdir)/profiler/cuda/cuda_kernels.h $(top_srcdir)/profiler/cuda/cuda_common.cuh $(top_srcdir)/profiler/cuda/cuda_elements.h
+tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h
 tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-tests_gpu_test_cudnn_LDADD = $(store_libs) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
-tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h profiler/cuda/cuda_gemm.cc profiler/cuda/cuda_kernels.cu \
-	train/cuda/cuda_train_kernels.h train/cuda/cuda_train_kernels.cu train/cpu/cpu_device.cc
-tests_gpu_test_cuda_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+tests_gpu_test_cudnn_LDADD = libarena_cuda.la $(core_libs) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
+tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-tests_gpu_test_cuda_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
+tests_gpu_test_cuda_LDADD = libarena_train_cuda_kernels.la libarena_cuda.la libarena_train_cpu.la $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
 EXTRA_DIST += tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all

@@ -6,8 +6,8 @@
 # shellcheck disable=SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 build=${ARENA_BUILDDIR:-.}
-for program in arena-train arena-train-emulated; do
-    [[ -x $build/$program ]] || skip_all "$program is not built"
+for file in arena-train tests/train/emulated_device.so; do
+    [[ -x $build/$file ]] || skip_all "$file is not built"
 done
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +18,11 @@ awk 'BEGIN { x = 7; c = 40; for (i = 0; i < 20000; i++) { x = (x * 1103515245 + 
     c = x % 97 < 12 ? 32 + int(x / 97) % 90 : 32 + (c % 16 * 5 + 3) % 90; printf "%c", c } }' >"$work/text"
 small=(--layers 3 --hidden 32 --heads 4 --vocab 128 --seq-length 32 --global-batch 8 --lr 1e-3 --data "$work/text" --quiet)
 cpu=("$build/arena-train" --device cpu "${small[@]}")
-far=("$build/arena-train-emulated" "${small[@]}")
+# Where the program looks for CUDA's module, and the linker for CUDA's driver, lies the emulated device.
+mkdir -p "$work/bin" "$work/driver" && cp "$build/arena-train" "$work/bin/" &&
+    cp "$build/tests/train/emulated_device.so" "$work/bin/arena-train-cuda.so" && ln -s "$work/bin/arena-train-cuda.so" "$work/driver/libcuda.so.1"
+on_device=(env LD_LIBRARY_PATH="$work/driver" "$work/bin/arena-train")
+far=("${on_device[@]}" --device cuda "${small[@]}")
 losses() { jq -r 'select(has("loss")) | .loss' "$1"; }
 # same FILE FILE BOUND: as many losses, each within BOUND of the other; says the largest difference
 same() {
@@ -32,15 +36,51 @@ is "$("${cpu[@]}" --steps 0 --log "$work/where" && jq -r .device "$work/where")"
 like "$("$build/arena-train" --device cpu "${small[@]/--quiet/--seed=1}" --steps 0 | head -n 1)" ' on cpu; ' "the first line says it"
 like "$("$build/arena-train" --device gpu "${small[@]}" --steps 0 2>&1)" 'cpu' "another word is refused with what is accepted"
 # Without a driver whatever this machine has: no library of CUDA's is found.
-if [[ -x $build/arena-train-cuda ]] && ldconfig -p | grep -q 'libcuda\.so\.1'; then
+# refused SENTENCE ARGUMENT...: --device cuda is no CPU run, but exit code 3 and one sentence
+refused() {
+    local sentence=$1 out rc=0
+    shift
+    out=$("$@" --device cuda "${small[@]}" --steps 1 2>&1) || rc=$?
+    is "$rc" 3 "exit code 3: $sentence"
+    like "$out" "^arena-train: $sentence" "says: $sentence"
+    is "$(grep -c . <<<"$out")" 1 "in one line: $sentence"
+}
+if ldconfig -p | grep -q 'libcuda\.so\.1'; then
     skip 3 "this machine has a CUDA driver: tests/gpu/run says what holds there"
 else
-    out=$("$build/arena-train" --device cuda "${small[@]}" --steps 1 2>&1) rc=$?
-    is "$rc" 3 "--device cuda without a GPU is no CPU run: exit code 3"
-    like "$out" '^arena-train: --device cuda: (this build has no arena-train-cuda|no usable GPU)' "and the sentence says what is missing"
-    is "$(grep -c . <<<"$out")" 1 "in one line"
+    refused '--device cuda: no usable GPU' "$work/bin/arena-train"
 fi
-is "$("${far[@]}" --device cpu --steps 0 2>&1)" "arena-train: --device: is arena-train's; this program trains on GPUs" "the GPU half is no CPU program"
+refused '--device cuda: no usable GPU: CUDA sees no device' env ARENA_EMULATED_GPUS=0 "${on_device[@]}"
+# where NAME ARGUMENT...: the device of a run, as its log says it
+where() {
+    rm -f "$work/where"
+    "$@" "${small[@]}" --steps 0 --log "$work/where" && jq -r .device "$work/where"
+}
+is "$(where "${on_device[@]}")" emulated "one rank goes to the device unasked"
+is "$(where "${on_device[@]}" --device cpu)" cpu "and stays on the CPU when told so"
+is "$(where env ARENA_EMULATED_GPUS=1 "${on_device[@]}" --dp 2 --ranks 2)" cpu "two ranks stay on the CPU where there is one"
+like "$(ARENA_EMULATED_GPUS=1 "${on_device[@]}" "${small[@]/--quiet/--seed=1}" --steps 0 --dp 2 --ranks 2 | head -n 1)" \
+    ' on cpu \(2 ranks here, 1 GPU visible\); ' "and the first line says why"
+
+# ---- the module ----------------------------------------------------------------------------------
+# with_module PLACE: a program that has its module there
+with_module() {
+    rm -rf "$work/other"
+    mkdir -p "$work/other/bin" "$(dirname "$work/other/$1")" && cp "$build/arena-train" "$work/other/bin/" &&
+        cp "$build/tests/train/emulated_device.so" "$work/other/$1"
+    other=(env LD_LIBRARY_PATH="$work/driver" "$work/other/bin/arena-train")
+}
+with_module bin/.libs/arena-train-cuda.so
+is "$(where "${other[@]}")" emulated "a build directory's module is found"
+with_module libexec/slurm-arena/arena-train-cuda.so
+is "$(where "${other[@]}")" emulated "a staged tree's module is found"
+chmod o+w "$work/other/libexec/slurm-arena"
+refused "$work/other/libexec/slurm-arena: others may write to it" "${other[@]}"
+with_module bin/arena-train-cuda.so
+LC_ALL=C sed -i 's/arena-train [0-9]/arena-train x/' "$work/other/bin/arena-train-cuda.so"
+refused "$work/other/bin/arena-train-cuda.so: is of arena-train x.*, this program is arena-train [0-9]" "${other[@]}"
+echo "no module" >"$work/other/bin/arena-train-cuda.so"
+refused "$work/other/bin/arena-train-cuda.so: cannot be opened: " "${other[@]}"
 
 # ---- bf16 with fp32 masters ----------------------------------------------------------------------
 ok "50 steps in fp32 on the CPU" "${cpu[@]}" --steps 50 --log "$work/cpu"
@@ -66,7 +106,7 @@ ok "where the GPU's peak is known the log has MFU" env ARENA_EMULATED_NAME='NVID
 ok "which is the model's FLOPs over the peak and the time" jq -es 'map(select(has("loss"))) | length == 3 and
     all(.mfu * .iteration_s * 989.4e12 / (8 * 3 * (3 * (2 * 32 * (4 * 32 * 32 + 2 * 32 * 128) + 4 * 32 * 32 * 32) + 2 * 32 * 32 * 128)) - 1 |
         fabs < 1e-6)' "$work/mfu"
-like "$(ARENA_EMULATED_NAME='NVIDIA H100 80GB HBM3' "$build/arena-train-emulated" "${small[@]/--quiet/--seed=1}" --steps 1 | tail -n 1)" \
+like "$(ARENA_EMULATED_NAME='NVIDIA H100 80GB HBM3' "${on_device[@]}" "${small[@]/--quiet/--seed=1}" --steps 1 | tail -n 1)" \
     'step 1 loss [0-9.]+ .* tokens/s MFU [0-9.]+ %$' "and the step's line ends in it"
 
 # ---- checkpoints know no device ------------------------------------------------------------------

@@ -1,79 +1,74 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# arena-train: the reference trainer. The kernels are the profiler's; MPI is optional (without it the ranks
-# are threads of one process).
+# arena-train: the reference trainer, a library per room. The kernels are the profiler's; MPI is optional
+# (without it the ranks are threads of one process).
 bin_PROGRAMS += arena-train
-noinst_LTLIBRARIES += libarena_train_base.la libarena_train.la
-# What knows no device.
-libarena_train_base_la_SOURCES = \
-	train/core/shape.h train/core/shape.cc \
+noinst_LTLIBRARIES += libarena_train_comm.la libarena_train_core.la libarena_train_cpu.la \
+	libarena_train_checkpoint.la libarena_train_run.la
+ARENA_TRAIN_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
+libarena_train_comm_la_SOURCES = \
 	train/comm/comm.h train/comm/comm_threads.cc train/comm/comm_mpi.cc \
+	# end
+libarena_train_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+libarena_train_comm_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+libarena_train_core_la_SOURCES = \
+	train/core/shape.h train/core/shape.cc \
 	train/core/parameters.h train/core/parameters.cc \
 	train/core/data.h train/core/data.cc \
-	train/run/gpu_program.h train/run/gpu_program.cc \
-	train/checkpoint/checkpoint_file.h train/checkpoint/checkpoint_file.cc \
-	# end
-libarena_train_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
-libarena_train_base_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-# What is compiled for a device (train/core/device.h): once for the CPU, once for those with memory of their own.
-ARENA_TRAIN_ON_DEVICE = \
-	train/core/device.h train/core/weights.h train/cpu/cpu_device.h \
+	train/core/device_memory.h train/core/device.h train/core/device_module.h \
+	train/core/weights.h \
 	train/core/block.h train/core/block.cc \
 	train/core/ends.h train/core/ends.cc \
 	train/core/pipeline.h train/core/pipeline.cc \
 	train/core/optimizer.h train/core/optimizer.cc \
-	train/run/plan.h train/run/plan.cc \
+	# end
+libarena_train_core_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+libarena_train_cpu_la_SOURCES = train/cpu/cpu_device.h train/cpu/cpu_device.cc
+libarena_train_cpu_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+libarena_train_checkpoint_la_SOURCES = \
+	train/checkpoint/checkpoint_file.h train/checkpoint/checkpoint_file.cc \
 	train/checkpoint/checkpoint.h train/checkpoint/checkpoint.cc \
+	# end
+libarena_train_checkpoint_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+libarena_train_run_la_SOURCES = \
+	train/run/device_choice.h train/run/device_choice.cc \
+	train/run/options.h train/run/options.cc \
+	train/run/plan.h train/run/plan.cc \
 	train/run/report.h train/run/report.cc \
 	train/run/trainer.h train/run/trainer.cc \
 	# end
-libarena_train_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/cpu/cpu_device.cc
-libarena_train_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-ARENA_TRAIN_LIBS = libarena_train.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS)
-ARENA_TRAIN_MAIN = train/run/main.cc train/run/options.h train/run/options.cc
-arena_train_SOURCES = $(ARENA_TRAIN_MAIN)
+libarena_train_run_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+ARENA_TRAIN_LIBS = libarena_train_run.la libarena_train_checkpoint.la libarena_train_cpu.la libarena_train_core.la \
+	libarena_train_comm.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) -ldl
+arena_train_SOURCES = train/run/main.cc
 arena_train_LDADD = $(ARENA_TRAIN_LIBS)
 
-ARENA_FAR = -DARENA_TRAIN_DEVICE='"train/core/far_device.h"'
-libarena_train_far_la_SOURCES = $(ARENA_TRAIN_ON_DEVICE) train/core/far.h train/core/far_device.h train/core/far_device.cc
-libarena_train_far_la_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR)
+# What arena-train opens for --device cuda: complete by itself, so that it takes nothing from the program.
+cudamoduledir = $(pkglibexecdir)
 if HAVE_CUDA
-noinst_LTLIBRARIES += libarena_train_far.la
-pkglibexec_PROGRAMS += arena-train-cuda
-else
-check_LTLIBRARIES += libarena_train_far.la
+cudamodule_LTLIBRARIES = arena-train-cuda.la
+noinst_LTLIBRARIES += libarena_train_cuda_kernels.la
 endif
-# The program that arena-train becomes where it trains on GPUs.
-arena_train_cuda_SOURCES = $(ARENA_TRAIN_MAIN) \
+libarena_train_cuda_kernels_la_SOURCES = train/cuda/cuda_train_kernels.h train/cuda/cuda_train_kernels.cu
+train/cuda/cuda_train_kernels.lo: $(top_srcdir)/train/cuda/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
+arena_train_cuda_la_SOURCES = \
 	train/cuda/cuda_device.h train/cuda/cuda_device.cc \
-	train/cuda/cuda_attention.h train/cuda/cuda_attention.cc \
-	train/cuda/cuda_train_kernels.h train/cuda/cuda_train_kernels.cu \
-	profiler/cuda/cuda_gemm.h profiler/cuda/cuda_gemm.cc \
-	profiler/cuda/cuda_kernels.h profiler/cuda/cuda_common.cuh profiler/cuda/cuda_elements.h profiler/cuda/cuda_kernels.cu
-arena_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR) -isystem $(CUDA_HOME)/include
+	train/cuda/cuda_attention.h train/cuda/cuda_attention.cc
+arena_train_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 if HAVE_CUDNN
-arena_train_cuda_SOURCES += $(ARENA_CUDNN_SOURCES)
-arena_train_cuda_CPPFLAGS += -DARENA_WITH_CUDNN
+arena_train_cuda_la_CPPFLAGS += -DARENA_WITH_CUDNN
 endif
 if HAVE_NCCL
-arena_train_cuda_SOURCES += train/cuda/nccl_group.cc
+arena_train_cuda_la_SOURCES += train/cuda/nccl_group.cc
 else
-arena_train_cuda_SOURCES += train/cuda/no_nccl_group.cc
+arena_train_cuda_la_SOURCES += train/cuda/nccl_absent.cc
 endif
-arena_train_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
-arena_train_cuda_LDADD = libarena_train_far.la libarena_train_base.la $(search_libs) \
-	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(MPI_LIBS)
-train/cuda/cuda_train_kernels.o: $(top_srcdir)/train/cuda/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
-# The same program over a device that is emulated on the host: for tests, never installed.
-check_PROGRAMS += arena-train-emulated
-ARENA_EMULATED = tests/train/emulated_device.cc train/cpu/cpu_device.cc
-arena_train_emulated_SOURCES = $(ARENA_TRAIN_MAIN) $(ARENA_EMULATED)
-arena_train_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR)
-arena_train_emulated_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-arena_train_emulated_LDADD = libarena_train_far.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS)
+arena_train_cuda_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,defs -Wl,-rpath,$(CUDA_HOME)/lib64
+arena_train_cuda_la_LIBADD = libarena_train_cuda_kernels.la libarena_cuda.la \
+	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(FMT_LIBS)
 
 # ---- tests ------------------------------------------------------------------------------------
 train_tests = tests/unit/test_train_layers tests/unit/test_train_plans tests/unit/test_train_checkpoint \
-	tests/unit/test_train_far
+	tests/unit/test_train_device
 if HAVE_CHECK
 check_PROGRAMS += $(train_tests)
 TESTS += $(train_tests)
@@ -81,10 +76,9 @@ endif
 tests_unit_test_train_layers_SOURCES = tests/unit/test_train_layers.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_layers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_layers_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_far_SOURCES = tests/unit/test_train_far.cc tests/unit/suite.h $(ARENA_EMULATED)
-tests_unit_test_train_far_CPPFLAGS = $(AM_CPPFLAGS) $(ARENA_FAR) $(CHECK_CFLAGS)
-tests_unit_test_train_far_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-tests_unit_test_train_far_LDADD = libarena_train_far.la libarena_train_base.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) $(CHECK_LIBS)
+tests_unit_test_train_device_SOURCES = tests/unit/test_train_device.cc tests/unit/suite.h tests/train/emulated_device.cc
+tests_unit_test_train_device_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_train_device_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_plans_SOURCES = tests/unit/test_train_plans.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
@@ -96,10 +90,15 @@ dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410
 EXTRA_DIST += tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch tests/bench/train-resume tests/bench/trainer-accuracy
 tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log tests/t0415-train-rank-dies.log tests/t0430-report.log tests/t0435-elastic-training.log tests/t0440-measure.log: arena-train$(EXEEXT)
 tests/t0405-train-faults.log: tests/tools/kill_at_call.so
-tests/t0420-train-device.log: arena-train$(EXEEXT) arena-train-emulated$(EXEEXT)
-check_DATA = tests/tools/kill_at_call.so
+tests/t0420-train-device.log: arena-train$(EXEEXT) tests/train/emulated_device.so
+check_DATA = tests/tools/kill_at_call.so tests/train/emulated_device.so
+# A module as arena-train-cuda.so is, for a device that is emulated on the host.
+tests/train/emulated_device.so: tests/train/emulated_device.cc train/core/device.h train/core/device_module.h libarena_train_cpu.la libarena_profiler_cpu.la
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -I. $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CXXFLAGS) $(CXXFLAGS) -shared -fPIC \
+	    -Wl,-z,defs -o $@ $(srcdir)/tests/train/emulated_device.cc .libs/libarena_train_cpu.a .libs/libarena_profiler_cpu.a \
+	    $(ARENA_BLAS_LIBS) $(FMT_LIBS) -lgomp -lpthread
 tests/tools/kill_at_call.so: tests/tools/kill_at_call.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/kill_at_call.cc -ldl
-CLEANFILES += tests/tools/kill_at_call.so
+CLEANFILES += tests/tools/kill_at_call.so tests/train/emulated_device.so
 EXTRA_DIST += tests/tools/kill_at_call.cc
 dist_man_MANS += doc/man/arena-train.1

@@ -13,6 +13,10 @@
 
 namespace {
 
+using train::cpu_elements;
+using train::cpu_numbers;
+using train::cpu_tokens;
+
 struct Blas {
     cublasLtHandle_t handle = nullptr;
     void* workspace = nullptr;
@@ -186,9 +190,10 @@ void added(const Blas& blas, Stream s) {
     const Index m = 72, n = 136, k = 200;
     const auto a = draw(k * m, 1, s.type), b = draw(k * n, 2, s.type),
                c = draw(m * n, 3, Type::f32);
-    const train::CpuDevice cpu(1);
+    const auto cpu = train::make_cpu_device(1);
     Floats want = c;
-    cpu.multiply_add(train::Layout::tn, m, n, k, a.data(), b.data(), want.data());
+    cpu->multiply_add(train::Layout::tn, m, n, k, cpu_elements(a), cpu_elements(b),
+                      cpu_numbers(want));
     const Array da(a, s.type), db(b, s.type), dc(c, Type::f32), spoilt(m * n, Type::f32);
     cuda::Gemm g(blas.handle, {cuda::Layout::tn, m, n, k, 1, precision_of(s.type), true},
                  blas.workspace, Blas::bytes);
@@ -202,12 +207,13 @@ void added(const Blas& blas, Stream s) {
     const auto start = draw(cols, 7, Type::f32);
     Floats y = x, sums = start, saved(size_of(2 * rows)), dx(x.size()), d_gamma = start,
            d_beta = start;
-    cpu.add_bias(rows, cols, bias.data(), y.data());
-    cpu.add_column_sums(rows, cols, x.data(), sums.data());
-    train::CpuDevice::NormScratch scratch(cols, cpu);
-    cpu.norm_forward(rows, cols, x.data(), bias.data(), bias.data(), dx.data(), saved.data());
-    cpu.norm_backward(rows, cols, x.data(), bias.data(), saved.data(), dy.data(), dx.data(),
-                      d_gamma.data(), d_beta.data(), scratch);
+    cpu->add_bias(rows, cols, cpu_elements(bias), cpu_elements(y));
+    cpu->add_column_sums(rows, cols, cpu_elements(x), cpu_numbers(sums));
+    cpu->norm_forward(rows, cols, cpu_elements(x), cpu_elements(bias), cpu_elements(bias),
+                      cpu_elements(dx), cpu_numbers(saved));
+    cpu->norm_backward(rows, cols, {cpu_elements(x), cpu_elements(bias), cpu_numbers(saved)},
+                       cpu_elements(dy), cpu_elements(dx), cpu_numbers(d_gamma),
+                       cpu_numbers(d_beta));
     const Array ax(x, s.type), ay(x, s.type), abias(bias, s.type), asums(start, Type::f32),
         ady(dy, s.type), adx(rows * cols, s.type), as(saved, Type::f32), ag(start, Type::f32),
         ab(start, Type::f32);
@@ -223,15 +229,15 @@ void added(const Blas& blas, Stream s) {
 }
 
 void heads(Stream s) {
-    const train::CpuDevice cpu(1);
+    const auto cpu = train::make_cpu_device(1);
     for (const Index d : {Index{24}, Index{5}})  // whole packs, and none
         for (const Index parts : {Index{1}, Index{3}}) {
             const train::AttentionShape shape{2, 3, 7, d};
             const Index n = 2 * 3 * 7 * d, part = parts - 1;
             const auto rows = draw(parts * n, 1, s.type), back = draw(n, 2, s.type);
             Floats want(size_of(n)), want_rows = rows;
-            cpu.to_heads({shape, part, parts}, rows.data(), want.data());
-            cpu.to_rows({shape, part, parts}, back.data(), want_rows.data());
+            cpu->to_heads({shape, part, parts}, cpu_elements(rows), cpu_elements(want));
+            cpu->to_rows({shape, part, parts}, cpu_elements(back), cpu_elements(want_rows));
             const Array in(rows, s.type), out(n, s.type), from(back, s.type);
             const cuda::HeadsLayout layout{2, 7, 3, d, part, parts};
             const std::string name = std::string(name_of(s.type)) + std::to_string(parts) +
@@ -245,7 +251,7 @@ void heads(Stream s) {
 
 /// A shard of a vocabulary, and ids of which some are another's.
 void vocabulary(Stream s) {
-    const train::CpuDevice cpu(1);
+    const auto cpu = train::make_cpu_device(1);
     const train::LogitsShape shape{.tokens = 37, .width = 130, .first = 50};
     const cuda::VocabularyShard shard{shape.first, shape.width};
     const Index hidden = 70, cells = shape.tokens * shape.width;
@@ -257,8 +263,9 @@ void vocabulary(Stream s) {
                d_out = draw(shape.tokens * hidden, 2, s.type),
                before = draw(shape.width * hidden, 3, Type::f32);
     Floats out(size_of(shape.tokens * hidden)), d_table = before;
-    cpu.gather_rows(shape, hidden, ids, table.data(), out.data());
-    cpu.scatter_rows(shape, hidden, ids, d_out.data(), d_table.data());
+    const train::Tokens tokens = cpu_tokens(ids);
+    cpu->gather_rows(shape, hidden, tokens, cpu_elements(table), cpu_elements(out));
+    cpu->scatter_rows(shape, hidden, tokens, cpu_elements(d_out), cpu_numbers(d_table));
     const Array at(table, s.type), aout(shape.tokens * hidden, s.type), ad(d_out, s.type),
         adt(before, Type::f32);
     cuda::gather_rows(s, shard, shape.tokens, hidden, dids.ids(), at, aout);
@@ -268,18 +275,20 @@ void vocabulary(Stream s) {
 
     const auto x = draw(cells, 4, s.type, 20);
     Floats top(37), target(37), sums(37), gradient = x;
-    cpu.top_and_target(shape, x.data(), ids, top.data(), target.data());
-    cpu.sum_exponentials(shape, gradient.data(), top.data(), sums.data());
-    train::CpuDevice::Sum loss;
-    cpu.add_losses(37, top.data(), target.data(), sums.data(), loss);
-    cpu.logits_gradient(shape, gradient.data(), ids, top.data(), sums.data(), 0.25F);
+    cpu->top_and_target(shape, cpu_elements(x), tokens, cpu_numbers(top), cpu_numbers(target));
+    cpu->sum_exponentials(shape, cpu_elements(gradient), cpu_numbers(top), cpu_numbers(sums));
+    double loss = 0;
+    cpu->add_losses(37, cpu_numbers(top), cpu_numbers(target), cpu_numbers(sums),
+                    train::Pointer(&loss));
+    cpu->logits_gradient(shape, cpu_elements(gradient), tokens, cpu_numbers(top), cpu_numbers(sums),
+                         0.25F);
     const Array ax(x, s.type), atop(37, Type::f32), atarget(37, Type::f32), asums(37, Type::f32);
     cuda::top_and_target(s, shard, 37, ax, dids.ids(), atop.f32(), atarget.f32());
     close(atop, top, 0, name + "largest logits");
     close(atarget, target, 0, name + "logits of labels");
     cuda::sum_exponentials(s, shard, 37, ax, atop.f32(), asums.f32());
     close(asums, sums, 2e-5, name + "sums of exponentials");
-    cuda::logits_gradient(s, shard, 37, ax, dids.ids(), atop.f32(), asums.f32(), 0.25F);
+    cuda::logits_gradient(s, shard, 37, ax, dids.ids(), {atop.f32(), asums.f32()}, 0.25F);
     close(ax, gradient, bound_of(s.type), name + "gradient of logits");
     const Array sum(Floats(4, 0), Type::f32);  // two doubles
     double* const numbers = static_cast<double*>(static_cast<void*>(sum));
@@ -288,7 +297,7 @@ void vocabulary(Stream s) {
     double got[2] = {}, squares = 0;
     cuda::check(cudaMemcpy(got, numbers, sizeof got, cudaMemcpyDeviceToHost), "copy");
     for (const float v : sums) squares += static_cast<double>(v) * v;
-    const bool good = std::abs(got[0] - loss.value) <= 1e-5 * std::abs(loss.value) &&
+    const bool good = std::abs(got[0] - loss) <= 1e-5 * std::abs(loss) &&
                       std::abs(got[1] - squares) <= 1e-4 * squares;
     failures += !good;
     std::printf("%sok %d - %sloss and sum of squares\n", good ? "" : "not ", ++tests, name.c_str());

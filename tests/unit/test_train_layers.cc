@@ -72,8 +72,9 @@ struct OneRank {
         : comm(shards),
           layout{1, 1, shards.size()},
           shape(small_gpt()),
-          sizes(block_shape(shape, layout.tp, samples, 1)),
+          sizes(block_shape(shape, layout.tp, samples, *device)),
           parameters(shape, layout, {0, 0, shards.rank()}, {0, 1}),
+          model(parameters, *device),
           scratch(sizes) {
         parameters.initialize(3);
         // Weights large enough that every non-linearity is bent, biases and norms unlike their
@@ -86,10 +87,13 @@ struct OneRank {
         }
     }
     Comm& comm;
+    std::unique_ptr<Device> device = make_cpu_device(1);
+    std::unique_ptr<Group> group = device->group(comm);
     RankLayout layout;
     GptShape shape;
     BlockShape sizes;
     Parameters parameters;
+    Weights model;  ///< of the parameters
     BlockScratch scratch;
 
     std::span<float> weights(const LocalTensor& t) {
@@ -97,8 +101,7 @@ struct OneRank {
                                             static_cast<std::size_t>(t.size()));
     }
     std::span<float> gradients(const LocalTensor& t) {
-        return parameters.gradients().subspan(static_cast<std::size_t>(t.offset),
-                                              static_cast<std::size_t>(t.size()));
+        return {model.gradients().data(t.offset).address(), static_cast<std::size_t>(t.size())};
     }
 };
 
@@ -122,17 +125,18 @@ void check_sharded(OneRank& r, const LocalTensor& t, const std::function<double(
 
 void check_block(Comm& shards) {
     OneRank r(shards);
-    Block block(r.sizes, r.parameters, 0, shards, r.scratch);
+    Block block(r.sizes, r.model, 0, *r.group, r.scratch);
     BlockState state(r.sizes);
     AttentionCore core(r.sizes);
-    Floats input = draw(hidden_size(r), 1), output(input.size()), gradient = draw(input.size(), 2);
-    const Floats weight = gradient;
+    std::vector<float> input = draw(hidden_size(r), 1), output(input.size()),
+                       gradient = draw(input.size(), 2);
+    const auto weight = gradient;
     const auto loss = [&] {
-        block.forward(input.data(), state, core, output.data());
+        block.forward(cpu_elements(input), state, core, cpu_elements(output));
         return dot(weight, output);
     };
     loss();
-    block.backward(input.data(), state, core, gradient.data());
+    block.backward(cpu_elements(input), state, core, cpu_elements(gradient));
     check_tensor(input, gradient, loss, "input of a block");
     for (Index i = 0; i < block_tensors; ++i)
         check_sharded(r, r.parameters.tensors()[static_cast<std::size_t>(i)], loss);
@@ -149,13 +153,13 @@ std::vector<std::int32_t> draw_tokens(const OneRank& r, unsigned seed) {
 
 void check_embedding(Comm& shards) {
     OneRank r(shards);
-    Embedding embedding(r.sizes, r.parameters, shards);
+    Embedding embedding(r.sizes, r.model, *r.group);
     const auto tokens = draw_tokens(r, 5);
-    Floats output(hidden_size(r));
-    const Floats weight = draw(output.size(), 6);
-    embedding.backward(tokens, weight.data());
+    std::vector<float> output(hidden_size(r));
+    const auto weight = draw(output.size(), 6);
+    embedding.backward(cpu_tokens(tokens), cpu_elements(weight));
     const auto loss = [&] {
-        embedding.forward(tokens, output.data());
+        embedding.forward(cpu_tokens(tokens), cpu_elements(output));
         return dot(weight, output);
     };
     for (const char* name : {"wte.weight", "wpe.weight"})
@@ -163,14 +167,21 @@ void check_embedding(Comm& shards) {
                       loss);
 }
 
+double loss_of(OneRank& r, Head& head, const std::vector<float>& input,
+               const std::vector<std::int32_t>& labels) {
+    const Array<double> sum(*r.device, 1);
+    head.forward(cpu_elements(input), cpu_tokens(labels), sum.data());
+    return r.device->value(sum.data());
+}
+
 void check_head(Comm& shards) {
     OneRank r(shards);
-    Head head(r.sizes, r.parameters, shards);
+    Head head(r.sizes, r.model, *r.group);
     const auto labels = draw_tokens(r, 8);
-    Floats input = draw(hidden_size(r), 9), gradient(input.size());
-    const auto loss = [&] { return head.forward(input.data(), labels); };
+    std::vector<float> input = draw(hidden_size(r), 9), gradient(input.size());
+    const auto loss = [&] { return loss_of(r, head, input, labels); };
     loss();
-    head.backward(input.data(), labels, 1, gradient.data());
+    head.backward(cpu_elements(input), cpu_tokens(labels), 1, cpu_elements(gradient));
     check_tensor(input, gradient, loss, "input of the head");
     for (const char* name : {"wte.weight", "ln_f.weight", "ln_f.bias"})
         check_sharded(r, r.parameters.tensors()[static_cast<std::size_t>(r.parameters.find(name))],
@@ -192,17 +203,21 @@ END_TEST
 START_TEST(recomputed_activations_are_those_of_the_forward) {
     run_threads(1, [](Comm& shards) {
         OneRank r(shards);
-        Block block(r.sizes, r.parameters, 0, shards, r.scratch);
+        Block block(r.sizes, r.model, 0, *r.group, r.scratch);
         BlockState state(r.sizes), again(r.sizes);
         AttentionCore core(r.sizes), core_again(r.sizes), core_from_state(r.sizes);
-        Floats input = draw(hidden_size(r), 1), output(input.size());
-        block.forward(input.data(), state, core, output.data());
-        block.recompute(input.data(), again, core_again);
+        std::vector<float> input = draw(hidden_size(r), 1), output(input.size());
+        block.forward(cpu_elements(input), state, core, cpu_elements(output));
+        block.recompute(cpu_elements(input), again, core_again);
         block.recompute_core(state, core_from_state);
-        ck_assert(again.active == state.active && again.saved_2 == state.saved_2 &&
-                  again.key == state.key);
-        ck_assert(core_again.context == core.context && core_from_state.context == core.context);
-        ck_assert(core_from_state.lse == core.lse && core_from_state.out == core.out);
+        const auto same = [](const auto& a, const auto& b) {
+            return std::memcmp(a.data().address(), b.data().address(), a.bytes()) == 0;
+        };
+        ck_assert(same(again.active, state.active) && same(again.saved_2, state.saved_2) &&
+                  same(again.key, state.key));
+        ck_assert(same(core_again.context, core.context) &&
+                  same(core_from_state.context, core.context));
+        ck_assert(same(core_from_state.lse, core.lse) && same(core_from_state.out, core.out));
     });
 }
 END_TEST
@@ -211,10 +226,9 @@ START_TEST(the_loss_of_even_logits_is_the_log_of_the_vocabulary) {
     run_threads(2, [](Comm& shards) {
         OneRank r(shards);
         std::ranges::fill(r.parameters.weights(), 0.0F);
-        Head head(r.sizes, r.parameters, shards);
-        const Floats input = draw(hidden_size(r), 9);
-        const double loss =
-            head.forward(input.data(), draw_tokens(r, 8)) / static_cast<double>(r.sizes.tokens());
+        Head head(r.sizes, r.model, *r.group);
+        const double loss = loss_of(r, head, draw(hidden_size(r), 9), draw_tokens(r, 8)) /
+                            static_cast<double>(r.sizes.tokens());
         ck_assert_double_eq_tol(loss, std::log(66.0), 1e-5);
     });
 }

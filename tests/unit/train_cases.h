@@ -7,6 +7,7 @@
 // clang-format off
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "train/run/plan.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/core/ends.h"
+#include "train/cpu/cpu_device.h"
 #include "train/run/trainer.h"
 
 #include "suite.h"
@@ -104,7 +106,8 @@ inline std::vector<Outcome> train_all(const TrainOptions& options) {
     cpu::set_gemm_threads(1);
     std::vector<Outcome> outcomes(static_cast<std::size_t>(options.plan.layout.size()));
     run_threads(static_cast<int>(outcomes.size()), [&](Comm& world) {
-        outcomes[static_cast<std::size_t>(world.rank())] = train(options, world);
+        outcomes[static_cast<std::size_t>(world.rank())] =
+            train(options, world, [](int threads, Comm&) { return make_cpu_device(threads); });
     });
     return outcomes;
 }

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "train/comm/comm.h"
-#include "train/core/shape.h"
 
 namespace arena::train {
 namespace {
@@ -154,9 +153,7 @@ class ThreadComm final : public Comm {
     void reduce_scatter(std::span<const float> whole, std::span<float> part) override {
         std::vector<float> sum(part.size());  // before the others read what this rank would free
         show(whole.data());
-        fold<float>(
-            {part_begin(part.size()), part_begin(part.size()) + static_cast<Index>(part.size())},
-            sum.data(), add<float>);
+        fold(static_cast<std::size_t>(rank_) * part.size(), std::span(sum), add<float>);
         group_->barrier.arrive_and_finish();
         std::copy(sum.begin(), sum.end(), part.begin());
     }
@@ -204,9 +201,6 @@ class ThreadComm final : public Comm {
     Mailbox& mailbox(int from, int to) {
         return group_->boxes[static_cast<std::size_t>(from * group_->size + to)];
     }
-    [[nodiscard]] Index part_begin(std::size_t part) const {
-        return rank_ * static_cast<Index>(part);
-    }
 
     /// Puts my pointer where all see it; returns when all have done so. From here to the last
     /// arrive_and_finish() nothing may throw or wait for anything else.
@@ -214,14 +208,13 @@ class ThreadComm final : public Comm {
         group_->shown[static_cast<std::size_t>(rank_)] = values;
         group_->barrier.arrive_and_wait();
     }
-    /// to[0..] = the elements of `range`, folded over the ranks in their order.
+    /// to = the elements from `begin` on, folded over the ranks in their order.
     template <typename T, typename F>
-    void fold(Range range, T* to, F f) {
-        const auto first = static_cast<const T*>(group_->shown[0]);
-        std::copy(first + range.begin, first + range.end, to);
+    void fold(std::size_t begin, std::span<T> to, F f) {
+        std::copy_n(static_cast<const T*>(group_->shown[0]) + begin, to.size(), to.data());
         for (std::size_t r = 1; r < group_->shown.size(); ++r) {
-            const auto from = static_cast<const T*>(group_->shown[r]) + range.begin;
-            for (Index i = 0; i < range.size(); ++i) to[i] = f(to[i], from[i]);
+            const T* from = static_cast<const T*>(group_->shown[r]) + begin;
+            for (std::size_t i = 0; i < to.size(); ++i) to[i] = f(to[i], from[i]);
         }
     }
     template <typename T, typename F>
@@ -229,11 +222,12 @@ class ThreadComm final : public Comm {
         if (group_->size == 1) return;
         if (rank_ == 0) group_->result.resize(v.size_bytes());
         show(v.data());
-        T* const result = reinterpret_cast<T*>(group_->result.data());
-        const Range mine = share(static_cast<Index>(v.size()), group_->size, rank_);
-        fold<T>(mine, result + mine.begin, f);
+        const std::span result(reinterpret_cast<T*>(group_->result.data()), v.size());
+        const auto ranks = group_->shown.size(), rank = static_cast<std::size_t>(rank_);
+        const std::size_t begin = v.size() * rank / ranks, end = v.size() * (rank + 1) / ranks;
+        fold(begin, result.subspan(begin, end - begin), f);
         group_->barrier.arrive_and_finish();
-        std::copy(result, result + v.size(), v.data());
+        std::ranges::copy(result, v.begin());
         group_->barrier.arrive_and_finish();
     }
 

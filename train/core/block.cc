@@ -2,39 +2,45 @@
 #include "train/core/block.h"
 
 namespace arena::train {
-BlockShape block_shape(const GptShape& g, Index tp, Index samples, const Device& device) {
-    return {samples, g.seq, g.hidden, g.heads / tp, g.head_dim(), g.ffn / tp, device};
+
+BlockShape block_shape(const GptShape& g, Index tp, Index samples, Device& device) {
+    return {.samples = samples,
+            .seq = g.seq,
+            .hidden = g.hidden,
+            .heads = g.heads / tp,
+            .head_dim = g.head_dim(),
+            .ffn = g.ffn / tp,
+            .device = device};
 }
 
 AttentionCore::AttentionCore(const BlockShape& s)
-    : out(at(s.tokens() * s.width())), lse(at(s.tokens() * s.heads)), context(out.size()) {}
+    : out(s.elements(s.width())), lse(s.floats(s.heads)), context(s.elements(s.width())) {}
 
 BlockState::BlockState(const BlockShape& s)
-    : norm_1(at(s.tokens() * s.hidden)),
-      saved_1(at(s.tokens() * 2)),
-      query(at(s.tokens() * s.width())),
-      key(query.size()),
-      value(query.size()),
-      middle(norm_1.size()),
-      norm_2(norm_1.size()),
-      saved_2(saved_1.size()),
-      up(at(s.tokens() * s.ffn)),
-      active(up.size()) {}
+    : norm_1(s.elements(s.hidden)),
+      saved_1(s.floats(2)),
+      query(s.elements(s.width())),
+      key(s.elements(s.width())),
+      value(s.elements(s.width())),
+      middle(s.elements(s.hidden)),
+      norm_2(s.elements(s.hidden)),
+      saved_2(s.floats(2)),
+      up(s.elements(s.ffn)),
+      active(s.elements(s.ffn)) {}
 
 BlockScratch::BlockScratch(const BlockShape& s)
-    : qkv(at(3 * s.tokens() * s.width())),
-      d_qkv(qkv.size()),
-      d_hidden(at(s.tokens() * s.hidden)),
-      d_middle(d_hidden.size()),
-      d_norm(d_hidden.size()),
-      d_active(at(s.tokens() * s.ffn)),
-      d_up(d_active.size()),
-      d_context(at(s.tokens() * s.width())),
-      d_out(d_context.size()),
-      d_query(d_context.size()),
-      d_key(d_context.size()),
-      d_value(d_context.size()),
-      norm(s.hidden, s.device) {}
+    : qkv(s.elements(3 * s.width())),
+      d_qkv(s.elements(3 * s.width())),
+      d_hidden(s.elements(s.hidden)),
+      d_middle(s.elements(s.hidden)),
+      d_norm(s.elements(s.hidden)),
+      d_active(s.elements(s.ffn)),
+      d_up(s.elements(s.ffn)),
+      d_context(s.elements(s.width())),
+      d_out(s.elements(s.width())),
+      d_query(s.elements(s.width())),
+      d_key(s.elements(s.width())),
+      d_value(s.elements(s.width())) {}
 
 Block::Block(const BlockShape& shape, Weights& weights, Index first, Group& shards,
              BlockScratch& scratch)
@@ -49,7 +55,7 @@ void Block::forward(Input input, BlockState& state, AttentionCore& core, Pointer
     recompute(input, state, core);
     device_.multiply(Layout::nt, s_.tokens(), s_.hidden, s_.ffn, state.active.data(),
                      w_[down_weight], scratch_.d_hidden.data());
-    shards_.all_reduce_sum(span_of(scratch_.d_hidden));
+    shards_.all_reduce_sum(scratch_.d_hidden.span());
     device_.bias_residual(s_.tokens(), s_.hidden, scratch_.d_hidden.data(), w_[down_bias],
                           state.middle.data(), output);
 }
@@ -80,7 +86,7 @@ void Block::attend(Input input, BlockState& state, AttentionCore& core) {
     recompute_core(state, core);
     device_.multiply(Layout::nt, tokens, s_.hidden, s_.width(), core.context.data(),
                      w_[proj_weight], scratch_.d_hidden.data());
-    shards_.all_reduce_sum(span_of(scratch_.d_hidden));
+    shards_.all_reduce_sum(scratch_.d_hidden.span());
     device_.bias_residual(tokens, s_.hidden, scratch_.d_hidden.data(), w_[proj_bias], input,
                           state.middle.data());
 }
@@ -119,7 +125,7 @@ void Block::backward_mlp(BlockState& state, Pointer<Element> gradient) {
     add_bias_gradient(up_bias, scratch_.d_up.data(), s_.ffn);
     device_.multiply(Layout::nn, tokens, s_.hidden, s_.ffn, scratch_.d_up.data(), w_[up_weight],
                      scratch_.d_norm.data());
-    shards_.all_reduce_sum(span_of(scratch_.d_norm));
+    shards_.all_reduce_sum(scratch_.d_norm.span());
     backward_norm(state.middle.data(), ln_2_weight, state.saved_2, gradient);
 }
 
@@ -140,7 +146,7 @@ void Block::backward_attention(Input input, BlockState& state, AttentionCore& co
     add_bias_gradient(qkv_bias, scratch_.d_qkv.data(), 3 * width);
     device_.multiply(Layout::nn, tokens, s_.hidden, 3 * width, scratch_.d_qkv.data(),
                      w_[qkv_weight], scratch_.d_norm.data());
-    shards_.all_reduce_sum(span_of(scratch_.d_norm));
+    shards_.all_reduce_sum(scratch_.d_norm.span());
     backward_norm(input, ln_1_weight, state.saved_1, gradient);
 }
 
@@ -153,9 +159,9 @@ void Block::pack_gradients() {
 
 /// d_x += the gradient through the norm of scratch d_norm: the residual branch is in d_x already.
 void Block::backward_norm(Input x, BlockTensor weight, Floats& saved, Pointer<Element> d_x) {
-    device_.norm_backward(s_.tokens(), s_.hidden, x, w_[weight], saved.data(),
+    device_.norm_backward(s_.tokens(), s_.hidden, {x, w_[weight], saved.data()},
                           scratch_.d_norm.data(), scratch_.d_middle.data(), g_[weight],
-                          g_[weight + 1], scratch_.norm);
+                          g_[weight + 1]);
     device_.accumulate(s_.tokens() * s_.hidden, scratch_.d_middle.data(), d_x);
 }
 

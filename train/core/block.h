@@ -12,19 +12,24 @@
 
 namespace arena::train {
 
+using Elements = Array<Element>;
+using Floats = Array<float>;
+
 /// One rank's sizes of a micro-batch.
 struct BlockShape {
     Index samples = 1, seq = 1, hidden = 1;
     Index heads = 1, head_dim = 1, ffn = 1;  ///< this shard's heads and MLP columns
-    Device device;
+    Device& device;
     [[nodiscard]] Index tokens() const { return samples * seq; }
     [[nodiscard]] Index width() const { return heads * head_dim; }
     [[nodiscard]] AttentionShape attention() const { return {samples, heads, seq, head_dim}; }
+    /// [tokens, columns]
+    [[nodiscard]] Elements elements(Index columns) const {
+        return {device, at(tokens() * columns)};
+    }
+    [[nodiscard]] Floats floats(Index columns) const { return {device, at(tokens() * columns)}; }
 };
-BlockShape block_shape(const GptShape&, Index tp, Index samples, const Device&);
-
-using Elements = Array<Element>;
-using Floats = Array<float>;
+BlockShape block_shape(const GptShape&, Index tp, Index samples, Device&);
 
 /// What attention leaves for its backward. Selective recomputation drops it.
 struct AttentionCore {
@@ -48,11 +53,10 @@ struct BlockState {
 
 /// Working memory that no two passes need at once; one for a rank.
 struct BlockScratch {
-    Elements qkv, d_qkv;                  ///< [tokens, 3 * heads * head_dim]
-    Elements d_hidden, d_middle, d_norm;  ///< [tokens, hidden]
-    Elements d_active, d_up;              ///< [tokens, ffn]
-    Elements d_context, d_out, d_query, d_key, d_value;
-    Device::NormScratch norm;
+    Elements qkv, d_qkv;                                 ///< [tokens, 3 * heads * head_dim]
+    Elements d_hidden, d_middle, d_norm;                 ///< [tokens, hidden]
+    Elements d_active, d_up;                             ///< [tokens, ffn]
+    Elements d_context, d_out, d_query, d_key, d_value;  ///< [tokens, heads * head_dim]
     explicit BlockScratch(const BlockShape&);
 };
 
@@ -85,7 +89,7 @@ class Block {
     void pack_gradients();
 
     BlockShape s_;
-    Device device_;
+    Device& device_;
     Group& shards_;
     BlockScratch& scratch_;
     Pointer<Element> w_[block_tensors];

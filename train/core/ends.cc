@@ -40,14 +40,13 @@ Head::Head(const BlockShape& shape, Weights& w, Group& shards)
       device_(shape.device),
       shards_(shards),
       rows_(tensor(w, head_table(w)).range),
-      norm_(at(s_.tokens() * s_.hidden)),
-      logits_(at(s_.tokens() * rows_.size())),
-      saved_(at(s_.tokens() * 2)),
-      top_(at(s_.tokens())),
-      target_(top_.size()),
-      sum_(top_.size()),
-      d_norm_(norm_.size()),
-      norm_scratch_(s_.hidden, device_) {
+      norm_(s_.elements(s_.hidden)),
+      logits_(s_.elements(rows_.size())),
+      saved_(s_.floats(2)),
+      top_(s_.floats(1)),
+      target_(s_.floats(1)),
+      sum_(s_.floats(1)),
+      d_norm_(s_.elements(s_.hidden)) {
     const Index table = head_table(w), gamma = w.find("ln_f.weight"), beta = w.find("ln_f.bias");
     gamma_ = w.weight(gamma);
     beta_ = w.weight(beta);
@@ -57,22 +56,16 @@ Head::Head(const BlockShape& shape, Weights& w, Group& shards)
     d_table_ = w.gradient(table);
 }
 
-double Head::forward(Pointer<const Element> input, Tokens labels) {
-    Device::Sum loss;
-    forward(input, labels, loss);
-    return device_.value(loss);
-}
-
-void Head::forward(Pointer<const Element> input, Tokens labels, Device::Sum& loss) {
+void Head::forward(Pointer<const Element> input, Tokens labels, Device::Sum loss) {
     const Index tokens = s_.tokens();
     device_.norm_forward(tokens, s_.hidden, input, gamma_, beta_, norm_.data(), saved_.data());
     device_.multiply(Layout::nt, tokens, rows_.size(), s_.hidden, norm_.data(), table_,
                      logits_.data());
     device_.top_and_target(rows(), logits_.data(), labels, top_.data(), target_.data());
-    shards_.all_reduce_max(span_of(top_));
-    shards_.all_reduce_sum(span_of(target_));
+    shards_.all_reduce_max(top_.span());
+    shards_.all_reduce_sum(target_.span());
     device_.sum_exponentials(rows(), logits_.data(), top_.data(), sum_.data());
-    shards_.all_reduce_sum(span_of(sum_));
+    shards_.all_reduce_sum(sum_.span());
     device_.add_losses(tokens, top_.data(), target_.data(), sum_.data(), loss);
 }
 
@@ -82,9 +75,9 @@ void Head::backward(Pointer<const Element> input, Tokens labels, float scale,
     device_.logits_gradient(rows(), logits_.data(), labels, top_.data(), sum_.data(), scale);
     device_.multiply_add(Layout::tn, width, h, tokens, logits_.data(), norm_.data(), d_table_);
     device_.multiply(Layout::nn, tokens, h, width, logits_.data(), table_, d_norm_.data());
-    shards_.all_reduce_sum(span_of(d_norm_));
-    device_.norm_backward(tokens, h, input, gamma_, saved_.data(), d_norm_.data(), gradient,
-                          d_gamma_, d_beta_, norm_scratch_);
+    shards_.all_reduce_sum(d_norm_.span());
+    device_.norm_backward(tokens, h, {input, gamma_, saved_.data()}, d_norm_.data(), gradient,
+                          d_gamma_, d_beta_);
 }
 
 }  // namespace arena::train

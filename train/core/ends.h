@@ -24,7 +24,7 @@ class Embedding {
     [[nodiscard]] LogitsShape rows() const { return {s_.tokens(), rows_.size(), rows_.begin}; }
 
     BlockShape s_;
-    Device device_;
+    Device& device_;
     Group& shards_;
     Range rows_;  ///< of the token table
     Pointer<Element> tokens_, positions_;
@@ -37,9 +37,7 @@ class Head {
     Head(const BlockShape&, Weights&, Group& shards);
     /// Adds the cross-entropy of each token, in nats; the same on all shards. Keeps what backward()
     /// needs.
-    void forward(Pointer<const Element> input, Tokens labels, Device::Sum& loss);
-    /// The sum alone.
-    double forward(Pointer<const Element> input, Tokens labels);
+    void forward(Pointer<const Element> input, Tokens labels, Device::Sum loss);
     /// gradient [tokens, hidden] of `scale` times the loss of the forward before.
     void backward(Pointer<const Element> input, Tokens labels, float scale,
                   Pointer<Element> gradient);
@@ -48,7 +46,7 @@ class Head {
     [[nodiscard]] LogitsShape rows() const { return {s_.tokens(), rows_.size(), rows_.begin}; }
 
     BlockShape s_;
-    Device device_;
+    Device& device_;
     Group& shards_;
     Range rows_;
     Pointer<Element> gamma_, beta_, table_;
@@ -56,7 +54,6 @@ class Head {
     Elements norm_, logits_;  ///< logits: of this shard; after forward() the device's own
     Floats saved_, top_, target_, sum_;  ///< [tokens, 2]; [tokens] each
     Elements d_norm_;
-    Device::NormScratch norm_scratch_;
 };
 
 }  // namespace arena::train

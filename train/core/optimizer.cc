@@ -8,7 +8,7 @@ namespace arena::train {
 namespace {
 
 template <typename T>
-T part(T all, Range range) {
+std::span<T> part(std::span<T> all, Range range) {
     return all.subspan(at(range.begin), at(range.size()));
 }
 
@@ -20,7 +20,7 @@ Range common(Range a, const LocalTensor& t) {
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerOptions& options, Weights& weights, const Replicas& replicas,
-                     Comm& world, Index shard, const Device& device)
+                     Comm& world, Index shard, Device& device)
     : o_(options),
       w_(weights),
       replicas_(replicas),
@@ -28,9 +28,10 @@ Optimizer::Optimizer(const OptimizerOptions& options, Weights& weights, const Re
       shard_(shard),
       device_(device),
       owned_(owned(static_cast<Index>(w_.weights().size()))),
-      masters_(w_, owned_),
-      first_(at(owned_.size())),
-      second_(at(owned_.size())) {}
+      masters_(Array<float>::of(device, part(w_.host().weights(), owned_))),
+      first_(device, at(owned_.size())),
+      second_(device, at(owned_.size())),
+      squares_(device, 1) {}
 
 Range Optimizer::owned(Index all) const {
     return o_.sharded ? share(all, replicas_.host.size(), replicas_.host.rank()) : Range{0, all};
@@ -49,47 +50,59 @@ double Optimizer::update(Index step) {
     if (o_.clip > 0 && norm > static_cast<double>(o_.clip))
         scale_owned(static_cast<float>(static_cast<double>(o_.clip) / norm));
     for (const LocalTensor& tensor : w_.tensors()) update_tensor(tensor, step);
-    if (o_.sharded) replicas_.device.all_gather(part(w_.weights(), owned_), w_.weights());
+    if (o_.sharded) replicas_.device.all_gather(w_.weights().span(owned_), w_.weights().span());
     return norm;
 }
 
 void Optimizer::sum_gradients() {
-    if (!o_.sharded) return replicas_.device.all_reduce_sum(w_.gradients());
-    replicas_.device.reduce_scatter(w_.gradients(), part(w_.gradients(), owned_));
+    const Array<float>& all = w_.gradients();
+    if (!o_.sharded) return replicas_.device.all_reduce_sum(all.span());
+    replicas_.device.reduce_scatter(all.span(), all.span(owned_));
 }
 
 /// Every element of the model counts once: not on other replicas, shards or the shadow of a table.
 double Optimizer::norm_of_owned() {
     if (!o_.sharded && replicas_.host.rank() != 0) return 0;
-    device_.clear(squares_);
+    device_.clear(squares_.span());
     for (const LocalTensor& t : w_.tensors()) {
         if (t.shadow || (!t.spec.sharded && shard_ != 0)) continue;
         const Range mine = common(owned_, t);
         if (mine.size() > 0)
-            device_.add_squares(mine.size(), w_.gradients().data() + mine.begin, squares_);
+            device_.add_squares(mine.size(), w_.gradients().data(mine.begin), squares_.data());
     }
-    return device_.value(squares_);
+    return device_.value(squares_.data());
 }
 
 void Optimizer::scale_owned(float factor) {
-    device_.scale(owned_.size(), factor, w_.gradients().data() + owned_.begin);
+    device_.scale(owned_.size(), factor, w_.gradients().data(owned_.begin));
 }
 
 void Optimizer::update_tensor(const LocalTensor& tensor, Index step) {
     const Range range = common(owned_, tensor);
     const Index begin = range.begin - owned_.begin;
     if (range.size() == 0) return;
-    const AdamW adam{rate(step), o_.beta1, o_.beta2, o_.epsilon, tensor.spec.decayed ? o_.decay : 0,
-                     step};
-    device_.adamw(adam, range.size(), masters_.data() + begin, w_.gradients().data() + range.begin,
-                  first_.data() + begin, second_.data() + begin, w_.weights().data() + range.begin);
+    const AdamW adam{.rate = rate(step),
+                     .beta1 = o_.beta1,
+                     .beta2 = o_.beta2,
+                     .epsilon = o_.epsilon,
+                     .decay = tensor.spec.decayed ? o_.decay : 0,
+                     .step = step};
+    device_.adamw(adam, range.size(), masters_.data(begin), w_.gradients().data(range.begin),
+                  first_.data(begin), second_.data(begin), w_.weights().data(range.begin));
 }
 
-void Optimizer::upload() { masters_.upload(device_, owned_); }
+void Optimizer::upload() {
+    if (device_.is_host()) return;
+    const std::span<const float> host = w_.host().weights();
+    device_.upload(host, w_.weights().data());
+    device_.upload(part(host, owned_), masters_.data());
+}
 
 void Optimizer::download() {
-    const std::span<float> host = masters_.download(device_, owned_);
-    if (!host.empty() && o_.sharded) replicas_.host.all_gather(part(host, owned_), host);
+    if (device_.is_host()) return;
+    const std::span<float> host = w_.host().weights();
+    device_.download(masters_.data(), part(host, owned_));
+    if (o_.sharded) replicas_.host.all_gather(part(host, owned_), host);
 }
 
 std::vector<float> Optimizer::gather(Moment which) {

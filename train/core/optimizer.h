@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // AdamW with gradient clipping over the replicas of one shard: each holds all moments and updates
 // all weights, or (ZeRO stage 1) holds and updates its part of the flat array and gathers the
-// others'. On a far device the masters and moments lie there too; the host's Parameters are their
-// picture for a checkpoint.
+// others'. Where a device has memory of its own the masters and moments lie there too; the host's
+// Parameters are their picture for a checkpoint.
 #pragma once
 
 #include <vector>
@@ -29,15 +29,16 @@ class Optimizer {
     /// `shard`: this rank's place among the tensor-parallel ranks. References outlive the
     /// optimizer.
     Optimizer(const OptimizerOptions&, Weights&, const Replicas&, Comm& world, Index shard,
-              const Device&);
+              Device&);
 
     /// Sums the gradients over the replicas, clips, updates the weights; `step` from 1. Returns the
     /// norm of all gradients before clipping, the same on all ranks.
     double update(Index step);
     [[nodiscard]] float rate(Index step) const;
 
-    /// Where the device is far: weights from the host's Parameters to it, and from its masters back
-    /// (collective among the replicas). Else they are the same, and nothing is done.
+    /// Where the device has memory of its own: weights from the host's Parameters to it, and from
+    /// its masters back (collective among the replicas). Else they are the same, and nothing is
+    /// done.
     void upload();
     void download();
     /// A moment of all of this rank's elements, gathered over the replicas. Collective among them.
@@ -59,11 +60,11 @@ class Optimizer {
     Replicas replicas_;
     Comm& world_;
     Index shard_;
-    Device device_;
-    Range owned_;  ///< of the flat arrays
-    Masters masters_;
+    Device& device_;
+    Range owned_;           ///< of the flat arrays
+    Array<float> masters_;  ///< of those weights, in fp32
     Array<float> first_, second_;
-    Device::Sum squares_;
+    Array<double> squares_;
 };
 
 }  // namespace arena::train

@@ -113,7 +113,7 @@ void put_part(const TensorSpec& spec, Range range, const float* part, std::span<
 }
 
 Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Place& place,
-                       Range layers, Index alignment, bool with_gradients) {
+                       Range layers, Index alignment) {
     Index total = 0;
     const auto hold = [&](TensorSpec spec, bool shadow = false) {
         const Range range =
@@ -133,7 +133,6 @@ Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Pl
     if (last && shape.tied && !first) hold(token_table(shape), true);
     const auto padded = static_cast<std::size_t>((total + layout.dp - 1) / layout.dp * layout.dp);
     weights_.assign(padded, 0);
-    if (with_gradients) gradients_.assign(padded, 0);
 }
 
 void Parameters::initialize(std::uint64_t seed) {

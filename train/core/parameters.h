@@ -59,29 +59,21 @@ struct LocalTensor {
 void take_part(const LocalTensor&, std::span<const float> whole, float* part);
 void put_part(const TensorSpec&, Range, const float* part, std::span<float> whole);
 
-/// The weights of a rank and their gradients, each in one array of `padded` elements (a multiple of
-/// dp; the rest stays 0).
+/// The weights of a rank in one array, whose length is a multiple of dp (what is left stays 0).
 class Parameters {
   public:
     /// `alignment`: each tensor begins at a multiple of it; what lies between stays 0.
-    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1,
-               bool with_gradients = true);
+    Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1);
     void initialize(std::uint64_t seed);
 
     [[nodiscard]] const std::vector<LocalTensor>& tensors() const { return tensors_; }
     /// Index into tensors() by name, -1 when this rank has none.
     [[nodiscard]] Index find(const std::string& name) const;
-    [[nodiscard]] float* weight(Index tensor) { return weights_.data() + offset(tensor); }
-    [[nodiscard]] float* gradient(Index tensor) { return gradients_.data() + offset(tensor); }
     [[nodiscard]] std::span<float> weights() { return weights_; }
-    [[nodiscard]] std::span<float> gradients() { return gradients_; }
 
   private:
-    [[nodiscard]] Index offset(Index tensor) const {
-        return tensors_[static_cast<std::size_t>(tensor)].offset;
-    }
     std::vector<LocalTensor> tensors_;
-    std::vector<float> weights_, gradients_;
+    std::vector<float> weights_;
 };
 
 /// Part `index` of the initial values of a whole tensor; the same on every machine up to rounding

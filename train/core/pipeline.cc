@@ -7,16 +7,14 @@
 namespace arena::train {
 namespace {
 
-template <typename T>
-double bytes(const Array<T>& a) {
-    return static_cast<double>(a.size() * sizeof(T));
+std::size_t bytes(const BlockState& s) {
+    return s.norm_1.bytes() + s.saved_1.bytes() + s.query.bytes() + s.key.bytes() +
+           s.value.bytes() + s.middle.bytes() + s.norm_2.bytes() + s.saved_2.bytes() +
+           s.up.bytes() + s.active.bytes();
 }
-
-double bytes(const BlockState& s) {
-    return bytes(s.norm_1) + bytes(s.saved_1) + bytes(s.query) + bytes(s.key) + bytes(s.value) +
-           bytes(s.middle) + bytes(s.norm_2) + bytes(s.saved_2) + bytes(s.up) + bytes(s.active);
+std::size_t bytes(const AttentionCore& c) {
+    return c.out.bytes() + c.lse.bytes() + c.context.bytes();
 }
-double bytes(const AttentionCore& c) { return bytes(c.out) + bytes(c.lse) + bytes(c.context); }
 
 }  // namespace
 
@@ -31,7 +29,7 @@ Index in_flight(Index stages, Index stage, Index micro_batches) {
 }
 
 Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place, Weights& weights,
-             Group& world, Group& shards, const Device& device)
+             Group& world, Group& shards, Device& device)
     : shape_(shape),
       plan_(plan),
       place_(place),
@@ -41,15 +39,20 @@ Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place, W
       scratch_(block_shape_),
       shared_state_(block_shape_),
       shared_core_(block_shape_),
-      gradient_(at(block_shape_.tokens() * shape.hidden)) {
+      gradient_(block_shape_.elements(shape.hidden)),
+      loss_(device, 1) {
     const Index count = plan.stage_layers[at(place.stage)];
     for (Index i = 0; i < count; ++i)
         blocks_.emplace_back(block_shape_, weights, i * block_tensors, shards, scratch_);
+    const auto tokens = at(plan.num_micro_batches * block_shape_.tokens());
+    if (is_first()) inputs_ = {device, tokens};
+    if (is_last()) labels_ = {device, tokens};
     if (is_first()) embedding_ = std::make_unique<Embedding>(block_shape_, weights, shards);
     if (is_last()) head_ = std::make_unique<Head>(block_shape_, weights, shards);
     slots_.resize(at(in_flight(plan.layout.pp, place.stage, plan.num_micro_batches)));
     for (Slot& slot : slots_) {
-        for (Index i = 0; i <= count; ++i) slot.inputs.emplace_back(gradient_.size());
+        for (Index i = 0; i <= count; ++i)
+            slot.inputs.push_back(block_shape_.elements(shape.hidden));
         for (Index i = 0; i < count; ++i) {
             if (plan.recompute != Recompute::full) slot.states.emplace_back(block_shape_);
             if (plan.recompute == Recompute::none) slot.cores.emplace_back(block_shape_);
@@ -58,21 +61,21 @@ Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place, W
 }
 
 double Stage::activation_bytes() const {
-    double sum = 0;
+    std::size_t sum = 0;
     for (const Slot& slot : slots_) {
-        for (const Elements& input : slot.inputs) sum += bytes(input);
+        for (const Elements& input : slot.inputs) sum += input.bytes();
         for (const BlockState& state : slot.states) sum += bytes(state);
         for (const AttentionCore& core : slot.cores) sum += bytes(core);
     }
-    return sum;
+    return static_cast<double>(sum);
 }
 
 double Stage::run(const Batch& batch) {
     const Index all = plan_.num_micro_batches;
     const Index warmup = in_flight(plan_.layout.pp, place_.stage, all) - 1;
-    if (is_first()) inputs_ = device_.upload(batch.inputs, input_storage_);
-    if (is_last()) labels_ = device_.upload(batch.labels, label_storage_);
-    device_.clear(loss_);
+    if (is_first()) device_.upload(std::span(batch.inputs), inputs_.data());
+    if (is_last()) device_.upload(std::span(batch.labels), labels_.data());
+    device_.clear(loss_.span());
     for (Index m = 0; m < warmup; ++m) forward(m);
     for (Index m = warmup; m < all; ++m) {
         forward(m);
@@ -80,16 +83,16 @@ double Stage::run(const Batch& batch) {
     }
     for (Index m = all - warmup; m < all; ++m) backward(m);
     world_.flush();
-    return device_.value(loss_);
+    return device_.value(loss_.data());
 }
 
 int Stage::neighbour(Index step) const {
     return static_cast<int>(plan_.layout.rank({place_.stage + step, place_.replica, place_.shard}));
 }
 
-Tokens Stage::part(Tokens tokens, Index micro_batch) const {
-    const std::size_t each = at(block_shape_.tokens());
-    return tokens.subspan(at(micro_batch) * each, each);
+Tokens Stage::part(const Array<std::int32_t>& tokens, Index micro_batch) const {
+    const Index each = block_shape_.tokens();
+    return tokens.span({micro_batch * each, (micro_batch + 1) * each});
 }
 
 Stage::Slot& Stage::slot(Index micro_batch) { return slots_[at(micro_batch) % slots_.size()]; }
@@ -106,13 +109,13 @@ void Stage::forward(Index micro_batch) {
     if (is_first())
         embedding_->forward(part(inputs_, micro_batch), s.inputs.front().data());
     else
-        world_.receive(span_of(s.inputs.front()), neighbour(-1));
+        world_.receive(s.inputs.front().span(), neighbour(-1));
     for (std::size_t b = 0; b < blocks_.size(); ++b)
         blocks_[b].forward(s.inputs[b].data(), state(b, s), core(b, s), s.inputs[b + 1].data());
     if (is_last())
-        head_->forward(s.inputs.back().data(), part(labels_, micro_batch), loss_);
+        head_->forward(s.inputs.back().data(), part(labels_, micro_batch), loss_.data());
     else
-        world_.send(span_of(s.inputs.back()), neighbour(1));
+        world_.send(s.inputs.back().span(), neighbour(1));
 }
 
 void Stage::backward(Index micro_batch) {
@@ -122,12 +125,12 @@ void Stage::backward(Index micro_batch) {
         head_->backward(s.inputs.back().data(), part(labels_, micro_batch), 1.0F / tokens,
                         gradient_.data());
     else
-        world_.receive(span_of(gradient_), neighbour(1));
+        world_.receive(gradient_.span(), neighbour(1));
     for (std::size_t b = blocks_.size(); b-- > 0;) backward_block(b, s);
     if (is_first())
         embedding_->backward(part(inputs_, micro_batch), gradient_.data());
     else
-        world_.send(span_of(gradient_), neighbour(-1));
+        world_.send(gradient_.span(), neighbour(-1));
 }
 
 void Stage::backward_block(std::size_t b, Slot& s) {

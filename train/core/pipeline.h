@@ -37,7 +37,7 @@ class Stage {
   public:
     /// World: all ranks; shards: those of this replica and stage. References outlive the stage.
     Stage(const GptShape&, const TrainPlan&, const Place&, Weights&, Group& world, Group& shards,
-          const Device&);
+          Device&);
 
     /// Forward and backward of all micro-batches; adds d(mean loss of the global batch) to the
     /// gradients. Returns this replica's sum of token losses on the last stage, 0 on the others.
@@ -54,7 +54,7 @@ class Stage {
     [[nodiscard]] bool is_first() const { return place_.stage == 0; }
     [[nodiscard]] bool is_last() const { return place_.stage == plan_.layout.pp - 1; }
     [[nodiscard]] int neighbour(Index step) const;
-    [[nodiscard]] Tokens part(Tokens, Index micro_batch) const;
+    [[nodiscard]] Tokens part(const Array<std::int32_t>&, Index micro_batch) const;
     Slot& slot(Index micro_batch);
     void forward(Index micro_batch);
     void backward(Index micro_batch);
@@ -67,7 +67,7 @@ class Stage {
     TrainPlan plan_;
     Place place_;
     BlockShape block_shape_;
-    Device device_;
+    Device& device_;
     Group& world_;
     BlockScratch scratch_;
     BlockState shared_state_;
@@ -77,9 +77,8 @@ class Stage {
     std::unique_ptr<Head> head_;
     std::vector<Slot> slots_;
     Elements gradient_;
-    Device::TokenStorage input_storage_, label_storage_;
-    Tokens inputs_, labels_;  ///< of the step
-    Device::Sum loss_;
+    Array<std::int32_t> inputs_, labels_;  ///< of the step
+    Array<double> loss_;
 };
 
 }  // namespace arena::train

@@ -31,8 +31,13 @@ Result<GptShape> shape_of(const Model& m) {
     if (m.hidden % m.heads != 0)
         return usage_error(fmt::format("hidden {} does not divide by {} heads", m.hidden, m.heads),
                            m.name);
-    return GptShape{m.layers, m.hidden,     m.heads,         m.ffn_hidden,
-                    m.vocab,  m.seq_length, m.tied_embedding};
+    return GptShape{.layers = m.layers,
+                    .hidden = m.hidden,
+                    .heads = m.heads,
+                    .ffn = m.ffn_hidden,
+                    .vocab = m.vocab,
+                    .seq = m.seq_length,
+                    .tied = m.tied_embedding};
 }
 
 std::string describe(const GptShape& s) {
@@ -47,18 +52,6 @@ double parameter_count(const GptShape& s) {
     const double tables =
         static_cast<double>(s.vocab) * (s.tied ? 1 : 2) + static_cast<double>(s.seq);
     return static_cast<double>(s.layers) * block + tables * h + 2 * h;
-}
-
-StagePair stage_pair(const RankLayout& layout, const Place& place, Index parity) {
-    const Index lower = place.stage % 2 == parity ? place.stage : place.stage - 1;
-    if (lower < 0 || lower + 1 >= layout.pp)
-        return {
-            .exists = false, .lower = 0, .color = layout.size() + layout.rank(place), .other = {}};
-    const Index other = place.stage == lower ? lower + 1 : lower;
-    return {.exists = true,
-            .lower = lower,
-            .color = layout.rank({lower, place.replica, place.shard}),
-            .other = {other, place.replica, place.shard}};
 }
 
 }  // namespace arena::train

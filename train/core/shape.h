@@ -59,7 +59,17 @@ struct StagePair {
     Index color = 0;  ///< the same in both places and nowhere else: for Comm::split()
     Place other;      ///< the neighbour
 };
-StagePair stage_pair(const RankLayout&, const Place&, Index parity);
+inline StagePair stage_pair(const RankLayout& layout, const Place& place, Index parity) {
+    const Index lower = place.stage % 2 == parity ? place.stage : place.stage - 1;
+    if (lower < 0 || lower + 1 >= layout.pp)
+        return {
+            .exists = false, .lower = 0, .color = layout.size() + layout.rank(place), .other = {}};
+    const Index other = place.stage == lower ? lower + 1 : lower;
+    return {.exists = true,
+            .lower = lower,
+            .color = layout.rank({lower, place.replica, place.shard}),
+            .other = {other, place.replica, place.shard}};
+}
 
 /// [begin, end) of `total` things that the share `index` of `shares` has; sizes differ by 1 at
 /// most.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <new>
 
 #include "profiler/cpu/cpu_math.h"
 
@@ -83,154 +85,217 @@ void multiply_beta(Layout layout, Index m, Index n, Index k, const float* a, con
               beta, c, n);
 }
 
+/// What a pointer of this device points to.
+const float* host(Pointer<const Element> p) { return reinterpret_cast<const float*>(p.address()); }
+float* host(Pointer<Element> p) { return reinterpret_cast<float*>(p.address()); }
+template <typename T>
+T* host(Pointer<T> p) {
+    return p.address();
+}
+std::span<float> host(Span<Element> x) { return {host(x.data()), x.size()}; }
+std::span<const float> host(Span<const Element> x) { return {host(x.data()), x.size()}; }
+template <typename T>
+std::span<T> host(Span<T> x) {
+    return {host(x.data()), x.size()};
+}
+
+/// Elements are floats: all as a Comm does it.
+class HostGroup final : public Group {
+  public:
+    explicit HostGroup(Comm& comm) : comm_(comm) {}
+    void all_reduce_sum(Span<Element> x) override { comm_.all_reduce_sum(host(x)); }
+    void all_reduce_sum(Span<float> x) override { comm_.all_reduce_sum(host(x)); }
+    void all_reduce_max(Span<float> x) override { comm_.all_reduce_max(host(x)); }
+    void reduce_scatter(Span<const float> whole, Span<float> part) override {
+        comm_.reduce_scatter(host(whole), host(part));
+    }
+    void all_gather(Span<const Element> part, Span<Element> whole) override {
+        comm_.all_gather(host(part), host(whole));
+    }
+    void send(Span<const Element> x, int to) override { comm_.send(host(x), to); }
+    void receive(Span<Element> x, int from) override { comm_.receive(host(x), from); }
+    void flush() override { comm_.flush(); }
+    void connect(const RankLayout&, const Place&) override {}
+
+  private:
+    Comm& comm_;
+};
+
+class CpuDevice final : public Device {
+  public:
+    explicit CpuDevice(int threads) : Device(Memory::host), threads_(threads) {}
+    [[nodiscard]] std::string name() const override { return "cpu"; }
+    std::unique_ptr<Group> group(Comm& comm) override { return std::make_unique<HostGroup>(comm); }
+
+    void* allocate(std::size_t bytes) override {
+        return std::memset(::operator new(bytes), 0, bytes);
+    }
+    void release(void* p) noexcept override { ::operator delete(p); }
+    void clear(void* p, std::size_t bytes) override {
+        auto* const x = static_cast<float*>(p);
+        spread(static_cast<Index>(bytes / sizeof *x), 1, threads_,
+               [&](Index begin, Index end) { std::fill(x + begin, x + end, 0.0F); });
+    }
+    void copy_in(const void* from, std::size_t bytes, void* to) override {
+        std::memcpy(to, from, bytes);
+    }
+    void copy_out(const void* from, std::size_t bytes, void* to) override {
+        std::memcpy(to, from, bytes);
+    }
+
+    void multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) override {
+        multiply_beta(layout, m, n, k, host(a), host(b), 0, host(c));
+    }
+    void multiply_add(Layout layout, Index m, Index n, Index k, In a, In b, Numbers c) override {
+        multiply_beta(layout, m, n, k, host(a), host(b), 1, host(c));
+    }
+
+    void norm_forward(Index rows, Index cols, In x, In gamma, In beta, Out y,
+                      Numbers saved) override {
+        cpu::norm_forward({rows, cols}, host(x), host(gamma), host(beta), host(y), host(saved),
+                          threads_);
+    }
+    void norm_backward(Index rows, Index cols, const NormInputs& i, In dy, Out dx, Numbers d_gamma,
+                       Numbers d_beta) override {
+        partial_.resize(at(2 * cols * threads_));
+        gamma_.resize(at(cols));
+        beta_.resize(at(cols));
+        cpu::norm_backward({rows, cols}, host(i.x), host(i.gamma), host(i.saved), host(dy),
+                           host(dx), gamma_.data(), beta_.data(), partial_.data(), threads_);
+        add_to(cols, gamma_.data(), host(d_gamma));
+        add_to(cols, beta_.data(), host(d_beta));
+    }
+
+    void add_bias(Index rows, Index cols, In bias, Out y) override {
+        spread(rows, cols, threads_, [&](Index begin, Index end) {
+            for (Index r = begin; r < end; ++r) add_to(cols, host(bias), host(y) + r * cols);
+        });
+    }
+    void add_column_sums(Index rows, Index cols, In x, Numbers sums) override {
+        spread(cols, rows, threads_, [&](Index begin, Index end) {
+            for (Index r = 0; r < rows; ++r)
+                add_to(end - begin, host(x) + r * cols + begin, host(sums) + begin);
+        });
+    }
+    void accumulate(Index n, In b, Out a) override {
+        spread(n, 1, threads_, [&](Index begin, Index end) {
+            add_to(end - begin, host(b) + begin, host(a) + begin);
+        });
+    }
+    void bias_residual(Index rows, Index cols, In x, In bias, In residual, Out y) override {
+        cpu::bias_residual_forward(rows, cols, host(x), host(bias), host(residual), host(y),
+                                   threads_);
+    }
+    void gelu_forward(Index n, In x, Out y) override {
+        cpu::gelu_forward(n, host(x), host(y), threads_);
+    }
+    void gelu_backward(Index n, In x, In dy, Out dx) override {
+        cpu::gelu_backward(n, host(x), host(dy), host(dx), threads_);
+    }
+
+    void to_heads(const HeadsShape& s, In rows, Out heads) override {
+        for_each_head_row(s, threads_, [&](Index r, Index h) {
+            std::copy_n(host(rows) + r, s.of.head_dim, host(heads) + h);
+        });
+    }
+    void to_rows(const HeadsShape& s, In heads, Out rows) override {
+        for_each_head_row(s, threads_, [&](Index r, Index h) {
+            std::copy_n(host(heads) + h, s.of.head_dim, host(rows) + r);
+        });
+    }
+    void attention_forward(const AttentionShape& s, const AttentionTensors& t) override {
+        cpu::attention_forward(attention(s), host(t.q), host(t.k), host(t.v), host(t.out),
+                               host(t.lse), threads_);
+    }
+    void attention_backward(const AttentionShape& s, const AttentionTensors& t, In d_out, Out dq,
+                            Out dk, Out dv) override {
+        cpu::attention_backward(attention(s), host(t.q), host(t.k), host(t.v), host(t.out),
+                                host(t.lse), host(d_out), host(dq), host(dk), host(dv), threads_);
+    }
+
+    void gather_rows(const LogitsShape& s, Index hidden, Tokens ids, In table, Out out) override {
+        for (Index t = 0; t < s.tokens; ++t) {
+            const Index row = place_of(s, host(ids)[at(t)]);
+            if (row >= 0)
+                std::copy_n(host(table) + row * hidden, hidden, host(out) + t * hidden);
+            else
+                std::fill_n(host(out) + t * hidden, hidden, 0.0F);
+        }
+    }
+    void scatter_rows(const LogitsShape& s, Index hidden, Tokens ids, In d_out,
+                      Numbers d_table) override {
+        spread(hidden, s.tokens, threads_, [&](Index begin, Index end) {
+            for (Index t = 0; t < s.tokens; ++t)
+                if (const Index row = place_of(s, host(ids)[at(t)]); row >= 0)
+                    add_to(end - begin, host(d_out) + t * hidden + begin,
+                           host(d_table) + row * hidden + begin);
+        });
+    }
+
+    void top_and_target(const LogitsShape& s, In logits, Tokens labels, Numbers top,
+                        Numbers target) override {
+        spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
+            for (Index t = begin; t < end; ++t) {
+                const float* row = host(logits) + t * s.width;
+                host(top)[t] = largest(s.width, row);
+                const Index label = place_of(s, host(labels)[at(t)]);
+                host(target)[t] = label >= 0 ? row[label] : 0.0F;
+            }
+        });
+    }
+    void sum_exponentials(const LogitsShape& s, Out logits, ConstNumbers top,
+                          Numbers sums) override {
+        spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
+            for (Index t = begin; t < end; ++t)
+                host(sums)[t] = exponentials(s.width, host(top)[t], host(logits) + t * s.width);
+        });
+    }
+    void logits_gradient(const LogitsShape& s, Out logits, Tokens labels, ConstNumbers,
+                         ConstNumbers sums, float factor) override {
+        spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
+            for (Index t = begin; t < end; ++t) {
+                float* const row = host(logits) + t * s.width;
+                multiply_by(s.width, factor / host(sums)[t], row);
+                if (const Index label = place_of(s, host(labels)[at(t)]); label >= 0)
+                    row[label] -= factor;
+            }
+        });
+    }
+
+    void add_losses(Index tokens, ConstNumbers top, ConstNumbers target, ConstNumbers sums,
+                    Sum sum) override {
+        double loss = 0;
+        for (Index t = 0; t < tokens; ++t)
+            loss += std::log(static_cast<double>(host(sums)[t])) +
+                    static_cast<double>(host(top)[t] - host(target)[t]);
+        *host(sum) += loss;
+    }
+    void add_squares(Index n, ConstNumbers x, Sum sum) override {
+        std::vector<double> parts(at(threads_));
+        cpu::parallel_for(n, threads_for(n, threads_), [&](int part, Index begin, Index end) {
+            parts[at(part)] = squares(end - begin, host(x) + begin);
+        });
+        for (const double part : parts) *host(sum) += part;
+    }
+
+    void scale(Index n, float factor, Numbers x) override {
+        spread(n, 1, threads_,
+               [&](Index begin, Index end) { multiply_by(end - begin, factor, host(x) + begin); });
+    }
+    void adamw(const AdamW& adam, Index n, Numbers masters, ConstNumbers gradient, Numbers first,
+               Numbers second, Out) override {
+        cpu::adamw(adam, n, host(masters), host(gradient), host(first), host(second), threads_);
+    }
+
+  private:
+    int threads_;
+    std::vector<float> partial_, gamma_, beta_;  ///< of norm_backward()
+};
+
 }  // namespace
 
-void CpuDevice::multiply(Layout layout, Index m, Index n, Index k, const float* a, const float* b,
-                         float* c) const {
-    multiply_beta(layout, m, n, k, a, b, 0, c);
-}
-void CpuDevice::multiply_add(Layout layout, Index m, Index n, Index k, const float* a,
-                             const float* b, float* c) const {
-    multiply_beta(layout, m, n, k, a, b, 1, c);
-}
-
-void CpuDevice::norm_forward(Index rows, Index cols, const float* x, const float* gamma,
-                             const float* beta, float* y, float* saved) const {
-    cpu::norm_forward({rows, cols}, x, gamma, beta, y, saved, threads_);
-}
-CpuDevice::NormScratch::NormScratch(Index cols, const CpuDevice& device)
-    : partial(at(2 * cols * device.threads_)), gamma(at(cols)), beta(at(cols)) {}
-void CpuDevice::norm_backward(Index rows, Index cols, const float* x, const float* gamma,
-                              const float* saved, const float* dy, float* dx, float* d_gamma,
-                              float* d_beta, NormScratch& s) const {
-    cpu::norm_backward({rows, cols}, x, gamma, saved, dy, dx, s.gamma.data(), s.beta.data(),
-                       s.partial.data(), threads_);
-    add_to(cols, s.gamma.data(), d_gamma);
-    add_to(cols, s.beta.data(), d_beta);
-}
-
-void CpuDevice::add_bias(Index rows, Index cols, const float* bias, float* y) const {
-    spread(rows, cols, threads_, [&](Index begin, Index end) {
-        for (Index r = begin; r < end; ++r) add_to(cols, bias, y + r * cols);
-    });
-}
-void CpuDevice::add_column_sums(Index rows, Index cols, const float* x, float* sums) const {
-    spread(cols, rows, threads_, [&](Index begin, Index end) {
-        for (Index r = 0; r < rows; ++r) add_to(end - begin, x + r * cols + begin, sums + begin);
-    });
-}
-void CpuDevice::accumulate(Index n, const float* b, float* a) const {
-    spread(n, 1, threads_,
-           [&](Index begin, Index end) { add_to(end - begin, b + begin, a + begin); });
-}
-void CpuDevice::bias_residual(Index rows, Index cols, const float* x, const float* bias,
-                              const float* residual, float* y) const {
-    cpu::bias_residual_forward(rows, cols, x, bias, residual, y, threads_);
-}
-void CpuDevice::gelu_forward(Index n, const float* x, float* y) const {
-    cpu::gelu_forward(n, x, y, threads_);
-}
-void CpuDevice::gelu_backward(Index n, const float* x, const float* dy, float* dx) const {
-    cpu::gelu_backward(n, x, dy, dx, threads_);
-}
-
-void CpuDevice::to_heads(const HeadsShape& s, const float* rows, float* heads) const {
-    for_each_head_row(s, threads_,
-                      [&](Index r, Index h) { std::copy_n(rows + r, s.of.head_dim, heads + h); });
-}
-void CpuDevice::to_rows(const HeadsShape& s, const float* heads, float* rows) const {
-    for_each_head_row(s, threads_,
-                      [&](Index r, Index h) { std::copy_n(heads + h, s.of.head_dim, rows + r); });
-}
-void CpuDevice::attention_forward(const AttentionShape& s, const AttentionTensors& t) const {
-    cpu::attention_forward(attention(s), t.q, t.k, t.v, t.out, t.lse, threads_);
-}
-void CpuDevice::attention_backward(const AttentionShape& s, const AttentionTensors& t,
-                                   const float* d_out, float* dq, float* dk, float* dv) const {
-    cpu::attention_backward(attention(s), t.q, t.k, t.v, t.out, t.lse, d_out, dq, dk, dv, threads_);
-}
-
-void CpuDevice::gather_rows(const LogitsShape& s, Index hidden, std::span<const std::int32_t> ids,
-                            const float* table, float* out) const {
-    for (Index t = 0; t < s.tokens; ++t) {
-        const Index row = place_of(s, ids[at(t)]);
-        if (row >= 0)
-            std::copy_n(table + row * hidden, hidden, out + t * hidden);
-        else
-            std::fill_n(out + t * hidden, hidden, 0.0F);
-    }
-}
-void CpuDevice::scatter_rows(const LogitsShape& s, Index hidden, std::span<const std::int32_t> ids,
-                             const float* d_out, float* d_table) const {
-    spread(hidden, s.tokens, threads_, [&](Index begin, Index end) {
-        for (Index t = 0; t < s.tokens; ++t)
-            if (const Index row = place_of(s, ids[at(t)]); row >= 0)
-                add_to(end - begin, d_out + t * hidden + begin, d_table + row * hidden + begin);
-    });
-}
-
-void CpuDevice::top_and_target(const LogitsShape& s, const float* logits,
-                               std::span<const std::int32_t> labels, float* top,
-                               float* target) const {
-    spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
-        for (Index t = begin; t < end; ++t) {
-            const float* row = logits + t * s.width;
-            top[t] = largest(s.width, row);
-            const Index label = place_of(s, labels[at(t)]);
-            target[t] = label >= 0 ? row[label] : 0.0F;
-        }
-    });
-}
-void CpuDevice::sum_exponentials(const LogitsShape& s, float* logits, const float* top,
-                                 float* sums) const {
-    spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
-        for (Index t = begin; t < end; ++t)
-            sums[t] = exponentials(s.width, top[t], logits + t * s.width);
-    });
-}
-void CpuDevice::logits_gradient(const LogitsShape& s, float* logits,
-                                std::span<const std::int32_t> labels, const float*,
-                                const float* sums, float factor) const {
-    spread(s.tokens, s.width, threads_, [&](Index begin, Index end) {
-        for (Index t = begin; t < end; ++t) {
-            float* const row = logits + t * s.width;
-            multiply_by(s.width, factor / sums[t], row);
-            if (const Index label = place_of(s, labels[at(t)]); label >= 0) row[label] -= factor;
-        }
-    });
-}
-
-void CpuDevice::add_losses(Index tokens, const float* top, const float* target, const float* sums,
-                           Sum& sum) const {
-    double loss = 0;
-    for (Index t = 0; t < tokens; ++t)
-        loss += std::log(static_cast<double>(sums[t])) + static_cast<double>(top[t] - target[t]);
-    sum.value += loss;
-}
-void CpuDevice::add_squares(Index n, const float* x, Sum& sum) const {
-    std::vector<double> parts(at(threads_));
-    cpu::parallel_for(n, threads_for(n, threads_), [&](int part, Index begin, Index end) {
-        parts[at(part)] = squares(end - begin, x + begin);
-    });
-    for (const double part : parts) sum.value += part;
-}
-void CpuDevice::scale(Index n, float factor, float* x) const {
-    spread(n, 1, threads_,
-           [&](Index begin, Index end) { multiply_by(end - begin, factor, x + begin); });
-}
-void CpuDevice::fill_zero(std::span<float> x) const {
-    spread(static_cast<Index>(x.size()), 1, threads_,
-           [&](Index begin, Index end) { std::fill(x.data() + begin, x.data() + end, 0.0F); });
-}
-void CpuDevice::adamw(const AdamW& adam, Index n, float* masters, const float* gradient,
-                      float* first, float* second, float*) const {
-    cpu::adamw(adam, n, masters, gradient, first, second, threads_);
-}
-void CpuDevice::upload(std::span<const float> host, float* to) {
-    std::copy(host.begin(), host.end(), to);
-}
-void CpuDevice::download(const float* from, std::span<float> host) {
-    std::copy_n(from, host.size(), host.begin());
+std::unique_ptr<Device> make_cpu_device(int threads) {
+    return std::make_unique<CpuDevice>(threads);
 }
 
 }  // namespace arena::train

@@ -24,18 +24,21 @@ Index size_of(const Key& k) { return k[0] * k[1] * k[2]; }
 class Room {
   public:
     void* of(std::size_t bytes, cudaStream_t stream) {
-        if (bytes <= memory_.size()) return memory_.data().address();
+        if (bytes <= bytes_) return memory_.get();
         cuda::check(cudaStreamSynchronize(stream), "wait");
-        memory_ = FarArray<std::byte>(bytes);
-        return memory_.data().address();
+        memory_.reset();
+        memory_ = cuda_memory(bytes);
+        bytes_ = bytes;
+        return memory_.get();
     }
 
   private:
-    FarArray<std::byte> memory_;
+    CudaMemory memory_;
+    std::size_t bytes_ = 0;
 };
 
 /// The memory is the caller's; cuDNN and cuBLASLt take no const.
-void* address(Far<const Bf16> p) { return const_cast<Bf16*>(p.address()); }
+void* address(Device::In p) { return const_cast<Element*>(p.address()); }
 
 #ifdef ARENA_WITH_CUDNN
 
@@ -51,22 +54,20 @@ class Fused {
                    .is_causal = true,
                    .precision = Precision::bf16},
                   with_backward),
-          workspace_(engine_.workspace_bytes()),
-          sums_(at(engine_.accumulator_count())) {}
+          workspace_(cuda_memory(engine_.workspace_bytes())),
+          sums_(cuda_memory(at(engine_.accumulator_count()) * sizeof(float))) {}
 
     const cuda::FlashAttention::Bound& bound(cuda::FlashAttention::Tensors t) {
         const std::array<void*, 9> pointers{t.q, t.k, t.v, t.o, t.stats, t.d_o, t.dq, t.dk, t.dv};
         const auto found = bounds_.find(pointers);
         if (found != bounds_.end()) return found->second;
-        t.dq_sum = sums_.data().address();
-        return bounds_.emplace(pointers, engine_.bind(t, workspace_.data().address()))
-            .first->second;
+        t.dq_sum = static_cast<float*>(sums_.get());
+        return bounds_.emplace(pointers, engine_.bind(t, workspace_.get())).first->second;
     }
 
   private:
     cuda::FlashAttention engine_;
-    FarArray<std::byte> workspace_;
-    FarArray<float> sums_;
+    CudaMemory workspace_, sums_;
     std::map<std::array<void*, 9>, cuda::FlashAttention::Bound> bounds_;
 };
 
@@ -100,7 +101,7 @@ class FusedAttention {
     std::map<std::pair<Key, bool>, std::unique_ptr<Fused>> engines_;
 };
 
-cuda::FlashAttention::Tensors inputs(const FarDevice::AttentionTensors& t) {
+cuda::FlashAttention::Tensors inputs(const Device::AttentionTensors& t) {
     cuda::FlashAttention::Tensors tensors;
     tensors.q = address(t.q);
     tensors.k = address(t.k);
@@ -127,7 +128,7 @@ struct CudaAttention::State {
         gemms.run({layout, mnk[0], mnk[1], mnk[2], batch, Precision::bf16}, a, b, c);
     }
     /// Probabilities of all heads in `scores`.
-    void* probabilities(const Key& key, const FarDevice::AttentionTensors& t) {
+    void* probabilities(const Key& key, const Device::AttentionTensors& t) {
         const auto [heads, seq, d] = key;
         void* p = scores.of(at(heads * seq * seq) * sizeof(Bf16), stream);
         run(cuda::Layout::nt, {seq, seq, d}, heads, address(t.q), address(t.k), p);
@@ -142,7 +143,7 @@ CudaAttention::CudaAttention(cudaStream_t stream, CudaGemms& gemms)
     : state_(std::make_unique<State>(stream, gemms)) {}
 CudaAttention::~CudaAttention() = default;
 
-void CudaAttention::forward(const AttentionShape& shape, const FarDevice::AttentionTensors& t) {
+void CudaAttention::forward(const AttentionShape& shape, const Device::AttentionTensors& t) {
     State& s = *state_;
     const Key key = key_of(shape);
 #ifdef ARENA_WITH_CUDNN
@@ -156,7 +157,7 @@ void CudaAttention::forward(const AttentionShape& shape, const FarDevice::Attent
     s.run(cuda::Layout::nn, {seq, d, seq}, heads, p, address(t.v), t.out.address());
 }
 
-void CudaAttention::backward(const AttentionShape& shape, const FarDevice::AttentionTensors& t,
+void CudaAttention::backward(const AttentionShape& shape, const Device::AttentionTensors& t,
                              const Gradients& g) {
     State& s = *state_;
     const Key key = key_of(shape);

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "train/core/far_device.h"
+#include "train/core/device.h"
 
 namespace arena::train {
 
@@ -20,12 +20,12 @@ class CudaAttention {
     CudaAttention(const CudaAttention&) = delete;
     CudaAttention& operator=(const CudaAttention&) = delete;
 
-    void forward(const AttentionShape&, const FarDevice::AttentionTensors&);
+    void forward(const AttentionShape&, const Device::AttentionTensors&);
     struct Gradients {
-        Far<const Bf16> d_out;
-        Far<Bf16> dq, dk, dv;
+        Device::In d_out;
+        Device::Out dq, dk, dv;
     };
-    void backward(const AttentionShape&, const FarDevice::AttentionTensors&, const Gradients&);
+    void backward(const AttentionShape&, const Device::AttentionTensors&, const Gradients&);
 
   private:
     struct State;

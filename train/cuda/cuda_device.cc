@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FarDevice on a CUDA GPU: each member hands its call to cuBLASLt, cuDNN or a kernel.
+// A CUDA GPU as a device: each method hands its call to cuBLASLt, cuDNN or a kernel. The module
+// that arena-train opens for it.
 #include "train/cuda/cuda_device.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <thread>
 
+#include "train/core/device_module.h"
+#include "train/cuda/cuda_attention.h"
 #include "train/cuda/cuda_train_kernels.h"
 
 namespace arena::train {
 namespace {
 
 using cuda::check;
-
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
 cuda::Layout layout_of(Layout layout) {
     switch (layout) {
@@ -32,7 +32,12 @@ cuda::Layout layout_of(Layout layout) {
 }
 
 cuda::HeadsLayout layout_of(const HeadsShape& s) {
-    return {s.of.samples, s.of.seq, s.of.heads, s.of.head_dim, s.part, s.parts};
+    return {.samples = s.of.samples,
+            .seq = s.of.seq,
+            .heads = s.of.heads,
+            .dim = s.of.head_dim,
+            .part = s.part,
+            .parts = s.parts};
 }
 cuda::VocabularyShard shard_of(const LogitsShape& s) { return {s.first, s.width}; }
 
@@ -48,7 +53,8 @@ void launched(const char* what) { check(cudaGetLastError(), what); }
 
 }  // namespace
 
-void* far_allocate(std::size_t bytes) {
+CudaMemory cuda_memory(std::size_t bytes) {
+    if (bytes == 0) return nullptr;
     void* p = nullptr;
     if (const cudaError_t e = cudaMalloc(&p, bytes); e != cudaSuccess) {
         std::size_t free_bytes = 0, total = 0;
@@ -59,23 +65,13 @@ void* far_allocate(std::size_t bytes) {
             static_cast<double>(bytes) / 1048576, static_cast<double>(free_bytes) / 1048576,
             static_cast<double>(total) / 1048576, cudaGetErrorString(e)));
     }
+    CudaMemory memory(p);
     check(cudaMemset(p, 0, bytes), "clear memory");
     check(cudaDeviceSynchronize(), "clear memory");  // the ranks' streams do not wait for this one
-    return p;
-}
-void far_free(void* p) noexcept {
-    if (p != nullptr) cudaFree(p);
+    return memory;
 }
 
 // ---- GEMMs --------------------------------------------------------------------------------------
-
-CudaGemms::CudaGemms(cudaStream_t stream, cublasLtHandle_t blas) : stream_(stream), blas_(blas) {
-    check(cudaMalloc(&workspace_, workspace_bytes), "workspace of GEMMs");
-}
-CudaGemms::~CudaGemms() {
-    gemms_.clear();
-    cudaFree(workspace_);
-}
 
 void CudaGemms::run(const cuda::Problem& p, const void* a, const void* b, void* c) {
     tuned(p, a, b, c).run(stream_, a, b, c);
@@ -86,30 +82,20 @@ cuda::Gemm& CudaGemms::tuned(const cuda::Problem& p, const void* a, const void* 
     const std::array<Index, 6> key{static_cast<Index>(p.layout), p.m, p.n, p.k, p.batch, p.adds};
     auto& gemm = gemms_[key];
     if (gemm) return *gemm;
-    gemm = std::make_unique<cuda::Gemm>(blas_, p, workspace_, workspace_bytes);
+    gemm = std::make_unique<cuda::Gemm>(blas_, p, workspace_.get(), workspace_bytes);
     if (!p.adds) {
         gemm->tune(stream_, a, b, c);
         return *gemm;
     }
-    const FarArray<float> other(at(p.m * p.n));
-    gemm->tune(stream_, a, b, other.data().address());
+    const CudaMemory other = cuda_memory(at(p.m * p.n) * sizeof(float));
+    gemm->tune(stream_, a, b, other.get());
     check(cudaStreamSynchronize(stream_), "tune");
     return *gemm;
 }
 
-void FarDevice::multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) const {
-    state().gemms->run({layout_of(layout), m, n, k, 1, Precision::bf16}, a.address(), b.address(),
-                       c.address());
-}
-void FarDevice::multiply_add(Layout layout, Index m, Index n, Index k, In a, In b,
-                             Numbers c) const {
-    state().gemms->run({layout_of(layout), m, n, k, 1, Precision::bf16, true}, a.address(),
-                       b.address(), c.address());
-}
+// ---- the GPU ------------------------------------------------------------------------------------
 
-// ---- the device ---------------------------------------------------------------------------------
-
-FarDevice::State::State(int gpu) {
+CudaContext::CudaContext(int gpu) {
     cudaDeviceProp properties{};
     check(cudaSetDevice(gpu), "select device");
     check(cudaGetDeviceProperties(&properties, gpu), "device properties");
@@ -122,18 +108,14 @@ FarDevice::State::State(int gpu) {
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     keep_messages_memory(gpu);
     check(cublasLtCreate(&blas), "start");
-    gemms = std::make_unique<CudaGemms>(stream, blas);
-    attention = std::make_unique<CudaAttention>(stream, *gemms);
 }
 
-FarDevice::State::~State() {
-    attention.reset();
-    gemms.reset();
+CudaContext::~CudaContext() {
     if (blas != nullptr) cublasLtDestroy(blas);
     if (stream != nullptr) cudaStreamDestroy(stream);
 }
 
-void FarDevice::State::wait() {
+void CudaContext::wait() {
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
     auto asked = start;
@@ -150,8 +132,184 @@ void FarDevice::State::wait() {
     check(e, "a step");
 }
 
+namespace {
+
+/// Of one rank, without a way between ranks: every sum is its own.
+class LoneGroup final : public Group {
+  public:
+    void all_reduce_sum(Span<Element>) override {}
+    void all_reduce_sum(Span<float>) override {}
+    void all_reduce_max(Span<float>) override {}
+    void reduce_scatter(Span<const float> whole, Span<float> part) override {
+        require(whole.data().address() == part.data().address());
+    }
+    void all_gather(Span<const Element> part, Span<Element> whole) override {
+        require(part.data().address() == whole.data().address());
+    }
+    void send(Span<const Element>, int) override { require(false); }
+    void receive(Span<Element>, int) override { require(false); }
+    void flush() override {}
+    void connect(const RankLayout& layout, const Place&) override { require(layout.size() == 1); }
+
+  private:
+    static void require(bool holds) {
+        if (!holds) throw std::logic_error("a group of one rank has nobody to give to");
+    }
+};
+
+class CudaDevice final : public Device {
+  public:
+    explicit CudaDevice(int gpu) : Device(Memory::own), gpu_(gpu) {}
+    [[nodiscard]] std::string name() const override { return gpu_.name; }
+    std::unique_ptr<Group> group(Comm& comm) override {
+        if (comm.size() == 1) return std::make_unique<LoneGroup>();
+        return make_nccl_group(comm, gpu_);
+    }
+
+    void* allocate(std::size_t bytes) override { return cuda_memory(bytes).release(); }
+    void release(void* p) noexcept override { cudaFree(p); }
+    void clear(void* p, std::size_t bytes) override {
+        check(cudaMemsetAsync(p, 0, bytes, gpu_.stream), "clear");
+    }
+    void copy_in(const void* host, std::size_t bytes, void* to) override {
+        check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, gpu_.stream), "copy");
+        gpu_.wait();
+    }
+    void copy_out(const void* from, std::size_t bytes, void* host) override {
+        gpu_.wait();
+        check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, gpu_.stream), "copy");
+        gpu_.wait();
+    }
+
+    void multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) override {
+        gemms_.run({layout_of(layout), m, n, k, 1, Precision::bf16}, a.address(), b.address(),
+                   c.address());
+    }
+    void multiply_add(Layout layout, Index m, Index n, Index k, In a, In b, Numbers c) override {
+        gemms_.run({layout_of(layout), m, n, k, 1, Precision::bf16, true}, a.address(), b.address(),
+                   c.address());
+    }
+
+    void norm_forward(Index rows, Index cols, In x, In gamma, In beta, Out y,
+                      Numbers saved) override {
+        cuda::norm_forward(gpu_.kernels(), rows, cols, false, 1e-5F, x.address(), gamma.address(),
+                           beta.address(), y.address(), saved.address());
+        launched("norm");
+    }
+    void norm_backward(Index rows, Index cols, const NormInputs& i, In dy, Out dx, Numbers d_gamma,
+                       Numbers d_beta) override {
+        cuda::norm_backward_add(gpu_.kernels(), rows, cols, false, i.x.address(), i.gamma.address(),
+                                i.saved.address(), dy.address(), dx.address(), d_gamma.address(),
+                                d_beta.address());
+        launched("norm's gradient");
+    }
+    void add_bias(Index rows, Index cols, In bias, Out y) override {
+        cuda::add_bias(gpu_.kernels(), rows, cols, bias.address(), y.address());
+        launched("bias");
+    }
+    void add_column_sums(Index rows, Index cols, In x, Numbers sums) override {
+        cuda::add_column_sums(gpu_.kernels(), rows, cols, x.address(), sums.address());
+        launched("bias's gradient");
+    }
+    void accumulate(Index n, In b, Out a) override {
+        cuda::add(gpu_.kernels(), n, a.address(), b.address(), a.address());
+        launched("sum");
+    }
+    void bias_residual(Index rows, Index cols, In x, In bias, In residual, Out y) override {
+        cuda::bias_residual_forward(gpu_.kernels(), rows, cols, x.address(), bias.address(),
+                                    residual.address(), y.address());
+        launched("bias and residual");
+    }
+    void gelu_forward(Index n, In x, Out y) override {
+        cuda::gelu_forward(gpu_.kernels(), n, x.address(), y.address());
+        launched("GELU");
+    }
+    void gelu_backward(Index n, In x, In dy, Out dx) override {
+        cuda::gelu_backward(gpu_.kernels(), n, x.address(), dy.address(), dx.address());
+        launched("GELU's gradient");
+    }
+
+    void to_heads(const HeadsShape& s, In rows, Out heads) override {
+        cuda::to_heads(gpu_.kernels(), layout_of(s), rows.address(), heads.address());
+        launched("heads");
+    }
+    void to_rows(const HeadsShape& s, In heads, Out rows) override {
+        cuda::to_rows(gpu_.kernels(), layout_of(s), heads.address(), rows.address());
+        launched("rows");
+    }
+    void attention_forward(const AttentionShape& s, const AttentionTensors& t) override {
+        attention_.forward(s, t);
+        launched("attention");
+    }
+    void attention_backward(const AttentionShape& s, const AttentionTensors& t, In d_out, Out dq,
+                            Out dk, Out dv) override {
+        attention_.backward(s, t, {d_out, dq, dk, dv});
+        launched("attention's gradient");
+    }
+
+    void gather_rows(const LogitsShape& s, Index hidden, Tokens ids, In table, Out out) override {
+        cuda::gather_rows(gpu_.kernels(), shard_of(s), s.tokens, hidden, ids.data().address(),
+                          table.address(), out.address());
+        launched("embedding");
+    }
+    void scatter_rows(const LogitsShape& s, Index hidden, Tokens ids, In d_out,
+                      Numbers d_table) override {
+        cuda::scatter_rows(gpu_.kernels(), shard_of(s), s.tokens, hidden, ids.data().address(),
+                           d_out.address(), d_table.address());
+        launched("embedding's gradient");
+    }
+
+    void top_and_target(const LogitsShape& s, In logits, Tokens labels, Numbers top,
+                        Numbers target) override {
+        cuda::top_and_target(gpu_.kernels(), shard_of(s), s.tokens, logits.address(),
+                             labels.data().address(), top.address(), target.address());
+        launched("largest logits");
+    }
+    void sum_exponentials(const LogitsShape& s, Out logits, ConstNumbers top,
+                          Numbers sums) override {
+        cuda::sum_exponentials(gpu_.kernels(), shard_of(s), s.tokens, logits.address(),
+                               top.address(), sums.address());
+        launched("sums of exponentials");
+    }
+    void logits_gradient(const LogitsShape& s, Out logits, Tokens labels, ConstNumbers top,
+                         ConstNumbers sums, float scale) override {
+        cuda::logits_gradient(gpu_.kernels(), shard_of(s), s.tokens, logits.address(),
+                              labels.data().address(), {top.address(), sums.address()}, scale);
+        launched("logits' gradient");
+    }
+
+    void add_losses(Index tokens, ConstNumbers top, ConstNumbers target, ConstNumbers sums,
+                    Sum sum) override {
+        cuda::add_losses(gpu_.stream, tokens, top.address(), target.address(), sums.address(),
+                         sum.address());
+        launched("loss");
+    }
+    void add_squares(Index n, ConstNumbers x, Sum sum) override {
+        cuda::add_squares(gpu_.stream, n, x.address(), sum.address());
+        launched("norm of the gradients");
+    }
+    void scale(Index n, float factor, Numbers x) override {
+        cuda::scale(gpu_.stream, n, factor, x.address());
+        launched("scale");
+    }
+    void adamw(const AdamW& a, Index n, Numbers masters, ConstNumbers gradient, Numbers first,
+               Numbers second, Out weights) override {
+        const cuda::AdamFactors factors = cuda::adam_factors(
+            static_cast<double>(a.rate), static_cast<double>(a.beta1), static_cast<double>(a.beta2),
+            static_cast<double>(a.epsilon), static_cast<double>(a.decay), a.step);
+        cuda::adamw_masters(gpu_.kernels(), factors, n, masters.address(), gradient.address(),
+                            first.address(), second.address(), weights.address());
+        launched("AdamW");
+    }
+
+  private:
+    CudaContext gpu_;
+    CudaGemms gemms_{gpu_.stream, gpu_.blas};
+    CudaAttention attention_{gpu_.stream, gemms_};
+};
+
 /// srun may have given each task its own GPU, or all of the node's to every task.
-FarDevice make_device(int, Comm& world) {
+int gpu_of(Comm& world) {
     const int local = world.node_rank();
     int count = 0;
     if (const cudaError_t e = cudaGetDeviceCount(&count); e != cudaSuccess || count == 0)
@@ -161,154 +319,15 @@ FarDevice make_device(int, Comm& world) {
         throw std::runtime_error(fmt::format(
             "rank {} is number {} on a node where {} GPUs are visible: one rank per GPU",
             world.rank(), local, count));
-    return FarDevice(std::make_shared<FarDevice::State>(count == 1 ? 0 : local));
+    return count == 1 ? 0 : local;
 }
 
-std::string FarDevice::name() const { return state().name; }
-void FarDevice::wait() const { state().wait(); }
-
-void FarDevice::copy_in(const void* host, std::size_t bytes, void* to) const {
-    check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state().stream), "copy");
-    wait();
-}
-void FarDevice::download(ConstNumbers from, std::span<float> host) const {
-    wait();
-    check(cudaMemcpyAsync(host.data(), from.address(), host.size_bytes(), cudaMemcpyDeviceToHost,
-                          state().stream),
-          "copy");
-    wait();
-}
-
-// ---- rows and elements --------------------------------------------------------------------------
-
-void FarDevice::norm_forward(Index rows, Index cols, In x, In gamma, In beta, Out y,
-                             Numbers saved) const {
-    cuda::norm_forward(state().kernels(), rows, cols, false, 1e-5F, x.address(), gamma.address(),
-                       beta.address(), y.address(), saved.address());
-    launched("norm");
-}
-void FarDevice::norm_backward(Index rows, Index cols, In x, In gamma, ConstNumbers saved, In dy,
-                              Out dx, Numbers d_gamma, Numbers d_beta, NormScratch&) const {
-    cuda::norm_backward_add(state().kernels(), rows, cols, false, x.address(), gamma.address(),
-                            saved.address(), dy.address(), dx.address(), d_gamma.address(),
-                            d_beta.address());
-    launched("norm's gradient");
-}
-void FarDevice::add_bias(Index rows, Index cols, In bias, Out y) const {
-    cuda::add_bias(state().kernels(), rows, cols, bias.address(), y.address());
-    launched("bias");
-}
-void FarDevice::add_column_sums(Index rows, Index cols, In x, Numbers sums) const {
-    cuda::add_column_sums(state().kernels(), rows, cols, x.address(), sums.address());
-    launched("bias's gradient");
-}
-void FarDevice::accumulate(Index n, In b, Out a) const {
-    cuda::add(state().kernels(), n, a.address(), b.address(), a.address());
-    launched("sum");
-}
-void FarDevice::bias_residual(Index rows, Index cols, In x, In bias, In residual, Out y) const {
-    cuda::bias_residual_forward(state().kernels(), rows, cols, x.address(), bias.address(),
-                                residual.address(), y.address());
-    launched("bias and residual");
-}
-void FarDevice::gelu_forward(Index n, In x, Out y) const {
-    cuda::gelu_forward(state().kernels(), n, x.address(), y.address());
-    launched("GELU");
-}
-void FarDevice::gelu_backward(Index n, In x, In dy, Out dx) const {
-    cuda::gelu_backward(state().kernels(), n, x.address(), dy.address(), dx.address());
-    launched("GELU's gradient");
-}
-
-void FarDevice::to_heads(const HeadsShape& s, In rows, Out heads) const {
-    cuda::to_heads(state().kernels(), layout_of(s), rows.address(), heads.address());
-    launched("heads");
-}
-void FarDevice::to_rows(const HeadsShape& s, In heads, Out rows) const {
-    cuda::to_rows(state().kernels(), layout_of(s), heads.address(), rows.address());
-    launched("rows");
-}
-void FarDevice::attention_forward(const AttentionShape& s, const AttentionTensors& t) const {
-    state().attention->forward(s, t);
-    launched("attention");
-}
-void FarDevice::attention_backward(const AttentionShape& s, const AttentionTensors& t, In d_out,
-                                   Out dq, Out dk, Out dv) const {
-    state().attention->backward(s, t, {d_out, dq, dk, dv});
-    launched("attention's gradient");
-}
-
-void FarDevice::gather_rows(const LogitsShape& s, Index hidden, Ids ids, In table, Out out) const {
-    cuda::gather_rows(state().kernels(), shard_of(s), s.tokens, hidden, ids.data().address(),
-                      table.address(), out.address());
-    launched("embedding");
-}
-void FarDevice::scatter_rows(const LogitsShape& s, Index hidden, Ids ids, In d_out,
-                             Numbers d_table) const {
-    cuda::scatter_rows(state().kernels(), shard_of(s), s.tokens, hidden, ids.data().address(),
-                       d_out.address(), d_table.address());
-    launched("embedding's gradient");
-}
-
-// ---- loss and optimizer -------------------------------------------------------------------------
-
-void FarDevice::top_and_target(const LogitsShape& s, In logits, Ids labels, Numbers top,
-                               Numbers target) const {
-    cuda::top_and_target(state().kernels(), shard_of(s), s.tokens, logits.address(),
-                         labels.data().address(), top.address(), target.address());
-    launched("largest logits");
-}
-void FarDevice::sum_exponentials(const LogitsShape& s, Out logits, ConstNumbers top,
-                                 Numbers sums) const {
-    cuda::sum_exponentials(state().kernels(), shard_of(s), s.tokens, logits.address(),
-                           top.address(), sums.address());
-    launched("sums of exponentials");
-}
-void FarDevice::logits_gradient(const LogitsShape& s, Out logits, Ids labels, ConstNumbers top,
-                                ConstNumbers sums, float scale) const {
-    cuda::logits_gradient(state().kernels(), shard_of(s), s.tokens, logits.address(),
-                          labels.data().address(), top.address(), sums.address(), scale);
-    launched("logits' gradient");
-}
-
-void FarDevice::clear(Sum& sum) const {
-    check(cudaMemsetAsync(sum.value.data().address(), 0, sizeof(double), state().stream), "clear");
-}
-double FarDevice::value(const Sum& sum) const {
-    double value = std::numeric_limits<double>::quiet_NaN();
-    wait();
-    check(cudaMemcpyAsync(&value, sum.value.data().address(), sizeof value, cudaMemcpyDeviceToHost,
-                          state().stream),
-          "copy");
-    wait();
-    return value;
-}
-void FarDevice::add_losses(Index tokens, ConstNumbers top, ConstNumbers target, ConstNumbers sums,
-                           Sum& sum) const {
-    cuda::add_losses(state().stream, tokens, top.address(), target.address(), sums.address(),
-                     sum.value.data().address());
-    launched("loss");
-}
-void FarDevice::add_squares(Index n, ConstNumbers x, Sum& sum) const {
-    cuda::add_squares(state().stream, n, x.address(), sum.value.data().address());
-    launched("norm of the gradients");
-}
-void FarDevice::scale(Index n, float factor, Numbers x) const {
-    cuda::scale(state().stream, n, factor, x.address());
-    launched("scale");
-}
-void FarDevice::fill_zero(FarSpan<float> x) const {
-    check(cudaMemsetAsync(x.data().address(), 0, x.size() * sizeof(float), state().stream),
-          "clear");
-}
-void FarDevice::adamw(const AdamW& a, Index n, Numbers masters, ConstNumbers gradient,
-                      Numbers first, Numbers second, Out weights) const {
-    const cuda::AdamFactors factors = cuda::adam_factors(
-        static_cast<double>(a.rate), static_cast<double>(a.beta1), static_cast<double>(a.beta2),
-        static_cast<double>(a.epsilon), static_cast<double>(a.decay), a.step);
-    cuda::adamw_masters(state().kernels(), factors, n, masters.address(), gradient.address(),
-                        first.address(), second.address(), weights.address());
-    launched("AdamW");
-}
-
+}  // namespace
 }  // namespace arena::train
+
+using namespace arena::train;
+
+const char* const arena_train_module_version = module_version;
+std::unique_ptr<Device> arena_train_open_device(int, Comm& world) {
+    return std::make_unique<CudaDevice>(gpu_of(world));
+}

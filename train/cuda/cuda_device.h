@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the CUDA back-end keeps for one rank: its GPU, one stream on which everything runs in order,
-// the GEMMs that were tuned so far, attention. Whoever waits for the GPU also looks after the other
-// ranks, since the kernels of a collective wait for them for ever.
+// the GEMMs that were tuned so far. Whoever waits for the GPU also looks after the other ranks,
+// since the kernels of a collective wait for them for ever.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,33 +16,37 @@
 
 #include "profiler/cuda/cuda_gemm.h"
 #include "profiler/cuda/cuda_kernels.h"
-#include "train/core/far_device.h"
-#include "train/cuda/cuda_attention.h"
+#include "train/core/device.h"
 
 namespace arena::train {
+
+struct CudaFree {
+    void operator()(void* p) const noexcept { cudaFree(p); }
+};
+using CudaMemory = std::unique_ptr<void, CudaFree>;
+/// Zeros. Throws std::runtime_error where there is not enough.
+CudaMemory cuda_memory(std::size_t bytes);
 
 /// GEMMs by problem; each is tuned when it is first run, as the profiler does before it measures.
 class CudaGemms {
   public:
-    CudaGemms(cudaStream_t, cublasLtHandle_t);
-    ~CudaGemms();
-    CudaGemms(const CudaGemms&) = delete;
-    CudaGemms& operator=(const CudaGemms&) = delete;
+    CudaGemms(cudaStream_t stream, cublasLtHandle_t blas) : stream_(stream), blas_(blas) {}
     void run(const cuda::Problem&, const void* a, const void* b, void* c);
 
   private:
+    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
     cuda::Gemm& tuned(const cuda::Problem&, const void* a, const void* b, void* c);
     cudaStream_t stream_;
     cublasLtHandle_t blas_;
-    void* workspace_ = nullptr;
+    CudaMemory workspace_ = cuda_memory(workspace_bytes);
     std::map<std::array<Index, 6>, std::unique_ptr<cuda::Gemm>> gemms_;
 };
 
-struct FarDevice::State {
-    explicit State(int gpu);
-    ~State();
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
+struct CudaContext {
+    explicit CudaContext(int gpu);
+    ~CudaContext();
+    CudaContext(const CudaContext&) = delete;
+    CudaContext& operator=(const CudaContext&) = delete;
 
     /// Until the stream has done all; throws what a check says.
     void wait();
@@ -51,12 +55,13 @@ struct FarDevice::State {
     std::string name;
     cudaStream_t stream = nullptr;
     cublasLtHandle_t blas = nullptr;
-    std::unique_ptr<CudaGemms> gemms;
-    std::unique_ptr<CudaAttention> attention;
     /// Of the groups: throws when a rank is lost. Called while wait() waits, with the seconds that
     /// it has waited.
     using Check = std::function<void(double waited_s)>;
     std::list<Check> checks;
 };
+
+/// Of two ranks and more; collective. The context outlives it.
+std::unique_ptr<Group> make_nccl_group(Comm&, CudaContext&);
 
 }  // namespace arena::train

@@ -208,10 +208,10 @@ void sum_exponentials(Stream s, const VocabularyShard& shard, Index tokens, cons
     });
 }
 void logits_gradient(Stream s, const VocabularyShard& shard, Index tokens, void* logits,
-                     const std::int32_t* labels, const float* top, const float* sums, float scale) {
+                     const std::int32_t* labels, const SoftmaxRows& rows, float scale) {
     with_type(s.type, [&](auto* t) {
         logits_gradient_kernel<<<grid_of(tokens), block_size, 0, s.handle>>>(
-            shard, static_cast<decltype(t)>(logits), labels, top, sums, scale);
+            shard, static_cast<decltype(t)>(logits), labels, rows.top, rows.sums, scale);
     });
 }
 

@@ -28,9 +28,13 @@ void top_and_target(Stream, const VocabularyShard&, Index tokens, const void* lo
                     const std::int32_t* labels, float* top, float* target);
 void sum_exponentials(Stream, const VocabularyShard&, Index tokens, const void* logits,
                       const float* top, float* sums);
+/// Of a row's softmax: the largest logit and the sum of exponentials, float [tokens] each.
+struct SoftmaxRows {
+    const float *top, *sums;
+};
 /// In place.
 void logits_gradient(Stream, const VocabularyShard&, Index tokens, void* logits,
-                     const std::int32_t* labels, const float* top, const float* sums, float scale);
+                     const std::int32_t* labels, const SoftmaxRows&, float scale);
 
 /// Added to *sum in fp64, with atomics.
 void add_losses(cudaStream_t, Index tokens, const float* top, const float* target,

@@ -17,7 +17,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/text.h"
 #include "train/cuda/cuda_device.h"
 
 namespace arena::train {
@@ -34,7 +33,7 @@ void check(ncclResult_t r, ncclComm_t comm, const char* doing) {
     std::string text = fmt::format("NCCL: {}: {}", doing, ncclGetErrorString(r));
     if (const char* last = ncclGetLastError(comm); last != nullptr && *last != '\0')
         text += std::string(": ") + last;
-    throw std::runtime_error(printable(text, 400));
+    throw std::runtime_error(text);
 }
 
 /// Ranks may be threads of one process: set by the one that fails.
@@ -112,7 +111,7 @@ class Link {
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
     /// The copy is memory of the streams' own: freed when it is sent.
-    void send(FarSpan<const Bf16> values) {
+    void send(Span<const Element> values) {
         const std::size_t bytes = values.size() * sizeof(Bf16);
         void* copy = nullptr;
         check(cudaMallocAsync(&copy, bytes, main_), "memory of a message");
@@ -124,7 +123,7 @@ class Link {
               comm_.get(), "send");
         check(cudaFreeAsync(copy, own_.handle), "memory of a message");
     }
-    void receive(FarSpan<Bf16> values) {
+    void receive(Span<Element> values) {
         order_.put(main_, own_.handle);  // who reads the memory now has done so
         check(ncclRecv(values.data().address(), values.size(), ncclBfloat16, peer_, comm_.get(),
                        own_.handle),
@@ -141,30 +140,30 @@ class Link {
     Order order_;
 };
 
-class NcclGroup final : public FarGroup {
+class NcclGroup final : public Group {
   public:
-    NcclGroup(Comm& comm, const FarDevice& device)
-        : host_(comm), device_(device), stream_(device.state().stream) {
-        auto& checks = device_.state().checks;
-        check_ = checks.insert(checks.end(), [this](double waited_s) { look_after(waited_s); });
-    }
-    ~NcclGroup() override { device_.state().checks.erase(check_); }
+    NcclGroup(Comm& comm, CudaContext& gpu)
+        : host_(comm),
+          gpu_(gpu),
+          check_(gpu.checks.insert(gpu.checks.end(),
+                                   [this](double waited_s) { look_after(waited_s); })) {}
+    ~NcclGroup() override { gpu_.checks.erase(check_); }
 
-    void all_reduce_sum(FarSpan<Bf16> x) override { reduce(x, ncclBfloat16, ncclSum); }
-    void all_reduce_sum(FarSpan<float> x) override { reduce(x, ncclFloat, ncclSum); }
-    void all_reduce_max(FarSpan<float> x) override { reduce(x, ncclFloat, ncclMax); }
-    void reduce_scatter(FarSpan<const float> whole, FarSpan<float> part) override {
+    void all_reduce_sum(Span<Element> x) override { reduce(x, ncclBfloat16, ncclSum); }
+    void all_reduce_sum(Span<float> x) override { reduce(x, ncclFloat, ncclSum); }
+    void all_reduce_max(Span<float> x) override { reduce(x, ncclFloat, ncclMax); }
+    void reduce_scatter(Span<const float> whole, Span<float> part) override {
         check(ncclReduceScatter(whole.data().address(), part.data().address(), part.size(),
-                                ncclFloat, ncclSum, joined(), stream_),
+                                ncclFloat, ncclSum, joined(), gpu_.stream),
               joined(), "reduce-scatter");
     }
-    void all_gather(FarSpan<const Bf16> part, FarSpan<Bf16> whole) override {
+    void all_gather(Span<const Element> part, Span<Element> whole) override {
         check(ncclAllGather(part.data().address(), whole.data().address(), part.size(),
-                            ncclBfloat16, joined(), stream_),
+                            ncclBfloat16, joined(), gpu_.stream),
               joined(), "all-gather");
     }
-    void send(FarSpan<const Bf16> values, int to) override { neighbour(to).out->send(values); }
-    void receive(FarSpan<Bf16> values, int from) override { neighbour(from).in->receive(values); }
+    void send(Span<const Element> values, int to) override { neighbour(to).out->send(values); }
+    void receive(Span<Element> values, int from) override { neighbour(from).in->receive(values); }
     /// Copies of messages live until they are sent, wherever the sender is by then.
     void flush() override {}
     void connect(const RankLayout&, const Place&) override;
@@ -174,9 +173,10 @@ class NcclGroup final : public FarGroup {
         std::unique_ptr<Link> out, in;
     };
     template <typename T>
-    void reduce(FarSpan<T> x, ncclDataType_t type, ncclRedOp_t op) {
+    void reduce(Span<T> x, ncclDataType_t type, ncclRedOp_t op) {
         void* p = x.data().address();
-        check(ncclAllReduce(p, p, x.size(), type, op, joined(), stream_), joined(), "all-reduce");
+        check(ncclAllReduce(p, p, x.size(), type, op, joined(), gpu_.stream), joined(),
+              "all-reduce");
     }
     /// Made by the first collective, which all ranks come to: a group that only has neighbours
     /// needs none.
@@ -210,11 +210,10 @@ class NcclGroup final : public FarGroup {
     }
 
     Comm& host_;
-    FarDevice device_;
-    cudaStream_t stream_;
+    CudaContext& gpu_;
     std::unique_ptr<Communicator> comm_;
     std::map<int, Neighbour> neighbours_;
-    std::list<FarDevice::State::Check>::iterator check_;
+    std::list<CudaContext::Check>::iterator check_;
 };
 
 void NcclGroup::connect(const RankLayout& layout, const Place& place) {
@@ -222,8 +221,8 @@ void NcclGroup::connect(const RankLayout& layout, const Place& place) {
         const StagePair mine = stage_pair(layout, place, parity);
         const auto pair = host_.split(static_cast<int>(mine.color));
         if (!mine.exists) continue;
-        auto up = std::make_unique<Link>(*pair, stream_);
-        auto down = std::make_unique<Link>(*pair, stream_);
+        auto up = std::make_unique<Link>(*pair, gpu_.stream);
+        auto down = std::make_unique<Link>(*pair, gpu_.stream);
         const bool is_lower = place.stage == mine.lower;
         Neighbour& links = neighbours_[static_cast<int>(layout.rank(mine.other))];
         links.out = std::move(is_lower ? up : down);
@@ -233,9 +232,8 @@ void NcclGroup::connect(const RankLayout& layout, const Place& place) {
 
 }  // namespace
 
-std::unique_ptr<FarGroup> make_group(Comm& comm, const FarDevice& device) {
-    if (comm.size() == 1) return make_lone_group();
-    return std::make_unique<NcclGroup>(comm, device);
+std::unique_ptr<Group> make_nccl_group(Comm& comm, CudaContext& gpu) {
+    return std::make_unique<NcclGroup>(comm, gpu);
 }
 
 }  // namespace arena::train

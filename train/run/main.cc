@@ -12,8 +12,10 @@
 #include <stdexcept>
 
 #include "base/signals.h"
+#include "base/text.h"
 #include "profiler/cpu/cpu_kernels.h"
-#include "train/run/gpu_program.h"
+#include "train/cpu/cpu_device.h"
+#include "train/run/device_choice.h"
 #include "train/run/options.h"
 
 using namespace arena::train;
@@ -49,8 +51,8 @@ int code_of(const arena::Error& error) {
 }
 
 /// Every rank says why it ends, where it is the one that knows.
-int run_rank(const TrainOptions& options, Comm& world) {
-    const Outcome outcome = train(options, world);
+int run_rank(const TrainOptions& options, Comm& world, const DeviceMaker& device) {
+    const Outcome outcome = train(options, world, device);
     if (!outcome.status) print_error(outcome.status.error());
     return exit_code(outcome, options);
 }
@@ -62,15 +64,16 @@ void print_exception(const std::string& who, const std::exception& error) {
     fmt::print(stderr, "arena-train: {}{}\n", who,
                memory ? "not enough memory: more stages or shards, smaller micro-batches or "
                         "--recompute full need less"
-                      : fmt::format("{}{}", runtime ? "" : "internal error: ", error.what()));
+                      : fmt::format("{}{}", runtime ? "" : "internal error: ",
+                                    arena::printable(error.what(), 1000)));
 }
 
-int run_with_mpi(const CommandLine& line) {
+int run_with_mpi(const CommandLine& line, const DeviceMaker& device) {
     int code = 0;
     const auto body = [&](Comm& world) {
         const auto options = complete(line, environment, world.size());
         if (!options && world.rank() == 0) print_error(options.error());
-        code = options ? run_rank(*options, world) : code_of(options.error());
+        code = options ? run_rank(*options, world, device) : code_of(options.error());
     };
     MpiFaults faults;
     faults.failed = [](int rank, const std::exception& error) {
@@ -87,7 +90,7 @@ int run_with_mpi(const CommandLine& line) {
     return code;
 }
 
-int run_with_threads(const CommandLine& line) {
+int run_with_threads(const CommandLine& line, const DeviceMaker& device) {
     const auto options = complete(line, environment, line.ranks);
     if (!options) {
         print_error(options.error());
@@ -96,65 +99,51 @@ int run_with_threads(const CommandLine& line) {
     int code = 0;
     std::mutex mutex;
     run_threads(static_cast<int>(options->plan.layout.size()), [&](Comm& world) {
-        const int mine = run_rank(*options, world);
+        const int mine = run_rank(*options, world, device);
         const std::lock_guard lock(mutex);
         code = mine;
     });
     return code;
 }
 
-#ifdef ARENA_TRAIN_DEVICE
-
-/// This is the program that arena-train becomes: the choice has been made.
-int run(CommandLine& line, char**, const arena::BlockedSignals& blocked) {
-    const arena::SignalThread handlers(blocked);
-    if (line.device == "cpu") {
-        print_error(
-            arena::usage_error("is arena-train's; this program trains on GPUs", "--device"));
-        return 2;
-    }
-    if (line.ranks == 0 && have_mpi() && started_by_mpi()) return run_with_mpi(line);
-    return run_with_threads(line);
+/// Under an MPI launcher, unless --ranks says otherwise.
+bool has_mpi_ranks(const CommandLine& line) {
+    return line.ranks == 0 && have_mpi() && started_by_mpi();
 }
-
-#else
 
 /// Ranks of this machine; 0 = not known, or what is wrong will be said later.
 Index ranks_of_node(const CommandLine& line) {
-    if (line.ranks == 0 && have_mpi() && started_by_mpi()) return launched_ranks(environment);
+    if (has_mpi_ranks(line)) return launched_ranks(environment);
     const auto options = complete(line, environment, line.ranks);
     return options ? options->plan.layout.size() : 0;
 }
 
-/// Does not return where GPUs are chosen.
-arena::Status take_device(CommandLine& line, char** argv) {
-    const std::string program = gpu_program();
-    const auto choice = choose_device(
-        line.device, {!program.empty(), count_gpus, [&] { return ranks_of_node(line); }});
-    if (!choice) return choice.error();
-    if (choice->is_gpu) return become(program, argv);
-    line.run.device_note = choice->why;
-    return arena::Done{};
+arena::Result<DeviceMaker> take_cpu(int threads) {
+    if (!arena::cpu::have_gemm())
+        return arena::environment_error(
+            "this build has no GEMM: install libopenblas-dev and configure again");
+    arena::cpu::set_gemm_threads(threads);
+    return DeviceMaker([](int n, Comm&) { return make_cpu_device(n); });
 }
 
-int run(CommandLine& line, char** argv, const arena::BlockedSignals& blocked) {
-    if (const arena::Status status = take_device(line, argv); !status) {
-        print_error(status.error());
-        return code_of(status.error());
+arena::Result<DeviceMaker> take_device(CommandLine& line) {
+    const std::string module = cuda_module();
+    const auto choice = choose_device(
+        line.device, {!module.empty(), count_gpus, [&] { return ranks_of_node(line); }});
+    if (!choice) return choice.error();
+    line.run.device_note = choice->why;
+    return choice->is_gpu ? open_module(module) : take_cpu(line.run.threads);
+}
+
+int run(CommandLine& line, const arena::BlockedSignals& blocked) {
+    const auto device = take_device(line);
+    if (!device) {
+        print_error(device.error());
+        return code_of(device.error());
     }
     const arena::SignalThread handlers(blocked);  // a signal from before waits for whoever trains
-    if (!arena::cpu::have_gemm()) {
-        fmt::print(
-            stderr,
-            "arena-train: this build has no GEMM: install libopenblas-dev and configure again\n");
-        return 3;
-    }
-    arena::cpu::set_gemm_threads(line.run.threads);
-    if (line.ranks == 0 && have_mpi() && started_by_mpi()) return run_with_mpi(line);
-    return run_with_threads(line);
+    return has_mpi_ranks(line) ? run_with_mpi(line, *device) : run_with_threads(line, *device);
 }
-
-#endif
 
 }  // namespace
 
@@ -164,7 +153,7 @@ int main(int argc, char** argv) {
         catch_signals();
         const arena::BlockedSignals blocked(leave_signals);
         const ParsedLine parsed = parse_command_line(argc, argv, line);
-        return parsed.go ? run(line, argv, blocked) : parsed.exit_code;
+        return parsed.go ? run(line, blocked) : parsed.exit_code;
     } catch (const std::exception& error) {
         print_exception("", error);
         return 3;

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "train/core/pipeline.h"
-#include "train/run/gpu_program.h"
+#include "train/run/device_choice.h"
 
 namespace arena::train {
 

@@ -10,12 +10,11 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "base/json.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/run/gpu_program.h"
+#include "train/run/device_choice.h"
 #include "train/run/plan.h"
 #include "train/run/report.h"
 
@@ -66,7 +65,7 @@ class Journal {
 /// Everything that one rank has.
 class Rank {
   public:
-    Rank(const TrainOptions& o, Comm& world)
+    Rank(const TrainOptions& o, Comm& world, const DeviceMaker& make_device)
         : o_(o),
           world_(world),
           place_(o.plan.layout.place(world.rank())),
@@ -75,19 +74,20 @@ class Rank {
           replicas_(
               world.split(static_cast<int>(o.plan.layout.rank({place_.stage, 0, place_.shard})))),
           ends_(world.split(static_cast<int>(ends_color()))),
-          device_(make_device(o.threads, world)),
-          world_group_(world, device_),
-          shard_group_(*shards_, device_),
-          replica_group_(*replicas_, device_),
-          end_group_(*ends_, device_),
+          own_device_(make_device(o.threads, world)),
+          device_(*own_device_),
+          world_group_(device_.group(world)),
+          shard_group_(device_.group(*shards_)),
+          replica_group_(device_.group(*replicas_)),
+          end_group_(device_.group(*ends_)),
           parameters_(o.shape, o.plan.layout, place_, o.plan.layers(place_.stage),
-                      Device::alignment, has_gradients),
-          weights_(parameters_),
-          stage_(o.shape, o.plan, place_, weights_, world_group_, shard_group_, device_),
-          optimizer_(optimizer_options(), weights_, {*replicas_, replica_group_}, world,
+                      device_.alignment()),
+          weights_(parameters_, device_),
+          stage_(o.shape, o.plan, place_, weights_, *world_group_, *shard_group_, device_),
+          optimizer_(optimizer_options(), weights_, {*replicas_, *replica_group_}, world,
                      place_.shard, device_),
           reporter_(o.report && world.rank() == 0) {
-        world_group_.connect(o.plan.layout, place_);
+        world_group_->connect(o.plan.layout, place_);
     }
 
     Outcome run();
@@ -105,8 +105,6 @@ class Rank {
         options.sharded = o_.plan.zero_stage == 1;
         return options;
     }
-    /// The host's Parameters are what is trained, not a picture of it.
-    static constexpr bool has_gradients = std::is_reference_v<WeightsOf>;
     /// "cpu (2 ranks here, 1 GPU visible)"
     [[nodiscard]] std::string on() const {
         return o_.device_note.empty() ? device_.name()
@@ -129,10 +127,11 @@ class Rank {
     Comm& world_;
     Place place_;
     std::unique_ptr<Comm> shards_, replicas_, ends_;
-    Device device_;
-    DeviceGroup world_group_, shard_group_, replica_group_, end_group_;
-    Parameters parameters_;  ///< what is computed with where the device is the CPU, else a picture
-    WeightsOf weights_;
+    std::unique_ptr<Device> own_device_;
+    Device& device_;
+    std::unique_ptr<Group> world_group_, shard_group_, replica_group_, end_group_;
+    Parameters parameters_;
+    Weights weights_;
     Stage stage_;
     Optimizer optimizer_;
     std::optional<TokenFile> data_;
@@ -209,7 +208,7 @@ void Rank::add_tied_gradients() {
 
 Status Rank::one_step(Outcome& outcome) {
     const auto start = Clock::now();
-    device_.fill_zero(weights_.gradients());
+    device_.clear(weights_.gradients().span());
     const double mine = stage_.run(batch_);
     add_tied_gradients();
     const double norm = optimizer_.update(step_ + 1);
@@ -280,7 +279,9 @@ Outcome Rank::run() {
 
 }  // namespace
 
-Outcome train(const TrainOptions& options, Comm& world) { return Rank(options, world).run(); }
+Outcome train(const TrainOptions& options, Comm& world, const DeviceMaker& make_device) {
+    return Rank(options, world, make_device).run();
+}
 
 int exit_code(const Outcome& outcome, const TrainOptions& options) {
     if (!outcome.status) {

@@ -47,7 +47,7 @@ struct Outcome {
 };
 
 /// Runs one rank. The plan has been checked against the size of `world`.
-Outcome train(const TrainOptions&, Comm& world);
+Outcome train(const TrainOptions&, Comm& world, const DeviceMaker&);
 
 /// 0, the requeue code, or what the error's code stands for: 1 no, 2 usage, 3 environment.
 int exit_code(const Outcome&, const TrainOptions&);

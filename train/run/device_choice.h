@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where arena-train trains: it computes on the CPU itself and becomes arena-train-cuda, a program
-// of its own beside it, for GPUs, so that it starts on a machine without CUDA's libraries.
+// Where arena-train trains: on the CPU, or on GPUs by a module that is opened then, so that it
+// starts on a machine without CUDA's libraries.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "train/core/shape.h"
+#include "train/core/device.h"
 
 namespace arena::train {
 
@@ -23,7 +23,7 @@ struct DeviceChoice {
 
 /// What the choice depends on besides --device.
 struct DeviceFacts {
-    bool has_program = false;              ///< arena-train-cuda is installed
+    bool has_module = false;               ///< cuda_module() is there
     std::function<Result<int>()> gpus;     ///< that this process sees; asked only where it matters
     std::function<Index()> ranks_of_node;  ///< likewise; 0 = not known
 };
@@ -36,10 +36,13 @@ Result<int> count_gpus();
 /// Ranks that the launcher started on this machine: OMPI_COMM_WORLD_LOCAL_SIZE, else the most of
 /// SLURM_STEP_TASKS_PER_NODE ("4(x2),3"); 0 = neither says.
 Index launched_ranks(const Environment&);
-/// arena-train-cuda beside this program, else in libexec; "" = neither.
-std::string gpu_program();
-/// Returns only when it cannot be run.
-Error become(const std::string& program, char** argv);
+/// arena-train-cuda.so beside this program (where libtool builds it, too), where `make install`
+/// puts it below the program's prefix wherever that was staged, else where it was configured to be;
+/// "" = nowhere.
+std::string cuda_module();
+/// Devices of a module, which stays open to the end of the process. Refused where somebody besides
+/// root and the user could have changed it, or where it is of another version.
+Result<DeviceMaker> open_module(const std::string& path);
 
 /// bf16 FLOP/s of the entry of hardware.yaml that a device's name stands for; 0 = there is none.
 double peak_flops(const std::string& device);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "train/run/gpu_program.h"
+#include "train/run/device_choice.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <memory>
+#include <string>
 
 #include "base/text.h"
+#include "base/trusted_path.h"
 #include "planner/hardware/hardware.h"
+#include "train/core/device_module.h"
 
 namespace arena::train {
 namespace {
@@ -38,10 +38,10 @@ Index most_tasks(std::string_view list) {
 }  // namespace
 
 Result<DeviceChoice> choose_device(const std::string& wanted, const DeviceFacts& facts) {
-    if (wanted == "cpu" || (wanted == "auto" && !facts.has_program)) return DeviceChoice{};
-    if (!facts.has_program)
+    if (wanted == "cpu" || (wanted == "auto" && !facts.has_module)) return DeviceChoice{};
+    if (!facts.has_module)
         return environment_error(
-            "this build has no arena-train-cuda; configure with CUDA, or take --device cpu",
+            "this build has no arena-train-cuda.so; configure with CUDA, or take --device cpu",
             "--device cuda");
     const Result<int> gpus = facts.gpus();
     if (wanted == "cuda") {
@@ -57,11 +57,12 @@ Result<DeviceChoice> choose_device(const std::string& wanted, const DeviceFacts&
 }
 
 Result<int> count_gpus() {
-    const std::unique_ptr<void, int (*)(void*)> driver(
-        dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), dlclose);
-    if (!driver) return environment_error("no usable GPU: no CUDA driver (libcuda.so.1) is here");
-    const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver.get(), "cuInit"));
-    const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver.get(), "cuDeviceGetCount"));
+    // Stays open, as does what it begins.
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr)
+        return environment_error("no usable GPU: no CUDA driver (libcuda.so.1) is here");
+    const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+    const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
     if (init == nullptr || count == nullptr)
         return environment_error("no usable GPU: libcuda.so.1 is no CUDA driver");
     int gpus = 0;
@@ -79,19 +80,36 @@ Index launched_ranks(const Environment& environment) {
     return 0;
 }
 
-std::string gpu_program() {
+std::string cuda_module() {
     std::error_code ignored;
-    const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
-    for (const auto& directory : {self.parent_path(), std::filesystem::path(ARENA_LIBEXECDIR)}) {
-        const auto program = directory / "arena-train-cuda";
-        if (access(program.c_str(), X_OK) == 0) return program;
+    const auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+    for (const auto& directory :
+         {beside, beside / ".libs", beside.parent_path() / "libexec/slurm-arena",
+          std::filesystem::path(ARENA_LIBEXECDIR)}) {
+        const auto module = directory / "arena-train-cuda.so";
+        if (access(module.c_str(), R_OK) == 0) return module;
     }
     return "";
 }
 
-Error become(const std::string& program, char** argv) {
-    execv(program.c_str(), argv);
-    return environment_error(fmt::format("cannot be run: {}", std::strerror(errno)), program);
+Result<DeviceMaker> open_module(const std::string& path) {
+    if (const Status safe = check_trusted(path, geteuid()); !safe) return safe.error();
+    void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (module == nullptr)
+        return environment_error(fmt::format("cannot be opened: {}", printable(dlerror(), 400)),
+                                 path);
+    const auto version =
+        static_cast<const char* const*>(dlsym(module, "arena_train_module_version"));
+    const auto open = reinterpret_cast<decltype(&arena_train_open_device)>(
+        dlsym(module, "arena_train_open_device"));
+    if (version == nullptr || open == nullptr)
+        return environment_error("is no module of arena-train", path);
+    if (std::string_view(*version) != module_version)
+        return environment_error(
+            fmt::format("is of {}, this program is {}; install both from one build",
+                        printable(*version), module_version),
+            path);
+    return DeviceMaker(open);
 }
 
 double peak_flops(const std::string& device) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What arena-train's GPU half is made of, without a GPU: rounding to bf16, memory that the host
 // cannot follow, the element functions that the CUDA kernels call (over all indices, against the
-// CPU back-end), which device is chosen, and the peak that MFU is counted against.
+// CPU back-end), which device is chosen and which module opened, and the peak that MFU is counted
+// against.
 // The standard library before check.h, whose macros have names of its members.
 // clang-format off
 #include <sys/wait.h>
@@ -18,9 +19,9 @@
 #include <vector>
 
 #include "profiler/cuda/cuda_elements.h"
+#include "train/core/device_module.h"
 #include "train/cpu/cpu_device.h"
-#include "train/core/far_device.h"
-#include "train/run/gpu_program.h"
+#include "train/run/device_choice.h"
 
 #include "suite.h"
 // clang-format on
@@ -43,11 +44,11 @@ concept Followed = requires(P p) {
     *p;
 }
 || requires(P p) { p[0]; };
-static_assert(!Followed<Far<float>> && !Followed<FarSpan<float>> && !Followed<FarArray<float>>);
-static_assert(!std::is_convertible_v<Far<float>, Far<Bf16>> &&
-              !std::is_convertible_v<Far<const float>, Far<float>> &&
-              !std::is_convertible_v<float*, Far<float>> &&
-              std::is_convertible_v<Far<float>, Far<const float>>);
+static_assert(!Followed<Pointer<float>> && !Followed<Span<float>> && !Followed<Array<float>>);
+static_assert(!std::is_convertible_v<Pointer<float>, Pointer<Element>> &&
+              !std::is_convertible_v<Pointer<const float>, Pointer<float>> &&
+              !std::is_convertible_v<float*, Pointer<float>> &&
+              std::is_convertible_v<Pointer<float>, Pointer<const float>>);
 
 START_TEST(bf16_is_the_nearest_and_ties_go_to_even) {
     ck_assert_float_eq(to_float(to_bf16(1.0F)), 1.0F);
@@ -75,7 +76,9 @@ int signal_of_reading(const float* address) {
 }
 
 START_TEST(who_follows_an_address_of_the_emulated_device_is_ended) {
-    const FarArray<float> array(4);
+    std::unique_ptr<Device> device;
+    run_threads(1, [&](Comm& world) { device = arena_train_open_device(1, world); });
+    const Array<float> array(*device, 4);
     const std::vector<float> host(4);
     ck_assert_int_eq(signal_of_reading(array.data().address()), SIGSEGV);
     ck_assert_int_eq(signal_of_reading(host.data()), 0);
@@ -83,14 +86,14 @@ START_TEST(who_follows_an_address_of_the_emulated_device_is_ended) {
 END_TEST
 
 START_TEST(heads_lie_where_the_cpu_puts_them) {
-    const CpuDevice cpu(1);
+    const auto cpu = make_cpu_device(1);
     for (const Index parts : {1, 3}) {
         const AttentionShape s{.samples = 2, .heads = 3, .seq = 5, .head_dim = 4};
         const Index n = s.samples * s.heads * s.seq * s.head_dim;
         const auto rows = draw(parts * n, 1);
         for (Index part = 0; part < parts; ++part) {
             std::vector<float> heads(at(n));
-            cpu.to_heads({s, part, parts}, rows.data(), heads.data());
+            cpu->to_heads({s, part, parts}, cpu_elements(rows), cpu_elements(heads));
             const cuda::HeadsLayout layout{s.samples, s.seq, s.heads, s.head_dim, part, parts};
             ck_assert_int_eq(layout.size(), n);
             for (Index i = 0; i < n; ++i)
@@ -117,18 +120,20 @@ START_TEST(each_id_is_in_one_shard_of_the_vocabulary) {
 END_TEST
 
 START_TEST(loss_and_gradient_of_logits_are_those_of_the_cpu) {
-    const CpuDevice cpu(1);
+    const auto cpu = make_cpu_device(1);
     const LogitsShape whole{.tokens = 7, .width = 30, .first = 20};
     const auto logits = draw(whole.tokens * whole.width, 3, 20);
     std::vector<std::int32_t> labels;
     for (std::int32_t t = 0; t < 7; ++t) labels.push_back(17 + t * 5);  // some are another shard's
     std::vector<float> top(7), target(7), sums(7);
-    cpu.top_and_target(whole, logits.data(), labels, top.data(), target.data());
+    const Tokens ids = cpu_tokens(labels);
+    cpu->top_and_target(whole, cpu_elements(logits), ids, cpu_numbers(top), cpu_numbers(target));
     std::vector<float> gradient = logits;
-    cpu.sum_exponentials(whole, gradient.data(), top.data(), sums.data());
-    CpuDevice::Sum loss;
-    cpu.add_losses(7, top.data(), target.data(), sums.data(), loss);
-    cpu.logits_gradient(whole, gradient.data(), labels, top.data(), sums.data(), 0.25F);
+    cpu->sum_exponentials(whole, cpu_elements(gradient), cpu_numbers(top), cpu_numbers(sums));
+    double loss = 0;
+    cpu->add_losses(7, cpu_numbers(top), cpu_numbers(target), cpu_numbers(sums), Pointer(&loss));
+    cpu->logits_gradient(whole, cpu_elements(gradient), ids, cpu_numbers(top), cpu_numbers(sums),
+                         0.25F);
     double sum = 0;
     const cuda::VocabularyShard shard{whole.first, whole.width};
     for (Index t = 0; t < whole.tokens; ++t) {
@@ -141,7 +146,7 @@ START_TEST(loss_and_gradient_of_logits_are_those_of_the_cpu) {
             ck_assert_float_le(std::abs(got - gradient[n]), 1e-6F);
         }
     }
-    ck_assert_double_eq_tol(sum, loss.value, 1e-9 * std::abs(loss.value));
+    ck_assert_double_eq_tol(sum, loss, 1e-9 * std::abs(loss));
 }
 END_TEST
 
@@ -154,7 +159,8 @@ START_TEST(a_step_of_adamw_is_the_cpus) {
     AdamW adam;
     adam.rate = 3e-3F;
     adam.step = 5;
-    CpuDevice(1).adamw(adam, n, p.data(), g.data(), m.data(), v.data(), p.data());
+    make_cpu_device(1)->adamw(adam, n, cpu_numbers(p), cpu_numbers(g), cpu_numbers(m),
+                              cpu_numbers(v), {});
     const cuda::AdamFactors f =
         cuda::adam_factors(static_cast<double>(adam.rate), static_cast<double>(adam.beta1),
                            static_cast<double>(adam.beta2), static_cast<double>(adam.epsilon),
@@ -168,7 +174,7 @@ START_TEST(a_step_of_adamw_is_the_cpus) {
 }
 END_TEST
 
-/// A machine that has the GPU program.
+/// A machine that has the module.
 DeviceFacts machine(Result<int> gpus, Index ranks) {
     return {true, [gpus] { return gpus; }, [ranks] { return ranks; }};
 }
@@ -186,7 +192,7 @@ START_TEST(the_device_is_a_gpu_only_where_each_rank_has_one) {
     ck_assert(!without->is_gpu);
     ck_assert_str_eq(without->why.c_str(), "no usable GPU: no driver");
     arena::test::assert_refused(choose_device("cuda", machine(none, 1)), "no usable GPU");
-    arena::test::assert_refused(choose_device("cuda", {}), "this build has no arena-train-cuda");
+    arena::test::assert_refused(choose_device("cuda", {}), "this build has no arena-train-cuda.so");
     ck_assert(!choose_device("auto", {})->is_gpu && choose_device("auto", {})->why.empty());
 }
 END_TEST
@@ -292,13 +298,14 @@ END_TEST
 
 int main() {
     return arena::test::run_suite(
-        "train_far", {bf16_is_the_nearest_and_ties_go_to_even,
-                      who_follows_an_address_of_the_emulated_device_is_ended,
-                      heads_lie_where_the_cpu_puts_them, each_id_is_in_one_shard_of_the_vocabulary,
-                      loss_and_gradient_of_logits_are_those_of_the_cpu, a_step_of_adamw_is_the_cpus,
-                      the_device_is_a_gpu_only_where_each_rank_has_one,
-                      neighbouring_stages_meet_in_pairs_and_nobody_else_does,
-                      who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it,
-                      the_ranks_of_a_machine_are_what_its_launcher_says,
-                      the_peak_of_a_gpu_is_that_of_its_hardware_entry});
+        "train_device",
+        {bf16_is_the_nearest_and_ties_go_to_even,
+         who_follows_an_address_of_the_emulated_device_is_ended, heads_lie_where_the_cpu_puts_them,
+         each_id_is_in_one_shard_of_the_vocabulary,
+         loss_and_gradient_of_logits_are_those_of_the_cpu, a_step_of_adamw_is_the_cpus,
+         the_device_is_a_gpu_only_where_each_rank_has_one,
+         neighbouring_stages_meet_in_pairs_and_nobody_else_does,
+         who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it,
+         the_ranks_of_a_machine_are_what_its_launcher_says,
+         the_peak_of_a_gpu_is_that_of_its_hardware_entry});
 }
