@@ -151,7 +151,7 @@ def tags(paths):
     for line in text.splitlines():
         name, path, _, *fields = line.split("\t")
         scope = next((f.split(":", 1)[1] for f in fields if f.startswith(("namespace:", "class:", "struct:"))), "")
-        if "__anon" not in scope:
+        if scope and "__anon" not in scope:  # without one: what others call by name
             yield path, fields[0], f"{scope}::{name}"
 
 

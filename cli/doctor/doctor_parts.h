@@ -7,7 +7,6 @@
 #include <sys/types.h>
 
 #include "cli/doctor/doctor.h"
-#include "core/cluster.h"
 
 namespace arena::cli {
 

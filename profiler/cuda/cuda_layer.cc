@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "core/cluster.h"
 #include "profiler/cuda/cuda_gemm.h"
 
 namespace arena::cuda {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/result.h"
-#include "core/cluster.h"
 #include "core/model.h"
 
 namespace arena::train {

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "base/result.h"
-#include "core/offer.h"
 #include "core/profile.h"
 
 namespace arena {
