@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The table of one launcher: how it starts ranks, and for a range of its versions the words for
-// each feature of a plan. Written as text (arena-launchers(7)): `src/core/launchers/NAME.table` are
-// compiled in, `arena-args --table` reads one of a user's own. What a version can be told follows
-// from its rows.
+// each feature of a plan. Written as text (arena-launchers(7)): `src/request/launchers/NAME.table`
+// are compiled in, `arena-args --table` reads one of a user's own. What a version can be told
+// follows from its rows.
 #pragma once
 
 #include <array>
