@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "cli/cluster/commands.h"
 #include "cli/cluster/profile_run.h"
-#include "core/profile.h"
 #include "core/values_json.h"
 #include "planner/hardware/hardware.h"
 #include "store/store.h"

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "cli/planning/commands.h"
 #include "cli/planning/site_tables.h"
-#include "core/values_json.h"
 #include "planner/evaluate/evaluate.h"
 
 namespace arena::cli {

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "config.h"
+#include "core/values_json.h"
 #include "request/request.h"
 
 #ifdef HAVE_HWLOC

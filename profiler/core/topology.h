@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "core/profile.h"
-#include "core/values_json.h"
 
 namespace arena {
 

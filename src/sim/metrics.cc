@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/json.h"
-#include "core/values_json.h"
 
 namespace arena::sim {
 namespace {

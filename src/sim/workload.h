@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/profile.h"
 #include "policy/policy.h"
 #include "sim/inputs.h"
 

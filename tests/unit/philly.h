@@ -3,13 +3,12 @@
 // simulations.
 #pragma once
 
-#include <check.h>  // last: its macros have common names
-
 #include <string>
 #include <vector>
 
 #include "reference_data.h"
 #include "sim/inputs.h"
+#include "suite.h"
 
 namespace arena::test {
 

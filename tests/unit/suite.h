@@ -3,6 +3,7 @@
 #pragma once
 
 #include <check.h>
+#undef fail  // Check's, and a function of every stream
 
 #include <algorithm>
 #include <cstdio>

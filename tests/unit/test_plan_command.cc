@@ -3,7 +3,7 @@
 // which t0050 and t0430 check.
 #include <CLI/CLI.hpp>
 
-#include "cli/common/cli.h"
+#include "cli/planning/commands.h"
 #include "store_cases.h"
 
 using namespace arena;

@@ -2,6 +2,7 @@
 // arena-train computes the same under every plan: losses of 50 steps on one rank and on up to
 // eight, for all pp, dp and tp that fit, even and uneven stages, each kind of recomputation, ZeRO 0
 // and 1, tied and untied.
+#include "core/offer.h"
 #include "train_cases.h"
 
 using namespace arena;

@@ -13,7 +13,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "core/values_json.h"
 
 namespace arena::train {
 namespace {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/plan.h"
 #include "train/core/ends.h"
 
 namespace arena::train {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "core/offer.h"
 #include "request/launchers.h"
 
 namespace arena::train {

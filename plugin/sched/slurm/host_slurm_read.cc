@@ -11,9 +11,9 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "plugin/common/slurm_layout.h"
 #include "plugin/sched/slurm/host_slurm_nodes.h"
 #include "plugin/sched/slurm/slurm_util.h"
-#include "plugin/common/slurm_layout.h"
 
 namespace arena {
 namespace {

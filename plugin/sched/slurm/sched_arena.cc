@@ -15,13 +15,13 @@
 #include "base/trusted_path.h"
 #include "planner/hardware/hardware.h"
 #include "plugin/common/shared.h"
+#include "plugin/common/slurm_layout.h"
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/socket/socket_server.h"
 #include "policy/arena/slurm_policies.h"
 #include "site/config.h"
 #include "site/config_sum.h"
-#include "plugin/common/slurm_layout.h"
 
 namespace arena {
 namespace {

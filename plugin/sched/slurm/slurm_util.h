@@ -4,9 +4,9 @@
 #pragma once
 
 #include "plugin/common/job_mark.h"
-#include "plugin/sched/host/host.h"
 #include "plugin/common/slurm_compat.h"
 #include "plugin/common/slurm_text.h"
+#include "plugin/sched/host/host.h"
 
 namespace arena {
 
