@@ -84,7 +84,8 @@ for name in one two; do
 done
 for name in one two; do cancel "$name"; done
 mapfile -t logs < <(logs_of one; logs_of two)
-is "${#logs[@]}" 6 "one and two had six lives: one of them gave way to four and grew again"
+is "${#logs[@]}" 6 "one and two had six lives: one of them gave way to four and grew again" ||
+    diag "moves:"$'\n'"$(grep -E 'arena: JobId=[0-9]+ (started|signalled|gives|held)|_job_complete.*WEXIT' "$cluster_dir/log/slurmctld.log" | cut -c13-130)"
 is "$(jq -r 'select(has("ranks")).ranks' "${logs[@]}" | sort | uniq -c | xargs)" "3 2 3 4" "three on two GPUs and three on four"
 for name in one two; do
     ok "$name: did every step of all its lives once, in order" whole "$name"
