@@ -442,7 +442,7 @@ START_TEST(slurm_user_is_found_through_included_files) {
 END_TEST
 
 int main() {
-    std::vector<const TTest*> tests{
+    const std::vector<const TTest*> tests{
         median_interval_is_that_of_order_statistics,
         median_interval_covers_the_median_in_95_percent_of_draws,
         steady_operator_stops_early_and_cold_start_does_not_count,
@@ -459,10 +459,14 @@ int main() {
         every_bad_end_becomes_a_failed_result_with_its_reason,
         site_facts_refuse_unsafe_users_and_files,
         slurm_user_is_found_through_included_files,
+        cpu_back_end_times_every_kind_and_refuses_what_it_cannot,
     };
-    if (cpu::have_gemm())
-        tests.push_back(cpu_back_end_times_every_kind_and_refuses_what_it_cannot);
-    else
-        puts("skipped: CPU back-end, this build has neither OpenBLAS nor oneDNN");
-    return arena::test::run_suite("profiler", tests, {make_directory, remove_directory, 60, false});
+    return arena::test::run_suite(
+        "profiler", tests,
+        {.before = make_directory,
+         .after = remove_directory,
+         .timeout_s = 60,
+         .fork = false,
+         .conditional = {cpu_back_end_times_every_kind_and_refuses_what_it_cannot},
+         .lacks = cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN"});
 }

@@ -379,6 +379,9 @@ START_TEST(parallel_for_covers_each_index_once) {
 END_TEST
 
 int main() {
+    const std::vector<const TTest*> need_gemm{
+        gemm_of_every_layout_agrees_with_fp64, attention_forward_agrees_with_fp64,
+        attention_backward_agrees_with_differences_of_the_fp64_forward};
     std::vector<const TTest*> tests{
         norms_agree_with_fp64_forward_and_backward,
         gelu_agrees_with_fp64_forward_and_backward,
@@ -389,11 +392,10 @@ int main() {
         adamw_agrees_with_fp64_over_three_steps,
         parallel_for_covers_each_index_once,
     };
-    if (have_gemm())
-        tests.insert(tests.end(),
-                     {gemm_of_every_layout_agrees_with_fp64, attention_forward_agrees_with_fp64,
-                      attention_backward_agrees_with_differences_of_the_fp64_forward});
-    else
-        puts("skipped: GEMM and attention, this build has neither OpenBLAS nor oneDNN");
-    return arena::test::run_suite("profiler kernels", tests, {nullptr, nullptr, 120, false});
+    tests.insert(tests.end(), need_gemm.begin(), need_gemm.end());
+    return arena::test::run_suite(
+        "profiler kernels", tests,
+        {.fork = false,
+         .conditional = need_gemm,
+         .lacks = have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN"});
 }
