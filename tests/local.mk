@@ -114,7 +114,9 @@ EXTRA_DIST += tests/fuzz/parse_hardware.cc tests/fuzz/parse_op_key.cc
 
 # ---- black-box tests: TAP, each against its own private Slurm cluster (tests/lib) --------------
 TEST_EXTENSIONS = .t
-T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+timed = bash $(top_srcdir)/tests/lib/timed
+LOG_DRIVER = $(timed) $(SHELL) $(top_srcdir)/build-aux/test-driver
+T_LOG_DRIVER = $(timed) env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 black_box_tests = \
 	tests/t0200-lifecycle.t \
 	tests/t0210-races.t \
@@ -173,6 +175,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/cluster.sh \
 	tests/lib/start_order.sh \
 	tests/lib/tap.sh \
+	tests/lib/timed \
 	tests/bench/pending-jobs \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
