@@ -284,6 +284,35 @@ void add_planner_options(CLI::App& command, PlannerWish& planner) {
         ->capture_default_str();
 }
 
+/// What policies do not know, and may not change.
+void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
+    command
+        .add_option("--estimate-error", s.errors.estimate_sigma,
+                    "sigma of the hidden factor on each iteration time")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option(
+            "--said-error", s.errors.said_sigma,
+            "sigma of the hidden factor on what users say of their work, which stays the trace's")
+        ->check(CLI::Range(0.0, 5.0))
+        ->capture_default_str();
+    command
+        .add_option("--elastic-share", s.elastic_share,
+                    "share of the jobs that may be changed while they run, by --seed")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command.add_flag("--work-unknown", s.work_unknown,
+                     "policies see time limits instead of each work");
+    command
+        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
+        ->capture_default_str();
+}
+
 void add_options(CLI::App& command, Wish& wish) {
     command.add_option("--cluster", wish.files.cluster, "cluster YAML")->required();
     command.add_option("--trace", wish.files.trace, "trace of jobs, CSV")->required();
@@ -311,31 +340,7 @@ void add_options(CLI::App& command, Wish& wish) {
         ->capture_default_str();
     command.add_option("--objective", wish.objective, "jct, throughput or fairness")
         ->capture_default_str();
-    command
-        .add_option("--estimate-error", s.errors.estimate_sigma,
-                    "sigma of the hidden factor on each iteration time")
-        ->check(CLI::Range(0.0, 5.0))
-        ->capture_default_str();
-    command
-        .add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
-        ->check(CLI::Range(0.0, 5.0))
-        ->capture_default_str();
-    command
-        .add_option(
-            "--said-error", s.errors.said_sigma,
-            "sigma of the hidden factor on what users say of their work, which stays the trace's")
-        ->check(CLI::Range(0.0, 5.0))
-        ->capture_default_str();
-    command
-        .add_option("--elastic-share", s.elastic_share,
-                    "share of the jobs that may be changed while they run, by --seed")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command.add_flag("--work-unknown", s.work_unknown,
-                     "policies see time limits instead of each work");
-    command
-        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
-        ->capture_default_str();
+    add_error_options(command, s);
     command.add_option("--max-time", wish.max_time_s, "end the simulation, s after the first job")
         ->check(CLI::Range(1.0, a_century_s));
     command

@@ -245,23 +245,34 @@ void add_device_flags(CLI::App& c, Options& o) {
                  "CPU: at most this many (default: all CPUs it may run on)");
 }
 
+void add_run_flags(CLI::App& c, Options& o) {
+    add_request_flags(c, o);
+    add_device_flags(c, o);
+    c.add_option("--out", o.out, "file, or - for standard output")->capture_default_str();
+    c.add_option("--node", o.node, "node name written into the profile (default: host name)");
+    c.add_flag("-v,--verbose", o.verbose, "one line per operator on standard error");
+    c.add_flag("--json", o.json, "one line of JSON per operator on standard output");
+    c.add_option("--reuse", o.reuse,
+                 "profiles of this device: what they hold is not measured again");
+    c.add_option("--progress", o.progress,
+                 "directory for NONCE.progress, which the scheduler shows");
+}
+
+void add_finish_flags(CLI::App& c, Options& o) {
+    c.add_option("--request-env", o.request_env, "variable that holds the request")->required();
+    c.add_option("--part", o.end.part_path, "what the run wrote")->required();
+    c.add_option("--log", o.end.log_path, "its standard error")->required();
+    c.add_option("--exit-code", o.end.exit_code, "how it ended")->required();
+    c.add_option("--spool", o.spool, "directory of results")->required();
+}
+
 int main_of(int argc, char** argv) {
     CLI::App app("measures the operators of a model on one device", "arena-profiler");
     app.set_version_flag("--version", PACKAGE_STRING);
     app.require_subcommand(1);
     Options o;
     auto* run_app = app.add_subcommand("run", "measure, and write a profile");
-    add_request_flags(*run_app, o);
-    add_device_flags(*run_app, o);
-    run_app->add_option("--out", o.out, "file, or - for standard output")->capture_default_str();
-    run_app->add_option("--node", o.node,
-                        "node name written into the profile (default: host name)");
-    run_app->add_flag("-v,--verbose", o.verbose, "one line per operator on standard error");
-    run_app->add_flag("--json", o.json, "one line of JSON per operator on standard output");
-    run_app->add_option("--reuse", o.reuse,
-                        "profiles of this device: what they hold is not measured again");
-    run_app->add_option("--progress", o.progress,
-                        "directory for NONCE.progress, which the scheduler shows");
+    add_run_flags(*run_app, o);
     auto* ops_app = app.add_subcommand("ops", "list the operators that run would measure");
     add_request_flags(*ops_app, o);
     ops_app->add_flag("--json", o.json, "for programs");
@@ -276,12 +287,7 @@ int main_of(int argc, char** argv) {
                          "slurm.conf, for SlurmUser; included files are followed");
     auto* finish_app =
         app.add_subcommand("finish", "for the Prolog: turn the end of a run into a spool file");
-    finish_app->add_option("--request-env", o.request_env, "variable that holds the request")
-        ->required();
-    finish_app->add_option("--part", o.end.part_path, "what the run wrote")->required();
-    finish_app->add_option("--log", o.end.log_path, "its standard error")->required();
-    finish_app->add_option("--exit-code", o.end.exit_code, "how it ended")->required();
-    finish_app->add_option("--spool", o.spool, "directory of results")->required();
+    add_finish_flags(*finish_app, o);
     CommCommand c;
     auto* comm_app = app.add_subcommand(
         "comm", "measure collectives between GPUs, of one node or of an srun step");

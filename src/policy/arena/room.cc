@@ -101,15 +101,15 @@ double RoomMaker::settle(std::size_t v, std::vector<Leaver>& leavers) {
     return 0;
 }
 
-bool RoomMaker::try_layout(std::size_t i, const Choice& choice, const Place& place,
-                           const Offer& offer, std::int64_t per_node, double least_gain,
-                           const std::vector<bool>& keeps, Placement& out,
+bool RoomMaker::try_layout(const Newcomer& newcomer, const Place& place, const Offer& offer,
+                           std::int64_t per_node, double least_gain, Placement& out,
                            std::vector<Leaver>& leavers) {
-    const Task& task = problem_.tasks()[i];
-    std::vector<std::size_t> victims = victims_for(task, choice, place, per_node, keeps);
+    const Task& task = problem_.tasks()[newcomer.task];
+    std::vector<std::size_t> victims =
+        victims_for(task, newcomer.choice, place, per_node, newcomer.keeps);
     if (victims.empty()) return false;
     for (const std::size_t v : victims) packing_->release_current(problem_.tasks()[v]);
-    const bool placed = packing_->place_as(task, choice, offer, per_node, out);
+    const bool placed = packing_->place_as(task, newcomer.choice, offer, per_node, out);
     std::sort(victims.begin(), victims.end(), [&](std::size_t a, std::size_t b) {
         return std::make_tuple(-current_value(a), a) < std::make_tuple(-current_value(b), b);
     });
@@ -127,20 +127,19 @@ bool RoomMaker::try_layout(std::size_t i, const Choice& choice, const Place& pla
     return false;
 }
 
-bool RoomMaker::make(std::size_t i, const Choice& choice, double alternative,
-                     const std::vector<bool>& keeps, Packing& packing, Placement& out,
-                     std::vector<Leaver>& leavers, bool elsewhere) {
+bool RoomMaker::make(const Newcomer& newcomer, Packing& packing, Placement& out,
+                     std::vector<Leaver>& leavers) {
     index_nodes();
     packing_ = &packing;
-    elsewhere_ = elsewhere;
-    const auto at =
-        static_cast<std::size_t>(&choice - problem_.choices(problem_.tasks()[i]).data()) +
-        problem_.tasks()[i].first_choice;
-    const double least_gain = alternative - values_[at];
+    elsewhere_ = newcomer.elsewhere;
+    const Task& task = problem_.tasks()[newcomer.task];
+    const auto at = static_cast<std::size_t>(&newcomer.choice - problem_.choices(task).data()) +
+                    task.first_choice;
+    const double least_gain = newcomer.alternative - values_[at];
     if (least_gain >= 0) return false;
-    return packing.any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
-        return any_place(*problem_.tasks()[i].job, [&](const Place& place, std::uint32_t) {
-            return try_layout(i, choice, place, offer, per_node, least_gain, keeps, out, leavers);
+    return packing.any_layout(newcomer.choice, [&](const Offer& offer, std::int64_t per_node) {
+        return any_place(*task.job, [&](const Place& place, std::uint32_t) {
+            return try_layout(newcomer, place, offer, per_node, least_gain, out, leavers);
         });
     });
 }

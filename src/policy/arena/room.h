@@ -23,13 +23,19 @@ class RoomMaker {
         std::size_t task = 0;
         Placement placement;
     };
-    /// Places the choice of task i where tasks of `keeps` stand, when all values together then grow
-    /// by more than `alternative`, what the task would have otherwise. True: placed, and the
-    /// leavers are off their nodes and on their new ones. False: nothing has changed. Unless
-    /// `elsewhere`, leavers get no other nodes for now. O(nodes of the type x jobs on them).
-    [[nodiscard]] bool make(std::size_t i, const Choice&, double alternative,
-                            const std::vector<bool>& keeps, Packing&, Placement& out,
-                            std::vector<Leaver>& leavers, bool elsewhere = true);
+    /// Whom room is made for, and at whose cost.
+    struct Newcomer {
+        std::size_t task;
+        const Choice& choice;
+        double alternative;              ///< what the task would have otherwise
+        const std::vector<bool>& keeps;  ///< tasks that may have to leave
+        bool elsewhere;                  ///< false: leavers get no other nodes for now
+    };
+    /// Places the newcomer's choice where tasks of `keeps` stand, when all values together then
+    /// grow by more than `alternative`. True: placed, and the leavers are off their nodes and on
+    /// their new ones. False: nothing has changed. O(nodes of the type x jobs on them).
+    [[nodiscard]] bool make(const Newcomer&, Packing&, Placement& out,
+                            std::vector<Leaver>& leavers);
 
   private:
     struct NodeCost {
@@ -46,9 +52,8 @@ class RoomMaker {
     [[nodiscard]] std::vector<std::size_t> victims_for(const Task&, const Choice&, const Place&,
                                                        std::int64_t per_node,
                                                        const std::vector<bool>& keeps) const;
-    bool try_layout(std::size_t i, const Choice&, const Place&, const Offer&, std::int64_t per_node,
-                    double least_gain, const std::vector<bool>& keeps, Placement& out,
-                    std::vector<Leaver>& leavers);
+    bool try_layout(const Newcomer&, const Place&, const Offer&, std::int64_t per_node,
+                    double least_gain, Placement& out, std::vector<Leaver>& leavers);
     double settle(std::size_t victim, std::vector<Leaver>& leavers);
 
     const Problem& problem_;

@@ -114,11 +114,16 @@ double Seating::value_of_fall_back(std::size_t i) {
 /// alternative.
 bool Seating::make_room(std::size_t i, const Choice& choice, double alternative,
                         const std::vector<bool>& may_leave, std::string_view why, RoomMaker& room) {
-    const bool elsewhere =
-        alternative > whatever_it_costs;  // another one may need just those nodes
+    const RoomMaker::Newcomer newcomer{
+        .task = i,
+        .choice = choice,
+        .alternative = alternative,
+        .keeps = may_leave,
+        // else another one may need just those nodes
+        .elsewhere = alternative > whatever_it_costs,
+    };
     std::vector<RoomMaker::Leaver> leavers;
-    if (!room.make(i, choice, alternative, may_leave, packing_, placement_, leavers, elsewhere))
-        return false;
+    if (!room.make(newcomer, packing_, placement_, leavers)) return false;
     give(i, why);
     for (RoomMaker::Leaver& leaver : leavers) {
         given_[leaver.task] = keeps_[leaver.task] = false;
