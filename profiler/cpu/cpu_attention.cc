@@ -67,10 +67,16 @@ ARENA_CLONES void probabilities_block(float* s, Index rows, const Sight& sight, 
     }
 }
 
+struct Block {
+    Index head, first, rows;  ///< query rows [first, first + rows)
+    Index low, width;         ///< keys [low, low + width)
+};
+
 /// dS = P * (dP - delta) * scale, delta[r] = sum_j dO[r, j] O[r, j]; dP is overwritten by dS.
-ARENA_CLONES void score_gradient(const float* p, float* dp, Index rows, Index width, Index dim,
+ARENA_CLONES void score_gradient(const Block& b, Index dim, const float* p, float* dp,
                                  const float* o, const float* d_o, float scale) {
-    for (Index r = 0; r < rows; ++r) {
+    const Index width = b.width;
+    for (Index r = 0; r < b.rows; ++r) {
         float delta = 0;
 #pragma omp simd reduction(+ : delta)
         for (Index j = 0; j < dim; ++j) delta += o[r * dim + j] * d_o[r * dim + j];
@@ -81,15 +87,14 @@ ARENA_CLONES void score_gradient(const float* p, float* dp, Index rows, Index wi
     }
 }
 
-struct Block {
-    Index head, first, rows;  ///< query rows [first, first + rows)
-    Index low, width;         ///< keys [low, low + width)
-};
-
 Block block_at(const Attention& a, Index head, Index first) {
     const Index rows = std::min(block_rows, a.seq - first);
     const Index low = a.window > 0 ? std::max<Index>(0, first + 1 - a.window) : 0;
-    return {head, first, rows, low, (a.causal ? first + rows : a.seq) - low};
+    return {.head = head,
+            .first = first,
+            .rows = rows,
+            .low = low,
+            .width = (a.causal ? first + rows : a.seq) - low};
 }
 
 Sight sight_of(const Attention& a, const Block& b) {
@@ -110,35 +115,36 @@ void attention_forward(const Attention& a, const float* q, const float* k, const
         for (Index i = begin; i < end; ++i) {
             const Block b = block_at(a, i / blocks, i % blocks * block_rows);
             const Index key = b.head / group * a.seq + b.low, row = b.head * a.seq + b.first;
-            gemm({Layout::nt, b.rows, b.width, d}, q + row * d, d, k + key * d, d, 0, s.data(),
-                 b.width);
+            gemm({Layout::nt, b.rows, b.width, d}, {q + row * d, d}, {k + key * d, d}, 0,
+                 {s.data(), b.width});
             softmax_block(s.data(), b.rows, sight_of(a, b), scale, lse + row);
-            gemm({Layout::nn, b.rows, e, b.width}, s.data(), b.width, v + key * e, e, 0,
-                 o + row * e, e);
+            gemm({Layout::nn, b.rows, e, b.width}, {s.data(), b.width}, {v + key * e, e}, 0,
+                 {o + row * e, e});
         }
     });
 }
 
-void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
-                        const float* o, const float* lse, const float* d_o, float* dq, float* dk,
-                        float* dv, int threads) {
+void attention_backward(const Attention& a, const AttentionTensors& t, const float* d_o,
+                        const AttentionGradients& to, int threads) {
     const Index d = a.head_dim, e = value_dim(a), group = a.heads / a.kv_heads;
     const float scale = 1.0F / std::sqrt(static_cast<float>(d));
     const auto one_block = [&](const Block& b, float* p, float* dp) {
         const Index key = b.head / group * a.seq + b.low, row = b.head * a.seq + b.first,
                     w = b.width;
-        gemm({Layout::nt, b.rows, w, d}, q + row * d, d, k + key * d, d, 0, p, w);
-        probabilities_block(p, b.rows, sight_of(a, b), scale, lse + row);
-        gemm({Layout::tn, w, e, b.rows}, p, w, d_o + row * e, e, 1, dv + key * e, e);
-        gemm({Layout::nt, b.rows, w, e}, d_o + row * e, e, v + key * e, e, 0, dp, w);
-        score_gradient(p, dp, b.rows, w, e, o + row * e, d_o + row * e, scale);
-        gemm({Layout::nn, b.rows, d, w}, dp, w, k + key * d, d, 0, dq + row * d, d);
-        gemm({Layout::tn, w, d, b.rows}, dp, w, q + row * d, d, 1, dk + key * d, d);
+        const Matrix<const float> q{t.q + row * d, d}, k{t.k + key * d, d}, v{t.v + key * e, e},
+            out{d_o + row * e, e};
+        gemm({Layout::nt, b.rows, w, d}, q, k, 0, {p, w});
+        probabilities_block(p, b.rows, sight_of(a, b), scale, t.lse + row);
+        gemm({Layout::tn, w, e, b.rows}, {p, w}, out, 1, {to.v + key * e, e});
+        gemm({Layout::nt, b.rows, w, e}, out, v, 0, {dp, w});
+        score_gradient(b, e, p, dp, t.o + row * e, out.data, scale);
+        gemm({Layout::nn, b.rows, d, w}, {dp, w}, k, 0, {to.q + row * d, d});
+        gemm({Layout::tn, w, d, b.rows}, {dp, w}, q, 1, {to.k + key * d, d});
     };
     parallel_gemms(a.kv_heads, threads, [&](int, Index begin, Index end) {
         std::vector<float> p(static_cast<std::size_t>(block_rows * a.seq)), dp(p.size());
-        std::fill(dk + begin * a.seq * d, dk + end * a.seq * d, 0.0F);
-        std::fill(dv + begin * a.seq * e, dv + end * a.seq * e, 0.0F);
+        std::fill(to.k + begin * a.seq * d, to.k + end * a.seq * d, 0.0F);
+        std::fill(to.v + begin * a.seq * e, to.v + end * a.seq * e, 0.0F);
         for (Index head = begin * group; head < end * group; ++head)
             for (Index first = 0; first < a.seq; first += block_rows)
                 one_block(block_at(a, head, first), p.data(), dp.data());

@@ -88,8 +88,13 @@ Recipe attention_recipe(const OpShape& s, int threads) {
     const AttentionVariant variant =
         parse_attention_variant(s.variant).value_or(AttentionVariant{});
     const Index value = variant.value_dim > 0 ? variant.value_dim : s.dims[3];
-    const cpu::Attention a{s.dims[0],         s.dims[1], s.dims[2],     s.dims[3],
-                           variant.is_causal, value,     variant.window};
+    const cpu::Attention a{.heads = s.dims[0],
+                           .kv_heads = s.dims[1],
+                           .seq = s.dims[2],
+                           .head_dim = s.dims[3],
+                           .causal = variant.is_causal,
+                           .value_dim = value,
+                           .window = variant.window};
     const Index q = a.heads * a.seq * a.head_dim, k = a.kv_heads * a.seq * a.head_dim;
     const Index o = a.heads * a.seq * value, v = a.kv_heads * a.seq * value;
     if (s.pass == Pass::forward)
@@ -102,10 +107,22 @@ Recipe attention_recipe(const OpShape& s, int threads) {
     return {{{q, k, v, o}, {o, a.heads * a.seq, q, k, v}}, [=](const Buffers& b) {
                 cpu::attention_forward(a, b.in[0], b.in[1], b.in[2], b.out[0], b.out[1], threads);
                 return [=] {
-                    cpu::attention_backward(a, b.in[0], b.in[1], b.in[2], b.out[0], b.out[1],
-                                            b.in[3], b.out[2], b.out[3], b.out[4], threads);
+                    cpu::attention_backward(
+                        a,
+                        {.q = b.in[0], .k = b.in[1], .v = b.in[2], .o = b.out[0], .lse = b.out[1]},
+                        b.in[3], {.q = b.out[2], .k = b.out[3], .v = b.out[4]}, threads);
                 };
             }};
+}
+
+cpu::NormTensors norm_tensors(const Buffers& b, const float* beta) {
+    return {.x = b.in[0], .gamma = b.in[1], .beta = beta, .y = b.out[0], .saved = b.out[1]};
+}
+cpu::NormInputs norm_inputs(const Buffers& b) {
+    return {.x = b.in[0], .gamma = b.in[1], .saved = b.out[1]};
+}
+cpu::NormGradients norm_gradients(const Buffers& b) {
+    return {.x = b.out[0], .gamma = b.out[2], .beta = b.out[3]};
 }
 
 Recipe norm_recipe(const OpShape& s, int threads) {
@@ -113,18 +130,15 @@ Recipe norm_recipe(const OpShape& s, int threads) {
     const Index size = n.rows * n.cols;
     if (s.pass == Pass::forward)
         return {{{size, n.cols, n.cols}, {size, 2 * n.rows}}, [=](const Buffers& b) {
-                    return [=] {
-                        cpu::norm_forward(n, b.in[0], b.in[1], b.in[2], b.out[0], b.out[1],
-                                          threads);
-                    };
+                    return [=] { cpu::norm_forward(n, norm_tensors(b, b.in[2]), threads); };
                 }};
     return {
         {{size, n.cols, size, n.cols}, {size, 2 * n.rows, n.cols, n.cols, 2 * threads * n.cols}},
         [=](const Buffers& b) {
-            cpu::norm_forward(n, b.in[0], b.in[1], b.in[3], b.out[0], b.out[1], threads);
+            cpu::norm_forward(n, norm_tensors(b, b.in[3]), threads);
             return [=] {
-                cpu::norm_backward(n, b.in[0], b.in[1], b.out[1], b.in[2], b.out[0], b.out[2],
-                                   b.out[3], b.out[4], threads);
+                cpu::norm_backward(n, norm_inputs(b), b.in[2], norm_gradients(b), b.out[4],
+                                   threads);
             };
         }};
 }
@@ -134,16 +148,15 @@ Recipe batch_norm_recipe(const OpShape& s, int threads) {
     if (s.pass == Pass::forward)
         return {{{size, cols, cols}, {size, 2 * cols, sums}}, [=](const Buffers& b) {
                     return [=] {
-                        cpu::batch_norm_forward(rows, cols, b.in[0], b.in[1], b.in[2], b.out[0],
-                                                b.out[1], b.out[2], threads);
+                        cpu::batch_norm_forward(rows, cols, norm_tensors(b, b.in[2]), b.out[2],
+                                                threads);
                     };
                 }};
     return {{{size, cols, size, cols}, {size, 2 * cols, cols, cols, sums}}, [=](const Buffers& b) {
-                cpu::batch_norm_forward(rows, cols, b.in[0], b.in[1], b.in[3], b.out[0], b.out[1],
-                                        b.out[4], threads);
+                cpu::batch_norm_forward(rows, cols, norm_tensors(b, b.in[3]), b.out[4], threads);
                 return [=] {
-                    cpu::batch_norm_backward(rows, cols, b.in[0], b.in[1], b.out[1], b.in[2],
-                                             b.out[0], b.out[2], b.out[3], b.out[4], threads);
+                    cpu::batch_norm_backward(rows, cols, norm_inputs(b), b.in[2], norm_gradients(b),
+                                             b.out[4], threads);
                 };
             }};
 }
@@ -261,7 +274,8 @@ Recipe cross_entropy_recipe(const OpShape& s, int threads) {
                 cpu::cross_entropy_forward(rows, cols, b.in[0], labels, b.out[1], b.out[2],
                                            threads);
                 return [=] {
-                    cpu::cross_entropy_backward(rows, cols, b.in[0], labels, b.out[2],
+                    cpu::cross_entropy_backward(rows, cols,
+                                                {.x = b.in[0], .label = labels, .lse = b.out[2]},
                                                 1.0F / static_cast<float>(rows), b.out[0], threads);
                 };
             }};

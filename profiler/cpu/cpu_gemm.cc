@@ -59,16 +59,17 @@ void set_gemm_threads(int threads) { gemm_threads = threads; }
 
 /// One call per thread, each with its own columns of C: left to itself the library divides some
 /// shapes badly (512 x 4096 x 1024 with two threads took 1.6 times as long as with one).
-void gemm(const Gemm& g, const float* a, Index lda, const float* b, Index ldb, float beta, float* c,
-          Index ldc) {
+void gemm(const Gemm& g, Matrix<const float> a, Matrix<const float> b, float beta,
+          Matrix<float> c) {
     std::atomic<bool> failed{false};
     const Index blocks = (g.n + column_block - 1) / column_block;
     const auto columns = [&](int, Index begin, Index end) {
         const Index first = begin * column_block, n = std::min(end * column_block, g.n) - first;
         keep_to_this_thread();
-        const float* mine = b + (g.layout == Layout::nt ? first * ldb : first);
+        const float* mine = b.data + (g.layout == Layout::nt ? first * b.ld : first);
         if (dnnl_sgemm(g.layout == Layout::tn ? 'T' : 'N', g.layout == Layout::nt ? 'T' : 'N', g.m,
-                       n, g.k, 1.0F, a, lda, mine, ldb, beta, c + first, ldc) != dnnl_success)
+                       n, g.k, 1.0F, a.data, a.ld, mine, b.ld, beta, c.data + first,
+                       c.ld) != dnnl_success)
             failed = true;
     };
     parallel_for(blocks, threads_here(), columns);
@@ -93,12 +94,13 @@ std::string gemm_library() {
 
 void set_gemm_threads(int threads) { openblas_set_num_threads(threads); }
 
-void gemm(const Gemm& g, const float* a, Index lda, const float* b, Index ldb, float beta, float* c,
-          Index ldc) {
+void gemm(const Gemm& g, Matrix<const float> a, Matrix<const float> b, float beta,
+          Matrix<float> c) {
     const auto int_of = [](Index i) { return static_cast<blasint>(i); };
     cblas_sgemm(CblasRowMajor, g.layout == Layout::tn ? CblasTrans : CblasNoTrans,
                 g.layout == Layout::nt ? CblasTrans : CblasNoTrans, int_of(g.m), int_of(g.n),
-                int_of(g.k), 1.0F, a, int_of(lda), b, int_of(ldb), beta, c, int_of(ldc));
+                int_of(g.k), 1.0F, a.data, int_of(a.ld), b.data, int_of(b.ld), beta, c.data,
+                int_of(c.ld));
 }
 
 void parallel_gemms(Index n, int threads, const std::function<void(int, Index, Index)>& body) {
@@ -112,7 +114,7 @@ void parallel_gemms(Index n, int threads, const std::function<void(int, Index, I
 bool have_gemm() { return false; }
 std::string gemm_library() { return "none"; }
 void set_gemm_threads(int) {}
-void gemm(const Gemm&, const float*, Index, const float*, Index, float, float*, Index) {
+void gemm(const Gemm&, Matrix<const float>, Matrix<const float>, float, Matrix<float>) {
     throw std::runtime_error("built without OpenBLAS and without oneDNN");
 }
 void parallel_gemms(Index n, int threads, const std::function<void(int, Index, Index)>& body) {
@@ -126,7 +128,7 @@ void batched_gemm(const Gemm& g, Index batch, const float* a, const float* b, fl
     const Index lda = g.layout == Layout::tn ? g.m : g.k;
     const Index ldb = g.layout == Layout::nt ? g.k : g.n;
     const auto one = [&](Index i) {
-        gemm(g, a + i * g.m * g.k, lda, b + i * g.k * g.n, ldb, 0.0F, c + i * g.m * g.n, g.n);
+        gemm(g, {a + i * g.m * g.k, lda}, {b + i * g.k * g.n, ldb}, 0.0F, {c + i * g.m * g.n, g.n});
     };
     if (batch < 2 * threads) {
         for (Index i = 0; i < batch; ++i) one(i);

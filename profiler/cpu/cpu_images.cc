@@ -44,61 +44,62 @@ void gather(float* partial, int threads, Index cols) {
         for (Index i = 0; i < 2 * cols; ++i) partial[i] += partial[t * 2 * cols + i];
 }
 
-ARENA_CLONES void scale_rows(Index begin, Index end, Index cols, const float* x, const float* gamma,
-                             const float* beta, const float* saved, float* y) {
+ARENA_CLONES void scale_rows(Index begin, Index end, Index cols, const NormTensors& t) {
+    const float *x = t.x, *gamma = t.gamma, *beta = t.beta, *saved = t.saved;
+    float* y = t.y;
     for (Index r = begin; r < end; ++r)
 #pragma omp simd
         for (Index i = 0; i < cols; ++i)
             y[r * cols + i] = (x[r * cols + i] - saved[i]) * saved[cols + i] * gamma[i] + beta[i];
 }
 
-/// dx = gamma / deviation * (dy - mean(dy) - xhat * mean(dy * xhat)).
-ARENA_CLONES void gradient_rows(Index begin, Index end, Index rows, Index cols, const float* x,
-                                const float* gamma, const float* saved, const float* dy,
-                                const float* sums, float* dx) {
+/// dx = gamma / deviation * (dy - mean(dy) - xhat * mean(dy * xhat)); the sums of both are beta's
+/// gradient and gamma's.
+ARENA_CLONES void gradient_rows(Index begin, Index end, Index rows, Index cols,
+                                const NormInputs& in, const float* dy, const NormGradients& to) {
+    const float *x = in.x, *gamma = in.gamma, *saved = in.saved;
+    float* dx = to.x;
+    const float *sums = to.beta, *dots = to.gamma;
     const float share = 1.0F / static_cast<float>(rows);
     for (Index r = begin; r < end; ++r)
 #pragma omp simd
         for (Index i = 0; i < cols; ++i) {
             const float hat = (x[r * cols + i] - saved[i]) * saved[cols + i];
-            dx[r * cols + i] = gamma[i] * saved[cols + i] *
-                               (dy[r * cols + i] - share * (sums[i] + hat * sums[cols + i]));
+            dx[r * cols + i] =
+                gamma[i] * saved[cols + i] * (dy[r * cols + i] - share * (sums[i] + hat * dots[i]));
         }
 }
 
 }  // namespace
 
-void batch_norm_forward(Index rows, Index cols, const float* x, const float* gamma,
-                        const float* beta, float* y, float* saved, float* partial, int threads) {
+void batch_norm_forward(Index rows, Index cols, const NormTensors& t, float* partial, int threads) {
     std::fill(partial, partial + 2 * cols * threads, 0.0F);
     parallel_for(rows, threads, [&](int thread, Index begin, Index end) {
-        sum_rows(begin, end, cols, x, partial + thread * 2 * cols);
+        sum_rows(begin, end, cols, t.x, partial + thread * 2 * cols);
     });
     gather(partial, threads, cols);
     for (Index i = 0; i < cols; ++i) {
         const double mean = static_cast<double>(partial[i]) / static_cast<double>(rows);
         const double square = static_cast<double>(partial[cols + i]) / static_cast<double>(rows);
-        saved[i] = static_cast<float>(mean);
-        saved[cols + i] =
+        t.saved[i] = static_cast<float>(mean);
+        t.saved[cols + i] =
             static_cast<float>(1 / std::sqrt(std::max(0.0, square - mean * mean) + 1e-5));
     }
-    parallel_for(rows, threads, [&](int, Index begin, Index end) {
-        scale_rows(begin, end, cols, x, gamma, beta, saved, y);
-    });
+    parallel_for(rows, threads,
+                 [&](int, Index begin, Index end) { scale_rows(begin, end, cols, t); });
 }
 
-void batch_norm_backward(Index rows, Index cols, const float* x, const float* gamma,
-                         const float* saved, const float* dy, float* dx, float* d_gamma,
-                         float* d_beta, float* partial, int threads) {
+void batch_norm_backward(Index rows, Index cols, const NormInputs& in, const float* dy,
+                         const NormGradients& to, float* partial, int threads) {
     std::fill(partial, partial + 2 * cols * threads, 0.0F);
     parallel_for(rows, threads, [&](int thread, Index begin, Index end) {
-        sum_gradients(begin, end, cols, x, dy, saved, partial + thread * 2 * cols);
+        sum_gradients(begin, end, cols, in.x, dy, in.saved, partial + thread * 2 * cols);
     });
     gather(partial, threads, cols);
-    std::copy(partial, partial + cols, d_beta);
-    std::copy(partial + cols, partial + 2 * cols, d_gamma);
+    std::copy(partial, partial + cols, to.beta);
+    std::copy(partial + cols, partial + 2 * cols, to.gamma);
     parallel_for(rows, threads, [&](int, Index begin, Index end) {
-        gradient_rows(begin, end, rows, cols, x, gamma, saved, dy, partial, dx);
+        gradient_rows(begin, end, rows, cols, in, dy, to);
     });
 }
 

@@ -29,9 +29,14 @@ struct Gemm {
 bool have_gemm();
 /// "OpenBLAS 0.3.21 SkylakeX" or "oneDNN 2.6.3".
 std::string gemm_library();
-/// beta = 0: C is overwritten; leading dimensions lda, ldb, ldc as stored.
-void gemm(const Gemm&, const float* a, Index lda, const float* b, Index ldb, float beta, float* c,
-          Index ldc);
+/// A matrix as it is stored, and its leading dimension.
+template <typename T>
+struct Matrix {
+    T* data;
+    Index ld;
+};
+/// beta = 0: C is overwritten.
+void gemm(const Gemm&, Matrix<const float> a, Matrix<const float> b, float beta, Matrix<float> c);
 /// `batch` dense problems one after the other in memory; spread over threads when there are enough.
 void batched_gemm(const Gemm&, Index batch, const float* a, const float* b, float* c, int threads);
 /// Threads that one gemm() may use from now on.
@@ -55,23 +60,38 @@ struct Attention {
 /// rows: GEMM, softmax, GEMM; the seq x seq matrix is never stored.
 void attention_forward(const Attention&, const float* q, const float* k, const float* v, float* o,
                        float* lse, int threads);
-/// Recomputes the probabilities from lse, as fused kernels do; overwrites dq, dk, dv.
-void attention_backward(const Attention&, const float* q, const float* k, const float* v,
-                        const float* o, const float* lse, const float* d_o, float* dq, float* dk,
-                        float* dv, int threads);
+/// What forward was given and has written.
+struct AttentionTensors {
+    const float *q, *k, *v, *o, *lse;
+};
+struct AttentionGradients {
+    float *q, *k, *v;
+};
+/// Recomputes the probabilities from lse, as fused kernels do; overwrites the gradients.
+void attention_backward(const Attention&, const AttentionTensors&, const float* d_o,
+                        const AttentionGradients&, int threads);
 
 struct Norm {
     Index rows = 0, cols = 0;
     bool rms = false;  ///< no mean, no beta
     float epsilon = 1e-5F;
 };
+struct NormTensors {
+    const float *x, *gamma, *beta;
+    float *y, *saved;
+};
+/// What backward needs of forward.
+struct NormInputs {
+    const float *x, *gamma, *saved;
+};
+struct NormGradients {
+    float *x, *gamma, *beta;
+};
 /// saved: [rows, 2] mean and reciprocal deviation. beta may be null for rms.
-void norm_forward(const Norm&, const float* x, const float* gamma, const float* beta, float* y,
-                  float* saved, int threads);
-/// partial: scratch [threads, 2, cols]. d_beta is untouched for rms.
-void norm_backward(const Norm&, const float* x, const float* gamma, const float* saved,
-                   const float* dy, float* dx, float* d_gamma, float* d_beta, float* partial,
-                   int threads);
+void norm_forward(const Norm&, const NormTensors&, int threads);
+/// partial: scratch [threads, 2, cols]. The gradient of beta is untouched for rms.
+void norm_backward(const Norm&, const NormInputs&, const float* dy, const NormGradients&,
+                   float* partial, int threads);
 
 /// y = gelu(x), tanh form.
 void gelu_forward(Index n, const float* x, float* y, int threads);
@@ -98,17 +118,20 @@ void embedding_backward(Index tokens, Index hidden, Index vocab, const std::int3
 /// loss[r] = lse[r] - x[r, label[r]].
 void cross_entropy_forward(Index rows, Index cols, const float* x, const std::int32_t* label,
                            float* loss, float* lse, int threads);
+struct LossInputs {
+    const float* x;
+    const std::int32_t* label;
+    const float* lse;
+};
 /// dx = (softmax(x) - onehot(label)) * scale.
-void cross_entropy_backward(Index rows, Index cols, const float* x, const std::int32_t* label,
-                            const float* lse, float scale, float* dx, int threads);
+void cross_entropy_backward(Index rows, Index cols, const LossInputs&, float scale, float* dx,
+                            int threads);
 
 /// saved: [2, cols] mean and reciprocal deviation of each column. partial: scratch [threads, 2,
 /// cols].
-void batch_norm_forward(Index rows, Index cols, const float* x, const float* gamma,
-                        const float* beta, float* y, float* saved, float* partial, int threads);
-void batch_norm_backward(Index rows, Index cols, const float* x, const float* gamma,
-                         const float* saved, const float* dy, float* dx, float* d_gamma,
-                         float* d_beta, float* partial, int threads);
+void batch_norm_forward(Index rows, Index cols, const NormTensors&, float* partial, int threads);
+void batch_norm_backward(Index rows, Index cols, const NormInputs&, const float* dy,
+                         const NormGradients&, float* partial, int threads);
 void relu_forward(Index n, const float* x, float* y, int threads);
 void relu_backward(Index n, const float* x, const float* dy, float* dx, int threads);
 

@@ -12,12 +12,12 @@ namespace {
 
 // ---- norm ---------------------------------------------------------------------------------------
 
-ARENA_CLONES void norm_rows(const Norm& n, Index begin, Index end, const float* x,
-                            const float* gamma, const float* beta, float* y, float* saved) {
+ARENA_CLONES void norm_rows(const Norm& n, Index begin, Index end, const NormTensors& t) {
     const auto width = static_cast<float>(n.cols);
+    const float *gamma = t.gamma, *beta = t.beta;
     for (Index r = begin; r < end; ++r) {
-        const float* row = x + r * n.cols;
-        float* out = y + r * n.cols;
+        const float* row = t.x + r * n.cols;
+        float* out = t.y + r * n.cols;
         float mean = 0, square = 0;
         if (!n.rms) {
 #pragma omp simd reduction(+ : mean)
@@ -35,23 +35,24 @@ ARENA_CLONES void norm_rows(const Norm& n, Index begin, Index end, const float* 
             for (Index i = 0; i < n.cols; ++i)
                 out[i] = (row[i] - mean) * inverse * gamma[i] + beta[i];
         }
-        saved[2 * r] = mean;
-        saved[2 * r + 1] = inverse;
+        t.saved[2 * r] = mean;
+        t.saved[2 * r + 1] = inverse;
     }
 }
 
-/// dgamma and dbeta are this thread's sums, zeroed here.
-ARENA_CLONES void norm_gradient_rows(const Norm& n, Index begin, Index end, const float* x,
-                                     const float* gamma, const float* saved, const float* dy,
-                                     float* dx, float* dgamma, float* dbeta) {
+/// to.gamma and to.beta are this thread's sums, zeroed here.
+ARENA_CLONES void norm_gradient_rows(const Norm& n, Index begin, Index end, const NormInputs& in,
+                                     const float* dy, const NormGradients& to) {
     const auto width = static_cast<float>(n.cols);
+    const float* gamma = in.gamma;
+    float *dgamma = to.gamma, *dbeta = to.beta;
     std::fill(dgamma, dgamma + n.cols, 0.0F);
     std::fill(dbeta, dbeta + n.cols, 0.0F);
     for (Index r = begin; r < end; ++r) {
-        const float* xr = x + r * n.cols;
+        const float* xr = in.x + r * n.cols;
         const float* gr = dy + r * n.cols;
-        float* out = dx + r * n.cols;
-        const float mean = saved[2 * r], inverse = saved[2 * r + 1];
+        float* out = to.x + r * n.cols;
+        const float mean = in.saved[2 * r], inverse = in.saved[2 * r + 1];
         float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
         for (Index i = 0; i < n.cols; ++i) {
@@ -167,16 +168,15 @@ ARENA_CLONES void loss_rows(Index begin, Index end, Index cols, const float* x,
     }
 }
 
-ARENA_CLONES void loss_gradient_rows(Index begin, Index end, Index cols, const float* x,
-                                     const std::int32_t* label, const float* lse, float scale,
-                                     float* dx) {
+ARENA_CLONES void loss_gradient_rows(Index begin, Index end, Index cols, const LossInputs& in,
+                                     float scale, float* dx) {
     for (Index r = begin; r < end; ++r) {
-        const float* row = x + r * cols;
+        const float* row = in.x + r * cols;
         float* out = dx + r * cols;
-        const float shift = lse[r];
+        const float shift = in.lse[r];
 #pragma omp simd
         for (Index i = 0; i < cols; ++i) out[i] = fast_exp(row[i] - shift) * scale;
-        out[label[r]] -= scale;
+        out[in.label[r]] -= scale;
     }
 }
 
@@ -200,22 +200,19 @@ ARENA_CLONES void adamw_part(const AdamFactors f, Index begin, Index end, float*
 
 }  // namespace
 
-void norm_forward(const Norm& n, const float* x, const float* gamma, const float* beta, float* y,
-                  float* saved, int threads) {
-    parallel_for(n.rows, threads,
-                 [&](int, Index b, Index e) { norm_rows(n, b, e, x, gamma, beta, y, saved); });
+void norm_forward(const Norm& n, const NormTensors& tensors, int threads) {
+    parallel_for(n.rows, threads, [&](int, Index b, Index e) { norm_rows(n, b, e, tensors); });
 }
 
-void norm_backward(const Norm& n, const float* x, const float* gamma, const float* saved,
-                   const float* dy, float* dx, float* d_gamma, float* d_beta, float* partial,
-                   int threads) {
+void norm_backward(const Norm& n, const NormInputs& in, const float* dy, const NormGradients& to,
+                   float* partial, int threads) {
     parallel_for(n.rows, threads, [&](int t, Index b, Index e) {
         float* mine = partial + 2 * t * n.cols;
-        norm_gradient_rows(n, b, e, x, gamma, saved, dy, dx, mine, mine + n.cols);
+        norm_gradient_rows(n, b, e, in, dy, {.x = to.x, .gamma = mine, .beta = mine + n.cols});
     });
     const int parts = parts_of(n.rows, threads);
-    sum_parts(partial, parts, 2 * n.cols, n.cols, d_gamma);
-    if (!n.rms) sum_parts(partial + n.cols, parts, 2 * n.cols, n.cols, d_beta);
+    sum_parts(partial, parts, 2 * n.cols, n.cols, to.gamma);
+    if (!n.rms) sum_parts(partial + n.cols, parts, 2 * n.cols, n.cols, to.beta);
 }
 
 void gelu_forward(Index n, const float* x, float* y, int threads) {
@@ -275,23 +272,22 @@ void cross_entropy_forward(Index rows, Index cols, const float* x, const std::in
     parallel_for(rows, threads,
                  [&](int, Index b, Index e) { loss_rows(b, e, cols, x, label, loss, lse); });
 }
-void cross_entropy_backward(Index rows, Index cols, const float* x, const std::int32_t* label,
-                            const float* lse, float scale, float* dx, int threads) {
-    parallel_for(rows, threads, [&](int, Index b, Index e) {
-        loss_gradient_rows(b, e, cols, x, label, lse, scale, dx);
-    });
+void cross_entropy_backward(Index rows, Index cols, const LossInputs& in, float scale, float* dx,
+                            int threads) {
+    parallel_for(rows, threads,
+                 [&](int, Index b, Index e) { loss_gradient_rows(b, e, cols, in, scale, dx); });
 }
 
 void adamw(const AdamW& a, Index n, float* p, const float* g, float* m, float* v, int threads) {
     const double step = static_cast<double>(a.step);
     const double c1 = 1 - std::pow(static_cast<double>(a.beta1), step);
     const double c2 = 1 - std::pow(static_cast<double>(a.beta2), step);
-    const AdamFactors f{a.beta1,
-                        a.beta2,
-                        1 - a.rate * a.decay,
-                        static_cast<float>(a.rate / c1),
-                        static_cast<float>(1 / std::sqrt(c2)),
-                        a.epsilon};
+    const AdamFactors f{.beta1 = a.beta1,
+                        .beta2 = a.beta2,
+                        .keep = 1 - a.rate * a.decay,
+                        .step = static_cast<float>(a.rate / c1),
+                        .correct = static_cast<float>(1 / std::sqrt(c2)),
+                        .epsilon = a.epsilon};
     parallel_for(n, threads, [&](int, Index b, Index e) { adamw_part(f, b, e, p, g, m, v); });
 }
 

@@ -190,13 +190,13 @@ struct LayerStack::State {
     }
     /// Y = X W^T.
     void product(const Floats& x, const Floats& w, Floats& y, Index n, Index k) const {
-        gemm({Layout::nt, shape.tokens(), n, k}, x.data(), k, w.data(), k, 0, y.data(), n);
+        gemm({Layout::nt, shape.tokens(), n, k}, {x.data(), k}, {w.data(), k}, 0, {y.data(), n});
     }
     /// dX = dY W and dW = dY^T X of the same.
     void product_gradients(const Floats& dy, const Floats& x, const Floats& w, Floats& dx,
                            Floats& dw, Index n, Index k) const {
-        gemm({Layout::nn, shape.tokens(), k, n}, dy.data(), n, w.data(), k, 0, dx.data(), k);
-        gemm({Layout::tn, n, k, shape.tokens()}, dy.data(), n, x.data(), k, 0, dw.data(), k);
+        gemm({Layout::nn, shape.tokens(), k, n}, {dy.data(), n}, {w.data(), k}, 0, {dx.data(), k});
+        gemm({Layout::tn, n, k, shape.tokens()}, {dy.data(), n}, {x.data(), k}, 0, {dw.data(), k});
     }
     void residual(const Floats& branch, const Floats& bias, const Floats& x, Floats& y) const {
         if (!shape.bias)
@@ -213,8 +213,13 @@ struct LayerStack::State {
     }
 
     void attention_half(const LayerWeights& w, Kept& a) {
-        norm_forward(norm, a.x.data(), w.gamma1.data(), w.beta1.data(), a.norm1.data(),
-                     a.saved1.data(), threads);
+        norm_forward(norm,
+                     {.x = a.x.data(),
+                      .gamma = w.gamma1.data(),
+                      .beta = w.beta1.data(),
+                      .y = a.norm1.data(),
+                      .saved = a.saved1.data()},
+                     threads);
         mark();
         product(a.norm1, w.qkv, shared.qkv, shape.qkv_width(), shape.hidden);
         mark();
@@ -236,8 +241,13 @@ struct LayerStack::State {
     }
 
     void mlp_half(const LayerWeights& w, Kept& a, Floats& y) {
-        norm_forward(norm, a.x1.data(), w.gamma2.data(), w.beta2.data(), a.norm2.data(),
-                     a.saved2.data(), threads);
+        norm_forward(norm,
+                     {.x = a.x1.data(),
+                      .gamma = w.gamma2.data(),
+                      .beta = w.beta2.data(),
+                      .y = a.norm2.data(),
+                      .saved = a.saved2.data()},
+                     threads);
         mark();
         product(a.norm2, w.up, a.up, shape.up_width(), shape.hidden);
         mark();
@@ -283,9 +293,10 @@ struct LayerStack::State {
         product_gradients(shared.d_up, a.norm2, w.up, shared.branch, g.up, shape.up_width(),
                           shape.hidden);
         mark();
-        norm_backward(norm, a.x1.data(), w.gamma2.data(), a.saved2.data(), shared.branch.data(),
-                      shared.d_norm.data(), g.gamma2.data(), g.beta2.data(), shared.partial.data(),
-                      threads);
+        norm_backward(norm, {.x = a.x1.data(), .gamma = w.gamma2.data(), .saved = a.saved2.data()},
+                      shared.branch.data(),
+                      {.x = shared.d_norm.data(), .gamma = g.gamma2.data(), .beta = g.beta2.data()},
+                      shared.partial.data(), threads);
         mark();
         add(norm.rows * norm.cols, dy.data(), shared.d_norm.data(), shared.d_x1.data(), threads);
         mark();
@@ -301,9 +312,15 @@ struct LayerStack::State {
         mark();
         split_heads(context_view(), shared.d_context.data(), shared.d_o.data(), threads);
         mark();
-        attention_backward(attention, a.q.data(), a.k.data(), a.v.data(), a.o.data(), a.lse.data(),
-                           shared.d_o.data(), shared.d_q.data(), shared.d_k.data(),
-                           shared.d_v.data(), threads);
+        attention_backward(attention,
+                           {.q = a.q.data(),
+                            .k = a.k.data(),
+                            .v = a.v.data(),
+                            .o = a.o.data(),
+                            .lse = a.lse.data()},
+                           shared.d_o.data(),
+                           {.q = shared.d_q.data(), .k = shared.d_k.data(), .v = shared.d_v.data()},
+                           threads);
         mark();
         merge_heads(view(0), shared.d_q.data(), shared.d_qkv.data(), threads);
         mark();
@@ -314,9 +331,10 @@ struct LayerStack::State {
         product_gradients(shared.d_qkv, a.norm1, w.qkv, shared.branch, g.qkv, shape.qkv_width(),
                           shape.hidden);
         mark();
-        norm_backward(norm, a.x.data(), w.gamma1.data(), a.saved1.data(), shared.branch.data(),
-                      shared.d_norm.data(), g.gamma1.data(), g.beta1.data(), shared.partial.data(),
-                      threads);
+        norm_backward(norm, {.x = a.x.data(), .gamma = w.gamma1.data(), .saved = a.saved1.data()},
+                      shared.branch.data(),
+                      {.x = shared.d_norm.data(), .gamma = g.gamma1.data(), .beta = g.beta1.data()},
+                      shared.partial.data(), threads);
         mark();
         add(norm.rows * norm.cols, shared.d_x1.data(), shared.d_norm.data(), dx.data(), threads);
         mark();

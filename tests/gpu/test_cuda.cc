@@ -58,9 +58,16 @@ void norms(Stream s) {
                    beta = draw(n.cols, 3, s.type), dy = draw(size, 4, s.type);
         Floats y(size_of(size)), saved(size_of(2 * n.rows)), dx(y), dg(size_of(n.cols)), db(dg),
             part(size_of(2 * n.cols));
-        cpu::norm_forward(n, x.data(), gamma.data(), beta.data(), y.data(), saved.data(), 1);
-        cpu::norm_backward(n, x.data(), gamma.data(), saved.data(), dy.data(), dx.data(), dg.data(),
-                           db.data(), part.data(), 1);
+        cpu::norm_forward(n,
+                          {.x = x.data(),
+                           .gamma = gamma.data(),
+                           .beta = beta.data(),
+                           .y = y.data(),
+                           .saved = saved.data()},
+                          1);
+        cpu::norm_backward(n, {.x = x.data(), .gamma = gamma.data(), .saved = saved.data()},
+                           dy.data(), {.x = dx.data(), .gamma = dg.data(), .beta = db.data()},
+                           part.data(), 1);
         const Array ax(x, s.type), ag(gamma, s.type), ab(beta, s.type), ady(dy, s.type),
             ay(size, s.type), adx(size, s.type), as(2 * n.rows, Type::f32), adg(n.cols, Type::f32),
             adb(n.cols, Type::f32);
@@ -158,8 +165,9 @@ void rest(Stream s) {
     const auto x = draw(tokens * hidden, 3, s.type, 20);
     Floats loss(size_of(tokens)), lse(loss), dx(x.size());
     cpu::cross_entropy_forward(tokens, hidden, x.data(), ids.data(), loss.data(), lse.data(), 1);
-    cpu::cross_entropy_backward(tokens, hidden, x.data(), ids.data(), lse.data(), 0.25F, dx.data(),
-                                1);
+    cpu::cross_entropy_backward(tokens, hidden,
+                                {.x = x.data(), .label = ids.data(), .lse = lse.data()}, 0.25F,
+                                dx.data(), 1);
     const Array ax(x, s.type), al(tokens, Type::f32), as(tokens, Type::f32),
         adx(tokens * hidden, s.type);
     cuda::cross_entropy_forward(s, tokens, hidden, ax, dids.ids(), al.f32(), as.f32());

@@ -100,8 +100,9 @@ START_TEST(windows_and_value_sizes_agree_with_fp64) {
             const Inputs in{wide(q), wide(k), wide(v)};
             attention_forward(a, q.data(), k.data(), v.data(), o.data(), lse.data(), threads);
             close(o, reference(a, in), 1e-5, "o");
-            attention_backward(a, q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data(),
-                               dq.data(), dk.data(), dv.data(), threads);
+            attention_backward(
+                a, {.q = q.data(), .k = k.data(), .v = v.data(), .o = o.data(), .lse = lse.data()},
+                d_o.data(), {.q = dq.data(), .k = dk.data(), .v = dv.data()}, threads);
             check_gradient(a, in, wide(d_o), &Inputs::q, dq, "dq");
             check_gradient(a, in, wide(d_o), &Inputs::k, dk, "dk");
             check_gradient(a, in, wide(d_o), &Inputs::v, dv, "dv");

@@ -129,11 +129,18 @@ START_TEST(batch_norm_agrees_with_fp64_forward_and_backward) {
     for (const int threads : {1, 3}) {
         Floats y(at(n), 1e9F), saved(at(2 * cols)), partial(at(2 * cols * threads)), dx(y),
             d_gamma(at(cols), 1e9F), d_beta(d_gamma);
-        batch_norm_forward(rows, cols, x.data(), gamma.data(), beta.data(), y.data(), saved.data(),
+        batch_norm_forward(rows, cols,
+                           {.x = x.data(),
+                            .gamma = gamma.data(),
+                            .beta = beta.data(),
+                            .y = y.data(),
+                            .saved = saved.data()},
                            partial.data(), threads);
         close(y, reference(X, G, B), 1e-5, "y");
-        batch_norm_backward(rows, cols, x.data(), gamma.data(), saved.data(), w.data(), dx.data(),
-                            d_gamma.data(), d_beta.data(), partial.data(), threads);
+        batch_norm_backward(rows, cols,
+                            {.x = x.data(), .gamma = gamma.data(), .saved = saved.data()}, w.data(),
+                            {.x = dx.data(), .gamma = d_gamma.data(), .beta = d_beta.data()},
+                            partial.data(), threads);
         close(dx, differences(0), 1e-4, "dx");
         close(d_gamma, differences(1), 1e-4, "dgamma");
         close(d_beta, differences(2), 1e-4, "dbeta");

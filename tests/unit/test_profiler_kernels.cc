@@ -179,8 +179,9 @@ START_TEST(attention_backward_agrees_with_differences_of_the_fp64_forward) {
             auto o = stale(nq), lse = stale(a.heads * a.seq), dq = stale(nq), dk = stale(nk),
                  dv = stale(nk);
             attention_forward(a, q.data(), k.data(), v.data(), o.data(), lse.data(), 2);
-            attention_backward(a, q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data(),
-                               dq.data(), dk.data(), dv.data(), 2);
+            attention_backward(
+                a, {.q = q.data(), .k = k.data(), .v = v.data(), .o = o.data(), .lse = lse.data()},
+                d_o.data(), {.q = dq.data(), .k = dk.data(), .v = dv.data()}, 2);
             const Doubles Q = wide(q), K = wide(k), V = wide(v), W = wide(d_o);
             close(dq,
                   numeric_gradient(
@@ -207,10 +208,17 @@ START_TEST(norms_agree_with_fp64_forward_and_backward) {
             auto y = stale(n.rows * n.cols), saved = stale(2 * n.rows), dx = stale(n.rows * n.cols),
                  dg = stale(n.cols), db = stale(n.cols), partial = stale(threads * 2 * n.cols);
             const Doubles X = wide(x), G = wide(gamma), B = wide(beta), W = wide(dy);
-            norm_forward(n, x.data(), gamma.data(), beta.data(), y.data(), saved.data(), threads);
+            norm_forward(n,
+                         {.x = x.data(),
+                          .gamma = gamma.data(),
+                          .beta = beta.data(),
+                          .y = y.data(),
+                          .saved = saved.data()},
+                         threads);
             close(y, norm_reference(n, X, G, B), 2e-6, "norm");
-            norm_backward(n, x.data(), gamma.data(), saved.data(), dy.data(), dx.data(), dg.data(),
-                          db.data(), partial.data(), threads);
+            norm_backward(n, {.x = x.data(), .gamma = gamma.data(), .saved = saved.data()},
+                          dy.data(), {.x = dx.data(), .gamma = dg.data(), .beta = db.data()},
+                          partial.data(), threads);
             close(dx,
                   numeric_gradient(X, W,
                                    [&](const Doubles& v) { return norm_reference(n, v, G, B); }),
@@ -321,8 +329,9 @@ START_TEST(cross_entropy_agrees_with_fp64_forward_and_backward) {
         std::vector<std::int32_t> label = {0, 500, 17, 17, 250};
         auto loss = stale(rows), lse = stale(rows), dx = stale(rows * cols);
         cross_entropy_forward(rows, cols, x.data(), label.data(), loss.data(), lse.data(), threads);
-        cross_entropy_backward(rows, cols, x.data(), label.data(), lse.data(), 0.25F, dx.data(),
-                               threads);
+        cross_entropy_backward(rows, cols,
+                               {.x = x.data(), .label = label.data(), .lse = lse.data()}, 0.25F,
+                               dx.data(), threads);
         Doubles want(size_of(rows)), want_dx(dx.size());
         for (Index r = 0; r < rows; ++r) {
             double sum = 0;

@@ -79,10 +79,9 @@ Index place_of(const LogitsShape& s, std::int32_t id) {
     return row >= 0 && row < s.width ? row : -1;
 }
 
-void multiply_beta(Layout layout, Index m, Index n, Index k, const float* a, const float* b,
-                   float beta, float* c) {
-    cpu::gemm({layout, m, n, k}, a, layout == Layout::tn ? m : k, b, layout == Layout::nt ? k : n,
-              beta, c, n);
+void multiply_beta(const cpu::Gemm& g, const float* a, const float* b, float beta, float* c) {
+    cpu::gemm(g, {a, g.layout == Layout::tn ? g.m : g.k}, {b, g.layout == Layout::nt ? g.k : g.n},
+              beta, {c, g.n});
 }
 
 /// What a pointer of this device points to.
@@ -144,15 +143,20 @@ class CpuDevice final : public Device {
     }
 
     void multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) override {
-        multiply_beta(layout, m, n, k, host(a), host(b), 0, host(c));
+        multiply_beta({layout, m, n, k}, host(a), host(b), 0, host(c));
     }
     void multiply_add(Layout layout, Index m, Index n, Index k, In a, In b, Numbers c) override {
-        multiply_beta(layout, m, n, k, host(a), host(b), 1, host(c));
+        multiply_beta({layout, m, n, k}, host(a), host(b), 1, host(c));
     }
 
     void norm_forward(Index rows, Index cols, In x, In gamma, In beta, Out y,
                       Numbers saved) override {
-        cpu::norm_forward({rows, cols}, host(x), host(gamma), host(beta), host(y), host(saved),
+        cpu::norm_forward({rows, cols},
+                          {.x = host(x),
+                           .gamma = host(gamma),
+                           .beta = host(beta),
+                           .y = host(y),
+                           .saved = host(saved)},
                           threads_);
     }
     void norm_backward(Index rows, Index cols, const NormInputs& i, In dy, Out dx, Numbers d_gamma,
@@ -160,8 +164,10 @@ class CpuDevice final : public Device {
         partial_.resize(at(2 * cols * threads_));
         gamma_.resize(at(cols));
         beta_.resize(at(cols));
-        cpu::norm_backward({rows, cols}, host(i.x), host(i.gamma), host(i.saved), host(dy),
-                           host(dx), gamma_.data(), beta_.data(), partial_.data(), threads_);
+        cpu::norm_backward({rows, cols},
+                           {.x = host(i.x), .gamma = host(i.gamma), .saved = host(i.saved)},
+                           host(dy), {.x = host(dx), .gamma = gamma_.data(), .beta = beta_.data()},
+                           partial_.data(), threads_);
         add_to(cols, gamma_.data(), host(d_gamma));
         add_to(cols, beta_.data(), host(d_beta));
     }
@@ -209,8 +215,10 @@ class CpuDevice final : public Device {
     }
     void attention_backward(const AttentionShape& s, const AttentionTensors& t, In d_out, Out dq,
                             Out dk, Out dv) override {
-        cpu::attention_backward(attention(s), host(t.q), host(t.k), host(t.v), host(t.out),
-                                host(t.lse), host(d_out), host(dq), host(dk), host(dv), threads_);
+        cpu::attention_backward(
+            attention(s),
+            {.q = host(t.q), .k = host(t.k), .v = host(t.v), .o = host(t.out), .lse = host(t.lse)},
+            host(d_out), {.q = host(dq), .k = host(dk), .v = host(dv)}, threads_);
     }
 
     void gather_rows(const LogitsShape& s, Index hidden, Tokens ids, In table, Out out) override {
