@@ -338,7 +338,7 @@ tests_unit_test_scheduler_LDADD = $(sched_test_libs)
 TESTS += tests/golden.t tests/soak-judge.t
 dist_check_SCRIPTS += tests/golden.t tests/soak-judge.t
 tests/golden.log: arena$(EXEEXT)
-EXTRA_DIST += tests/golden tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
+EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
 
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK

@@ -8,6 +8,7 @@
 #include "philly.h"
 #include "policy/arena/arena_policy.h"
 #include "policy/arena/long_queue.h"
+#include "policy/fifo.h"
 #include "policy/knapsack.h"
 #include "policy/replay.h"
 #include "sim/generate.h"
@@ -519,6 +520,19 @@ START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
 }
 END_TEST
 
+START_TEST(our_own_trace_keeps_its_numbers) {
+    const Workload w = arena::test::own_workload();
+    const auto mean_jct = [&](const char* name, PolicyFunction policy) {
+        const auto m = simulate(w, name, policy, {});
+        ck_assert_msg(m.ok(), "%s: %s", name, m.ok() ? "" : m.error().message().c_str());
+        ck_assert_int_eq(m->finished, 150);
+        return m->jct_s.mean;
+    };
+    const double arena = mean_jct("arena", decide_arena), fifo = mean_jct("fifo", decide_fifo);
+    ck_assert_msg(arena <= 8300 && arena < 0.5 * fifo, "%.0f, fifo %.0f", arena, fifo);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "arena policy",
@@ -535,7 +549,7 @@ int main() {
          patience_ends_where_the_nodes_that_were_waited_for_slide_away,
          a_decision_repeats_from_its_document,
          generated_traces_run_to_their_end_under_every_objective_and_budget,
-         the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
+         our_own_trace_keeps_its_numbers, the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
         {.timeout_s = 300,  // whole simulations, maybe on a busy machine
          .conditional = {the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
          .lacks = arena::test::lacks_reference(arena::test::philly_trace)});

@@ -58,6 +58,22 @@ START_TEST(published_iteration_times_are_met) {
 }
 END_TEST
 
+// Prices of our own making say nothing of how true they are: only that nobody changes one unseen.
+START_TEST(prices_of_our_own_plans_are_as_they_were) {
+    const auto rows = parse_measured(arena::test::read_own("prices.csv"), "prices.csv");
+    ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
+    ck_assert_uint_eq(rows->size(), 49);
+    const auto hardware = load_hardware("");
+    for (const MeasuredRow& row : *rows) {
+        const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
+        ck_assert_msg(out.timed(), "id %d: %s", static_cast<int>(row.id), out.reason.c_str());
+        ck_assert_msg(std::fabs(out.estimate.iteration_s / *row.iteration_s - 1) < 1e-3,
+                      "id %d: %g s, was %g s", static_cast<int>(row.id), out.estimate.iteration_s,
+                      *row.iteration_s);
+    }
+}
+END_TEST
+
 START_TEST(a_row_becomes_a_plan_and_a_price) {
     const auto rows = parse_measured(std::string(header) + good, "t.csv");
     ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
@@ -300,6 +316,7 @@ int main() {
         "planner measured",
         {
             published_iteration_times_are_met,
+            prices_of_our_own_plans_are_as_they_were,
             a_row_becomes_a_plan_and_a_price,
             a_row_that_cannot_be_priced_says_why,
             what_the_table_of_constants_does_not_name_is_said,

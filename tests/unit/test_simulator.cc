@@ -462,6 +462,15 @@ START_TEST(the_published_yardstick_is_reproduced) {
 }
 END_TEST
 
+START_TEST(our_own_trace_keeps_its_numbers) {
+    const Workload w = arena::test::own_workload();
+    const Metrics strict = run(w, decide_fcfs), easy = run(w, decide_backfill);
+    ck_assert(strict.jobs == 150 && strict.finished == 150 && easy.finished == 150);
+    assert_near(strict.jct_s.mean, 173994, 1e-5);
+    assert_near(easy.jct_s.mean, 41907.5, 1e-5);
+}
+END_TEST
+
 int main() {
     return arena::test::run_suite(
         "simulator",
@@ -484,6 +493,7 @@ int main() {
          a_resize_keeps_the_work_done_and_pays_again,
          generated_traces_have_the_load_and_shares_asked_for,
          a_mix_loads_every_gpu_type_alike,
+         our_own_trace_keeps_its_numbers,
          the_published_yardstick_is_reproduced},
         {.timeout_s = 300,  // whole simulations, maybe on a busy machine
          .conditional = {the_published_yardstick_is_reproduced},
