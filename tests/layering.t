@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The house stands as tests/rooms says: arrows point down only, in the sources and in what is linked; no include circle,
-# no room of more than 25 code files, no prototype whose definition lies in another room; and no Slurm, CUDA, NCCL or MPI
-# where it does not belong. Checks first that each check can fail.
+# no room of more than 25 code files, no prototype whose definition lies in another room, no function of more than 60
+# lines or 7 parameters; and no Slurm, CUDA, NCCL or MPI where it does not belong. Checks first that each check can fail.
 import collections
 import os
 import re
@@ -12,6 +12,8 @@ import sys
 top = os.environ.get("ARENA_SRCDIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 build = os.environ.get("ARENA_BUILDDIR", "")
 MOST_FILES = 25
+MOST_LINES = 60
+MOST_PARAMETERS = 7
 CODE = (".cc", ".h", ".cu", ".cuh")
 FOREIGN = re.compile(r"slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|"
                      r"openblas|dnnl|mpi\.h")
@@ -145,21 +147,41 @@ def internals(files, texts):
 
 
 def tags(paths):
-    """(kind, scope::name) of the functions of these files."""
-    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", "--kinds-C++=fp", "--fields=Ks", "--sort=no", "-L", "-"],
+    """(path, kind, scope::name, lines, signature) of the functions of these files."""
+    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", "--kinds-C++=fp", "--fields=KsSne", "--sort=no", "-L", "-"],
                           input="\n".join(paths), capture_output=True, text=True, check=True, cwd=top).stdout
     for line in text.splitlines():
-        name, path, _, *fields = line.split("\t")
-        scope = next((f.split(":", 1)[1] for f in fields if f.startswith(("namespace:", "class:", "struct:"))), "")
-        if scope and "__anon" not in scope:  # without one: what others call by name
-            yield path, fields[0], f"{scope}::{name}"
+        name, path, _, kind, *fields = line.split("\t")
+        facts = dict(field.split(":", 1) for field in fields)
+        scope = next((facts[key] for key in ("namespace", "class", "struct") if key in facts), "")
+        lines = int(facts.get("end", facts["line"])) - int(facts["line"]) + 1
+        yield path, kind, f"{scope}::{name}", lines, facts.get("signature", "()")
+
+
+def parameters_of(signature):
+    """Commas outside of brackets, of "(int, map<int, int>) const"."""
+    inside, depth, commas = signature[1:signature.rindex(")")], 0, 0
+    for c in inside:
+        depth += (c in "<([{") - (c in ">)]}")
+        commas += c == "," and depth == 0
+    return commas + bool(inside.strip())
+
+
+def too_large(entries):
+    for path, kind, name, lines, signature in entries:
+        if kind == "function" and lines > MOST_LINES:
+            yield f"{name} of {path} has {lines} lines, {MOST_LINES} is the most"
+        if (n := parameters_of(signature)) > MOST_PARAMETERS:
+            yield f"{name} of {path} has {n} parameters, {MOST_PARAMETERS} is the most"
 
 
 def defined_elsewhere(entries):
     """Prototypes of headers whose definitions all lie in other rooms. Two implementations of one interface are in its
     own room or in a program's (nccl_communicator.cc beside no_communicator.cc)."""
     declared, defined = collections.defaultdict(set), collections.defaultdict(set)
-    for path, kind, name in entries:
+    for path, kind, name, *_ in entries:
+        if name.startswith("::") or "__anon" in name:  # nobody else calls it by name
+            continue
         if kind == "prototype" and path.endswith((".h", ".cuh")):
             declared[name].add(path)
         elif kind == "function":
@@ -226,11 +248,16 @@ def main():
     try:
         entries = list(tags(sorted(files)))
     except FileNotFoundError:
-        skip("prototypes are defined in their own rooms", "ctags is not installed")
+        skip("prototypes are defined in their own rooms, functions are small", "ctags is not installed")
     else:
-        away = [("src/base/a.h", "prototype", "arena::f"), ("src/core/a.cc", "function", "arena::f")]
+        away = [("src/base/a.h", "prototype", "arena::f", 1, "()"), ("src/core/a.cc", "function", "arena::f", 1, "()")]
         sees("a function that is declared elsewhere", list(defined_elsewhere(away)))
         result("prototypes are defined in their own rooms", list(defined_elsewhere(entries)))
+        at_most = f"(std::map<int, int> m, f g(int, int){', int' * (MOST_PARAMETERS - 2)}) const"
+        result("a function at both limits is none too large", list(too_large([("a.cc", "function", "::f", MOST_LINES, at_most)])))
+        sees("a long function", list(too_large([("a.cc", "function", "::f", MOST_LINES + 1, "()")])))
+        sees("a parameter too many", list(too_large([("a.h", "prototype", "::f", 1, f"(int{', int' * MOST_PARAMETERS})")])))
+        result(f"no function has more than {MOST_LINES} lines or {MOST_PARAMETERS} parameters", list(too_large(entries)))
     check_libraries(rooms)
     check_spank()
     print(f"1..{number}")

@@ -25,12 +25,12 @@ inline AdamFactors adam_factors(double rate, double beta1, double beta2, double 
                                 double decay, Index step) {
     const double first = 1 - std::pow(beta1, static_cast<double>(step)),
                  second = 1 - std::pow(beta2, static_cast<double>(step));
-    return {static_cast<float>(beta1),
-            static_cast<float>(beta2),
-            static_cast<float>(1 - rate * decay),
-            static_cast<float>(rate / first),
-            static_cast<float>(1 / std::sqrt(second)),
-            static_cast<float>(epsilon)};
+    return {.beta1 = static_cast<float>(beta1),
+            .beta2 = static_cast<float>(beta2),
+            .keep = static_cast<float>(1 - rate * decay),
+            .step = static_cast<float>(rate / first),
+            .correct = static_cast<float>(1 / std::sqrt(second)),
+            .epsilon = static_cast<float>(epsilon)};
 }
 /// The new parameter; m and v are updated.
 ARENA_BOTH inline float adamw_element(const AdamFactors& f, float p, float g, float& m, float& v) {

@@ -87,10 +87,12 @@ void map(Stream s, Index n, Arrays<In, Out> a) {
 // ---- norm ---------------------------------------------------------------------------------------
 
 template <typename T>
-__global__ void norm_kernel(Index cols, bool rms, float epsilon, const T* x, const T* gamma,
-                            const T* beta, T* y, float* saved) {
-    const T* row = x + blockIdx.x * cols;
-    T* out = y + blockIdx.x * cols;
+__global__ void norm_kernel(Norm n, NormTensors t) {
+    const Index cols = n.cols;
+    const bool rms = n.rms;
+    const T* row = static_cast<const T*>(t.x) + blockIdx.x * cols;
+    const T *gamma = static_cast<const T*>(t.gamma), *beta = static_cast<const T*>(t.beta);
+    T* out = static_cast<T*>(t.y) + blockIdx.x * cols;
     float sum = 0;
     if (!rms)
         for (Index i = threadIdx.x; i < cols; i += block_size) sum += to_float(row[i]);
@@ -100,13 +102,13 @@ __global__ void norm_kernel(Index cols, bool rms, float epsilon, const T* x, con
         const float d = to_float(row[i]) - mean;
         square += d * d;
     }
-    const float inverse = rsqrtf(reduce<Sum>(square) / static_cast<float>(cols) + epsilon);
+    const float inverse = rsqrtf(reduce<Sum>(square) / static_cast<float>(cols) + n.epsilon);
     for (Index i = threadIdx.x; i < cols; i += block_size)
         out[i] = from_float<T>((to_float(row[i]) - mean) * inverse * to_float(gamma[i]) +
                                (rms ? 0.0f : to_float(beta[i])));
     if (threadIdx.x == 0) {
-        saved[2 * blockIdx.x] = mean;
-        saved[2 * blockIdx.x + 1] = inverse;
+        t.saved[2 * blockIdx.x] = mean;
+        t.saved[2 * blockIdx.x + 1] = inverse;
     }
 }
 
@@ -313,36 +315,32 @@ unsigned rows_grid(Index rows) { return static_cast<unsigned>(rows); }
 
 }  // namespace
 
-void norm_forward(Stream s, Index rows, Index cols, bool rms, float epsilon, const void* x,
-                  const void* gamma, const void* beta, void* y, float* saved) {
+void norm_forward(Stream s, const Norm& n, const NormTensors& tensors) {
     with_type(s.type, [&](auto* t) {
-        using P = decltype(t);
-        using C = const std::remove_pointer_t<P>*;
-        norm_kernel<<<rows_grid(rows), block_size, 0, s.handle>>>(
-            cols, rms, epsilon, static_cast<C>(x), static_cast<C>(gamma), static_cast<C>(beta),
-            static_cast<P>(y), saved);
+        using T = std::remove_pointer_t<decltype(t)>;
+        norm_kernel<T><<<rows_grid(n.rows), block_size, 0, s.handle>>>(n, tensors);
     });
 }
 
-void norm_backward(Stream s, Index rows, Index cols, bool rms, const void* x, const void* gamma,
-                   const float* saved, const void* dy, void* dx, float* d_gamma, float* d_beta) {
-    cudaMemsetAsync(d_gamma, 0, static_cast<std::size_t>(cols) * sizeof(float), s.handle);
-    if (!rms) cudaMemsetAsync(d_beta, 0, static_cast<std::size_t>(cols) * sizeof(float), s.handle);
-    norm_backward_add(s, rows, cols, rms, x, gamma, saved, dy, dx, d_gamma, d_beta);
+void norm_backward(Stream s, const Norm& n, const NormInputs& in, const void* dy,
+                   const NormGradients& to) {
+    const std::size_t bytes = static_cast<std::size_t>(n.cols) * sizeof(float);
+    cudaMemsetAsync(to.gamma, 0, bytes, s.handle);
+    if (!n.rms) cudaMemsetAsync(to.beta, 0, bytes, s.handle);
+    norm_backward_add(s, n, in, dy, to);
 }
 
-void norm_backward_add(Stream s, Index rows, Index cols, bool rms, const void* x, const void* gamma,
-                       const float* saved, const void* dy, void* dx, float* d_gamma,
-                       float* d_beta) {
+void norm_backward_add(Stream s, const Norm& n, const NormInputs& in, const void* dy,
+                       const NormGradients& to) {
     with_type(s.type, [&](auto* t) {
         using P = decltype(t);
         using C = const std::remove_pointer_t<P>*;
-        norm_dx_kernel<<<rows_grid(rows), block_size, 0, s.handle>>>(
-            cols, rms, static_cast<C>(x), static_cast<C>(gamma), saved, static_cast<C>(dy),
-            static_cast<P>(dx));
-        norm_columns_kernel<<<column_grid(rows, cols), block_size, 0, s.handle>>>(
-            rows, cols, static_cast<C>(x), saved, static_cast<C>(dy), d_gamma,
-            rms ? nullptr : d_beta);
+        norm_dx_kernel<<<rows_grid(n.rows), block_size, 0, s.handle>>>(
+            n.cols, n.rms, static_cast<C>(in.x), static_cast<C>(in.gamma), in.saved,
+            static_cast<C>(dy), static_cast<P>(to.x));
+        norm_columns_kernel<<<column_grid(n.rows, n.cols), block_size, 0, s.handle>>>(
+            n.rows, n.cols, static_cast<C>(in.x), in.saved, static_cast<C>(dy), to.gamma,
+            n.rms ? nullptr : to.beta);
     });
 }
 
@@ -444,31 +442,30 @@ void cross_entropy_forward(Stream s, Index rows, Index cols, const void* x,
     });
 }
 
-void cross_entropy_backward(Stream s, Index rows, Index cols, const void* x,
-                            const std::int32_t* label, const float* lse, float scale, void* dx) {
+void cross_entropy_backward(Stream s, Index rows, Index cols, const LossInputs& in, float scale,
+                            void* dx) {
     with_type(s.type, [&](auto* t) {
         using P = decltype(t);
         using C = const std::remove_pointer_t<P>*;
         loss_gradient_kernel<<<rows_grid(rows), block_size, 0, s.handle>>>(
-            cols, static_cast<C>(x), label, lse, scale, static_cast<P>(dx));
+            cols, static_cast<C>(in.x), in.label, in.lse, scale, static_cast<P>(dx));
     });
 }
 
-void adamw(Stream s, Index n, Index step, float* p, const void* g, float* m, float* v, void* copy) {
+void adamw(Stream s, Index n, Index step, const AdamState& a, const void* g) {
     const AdamFactors f = adam_factors(1e-4, 0.9, 0.95, 1e-8, 0.1, step);
     with_type(s.type, [&](auto* t) {
         using P = decltype(t);
         using C = const std::remove_pointer_t<P>*;
-        adamw_kernel<<<blocks_for(n), block_size, 0, s.handle>>>(n, f, p, static_cast<C>(g), m, v,
-                                                                 static_cast<P>(copy));
+        adamw_kernel<<<blocks_for(n), block_size, 0, s.handle>>>(n, f, a.p, static_cast<C>(g), a.m,
+                                                                 a.v, static_cast<P>(a.copy));
     });
 }
 
-void adamw_masters(Stream s, const AdamFactors& f, Index n, float* p, const float* g, float* m,
-                   float* v, void* copy) {
+void adamw_masters(Stream s, const AdamFactors& f, Index n, const AdamState& a, const float* g) {
     with_type(s.type, [&](auto* t) {
-        adamw_kernel<<<blocks_for(n), block_size, 0, s.handle>>>(n, f, p, g, m, v,
-                                                                 static_cast<decltype(t)>(copy));
+        adamw_kernel<<<blocks_for(n), block_size, 0, s.handle>>>(n, f, a.p, g, a.m, a.v,
+                                                                 static_cast<decltype(t)>(a.copy));
     });
 }
 

@@ -20,16 +20,31 @@ struct Stream {
     Type type = Type::f32;  ///< element type of the void pointers below
 };
 
-/// saved: float [rows, 2]. beta unused for rms.
-void norm_forward(Stream, Index rows, Index cols, bool rms, float epsilon, const void* x,
-                  const void* gamma, const void* beta, void* y, float* saved);
-/// d_gamma, d_beta: float [cols], overwritten (d_beta untouched for rms).
-void norm_backward(Stream, Index rows, Index cols, bool rms, const void* x, const void* gamma,
-                   const float* saved, const void* dy, void* dx, float* d_gamma, float* d_beta);
+struct Norm {
+    Index rows = 0, cols = 0;
+    bool rms = false;  ///< no mean, no beta
+    float epsilon = 1e-5F;
+};
+struct NormTensors {
+    const void *x, *gamma, *beta;
+    void* y;
+    float* saved;  ///< [rows, 2]
+};
+/// What backward needs of forward.
+struct NormInputs {
+    const void *x, *gamma;
+    const float* saved;
+};
+struct NormGradients {
+    void* x;
+    float *gamma, *beta;  ///< [cols]; beta's is untouched for rms
+};
+void norm_forward(Stream, const Norm&, const NormTensors&);
+void norm_backward(Stream, const Norm&, const NormInputs&, const void* dy, const NormGradients&);
 
-/// The same, where d_gamma and d_beta are added to.
-void norm_backward_add(Stream, Index rows, Index cols, bool rms, const void* x, const void* gamma,
-                       const float* saved, const void* dy, void* dx, float* d_gamma, float* d_beta);
+/// The same, where the gradients of gamma and beta are added to.
+void norm_backward_add(Stream, const Norm&, const NormInputs&, const void* dy,
+                       const NormGradients&);
 
 void gelu_forward(Stream, Index n, const void* x, void* y);
 void gelu_backward(Stream, Index n, const void* x, const void* dy, void* dx);
@@ -67,16 +82,24 @@ void embedding_backward(Stream, Index tokens, Index hidden, const std::int32_t* 
 /// loss, lse: float [rows].
 void cross_entropy_forward(Stream, Index rows, Index cols, const void* x, const std::int32_t* label,
                            float* loss, float* lse);
-void cross_entropy_backward(Stream, Index rows, Index cols, const void* x,
-                            const std::int32_t* label, const float* lse, float scale, void* dx);
+struct LossInputs {
+    const void* x;
+    const std::int32_t* label;
+    const float* lse;
+};
+void cross_entropy_backward(Stream, Index rows, Index cols, const LossInputs&, float scale,
+                            void* dx);
 
-/// One AdamW step on fp32 p, m, v with gradient g of the stream's type; the new parameters are also
-/// written to `copy` in that type unless it is null. `step` counts from 1.
-void adamw(Stream, Index n, Index step, float* p, const void* g, float* m, float* v, void* copy);
+/// What an AdamW step updates.
+struct AdamState {
+    float *p, *m, *v;
+    void* copy;  ///< of the new parameters in the stream's type; may be null
+};
+/// One AdamW step with gradient g of the stream's type. `step` counts from 1.
+void adamw(Stream, Index n, Index step, const AdamState&, const void* g);
 
 /// The same with factors of one's own and a gradient in fp32.
-void adamw_masters(Stream, const AdamFactors&, Index n, float* p, const float* g, float* m,
-                   float* v, void* copy);
+void adamw_masters(Stream, const AdamFactors&, Index n, const AdamState&, const float* g);
 
 /// Fills with uniform numbers in [-0.5, 0.5), or ids in [0, limit); the same for the same seed.
 void fill_uniform(Stream, Index n, std::uint64_t seed, void* p);

@@ -187,7 +187,12 @@ class LayerBuilder {
     /// Heads out of rows of `width` elements, or back into them.
     void copy_heads(std::size_t rows, Index width, Index offset, Index heads, std::size_t dense,
                     bool to_rows) {
-        const HeadCopy c{layer_.dims[0], heads, layer_.dims[1], v_.head_dim, width, offset};
+        const HeadCopy c{.samples = layer_.dims[0],
+                         .heads = heads,
+                         .seq = layer_.dims[1],
+                         .d = v_.head_dim,
+                         .width = width,
+                         .offset = offset};
         const Stream s = parts_.stream;
         step({{},
               [=](const Buffers& b) -> Body {

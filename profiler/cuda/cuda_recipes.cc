@@ -155,23 +155,23 @@ class Recipes {
 
     Recipe norm() const {
         const Index rows = shape_.dims[0], cols = shape_.dims[1], n = rows * cols;
-        const bool rms = shape_.variant == "rms";
+        const Norm norm{.rows = rows, .cols = cols, .rms = shape_.variant == "rms"};
         const Stream s = stream_;
+        const auto tensors = [](const Buffers& b, const void* beta) {
+            return NormTensors{
+                .x = b[0], .gamma = b[1], .beta = beta, .y = b[3], .saved = f32(b[4])};
+        };
         if (forward())
-            return {{element(n), element(cols), element(cols), element(n), number(2 * rows)},
-                    [=](const Buffers& b) {
-                        return [=] {
-                            norm_forward(s, rows, cols, rms, 1e-5F, b[0], b[1], b[2], b[3],
-                                         f32(b[4]));
-                        };
-                    }};
+            return {
+                {element(n), element(cols), element(cols), element(n), number(2 * rows)},
+                [=](const Buffers& b) { return [=] { norm_forward(s, norm, tensors(b, b[2])); }; }};
         return {{element(n), element(cols), element(n), element(n), number(2 * rows), number(cols),
                  number(cols)},
                 [=](const Buffers& b) {
-                    norm_forward(s, rows, cols, rms, 1e-5F, b[0], b[1], b[1], b[3], f32(b[4]));
+                    norm_forward(s, norm, tensors(b, b[1]));
                     return [=] {
-                        norm_backward(s, rows, cols, rms, b[0], b[1], f32(b[4]), b[2], b[3],
-                                      f32(b[5]), f32(b[6]));
+                        norm_backward(s, norm, {.x = b[0], .gamma = b[1], .saved = f32(b[4])}, b[2],
+                                      {.x = b[3], .gamma = f32(b[5]), .beta = f32(b[6])});
                     };
                 }};
     }
@@ -239,7 +239,8 @@ class Recipes {
                 [=](const Buffers& b) {
                     cross_entropy_forward(s, rows, cols, b[0], i32(b[1]), f32(b[2]), f32(b[3]));
                     return [=] {
-                        cross_entropy_backward(s, rows, cols, b[0], i32(b[1]), f32(b[3]),
+                        cross_entropy_backward(s, rows, cols,
+                                               {.x = b[0], .label = i32(b[1]), .lse = f32(b[3])},
                                                1.0F / static_cast<float>(rows), b[4]);
                     };
                 }};
@@ -252,8 +253,12 @@ class Recipes {
         return {{number(n), element(n), number(n, 0.01F), number(n, 0.01F), element(copy ? n : 1)},
                 [=](const Buffers& b) {
                     return [=] {
-                        adamw(s, n, 1, f32(b[0]), b[1], f32(b[2]), f32(b[3]),
-                              copy ? b[4] : nullptr);
+                        adamw(s, n, 1,
+                              {.p = f32(b[0]),
+                               .m = f32(b[2]),
+                               .v = f32(b[3]),
+                               .copy = copy ? b[4] : nullptr},
+                              b[1]);
                     };
                 }};
     }

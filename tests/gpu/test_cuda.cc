@@ -71,9 +71,10 @@ void norms(Stream s) {
         const Array ax(x, s.type), ag(gamma, s.type), ab(beta, s.type), ady(dy, s.type),
             ay(size, s.type), adx(size, s.type), as(2 * n.rows, Type::f32), adg(n.cols, Type::f32),
             adb(n.cols, Type::f32);
-        cuda::norm_forward(s, n.rows, n.cols, rms, n.epsilon, ax, ag, ab, ay, as.f32());
-        cuda::norm_backward(s, n.rows, n.cols, rms, ax, ag, as.f32(), ady, adx, adg.f32(),
-                            adb.f32());
+        const cuda::Norm norm{.rows = n.rows, .cols = n.cols, .rms = rms, .epsilon = n.epsilon};
+        cuda::norm_forward(s, norm, {.x = ax, .gamma = ag, .beta = ab, .y = ay, .saved = as.f32()});
+        cuda::norm_backward(s, norm, {.x = ax, .gamma = ag, .saved = as.f32()}, ady,
+                            {.x = adx, .gamma = adg.f32(), .beta = adb.f32()});
         const std::string name = std::string(name_of(s.type)) + (rms ? "rms norm " : "layer norm ");
         close(ay, y, bound_of(s.type), name + "forward");
         close(adx, dx, bound_of(s.type), name + "dx");
@@ -171,7 +172,8 @@ void rest(Stream s) {
     const Array ax(x, s.type), al(tokens, Type::f32), as(tokens, Type::f32),
         adx(tokens * hidden, s.type);
     cuda::cross_entropy_forward(s, tokens, hidden, ax, dids.ids(), al.f32(), as.f32());
-    cuda::cross_entropy_backward(s, tokens, hidden, ax, dids.ids(), as.f32(), 0.25F, adx);
+    cuda::cross_entropy_backward(s, tokens, hidden, {.x = ax, .label = dids.ids(), .lse = as.f32()},
+                                 0.25F, adx);
     close(al, loss, 2e-5, name + "cross entropy forward");
     close(adx, dx, bound_of(s.type), name + "cross entropy backward");
 
@@ -183,7 +185,7 @@ void rest(Stream s) {
     cpu::AdamW a;
     a.step = 3;
     cpu::adamw(a, n, p.data(), g.data(), m.data(), v.data(), 1);
-    cuda::adamw(s, n, 3, dp.f32(), dg, dm.f32(), dv.f32(), copy);
+    cuda::adamw(s, n, 3, {.p = dp.f32(), .m = dm.f32(), .v = dv.f32(), .copy = copy}, dg);
     close(dp, p, 2e-6, name + "adamw parameters");
     close(dm, m, 2e-6, name + "adamw first moment");
     close(dv, v, 2e-6, name + "adamw second moment");
@@ -229,8 +231,9 @@ void added(const Blas& blas, Stream s) {
     close(ay, y, bound_of(s.type), name + "bias");
     cuda::add_column_sums(s, rows, cols, ax, asums.f32());
     close(asums, sums, 2e-5, name + "bias's gradient");
-    cuda::norm_backward_add(s, rows, cols, false, ax, abias, as.f32(), ady, adx, ag.f32(),
-                            ab.f32());
+    cuda::norm_backward_add(s, {.rows = rows, .cols = cols},
+                            {.x = ax, .gamma = abias, .saved = as.f32()}, ady,
+                            {.x = adx, .gamma = ag.f32(), .beta = ab.f32()});
     close(adx, dx, bound_of(s.type), name + "norm dx");
     close(ag, d_gamma, 2e-5, name + "norm dgamma");
     close(ab, d_beta, 2e-5, name + "norm dbeta");
@@ -318,10 +321,11 @@ void masters(Stream s) {
     const auto g = draw(n, 6, Type::f32);
     const Array dp(p, Type::f32), dm(m, Type::f32), dv(v, Type::f32), dg(g, Type::f32),
         copy(n, s.type);
-    const cpu::AdamW a{3e-3F, 0.8F, 0.9F, 1e-6F, 0.2F, 4};
+    const cpu::AdamW a{
+        .rate = 3e-3F, .beta1 = 0.8F, .beta2 = 0.9F, .epsilon = 1e-6F, .decay = 0.2F, .step = 4};
     cpu::adamw(a, n, p.data(), g.data(), m.data(), v.data(), 1);
-    cuda::adamw_masters(s, cuda::adam_factors(3e-3, 0.8, 0.9, 1e-6, 0.2, 4), n, dp.f32(), dg.f32(),
-                        dm.f32(), dv.f32(), copy);
+    cuda::adamw_masters(s, cuda::adam_factors(3e-3, 0.8, 0.9, 1e-6, 0.2, 4), n,
+                        {.p = dp.f32(), .m = dm.f32(), .v = dv.f32(), .copy = copy}, dg.f32());
     const std::string name = std::string(name_of(s.type)) + "masters: ";
     close(dp, p, 2e-6, name + "parameters");
     close(dv, v, 2e-6, name + "second moment");

@@ -192,15 +192,21 @@ class CudaDevice final : public Device {
 
     void norm_forward(Index rows, Index cols, In x, In gamma, In beta, Out y,
                       Numbers saved) override {
-        cuda::norm_forward(gpu_.kernels(), rows, cols, false, 1e-5F, x.address(), gamma.address(),
-                           beta.address(), y.address(), saved.address());
+        cuda::norm_forward(gpu_.kernels(), {.rows = rows, .cols = cols},
+                           {.x = x.address(),
+                            .gamma = gamma.address(),
+                            .beta = beta.address(),
+                            .y = y.address(),
+                            .saved = saved.address()});
         launched("norm");
     }
     void norm_backward(Index rows, Index cols, const NormInputs& i, In dy, Out dx, Numbers d_gamma,
                        Numbers d_beta) override {
-        cuda::norm_backward_add(gpu_.kernels(), rows, cols, false, i.x.address(), i.gamma.address(),
-                                i.saved.address(), dy.address(), dx.address(), d_gamma.address(),
-                                d_beta.address());
+        cuda::norm_backward_add(
+            gpu_.kernels(), {.rows = rows, .cols = cols},
+            {.x = i.x.address(), .gamma = i.gamma.address(), .saved = i.saved.address()},
+            dy.address(),
+            {.x = dx.address(), .gamma = d_gamma.address(), .beta = d_beta.address()});
         launched("norm's gradient");
     }
     void add_bias(Index rows, Index cols, In bias, Out y) override {
@@ -297,8 +303,12 @@ class CudaDevice final : public Device {
         const cuda::AdamFactors factors = cuda::adam_factors(
             static_cast<double>(a.rate), static_cast<double>(a.beta1), static_cast<double>(a.beta2),
             static_cast<double>(a.epsilon), static_cast<double>(a.decay), a.step);
-        cuda::adamw_masters(gpu_.kernels(), factors, n, masters.address(), gradient.address(),
-                            first.address(), second.address(), weights.address());
+        cuda::adamw_masters(gpu_.kernels(), factors, n,
+                            {.p = masters.address(),
+                             .m = first.address(),
+                             .v = second.address(),
+                             .copy = weights.address()},
+                            gradient.address());
         launched("AdamW");
     }
 
