@@ -162,7 +162,14 @@ Result<ProfileTable> profile_of(const std::string& file, const GpuPool& pool) {
 }  // namespace
 
 PlanPin FixedPlan::pin() const {
-    PlanPin pin{pp, dp, tp, micro_batch, vpp, cp, ep, num_micro_batches};
+    PlanPin pin{.pp = pp,
+                .dp = dp,
+                .tp = tp,
+                .micro_batch = micro_batch,
+                .vpp = vpp,
+                .cp = cp,
+                .ep = ep,
+                .num_micro_batches = num_micro_batches};
     if (!free_recompute) pin.recompute = recompute;
     if (!free_zero) pin.zero_stage = zero;
     if (!free_sequence_parallel) pin.sequence_parallel = sequence_parallel;
@@ -237,8 +244,14 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
         return usage_error(fmt::format("{} stages for {} layers", fixed.pp, layers), "--fixed");
     }
     return uniform_plan({fixed.tp, fixed.micro_batch, fixed.sequence_parallel, fixed.cp, fixed.ep},
-                        {fixed.pp, fixed.dp, global_batch / per_step, fixed.recompute, fixed.zero,
-                         fixed.vpp, fixed.cp, fixed.ep},
+                        {.stages = fixed.pp,
+                         .dp = fixed.dp,
+                         .micro_batches = global_batch / per_step,
+                         .recompute = fixed.recompute,
+                         .zero_stage = fixed.zero,
+                         .vpp = fixed.vpp,
+                         .cp = fixed.cp,
+                         .ep = fixed.ep},
                         spread_layers(split, layers, fixed.pp));
 }
 

@@ -236,7 +236,13 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const std::int64_t micro_batch =
         std::min(row.micro_batch, std::max<std::int64_t>(1, row.global_batch / dp));
     plan = uniform_plan({tp, micro_batch, row.sequence_parallel, cp, or_one(row.ep)},
-                        {pp, dp, 1, *recompute, zero, or_one(row.vpp), cp, or_one(row.ep)},
+                        {.stages = pp,
+                         .dp = dp,
+                         .recompute = *recompute,
+                         .zero_stage = zero,
+                         .vpp = or_one(row.vpp),
+                         .cp = cp,
+                         .ep = or_one(row.ep)},
                         even_stages(query.model.layers, pp));
     query.micro_batches =
         std::max(1.0, real(row.global_batch) / (real(dp) * real(plan.micro_batch)));

@@ -112,8 +112,13 @@ void Pricer::add_layer(const OpShape& shape, double seconds) {
 std::optional<Pricer::LayerClass> Pricer::layer_class(const OpShape& shape) {
     const std::optional<LayerVariant> v = parse_layer_variant(shape.variant);
     if (!v) return std::nullopt;
-    return LayerClass{shape.pass, shape.precision, v->is_graph, v->is_causal,
-                      v->is_rms,  v->is_gated,     v->has_bias};
+    return LayerClass{.pass = shape.pass,
+                      .precision = shape.precision,
+                      .is_graph = v->is_graph,
+                      .is_causal = v->is_causal,
+                      .is_rms = v->is_rms,
+                      .is_gated = v->is_gated,
+                      .has_bias = v->has_bias};
 }
 
 template <typename P>

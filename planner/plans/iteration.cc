@@ -109,15 +109,15 @@ StagePart Iteration::part(std::int64_t index, LayerRange range) const {
         lies_apart() ? std::span<const LayerRange>(chunks) : std::span<const LayerRange>(&range, 1);
     const Stage s = stage(index, ranges);
     const double forward = forward_s(s);
-    return {forward,
-            total_s(s) - forward,
-            choice_.dp * choice_.cp > 1 ? exchange_s(s) : 0,
-            stepped_share() * parameters(s) * shard_.optimizer_parameter_s,
-            is_emulated() ? 0 : real(s.layers) * framework_.iteration_layer_s,
-            s.bytes,
-            s.boundary_s,
-            shard_.memory.buffer_bytes(choice_, ranges),
-            comm_s(s)};
+    return {.forward_s = forward,
+            .backward_s = total_s(s) - forward,
+            .exchange_s = choice_.dp * choice_.cp > 1 ? exchange_s(s) : 0,
+            .step_s = stepped_share() * parameters(s) * shard_.optimizer_parameter_s,
+            .host_s = is_emulated() ? 0 : real(s.layers) * framework_.iteration_layer_s,
+            .bytes = s.bytes,
+            .boundary_s = s.boundary_s,
+            .buffer_bytes = shard_.memory.buffer_bytes(choice_, ranges),
+            .comm_s = comm_s(s)};
 }
 
 double Iteration::least_extra_s(std::int64_t index) const {
@@ -252,15 +252,15 @@ InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_lay
     lies_apart() ? set_unlike_chunks(stage_layers, chunks) : set_even_chunks(stage_layers, chunks);
     const double embedding = embedding_s() + shard_.embedding_comm_s;
     const double head = head_s() + shard_.head_comm_s;
-    return {chunks.forward_s,
-            chunks.backward_s,
-            forward_share * embedding,
-            (1 - forward_share) * embedding,
-            forward_share * head,
-            (1 - forward_share) * head,
-            choice_.vpp,
-            choice_.micro_batches,
-            lies_apart()};
+    return {.chunk_forward_s = chunks.forward_s,
+            .chunk_backward_s = chunks.backward_s,
+            .first_forward_s = forward_share * embedding,
+            .first_backward_s = (1 - forward_share) * embedding,
+            .last_forward_s = forward_share * head,
+            .last_backward_s = (1 - forward_share) * head,
+            .chunks = choice_.vpp,
+            .micro_batches = choice_.micro_batches,
+            .chunks_differ = lies_apart()};
 }
 
 // ---- gradients and the step

@@ -340,9 +340,14 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
     }
     const Shard shard(context, topology,
                       {plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep});
-    const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,
-                            plan.recompute, plan.zero_stage, plan.vpp,
-                            plan.cp,        plan.ep};
+    const PlanChoice choice{.stages = plan.pp(),
+                            .dp = plan.dp(),
+                            .micro_batches = plan.num_micro_batches,
+                            .recompute = plan.recompute,
+                            .zero_stage = plan.zero_stage,
+                            .vpp = plan.vpp,
+                            .cp = plan.cp,
+                            .ep = plan.ep};
     return price_stages(context, topology, shard, choice, plan.stage_layers);
 }
 
@@ -362,9 +367,13 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
     query.can.set(split);
     PoolSearch search(query, pool, *precision, budget);
     const ShardShape shape{plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep};
-    const PlanChoice choice{plan.pp(),      plan.dp(),       plan.num_micro_batches,
-                            plan.recompute, plan.zero_stage, 1,
-                            plan.cp,        plan.ep};
+    const PlanChoice choice{.stages = plan.pp(),
+                            .dp = plan.dp(),
+                            .micro_batches = plan.num_micro_batches,
+                            .recompute = plan.recompute,
+                            .zero_stage = plan.zero_stage,
+                            .cp = plan.cp,
+                            .ep = plan.ep};
     search.deal_fixed({grid.nodes, grid.gpus_per_node}, shape, choice, plan.stage_layers);
     return plan;
 }

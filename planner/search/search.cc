@@ -71,7 +71,12 @@ bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const Sha
     const std::vector<std::int64_t> layers = unlike_layers(*memory.index());
     for (const Recompute recompute : recompute_kinds(query))
         for (std::int64_t zero = 0; zero <= 3; ++zero) {
-            const PlanChoice choice{3, max_replicas, 1, recompute, zero, 1, shape.cp, shape.ep};
+            const PlanChoice choice{.stages = 3,
+                                    .dp = max_replicas,
+                                    .recompute = recompute,
+                                    .zero_stage = zero,
+                                    .cp = shape.cp,
+                                    .ep = shape.ep};
             const auto fits = [&](std::int64_t layer) {
                 const LayerRange one{layer, layer + 1};
                 return memory.bytes(choice, 1, {&one, 1}) -
@@ -157,9 +162,14 @@ void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, st
     for (std::int64_t vpp : vpp_counts(query_, stages, split.micro_batches))
         for (Recompute recompute : recomputes_)
             for (std::int64_t zero : zeros) {
-                const PlanChoice choice{stages,    split.dp, split.micro_batches,
-                                        recompute, zero,     vpp,
-                                        shape.cp,  shape.ep};
+                const PlanChoice choice{.stages = stages,
+                                        .dp = split.dp,
+                                        .micro_batches = split.micro_batches,
+                                        .recompute = recompute,
+                                        .zero_stage = zero,
+                                        .vpp = vpp,
+                                        .cp = shape.cp,
+                                        .ep = shape.ep};
                 if (can_be_told(shape, choice))
                     open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
             }
@@ -554,9 +564,13 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
             if (spends(stages)) return false;
             for (Recompute recompute : recomputes_)
                 for (std::int64_t zero : zero_stages(query_, stages, split.dp * shape.cp)) {
-                    const PlanChoice choice{stages,    split.dp, split.micro_batches,
-                                            recompute, zero,     1,
-                                            shape.cp,  shape.ep};
+                    const PlanChoice choice{.stages = stages,
+                                            .dp = split.dp,
+                                            .micro_batches = split.micro_batches,
+                                            .recompute = recompute,
+                                            .zero_stage = zero,
+                                            .cp = shape.cp,
+                                            .ep = shape.ep};
                     double wanted = 0;
                     if (can_be_told(shape, choice) && has_room(memory, choice, wanted)) return true;
                 }

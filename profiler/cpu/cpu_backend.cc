@@ -178,8 +178,14 @@ Recipe conv_recipe(const OpShape& s, int threads) {
     const Direction direction = v.is_data_gradient     ? Direction::data
                                 : v.is_weight_gradient ? Direction::weights
                                                        : Direction::forward;
-    const cpu::Convolution conv(
-        {direction, s.dims[0], s.dims[1], s.dims[2], s.dims[3], v.kernel, v.stride}, threads);
+    const cpu::Convolution conv({.direction = direction,
+                                 .images = s.dims[0],
+                                 .in = s.dims[1],
+                                 .out = s.dims[2],
+                                 .edge = s.dims[3],
+                                 .kernel = v.kernel,
+                                 .stride = v.stride},
+                                threads);
     const Index source = conv.source_size(), filter = conv.filter_size(),
                 result = conv.result_size();
     switch (direction) {

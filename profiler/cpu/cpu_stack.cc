@@ -180,13 +180,20 @@ struct LayerStack::State {
     HeadView view(int part) const {  // queries, keys, values in a row of the first GEMM's result
         const Index d = shape.head_dim;
         const Index offset = part == 0 ? 0 : d * (shape.heads + (part - 1) * shape.kv_heads);
-        return {shape.samples,     part == 0 ? shape.heads : shape.kv_heads,
-                shape.seq,         d,
-                shape.qkv_width(), offset};
+        return {.samples = shape.samples,
+                .heads = part == 0 ? shape.heads : shape.kv_heads,
+                .seq = shape.seq,
+                .head_dim = d,
+                .stride = shape.qkv_width(),
+                .offset = offset};
     }
     HeadView context_view() const {
-        return {
-            shape.samples, shape.heads, shape.seq, shape.head_dim, shape.heads * shape.head_dim, 0};
+        return {.samples = shape.samples,
+                .heads = shape.heads,
+                .seq = shape.seq,
+                .head_dim = shape.head_dim,
+                .stride = shape.heads * shape.head_dim,
+                .offset = 0};
     }
     /// Y = X W^T.
     void product(const Floats& x, const Floats& w, Floats& y, Index n, Index k) const {

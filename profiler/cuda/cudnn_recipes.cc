@@ -63,7 +63,7 @@ Result<Recipe> Cudnn::attention(const OpShape& op, Precision precision) try {
                                  number(flash->accumulator_count(), 0)})
             recipe.needs.push_back(need);
     recipe.make = [=](const Buffers& b) -> Body {
-        FlashAttention::Tensors t{b[0], b[1], b[2], b[3], f32(b[4])};
+        FlashAttention::Tensors t{.q = b[0], .k = b[1], .v = b[2], .o = b[3], .stats = f32(b[4])};
         if (is_backward) t.d_o = b[5], t.dq = b[6], t.dk = b[7], t.dv = b[8], t.dq_sum = f32(b[9]);
         const auto bound = flash->bind(t, workspace.get());
         if (!is_backward) return [=] { (void)flash, (void)workspace, bound.forward(stream); };
@@ -78,8 +78,14 @@ Result<Recipe> Cudnn::attention(const OpShape& op, Precision precision) try {
 Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
     const auto v = parse_layer_variant(layer.variant);
     if (!v) return no_error("the CUDA back-end has no such variant", op_key(layer));
-    const AttentionShape shape{v->heads,     v->kv_heads,     layer.dims[1], v->head_dim,
-                               v->is_causal, layer.precision, true,          layer.dims[0]};
+    const AttentionShape shape{.heads = v->heads,
+                               .kv_heads = v->kv_heads,
+                               .seq = layer.dims[1],
+                               .d = v->head_dim,
+                               .is_causal = v->is_causal,
+                               .precision = layer.precision,
+                               .is_in_rows = true,
+                               .samples = layer.dims[0]};
     const bool is_backward = layer.pass == Pass::backward;
     const auto flash = std::make_shared<FlashAttention>(state_->handle, shape, is_backward);
     const auto workspace = device_block(flash->workspace_bytes());
@@ -97,7 +103,8 @@ Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
         const auto part = [](void* rows, Index elements) {  // fp16 and bf16 only
             return static_cast<void*>(static_cast<std::byte*>(rows) + 2 * elements);
         };
-        FlashAttention::Tensors t{b[0], part(b[0], q), part(b[0], q + kv), b[1], f32(b[2])};
+        FlashAttention::Tensors t{
+            .q = b[0], .k = part(b[0], q), .v = part(b[0], q + kv), .o = b[1], .stats = f32(b[2])};
         if (is_backward) {
             t.d_o = b[3], t.dq = b[4], t.dk = part(b[4], q), t.dv = part(b[4], q + kv);
             t.dq_sum = f32(b[5]);
@@ -115,9 +122,14 @@ Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
 Result<Recipe> Cudnn::convolution(const OpShape& op) try {
     const auto variant = parse_conv_variant(op.variant);
     if (!variant) return no_error("the CUDA back-end has no such variant", op_key(op));
-    const ConvolutionProblem p{
-        direction_of(*variant), op.dims[0],      op.dims[1],  op.dims[2], op.dims[3],
-        variant->kernel,        variant->stride, op.precision};
+    const ConvolutionProblem p{.direction = direction_of(*variant),
+                               .images = op.dims[0],
+                               .in_channels = op.dims[1],
+                               .out_channels = op.dims[2],
+                               .edge = op.dims[3],
+                               .kernel = variant->kernel,
+                               .stride = variant->stride,
+                               .precision = op.precision};
     const auto convolution =
         std::make_shared<ImageConvolution>(state_->handle, p, convolution_workspace);
     const auto workspace = device_block(convolution_workspace);

@@ -89,8 +89,11 @@ Fifo::Fifo(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& 
                        .first->second;
         }
         // Nobody knows when one that is down or drained comes back: no shape waits for it.
-        nodes_.push_back({type, node.up ? node.total_gpus : 0, node.free_gpus, node.free_cpus,
-                          node.free_memory_mb, 0, 0});
+        nodes_.push_back({.type = type,
+                          .total_gpus = node.up ? node.total_gpus : 0,
+                          .free_gpus = node.free_gpus,
+                          .free_cpus = node.free_cpus,
+                          .free_memory_mb = node.free_memory_mb});
     }
     sort_nodes_by_type();
 }

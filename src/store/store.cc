@@ -234,8 +234,14 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     p.gpu_type = s.text(1);
     p.hardware = s.text(2);
     p.model_fingerprint = s.text(3);
-    p.device = {s.text(4), s.text(5),    s.text(6),     s.text(7),
-                s.text(8), s.integer(9), s.integer(10), s.text(11)};
+    p.device = {.kind = s.text(4),
+                .name = s.text(5),
+                .uuid = s.text(6),
+                .driver = s.text(7),
+                .library = s.text(8),
+                .memory_bytes = s.integer(9),
+                .threads = s.integer(10),
+                .node = s.text(11)};
     const auto status = parse_profile_status(s.text(12));
     if (!status) return bad_row(nonce, "has no status that this program knows");
     p.status = *status;
