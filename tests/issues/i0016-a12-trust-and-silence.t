@@ -74,6 +74,28 @@ else
     skip 3 "only root can play another user"
 fi
 
+# Who is hung up on before its question was read asks again.
+cat >"$work/fickle.py" <<'END2'
+import socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+server.bind(sys.argv[2])
+server.listen()
+for turn in range(6):
+    client, _ = server.accept()
+    if turn == 5:
+        plugin = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        plugin.connect(sys.argv[1])
+        plugin.sendall(client.recv(256))
+        while answer := plugin.recv(65536):
+            client.sendall(answer)
+    client.close()
+END2
+python3 "$work/fickle.py" "$cluster_dir/run/arena.sock" "$work/fickle.sock" &
+wait_until "[[ -S $work/fickle.sock ]]"
+sed "s#^socket:.*#socket: $work/fickle.sock#" "$conf" >"$work/fickle.yaml"
+like "$(ARENA_CONF="$work/fickle.yaml" arena stats)" rounds "a question that was hung up on is asked again"
+wait $!
+
 # ---- who may have written the configuration -------------------------------------------------------
 reads() { grep -cE 'arena: (policy |.*(stays|Arena is off))' "$log"; }
 reread() {
