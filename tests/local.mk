@@ -275,7 +275,7 @@ EXTRA_DIST += tests/rooms
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_profile_turns tests/unit/test_spool_reader \
+	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_wish_book \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places
@@ -321,6 +321,10 @@ tests_unit_test_socket_server_LDADD = libarena_sched_logic.la $(baselines_libs) 
 tests_unit_test_spool_reader_SOURCES = tests/unit/test_spool_reader.cc
 tests_unit_test_spool_reader_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_spool_reader_LDADD = $(sched_test_libs)
+tests_unit_test_profile_run_SOURCES = \
+	tests/unit/test_profile_run.cc tests/unit/suite.h plugin/common/job_mark.cc
+tests_unit_test_profile_run_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_profile_run_LDADD = $(sched_test_libs)
 tests_unit_test_profile_turns_SOURCES = \
 	tests/unit/test_profile_turns.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_profile_turns_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

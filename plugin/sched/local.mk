@@ -7,7 +7,10 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
 	plugin/sched/profiles/profile_book.h plugin/sched/profiles/profile_book.cc \
-	plugin/sched/profiles/profile_start.cc \
+	plugin/sched/profiles/measurements.h plugin/sched/profiles/measurements.cc \
+	plugin/sched/profiles/carrier_watch.h plugin/sched/profiles/carrier_watch.cc \
+	plugin/sched/profiles/run_machine.h plugin/sched/profiles/run_machine.cc \
+	plugin/sched/profiles/run_place.h plugin/sched/profiles/run_place.cc \
 	plugin/sched/host/one_word.h \
 	plugin/sched/profiles/profile_turns.h plugin/sched/profiles/profile_turns.cc \
 	plugin/sched/host/refusals.h plugin/sched/host/refusals.cc \

@@ -14,11 +14,11 @@ namespace {
 
 struct Book {
     Scene scene;
-    ProfileBook profiles{scene.host, scene.config, load_hardware("").value()};
+    Measurements measurements{scene.host, scene.config, load_hardware("").value()};
     OfferBook offers;
 
     explicit Book(const Calibration& calibration = builtin_calibration())
-        : offers(scene.config, load_hardware("").value(), calibration, profiles) {}
+        : offers(scene.config, load_hardware("").value(), calibration, measurements) {}
 
     static std::vector<SitePool> pools() { return {{"a100", "A100-SXM-80GB", 8, 8, 1, 0}}; }
     OfferList of(const Request& request, std::uint32_t user = 1000) {

@@ -74,11 +74,11 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
 }
 
 OfferBook::OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
-                     ProfileBook& profiles, PlanLimits limits)
+                     Measurements& measurements, PlanLimits limits)
     : config_(config),
       hardware_(std::move(hardware)),
       calibration_(std::move(calibration)),
-      profiles_(profiles),
+      measurements_(measurements),
       desk_(std::move(limits)) {}
 
 void OfferBook::new_round() {
@@ -137,13 +137,13 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     if (!hardware) return std::nullopt;
     GpuPool entry;
     entry.gpu_type = pool.gpu_type;
-    entry.hardware = profiles_.with_links(pool.gpu_type, std::move(hardware).value());
+    entry.hardware = measurements_.with_links(pool.gpu_type, std::move(hardware).value());
     entry.framework = request.launcher;
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;
     entry.max_gpus =
         request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
-    entry.profile = profiles_.table(pool.gpu_type);
+    entry.profile = measurements_.table(pool.gpu_type);
     return entry;
 }
 
@@ -170,7 +170,7 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
     for (const SitePool& pool : pools)
         if (wanted(request, pool.gpu_type))
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
-                             profiles_.version(pool.gpu_type)});
+                             measurements_.version(pool.gpu_type)});
     return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus,
                      request.pin, launcher_of(request), facts);
 }

@@ -16,7 +16,7 @@
 #include "planner/search/planner.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/plans/plan_desk.h"
-#include "plugin/sched/profiles/profile_book.h"
+#include "plugin/sched/profiles/measurements.h"
 #include "request/request.h"
 #include "site/config.h"
 
@@ -36,7 +36,7 @@ inline constexpr std::size_t max_observed = 1024;
 class OfferBook {
   public:
     OfferBook(const Config& config, std::vector<GpuType> hardware, Calibration calibration,
-              ProfileBook& profiles, PlanLimits limits = {});
+              Measurements& measurements, PlanLimits limits = {});
 
     /// Mapped types on the nodes of a job, by the place that has most of each; unmapped ones are
     /// left out.
@@ -109,7 +109,7 @@ class OfferBook {
     Config config_;
     std::vector<GpuType> hardware_;
     Calibration calibration_;
-    ProfileBook& profiles_;
+    Measurements& measurements_;
     std::map<std::pair<std::uint32_t, std::vector<Place>>, SharedPools> pools_;
     OfferCache cache_;
     std::map<ObservedKey, Observed> observed_;

@@ -1,326 +1,352 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See profile_book.h. All file and database work happens here, outside slurmctld's locks.
+// See profile_book.h.
 #include "plugin/sched/profiles/profile_book.h"
 
 #include <fmt/format.h>
 #include <pwd.h>
-#include <sys/stat.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <random>
 #include <utility>
 
-#include "base/text.h"
-#include "planner/hardware/hardware.h"
-#include "planner/hardware/measured_links.h"
-#include "planner/hardware/shipped_profile.h"
 #include "plugin/sched/host/one_word.h"
 
 namespace arena {
 namespace {
 
-/// How long a finished carrier's missing result is waited for.
-constexpr double result_grace_s = 3;
-/// How long it waits for a spool that does not answer, and when that is told.
-constexpr double silence_grace_s = 30, silence_told_s = 5;
-/// How long a result waits for a store that another process (`arena profile`) holds.
-constexpr double locked_grace_s = 5;
-/// A store that cannot be opened is tried again this often.
-constexpr double reopen_interval_s = 30;
-/// Reports that wait for the store to be opened.
-constexpr std::size_t max_unkept = 1024;
-/// A reason that changes is a change of the job, which makes the next round: not each second.
-constexpr double progress_interval_s = 10;
-/// A node rests at most for less than a model waits for its run before that counts as failed.
-constexpr Refusals::Pace node_pace{2, 8, 20};
+/// Profile runs at once: each keeps a GPU from everybody for a minute, whoever asked for it.
+constexpr std::size_t max_runs = 8;
+/// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to
+/// start.
+constexpr double expected_within_s = 60;
 
-/// Where a run as such is refused, somebody must change something first.
-Refusals::Pace partition_pace(const Config& config) {
-    constexpr double first_rest_s = 10, forget_s = 3600;
-    return {first_rest_s, std::max(first_rest_s, config.profile_backoff_s), forget_s};
+std::string new_nonce() {
+    std::random_device device;
+    return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
+
+ProfileAnswer going_on(const ProfileNeed& need, JobId carrier, double began_s,
+                       const std::string& progress) {
+    return {ProfileState::running,
+            fmt::format("profiling {} on {} (JobId={}){}", one_word(need.request->model.name),
+                        need.gpu_type, carrier, progress),
+            began_s};
+}
+
+ProfileAnswer waiting(const ProfileNeed& need, const std::string& why) {
+    return {ProfileState::running,
+            fmt::format("waiting to profile {} on {}{}", one_word(need.request->model.name),
+                        need.gpu_type, why)};
+}
+
+ProfileAnswer behind_runs(const ProfileNeed& need, std::size_t runs) {
+    return waiting(
+        need, fmt::format(": {} other profile run{} first", runs, runs == 1 ? " goes" : "s go"));
+}
+
+ProfileAnswer behind_users(const ProfileNeed& need) {
+    return waiting(need, ": the profile run of another user goes first");
+}
+
+/// Who is refused for a user's own limits is asked for again when one of the user's jobs may have
+/// ended.
+std::string user_key(const ProfileNeed& need) { return std::to_string(need.user_id); }
+
+ProfileKey key_of(const ProfileNeed& need) { return {need.fingerprint, need.gpu_type}; }
 
 }  // namespace
 
-ProfileBook::ProfileBook(Host& host, const Config& config, std::vector<GpuType> hardware)
+ProfileBook::ServiceUser ProfileBook::service_user(Host& host, const Config& config) {
+    const passwd* user = ::getpwnam(config.profile_user.c_str());
+    if (!user) {
+        if (config.profile_enabled)
+            host.log_error("profile.user '" + config.profile_user +
+                           "' does not exist: nothing is profiled, estimates stay analytic; create "
+                           "the user on all nodes");
+        return {};
+    }
+    const bool may = host.may_profile_as(user->pw_uid);
+    if (!may)
+        host.log_error("profile.user '" + config.profile_user +
+                       "' is root, nobody or SlurmUser: refused, nothing is profiled; name a "
+                       "service user of its own");
+    return {user->pw_uid, user->pw_gid, may};
+}
+
+ProfileBook::ProfileBook(Host& host, const Config& config, Measurements& measurements)
     : host_(host),
       config_(config),
-      hardware_(std::move(hardware)),
-      refusing_nodes_(node_pace),
-      refusing_partitions_(partition_pace(config)),
-      refusing_users_(partition_pace(config)),
-      turns_(config.profile_runs_per_hour) {
-    if (const passwd* user = ::getpwnam(config_.profile_user.c_str())) {
-        user_known_ = true;
-        user_id_ = user->pw_uid;
-        group_id_ = user->pw_gid;
-    }
-    if (config_.profile_enabled && !user_known_)
-        host_.log_error("profile.user '" + config_.profile_user +
-                        "' does not exist: nothing is profiled, estimates stay analytic; create "
-                        "the user on all nodes");
-    if (user_known_ && !host_.may_profile_as(user_id_)) {
-        user_known_ = false;
-        host_.log_error("profile.user '" + config_.profile_user +
-                        "' is root, nobody or SlurmUser: refused, nothing is profiled; name a "
-                        "service user of its own");
-    }
-    spool_ = std::make_unique<SpoolReader>(spool_source(config_.profile_spool, user_id_));
-    open_store();
+      measurements_(measurements),
+      user_(service_user(host, config)),
+      carriers_(host, config, measurements, user_.id),
+      turns_(config.profile_runs_per_hour),
+      refusals_(config.profile_backoff_s) {}
+
+RunMachine& ProfileBook::run_of(const ProfileKey& key) {
+    return runs_.try_emplace(key, config_.profile_retries).first->second;
 }
 
-void ProfileBook::open_store() {
-    std::error_code ignored;
-    std::filesystem::create_directories(std::filesystem::path(config_.profile_store).parent_path(),
-                                        ignored);
-    std::string notice;
-    auto store = ProfileStore::open(config_.profile_store, &notice);
-    if (!notice.empty()) host_.log_error(notice);
-    if (store)
-        store_ = std::move(store).value();
-    else if (const std::string why = store.error().message();
-             why != std::exchange(store_error_, why))
-        host_.log_error("profile store: " + why +
-                        "; estimates stay analytic until it can be opened");
-}
-
-/// An administrator may have put right what was wrong.
-bool ProfileBook::reopen_store(double now_s) {
-    if (store_ || now_s < store_tried_s_ + reopen_interval_s) return false;
-    if (std::exchange(store_tried_s_, now_s) != 0)
-        open_store();  // the first time it was just tried
-    if (!store_ || store_error_.empty()) return false;
-    store_error_.clear();
-    tables_.clear();
-    links_.clear();
-    for (const GpuMapping& type : config_.gpu_types) ++versions_[type.gres_type];
-    host_.log_info("profile store: it could be opened now");
-    for (const ObservedRun& run : std::exchange(unkept_, {})) keep_observed(run);
-    return true;
-}
-
-bool ProfileBook::measured(const Key& key) {
-    if (measured_.contains(key)) return true;
-    if (!store_ || unmeasured_.contains(key)) return false;
-    const bool found = store_->find(key.first, key.second).ok();
-    (found ? measured_ : unmeasured_).insert(key);
-    return found;
-}
-
-void ProfileBook::note_attempt(const Key& key, const std::string& node, const std::string& reason,
-                               double at_s) {
-    Attempts& attempts = attempts_[key];
-    ++attempts.count;
-    attempts.last_s = std::max(attempts.last_s, at_s);
-    attempts.reason = reason;
-    if (!node.empty()) attempts.nodes.insert(node);
-}
-
-void ProfileBook::tell_failure(const Key& key, const std::string& node) {
-    const Attempts& attempts = attempts_.at(key);
+void ProfileBook::tell_failure(const ProfileKey& key, const std::string& node) {
+    const RunMachine::Failures& failures = run_of(key).failures();
     ++failed_;
     host_.log_error(fmt::format("profiling for {} failed on {}: {} (try {} of {})", key.second,
-                                node.empty() ? "?" : node, attempts.reason, attempts.count,
+                                node.empty() ? "?" : node, failures.reason, failures.count,
                                 config_.profile_retries));
 }
 
-/// It failed when it ended, however late that is seen. One of an earlier life of ours was counted
-/// and told of then; now it only says what need not be tried yet.
-void ProfileBook::count_failure(const CarrierView& carrier, const Key& key,
-                                const std::string& reason, double now_s) {
-    const double ago_s = carrier.end_s > 0 ? std::max(time_s_ - carrier.end_s, 0.0) : 0;
-    const bool own = seen_running_.contains(carrier.id);
-    if (!own && ago_s >= config_.profile_backoff_s) return;
-    note_attempt(key, carrier.node, reason, now_s - ago_s);
-    if (own) tell_failure(key, carrier.node);
-}
-
-/// Whether what is waited for since the carrier ended may still come.
-bool ProfileBook::may_come(const CarrierView& carrier, double now_s, double grace_s) {
-    return now_s < finished_since_.try_emplace(carrier.id, now_s).first->second + grace_s;
-}
-
-bool ProfileBook::settle(const CarrierView& carrier, const ProfileRequest& request, double now_s) {
-    const Key key{fingerprint(request.model), request.gpu_type};
-    if (const auto before = store_->load(request.nonce)) {  // imported before a restart of ours
-        if (before->status == ProfileStatus::failed)
-            count_failure(carrier, key, before->reason, now_s);
-        return true;
+void ProfileBook::take_in(const CarrierNews& news) {
+    RunMachine& run = run_of(news.key);
+    if (const auto* going = std::get_if<CarrierNews::Going>(&news.what)) {
+        run.runs({news.carrier, turns_.began_s(news.carrier), going->progress});
+    } else if (std::holds_alternative<CarrierNews::Settling>(news.what)) {
+        run.settles({news.carrier, turns_.began_s(news.carrier)});
+    } else if (std::holds_alternative<CarrierNews::Measured>(news.what)) {
+        ++imported_;
+        run.forgets_failures();
+    } else if (const auto* failed = std::get_if<CarrierNews::Failed>(&news.what)) {
+        run.fails(news.node, failed->reason, failed->at_s);
+        if (failed->ours) tell_failure(news.key, news.node);
     }
-    const auto profile = spool_->result(request.nonce);
-    if (!profile) {
-        if (may_come(carrier, now_s, silence_grace_s)) return false;
-        count_failure(carrier, key,
-                      "the profile spool " + config_.profile_spool + " does not answer", now_s);
-        return true;
-    }
-    // On a shared file system the result may be seen a moment after the job's end.
-    const bool absent = !*profile && profile->error().code == ErrorCode::no;
-    if (absent && may_come(carrier, now_s, result_grace_s)) return false;
-    return take_result(carrier, request, *profile, now_s);
 }
 
-bool ProfileBook::take_result(const CarrierView& carrier, const ProfileRequest& request,
-                              const Result<Profile>& profile, double now_s) {
-    const Key key{fingerprint(request.model), request.gpu_type};
-    if (!profile) {
-        count_failure(carrier, key, profile.error().message(), now_s);
-        return true;
-    }
-    const bool fits = profile->gpu_type == request.gpu_type &&
-                      profile->model_fingerprint == key.first &&
-                      profile->hardware == request.hardware;
-    if (!fits || profile->status == ProfileStatus::failed) {
-        if (fits) (void)store_->import(*profile, request.model.name);  // for `arena profile status`
-        count_failure(carrier, key, fits ? profile->reason : "the result is for another request",
-                      now_s);
-        return true;
-    }
-    if (auto status = store_->import(*profile, request.model.name); !status) {
-        if (now_s < kept_out_since_.try_emplace(carrier.id, now_s).first->second + locked_grace_s)
-            return false;
-        count_failure(carrier, key, status.error().message(), now_s);
-        return true;
-    }
-    ++imported_;
-    // The node may have shown another driver or library: what was measured with the old one no
-    // longer holds.
-    std::erase_if(measured_, [&](const Key& other) { return other.second == key.second; });
-    attempts_.erase(key);
-    tables_.erase(request.gpu_type);
-    ++versions_[request.gpu_type];
-    host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s", carrier.id,
-                               one_word(request.model.name), request.gpu_type,
-                               profile->entries.size(), profile->device_seconds));
-    return true;
-}
-
-/// Once for as long as it goes on.
-void ProfileBook::tell_silence() {
-    const bool silent = spool_->silent_s() >= silence_told_s;
-    if (silent && !silence_told_)
-        host_.log_error(
-            "the profile spool " + config_.profile_spool +
-            " does not answer: results of profile runs wait for it, for 30 s each; mend what "
-            "it is mounted from");
-    silence_told_ = silent;
-}
-
-/// A run that has not begun, or whose spool cannot be read yet, has no progress to show.
-std::string ProfileBook::progress_of(const ProfileRequest& request, double now_s) {
-    Shown& shown = shown_[request.nonce];
-    if (!shown.text.empty() && now_s < shown.since_s + progress_interval_s) return shown.text;
-    const auto progress = spool_->progress(request.nonce);
-    if (progress && *progress) shown = {" " + short_form(**progress), now_s};
-    return shown.text;
-}
-
-bool ProfileBook::update(ClusterView& view) {
-    const double now_s = view.steady_s;
-    time_s_ = view.snapshot.time_s;
-    const bool reopened = reopen_store(now_s);
-    running_.clear();
-    unmeasured_.clear();
+void ProfileBook::update(ClusterView& view) {
     places_.clear();
-    const std::map<std::string, Shown> before = std::exchange(shown_, {});
     // One that never ran was counted when it could not start, and has no result to wait for.
     std::erase_if(view.carriers, [&](const CarrierView& c) {
-        return !user_known_ || c.user_id != user_id_ || (c.finished && c.node.empty());
+        return !user_.known || c.user_id != user_.id || (c.finished && c.node.empty());
     });
     turns_.new_round(view);
-    std::set<JobId> seen;
-    for (const CarrierView& carrier : view.carriers) {
-        seen.insert(carrier.id);
-        if (!carrier.finished) seen_running_.insert(carrier.id);
-        // While the store is closed nobody waits for a result; it is taken in as soon as there is
-        // one.
-        if (settled_.contains(carrier.id) || (carrier.finished && !store_)) continue;
-        auto request = parse_profile_request(carrier.request);
-        if (!request) {
-            settled_.insert(carrier.id);
-            continue;
-        }
-        if (const auto at = before.find(request->nonce); at != before.end()) shown_.insert(*at);
-        if (carrier.finished && settle(carrier, *request, now_s))
-            settled_.insert(carrier.id);
-        else
-            running_[{fingerprint(request->model), request->gpu_type}] = {
-                carrier.id, carrier.finished ? "" : progress_of(*request, now_s),
-                turns_.began_s(carrier.id)};
+    for (auto& [key, run] : runs_) run.loses_carrier();  // unless the job list has it still
+    for (const CarrierNews& news : carriers_.look(view)) take_in(news);
+    refusals_.forget_old(view);
+    for (auto at = runs_.begin(); at != runs_.end();)
+        at = at->second.forget_old(view.steady_s) ? runs_.erase(at) : std::next(at);
+    running_ = static_cast<std::size_t>(std::count_if(
+        runs_.begin(), runs_.end(), [](const auto& entry) { return entry.second.has_carrier(); }));
+}
+
+/// Runs that may still start beside those that go on.
+std::size_t ProfileBook::slots() const { return max_runs - std::min(max_runs, running_); }
+
+const std::vector<RunPlace>& ProfileBook::places(const ProfileNeed& need, const ClusterView& view) {
+    const auto [at, added] = places_.try_emplace({need.nodes, need.gpu_type, need.partition});
+    if (added) at->second = run_places(need, view, config_.profile_partition);
+    return at->second;
+}
+
+/// The policy may go on to promise a node to a job that never starts there: that is waited for so
+/// long only.
+PlaceNeed ProfileBook::place_need(const ProfileNeed& need, const RunMachine& run,
+                                  const ClusterView& view) {
+    return {places(need, view), run.failures().nodes, turns_.kept_from(need.user_id, slots()),
+            run.has_yielded(view.steady_s) ? nullptr : need.taken};
+}
+
+/// From now on users that have had more runs leave it the nodes that it could go to.
+void ProfileBook::want(const ProfileNeed& need, const ClusterView& view) {
+    for (const RunPlace& place : places(need, view)) turns_.wants(need.user_id, place.node);
+}
+
+ProfileAnswer ProfileBook::closed(const ProfileNeed& need, const ClusterView& view) {
+    if (const std::vector<RunPlace>& all = places(need, view); !all.empty())
+        return {ProfileState::stand_in, refusals_.partitions.why(all.front().asked)};
+    const std::string& own = config_.profile_partition;
+    const std::string why = no_place_text(need, view, own);
+    const bool for_others = has_type(view, own, need.gpu_type);
+    if (!for_others && nowhere_told_.insert(need.gpu_type).second)
+        host_.log_error("nothing is profiled on " + need.gpu_type + ": " + why);
+    return {ProfileState::stand_in, why};
+}
+
+/// A run may use what an ordinary job waits for only as Slurm's backfill would: if it ends before
+/// that job is expected to start. Nothing, if it may; else what to do about it.
+std::optional<ProfileAnswer> ProfileBook::after_ordinary(const ProfileNeed& need,
+                                                         double now_s) const {
+    if (need.ordinary_start_s >= now_s + config_.profile_time_limit_s) return std::nullopt;
+    if (need.ordinary_start_s == 0 && now_s < need.eligible_s + expected_within_s)
+        return waiting(need, ": Slurm has not said yet when the ordinary job before it starts");
+    return ProfileAnswer{ProfileState::stand_in,
+                         "an ordinary job before it waits for the same nodes"};
+}
+
+std::optional<ProfileAnswer> ProfileBook::refused_to_user(const ProfileNeed& need,
+                                                          const ClusterView& view) const {
+    if (turns_.has_had_enough(need.user_id, view.steady_s))
+        return ProfileAnswer{
+            ProfileState::stand_in,
+            fmt::format("its user has had {} profile runs within an hour, as many as "
+                        "profile.runs_per_hour allows",
+                        config_.profile_runs_per_hour)};
+    if (!refusals_.users.rests(user_key(need), view.steady_s)) return std::nullopt;
+    return ProfileAnswer{ProfileState::stand_in, refusals_.users.why(user_key(need))};
+}
+
+/// Without what is known already, and without a nonce.
+ProfileRequest ProfileBook::request_for(const ProfileNeed& need) const {
+    ProfileRequest request;
+    request.gpu_type = need.gpu_type;
+    request.hardware = need.hardware;
+    request.model = need.request->model;
+    request.global_batch = need.request->global_batch;
+    request.max_gpus = need.max_gpus;
+    request.gpus_per_node = need.gpus_per_node;
+    request.budget_s = config_.profile_budget_s;
+    return request;
+}
+
+CarrierSpec ProfileBook::carrier_for(const ProfileNeed& need, const RunPlace& place,
+                                     const ClusterView& view) const {
+    CarrierSpec spec;
+    spec.node = view.snapshot.nodes[place.node].name;
+    spec.request = request_for(need);
+    spec.request.nonce = new_nonce();
+    measurements_.fill_known(spec.request, spec.node);
+    spec.user_id = user_.id;
+    spec.group_id = user_.group;
+    spec.partition = place.partition;
+    spec.time_limit_minutes =
+        static_cast<std::uint32_t>(std::ceil(config_.profile_time_limit_s / 60));
+    spec.comment =
+        fmt::format("arena: profile {} on {}", one_word(need.request->model.name), need.gpu_type);
+    spec.for_job = need.job;
+    spec.for_user = need.user_id;
+    return spec;
+}
+
+/// A node that Slurm does not give now is free for nobody in this round.
+void ProfileBook::note_refusal(const ProfileNeed& need, const RunPlace& place,
+                               const CarrierStart& start, ClusterView& view) {
+    const double now_s = view.steady_s;
+    if (start.other_user) {
+        if (refusals_.users.note(user_key(need), start.why, now_s))
+            host_.log_info(
+                fmt::format("JobId={} no profile run of uid {} starts: {}; it is tried "
+                            "again less and less often",
+                            need.job, need.user_id, start.why));
+        return;
     }
-    for (std::set<JobId>* ids : {&settled_, &seen_running_})
-        std::erase_if(*ids, [&](JobId id) { return !seen.contains(id); });
-    tell_silence();
-    forget_old(view);
-    for (auto* since : {&finished_since_, &kept_out_since_})
-        std::erase_if(*since, [&](const auto& entry) { return !seen.contains(entry.first); });
-    return reopened;
-}
-
-/// Seconds of another site's GPU of this kind, until one of ours is measured.
-ProfileTable ProfileBook::shipped_table(const std::string& gpu_type) {
-    const auto at =
-        std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                     [&](const GpuMapping& type) { return type.gres_type == gpu_type; });
-    if (at == config_.gpu_types.end()) return {};
-    const auto hardware = find_hardware(hardware_, at->hardware);
-    if (!hardware) return {};
-    ShippedProfile shipped = shipped_profile(hardware->name);
-    for (const std::string& complaint : shipped.complaints)
-        host_.log_error("recorded profile " + complaint + "; it is left out");
-    return std::move(shipped.table);
-}
-
-/// What the store answered; where it could not, nothing, and the log says what that means.
-template <class T>
-T ProfileBook::or_said(Result<T> answer, const std::string& meaning) {
-    if (answer) return std::move(answer).value();
-    host_.log_error(answer.error().message() + "; " + meaning);
-    return {};
-}
-
-const ProfileTable& ProfileBook::table(const std::string& gpu_type) {
-    const auto at = tables_.find(gpu_type);
-    if (at != tables_.end()) return at->second;
-    ProfileTable table;
-    if (store_)
-        table = or_said(store_->table(gpu_type), "nothing measured of " + gpu_type + " is used");
-    if (table.empty()) table = shipped_table(gpu_type);
-    return tables_[gpu_type] = std::move(table);
-}
-
-GpuType ProfileBook::with_links(const std::string& gpu_type, GpuType hardware) {
-    if (const auto at = links_.find(gpu_type); at != links_.end())
-        return with_measured_links(std::move(hardware), at->second);
-    std::vector<CommTime> times;
-    if (store_)
-        times = or_said(store_->comm(gpu_type),
-                        "the links of " + gpu_type + " are those of its hardware entry");
-    return with_measured_links(std::move(hardware), links_[gpu_type] = std::move(times));
-}
-
-std::uint64_t ProfileBook::version(const std::string& gpu_type) const {
-    const auto at = versions_.find(gpu_type);
-    return at == versions_.end() ? 0 : at->second;
-}
-
-std::vector<ObservedRun> ProfileBook::observed() {
-    if (!store_) return {};
-    ObservedRuns observed =
-        or_said(store_->observed(), "estimates stay uncorrected until jobs report again");
-    for (const std::string& bad : observed.bad) host_.log_error(bad);
-    return std::move(observed.runs);
-}
-
-void ProfileBook::keep_observed(const ObservedRun& run) {
-    if (!store_) {
-        if (unkept_.size() >= max_unkept) unkept_.erase(unkept_.begin());
-        return unkept_.push_back(run);
+    NodeState& node = view.snapshot.nodes[place.node];
+    if (start.other_node) {
+        node.free_gpus = 0;
+        if (refusals_.nodes.note(node.name, start.why, now_s))
+            host_.log_info(fmt::format(
+                "{} is shown free but takes no profile run: {}; other nodes are tried, this one "
+                "again every few seconds",
+                node.name, start.why));
+        return;
     }
-    if (auto kept = store_->keep_observed(run); !kept)
-        host_.log_error(kept.error().message() + "; the report counts until slurmctld restarts");
+    ++failed_;
+    if (refusals_.partitions.note(place.asked, start.why, now_s))
+        host_.log_error(fmt::format(
+            "no profile run starts on {}: {}; it is tried again less and less often, in the end "
+            "every profile.backoff_s",
+            place.asked, start.why));
+}
+
+ProfileAnswer ProfileBook::started(const ProfileNeed& need, const RunPlace& place,
+                                   const CarrierSpec& spec, JobId carrier, ClusterView& view) {
+    NodeState& node = view.snapshot.nodes[place.node];
+    refusals_.nodes.forget(node.name);
+    refusals_.partitions.forget(place.asked);
+    refusals_.users.forget(user_key(need));
+    nowhere_told_.erase(need.gpu_type);
+    turns_.started(need.user_id, carrier, view.steady_s);
+    carriers_.started(carrier);
+    run_of(key_of(need)).runs({carrier, view.steady_s, {}});
+    ++running_;
+    view.carriers.push_back({carrier, user_.id, to_json(spec.request), node.name, false,
+                             view.snapshot.time_s, 0, need.user_id});
+    node.free_gpus -= 1;
+    node.free_cpus -= spec.cpus;
+    node.free_memory_mb -= spec.memory_mb;
+    return going_on(need, carrier, view.steady_s, {});
+}
+
+ProfileAnswer ProfileBook::resting(const std::string& node, const ProfileNeed& need,
+                                   const ProfileKey& key, double now_s) {
+    RunMachine& run = run_of(key);
+    if (run.may_wait_for_node(now_s)) return waiting(need, ": " + node + " was taken a moment ago");
+    const std::string why = "the profiling job could not start: Slurm calls " + node + " busy";
+    run.fails(node, why, now_s);
+    tell_failure(key, node);
+    return {ProfileState::stand_in, why};
+}
+
+ProfileAnswer ProfileBook::not_placed(const Placement& placement, const ProfileNeed& need,
+                                      const ProfileKey& key, const ClusterView& view) {
+    using Outcome = Placement::Outcome;
+    RunMachine& run = run_of(key);
+    if (placement.outcome == Outcome::closed) {
+        run.stops_waiting(&RunMachine::Waiting::busy_since_s);
+        return closed(need, view);
+    }
+    if (placement.outcome == Outcome::behind_jobs) {
+        run.yields(view.steady_s);
+        return waiting(need, ": jobs before it start first");
+    }
+    run.stops_waiting(&RunMachine::Waiting::yields_since_s);  // whoever it yielded to has the node
+    if (placement.outcome == Outcome::behind_runs) return behind_runs(need, placement.runs);
+    if (placement.outcome == Outcome::behind_users) return behind_users(need);
+    if (placement.outcome == Outcome::resting)
+        return resting(placement.node, need, key, view.steady_s);
+    return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
+}
+
+ProfileAnswer ProfileBook::start(const ProfileNeed& need, const ProfileKey& key,
+                                 ClusterView& view) {
+    want(need, view);
+    const PlaceNeed wanted = place_need(need, run_of(key), view);
+    while (true) {
+        const Placement placement = place_run(wanted, view, refusals_);
+        if (!placement.place) return not_placed(placement, need, key, view);
+        if (host_.stopping()) return waiting(need, {});
+        CarrierSpec spec = carrier_for(need, *placement.place, view);
+        const RunShare share = run_share(*placement.place, view, wanted.taken);
+        spec.cpus = share.cpus;
+        spec.memory_mb = share.memory_mb;
+        const CarrierStart start = host_.start_carrier(spec);
+        if (start.id != 0) return started(need, *placement.place, spec, start.id, view);
+        note_refusal(need, *placement.place, start, view);
+        if (auto answer = refused_to_user(need, view)) return *std::move(answer);
+    }
+}
+
+std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
+                                                        const ProfileKey& key,
+                                                        const ClusterView& view) {
+    RunMachine& run = run_of(key);
+    if (const auto* running = std::get_if<RunMachine::Running>(&run.state()))
+        return going_on(need, running->carrier, running->began_s, running->progress);
+    if (const auto* settling = std::get_if<RunMachine::Settling>(&run.state()))
+        return going_on(need, settling->carrier, settling->began_s, {});
+    if (measurements_.measured(key)) return ProfileAnswer{ProfileState::ready, {}};
+    if (!can_profile()) return ProfileAnswer{ProfileState::stand_in, "profiling is off"};
+    if (measurements_.covers(key, [&] { return request_for(need); }))
+        return ProfileAnswer{ProfileState::ready, {}};
+    if (run.has_given_up(view.steady_s, config_.profile_backoff_s))
+        return ProfileAnswer{ProfileState::stand_in, "profiling failed: " + run.failures().reason};
+    if (all_closed(places(need, view), refusals_, view.steady_s)) return closed(need, view);
+    if (auto answer = refused_to_user(need, view)) return answer;
+    if (slots() == 0) {
+        want(need, view);
+        return behind_runs(need, running_);
+    }
+    return after_ordinary(need, view.snapshot.time_s);
+}
+
+bool ProfileBook::would_take(const ProfileNeed& need, const ClusterView& view) {
+    if (!can_profile()) return false;  // asks no store
+    const ProfileKey key = key_of(need);
+    const RunMachine& run = run_of(key);
+    return need.taken && !run.has_yielded(view.steady_s) && !without_start(need, key, view) &&
+           pick_place(place_need(need, run, view), view, refusals_);
+}
+
+ProfileAnswer ProfileBook::require(const ProfileNeed& need, ClusterView& view) {
+    const ProfileKey key = key_of(need);
+    if (auto answer = without_start(need, key, view)) return *std::move(answer);
+    return start(need, key, view);
 }
 
 }  // namespace arena

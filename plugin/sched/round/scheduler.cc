@@ -59,8 +59,9 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
     : host_(host),
       config_(std::move(config)),
       site_{config_, hardware},
-      profiles_(host, config_, hardware),
-      offers_book_(config_, std::move(hardware), std::move(calibration), profiles_,
+      measurements_(host, config_, hardware),
+      profiles_(host, config_, measurements_),
+      offers_book_(config_, std::move(hardware), std::move(calibration), measurements_,
                    std::move(limits)),
       policy_(find_slurm_policy(config_.policy)) {
     assert(policy_ && "an unknown policy is refused when arena.yaml is loaded");
@@ -74,7 +75,7 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
 /// What jobs reported before this life, from the store.
 void Scheduler::recall_observed() {
     if (!config_.use_reports) return;
-    for (ObservedRun& run : profiles_.observed()) (void)offers_book_.recall(std::move(run));
+    for (ObservedRun& run : measurements_.observed()) (void)offers_book_.recall(std::move(run));
 }
 
 const std::vector<SitePool>& Scheduler::pools_of(const JobView& job) {
@@ -104,7 +105,8 @@ void Scheduler::round() {
     offers_book_.new_round();
     note_settled();
     note_returned();
-    if (profiles_.update(view_)) recall_observed();
+    if (measurements_.new_round(view_.steady_s)) recall_observed();
+    profiles_.update(view_);
     snapshot_ = view_.snapshot;
     snapshot_.generation = stats_.rounds;
     policy_options_.window_s = decided_s_ > 0 ? std::max(snapshot_.time_s - decided_s_, 0.0) : 0;

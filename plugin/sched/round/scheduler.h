@@ -17,6 +17,7 @@
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/host/refusals.h"
 #include "plugin/sched/plans/offer_book.h"
+#include "plugin/sched/profiles/measurements.h"
 #include "plugin/sched/profiles/profile_book.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/wish_book.h"
@@ -176,6 +177,7 @@ class Scheduler {
     Host& host_;
     Config config_;
     SiteFacts site_;
+    Measurements measurements_;
     ProfileBook profiles_;
     OfferBook offers_book_;
     WishBook wishes_;

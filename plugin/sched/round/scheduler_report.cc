@@ -50,7 +50,7 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
                         "{:.4g} s, or more",
                         left.job, observation.estimated_s));
     ++stats_.reports;
-    profiles_.keep_observed(run);
+    measurements_.keep_observed(run);
     const bool waits = config_.use_reports && !offers_book_.latest_counts(run);
     host_.log_info(fmt::format(
         "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s{}", left.job,

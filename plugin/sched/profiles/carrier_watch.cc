@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See carrier_watch.h. All file work happens here, outside slurmctld's locks.
+#include "plugin/sched/profiles/carrier_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "plugin/sched/host/one_word.h"
+
+namespace arena {
+namespace {
+
+/// How long a finished carrier's missing result is waited for.
+constexpr double result_grace_s = 3;
+/// How long it waits for a spool that does not answer, and when that is told.
+constexpr double silence_grace_s = 30, silence_told_s = 5;
+/// How long a result waits for a store that another process (`arena profile`) holds.
+constexpr double locked_grace_s = 5;
+/// A reason that changes is a change of the job, which makes the next round: not each second.
+constexpr double progress_interval_s = 10;
+
+/// Whether what is waited for may still come; the wait begins with the first question.
+bool may_come(std::optional<double>& since_s, double now_s, double grace_s) {
+    if (!since_s) since_s = now_s;
+    return now_s < *since_s + grace_s;
+}
+
+}  // namespace
+
+CarrierWatch::CarrierWatch(Host& host, const Config& config, Measurements& measurements,
+                           std::uint32_t user_id)
+    : host_(host),
+      config_(config),
+      measurements_(measurements),
+      spool_(spool_source(config.profile_spool, user_id)) {}
+
+/// It failed when it ended, however late that is seen. Of an earlier life's it only matters what
+/// need not be tried yet.
+CarrierNews::What CarrierWatch::failed(const Seen& seen, const std::string& reason) const {
+    const double end_s = seen.carrier.end_s;
+    const double ago_s = end_s > 0 ? std::max(seen.time_s - end_s, 0.0) : 0;
+    if (!seen.watched.ours && ago_s >= config_.profile_backoff_s) return CarrierNews::Nothing{};
+    return CarrierNews::Failed{reason, seen.now_s - ago_s, seen.watched.ours};
+}
+
+CarrierNews::What CarrierWatch::settle(const Seen& seen) {
+    if (const auto before = measurements_.store()->load(seen.request.nonce)) {
+        // imported before a restart of ours
+        if (before->status == ProfileStatus::failed) return failed(seen, before->reason);
+        return CarrierNews::Nothing{};
+    }
+    const auto profile = spool_.result(seen.request.nonce);
+    if (!profile) {
+        if (may_come(seen.watched.ended_s, seen.now_s, silence_grace_s))
+            return CarrierNews::Settling{};
+        return failed(seen, "the profile spool " + config_.profile_spool + " does not answer");
+    }
+    // On a shared file system the result may be seen a moment after the job's end.
+    const bool absent = !*profile && profile->error().code == ErrorCode::no;
+    if (absent && may_come(seen.watched.ended_s, seen.now_s, result_grace_s))
+        return CarrierNews::Settling{};
+    return take_result(seen, *profile);
+}
+
+CarrierNews::What CarrierWatch::take_result(const Seen& seen, const Result<Profile>& profile) {
+    if (!profile) return failed(seen, profile.error().message());
+    const ProfileRequest& request = seen.request;
+    if (profile->gpu_type != request.gpu_type || profile->model_fingerprint != seen.key.first ||
+        profile->hardware != request.hardware)
+        return failed(seen, "the result is for another request");
+    const auto status = measurements_.import(*profile, request.model.name);
+    // A failed one is kept for `arena profile status`.
+    if (profile->status == ProfileStatus::failed) return failed(seen, profile->reason);
+    if (!status) {
+        if (may_come(seen.watched.kept_out_s, seen.now_s, locked_grace_s))
+            return CarrierNews::Settling{};
+        return failed(seen, status.error().message());
+    }
+    host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s",
+                               seen.carrier.id, one_word(request.model.name), request.gpu_type,
+                               profile->entries.size(), profile->device_seconds));
+    return CarrierNews::Measured{};
+}
+
+/// Once for as long as it goes on.
+void CarrierWatch::tell_silence() {
+    const bool silent = spool_.silent_s() >= silence_told_s;
+    if (silent && !silence_told_)
+        host_.log_error(
+            "the profile spool " + config_.profile_spool +
+            " does not answer: results of profile runs wait for it, for 30 s each; mend what "
+            "it is mounted from");
+    silence_told_ = silent;
+}
+
+/// A run that has not begun, or whose spool cannot be read yet, has no progress to show.
+std::string CarrierWatch::progress_of(const Seen& seen) {
+    Watched& watched = seen.watched;
+    if (!watched.progress.empty() && seen.now_s < watched.progress_s + progress_interval_s)
+        return watched.progress;
+    const auto progress = spool_.progress(seen.request.nonce);
+    if (progress && *progress) {
+        watched.progress = " " + short_form(**progress);
+        watched.progress_s = seen.now_s;
+    }
+    return watched.progress;
+}
+
+std::vector<CarrierNews> CarrierWatch::look(const ClusterView& view) {
+    std::vector<CarrierNews> news;
+    std::set<JobId> listed;
+    for (const CarrierView& carrier : view.carriers) {
+        listed.insert(carrier.id);
+        Watched& watched = watched_[carrier.id];
+        if (!carrier.finished) watched.ours = true;
+        // While the store is closed nobody waits for a result; it is taken in as soon as there is
+        // one.
+        if (watched.settled || (carrier.finished && !measurements_.store())) continue;
+        const auto request = parse_profile_request(carrier.request);
+        if (!request) {
+            watched.settled = true;
+            continue;
+        }
+        const Seen seen{carrier, *request,      {fingerprint(request->model), request->gpu_type},
+                        watched, view.steady_s, view.snapshot.time_s};
+        CarrierNews::What what = CarrierNews::Going{};
+        if (carrier.finished)
+            what = settle(seen);
+        else
+            what = CarrierNews::Going{progress_of(seen)};
+        watched.settled = carrier.finished && !std::holds_alternative<CarrierNews::Settling>(what);
+        news.push_back({seen.key, carrier.id, carrier.node, std::move(what)});
+    }
+    std::erase_if(watched_, [&](const auto& entry) { return !listed.contains(entry.first); });
+    tell_silence();
+    return news;
+}
+
+}  // namespace arena
