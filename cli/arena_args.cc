@@ -22,7 +22,7 @@ using namespace arena;
 
 namespace {
 
-constexpr int exit_told = 0, exit_cannot = 1, exit_usage = 2, exit_environment = 3;
+constexpr int exit_told = 0;
 constexpr std::size_t max_table_bytes = 64 * 1024;
 
 struct Arguments {
@@ -248,9 +248,7 @@ Result<Chosen> choose(const Arguments& a) {
 
 int fail(const Error& error) {
     fmt::print(stderr, "arena-args: {}\n", error.message());
-    return error.code == ErrorCode::usage ? exit_usage
-           : error.code == ErrorCode::no  ? exit_cannot
-                                          : exit_environment;
+    return exit_code(error.code);
 }
 
 int list_versions(const Launcher& launcher) {
@@ -293,5 +291,5 @@ int main(int argc, char** argv) try {
     return arguments->list ? list_launchers() : tell(*arguments);
 } catch (const std::exception& error) {
     fmt::print(stderr, "arena-args: internal error: {}\n", error.what());
-    return exit_environment;
+    return exit_code(ErrorCode::environment);
 }

@@ -11,7 +11,9 @@ libarena_base_la_SOURCES = \
 	src/base/json_place.h src/base/json_place.cc \
 	src/base/names.h \
 	src/base/result.h \
+	src/base/poll.h \
 	src/base/signals.h src/base/signals.cc \
+	src/base/statistics.h \
 	src/base/text.h src/base/text.cc \
 	src/base/trusted_path.h src/base/trusted_path.cc \
 	src/base/user_file.h \
@@ -26,6 +28,7 @@ libarena_core_la_SOURCES = \
 	src/core/comm_table.h src/core/comm_table.cc \
 	src/core/decision.h src/core/decision.cc \
 	src/core/hardware.h \
+	src/core/limits.h src/core/limits.cc \
 	src/core/model.h src/core/model.cc \
 	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/observation.h src/core/observation.cc \

@@ -213,7 +213,8 @@ clean-stage:
 
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
-	tests/unit/doctor_test tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables
+	tests/unit/doctor_test tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables \
+	tests/unit/test_statistics
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -244,6 +245,9 @@ tests_unit_doctor_test_LDADD = $(all_libs) $(CHECK_LIBS)
 tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc
 tests_unit_test_tables_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_tables_LDADD = $(baselines_libs) $(CHECK_LIBS)
+tests_unit_test_statistics_SOURCES = tests/unit/test_statistics.cc
+tests_unit_test_statistics_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_statistics_LDADD = $(CHECK_LIBS)
 tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
 tests_unit_test_plan_command_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -269,8 +273,8 @@ tests_bench_arena_optimum_SOURCES = tests/bench/arena_optimum.cc tests/unit/aren
 tests_bench_arena_optimum_LDADD = $(baselines_libs)
 
 # ---- shape of the tree -----------------------------------------------------------------------
-TESTS += tests/layering.t
-dist_check_SCRIPTS += tests/layering.t
+TESTS += tests/layering.t tests/said-once.t
+dist_check_SCRIPTS += tests/layering.t tests/said-once.t
 EXTRA_DIST += tests/rooms
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/poll.h"
 #include "base/text.h"
 
 extern char** environ;
@@ -38,11 +39,6 @@ struct Stream {
     FileDescriptor fd;
     std::string text;
 };
-
-int milliseconds_until(Clock::time_point deadline) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    return static_cast<int>(std::max<std::int64_t>(left, 0));
-}
 
 /// Reads what is there; closes the stream at its end. False on an error or an answer without end.
 bool read_some(Stream& stream) {

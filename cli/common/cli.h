@@ -19,7 +19,12 @@ class App;
 
 namespace arena::cli {
 
-enum Exit { exit_yes = 0, exit_no = 1, exit_usage = 2, exit_environment = 3 };
+enum Exit {
+    exit_yes = 0,
+    exit_no = exit_code(ErrorCode::no),
+    exit_usage = exit_code(ErrorCode::usage),
+    exit_environment = exit_code(ErrorCode::environment)
+};
 
 struct Globals {
     bool json = false;        ///< --json

@@ -21,15 +21,7 @@ int fail(const Globals& globals, const Error& error) {
                         {"error", {{"text", error.text}, {"where", error.where}}}};
         fmt::print("{}\n", dump_json(json));
     }
-    switch (error.code) {
-        case ErrorCode::usage:
-            return exit_usage;
-        case ErrorCode::no:
-            return exit_no;
-        case ErrorCode::environment:
-            return exit_environment;
-    }
-    return exit_environment;
+    return exit_code(error.code);
 }
 
 void warn(const std::vector<std::string>& sentences) {

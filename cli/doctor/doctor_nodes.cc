@@ -75,12 +75,10 @@ Finding check_type(const Facts& facts, const std::string& type) {
                     "a node has GPUs without a type, which are never offered; give them a Type in "
                     "gres.conf and "
                     "in Gres= of the node");
-    const auto& mappings = facts.config->gpu_types;
-    const auto at = std::find_if(mappings.begin(), mappings.end(),
-                                 [&](const GpuMapping& m) { return m.gres_type == type; });
-    if (at == mappings.end()) return check_unmapped(facts, type);
-    if (!facts.hardware) return skip("gpu:" + type, at->hardware);
-    const auto entry = find_hardware(*facts.hardware, at->hardware);
+    const std::string* hardware = hardware_of(*facts.config, type);
+    if (hardware == nullptr) return check_unmapped(facts, type);
+    if (!facts.hardware) return skip("gpu:" + type, *hardware);
+    const auto entry = find_hardware(*facts.hardware, *hardware);
     if (!entry) return fail("gpu:" + type, entry.error().message());
     return ok("gpu:" + type,
               entry->emulated ? entry->name + " (emulated by this CPU)" : entry->name);

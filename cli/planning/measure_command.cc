@@ -17,10 +17,12 @@
 #include <memory>
 
 #include "base/json.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "cli/common/ask.h"
 #include "cli/planning/commands.h"
 #include "cli/planning/plan_input.h"
+#include "core/limits.h"
 #include "core/observation.h"
 #include "core/values_json.h"
 #include "planner/search/grids.h"
@@ -293,7 +295,7 @@ Summary summary_of(const std::vector<Subject>& subjects) {
         all.bias += s.error() / static_cast<double>(subjects.size());
     }
     std::ranges::sort(errors);
-    all.median = (errors[errors.size() / 2] + errors[(errors.size() - 1) / 2]) / 2;
+    all.median = median(errors);
     all.max = errors.back();
     return all;
 }
@@ -411,7 +413,7 @@ void add_measure(CLI::App& app, Globals& globals) {
         ->required();
     command->add_option("--global-batch", o->plan.global_batch, "samples per iteration")
         ->required()
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+        ->check(CLI::Range(std::int64_t{1}, limits::batch));
     command->add_option("--seq-length", o->plan.seq_length, "tokens per sample [the model's]")
         ->check(count);
     command->add_option("--fixed", o->fixed,

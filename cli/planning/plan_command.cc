@@ -14,6 +14,7 @@
 #include "cli/common/wrap.h"
 #include "cli/planning/commands.h"
 #include "cli/planning/plan_input.h"
+#include "core/limits.h"
 #include "core/values_json.h"
 #include "planner/models/model.h"
 #include "request/launchers.h"
@@ -393,9 +394,9 @@ void add_plan(CLI::App& app, Globals& globals) {
         ->required();
     command->add_option("--global-batch", o->global_batch, "samples per iteration")
         ->required()
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+        ->check(CLI::Range(std::int64_t{1}, limits::batch));
     command->add_option("--seq-length", o->seq_length, "tokens per sample [the model's]")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+        ->check(CLI::Range(std::int64_t{1}, limits::tokens));
     command->add_option("--gpu-type", o->gpu_types, "hardware entry or GRES type; may be repeated")
         ->required();
     command->add_option("--gpus", o->gpus, "number of GPUs, or MIN-MAX; may be repeated");

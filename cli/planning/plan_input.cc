@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/planning/site_tables.h"
+#include "core/limits.h"
 #include "planner/hardware/hardware.h"
 #include "planner/hardware/measured_links.h"
 #include "planner/hardware/shipped_profile.h"
@@ -47,9 +48,9 @@ std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
 /// "4", or "4x16" where their number is said too.
 bool read_micro_batch(FixedPlan& plan, std::string_view value) {
     const std::size_t x = value.find('x');
-    const auto size = parse_integer(value.substr(0, x), 1, 65536);
+    const auto size = parse_integer(value.substr(0, x), 1, limits::gpus);
     const auto count =
-        x == std::string_view::npos ? 0 : parse_integer(value.substr(x + 1), 1, 1 << 24);
+        x == std::string_view::npos ? 0 : parse_integer(value.substr(x + 1), 1, limits::batch);
     if (size) plan.micro_batch = *size;
     if (count) plan.num_micro_batches = *count;
     return size && count;
@@ -59,7 +60,7 @@ bool read_micro_batch(FixedPlan& plan, std::string_view value) {
 bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     if (key == "micro_batch") return read_micro_batch(plan, value);
     if (std::int64_t* field = fixed_number(plan, key); field != nullptr) {
-        const auto number = parse_integer(value, 1, 65536);
+        const auto number = parse_integer(value, 1, limits::gpus);
         if (number) *field = *number;
         return number.has_value();
     }
@@ -72,7 +73,7 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     const auto number = parse_integer(value, is_switch || is_zero ? 0 : 1,
                                       is_switch ? 1
                                       : is_zero ? 3
-                                                : 65536);
+                                                : limits::gpus);
     if (!number) return false;
     if (is_zero) plan.zero = *number;
     if (is_switch) plan.sequence_parallel = *number == 1;
@@ -102,10 +103,8 @@ Result<GpuType> resolve_gpu_type(const Globals& globals, const std::vector<GpuTy
     if (entry) return entry;
     const Result<Config> config = load_site_config(globals);
     if (!config) return entry;
-    for (const GpuMapping& mapping : config->gpu_types) {
-        if (mapping.gres_type == word) return find_hardware(hardware, mapping.hardware);
-    }
-    return entry;
+    const std::string* mapped = hardware_of(*config, word);
+    return mapped == nullptr ? entry : find_hardware(hardware, *mapped);
 }
 
 Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool) {
@@ -287,15 +286,15 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
     std::vector<GpuRange> ranges;
     for (const std::string& text : options.gpus) {
         const std::size_t dash = text.find('-');
-        const auto min = parse_integer(std::string_view(text).substr(0, dash), 1, 65536);
-        const auto max = dash == std::string::npos
-                             ? min
-                             : parse_integer(std::string_view(text).substr(dash + 1), 1, 65536);
+        const auto min = parse_integer(std::string_view(text).substr(0, dash), 1, limits::gpus);
+        const auto max =
+            dash == std::string::npos
+                ? min
+                : parse_integer(std::string_view(text).substr(dash + 1), 1, limits::gpus);
         if (!min || !max || *min > *max) {
             return usage_error(
-                fmt::format("\"{}\" is not accepted; give a number of 1 to 65536, or "
-                            "MIN-MAX",
-                            printable(text)),
+                fmt::format("\"{}\" is not accepted; give a number of 1 to {}, or MIN-MAX",
+                            printable(text), limits::gpus),
                 "--gpus");
         }
         ranges.push_back({*min, *max});

@@ -15,6 +15,7 @@
 #include "baselines/registry.h"
 #include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_input.h"
+#include "core/limits.h"
 #include "sim/lower_bound.h"
 #include "sim/page.h"
 #include "sim/simulator.h"
@@ -280,7 +281,7 @@ void add_planner_options(CLI::App& command, PlannerWish& planner) {
                     "with --planner: only plans that it can be told")
         ->capture_default_str();
     command.add_option("--max-gpus", planner.max_gpus, "with --planner: GPUs of the largest offer")
-        ->check(CLI::Range(1, 65536))
+        ->check(CLI::Range(std::int64_t{1}, limits::gpus))
         ->capture_default_str();
 }
 

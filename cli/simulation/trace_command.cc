@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_input.h"
+#include "core/limits.h"
 #include "sim/generate.h"
 
 namespace arena::cli {
@@ -45,7 +46,7 @@ Result<std::vector<PlannedModel>> read_models(const std::vector<std::string>& te
     for (const std::string& text : texts) {
         const auto parts = split(text, ':');
         const auto batch =
-            parts.size() == 2 ? parse_integer(parts[1], 1, std::int64_t{1} << 24) : std::nullopt;
+            parts.size() == 2 ? parse_integer(parts[1], 1, limits::batch) : std::nullopt;
         if (!batch || parts[0].empty()) {
             return usage_error(fmt::format("\"{}\" is not MODEL:BATCH", printable(text)),
                                "--models");

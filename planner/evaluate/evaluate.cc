@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/statistics.h"
 #include "base/text.h"
+#include "core/limits.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -18,7 +20,6 @@ namespace arena {
 
 namespace {
 
-constexpr std::int64_t max_batch = std::int64_t{1} << 24;
 constexpr std::int64_t resnet_base_channels = 64;  ///< He et al. 2015
 
 double real(std::int64_t value) { return static_cast<double>(value); }
@@ -223,7 +224,8 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const std::int64_t per_node = std::min(gpus, pool->gpus_per_node);
     if (gpus % per_node != 0) return usage_error("GPUs do not fill nodes equally");
     if (row.micro_batch < 1 || row.global_batch < 1) return usage_error("mbs or gbs is blank");
-    if (row.global_batch > max_batch) return usage_error("gbs is more than 2^24");
+    if (row.global_batch > limits::batch)
+        return usage_error(fmt::format("gbs is more than {}", limits::batch));
     if (std::string word = unknown_word(row); !word.empty()) return usage_error(std::move(word));
     const auto recompute = row_recompute(row, pool->constants->framework);
     if (!recompute) return usage_error("recompute '" + printable(row.recompute, 20) + "'");
@@ -297,14 +299,6 @@ std::string choice_group(const MeasuredRow& row) {
                        row.hidden, row.heads, row.kv_heads, row.ffn_hidden, row.experts, row.seq,
                        row.vocab, row.precision, row.framework, row.gpu, row.gpus,
                        row.global_batch);
-}
-
-double quantile(const std::vector<double>& sorted, double q) {
-    if (sorted.empty()) return 0;
-    const double at = q * static_cast<double>(sorted.size() - 1);
-    const auto low = static_cast<std::size_t>(at);
-    const std::size_t high = std::min(low + 1, sorted.size() - 1);
-    return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
 ErrorSummary summary_of(std::vector<double> errors, std::size_t skipped) {

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
+#include "core/limits.h"
 
 #ifndef ARENA_PKGDATADIR
 #define ARENA_PKGDATADIR "/usr/local/share/slurm-arena"
@@ -156,9 +157,9 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     read_flops(entry, type);
     type.memory_bytes_per_s = entry.number("memory_gb_per_s", 0.1, 1e6) * 1e9;
     type.sm_count = entry.integer("sm_count", 1, 10000);
-    type.gpus_per_node = entry.integer("gpus_per_node", 1, 1024);
+    type.gpus_per_node = entry.integer("gpus_per_node", 1, limits::gpus_per_node);
     if (node.find("domain_gpus") != nullptr)
-        type.domain_gpus = entry.integer("domain_gpus", 1, 65536);
+        type.domain_gpus = entry.integer("domain_gpus", 1, limits::gpus);
     type.intra = read_link(entry, "intra");
     type.inter = read_link(entry, "inter");
     type.reserved_bytes = entry.number("reserved_gib", 0, 1024, 2.5) * gib;

@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/statistics.h"
 #include "planner/hardware/collectives.h"
 
 namespace arena {
@@ -17,10 +18,9 @@ namespace {
 double real(std::int64_t value) { return static_cast<double>(value); }
 double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+double median_of(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return median_high(values);
 }
 
 /// Passes through the buffer: a reduce-scatter and an all-gather make an all-reduce. 0 = other ops.
@@ -68,8 +68,8 @@ std::vector<Line> lines_of(const std::vector<CommTime>& times) {
 
 void fit(Link& link, const std::vector<double>& alphas, const std::vector<double>& rates) {
     if (rates.empty()) return;
-    link.alpha_s = std::max(median(alphas), 1e-9);
-    link.bytes_per_s = median(rates);
+    link.alpha_s = std::max(median_of(alphas), 1e-9);
+    link.bytes_per_s = median_of(rates);
 }
 
 /// intra_pass_s() of collectives.cc.

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "core/cluster.h"
+#include "core/limits.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -23,7 +24,6 @@ namespace arena {
 
 namespace {
 
-constexpr std::int64_t max_batch = std::int64_t{1} << 24;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 constexpr std::string_view anything = "any";  ///< of gpus, types and plan: no limit
 
@@ -210,24 +210,17 @@ Status read_gpus(const Settings& settings, Request& request) {
     request.max_gpus = 0;
     if (*text == anything) return Done{};
     const std::vector<std::string_view> parts = split(*text, '-');
-    const auto low = parse_integer(parts.front(), 1, max_request_gpus);
-    const auto high = parse_integer(parts.back(), 1, max_request_gpus);
+    const auto low = parse_integer(parts.front(), 1, limits::gpus);
+    const auto high = parse_integer(parts.back(), 1, limits::gpus);
     if (parts.size() > 2 || !low || !high)
         return refuse("gpus", fmt::format("'{}' is not N or MIN-MAX with numbers from 1 to {}",
-                                          printable(*text, 40), max_request_gpus));
+                                          printable(*text, 40), limits::gpus));
     if (*low > *high)
         return refuse("gpus", fmt::format("'{}' is an empty range: MIN must not exceed MAX",
                                           printable(*text, 40)));
     request.min_gpus = *low;
     request.max_gpus = *high;
     return Done{};
-}
-
-bool is_type_name(std::string_view name) {
-    return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '-' || c == '.';
-    });
 }
 
 Status read_types(const Settings& settings, Request& request) {
@@ -244,9 +237,9 @@ Status read_types(const Settings& settings, Request& request) {
             return refuse("types", fmt::format("'{}' is there twice", printable(name, 40)));
         request.gpu_types.emplace_back(name);
     }
-    if (request.gpu_types.size() > max_gpu_types)
+    if (request.gpu_types.size() > limits::gpu_types)
         return refuse("types", fmt::format("{} types given; at most {} are accepted",
-                                           request.gpu_types.size(), max_gpu_types));
+                                           request.gpu_types.size(), limits::gpu_types));
     return Done{};
 }
 
@@ -285,7 +278,7 @@ Status check_pin(Request& request, bool gpus_given) {
 void pin_replicas(Request& request) {
     PlanPin& pin = request.pin;
     const std::int64_t each = pin.micro_batch * pin.num_micro_batches, batch = request.global_batch;
-    if (each == 0 || pin.dp != 0 || batch % each != 0 || batch / each > 65536) return;
+    if (each == 0 || pin.dp != 0 || batch % each != 0 || batch / each > limits::gpus) return;
     pin.dp = batch / each;
     pin.num_micro_batches = 0;  // the batch says it now
 }
@@ -307,8 +300,8 @@ Status read_batch(const Settings& settings, Request& request) {
         return refuse("batch",
                       fmt::format("missing: give the samples per iteration, an integer from 1 "
                                   "to {}",
-                                  max_batch));
-    return read_integer(settings, "batch", 1, max_batch, request.global_batch);
+                                  limits::batch));
+    return read_integer(settings, "batch", 1, limits::batch, request.global_batch);
 }
 
 }  // namespace

@@ -8,12 +8,11 @@
 #include <optional>
 
 #include "base/text.h"
+#include "core/limits.h"
 #include "planner/hardware/hardware.h"
 
 namespace arena {
 namespace {
-
-constexpr std::int64_t unlimited_gpus = 65536;
 
 Error refuse(std::string text, std::string_view key) {
     return usage_error(std::move(text), option_spelling(key));
@@ -37,11 +36,6 @@ std::string listed(const std::vector<std::string>& names) {
     return names.empty() ? "none" : join(names, ", ");
 }
 
-bool is_mapped(const Config& config, const std::string& type) {
-    return std::any_of(config.gpu_types.begin(), config.gpu_types.end(),
-                       [&](const GpuMapping& m) { return m.gres_type == type; });
-}
-
 Status check_types(const Request& request, const std::vector<std::string>& types,
                    const Config& config) {
     for (const std::string& type : request.gpu_types) {
@@ -49,7 +43,7 @@ Status check_types(const Request& request, const std::vector<std::string>& types
             return refuse(fmt::format("this cluster has no GPU type '{}'; it has {}",
                                       printable(type, 40), listed(type_names(types))),
                           "types");
-        if (!is_mapped(config, type))
+        if (hardware_of(config, type) == nullptr)
             return refuse(
                 fmt::format("GPU type '{}' is not in gpu_types of arena.yaml, so nothing is known "
                             "of its speed; ask the administrator to add it",
@@ -79,10 +73,10 @@ class Usable {
     }
     /// Nothing where arena.yaml names an entry that is not there: its administrator's to mend.
     [[nodiscard]] std::optional<GpuType> hardware_of(const TypePool& pool) const {
-        for (const GpuMapping& m : site_.config.gpu_types)
-            if (m.gres_type == pool.type())
-                if (auto type = find_hardware(site_.hardware, m.hardware)) return *type;
-        return std::nullopt;
+        const std::string* entry = arena::hardware_of(site_.config, pool.type());
+        if (entry == nullptr) return std::nullopt;
+        const auto type = find_hardware(site_.hardware, *entry);
+        return type ? std::optional(*type) : std::nullopt;
     }
 
   private:
@@ -90,7 +84,7 @@ class Usable {
         const auto& types = request_.gpu_types;
         const bool asked =
             types.empty() || std::find(types.begin(), types.end(), p.type()) != types.end();
-        return asked && is_mapped(site_.config, p.type());
+        return asked && arena::hardware_of(site_.config, p.type()) != nullptr;
     }
     [[nodiscard]] bool computes(const TypePool& pool) const {
         const auto type = hardware_of(pool);
@@ -133,7 +127,7 @@ struct Counts {
 };
 Counts counts_of(const Request& request) {
     const PlanPin& pin = request.pin;
-    const std::int64_t max = request.max_gpus == 0 ? unlimited_gpus : request.max_gpus;
+    const std::int64_t max = request.max_gpus == 0 ? limits::gpus : request.max_gpus;
     return {request.min_gpus, pin.fixes_gpus() ? std::min(max, pin.gpus()) : max, pin.gpus(),
             std::max<std::int64_t>(pin.tp, 1)};
 }

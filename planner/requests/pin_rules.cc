@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "core/limits.h"
 #include "planner/models/model.h"
 #include "planner/operators/operators.h"
 #include "request/launchers.h"
@@ -241,8 +242,8 @@ bool pin_sets_range(const Request& request) {
 Status fit_range_to_pin(Request& request, bool gpus_given) {
     const PlanPin& pin = request.pin;
     const std::int64_t product = pin.gpus();
-    if (product > max_request_gpus)
-        return usage_error(fmt::format("pp*dp*tp*cp exceeds {} GPUs", max_request_gpus));
+    if (product > limits::gpus)
+        return usage_error(fmt::format("pp*dp*tp*cp exceeds {} GPUs", limits::gpus));
     const bool complete = pin.fixes_gpus();
     if (!gpus_given) {
         request.min_gpus = product;

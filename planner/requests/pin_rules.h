@@ -13,8 +13,6 @@
 
 namespace arena {
 
-inline constexpr std::int64_t max_request_gpus = 65536;
-
 /// Why no plan of the request's model, batch and launcher has its pin, as a sentence for its user;
 /// "" when, with GPUs enough, one has.
 std::string pin_obstacle(const Request&);

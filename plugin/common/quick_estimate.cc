@@ -8,22 +8,17 @@
 #include <bit>
 
 #include "base/text.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
-
-bool is_type_name(std::string_view name) {
-    return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '.' || c == '-';
-    });
-}
 
 /// "a40:1:4:0.512:analytic"
 std::optional<QuickEstimate::Shape> parse_shape(std::string_view word) {
     const std::vector<std::string_view> parts = split(word, ':');
     if (parts.size() != 5) return std::nullopt;
-    const auto nodes = parse_integer(parts[1], 1, 65536), each = parse_integer(parts[2], 1, 1024);
+    const auto nodes = parse_integer(parts[1], 1, limits::gpus),
+               each = parse_integer(parts[2], 1, limits::gpus_per_node);
     const auto seconds = parse_number(parts[3], 1e-9, 1e12);
     const auto source = parse_source(parts[4]);
     if (!is_type_name(parts[0]) || !nodes || !each || !seconds || !source) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "core/limits.h"
 #include "planner/requests/build_request.h"
 #include "plugin/job_submit/submit_line.h"
 
@@ -92,7 +93,7 @@ std::int64_t per_gpu(std::string_view text) {
 /// What the user asks for beside GPUs; whatever the record says of it is forged.
 void take_user_limits(const SubmitFacts& f, Request& request) {
     request.user_hold = f.held;
-    request.cpus_per_gpu = std::min<std::int64_t>(per_gpu(f.cpus_per_tres), 65536);
+    request.cpus_per_gpu = std::min<std::int64_t>(per_gpu(f.cpus_per_tres), limits::gpus);
     if (request.cpus_per_gpu == 0) request.cpus_per_gpu = f.cpus_per_task;
     request.mem_per_gpu_mb = per_gpu(f.mem_per_tres);
     const bool other = request.mem_per_gpu_mb == 0;  // sbatch takes one of the three

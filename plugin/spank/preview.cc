@@ -3,7 +3,6 @@
 #include "plugin/spank/preview.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <cerrno>
 #include <map>
 
+#include "base/poll.h"
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "plugin/common/quick_estimate.h"
@@ -84,18 +84,12 @@ void write_all(int fd, std::string_view text) {
 std::string read_until(int fd, Clock::time_point end) {
     std::string text;
     char buffer[4096];
-    for (;;) {
-        const auto left =
-            std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-        pollfd wait{fd, POLLIN, 0};
-        if (left <= 0) return text;
-        const int ready = ::poll(&wait, 1, static_cast<int>(left));
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) return text;
+    while (wait_for_input(fd, end)) {
         const ssize_t n = ::read(fd, buffer, sizeof buffer);
-        if (n <= 0) return text;
+        if (n <= 0) break;
         text.append(buffer, static_cast<std::size_t>(n));
     }
+    return text;
 }
 
 std::string lines_of_child(const std::vector<PlanQuery>& queries, std::chrono::milliseconds limit) {
@@ -128,19 +122,18 @@ std::vector<PlanQuery> preview_queries(const Request& request, const std::vector
     if (!hardware || !calibration) return {};
     std::vector<PlanQuery> queries;
     for (const auto& [type, total] : totals(nodes)) {
-        for (const GpuMapping& mapping : config->gpu_types) {
-            if (mapping.gres_type != type || !is_asked(request, type)) continue;
-            const auto entry = find_hardware(*hardware, mapping.hardware);
-            if (!entry) continue;
-            GpuPool pool;
-            pool.gpu_type = type;
-            pool.hardware = *entry;
-            pool.gpus_per_node = total.per_node;
-            pool.max_gpus = total.gpus;
-            pool.framework = request.launcher;
-            pool.constants = calibration->constants(entry->name, request.launcher);
-            queries.push_back(query_of(request, std::move(pool)));
-        }
+        const std::string* name = hardware_of(*config, type);
+        if (name == nullptr || !is_asked(request, type)) continue;
+        const auto entry = find_hardware(*hardware, *name);
+        if (!entry) continue;
+        GpuPool pool;
+        pool.gpu_type = type;
+        pool.hardware = *entry;
+        pool.gpus_per_node = total.per_node;
+        pool.max_gpus = total.gpus;
+        pool.framework = request.launcher;
+        pool.constants = calibration->constants(entry->name, request.launcher);
+        queries.push_back(query_of(request, std::move(pool)));
     }
     std::stable_sort(queries.begin(), queries.end(), [](const PlanQuery& a, const PlanQuery& b) {
         return a.max_gpus < b.max_gpus;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <exception>
 
+#include "base/statistics.h"
 #include "base/text.h"
 
 namespace arena {
@@ -193,9 +194,7 @@ std::int64_t usable_bytes(CommOp op, std::int64_t bytes, std::int64_t ranks) {
 
 SampleStatistics statistics_of(std::vector<double> samples) {
     std::sort(samples.begin(), samples.end());
-    const std::size_t n = samples.size();
-    const double median = n % 2 == 1 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
-    return {samples.front(), median, samples[(95 * n + 99) / 100 - 1]};
+    return {samples.front(), median(samples), percentile(samples, 0.95)};
 }
 
 CommOutcome measure_comm(Communicator& communicator, const CommWorld& world, const CommQuery& query,

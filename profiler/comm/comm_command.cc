@@ -229,14 +229,13 @@ Result<std::int64_t> count_devices(const CommCommand& command) {
 
 /// The built-in hardware entries and, where there is an arena.yaml, the site's.
 struct SiteHardware {
-    std::vector<GpuMapping> gres_types;
+    Config config;
     std::vector<GpuType> entries;
     std::string unread;  ///< why the site's, which nobody named, is left out; "" = it is not
     /// Behind a GRES type that arena.yaml maps, or of that name.
     [[nodiscard]] Result<GpuType> find(const std::string& gpu_type) const {
-        for (const GpuMapping& mapping : gres_types)
-            if (mapping.gres_type == gpu_type) return find_hardware(entries, mapping.hardware);
-        return find_hardware(entries, gpu_type);
+        const std::string* mapped = hardware_of(config, gpu_type);
+        return find_hardware(entries, mapped == nullptr ? gpu_type : *mapped);
     }
     [[nodiscard]] std::string emulated() const {
         std::vector<std::string> names;
@@ -254,7 +253,7 @@ Result<SiteHardware> read_site_hardware(const std::string& config_option) {
     if (!site.unread.empty()) site.unread += ": types of the site's own are not known";
     auto entries = load_hardware(config->hardware_file);
     if (!entries) return entries.error();
-    site.gres_types = std::move(config->gpu_types);
+    site.config = std::move(*config);
     site.entries = std::move(*entries);
     return site;
 }

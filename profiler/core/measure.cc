@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/statistics.h"
+
 namespace arena {
 namespace {
 
@@ -62,7 +64,7 @@ MedianInterval median_interval(std::vector<double> samples) {
     const std::size_t n = samples.size();
     if (n == 0) return {};
     MedianInterval r;
-    r.median = n % 2 == 1 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
+    r.median = median(samples);
     if (n == 1 || r.median <= 0) return r;
     const std::size_t low = n < 6 ? 0 : samples_outside(n);
     r.spread = (samples[n - 1 - low] - samples[low]) / 2 / r.median;

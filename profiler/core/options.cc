@@ -21,7 +21,7 @@ namespace arena {
 
 int fail(const Error& error) {
     std::fprintf(stderr, "arena-profiler: %s\n", error.message().c_str());
-    return error.code == ErrorCode::usage ? 2 : error.code == ErrorCode::no ? 1 : 3;
+    return exit_code(error.code);
 }
 
 Result<Model> model_of(const std::string& word) {

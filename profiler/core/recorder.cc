@@ -4,7 +4,6 @@
 #include "profiler/core/recorder.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/poll.h"
 #include "base/text.h"
 
 namespace arena {
@@ -73,18 +73,14 @@ void Recorder::watch(double hard_limit_s) {
 }
 
 void Recorder::watcher(double hard_limit_s) {
-    struct pollfd wait {
-        signal_pipe[0], POLLIN, 0
-    };
-    int ready = 0;
-    do {
-        const double left = hard_limit_s - (monotonic_s() - begin_s_);
-        ready = ::poll(&wait, 1, left > 0 ? static_cast<int>(left * 1000) + 1 : 0);
-    } while (ready < 0 && errno == EINTR);
+    using Clock = std::chrono::steady_clock;
+    const std::chrono::duration<double> left(hard_limit_s - (monotonic_s() - begin_s_));
+    const bool is_told =
+        wait_for_input(signal_pipe[0], Clock::now() + std::chrono::ceil<Clock::duration>(left));
     unsigned char number = 0;
-    if (ready > 0 && ::read(signal_pipe[0], &number, 1) == 1 && number == 0) return;
+    if (is_told && ::read(signal_pipe[0], &number, 1) == 1 && number == 0) return;
     std::string why =
-        ready > 0 ? std::string("stopped by ") + ::strsignal(number) : "the budget ended";
+        is_told ? std::string("stopped by ") + ::strsignal(number) : "the budget ended";
     {
         const std::lock_guard lock(mutex_);
         if (!current_.empty()) why += " during " + current_;

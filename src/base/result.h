@@ -11,12 +11,13 @@
 
 namespace arena {
 
-/// What kind of failure; the command maps usage to exit code 2, no to 1, the rest to 3.
+/// What kind of failure; its number is what a program that fails with it exits with.
 enum class ErrorCode {
-    usage,        ///< the caller's input is wrong (value, syntax, range)
-    no,           ///< well-formed question, negative answer (infeasible, not found)
-    environment,  ///< the machine refused (I/O, missing file, permission, version)
+    no = 1,           ///< well-formed question, negative answer (infeasible, not found)
+    usage = 2,        ///< the caller's input is wrong (value, syntax, range)
+    environment = 3,  ///< the machine refused (I/O, missing file, permission, version)
 };
+constexpr int exit_code(ErrorCode code) { return static_cast<int>(code); }
 
 struct Error {
     ErrorCode code = ErrorCode::usage;

@@ -8,9 +8,6 @@
 
 namespace arena {
 
-/// GPU types that a site maps, a request allows or a job is limited to.
-inline constexpr std::size_t max_gpu_types = 64;
-
 using JobId = std::uint32_t;
 using NodeIndex = std::uint32_t;  ///< index into Snapshot::nodes
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/limits.h"
 #include "core/values_json.h"
 
 namespace arena {
@@ -101,8 +102,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     const JsonFields fields(json, where, error);
     fields.text("name", out.name);
     fields.text("gpu_type", out.gpu_type);
-    fields.integer("total_gpus", out.total_gpus, 0, 65536);
-    fields.integer("free_gpus", out.free_gpus, 0, 65536);
+    fields.integer("total_gpus", out.total_gpus, 0, limits::gpus);
+    fields.integer("free_gpus", out.free_gpus, 0, limits::gpus);
     fields.integer("free_cpus", out.free_cpus, 0, big);
     fields.integer("free_memory_mb", out.free_memory_mb, 0, big);
     if (fields.has("up")) fields.boolean("up", out.up);
@@ -176,11 +177,12 @@ void read_history(const JsonFields& fields, JobState& out) {
         fields.number("done_iterations", out.done_iterations, 0, huge);
     }
     if (fields.has("attained_gpu_s")) fields.number("attained_gpu_s", out.attained_gpu_s, 0, huge);
-    if (fields.has("requested_type")) fields.text("requested_type", out.requested_type, 64);
+    if (fields.has("requested_type"))
+        fields.text("requested_type", out.requested_type, limits::name_bytes);
     if (fields.has("requested_gpus")) {
-        fields.integer("requested_gpus", out.requested_gpus, 0, 65536);
+        fields.integer("requested_gpus", out.requested_gpus, 0, limits::gpus);
     }
-    if (fields.has("account")) fields.text("account", out.account, 64);
+    if (fields.has("account")) fields.text("account", out.account, limits::name_bytes);
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, JobState& out) {
@@ -195,10 +197,10 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("priority", out.priority, -huge, huge);
     fields.number("submit_s", out.submit_s, 0, huge);
     fields.number("age_s", out.age_s, 0, huge);
-    fields.texts("gpu_types", out.gpu_types, max_gpu_types, 64);
-    fields.integer("min_gpus", out.min_gpus, 1, 65536);
+    fields.texts("gpu_types", out.gpu_types, limits::gpu_types, limits::name_bytes);
+    fields.integer("min_gpus", out.min_gpus, 1, limits::gpus);
     fields.integer("max_gpus", out.max_gpus, 1, INT64_MAX);
-    fields.integer("cpus_per_gpu", out.cpus_per_gpu, 0, 65536);
+    fields.integer("cpus_per_gpu", out.cpus_per_gpu, 0, limits::gpus);
     fields.integer("memory_mb_per_gpu", out.memory_mb_per_gpu, 0, std::int64_t{1} << 30);
     std::int64_t node_set = 0;
     fields.integer("node_set", node_set, 0, static_cast<std::int64_t>(max_node_sets) - 1);

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::array<std::pair<CommOp, std::string_view>, 5> op_words{{
     {CommOp::all_to_all, "all_to_all"},
     {CommOp::send, "send"},
 }};
-constexpr std::int64_t max_ranks = 65536, max_buffer = std::int64_t{1} << 50;
+constexpr std::int64_t max_buffer = std::int64_t{1} << 50;
 constexpr double max_seconds = 3600;
 constexpr std::size_t max_line = 4096, max_columns = 32;
 
@@ -40,13 +41,6 @@ constexpr Name names[] = {
     {"min_s", least},         {"p95_s", p95},
 };
 constexpr std::string_view must_have[] = {"op", "ranks", "nodes", "groups", "bytes", "median_s"};
-
-bool is_name(std::string_view text) {
-    return !text.empty() && text.size() <= 64 &&
-           std::all_of(text.begin(), text.end(), [](unsigned char c) {
-               return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
-           });
-}
 
 /// Where each column stands in a line; -1 = absent.
 using Places = std::array<int, column_count>;
@@ -98,9 +92,9 @@ Result<CommTime> time_of(const Row& row, const std::string& type) {
             printable(row.text(op), 40) + "'");
     t.gpu_type = type.empty() ? std::string(row.text(gpu_type)) : type;
     t.op = *word;
-    t.ranks = row.integer(ranks, max_ranks);
-    t.nodes = row.integer(nodes, max_ranks);
-    t.groups = row.integer(groups, max_ranks);
+    t.ranks = row.integer(ranks, limits::gpus);
+    t.nodes = row.integer(nodes, limits::gpus);
+    t.groups = row.integer(groups, limits::gpus);
     t.bytes = row.integer(bytes, max_buffer);
     t.median_s = row.seconds(median, 0);
     t.min_s = row.seconds(least, t.median_s);
@@ -145,14 +139,16 @@ std::optional<CommOp> parse_comm_op(std::string_view text) {
 }
 
 Status check_comm_time(const CommTime& t) {
-    if (!is_name(t.gpu_type))
+    if (!is_type_name(t.gpu_type))
         return usage_error(
             "gpu_type must be a name of letters, digits, '_', '.' and '-'; give "
             "--gpu-type");
-    if (t.ranks < 2 || t.ranks > max_ranks || t.nodes < 1 || t.nodes > t.ranks ||
+    if (t.ranks < 2 || t.ranks > limits::gpus || t.nodes < 1 || t.nodes > t.ranks ||
         t.ranks % t.nodes != 0)
-        return usage_error("ranks must be 2 to 65536 and a multiple of nodes");
-    if (t.groups < 1 || t.groups > max_ranks) return usage_error("groups must be 1 to 65536");
+        return usage_error(
+            fmt::format("ranks must be 2 to {} and a multiple of nodes", limits::gpus));
+    if (t.groups < 1 || t.groups > limits::gpus)
+        return usage_error(fmt::format("groups must be 1 to {}", limits::gpus));
     if (t.bytes < 1 || t.bytes > max_buffer) return usage_error("bytes must be 1 to 2^50");
     const bool ordered = t.min_s > 0 && t.min_s <= t.median_s && t.median_s <= t.p95_s;
     if (!ordered || !(t.p95_s <= max_seconds))

@@ -29,8 +29,8 @@ struct CommTime {
     double min_s = 0, median_s = 0, p95_s = 0;
     bool operator==(const CommTime&) const = default;
 };
-/// gpu_type a name, ranks 2..65536, nodes 1..ranks and a divisor, groups 1..65536, bytes 1..2^50,
-/// 0 < min <= median <= p95 <= 3600 s.
+/// gpu_type a name, ranks 2..limits::gpus, nodes 1..ranks and a divisor, groups 1..limits::gpus,
+/// bytes 1..2^50, 0 < min <= median <= p95 <= 3600 s.
 Status check_comm_time(const CommTime&);
 
 /// Bytes per second that each rank's link carried: bytes / median times 2(n-1)/n for an all-reduce,

@@ -7,11 +7,12 @@
 #include <array>
 
 #include "base/text.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
 
-constexpr std::int64_t max_width = 4194304, max_tokens = 16777216;
+constexpr std::int64_t max_width = 4194304, max_tokens = limits::tokens;
 
 using enum FieldGroup;
 constexpr std::array<IntegerField, 27> integers{{

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/statistics.h"
 #include "base/text.h"
 
 namespace arena {
@@ -84,9 +85,8 @@ bool fits_run_time(double iteration_s, std::int64_t steps, double ran_s) {
 StepTimes step_times(std::vector<double> seconds) {
     seconds.erase(seconds.begin(), seconds.begin() + warm_up_steps);
     std::sort(seconds.begin(), seconds.end());
-    const std::size_t n = seconds.size();
-    const double median_s = seconds[n / 2];
-    return {median_s, (seconds[n * 3 / 4] - seconds[n / 4]) / median_s};
+    const double median_s = median(seconds);
+    return {median_s, (quantile(seconds, 0.75) - quantile(seconds, 0.25)) / median_s};
 }
 
 Status check_report(const IterationReport& report) {

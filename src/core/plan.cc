@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "base/text.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
@@ -53,11 +54,11 @@ bool read_degree(PlanPin& pin, std::string_view word) {
     if (key == pin_keys.end() || pin.*key->field != 0) return false;
     std::string_view value = word.substr(digits);
     if (const std::size_t x = value.find('x'); key->name == "mb" && x != std::string_view::npos) {
-        pin.num_micro_batches = parse_integer(value.substr(x + 1), 1, 1 << 24).value_or(0);
+        pin.num_micro_batches = parse_integer(value.substr(x + 1), 1, limits::batch).value_or(0);
         if (pin.num_micro_batches == 0) return false;
         value = value.substr(0, x);
     }
-    pin.*key->field = parse_integer(value, 1, 65536).value_or(0);
+    pin.*key->field = parse_integer(value, 1, limits::gpus).value_or(0);
     return pin.*key->field != 0;
 }
 
@@ -131,10 +132,6 @@ std::int64_t PlanPin::gpus() const {
 }
 
 Result<PlanPin> parse_plan_pin(std::string_view text) {
-    constexpr std::string_view accepted =
-        "accepted are pp, dp, tp, mb, vpp, cp and ep, each once with a number of 1 to 65536, mb "
-        "also as mb4x16, "
-        "one of none, selective and full, zero0 to zero3, sp and sp0, for example pp2,dp2,tp1";
     PlanPin pin;
     for (const std::string_view word : split(text, ',')) {
         if (read_setting(pin, word) || read_degree(pin, word)) continue;
@@ -143,8 +140,12 @@ Result<PlanPin> parse_plan_pin(std::string_view text) {
                 "plan \"{}\" has stages that differ in dp or tp, which no launcher can be "
                 "told: give one dp and one tp, for example pp2,dp2,tp1",
                 printable(text)));
-        return usage_error(
-            fmt::format("plan \"{}\" is not understood; {}", printable(text), accepted));
+        return usage_error(fmt::format(
+            "plan \"{}\" is not understood; accepted are pp, dp, tp, mb, vpp, cp and ep, each once "
+            "with a number of 1 to {}, mb also as mb4x16, one of none, selective and full, zero0 "
+            "to "
+            "zero3, sp and sp0, for example pp2,dp2,tp1",
+            printable(text), limits::gpus));
     }
     if (is_whole(pin)) fix_the_rest(pin);
     return pin;

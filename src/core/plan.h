@@ -61,8 +61,8 @@ std::string short_form(const Grid&);
 
 /// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 or nothing = free.
 /// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep with a number
-/// of 1..65536, mb4x16, none selective full, zero0..zero3, sp (sp1) sp0; e.g. "pp2,dp2,tp1". With
-/// pp, dp, tp and mb4x16 it is short_form(): what is not named is not free then, but as in a
+/// of 1..limits::gpus, mb4x16, none selective full, zero0..zero3, sp (sp1) sp0; e.g. "pp2,dp2,tp1".
+/// With pp, dp, tp and mb4x16 it is short_form(): what is not named is not free then, but as in a
 /// default Plan.
 struct PlanPin {
     std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, vpp = 0, cp = 0, ep = 0;

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "core/limits.h"
 #include "core/profile.h"
 #include "core/values_json.h"
 
@@ -37,7 +38,7 @@ void read_nonce(const JsonFields& fields, std::string& out) {
 }
 
 void read_word(const JsonFields& fields, const char* key, std::string& out) {
-    fields.text(key, out, 64);
+    fields.text(key, out, limits::name_bytes);
     if (!fields.ok() || (!out.empty() && has_only(out, "_.-"))) return;
     fields.refuse(key, "a name of letters, digits, '_', '.' and '-'");
 }
@@ -190,9 +191,9 @@ void read_request(const JsonFields& fields, std::optional<Error>& error, Profile
     read_word(fields, "gpu_type", out.gpu_type);
     read_word(fields, "hardware", out.hardware);
     if (const Json* model = fields.any("model")) read(*model, "model", error, out.model);
-    fields.integer("global_batch", out.global_batch, 1, std::int64_t{1} << 24);
-    fields.integer("max_gpus", out.max_gpus, 1, 65536);
-    fields.integer("gpus_per_node", out.gpus_per_node, 1, 65536);
+    fields.integer("global_batch", out.global_batch, 1, limits::batch);
+    fields.integer("max_gpus", out.max_gpus, 1, limits::gpus);
+    fields.integer("gpus_per_node", out.gpus_per_node, 1, limits::gpus_per_node);
     fields.number("budget_s", out.budget_s, 1, 3600);
     fields.texts("known", out.known, 4096, 16);
     if (fields.ok() && !std::all_of(out.known.begin(), out.known.end(), is_hash)) {

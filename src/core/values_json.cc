@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/limits.h"
 #include "core/model_fields.h"
 
 namespace arena {
@@ -29,7 +30,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
           CustomLayer& out) {
     const JsonFields fields(json, where, error);
     fields.text("name", out.name);
-    fields.integer("count", out.count, 1, 65536);
+    fields.integer("count", out.count, 1, limits::gpus);
     fields.number("forward_flops", out.forward_flops, 0, huge);
     fields.number("parameter_bytes", out.parameter_bytes, 0, huge);
     fields.number("activation_bytes", out.activation_bytes, 0, huge);
@@ -123,11 +124,11 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("memory_bytes", out.memory_bytes, 0, big);
     fields.number("memory_bytes_per_s", out.memory_bytes_per_s, 0, huge);
     fields.integer("sm_count", out.sm_count, 0, 65536);
-    fields.integer("gpus_per_node", out.gpus_per_node, 0, 65536);
-    if (fields.has("domain_gpus")) fields.integer("domain_gpus", out.domain_gpus, 0, 65536);
+    fields.integer("gpus_per_node", out.gpus_per_node, 0, limits::gpus_per_node);
+    if (fields.has("domain_gpus")) fields.integer("domain_gpus", out.domain_gpus, 0, limits::gpus);
     fields.number("reserved_bytes", out.reserved_bytes, 0, huge);
     fields.boolean("emulated", out.emulated);
-    fields.texts("aliases", out.aliases, 64, 64);
+    fields.texts("aliases", out.aliases, 64, limits::name_bytes);
     if (const Json* link = fields.any("intra")) read(*link, fields.path("intra"), error, out.intra);
     if (const Json* link = fields.any("inter")) read(*link, fields.path("inter"), error, out.inter);
     const Json* flops = fields.object("flops");
@@ -153,9 +154,9 @@ Json json_of(const Grid& grid) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Grid& out) {
     const JsonFields fields(json, where, error);
     fields.text("gpu_type", out.gpu_type);
-    fields.integer("nodes", out.nodes, 1, 65536);
-    fields.integer("gpus_per_node", out.gpus_per_node, 1, 65536);
-    fields.integer("stages", out.stages, 1, 65536);
+    fields.integer("nodes", out.nodes, 1, limits::gpus);
+    fields.integer("gpus_per_node", out.gpus_per_node, 1, limits::gpus_per_node);
+    fields.integer("stages", out.stages, 1, limits::gpus);
 }
 
 Json json_of(const Plan& plan) {
@@ -184,11 +185,11 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.boolean("sequence_parallel", out.sequence_parallel);
     for (const auto& [key, field] :
          {std::pair{"vpp", &Plan::vpp}, {"cp", &Plan::cp}, {"ep", &Plan::ep}}) {
-        if (fields.has(key)) fields.integer(key, out.*field, 1, 65536);
+        if (fields.has(key)) fields.integer(key, out.*field, 1, limits::gpus);
     }
-    fields.integers("stage_layers", out.stage_layers, 0, 65536, max_stages);
-    fields.integers("stage_dp", out.stage_dp, 1, 65536, max_stages);
-    fields.integers("stage_tp", out.stage_tp, 1, 65536, max_stages);
+    fields.integers("stage_layers", out.stage_layers, 0, limits::gpus, max_stages);
+    fields.integers("stage_dp", out.stage_dp, 1, limits::gpus, max_stages);
+    fields.integers("stage_tp", out.stage_tp, 1, limits::gpus, max_stages);
     if (!fields.ok()) return;
     if (out.stage_dp.size() != out.stage_layers.size()) {
         fields.refuse("stage_dp", "as many entries as in stage_layers");

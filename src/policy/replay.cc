@@ -8,10 +8,9 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t most_accounts = 65536;
-
 void read_shares(const JsonFields& fields, std::optional<Error>& error,
                  std::map<std::string, double>& out) {
+    constexpr std::size_t most_accounts = 65536;
     const Json* json = fields.object("shares");
     if (json == nullptr) return;
     if (json->size() > most_accounts) return fields.refuse("shares", "at most 65536 accounts");

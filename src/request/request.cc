@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "core/cluster.h"
+#include "core/limits.h"
 #include "core/model_fields.h"
 #include "request/launchers.h"
 
@@ -145,7 +146,7 @@ Status parse_layers(const Json& list, std::vector<CustomLayer>& out) {
         CustomLayer layer;
         Reader reader(item, "model layer " + std::to_string(out.size()));
         reader.text("name", layer.name);
-        reader.integer("count", 1, 1 << 24, layer.count);
+        reader.integer("count", 1, limits::batch, layer.count);
         reader.number("flops", max_layer_cost, layer.forward_flops);
         reader.number("parameter_bytes", max_layer_cost, layer.parameter_bytes);
         reader.number("activation_bytes", max_layer_cost, layer.activation_bytes);
@@ -203,24 +204,14 @@ Status parse_model_object(const Json& object, Model& m) {
 
 // ---- request ---------------------------------------------------------------------------------
 
-bool is_type_name(const Json& v) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '.' || c == '-';
-    };
-    if (!v.is_string()) return false;
-    const auto& s = v.get_ref<const std::string&>();
-    return !s.empty() && s.size() <= 64 && std::all_of(s.begin(), s.end(), allowed);
-}
-
 void parse_types(Reader& reader, std::vector<std::string>& out) {
     const Json* list = reader.find("gpu_types");
     if (list == nullptr) return;
-    if (!list->is_array() || list->size() > max_gpu_types)
-        return reader.fail("gpu_types is not a list of at most " + std::to_string(max_gpu_types) +
-                           " names");
+    if (!list->is_array() || list->size() > limits::gpu_types)
+        return reader.fail("gpu_types is not a list of at most " +
+                           std::to_string(limits::gpu_types) + " names");
     for (const Json& v : *list) {
-        if (!is_type_name(v))
+        if (!v.is_string() || !is_type_name(v.get_ref<const std::string&>()))
             return reader.fail("gpu_types holds something that is not a GRES type name");
         out.push_back(v.get<std::string>());
     }
@@ -279,15 +270,15 @@ Result<Request> read_request(const Json& object) {
     reader.integer("v", 0, INT32_MAX, version);
     if (version != 1)
         reader.fail("v is not 1; the sbatch plug-in and slurmctld's differ in version");
-    reader.integer("batch", 1, 1 << 24, r.global_batch);
+    reader.integer("batch", 1, limits::batch, r.global_batch);
     if (r.global_batch == 0) reader.fail("batch is missing");
-    reader.integer("min_gpus", 1, 65536, r.min_gpus);
-    reader.integer("max_gpus", 0, 65536, r.max_gpus);
+    reader.integer("min_gpus", 1, limits::gpus, r.min_gpus);
+    reader.integer("max_gpus", 0, limits::gpus, r.max_gpus);
     parse_launcher_member(reader, r);
     reader.boolean("elastic", r.elastic);
     reader.integer("steps", 0, std::int64_t{1} << 40, r.steps);
     reader.boolean("user_hold", r.user_hold);
-    reader.integer("cpus_per_gpu", 0, 65536, r.cpus_per_gpu);
+    reader.integer("cpus_per_gpu", 0, limits::gpus, r.cpus_per_gpu);
     for (const auto& [key, member] : {std::pair{"mem_per_gpu_mb", &Request::mem_per_gpu_mb},
                                       {"mem_per_node_mb", &Request::mem_per_node_mb},
                                       {"mem_per_cpu_mb", &Request::mem_per_cpu_mb}})

@@ -23,8 +23,8 @@ inline constexpr std::string_view record_variable = "ARENA_RECORD";
 
 struct Request {
     Model model;                         ///< normalised: every field checked
-    std::int64_t global_batch = 0;       ///< samples per iteration, 1..2^24
-    std::int64_t min_gpus = 1;           ///< 1..65536
+    std::int64_t global_batch = 0;       ///< samples per iteration, 1..limits::batch
+    std::int64_t min_gpus = 1;           ///< 1..limits::gpus
     std::int64_t max_gpus = 0;           ///< 0 = not given: whatever the cluster has
     std::vector<std::string> gpu_types;  ///< GRES types in the user's order; empty = any
     PlanPin pin;                         ///< all zero = free

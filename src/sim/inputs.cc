@@ -12,13 +12,13 @@
 #include "base/csv.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "core/limits.h"
 
 namespace arena::sim {
 namespace {
 
 constexpr double longest_iteration_s = 300;  // as the published simulator
 constexpr double latest_s = 1e12;
-constexpr std::int64_t most_nodes = 65536;
 /// Rows may be late by this share of the trace's span.
 constexpr double tolerated_disorder = 0.01;
 
@@ -45,13 +45,14 @@ void read_group(const YamlNode& item, std::string_view file, std::optional<Error
         error = usage_error(fmt::format("{} is missing", key), item.where(file));
         return;
     }
-    keep(yaml_string(*item.find("gpu_type"), file, "gpu_type", 64), out.gpu_type, error);
-    keep(yaml_integer(*item.find("count"), file, "count", 1, most_nodes), out.count, error);
-    keep(yaml_integer(*item.find("gpus_per_node"), file, "gpus_per_node", 1, 1024),
+    keep(yaml_string(*item.find("gpu_type"), file, "gpu_type", limits::name_bytes), out.gpu_type,
+         error);
+    keep(yaml_integer(*item.find("count"), file, "count", 1, limits::gpus), out.count, error);
+    keep(yaml_integer(*item.find("gpus_per_node"), file, "gpus_per_node", 1, limits::gpus_per_node),
          out.gpus_per_node, error);
     out.prefix = "n";
     if (const YamlNode* name = item.find("name")) {
-        keep(yaml_string(*name, file, "name", 64), out.prefix, error);
+        keep(yaml_string(*name, file, "name", limits::name_bytes), out.prefix, error);
     }
     if (!error && out.gpu_type.empty()) {
         error = usage_error("gpu_type: must not be empty", item.where(file));
@@ -145,9 +146,10 @@ Result<Cluster> parse_cluster(std::string_view text, std::string_view name) {
         if (error) return *error;
         count += cluster.groups.back().count;
     }
-    if (count > most_nodes) {
-        return usage_error(fmt::format("{} nodes, but at most {} are accepted", count, most_nodes),
-                           nodes->where(name));
+    if (count > limits::gpus) {
+        return usage_error(
+            fmt::format("{} nodes, but at most {} are accepted", count, limits::gpus),
+            nodes->where(name));
     }
     if (const YamlNode* gbps = yaml->find("inter_gbps_per_node")) {
         keep(yaml_number(*gbps, name, "inter_gbps_per_node", 0, 1e6), cluster.inter_gbps_per_node,
@@ -174,11 +176,11 @@ Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::stri
         job.submit_s = csv.number("submission_time", 0, latest_s);
         job.num_iteration = csv.integer("num_iteration", 1, std::int64_t{1} << 50);
         job.model = csv.word("model_name");
-        job.batch = csv.integer("batch_size", 1, std::int64_t{1} << 24);
-        job.gpus = csv.integer("num_gpu", 1, 65536);
-        job.gpu_type = csv.word("gpu_type", 64);
+        job.batch = csv.integer("batch_size", 1, limits::batch);
+        job.gpus = csv.integer("num_gpu", 1, limits::gpus);
+        job.gpu_type = csv.word("gpu_type", limits::name_bytes);
         if (csv.has("account") && !csv.cell("account").empty())
-            job.account = csv.word("account", 64);
+            job.account = csv.word("account", limits::name_bytes);
         if (csv.has("priority")) job.priority = csv.number("priority", -1e12, 1e12);
         if (csv.has("time_limit")) job.time_limit_s = csv.number("time_limit", 0, latest_s);
         job.line = csv.line();
@@ -226,12 +228,12 @@ Result<Throughputs> parse_throughputs(std::string_view text, const std::string& 
     std::set<std::tuple<std::string, std::int64_t, std::string, std::int64_t, std::int64_t>> seen;
     while (csv.next()) {
         const std::string model =
-            fmt::format("{}__{}", csv.word("model", 64), csv.word("params", 32));
-        const std::int64_t batch = csv.integer("global_batch", 1, std::int64_t{1} << 24);
+            fmt::format("{}__{}", csv.word("model", limits::name_bytes), csv.word("params", 32));
+        const std::int64_t batch = csv.integer("global_batch", 1, limits::batch);
         Row row;
-        row.gpu_type = csv.word("gpu_type", 64);
-        row.nodes = csv.integer("num_nodes", 1, 65536);
-        row.gpus_per_node = csv.integer("gpus_per_node", 1, 1024);
+        row.gpu_type = csv.word("gpu_type", limits::name_bytes);
+        row.nodes = csv.integer("num_nodes", 1, limits::gpus);
+        row.gpus_per_node = csv.integer("gpus_per_node", 1, limits::gpus_per_node);
         row.iteration_s = has_times ? time_of_row(csv) : time_of_view_row(csv, batch);
         if (!seen.emplace(model, batch, row.gpu_type, row.nodes, row.gpus_per_node).second) {
             csv.refuse("this model, batch and layout is given twice");

@@ -18,7 +18,7 @@ namespace arena::sim {
 
 struct NodeGroup {
     std::string gpu_type;
-    std::int64_t count = 0;          ///< nodes, 1..65536
+    std::int64_t count = 0;          ///< nodes, 1..limits::gpus
     std::int64_t gpus_per_node = 0;  ///< 1..1024
     std::string prefix;  ///< nodes are PREFIX1, PREFIX2, ... counted over all groups with it
     bool operator==(const NodeGroup&) const = default;
@@ -35,7 +35,7 @@ struct Cluster {
 };
 
 /// `nodes:` a list of {gpu_type, count, gpus_per_node, name}, `inter_gbps_per_node`, `accounts:` a
-/// map of shares. At most 65536 nodes.
+/// map of shares. At most limits::gpus nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {

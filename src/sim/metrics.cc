@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "base/statistics.h"
 
 namespace arena::sim {
 namespace {
@@ -16,19 +17,12 @@ Json json_of(const Spread& s) {
 
 }  // namespace
 
-double percentile(std::vector<double>& values, double share) {
-    if (values.empty()) return 0;
-    std::sort(values.begin(), values.end());
-    const auto rank =
-        static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
-    return values[std::min(values.size(), std::max<std::size_t>(rank, 1)) - 1];
-}
-
 Spread spread_of(std::vector<double> values) {
     Spread out;
     if (values.empty()) return out;
     for (const double v : values) out.mean += v;
     out.mean /= static_cast<double>(values.size());
+    std::sort(values.begin(), values.end());
     out.p50 = percentile(values, 0.5);
     out.p90 = percentile(values, 0.9);
     out.p99 = percentile(values, 0.99);

@@ -9,14 +9,11 @@
 
 namespace arena::sim {
 
-/// Percentiles by nearest rank: the least value that at least that share of the values does not
-/// exceed.
+/// Percentiles: percentile() of base/statistics.h.
 struct Spread {
     double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
 };
 Spread spread_of(std::vector<double> values);
-/// Nearest rank, share in (0, 1]; 0 of nothing. Sorts `values`.
-double percentile(std::vector<double>& values, double share);
 
 /// A job's stay on one GPU set.
 struct Stay {

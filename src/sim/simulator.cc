@@ -10,6 +10,7 @@
 #include <cmath>
 #include <queue>
 
+#include "base/statistics.h"
 #include "policy/work_left.h"
 
 namespace arena::sim {
@@ -464,6 +465,7 @@ Metrics Simulation::finish(std::string_view name) {
     m.queuing_s = spread_of(std::move(queuing));
     m.finish_time_fairness = spread_of(std::move(unfairness));
     finish_speeds(m);
+    std::sort(decision_ms_.begin(), decision_ms_.end());
     m.decision_ms_p50 = percentile(decision_ms_, 0.5);
     m.decision_ms_p95 = percentile(decision_ms_, 0.95);
     m.decision_ms_max = percentile(decision_ms_, 1);

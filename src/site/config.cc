@@ -17,6 +17,7 @@
 #include "base/user_file.h"
 #include "base/yaml.h"
 #include "core/cluster.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
@@ -233,13 +234,14 @@ Status read_field(const Place& at, Config& config, std::vector<GpuMapping> Confi
         return usage_error("gpu_types: give a map such as {a100: A100-SXM-80GB}",
                            at.node.where(at.file));
     }
-    if (at.node.members.size() > max_gpu_types) {
-        return usage_error(fmt::format("gpu_types: more than {} types", max_gpu_types),
+    if (at.node.members.size() > limits::gpu_types) {
+        return usage_error(fmt::format("gpu_types: more than {} types", limits::gpu_types),
                            at.node.where(at.file));
     }
     std::vector<GpuMapping> mappings;
     for (const auto& [name, node] : at.node.members) {
-        const auto hardware = yaml_string(node, at.file, "gpu_types." + printable(name), 64);
+        const auto hardware =
+            yaml_string(node, at.file, "gpu_types." + printable(name), limits::name_bytes);
         if (!hardware) return hardware.error();
         if (!is_word(name) || !is_word(*hardware)) {
             return usage_error(
@@ -342,6 +344,12 @@ std::string range_words(const Key& key) {
 }
 
 }  // namespace
+
+const std::string* hardware_of(const Config& config, std::string_view gres_type) {
+    for (const GpuMapping& mapping : config.gpu_types)
+        if (mapping.gres_type == gres_type) return &mapping.hardware;
+    return nullptr;
+}
 
 Result<Config> parse_config(std::string_view text, std::string_view name) {
     Result<YamlNode> root = parse_yaml(text, name);

@@ -60,6 +60,9 @@ struct Config {
     bool operator==(const Config&) const = default;
 };
 
+/// The hardware entry (name or alias) that gpu_types gives a GRES type; nullptr: none.
+const std::string* hardware_of(const Config&, std::string_view gres_type);
+
 /// Parses arena.yaml text; `name` is used in messages.
 Result<Config> parse_config(std::string_view text, std::string_view name);
 /// As a daemon reads it: only if nobody but root and `owner` (SlurmUser; left out, the caller)

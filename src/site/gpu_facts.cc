@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
-
-constexpr std::int64_t max_gpus_per_node = 1024;
 
 /// "(S:0,1)" says which sockets a GRES is near; its comma separates nothing.
 std::string without_brackets(std::string_view text) {
@@ -32,8 +31,9 @@ std::vector<NodeGpus> parse_gres_config(std::string_view text) {
         const std::vector<std::string_view> parts = split(trim(entry), ':');
         if (parts.front() != "gpu" || parts.size() > 3) continue;
         // "gpu" alone is one GPU; of two parts the last is a number or a type.
-        const auto count =
-            parts.size() == 1 ? 1 : parse_integer(parts.back(), 0, max_gpus_per_node).value_or(-1);
+        const auto count = parts.size() == 1
+                               ? 1
+                               : parse_integer(parts.back(), 0, limits::gpus_per_node).value_or(-1);
         if (parts.size() == 3 && count > 0)
             found.push_back({std::string(parts[1]), count});
         else if (parts.size() == 2 && count < 0)

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "core/cluster.h"
+#include "core/limits.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
 #include "plugin/common/quick_estimate.h"
@@ -164,7 +165,7 @@ END_TEST
 /// A job may allow as many GPU types as a site may map: what a writer accepts every reader takes.
 START_TEST(as_many_gpu_types_are_read_as_are_written) {
     std::string types;
-    for (std::size_t i = 0; i < max_gpu_types; ++i)
+    for (std::size_t i = 0; i < limits::gpu_types; ++i)
         types += (i == 0 ? "t" : ",t") + std::to_string(i);
     OptionSet most = options("gpt2");
     most.add("types", types, OptionSource::command_line);
@@ -172,7 +173,7 @@ START_TEST(as_many_gpu_types_are_read_as_are_written) {
     ck_assert_msg(record.ok(), "%s", record.ok() ? "" : record.error().message().c_str());
     const auto request = parse_record(*record);
     ck_assert(request.ok());
-    ck_assert_uint_eq(request->gpu_types.size(), max_gpu_types);
+    ck_assert_uint_eq(request->gpu_types.size(), limits::gpu_types);
     Snapshot snapshot;
     snapshot.node_sets = {{}};
     snapshot.jobs.push_back({.id = 1, .gpu_types = request->gpu_types});

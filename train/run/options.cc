@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "core/limits.h"
 #include "planner/models/hf_config.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -35,14 +36,14 @@ void add_model_options(CLI::App& app, CommandLine& line) {
         ->check(CLI::Range(1, 1 << 24))
         ->capture_default_str();
     app.add_option("--seq-length", line.seq, "tokens per sample [the model's, else 128]")
-        ->check(CLI::Range(1, 1 << 24));
+        ->check(CLI::Range(std::int64_t{1}, limits::tokens));
     app.add_flag("--untied", line.untied, "the output head has a matrix of its own");
 }
 
 void add_plan_options(CLI::App& app, CommandLine& line) {
-    const CLI::Range degree(1, 65536);
+    const CLI::Range degree(std::int64_t{1}, limits::gpus);
     app.add_option("--global-batch", line.global_batch, "samples per step [ARENA_GLOBAL_BATCH]")
-        ->check(CLI::Range(1, 1 << 30));
+        ->check(CLI::Range(std::int64_t{1}, limits::batch));
     app.add_option("--pp", line.plan.pp, "pipeline stages [1]")->check(degree);
     app.add_option("--dp", line.plan.dp, "replicas [the ranks that are left]")->check(degree);
     app.add_option("--tp", line.plan.tp, "tensor-parallel ranks [1]")->check(degree);
@@ -61,7 +62,7 @@ void add_plan_options(CLI::App& app, CommandLine& line) {
         ->capture_default_str();
     app.add_option("--stall-limit", line.stall_limit_s,
                    "under MPI end when no other rank answers for so many seconds [never]")
-        ->check(CLI::Range(1, 1 << 30));
+        ->check(CLI::Range(std::int64_t{1}, limits::batch));
     app.add_option("--threads", line.run.threads, "of each rank")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
@@ -93,7 +94,7 @@ void add_training_options(CLI::App& app, CommandLine& line) {
                    "directory to save to and to resume from; made where it is missing");
     app.add_option("--save-every", line.run.save_every,
                    "steps between checkpoints [at the end, and when told to leave]")
-        ->check(CLI::Range(1, 1 << 30));
+        ->check(CLI::Range(std::int64_t{1}, limits::batch));
     app.add_option("--log", line.run.log, "append one line of JSON per step to this file");
     app.add_flag("!--no-report", line.run.report,
                  "do not tell Arena how long the steps take (else, in a job that it started, by "

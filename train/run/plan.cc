@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "core/limits.h"
 #include "core/offer.h"
 #include "request/launchers.h"
 
@@ -22,7 +23,7 @@ std::string joined(const std::vector<Index>& values) {
 Result<std::vector<Index>> read_stage_layers(const std::string& text) {
     std::vector<Index> layers;
     for (const std::string_view word : split(text, ',')) {
-        const auto count = parse_integer(word, 1, 65536);
+        const auto count = parse_integer(word, 1, limits::gpus);
         if (!count)
             return usage_error(
                 fmt::format("\"{}\" is no list of layers per stage, such as 5,7", printable(text)),

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/statistics.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/device_choice.h"
 #include "train/run/plan.h"
@@ -273,7 +274,7 @@ Outcome Rank::run() {
                                  step_, o_.steps)));
     if (seconds_.size() > 1) seconds_.erase(seconds_.begin());
     std::ranges::sort(seconds_);
-    if (!seconds_.empty()) outcome.seconds = seconds_[seconds_.size() / 2];
+    outcome.seconds = median(seconds_);
     return outcome;
 }
 
@@ -284,16 +285,7 @@ Outcome train(const TrainOptions& options, Comm& world, const DeviceMaker& make_
 }
 
 int exit_code(const Outcome& outcome, const TrainOptions& options) {
-    if (!outcome.status) {
-        switch (outcome.status.error().code) {
-            case ErrorCode::no:
-                return 1;
-            case ErrorCode::usage:
-                return 2;
-            case ErrorCode::environment:
-                return 3;
-        }
-    }
+    if (!outcome.status) return arena::exit_code(outcome.status.error().code);
     return outcome.requeue ? options.requeue_code : 0;
 }
 

@@ -50,14 +50,12 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
     for (NodeIndex index : view.snapshot.node_sets[place.node_set]) {
         const NodeState& node = view.snapshot.nodes[index];
         if (node.gpu_type.empty() || node.total_gpus == 0) continue;
-        const auto mapping =
-            std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                         [&](const GpuMapping& m) { return m.gres_type == node.gpu_type; });
-        if (mapping == config_.gpu_types.end()) continue;
+        const std::string* hardware = hardware_of(config_, node.gpu_type);
+        if (hardware == nullptr) continue;
         const auto share = [&](std::int64_t of_node, std::int64_t most) {
             return std::min(of_node, most) / node.total_gpus;
         };
-        SitePool one{node.gpu_type, mapping->hardware, node.total_gpus, node.total_gpus};
+        SitePool one{node.gpu_type, *hardware, node.total_gpus, node.total_gpus};
         one.cpus_per_gpu =
             std::max<std::int64_t>(share(view.node_cpus[index], place.max_cpus_per_node), 1);
         if (view.memory_tracked)
@@ -203,12 +201,10 @@ OfferList OfferBook::offers(std::uint32_t user, const Request& request,
 
 std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer) {
     const Grid& grid = offer.grid;
-    const auto mapping =
-        std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                     [&](const GpuMapping& m) { return m.gres_type == grid.gpu_type; });
-    if (mapping == config_.gpu_types.end()) return std::nullopt;
+    const std::string* hardware = hardware_of(config_, grid.gpu_type);
+    if (hardware == nullptr) return std::nullopt;
     const auto pool = pool_of(request, {.gpu_type = grid.gpu_type,
-                                        .hardware = mapping->hardware,
+                                        .hardware = *hardware,
                                         .gpus_per_node = grid.gpus_per_node,
                                         .max_gpus = grid.gpus()});
     if (!pool) return std::nullopt;

@@ -72,11 +72,9 @@ bool Measurements::new_round(double now_s) {
 
 /// Seconds of another site's GPU of this kind, until one of ours is measured.
 ProfileTable Measurements::shipped_table(const std::string& gpu_type) const {
-    const auto at =
-        std::find_if(config_.gpu_types.begin(), config_.gpu_types.end(),
-                     [&](const GpuMapping& type) { return type.gres_type == gpu_type; });
-    if (at == config_.gpu_types.end()) return {};
-    const auto hardware = find_hardware(hardware_, at->hardware);
+    const std::string* entry = hardware_of(config_, gpu_type);
+    if (entry == nullptr) return {};
+    const auto hardware = find_hardware(hardware_, *entry);
     if (!hardware) return {};
     ShippedProfile shipped = shipped_profile(hardware->name);
     for (const std::string& complaint : shipped.complaints)
