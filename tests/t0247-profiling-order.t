@@ -6,7 +6,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 
-start_cluster --arena on --nodes a40:1x1 --arena-set profile.budget_s=8 --arena-set profile.time_limit_s=60
+start_cluster --arena on --nodes a40:1x1 --arena-set profile.budget_s=40 --arena-set profile.time_limit_s=180
 log=$cluster_dir/log/slurmctld.log
 chmod 1777 "$work"
 
