@@ -2,24 +2,7 @@
 // Policy `fcfs`: see fcfs.h.
 #include "baselines/fcfs.h"
 
-#include <tuple>
-
 namespace arena {
-
-std::vector<std::size_t> waiting_in_order(const Problem& problem) {
-    std::vector<std::tuple<double, double, JobId, std::size_t>> keys;
-    const auto& tasks = problem.tasks();
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-        const JobState& job = *tasks[i].job;
-        if (!tasks[i].runs()) keys.emplace_back(-job.priority, job.submit_s, job.id, i);
-    }
-    if (!std::is_sorted(keys.begin(), keys.end()))
-        std::sort(keys.begin(), keys.end());  // it is, of one priority
-    std::vector<std::size_t> queue;
-    queue.reserve(keys.size());
-    for (const auto& key : keys) queue.push_back(std::get<3>(key));
-    return queue;
-}
 
 Decision decide_fcfs(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options) {
     const Problem problem(snapshot, offers, options, Scope::requests);

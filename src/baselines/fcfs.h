@@ -15,7 +15,4 @@ namespace arena {
 /// ever. O(jobs log jobs + nodes + offers).
 Decision decide_fcfs(const Snapshot&, const Offers&, const PolicyOptions&);
 
-/// Waiting tasks (indices into Problem::tasks()) in that order.
-std::vector<std::size_t> waiting_in_order(const Problem&);
-
 }  // namespace arena

@@ -8,8 +8,11 @@
 
 namespace arena {
 
-Packing::Packing(const Problem& problem)
-    : problem_(&problem), buckets_(problem.types()), free_of_type_(problem.types(), 0) {
+Packing::Packing(const Problem& problem, Ties ties)
+    : problem_(&problem),
+      ties_(ties),
+      buckets_(problem.types()),
+      free_of_type_(problem.types(), 0) {
     const Snapshot& snapshot = problem.snapshot();
     free_.reserve(snapshot.nodes.size());
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
@@ -36,12 +39,15 @@ Packing::Packing(const Problem& problem)
 void Packing::enter(NodeIndex index) {
     Free& node = free_[index];
     auto& list = bucket(node);
+    if (ties_ == Ties::first)
+        return void(list.insert(std::upper_bound(list.begin(), list.end(), index), index));
     node.slot = static_cast<std::uint32_t>(list.size());
     list.push_back(index);
 }
 
 void Packing::leave(NodeIndex index) {
     auto& list = bucket(free_[index]);
+    if (ties_ == Ties::first) return void(std::erase(list, index));
     const std::uint32_t slot = free_[index].slot;
     list[slot] = list.back();
     free_[list[slot]].slot = slot;
@@ -60,6 +66,14 @@ void Packing::change(const JobState& job, NodeIndex index, std::int64_t gpus) {
         by_free.resize(static_cast<std::size_t>(node.gpus) + 1);
     }
     free_of_type_[static_cast<std::size_t>(node.type)] += gpus;
+    enter(index);
+}
+
+void Packing::close(NodeIndex index) {
+    Free& node = free_[index];
+    leave(index);
+    free_of_type_[static_cast<std::size_t>(node.type)] -= node.gpus;
+    node.gpus = 0;
     enter(index);
 }
 

@@ -23,7 +23,9 @@ struct Placement {
 /// A copy costs time in the nodes.
 class Packing {
   public:
-    explicit Packing(const Problem&);
+    /// Of nodes with as many GPUs free any may be taken, or the first, which costs time in them.
+    enum class Ties { any, first };
+    explicit Packing(const Problem&, Ties = Ties::any);
     /// Finds nodes for the choice and takes their GPUs; false (and nothing taken) when there are
     /// none.
     [[nodiscard]] bool place(const Task&, const Choice&, Placement&);
@@ -51,6 +53,8 @@ class Packing {
     void release_current(const Task&);
     void take_current(const Task&);
     [[nodiscard]] bool can_take_current(const Task&) const;
+    /// Nothing is placed on the node any more.
+    void close(NodeIndex);
     [[nodiscard]] std::int64_t free_gpus(std::int32_t type) const {
         return free_of_type_[static_cast<std::size_t>(type)];
     }
@@ -89,6 +93,7 @@ class Packing {
     void leave(NodeIndex);
 
     const Problem* problem_;
+    Ties ties_;
     std::vector<Free> free_;
     std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]
     std::vector<std::int64_t> free_of_type_;

@@ -47,7 +47,7 @@ Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOpt
     for (std::size_t i = 0; i < snapshot.jobs.size(); ++i) {
         const JobState& job = snapshot.jobs[i];
         if (!left_out.empty() && left_out[i]) continue;
-        if (scope == Scope::requests && job.phase == JobPhase::running) continue;
+        if (scope != Scope::all && job.phase == JobPhase::running) continue;
         at = find_from(offers, at, job.id);
         if (at != offers.end()) add_task(job, at->second);
     }
@@ -117,7 +117,8 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         const std::int32_t type = type_of(offer.grid.gpu_type);
         const bool keeps =
             own != nullptr && own->gpus() == gpus && own->gpu_type == offer.grid.gpu_type;
-        if (type < 0 || (!keeps && !has_place_for(job, type, gpus))) continue;
+        const bool may_wait = scope_ == Scope::starts;
+        if (type < 0 || !(keeps || may_wait || has_place_for(job, type, gpus))) continue;
         scratch_.push_back(
             {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});
     }
@@ -127,10 +128,12 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         return std::tie(a.offer->grid, a.offer->plan) < std::tie(b.offer->grid, b.offer->plan);
     });
     const std::size_t first = choices_.size();
+    const double slowest_layout =
+        scope_ == Scope::starts ? std::numeric_limits<double>::infinity() : layout_tolerance;
     for (const Sortable& s : scratch_) {
         const bool same = choices_.size() > first && choices_.back().type == s.type &&
                           choices_.back().gpus == s.gpus;
-        if (same && s.iteration_s > layout_tolerance * choices_.back().iteration_s) continue;
+        if (same && s.iteration_s > slowest_layout * choices_.back().iteration_s) continue;
         if (!same) {
             choices_.push_back(
                 {s.type, s.gpus, s.iteration_s, static_cast<std::uint32_t>(offers_.size()), 0});
@@ -179,7 +182,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     Task task;
     task.job = &job;
     find_choices(offers, task);
-    if (scope_ == Scope::requests) return tasks_.push_back(task);
+    if (scope_ != Scope::all) return tasks_.push_back(task);
     if (task.choice_count == 0) return;
     if (runs) {
         const Grid& grid = job.current->grid;
@@ -224,6 +227,21 @@ double Problem::restart_left_s(const Task& task) const {
     if (!task.runs()) return 0;
     const double until = task.job->start_s + options_.restart.seconds(choice(task.current).gpus);
     return std::max(0.0, until - snapshot_.time_s);
+}
+
+std::vector<std::size_t> waiting_in_order(const Problem& problem) {
+    std::vector<std::tuple<double, double, JobId, std::size_t>> keys;
+    const auto& tasks = problem.tasks();
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        const JobState& job = *tasks[i].job;
+        if (!tasks[i].runs()) keys.emplace_back(-job.priority, job.submit_s, job.id, i);
+    }
+    if (!std::is_sorted(keys.begin(), keys.end()))
+        std::sort(keys.begin(), keys.end());  // it is, of one priority
+    std::vector<std::size_t> queue;
+    queue.reserve(keys.size());
+    for (const auto& key : keys) queue.push_back(std::get<3>(key));
+    return queue;
 }
 
 }  // namespace arena

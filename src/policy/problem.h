@@ -48,8 +48,9 @@ inline Offers::const_iterator find_from(const Offers& offers, Offers::const_iter
 bool are_of_a_kind(const JobState&, const JobState&);
 
 /// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they
-/// were requested, waiting jobs with their one choice (or none).
-enum class Scope { all, requests };
+/// were requested, waiting jobs with their one choice (or none); or, for those that know no values,
+/// waiting jobs with every layout, however slow, and whether nodes could hold it or not.
+enum class Scope { all, requests, starts };
 
 /// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
 /// elastic, or whose nodes or offer are unknown, are left out together with the GPUs they hold.
@@ -120,5 +121,8 @@ class Problem {
     std::map<const std::vector<Offer>*, std::vector<Task>>
         known_;  ///< by list of offers: the first ones of their kinds
 };
+
+/// Indices of the waiting tasks in Slurm's order: priority (larger first), submission, id.
+std::vector<std::size_t> waiting_in_order(const Problem&);
 
 }  // namespace arena

@@ -11,18 +11,33 @@
 namespace arena {
 namespace {
 
-bool could_hold(const Problem& problem, const Task& task, const Offer& offer) {
+/// The first nodes of the place that could hold the offer were they empty, as many as it takes or,
+/// with `all`, all of them; none where there are fewer. Nobody knows when one that is down comes
+/// back.
+std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const Offer& offer,
+                                const Place& place, bool all) {
     const Snapshot& snapshot = problem.snapshot();
-    const std::int32_t type = problem.type_of(offer.grid.gpu_type);
+    const Grid& grid = offer.grid;
+    const auto wanted = static_cast<std::size_t>(grid.nodes);
+    const std::int32_t type = problem.type_of(grid.gpu_type);
+    std::vector<NodeIndex> hosts;
+    if (place.node_set >= snapshot.node_sets.size() ||
+        !allows(place, *task.job, grid.nodes, grid.gpus_per_node))
+        return hosts;
+    for (const NodeIndex index : snapshot.node_sets[place.node_set]) {
+        const NodeState& node = snapshot.nodes[index];
+        if (!node.up || problem.type_of_node(index) != type || node.total_gpus < grid.gpus_per_node)
+            continue;
+        hosts.push_back(index);
+        if (!all && hosts.size() == wanted) break;
+    }
+    if (hosts.size() < wanted) hosts.clear();
+    return hosts;
+}
+
+bool could_hold(const Problem& problem, const Task& task, const Offer& offer) {
     return any_place(*task.job, [&](const Place& place, std::uint32_t) {
-        std::int64_t missing = offer.grid.nodes;
-        if (!allows(place, *task.job, missing, offer.grid.gpus_per_node)) return false;
-        for (const NodeIndex index : snapshot.node_sets[place.node_set]) {
-            const bool fits = snapshot.nodes[index].up && problem.type_of_node(index) == type &&
-                              snapshot.nodes[index].total_gpus >= offer.grid.gpus_per_node;
-            if (fits && --missing == 0) return true;
-        }
-        return false;
+        return !hosts_in(problem, task, offer, place, false).empty();
     });
 }
 
@@ -44,28 +59,27 @@ std::string waits_for(const Offer& offer) {
     return fmt::format("waits for {}: others make more of the GPUs now", short_form(offer.grid));
 }
 
-std::vector<std::size_t> waiting_in_order(const Problem& problem, const std::vector<bool>& given) {
-    std::vector<std::size_t> queue;
-    for (std::size_t i = 0; i < given.size(); ++i)
-        if (!given[i] && !problem.tasks()[i].runs()) queue.push_back(i);
-    std::sort(queue.begin(), queue.end(), [&](std::size_t a, std::size_t b) {
-        const auto key = [&](std::size_t i) {
-            const JobState& job = *problem.tasks()[i].job;
-            return std::make_tuple(-job.priority, job.submit_s, job.id);
-        };
-        return key(a) < key(b);
-    });
-    return queue;
-}
-
 }  // namespace
+
+std::vector<NodeIndex> hosts_of(const Problem& problem, const Task& task, const Offer& offer) {
+    std::vector<NodeIndex> hosts;
+    (void)any_place(*task.job, [&](const Place& place, std::uint32_t) {
+        const auto here = hosts_in(problem, task, offer, place, true);
+        hosts.insert(hosts.end(), here.begin(), here.end());
+        return false;
+    });
+    std::sort(hosts.begin(), hosts.end());
+    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    return hosts;
+}
 
 std::vector<Action> reservations(const Problem& problem, std::span<const double> values,
                                  std::vector<bool>& given) {
     std::vector<Action> actions;
     if (problem.options().reserve_depth <= 0) return actions;
     std::vector<std::int64_t> left(problem.types(), problem.options().reserve_depth);
-    for (const std::size_t i : waiting_in_order(problem, given)) {
+    for (const std::size_t i : waiting_in_order(problem)) {
+        if (given[i]) continue;
         if (std::all_of(left.begin(), left.end(), [](std::int64_t n) { return n <= 0; })) break;
         const Task& task = problem.tasks()[i];
         const Offer* offer = shape_for(problem, task, values);

@@ -12,11 +12,15 @@
 
 namespace arena {
 
-/// One reshape_and_wait for each of the first waiting tasks in Slurm's order (priority, submission,
-/// id), at most options.reserve_depth for each GPU type: with the choice of the highest value that
-/// the nodes which the job may use could hold were they empty. `values`: by choice, of all tasks
-/// one after the other; `given`: by task, those that have what they will have, and afterwards those
-/// with a reservation, too.
+/// Nodes, ascending, of all the places of the task that could hold the offer were they empty; none:
+/// no place could.
+std::vector<NodeIndex> hosts_of(const Problem&, const Task&, const Offer&);
+
+/// One reshape_and_wait for each of the first waiting tasks in Slurm's order, at most
+/// options.reserve_depth for each GPU type: with the choice of the highest value that the nodes
+/// which the job may use could hold were they empty. `values`: by choice, of all tasks one after
+/// the other; `given`: by task, those that have what they will have, and afterwards those with a
+/// reservation, too.
 std::vector<Action> reservations(const Problem&, std::span<const double> values,
                                  std::vector<bool>& given);
 
