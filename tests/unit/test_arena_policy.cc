@@ -214,6 +214,9 @@ START_TEST(a_running_job_moves_only_when_it_pays) {
     ck_assert(decide_arena(long_run, hardly, alone()).actions.empty());
     const Snapshot nearly_done = running_on(1, 100, 1.0);
     ck_assert(decide_arena(nearly_done, faster, alone()).actions.empty());
+    const ArenaRules eager{.growth_restarts = 0, .grow_factor = 1};
+    ck_assert(only_action(decide_arena(long_run, hardly, alone(), eager)).kind ==
+              ActionKind::resize);
 }
 END_TEST
 

@@ -7,17 +7,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/arena/arena_rules.h"
+
 namespace arena {
 
-/// A period is a power of two near this share of the work that a job had left at its start.
-inline constexpr double period_share = 0.1, shortest_period_s = 1024, longest_period_s = 8192;
-
-/// Seconds between a job's appointed times, by its work left when it started; 0: it is too short to
-/// have any.
-inline double appointed_period_s(double left_at_start_s) {
-    const double wanted_s = period_share * left_at_start_s;
-    if (!(wanted_s >= shortest_period_s)) return 0;
-    return std::exp2(std::floor(std::log2(std::min(wanted_s, longest_period_s))));
+/// Seconds between a job's appointed times, by its work left when it started: a power of two near
+/// a share of it; 0: it is too short to have any.
+inline double appointed_period_s(double left_at_start_s, const ArenaRules& rules) {
+    const double wanted_s = rules.period_share * left_at_start_s;
+    if (!(wanted_s >= rules.shortest_period_s)) return 0;
+    return std::exp2(std::floor(std::log2(std::min(wanted_s, rules.longest_period_s))));
 }
 
 /// Whether an appointed time fell within the last window_s, or falls on this moment; the start

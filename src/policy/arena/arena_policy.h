@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/decision.h"
+#include "policy/arena/arena_rules.h"
 #include "policy/policy.h"
 
 namespace arena {
@@ -48,5 +49,7 @@ namespace arena {
 /// the work: fewer steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs),
 /// and for each job that finds no nodes, of which there are few, the nodes of a type.
 Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&);
+/// With other constants than its own.
+Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&, const ArenaRules&);
 
 }  // namespace arena

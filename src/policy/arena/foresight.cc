@@ -9,14 +9,6 @@ namespace arena {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// What counts for the price of a GPU-second beside the jobs behind, and what an idle GPU costs of
-/// it.
-constexpr double lately_share = 0.5, running_share = 0.1, idle_share = 0.5;
-constexpr double lately_s = 12 * 3600;
-/// How far costs may be off because the times are.
-constexpr double estimate_error = 0.05;
-/// Choices that are tried on the nodes that are free now, before the job is left to chance.
-constexpr int most_tries = 6;
 
 /// Until the running job ends, as far as anybody said.
 double left_s(const JobState& job) {
@@ -68,10 +60,11 @@ void Foresight::Releases::take(double gpus, double until_s) {
 }
 
 Foresight::Foresight(const Problem& problem, const Packing& packing,
-                     std::span<const double> weights)
+                     std::span<const double> weights, const ArenaRules& rules)
     : problem_(problem),
       packing_(packing),
       weights_(weights),
+      rules_(rules),
       releases_(problem.types()),
       worth_(problem.types(), 1),
       total_(problem.types(), 0),
@@ -84,7 +77,7 @@ Foresight::Foresight(const Problem& problem, const Packing& packing,
     weigh_types();
     auto behind = static_cast<double>(
         std::count_if(tasks.begin(), tasks.end(), [](const Task& t) { return !t.runs(); }));
-    const double base = lately_share * waited_lately() + running_share * running_;
+    const double base = rules.lately_share * waited_lately() + rules.running_share * running_;
     for (const std::size_t i : order()) {
         if (steps_ <= 0) break;
         behind -= 1;
@@ -186,12 +179,13 @@ double Foresight::waited_lately() const {
     double sum = 0;
     for (const JobState& job : problem_.snapshot().jobs) {
         if (job.phase != JobPhase::running) {
-            sum += std::min(lately_s, job.age_s);
+            sum += std::min(rules_.lately_s, job.age_s);
         } else if (job.restarts <= 1) {
-            sum += std::max(0.0, job.start_s - std::max(now_s - lately_s, now_s - job.age_s));
+            sum +=
+                std::max(0.0, job.start_s - std::max(now_s - rules_.lately_s, now_s - job.age_s));
         }
     }
-    return sum / lately_s;
+    return sum / rules_.lately_s;
 }
 
 std::vector<std::size_t> Foresight::order() const {
@@ -228,7 +222,8 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bo
     if (refused && in_s <= 0) in_s = releases.next();
     in_s = std::max(in_s, earliest_on_its_nodes(i, c, refused));
     if (in_s == never) return {};
-    return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : idle_share), idle), refused, price};
+    return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : rules_.idle_share), idle), refused,
+            price};
 }
 
 /// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the
@@ -244,7 +239,7 @@ Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>
     for (const Prospect& p : all) {  // by type, then GPUs ascending
         const bool alike =
             p.best != nullptr && p.best->type == best.best->type && p.wait_s <= best.wait_s;
-        if (alike && p.least_cost <= (1 + estimate_error) * best.least_cost) return p;
+        if (alike && p.least_cost <= (1 + rules_.estimate_error) * best.least_cost) return p;
     }
     return best;
 }
@@ -254,7 +249,7 @@ void Foresight::choose(std::size_t i, double price) {
     const Task& task = problem_.tasks()[i];
     std::vector<bool> refused(task.choice_count, false);
     Placement placement;
-    for (int tries = 0; tries < most_tries; ++tries) {
+    for (int tries = 0; tries < rules_.most_tries; ++tries) {
         const Prospect found = best_of(i, price, refused);
         if (found.best == nullptr) return;
         if (found.wait_s > 0 || packing_.place(task, *found.best, placement)) {

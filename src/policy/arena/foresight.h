@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "policy/arena/arena_rules.h"
 #include "policy/packing.h"
 
 namespace arena {
@@ -39,7 +40,7 @@ class Foresight {
   public:
     /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget
     /// of options.search_steps does not reach, the last of the order, have no prospect.
-    Foresight(const Problem&, const Packing&, std::span<const double> weights);
+    Foresight(const Problem&, const Packing&, std::span<const double> weights, const ArenaRules&);
     /// By task.
     [[nodiscard]] const std::vector<Prospect>& prospects() const { return prospects_; }
     /// What the choice costs without any wait, over the least that the job can have: at most 1 when
@@ -80,6 +81,7 @@ class Foresight {
     const Problem& problem_;
     Packing packing_;
     std::span<const double> weights_;
+    const ArenaRules& rules_;
     std::vector<Releases> releases_;  ///< by type, as are
     std::vector<double> worth_, total_;
     /// By node set that is not all nodes, then type; without what the jobs before will take.

@@ -17,7 +17,7 @@ inline constexpr std::size_t long_queue = 1000;
 /// By index in snapshot.jobs: waiting jobs that can get no GPU whatever is decided; empty: none. Of
 /// jobs of one kind and priority no more can run at once than the cluster has GPUs for the smallest
 /// offer, and with objective jct who has less work left is worth more with every offer
-/// (value_of() in arena_policy.cc falls as work grows, since no restart takes longer than the
+/// (Worth::value() falls as work grows, since no restart takes longer than the
 /// longest). Those who wait for too long are helped in the order of their age, too. Jobs of unknown
 /// work are all kept. Not for queues with jobs whose choice is for life: what these wait for
 /// depends on everybody. O(jobs kinds).

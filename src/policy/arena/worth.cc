@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See worth.h.
+#include "policy/arena/worth.h"
+
+#include <cmath>
+#include <limits>
+
+namespace arena {
+namespace {
+
+/// An offer is worth the inverse of its time by the power of 1.25: above 1, so that who ends soon
+/// goes first by more than its hours alone say, and what a job gains by more GPUs counts for more,
+/// the faster it is already. Two roots cost a fifth of std::pow(), in each round for each offer of
+/// each job.
+double sharpened(double x) { return x * std::sqrt(std::sqrt(x)); }
+
+}  // namespace
+
+bool has_starved(const JobState& job, double ran_s, bool runs, const ArenaRules& rules) {
+    const auto starts_before = static_cast<double>(job.restarts - (runs ? 1 : 0));
+    return job.age_s - ran_s >
+           rules.starving_s * std::clamp(1 + starts_before, 1.0, rules.most_starving_bounds);
+}
+
+Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rules)
+    : problem_(problem),
+      options_(problem.options()),
+      rules_(rules),
+      lowest_priority_(std::numeric_limits<double>::infinity()),
+      highest_priority_(-lowest_priority_) {
+    double waiting = 0, all = 0;
+    auto at = offers.begin();
+    for (const JobState& job : problem.snapshot().jobs) {
+        if (job.phase == JobPhase::running && !job.elastic) continue;
+        at = find_from(offers, at, job.id);
+        if (at == offers.end() || at->second.empty()) continue;
+        lowest_priority_ = std::min(lowest_priority_, job.priority);
+        highest_priority_ = std::max(highest_priority_, job.priority);
+        waiting += job.phase == JobPhase::pending ? 1 : 0;
+        all += 1;
+    }
+    const double crowd = all > 0 ? std::min(1.0, waiting / all / rules.crowded_share) : 0;
+    change_bonus_ = rules.least_bonus + crowd * (rules.most_bonus - rules.least_bonus);
+}
+
+bool Worth::is_starving(const Task& task) const {
+    const JobState& job = *task.job;
+    const double ran_s = task.runs() ? problem_.snapshot().time_s - job.start_s : 0;
+    if (task.runs() && (job.start_s <= 0 || ran_s > rules_.starving_quantum_s)) return false;
+    return has_starved(job, ran_s, task.runs(), rules_);
+}
+
+double Worth::weight(const Task& task) const {
+    const JobState& job = *task.job;
+    double weight = 1;
+    if (highest_priority_ > lowest_priority_) {
+        weight += (rules_.most_priority_weight - 1) * (job.priority - lowest_priority_) /
+                  (highest_priority_ - lowest_priority_);
+    }
+    if (is_starving(task)) weight *= rules_.starving_weight;
+    if (options_.objective == Objective::jct) return weight;
+    const double fastest = task.fastest_s;
+    weight *= fastest;
+    if (options_.objective == Objective::throughput) return weight;
+    const std::int32_t asked = problem_.requested(task);
+    const double alone_s = (job.done_iterations + task.remaining) *
+                           (asked < 0 ? fastest : problem_.choice(asked).iteration_s);
+    const double slowdown = (job.age_s + task.remaining * fastest) / std::max(alone_s, 1e-9);
+    return weight * std::pow(slowdown, rules_.fairness_power);
+}
+
+double Worth::value(const Task& task, double weight, const Choice& choice, bool here) const {
+    return rate(task, weight, time_s(task, choice, here)) * bonus(task, choice, here);
+}
+
+double Worth::time_s(const Task& task, const Choice& choice, bool here) const {
+    const double left_s = Problem::time_left_s(task, choice);
+    if (here) return left_s + problem_.restart_left_s(task);
+    const double restart_s = options_.restart.seconds(choice.gpus);
+    return left_s + (task.runs() ? rules_.charged_restarts : 1) * restart_s;
+}
+
+double Worth::stay_charge(const Task& task, const Choice& choice, double restarts) const {
+    if (options_.objective != Objective::jct) return 1;
+    const auto starts =
+        static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - rules_.free_starts));
+    return 1 + restarts * options_.restart.seconds(choice.gpus) * starts /
+                   std::max(rules_.least_age_s, task.job->age_s);
+}
+
+double Worth::bonus(const Task& task, const Choice& choice, bool here) const {
+    if (!task.runs()) return 1;
+    const double left_s = Problem::time_left_s(task, problem_.choice(task.current));
+    const double m = rules_.momentum * (1 + std::min(1.0, rules_.nearly_done_s / left_s));
+    if (here) return m * change_bonus_;
+    const bool same_type = choice.type == problem_.choice(task.current).type;
+    return m / (same_type ? 1 : change_bonus_) / stay_charge(task, choice, rules_.charged_restarts);
+}
+
+double Worth::rate(const Task& task, double weight, double time_s) const {
+    // Without an end in sight only the speed counts, and what a restart costs of it.
+    if (options_.objective != Objective::jct) return weight * task.remaining / time_s;
+    const double least_s = task.remaining * task.fastest_s + options_.restart.checkpoint_s +
+                           options_.restart.launch_cap_s;
+    return weight * sharpened(least_s / time_s / (std::min(least_s, rules_.far_s) + rules_.soon_s));
+}
+
+}  // namespace arena
