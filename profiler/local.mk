@@ -35,11 +35,22 @@ libarena_profiler_comm_la_SOURCES = \
 	profiler/comm/comm.h \
 	profiler/comm/comm_bench.h profiler/comm/comm_bench.cc \
 	profiler/comm/comm_command.h profiler/comm/comm_command.cc \
-	profiler/comm/comm_world.h profiler/comm/comm_world.cc \
-	profiler/comm/host_communicator.h profiler/comm/host_communicator.cc \
-	profiler/comm/peer_sockets.h profiler/comm/peer_sockets.cc \
+	profiler/comm/host_ranks.h profiler/comm/host_ranks.cc \
+	profiler/comm/launcher.h profiler/comm/launcher.cc \
+	profiler/comm/thread_transport.h profiler/comm/thread_transport.cc \
+	profiler/comm/transport.h \
+	profiler/comm/watch.h profiler/comm/watch.cc \
 	# end
 libarena_profiler_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+# What the profiler opens for ranks that an MPI launcher started: complete by itself, and the only part that needs MPI.
+profilermoduledir = $(pkglibexecdir)
+if HAVE_MPI
+profilermodule_LTLIBRARIES = arena-profiler-mpi.la
+endif
+arena_profiler_mpi_la_SOURCES = profiler/comm/mpi_transport.cc
+arena_profiler_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+arena_profiler_mpi_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,defs
+arena_profiler_mpi_la_LIBADD = $(MPI_LIBS)
 libarena_profiler_run_la_SOURCES = \
 	profiler/run/direct.h profiler/run/direct.cc \
 	profiler/run/direct_command.h profiler/run/direct_command.cc \
@@ -154,10 +165,10 @@ tests_unit_test_store_spool_LDADD = $(store_libs) $(CHECK_LIBS)
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
 	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
-	tests/unit/test_comm tests/unit/test_peer_sockets tests/unit/test_topology tests/unit/test_nvml
+	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
 TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
 	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
-	tests/unit/test_comm tests/unit/test_peer_sockets tests/unit/test_topology tests/unit/test_nvml
+	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
 endif
 tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
 tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -174,9 +185,6 @@ tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/comm/no_communicator.cc tests/unit/suite.h
 tests_unit_test_comm_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_comm_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_peer_sockets_SOURCES = tests/unit/test_peer_sockets.cc profiler/comm/no_communicator.cc tests/unit/suite.h
-tests_unit_test_peer_sockets_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_peer_sockets_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 tests_unit_test_nvml_SOURCES = tests/unit/test_nvml.cc tests/unit/suite.h
 tests_unit_test_nvml_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -DARENA_FAKE_NVML='"$(abs_builddir)/tests/tools/fake_nvml.so"'
 tests_unit_test_nvml_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
@@ -198,6 +206,7 @@ profiler_black_box_tests = \
 	tests/t0266-device-faults-in-slurm.t \
 	tests/t0267-comm-over-nodes.t \
 	tests/t0268-profiler-by-hand.t \
+	tests/t0269-comm-by-mpi.t \
 	tests/t0270-prolog.t \
 	tests/t0275-profile-run.t \
 	tests/t0280-gpu.t \

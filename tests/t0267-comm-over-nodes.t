@@ -2,26 +2,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Collectives over several nodes: arena-profiler comm as the tasks of an srun step, between host memories (no GPU is
 # needed), into the store, and from there into the planner's prices. A rank that dies ends the others at once, long
-# before --timeout: with TCP by itself, with NCCL by the ranks' watch over each other (a stand-in of the tests).
+# before --timeout: Slurm's PMIx sees to it, whether the others wait in MPI or in NCCL (a stand-in of the tests).
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty profiler=$ARENA_BUILDDIR/arena-profiler
 [[ -x $faulty && -x $profiler ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"
 command -v jq >/dev/null || skip_all "jq is not installed"
 need_slurm
+need_mpi_in_slurm
 start_cluster --nodes a40:2x2
 export ARENA_DATA_DIR=$ARENA_SRCDIR/etc
 arena=$ARENA_BUILDDIR/arena
 mkdir -m 700 "$work/store"
+# Both nodes are this host: their shared memory would have the same names.
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
 
 # over_nodes PROGRAM... : as four tasks on two nodes; its exit code in $code. No limit of ours ends it: --timeout is 600 s
 over_nodes() {
-    srun -N 2 --ntasks-per-node=2 --distribution=block:block -t 30 "$@" >"$work/out" 2>"$work/err"
+    srun --mpi=pmix -N 2 --ntasks-per-node=2 -t 30 "$@" >"$work/out" 2>"$work/err"
     code=$?
 }
 
 # ---- the whole way of a table ---------------------------------------------------------------------------
-over_nodes "$profiler" comm --device cpu --gpu-type emulated-cpu --min-bytes 8K --max-bytes 8M --factor 1024 --budget 600 \
+over_nodes "$profiler" comm --device cpu --gpu-type emulated-cpu --min-bytes 8K --max-bytes 1M --factor 128 --budget 600 \
     --timeout 600 --out "$work/table.csv" -v
 is "$code" 0 "four tasks on two nodes measure all sizes"
 table() { tail -n +2 "$work/table.csv" | cut -d, -f2-5 | sort -u | tr '\n' ' '; }
@@ -29,7 +33,6 @@ is "$(table)" "all_gather,2,1,1 all_gather,2,2,1 all_gather,2,2,2 all_gather,4,2
 all_reduce,2,2,2 all_reduce,4,2,1 all_to_all,2,1,1 all_to_all,2,2,1 all_to_all,2,2,2 all_to_all,4,2,1 \
 reduce_scatter,2,1,1 reduce_scatter,2,2,1 reduce_scatter,2,2,2 reduce_scatter,4,2,1 send,2,1,1 send,2,2,1 send,2,2,2 " \
     "of every group inside a node and over both, alone and at once"
-is "$(find . -name '.arena-comm*' | wc -l)" 0 "nothing is left of the ranks' meeting place"
 ok "the table goes into the store" "$arena" profile --store "$work/store/p.db" import-comm "$work/table.csv"
 tp_comm_s='.grids[0].estimate.tp_comm_s'
 price() { # [OPTION...]: seconds of tensor-parallel communication of two GPUs in a node
@@ -45,29 +48,35 @@ slow=$(price --profiles "$work/store/p.db")
 ok "and makes communication 100 times as long" jq -en "$slow > 99 * $measured and $slow < 101 * $measured"
 
 # ---- a rank dies --------------------------------------------------------------------------------------------
-# The last rank kills its program when the first size is measured.
+# The last rank is killed when the first size is measured.
 cat >"$work/dying" <<END
 #!/bin/bash
-if ((SLURM_PROCID < 3)); then exec "\$@"; fi
-"\$@" &
-rank=\$!
-until grep -q 'GB/s' $work/err 2>/dev/null; do sleep 0.05; done
-kill -KILL \$rank
-wait
+if ((SLURM_PROCID == 3)); then
+    (until grep -q 'GB/s' $work/err 2>/dev/null; do sleep 0.05; done; kill -KILL \$\$) &
+fi
+exec "\$@"
 END
 chmod 755 "$work/dying"
 begin=$SECONDS
 over_nodes --kill-on-bad-exit=0 "$work/dying" "$profiler" comm --device cpu --gpu-type emulated-cpu --min-bytes 16M --max-bytes 64M \
     --budget 3000 --timeout 3000 --out "$work/part.csv" -v
 isnt "$code" 0 "a rank that is killed ends the run"
-like "$(cat "$work/err")" 'rank 3 is gone: it ended before the run did' "the others say which"
+like "$(cat "$work/err")" 'task 3: Killed' "srun says which"
 ok "what was measured before is kept" test -s "$work/part.csv"
 ok "long before the limit of 3000 s" test $((SECONDS - begin)) -lt 1500
 begin=$SECONDS
 ARENA_TEST_FAULT=orphan@3 over_nodes --kill-on-bad-exit=0 "$faulty" comm --gpu-type A40 --max-bytes 4K --budget 3000 \
     --timeout 3000 --out "$work/orphans.csv" -v
 isnt "$code" 0 "a library that does not notice, too"
-like "$(cat "$work/err")" 'NCCL: execute: rank 1 is gone: it ended before the run did' "by the ranks' watch over each other"
+like "$(cat "$work/err")" 'task 1: Killed' "srun says which"
 ok "long before the limit of 3000 s" test $((SECONDS - begin)) -lt 1500
-is "$(find . -name '.arena-comm*' | wc -l)" 0 "nothing is left of the ranks' meeting place"
+
+# ---- tasks that cannot find each other ----------------------------------------------------------------------
+srun --mpi=none -N 2 -n 4 "$profiler" comm --device cpu --gpu-type emulated-cpu --out "$work/none.csv" 2>"$work/err"
+is "$?" 2 "srun without PMIx is refused"
+like "$(cat "$work/err")" 'find each other by PMIx: srun --mpi=pmix' "with what to type"
+over_nodes --distribution=cyclic "$profiler" comm --device cpu --gpu-type emulated-cpu --out "$work/none.csv"
+is "$code" 2 "so are tasks that do not lie in blocks"
+like "$(cat "$work/err")" 'in blocks: srun --ntasks-per-node=GPUS --distribution=block:block' "with what to type"
+not_ok "nothing is written" test -e "$work/none.csv"
 done_testing

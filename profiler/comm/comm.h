@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the measuring of collectives knows of a communication library: one rank's view of the world.
-// NCCL stands behind it in arena-profiler-cuda; nothing here knows which. One process per GPU.
+// NCCL stands behind it in arena-profiler-cuda; nothing here knows which. One rank per GPU: a
+// process, or a thread of one.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ struct CommSetup {
     std::function<std::string()> lost = [] { return std::string(); };
 };
 
-/// How many devices a process here can use. Not to be called in a process that forks later.
+/// How many devices a process here can use.
 Result<std::int64_t> count_comm_devices();
 Result<std::unique_ptr<Communicator>> make_communicator(const CommSetup&);
 

@@ -2,23 +2,23 @@
 // See comm_command.h. Rank 0 alone writes; the others only say on standard error what failed.
 #include "profiler/comm/comm_command.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
-#include "profiler/comm/comm_world.h"
-#include "profiler/comm/host_communicator.h"
+#include "profiler/comm/host_ranks.h"
+#include "profiler/comm/launcher.h"
+#include "profiler/comm/thread_transport.h"
 #include "profiler/core/cpu_memory.h"
 #include "profiler/core/options.h"
 #include "profiler/core/recorder.h"
@@ -37,8 +37,9 @@ std::string largest_size(const CommCommand& command) {
     return !command.max_bytes.empty() ? command.max_bytes : is_on_host(command) ? "64M" : "1G";
 }
 
-volatile std::sig_atomic_t stop_requested = 0;
-void on_stop(int) { stop_requested = 1; }
+std::atomic<bool> stop_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+void on_stop(int) { stop_requested = true; }
 
 /// Ctrl-C keeps what was measured: the loop ends between two samples, on all ranks. A second one
 /// ends the process.
@@ -50,67 +51,84 @@ void install_stop_handlers() {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &action, nullptr);
 }
 
-/// One rank from its first to its last step.
-class CommRank {
+/// Rank 0's table, in its place from the first row on: whatever ends the run later leaves the rows
+/// that were measured, each of them whole.
+class Table {
   public:
-    CommRank(const CommCommand& command, const CommQuery& query, const CommSetup& setup,
-             const PeerPlace& peers)
-        : command_(command), query_(query), setup_(setup), peers_(peers) {}
+    explicit Table(const CommCommand& command) : command_(command) {}
+    [[nodiscard]] const std::vector<CommTime>& rows() const { return rows_; }
+    /// The exit code of writing.
+    [[nodiscard]] int code() const { return written_ ? 0 : fail(written_.error()); }
 
-    int run(const std::function<void()>& on_joined) {
-        install_stop_handlers();
-        auto communicator = join();
-        on_joined();
-        if (!communicator) return fail(communicator.error());
-        CommHooks hooks;
-        hooks.now = monotonic_s;
-        hooks.is_stopped = [] { return stop_requested != 0; };
-        if (is_first()) hooks.on_time = [this](const CommTime& t) { keep(t); };
-        const CommOutcome outcome = measure_comm(**communicator, setup_.world, query_, hooks);
-        const bool is_complete = outcome.measured == outcome.wanted;
-        if (!is_complete && (is_first() || outcome.has_failed))
-            std::fprintf(stderr, "arena-profiler: rank %lld measured %zu of %zu sizes: %s\n",
-                         static_cast<long long>(setup_.world.rank), outcome.measured,
-                         outcome.wanted, outcome.reason.c_str());
-        if (!outcome.has_failed && lifeline_) lifeline_->leave();
-        const int written = is_first() ? write((*communicator)->device(), outcome) : 0;
-        return written != 0 ? written : is_complete ? 0 : 1;
+    void add(const CommTime& time) {
+        rows_.push_back(time);
+        const std::string csv = to_csv(rows_);
+        if (command_.out != "-")
+            written_ = write_file_atomic(command_.out, csv);
+        else
+            print(csv.substr(std::exchange(printed_, csv.size())));
+    }
+    void print(const std::string& text) {
+        if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+            std::fflush(stdout) != 0)
+            written_ = environment_error(std::strerror(errno), "standard output");
     }
 
   private:
-    [[nodiscard]] bool is_first() const { return setup_.world.rank == 0; }
+    const CommCommand& command_;
+    std::vector<CommTime> rows_;
+    std::size_t printed_ = 0;  ///< of the table
+    Status written_ = Done{};
+};
 
-    /// TCP tells by itself that a rank is gone; NCCL's ranks watch each other beside it.
-    Result<std::unique_ptr<Communicator>> join() {
-        if (is_on_host(command_)) return make_host_communicator(setup_, peers_);
-        setup_.lost = [this] { return lifeline_ ? lifeline_->lost() : std::string(); };
-        auto communicator = make_communicator(setup_);
-        if (!communicator) return communicator;
-        // NCCL has met, so all are here: whoever has no connection after a part of the time gets
-        // none.
-        PeerPlace place = peers_;
-        place.timeout_s /= 4;
-        auto lifeline = Lifeline::join(setup_.world, place);  // rank 0: until all have come so far
-        if (lifeline)
-            lifeline_ = std::move(lifeline).value();
-        else
-            std::fprintf(
-                stderr, "arena-profiler: rank %lld goes on with NCCL's own watch alone: %s\n",
-                static_cast<long long>(setup_.world.rank), lifeline.error().message().c_str());
-        // All or none: a rank that hears nothing of the others would take those without for dead.
-        try {
-            if ((*communicator)->largest({lifeline_ ? 0.0 : 1.0}).front() > 0 && lifeline_) {
-                lifeline_->leave();
-                lifeline_.reset();
-            }
-        } catch (const std::exception& error) {
-            return environment_error(error.what());
+/// One rank from its first to its last step.
+class CommRank {
+  public:
+    CommRank(const CommCommand& command, const CommQuery& query, HostRanks& ranks)
+        : command_(command), query_(query), ranks_(ranks), table_(command) {}
+
+    int run() {
+        if (auto joined = join(); !joined) {
+            const int code = fail(joined.error());
+            ranks_.give_up(code);
+            return code;
         }
-        return communicator;
+        CommHooks hooks;
+        hooks.now = monotonic_s;
+        hooks.is_stopped = [] { return stop_requested.load(); };
+        if (is_first()) hooks.on_time = [this](const CommTime& t) { keep(t); };
+        const CommOutcome outcome = measure_comm(communicator(), ranks_.world(), query_, hooks);
+        const bool is_complete = outcome.measured == outcome.wanted;
+        if (!is_complete && (is_first() || outcome.has_failed))
+            std::fprintf(stderr, "arena-profiler: rank %lld measured %zu of %zu sizes: %s\n",
+                         static_cast<long long>(ranks_.world().rank), outcome.measured,
+                         outcome.wanted, outcome.reason.c_str());
+        const int written = is_first() ? finish(outcome) : 0,
+                  code = std::max(written, is_complete ? 0 : 1);
+        if (outcome.has_failed) ranks_.give_up(code);
+        return code;
+    }
+
+  private:
+    [[nodiscard]] bool is_first() const { return ranks_.world().rank == 0; }
+    Communicator& communicator() { return nccl_ ? *nccl_ : ranks_; }
+
+    Status join() {
+        if (is_on_host(command_)) return ranks_.reserve(query_.max_bytes);
+        CommSetup setup;
+        setup.world = ranks_.world();
+        setup.max_bytes = query_.max_bytes;
+        setup.timeout_s = command_.timeout_s;
+        setup.share = [this](const auto& make, std::size_t n) { return ranks_.share(make, n); };
+        setup.lost = [this] { return ranks_.lost(); };
+        auto made = make_communicator(setup);
+        if (!made) return made.error();
+        nccl_ = std::move(made).value();
+        return Done{};
     }
 
     void keep(const CommTime& time) {
-        times_.push_back(time);
+        table_.add(time);
         if (command_.verbose)
             std::fprintf(
                 stderr, "%-14s %3lld ranks %2lld nodes %2lld groups %10s  %10s  %.1f GB/s\n",
@@ -122,7 +140,7 @@ class CommRank {
 
     Json record(const Device& device, const CommOutcome& outcome) const {
         Json times = Json::array();
-        for (const CommTime& t : times_)
+        for (const CommTime& t : table_.rows())
             times.push_back({{"op", to_string(t.op)},
                              {"ranks", t.ranks},
                              {"nodes", t.nodes},
@@ -139,8 +157,8 @@ class CommRank {
                        {"driver", device.driver},
                        {"library", device.library},
                        {"node", device.node}}},
-                     {"nodes", setup_.world.nodes},
-                     {"gpus_per_node", setup_.world.ranks_per_node},
+                     {"nodes", ranks_.world().nodes},
+                     {"gpus_per_node", ranks_.world().ranks_per_node},
                      {"wanted", outcome.wanted},
                      {"measured", outcome.measured},
                      {"reason", outcome.reason},
@@ -152,50 +170,29 @@ class CommRank {
     }
 
     /// A table without a row is no table: nothing is written then.
-    int write(const Device& device, const CommOutcome& outcome) const {
-        if (times_.empty()) return 1;
-        const std::string csv = to_csv(times_);
-        if (command_.out != "-")
-            if (auto s = write_file_atomic(command_.out, csv); !s) return fail(s.error());
-        const std::string text = command_.json ? dump_json(record(device, outcome)) + "\n" : csv;
-        if (!command_.json && command_.out != "-") return 0;
-        const bool good = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-                          std::fflush(stdout) == 0;
-        return good ? 0 : fail(environment_error(std::strerror(errno), "standard output"));
+    int finish(const CommOutcome& outcome) {
+        if (table_.rows().empty()) return 1;
+        if (command_.json) table_.print(dump_json(record(communicator().device(), outcome)) + "\n");
+        return table_.code();
     }
 
     const CommCommand& command_;
     const CommQuery& query_;
-    CommSetup setup_;
-    const PeerPlace& peers_;
-    std::unique_ptr<Lifeline> lifeline_;
-    std::vector<CommTime> times_;
+    HostRanks& ranks_;
+    std::unique_ptr<Communicator> nccl_;
+    Table table_;
 };
 
-int run_rank(const CommCommand& command, const CommWorld& world, const std::string& path,
-             const std::function<void()>& on_joined) {
-    const MeetingPlace place(path, world.rank == 0, command.timeout_s);
-    const auto query = query_of(command, world);
-    if (!query) return world.rank == 0 ? fail(query.error()) : 2;
-    CommSetup setup;
-    setup.world = world;
-    setup.max_bytes = query->max_bytes;
-    setup.timeout_s = command.timeout_s;
-    setup.share = [&](const auto& make, std::size_t size) { return place.share(make, size); };
-    const PeerPlace peers{path + "-peers", command.timeout_s};
-    return CommRank(command, *query, setup, peers).run([&] {
-        place.leave();  // joined: all have read it
-        on_joined();
-    });
+Status check_timeout(const CommCommand& command) {
+    if (command.timeout_s >= 1 && command.timeout_s <= 3600) return Done{};
+    return usage_error("must be 1 to 3600 s", "--timeout");
 }
 
 /// Host memory is everybody's: buffers that leave no room for the rest of the node are refused.
-Status check_memory(const CommCommand& command, const CommWorld& world) {
+Status check_memory(const CommCommand& command, const CommWorld& world, std::int64_t max_bytes) {
     if (!is_on_host(command)) return Done{};
-    const auto query = query_of(command, world);
-    if (!query) return query.error();
     const double wanted =
-        2.5 * static_cast<double>(world.ranks_per_node) * static_cast<double>(query->max_bytes);
+        2.5 * static_cast<double>(world.ranks_per_node) * static_cast<double>(max_bytes);
     const double available = static_cast<double>(cpu::available_memory());
     if (wanted <= available / 2) return Done{};
     return environment_error(std::to_string(world.ranks_per_node) + " ranks need " +
@@ -204,19 +201,52 @@ Status check_memory(const CommCommand& command, const CommWorld& world) {
                              " that are available; give fewer --gpus or a smaller --max-bytes");
 }
 
-/// One of the tasks that srun started.
-int run_in_step(const CommCommand& command, const CommWorld& world) {
-    const std::string name = name_of_step(::getenv);
-    if (auto s = check_memory(command, world); !s)
-        return world.rank % world.ranks_per_node == 0 ? fail(s.error()) : 2;
-    if (name.empty()) return fail(environment_error("srun has not named this step (SLURM_JOB_ID)"));
-    const std::string directory = command.meet.empty() ? "." : command.meet;
-    if (world.rank == 0 && ::access(directory.c_str(), W_OK | X_OK) != 0)
-        return fail(environment_error(std::string("rank 0 cannot write there: ") +
-                                          std::strerror(errno) +
-                                          "; give --meet a directory that all nodes see",
-                                      directory));
-    return run_rank(command, world, directory + "/" + name, [] {});
+Error nobody_to_talk_to() {
+    return environment_error(
+        "one GPU has nobody to talk to: at least 2 must be visible, or ranks on several nodes "
+        "(srun --mpi=pmix)");
+}
+
+int run_rank(const CommCommand& command, const CommWorld& world, Transport& transport) {
+    HostRanks ranks(transport, world, command.timeout_s);
+    const auto query = query_of(command, world);
+    if (!query) return world.rank == 0 ? fail(query.error()) : 2;  // all ranks see the same
+    int code = 0;
+    if (world.local() == 0)
+        if (auto s = check_memory(command, world, query->max_bytes); !s) code = fail(s.error());
+    code = static_cast<int>(ranks.largest({static_cast<double>(code)})[0]);
+    return code != 0 ? code : CommRank(command, *query, ranks).run();
+}
+
+/// An exception is the end of all ranks.
+int run_guarded(Transport& transport, const std::function<int()>& body) {
+    try {
+        return body();
+    } catch (const std::exception& error) {
+        const std::string rank = "rank " + std::to_string(transport.rank());
+        const int code = fail(environment_error(error.what(), rank));
+        transport.give_up(code);
+        return code;
+    }
+}
+
+/// One of the processes that an MPI launcher started.
+int run_launched(const CommCommand& command) {
+    Watch watch("MPI", command.timeout_s);
+    watch.begin("start");
+    auto transport = open_mpi();
+    if (!transport) return fail(transport.error());
+    const int code = run_guarded(**transport, [&] {
+        watch.begin("find the nodes");
+        const auto world = world_of((*transport)->rank(), (*transport)->first_on_node());
+        watch.end();
+        if (!world) return fail(world.error());
+        return world->ranks() < 2 ? fail(nobody_to_talk_to())
+                                  : run_rank(command, *world, **transport);
+    });
+    watch.begin("leave");
+    (*transport).reset();
+    return code;
 }
 
 Result<std::int64_t> count_devices(const CommCommand& command) {
@@ -224,7 +254,7 @@ Result<std::int64_t> count_devices(const CommCommand& command) {
         return command.gpus > 0 ? command.gpus
                                 : std::min<std::int64_t>(std::thread::hardware_concurrency(),
                                                          default_host_ranks);
-    return count_in_child(count_comm_devices);
+    return count_comm_devices();
 }
 
 /// The built-in hardware entries and, where there is an arena.yaml, the site's.
@@ -280,29 +310,17 @@ Status check_device(const CommCommand& command) {
 
 /// All ranks are ours.
 int run_on_this_node(const CommCommand& command) {
-    std::int64_t gpus = command.gpus;
     const auto found = count_devices(command);
     if (!found) return fail(found.error());
-    if (gpus == 0) gpus = *found;
+    const std::int64_t gpus = command.gpus == 0 ? *found : command.gpus;
     if (gpus > *found)
         return fail(
             usage_error("this node has " + std::to_string(*found) + " visible GPUs", "--gpus"));
-    if (gpus < 2)
-        return fail(
-            environment_error("one GPU has nobody to talk to: at least 2 must be visible, or tasks "
-                              "on several nodes (srun)"));
-    if (auto query = query_of(command, {0, 1, gpus}); !query) return fail(query.error());
-    if (auto s = check_memory(command, {0, 1, gpus}); !s) return fail(s.error());
-    const char* base = ::getenv("TMPDIR");
-    std::string directory = std::string(base == nullptr ? "/tmp" : base) + "/arena-comm-XXXXXX";
-    if (::mkdtemp(directory.data()) == nullptr)
-        return fail(environment_error(std::strerror(errno), directory));
-    const int code = run_in_children(gpus, [&](std::int64_t rank) {
-        return run_rank(command, {rank, 1, gpus}, directory + "/meet", [] {});
+    if (gpus < 2) return fail(nobody_to_talk_to());
+    return run_in_threads(static_cast<int>(gpus), [&](Transport& transport) {
+        const CommWorld world{transport.rank(), 1, gpus};
+        return run_guarded(transport, [&] { return run_rank(command, world, transport); });
     });
-    std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
-    return code;
 }
 
 }  // namespace
@@ -360,8 +378,7 @@ Result<CommQuery> query_of(const CommCommand& command, const CommWorld& world) {
     if (q.factor < 2 || q.factor > 1024) return usage_error("must be 2 to 1024", "--factor");
     if (!(q.budget_s > 0) || q.budget_s > 86400)
         return usage_error("must be above 0, up to 86400 s", "--budget");
-    if (!(command.timeout_s >= 1) || command.timeout_s > 3600)
-        return usage_error("must be 1 to 3600 s", "--timeout");
+    if (auto s = check_timeout(command); !s) return s.error();
     for (const std::string& word : command.ops) {
         const auto op = parse_comm_op(word);
         if (!op)
@@ -390,10 +407,11 @@ int run_comm_command(const CommCommand& command) {
     if (auto s = check_device(command); !s) return fail(s.error());
     if (command.gpus < 0 || command.gpus > 1024)
         return fail(usage_error("must be 1 to 1024", "--gpus"));
-    const auto world = world_of_step(::getenv);
-    if (!world) return fail(world.error());
-    if (*world) return run_in_step(command, **world);
-    return run_on_this_node(command);
+    if (auto s = check_timeout(command); !s) return fail(s.error());
+    const auto launched = is_launched(::getenv);
+    if (!launched) return fail(launched.error());
+    install_stop_handlers();
+    return *launched ? run_launched(command) : run_on_this_node(command);
 }
 
 }  // namespace arena

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena-profiler comm`: times of collectives between the GPUs of one node, or of the nodes of an
-// srun step, as the table that `arena profile import-comm` reads.
+// `arena-profiler comm`: times of collectives between the GPUs of one node, or of the nodes that an
+// MPI launcher started it on, as the table that `arena profile import-comm` reads.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace arena {
 
 struct CommCommand {
-    std::string gpu_type, out = "-", meet;
-    std::string device = "cuda";              ///< or cpu: host memory over TCP
+    std::string gpu_type, out = "-";
+    std::string device = "cuda";              ///< or cpu: host memory
     std::string config;                       ///< arena.yaml; "" = config_path(), if it is there
     std::vector<std::string> ops;             ///< empty = all
     std::vector<std::string> groups;          ///< RANKS[xNODES[xGROUPS]]; empty = all_placements()

@@ -6,21 +6,16 @@
 // when it shows one or the limit passes.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "base/text.h"
 #include "profiler/comm/comm.h"
+#include "profiler/comm/watch.h"
 #include "profiler/core/nvml.h"
 #include "profiler/core/recorder.h"
 #include "profiler/core/request.h"
@@ -46,76 +41,6 @@ void check(ncclResult_t r, ncclComm_t comm, const char* doing) {
         text += std::string(": ") + last;
     throw std::runtime_error(printable(text, 400));
 }
-
-/// Ends the process when a step lasts too long: a blocking call of NCCL cannot be ended from
-/// within.
-class Watch {
-  public:
-    Watch(std::int64_t rank, double limit_s)
-        : rank_(rank), limit_s_(limit_s), thread_([this] { run(); }) {}
-    ~Watch() {
-        {
-            const std::lock_guard lock(mutex_);
-            is_over_ = true;
-        }
-        changed_.notify_one();
-        thread_.join();
-    }
-    Watch(const Watch&) = delete;
-    Watch& operator=(const Watch&) = delete;
-
-    void begin(const char* doing) { set(doing); }
-    void end() { set(nullptr); }
-
-  private:
-    void set(const char* doing) {
-        {
-            const std::lock_guard lock(mutex_);
-            doing_ = doing;
-            ++step_;
-        }
-        changed_.notify_one();
-    }
-    void run() {
-        std::unique_lock lock(mutex_);
-        while (!is_over_) {
-            const auto step = step_;
-            const auto is_changed = [&] { return is_over_ || step_ != step; };
-            if (doing_ == nullptr) {
-                changed_.wait(lock, is_changed);
-            } else if (!changed_.wait_for(lock, std::chrono::duration<double>(limit_s_),
-                                          is_changed)) {
-                std::fprintf(stderr,
-                             "arena-profiler: rank %lld: NCCL: %s: no answer from the other ranks "
-                             "within %s\n",
-                             static_cast<long long>(rank_), doing_,
-                             human_seconds(limit_s_).c_str());
-                std::fflush(nullptr);
-                ::_exit(3);
-            }
-        }
-    }
-    std::int64_t rank_;
-    double limit_s_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    const char* doing_ = nullptr;
-    std::uint64_t step_ = 0;
-    bool is_over_ = false;
-    std::thread thread_;  ///< last: it uses the others
-};
-
-/// One step under watch.
-class Step {
-  public:
-    Step(Watch& watch, const char* doing) : watch_(watch) { watch_.begin(doing); }
-    ~Step() { watch_.end(); }
-    Step(const Step&) = delete;
-    Step& operator=(const Step&) = delete;
-
-  private:
-    Watch& watch_;
-};
 
 /// A communicator that is destroyed, or aborted after a failure.
 class Comm {
@@ -212,7 +137,7 @@ class NcclCommunicator final : public Communicator {
         : world_(setup.world),
           timeout_s_(setup.timeout_s),
           lost_(setup.lost),
-          watch_(setup.world.rank, setup.timeout_s),
+          watch_("rank " + std::to_string(setup.world.rank) + ": NCCL", setup.timeout_s),
           properties_(select_gpu(gpu)) {
         stream_.make();
         const auto bytes = static_cast<std::size_t>(setup.max_bytes);

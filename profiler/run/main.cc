@@ -197,8 +197,7 @@ void add_comm_flags(CLI::App& c, CommCommand& o) {
     c.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str();
     c.add_option("--max-bytes", o.max_bytes, "largest size (default 1G; cpu: 64M)");
     c.add_option("--factor", o.factor, "from one size to the next")->capture_default_str();
-    c.add_option("--device", o.device,
-                 "cuda: NCCL; cpu: host memory over TCP, for an emulated type")
+    c.add_option("--device", o.device, "cuda: NCCL; cpu: host memory, for an emulated type")
         ->capture_default_str();
     c.add_option("--config", o.config, "arena.yaml, for the site's own emulated types");
     c.add_option("--gpus", o.gpus, "of this node (default: all that are visible; cpu: up to 8)");
@@ -206,7 +205,6 @@ void add_comm_flags(CLI::App& c, CommCommand& o) {
     c.add_option("--timeout", o.timeout_s,
                  "seconds after which a rank that does not answer ends the run")
         ->capture_default_str();
-    c.add_option("--meet", o.meet, "directory that all nodes see (default: the current one)");
     c.add_flag("--json", o.json, "a record with the topology of rank 0's node on standard output");
     c.add_flag("-v,--verbose", o.verbose, "one line per size on standard error");
 }
@@ -290,7 +288,7 @@ int main_of(int argc, char** argv) {
     add_finish_flags(*finish_app, o);
     CommCommand c;
     auto* comm_app = app.add_subcommand(
-        "comm", "measure collectives between GPUs, of one node or of an srun step");
+        "comm", "measure collectives between GPUs, of one node or of an MPI launcher's ranks");
     add_comm_flags(*comm_app, c);
     std::string xml;
     auto* topology_app = app.add_subcommand("topology", "show where the GPUs of this node sit");

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // arena-profiler comm without NCCL: which groups, which sizes, the statistics, what all ranks must
-// agree on, how ranks meet. The communicator of these tests talks to nobody: its times are a
+// agree on, who the ranks are. The communicator of these tests talks to nobody: its times are a
 // script.
-#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <stdexcept>
 
 #include "profiler/comm/comm_bench.h"
 #include "profiler/comm/comm_command.h"
-#include "profiler/comm/comm_world.h"
+#include "profiler/comm/host_ranks.h"
+#include "profiler/comm/launcher.h"
+#include "profiler/comm/thread_transport.h"
 #include "suite.h"
 
 namespace {
@@ -342,110 +340,108 @@ Lookup environment(std::map<std::string, std::string> values) {
     };
 }
 
-START_TEST(the_tasks_of_an_srun_step_know_their_place) {
-    const std::map<std::string, std::string> good{
-        {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "5"},
-        {"SLURM_NODEID", "1"},         {"SLURM_LOCALID", "1"},
-        {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"}};
-    ck_assert(world_of_step(environment(good)).value() == CommWorld({5, 2, 4}));
-    ck_assert(!world_of_step(environment({})).value());
-    ck_assert(!world_of_step(environment({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}})).value());
-    ck_assert(!world_of_step(environment({{"SLURM_STEP_NUM_TASKS", "1"}})).value());
-    const auto with = [&](const char* name, const char* value) {
-        auto changed = good;
-        changed[name] = value;
-        return world_of_step(environment(changed));
+START_TEST(ranks_come_from_a_launcher_where_one_started_several) {
+    const auto launched = [](std::map<std::string, std::string> values) {
+        return is_launched(environment(std::move(values)));
     };
-    assert_refused(with("SLURM_STEP_TASKS_PER_NODE", "5,3"),
-                   "the same number of tasks on each node");
-    assert_refused(with("SLURM_STEP_TASKS_PER_NODE", "4(x3),2"),
-                   "the same number of tasks on each node");
-    assert_refused(with("SLURM_NODEID", "0"), "tasks must lie in blocks");
-    assert_refused(with("SLURM_LOCALID", "2"), "tasks must lie in blocks");
-    assert_refused(with("SLURM_PROCID", "9"), "tasks must lie in blocks");
-    assert_refused(with("SLURM_PROCID", "none"), "which task this is");
+    ck_assert(!launched({}).value());
+    ck_assert(!launched({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).value());
+    ck_assert(!launched({{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}}).value());
+    ck_assert(launched({{"SLURM_STEP_NUM_TASKS", "8"}, {"PMIX_RANK", "5"}}).value());
+    ck_assert(launched({{"OMPI_COMM_WORLD_SIZE", "2"}}).value());
+    // mpirun's daemons are tasks of srun; its ranks are its own
+    ck_assert(!launched({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}).value());
+    assert_refused(launched({{"SLURM_STEP_NUM_TASKS", "8"}}), "srun --mpi=pmix");
+    assert_refused(launched({{"SLURM_STEP_NUM_TASKS", "8"}, {"PMI_RANK", "0"}}), "srun --mpi=pmix");
 }
 END_TEST
 
-START_TEST(steps_and_tries_meet_in_files_of_their_own) {
-    const std::map<std::string, std::string> step{
-        {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_SRUN_COMM_PORT", "40123"}};
-    assert_text(name_of_step(environment(step)), ".arena-comm-7-0-40123");
-    auto again = step;
-    again["SLURM_RESTART_COUNT"] = "1";
-    assert_text(name_of_step(environment(again)), ".arena-comm-7-0-1-40123");
-    auto forged = step;
-    forged["SLURM_STEP_ID"] = "../../etc/x";
-    assert_text(name_of_step(environment(forged)), ".arena-comm-7-40123");
-    assert_text(name_of_step(environment({})), "");
+START_TEST(ranks_know_their_place_from_their_nodes_first_ranks) {
+    ck_assert(world_of(5, {0, 0, 0, 0, 4, 4, 4, 4}).value() == CommWorld({5, 2, 4}));
+    ck_assert(world_of(0, {0}).value() == CommWorld({0, 1, 1}));
+    ck_assert(world_of(1, {0, 1}).value() == CommWorld({1, 2, 1}));
+    for (const std::vector<int>& bad : {std::vector<int>{0, 0, 0, 3},
+                                        {0, 1, 0, 1},
+                                        {0, 0, 2, 3},
+                                        {0, 1, 1, 3},
+                                        {0, 0, 2},
+                                        {1, 1},
+                                        {}})
+        assert_refused(world_of(0, bad), "the same number of ranks on each node, in blocks");
 }
 END_TEST
 
-std::string directory;
-void make_directory() {
-    char name[] = "/tmp/arena-comm-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(name));
-    directory = name;
-}
-void remove_directory() { std::filesystem::remove_all(directory); }
-
-START_TEST(ranks_meet_through_a_file_that_goes_with_them) {
-    const std::string path = directory + "/meet";
-    std::ofstream(path) << "a stale one of another run";
-    const MeetingPlace first(path, true, 5), other(path, false, 5);
-    const auto made = first.share([] { return std::string("0123456789abcdef"); }, 16);
-    assert_text(made.value(), "0123456789abcdef");
-    const auto never = []() -> std::string { throw std::logic_error("only the first makes it"); };
-    assert_text(other.share(never, 16).value(), "0123456789abcdef");
-    other.leave();
-    ck_assert(std::filesystem::exists(path));
-    first.leave();
-    ck_assert(!std::filesystem::exists(path));
-}
-END_TEST
-
-START_TEST(what_others_put_at_the_meeting_place_is_refused) {
-    const auto none = [] { return std::string(); };
-    const std::string path = directory + "/meet", real = directory + "/real";
-    const MeetingPlace other(path, false, 0.01);
-    assert_refused(other.share(none, 4), "rank 0 did not come");
-    std::ofstream(path) << "ids!";
-    ::chmod(path.c_str(), 0644);
-    assert_refused(other.share(none, 4), "is not the file that rank 0");
-    ::chmod(path.c_str(), 0600);
-    ck_assert(other.share(none, 4).ok());
-    assert_refused(other.share(none, 5), "is not the file that rank 0");
-    std::filesystem::rename(path, real);
-    std::filesystem::create_symlink(real, path);
-    assert_refused(other.share(none, 4), path);
-    std::filesystem::remove(path);
-    ck_assert_int_eq(::mkfifo(path.c_str(), 0600), 0);
-    assert_refused(other.share(none, 0), "is not the file that rank 0");
+START_TEST(threads_of_a_group_compute_what_mpi_defines) {
+    constexpr std::size_t floats = 12;
+    const int code = run_in_threads(6, [](Transport& transport) {
+        std::vector<float> send(floats), receive(floats);
+        const int rank = transport.rank(), place = rank / 2;  // in groups of 0, 2, 4 and 1, 3, 5
+        for (std::size_t i = 0; i < floats; ++i)
+            send[i] = static_cast<float>(100 * rank + static_cast<int>(i));
+        transport.regroup(rank % 2);
+        const auto does = [&](CommOp op, auto expected, std::size_t count) {
+            transport.collective(op, send.data(), receive.data(), floats);
+            for (std::size_t i = 0; i < count; ++i)
+                if (receive[i] != static_cast<float>(expected(static_cast<int>(i)))) return false;
+            return true;
+        };
+        const auto of = [&](int member, int i) { return 100 * (2 * member + rank % 2) + i; };
+        const auto sum = [&](int i) { return of(0, i) + of(1, i) + of(2, i); };
+        bool good = does(CommOp::all_reduce, sum, floats);
+        good &= does(
+            CommOp::all_gather, [&](int i) { return of(i / 4, i % 4); }, floats);
+        good &= does(
+            CommOp::reduce_scatter, [&](int i) { return sum(4 * place + i); }, 4);
+        good &= does(
+            CommOp::all_to_all, [&](int i) { return of(i / 4, 4 * place + i % 4); }, floats);
+        good &= does(
+            CommOp::send, [&](int i) { return of((place + 2) % 3, i); }, floats);
+        double most = rank;
+        transport.largest({&most, 1});
+        std::string word = rank == 0 ? "id" : "??";
+        transport.broadcast(word);
+        return good && most == 5 && word == "id" ? 0 : 1;
+    });
+    ck_assert_int_eq(code, 0);
 }
 END_TEST
 
-START_TEST(children_are_waited_for_and_the_worst_end_counts) {
-    ck_assert_int_eq(run_in_children(3, [](std::int64_t) { return 0; }), 0);
-    ck_assert_int_eq(run_in_children(3, [](std::int64_t rank) { return rank == 1 ? 1 : 0; }), 1);
-    // the others would never end: they are told to
-    const auto body = [](std::int64_t rank) {
-        if (rank == 2) return 3;
-        for (;;) ::pause();
+START_TEST(a_thread_that_fails_ends_those_that_wait_for_it) {
+    const int code = run_in_threads(3, [](Transport& transport) {
+        if (transport.rank() == 1) {
+            transport.give_up(3);
+            return 3;
+        }
+        try {
+            transport.regroup(0);
+        } catch (const std::runtime_error& error) {
+            const bool is_told = error.what() == std::string("rank 1 has failed");
+            return is_told && transport.lost() == error.what() ? 1 : 4;
+        }
+        return 5;
+    });
+    ck_assert_int_eq(code, 3);
+}
+END_TEST
+
+START_TEST(a_rank_that_is_waited_for_too_long_ends_the_run) {
+    const auto wait = [] {
+        run_in_threads(2, [](Transport& transport) {
+            if (transport.rank() == 1) ::pause();
+            HostRanks ranks(transport, {0, 1, 2}, 0.01);
+            ranks.largest({0});
+            return 0;
+        });
     };
-    ck_assert_int_eq(run_in_children(3, body), 3);
-    ck_assert_int_eq(
-        run_in_children(2, [](std::int64_t rank) { return rank == 0 ? 0 : ::raise(SIGKILL); }), 3);
-}
-END_TEST
-
-START_TEST(devices_are_counted_in_another_process) {
-    ck_assert_int_eq(count_in_child([]() -> Result<std::int64_t> { return 7; }).value(), 7);
-    assert_refused(
-        count_in_child([]() -> Result<std::int64_t> { return environment_error("no driver"); }),
-        "no driver");
-    assert_refused(count_in_child([]() -> Result<std::int64_t> { ::_exit(1); }),
-                   "ended without an answer");
-    assert_refused(count_in_child(count_comm_devices), "no NCCL");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        wait();
+        ::_exit(0);
+    }
+    int status = 0;
+    ck_assert_int_eq(::waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 3);
 }
 END_TEST
 
@@ -469,12 +465,11 @@ int main() {
         a_failing_library_ends_the_run_with_its_sentence,
         sizes_and_placements_are_read_or_refused_with_a_sentence,
         a_query_is_checked_before_a_gpu_is_touched,
-        the_tasks_of_an_srun_step_know_their_place,
-        steps_and_tries_meet_in_files_of_their_own,
-        ranks_meet_through_a_file_that_goes_with_them,
-        what_others_put_at_the_meeting_place_is_refused,
-        children_are_waited_for_and_the_worst_end_counts,
-        devices_are_counted_in_another_process,
+        ranks_come_from_a_launcher_where_one_started_several,
+        ranks_know_their_place_from_their_nodes_first_ranks,
+        threads_of_a_group_compute_what_mpi_defines,
+        a_thread_that_fails_ends_those_that_wait_for_it,
+        a_rank_that_is_waited_for_too_long_ends_the_run,
     };
-    return arena::test::run_suite("comm", tests, {make_directory, remove_directory});
+    return arena::test::run_suite("comm", tests);
 }
