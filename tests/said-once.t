@@ -35,5 +35,5 @@ once "from an error's code to an exit code" 'ErrorCode::[a-z]+ *\? *[0-9a-z]|cas
 once "the median of sorted samples" '\[[a-z_.]*(size\(\)|n) / 2\]' \
     'src/base/statistics\.h' '    const double median = samples[n / 2];'
 once "waiting for one descriptor until a moment" '::poll\(&' \
-    'src/base/poll\.h|profiler/comm/peer_sockets\.cc' '        ready = ::poll(&wait, 1, left);'
+    'src/base/poll\.h' '        ready = ::poll(&wait, 1, left);'
 done_testing
