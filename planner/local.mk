@@ -75,6 +75,7 @@ libarena_requests_la_SOURCES = \
 	planner/requests/build_request.h planner/requests/build_request.cc \
 	planner/requests/cluster_rules.h planner/requests/cluster_rules.cc \
 	planner/requests/pin_rules.h planner/requests/pin_rules.cc \
+	planner/requests/plan_query.h planner/requests/plan_query.cc \
 	# end
 requests_libs = libarena_requests.la $(search_libs)
 

@@ -57,6 +57,7 @@ libarena_request_la_SOURCES = \
 	src/request/launcher_features.h src/request/launcher_features.cc \
 	src/request/launcher_table.h src/request/launcher_table.cc \
 	src/request/launchers.h src/request/launchers.cc \
+	src/request/options.h src/request/options.cc \
 	src/request/request.h src/request/request.cc \
 	# end
 request_libs = libarena_request.la $(site_libs)

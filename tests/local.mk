@@ -2,13 +2,17 @@
 
 # ---- submission: record, directives, plug-in rules -------------------------------------------
 if HAVE_CHECK
-submit_unit_tests = tests/unit/test_request tests/unit/test_spank_options tests/unit/test_submit_rules
+submit_unit_tests = tests/unit/test_request tests/unit/test_options tests/unit/test_spank_options tests/unit/test_submit_rules
 check_PROGRAMS += $(submit_unit_tests)
 TESTS += $(submit_unit_tests)
 endif
 tests_unit_test_request_SOURCES = tests/unit/test_request.cc
 tests_unit_test_request_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_request_LDADD = $(baselines_libs) $(CHECK_LIBS)
+tests_unit_test_options_SOURCES = tests/unit/test_options.cc plugin/spank/spank_options.cc \
+	plugin/job_submit/submit_rules.cc plugin/job_submit/submit_line.cc plugin/common/quick_estimate.cc
+tests_unit_test_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_options_LDADD = $(all_libs) $(CHECK_LIBS)
 tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/spank/spank_options.cc \
 	plugin/spank/controller.h plugin/spank/controller_rules.cc \
 	plugin/spank/preview.cc plugin/common/quick_estimate.cc

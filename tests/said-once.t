@@ -25,7 +25,7 @@ mkdir -p "${rooms[@]/#/$work/tree/}"
 once "GPUs of a job, and what is as many at most" "(integer|integers|Range)\(.*(gpus|nodes|stages?|degree|dp|tp|ranks|groups)\b.*\b65'?536\b" \
     'src/core/limits\.h' '    fields.integer("gpus", out.gpus, 1, 65536);'
 once "samples of an iteration, tokens of a sample" 'batch.*(<< 24|16777216)|[Tt]okens.*(<< 24|16777216)' \
-    'src/core/limits\.h|plugin/spank/spank_options\.cc' '    fields.integer("batch", out.batch, 1, std::int64_t{1} << 24);'
+    'src/core/limits\.h|src/request/options\.cc' '    fields.integer("batch", out.batch, 1, std::int64_t{1} << 24);'
 once "what a GPU type may be called" "c == '_' \|\| c == '[.-]' \|\| c == '[.-]'" \
     'src/core/limits\.cc' "    return c == '_' || c == '.' || c == '-';"
 once "from GRES type to hardware entry" '\bgres_type == ' \

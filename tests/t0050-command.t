@@ -70,8 +70,8 @@ refused() {
 gpt2=(--model gpt2 --global-batch 512)
 refused 'nearest: gpt2-xl' --model gpt2-xxl --global-batch 512 --gpu-type A40 --gpus 8
 refused "no hardware entry 'A400'" "${gpt2[@]}" --gpu-type A400 --gpus 8
-refused '--gpus: "0" is not accepted' "${gpt2[@]}" --gpu-type A40 --gpus 0
-refused '--gpus: "8-4" is not accepted' "${gpt2[@]}" --gpu-type A40 --gpus 8-4
+refused "--gpus: '0' is not N or MIN-MAX" "${gpt2[@]}" --gpu-type A40 --gpus 0
+refused "--gpus: '8-4' is an empty range" "${gpt2[@]}" --gpu-type A40 --gpus 8-4
 refused '--gpus: is needed' "${gpt2[@]}" --gpu-type A40
 refused '--global-batch' --model gpt2 --global-batch 0 --gpu-type A40 --gpus 8
 refused '--global-batch is required' --model gpt2 --gpu-type A40 --gpus 8

@@ -197,14 +197,14 @@ forged() { local name=$1 pattern=$2; shift 2; refuses "$name" "$pattern" "$forge
 model='"model":{"family":"gpt","layers":2,"hidden":64,"heads":4,"kv_heads":4,"ffn_hidden":256,"vocab":100,"seq_length":64}'
 forged "a record of rubbish is refused" "record.*JSON" ARENA_RECORD=rubbish
 forged "an empty record is refused" "record" ARENA_RECORD=
-forged "a record of another version is refused" "version" "ARENA_RECORD={\"v\":2,$model,\"batch\":8}"
-forged "a record that is too long is refused" "32768" "ARENA_RECORD={\"v\":1,$model,\"batch\":8$(head -c 40000 /dev/zero | tr '\0' ' ')}"
-forged "a record without a model is refused" "model is missing" 'ARENA_RECORD={"v":1,"batch":8}'
-forged "a record with an impossible model is refused" "heads" "ARENA_RECORD={\"v\":1,${model/\"heads\":4/\"heads\":5},\"batch\":8}"
-forged "a record with a huge model is refused" "layers" "ARENA_RECORD={\"v\":1,${model/\"layers\":2/\"layers\":1099511627776},\"batch\":8}"
-forged "a record with a huge batch is refused" "batch" "ARENA_RECORD={\"v\":1,$model,\"batch\":9223372036854775807}"
-forged "two records are refused" "more than one" "ARENA_RECORD={\"v\":1,$model,\"batch\":8}" "ARENA_RECORD={\"v\":1,$model,\"batch\":9}"
-forged "a record with a type that is not there is refused" "v100" "ARENA_RECORD={\"v\":1,$model,\"batch\":8,\"gpu_types\":[\"v100\"]}"
+forged "a record of another version is refused" "version" "ARENA_RECORD={\"v\":1,$model,\"batch\":\"8\"}"
+forged "a record that is too long is refused" "32768" "ARENA_RECORD={\"v\":2,$model,\"batch\":\"8\"$(head -c 40000 /dev/zero | tr '\0' ' ')}"
+forged "a record without a model is refused" "model is missing" 'ARENA_RECORD={"v":2,"batch":"8"}'
+forged "a record with an impossible model is refused" "heads" "ARENA_RECORD={\"v\":2,${model/\"heads\":4/\"heads\":5},\"batch\":\"8\"}"
+forged "a record with a huge model is refused" "layers" "ARENA_RECORD={\"v\":2,${model/\"layers\":2/\"layers\":1099511627776},\"batch\":\"8\"}"
+forged "a record with a huge batch is refused" "batch" "ARENA_RECORD={\"v\":2,$model,\"batch\":\"9223372036854775807\"}"
+forged "two records are refused" "more than one" "ARENA_RECORD={\"v\":2,$model,\"batch\":\"8\"}" "ARENA_RECORD={\"v\":2,$model,\"batch\":\"9\"}"
+forged "a record with a type that is not there is refused" "v100" "ARENA_RECORD={\"v\":2,$model,\"batch\":\"8\",\"types\":\"v100\"}"
 
 # ---- configuration ---------------------------------------------------------------------------------------
 echo 'enabled: false' >>"$cluster_dir/arena.yaml"

@@ -21,9 +21,9 @@ cd "$work" || BAIL_OUT "no $work"
 plain=$(script true)
 
 # Every Arena job here has a batch of its own, by which its record is found in Slurm's state file.
-record() { grep -aoE 'ARENA_RECORD=\{[^[:cntrl:]]*' "$cluster_dir/state/job_state" | grep -F "\"batch\":$1," | tail -n 1; }
+record() { grep -aoE 'ARENA_RECORD=\{[^[:cntrl:]]*' "$cluster_dir/state/job_state" | grep -F "\"batch\":\"$1\"," | tail -n 1; }
 # shellcheck disable=SC2317  # called by ok
-same_but_batch() { [[ $(record "$1" | sed "s/\"batch\":$1,//") == "$(record "$2" | sed "s/\"batch\":$2,//")" && $(record "$1") ]]; }
+same_but_batch() { [[ $(record "$1" | sed "s/\"batch\":\"$1\",//") == "$(record "$2" | sed "s/\"batch\":\"$2\",//")" && $(record "$1") ]]; }
 # The environment that slurmctld keeps for a job, one variable per line (a length comes first).
 environment() { tr '\0' '\n' <"$cluster_dir/state/hash.$(($1 % 10))/job.$1/environment"; }
 
@@ -67,8 +67,8 @@ ok "slurmctld saves the jobs" wait_saved
 for batch in 1002 1003 1004 1005 1006 1010; do
     ok "the record of batch $batch is that of the options" same_but_batch 1001 $batch
 done
-for part in '"max_gpus":4' '"min_gpus":2' '"gpu_types":\["a40","h100"\]' '"pin":"pp2"' '"launcher":"torchrun@2.6"' \
-    '"elastic":true' '"steps":100' '"seq_length":512' '"precision":"fp32"' '"layers":12'; do
+for part in '"gpus":"2-4"' '"types":"a40,h100"' '"plan":"pp2"' '"launcher":"torchrun@2.6"' \
+    '"elastic":"yes"' '"steps":"100"' '"seq_length":512' '"precision":"fp32"' '"layers":12'; do
     like "$(record 1001)" "$part" "the record holds $part"
 done
 ok "both files give the same record" same_but_batch 1007 1008

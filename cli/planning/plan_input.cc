@@ -20,6 +20,7 @@
 #include "planner/search/grids.h"
 #include "planner/search/offers.h"
 #include "request/launchers.h"
+#include "request/options.h"
 
 namespace arena::cli {
 namespace {
@@ -285,19 +286,10 @@ std::string launcher_name(const PlanOptions& options) {
 Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
     std::vector<GpuRange> ranges;
     for (const std::string& text : options.gpus) {
-        const std::size_t dash = text.find('-');
-        const auto min = parse_integer(std::string_view(text).substr(0, dash), 1, limits::gpus);
-        const auto max =
-            dash == std::string::npos
-                ? min
-                : parse_integer(std::string_view(text).substr(dash + 1), 1, limits::gpus);
-        if (!min || !max || *min > *max) {
-            return usage_error(
-                fmt::format("\"{}\" is not accepted; give a number of 1 to {}, or MIN-MAX",
-                            printable(text), limits::gpus),
-                "--gpus");
-        }
-        ranges.push_back({*min, *max});
+        GpuRange range;
+        if (Status read = read_gpu_range(text, range.min, range.max); !read)
+            return usage_error(read.error().text, "--gpus");
+        ranges.push_back(range);
     }
     return ranges;
 }

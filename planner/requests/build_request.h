@@ -19,15 +19,15 @@ Result<Request> build_request(const std::vector<Setting>& settings, std::string_
 /// Whether the model makes sense and a plan with the pin can be: what parse_record() does not ask.
 Status check_request(const Request&);
 
-/// A later word on gpus, types and plan, by the same rules as build_request()'s; `any` takes a
-/// limit away. A plan that fixes the number of GPUs sets the range unless gpus comes with it. On an
+/// A later word on the options that have a Option::change, by the same rules as build_request()'s.
+/// A plan that fixes the number of GPUs sets the range unless gpus comes with it. On an
 /// error the request stays as it was.
 Status change_request(Request&, const std::vector<Setting>& changes);
 
-/// A job's Comment: "arena:plan=pp2,dp2,tp1", "arena:gpus=4-8", "arena:types=a40,h100",
-/// "arena:launcher=megatron@0.13", "arena:off"; several joined by ';', at most 256 characters. True
-/// where it says off: leave the job to Slurm. One that does not begin with "arena:" changes
-/// nothing. Errors say what is accepted, and leave the request as it was.
+/// A job's Comment: "arena:KEY=VALUE" with a KEY of change_request(), or "arena:off"; several
+/// joined by ';', at most 256 characters. True where it says off: leave the job to Slurm. One that
+/// does not begin with "arena:" changes nothing. Errors say what is accepted, and leave the request
+/// as it was.
 Result<bool> apply_comment(std::string_view comment, Request&);
 /// An error about a setting, as one about the same word of a Comment.
 Error in_comment(Error);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "core/limits.h"
 #include "planner/hardware/hardware.h"
+#include "request/options.h"
 
 namespace arena {
 namespace {
@@ -81,10 +82,8 @@ class Usable {
 
   private:
     [[nodiscard]] bool is_wanted(const TypePool& p) const {
-        const auto& types = request_.gpu_types;
-        const bool asked =
-            types.empty() || std::find(types.begin(), types.end(), p.type()) != types.end();
-        return asked && arena::hardware_of(site_.config, p.type()) != nullptr;
+        return allows_type(request_, p.type()) &&
+               arena::hardware_of(site_.config, p.type()) != nullptr;
     }
     [[nodiscard]] bool computes(const TypePool& pool) const {
         const auto type = hardware_of(pool);

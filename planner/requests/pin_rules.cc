@@ -233,30 +233,4 @@ std::string pin_obstacle(const Request& request) {
     return {};
 }
 
-bool pin_sets_range(const Request& request) {
-    const std::int64_t product = request.pin.gpus();
-    return request.pin != PlanPin{} && request.min_gpus == product &&
-           request.max_gpus == (request.pin.fixes_gpus() ? product : 0);
-}
-
-Status fit_range_to_pin(Request& request, bool gpus_given) {
-    const PlanPin& pin = request.pin;
-    const std::int64_t product = pin.gpus();
-    if (product > limits::gpus)
-        return usage_error(fmt::format("pp*dp*tp*cp exceeds {} GPUs", limits::gpus));
-    const bool complete = pin.fixes_gpus();
-    if (!gpus_given) {
-        request.min_gpus = product;
-        request.max_gpus = complete ? product : 0;
-        return Done{};
-    }
-    const std::int64_t largest = request.max_gpus / product * product;
-    const bool fits = complete ? product >= request.min_gpus && product <= request.max_gpus
-                               : largest >= std::max(request.min_gpus, product);
-    if (fits) return Done{};
-    return usage_error(fmt::format("{} takes {} {} GPUs, which --arena-gpus={}-{} does not allow",
-                                   to_string(pin), complete ? "exactly" : "a multiple of", product,
-                                   request.min_gpus, request.max_gpus));
-}
-
 }  // namespace arena

@@ -20,10 +20,4 @@ std::string pin_obstacle(const Request&);
 /// Why the request's launcher has no words for its model, whatever the plan; "" when it has.
 std::string launcher_model_obstacle(const Request&);
 
-/// The pin against the range of GPUs, some count in which must be a multiple of what is pinned.
-/// `gpus_given` = false: the pin sets the range.
-Status fit_range_to_pin(Request&, bool gpus_given);
-/// Whether the range is the one that its pin sets where the user gave none.
-bool pin_sets_range(const Request&);
-
 }  // namespace arena

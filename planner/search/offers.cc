@@ -89,11 +89,9 @@ void add_observation(std::vector<Observation>& list, const Observation& o, std::
     if (list.size() > most) list.erase(list.begin());
 }
 
-std::string offer_key(std::string_view model_fingerprint, std::int64_t global_batch,
-                      std::int64_t min_gpus, std::int64_t max_gpus, const PlanPin& pin,
-                      std::string_view launcher, std::span<const OfferPool> pools) {
-    std::string key = fmt::format("{}|{}|{}-{}|{}|{}", model_fingerprint, global_batch, min_gpus,
-                                  max_gpus, to_string(pin), launcher);
+std::string offer_key(std::string_view model_fingerprint, std::string_view settings,
+                      std::span<const OfferPool> pools) {
+    std::string key = fmt::format("{}{}", model_fingerprint, settings);
     for (const OfferPool& pool : pools)
         key += fmt::format("|{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware, pool.gpus_per_node,
                            pool.max_gpus, pool.profile_version);

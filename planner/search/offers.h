@@ -44,10 +44,10 @@ struct OfferPool {
     std::int64_t gpus_per_node = 0, max_gpus = 0;
     std::uint64_t profile_version = 0;
 };
-/// Everything that offers depend on, as text: a new profile makes another key.
-std::string offer_key(std::string_view model_fingerprint, std::int64_t global_batch,
-                      std::int64_t min_gpus, std::int64_t max_gpus, const PlanPin&,
-                      std::string_view launcher, std::span<const OfferPool>);
+/// Everything that offers depend on, as text: a new profile makes another key. `settings`:
+/// offer_settings().
+std::string offer_key(std::string_view model_fingerprint, std::string_view settings,
+                      std::span<const OfferPool>);
 
 /// Lists by key. Bounded: the oldest lists go when `max_bytes` are exceeded; one that somebody
 /// still holds is found all the same, so that a queue of more models than fit is not planned again

@@ -11,6 +11,7 @@
 #include "core/limits.h"
 #include "planner/requests/build_request.h"
 #include "plugin/job_submit/submit_line.h"
+#include "request/options.h"
 
 namespace arena {
 namespace {
@@ -43,8 +44,7 @@ Result<std::optional<Request>> request_of_directives(const std::vector<Setting>&
 Result<std::optional<Request>> request_of_record(const std::string& record) {
     Result<Request> request = parse_record(record);
     if (!request) return request.error();
-    if (Status sound = check_request(*request); !sound)
-        return usage_error(sound.error().message(), "request record");
+    if (Status sound = check_request(*request); !sound) return in_record(sound.error());
     return std::optional<Request>(std::move(*request));
 }
 
@@ -93,7 +93,7 @@ std::int64_t per_gpu(std::string_view text) {
 /// What the user asks for beside GPUs; whatever the record says of it is forged.
 void take_user_limits(const SubmitFacts& f, Request& request) {
     request.user_hold = f.held;
-    request.cpus_per_gpu = std::min<std::int64_t>(per_gpu(f.cpus_per_tres), limits::gpus);
+    request.cpus_per_gpu = std::min(per_gpu(f.cpus_per_tres), limits::gpus);
     if (request.cpus_per_gpu == 0) request.cpus_per_gpu = f.cpus_per_task;
     request.mem_per_gpu_mb = per_gpu(f.mem_per_tres);
     const bool other = request.mem_per_gpu_mb == 0;  // sbatch takes one of the three

@@ -14,8 +14,8 @@
 #include "base/poll.h"
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
+#include "planner/requests/plan_query.h"
 #include "plugin/common/quick_estimate.h"
-#include "request/launchers.h"
 #include "site/config.h"
 
 namespace arena {
@@ -35,24 +35,6 @@ std::map<std::string, TypeTotal> totals(const std::vector<NodeGpus>& nodes) {
         total.gpus += node.count;
     }
     return found;
-}
-
-bool is_asked(const Request& request, const std::string& type) {
-    const auto& types = request.gpu_types;
-    return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
-}
-
-PlanQuery query_of(const Request& request, GpuPool pool) {
-    PlanQuery query;
-    query.model = request.model;
-    query.global_batch = request.global_batch;
-    query.min_gpus = request.min_gpus;
-    query.max_gpus = pool.max_gpus =
-        request.max_gpus > 0 ? std::min(request.max_gpus, pool.max_gpus) : pool.max_gpus;
-    query.pin = request.pin;
-    query.can = capabilities_of(launcher_of(request));
-    query.pools = {std::move(pool)};
-    return query;
 }
 
 // ---- the child ---------------------------------------------------------------------------------
@@ -123,7 +105,7 @@ std::vector<PlanQuery> preview_queries(const Request& request, const std::vector
     std::vector<PlanQuery> queries;
     for (const auto& [type, total] : totals(nodes)) {
         const std::string* name = hardware_of(*config, type);
-        if (name == nullptr || !is_asked(request, type)) continue;
+        if (name == nullptr || !allows_type(request, type)) continue;
         const auto entry = find_hardware(*hardware, *name);
         if (!entry) continue;
         GpuPool pool;
@@ -133,7 +115,7 @@ std::vector<PlanQuery> preview_queries(const Request& request, const std::vector
         pool.max_gpus = total.gpus;
         pool.framework = request.launcher;
         pool.constants = calibration->constants(entry->name, request.launcher);
-        queries.push_back(query_of(request, std::move(pool)));
+        queries.push_back(plan_query(request, {std::move(pool)}));
     }
     std::stable_sort(queries.begin(), queries.end(), [](const PlanQuery& a, const PlanQuery& b) {
         return a.max_gpus < b.max_gpus;

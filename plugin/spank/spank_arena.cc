@@ -24,6 +24,7 @@
 #include "plugin/spank/preview.h"
 #include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
+#include "request/options.h"
 #include "site/gpu_facts.h"
 
 extern "C" {
@@ -75,13 +76,13 @@ struct Context {
 std::unique_ptr<Context> context;  // between slurm_spank_init and slurm_spank_exit
 
 /// As Slurm forms it: prefix, plug-in, option, everything but letters and digits as '_'.
-std::string option_variable(const char* key) {
+std::string option_variable(std::string_view key) {
     std::string name = "_SLURM_SPANK_OPTION_arena_arena_" + std::string(key);
     std::replace(name.begin(), name.end(), '-', '_');
     return name;
 }
 
-OptionSource source_of(const char* key, const char* value) {
+OptionSource source_of(std::string_view key, const char* value) {
     if (context->arguments.holds(value)) return OptionSource::command_line;
     const std::string inherited = "SLURM_SPANK_" + option_variable(key);
     return value == std::getenv(inherited.c_str()) ? OptionSource::environment
@@ -91,7 +92,7 @@ OptionSource source_of(const char* key, const char* value) {
 int on_option(int index, const char* value, int remote) noexcept {
     if (remote != 0 || !context) return 0;
     try {
-        const char* key = arena::option_texts().at(static_cast<std::size_t>(index)).key;
+        const std::string_view key = arena::options()[static_cast<std::size_t>(index)].key;
         if (value == nullptr)
             context->options.add(key, "yes", std::nullopt);  // a bare --arena-elastic
         else
@@ -105,14 +106,14 @@ int on_option(int index, const char* value, int remote) noexcept {
 
 int register_options(spank_t spank) {
     int index = 0;
-    for (const arena::OptionText& text : arena::option_texts()) {
-        std::string name = "arena-" + std::string(text.key);
-        std::string argument = text.argument, usage = text.usage;
+    for (const arena::Option& described : arena::options()) {
+        std::string name = "arena-" + std::string(described.key);
+        std::string argument(described.argument), usage = arena::usage_of(described);
         spank_option option{};
         option.name = name.data();
         option.arginfo = argument.data();
         option.usage = usage.data();
-        option.has_arg = text.optional_value ? 2 : 1;
+        option.has_arg = described.bare ? 2 : 1;
         option.val = index++;
         option.cb = on_option;
         // Slurm copies the strings.
@@ -123,8 +124,8 @@ int register_options(spank_t spank) {
 
 /// Our options must not reach jobs that are submitted from inside this one.
 void forget_options(spank_t spank) {
-    for (const arena::OptionText& text : arena::option_texts()) {
-        const std::string name = option_variable(text.key);
+    for (const arena::Option& option : arena::options()) {
+        const std::string name = option_variable(option.key);
         unsetenv(name.c_str());
         spank_job_control_unsetenv(spank, name.c_str());
     }

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "planner/models/readers.h"
 #include "planner/requests/build_request.h"
-#include "request/launchers.h"
 
 namespace arena {
 namespace {
@@ -31,29 +30,6 @@ std::string resolve(const std::string& path) {
 }
 
 }  // namespace
-
-const std::vector<OptionText>& option_texts() {
-    static const std::string launcher_usage =
-        "[arena] NAME or NAME@VERSION, of " + launcher_names();
-    static const std::vector<OptionText> texts = {
-        {"model", "NAME|FILE",
-         "[arena] model to train: a built-in name, a config.json or a YAML file", false},
-        {"batch", "N", "[arena] samples per iteration over all GPUs (global batch), 1 to 16777216",
-         false},
-        {"seq-length", "N", "[arena] tokens per sample, instead of the model's own", false},
-        {"precision", "NAME", "[arena] fp32, tf32, fp16, bf16 or fp8, instead of the model's own",
-         false},
-        {"gpus", "MIN-MAX", "[arena] how many GPUs the job may get (default: any number)", false},
-        {"types", "TYPE,...", "[arena] GPU types the job may get (default: any)", false},
-        {"plan", "PIN", "[arena] fix parts of the plan, for example pp2,dp2,tp1", false},
-        {"launcher", "NAME[@VERSION]", launcher_usage.c_str(), false},
-        {"elastic", "yes|no", "[arena] the job checkpoints and restarts when Arena resizes it",
-         true},
-        {"steps", "N", "[arena] iterations to do (default: as many as the time limit allows)",
-         false},
-    };
-    return texts;
-}
 
 void OptionSet::add(std::string_view key, std::string_view value,
                     std::optional<OptionSource> source) {

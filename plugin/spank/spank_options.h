@@ -15,15 +15,6 @@
 
 namespace arena {
 
-struct OptionText {
-    const char* key;       ///< setting: the option's name without "arena-"
-    const char* argument;  ///< as --help shows it
-    const char* usage;
-    bool optional_value;
-};
-/// Every SPANK option, in the order in which --help lists them.
-const std::vector<OptionText>& option_texts();
-
 /// Where Slurm found an option. A later one overrides an earlier one, as for Slurm's own options.
 enum class OptionSource { script, environment, command_line };
 

@@ -3,13 +3,14 @@
 // REST API and sites without the SPANK plug-in. The text is hostile: it is matched against a small
 // grammar, never evaluated, and read by slurmctld only in its first 64 KiB. Knows no meaning of any
 // value.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "base/text.h"
-#include "core/model_fields.h"
+#include "request/options.h"
 #include "request/request.h"
 
 namespace arena {
@@ -19,14 +20,6 @@ constexpr std::size_t max_script_bytes = 64 * 1024;
 constexpr std::size_t max_value_bytes = 256;
 constexpr std::string_view magic = "#ARENA";
 constexpr std::string_view value_punctuation = "_.,:=x+-@";
-constexpr std::array<std::string_view, 8> request_keys = {"model", "batch",    "gpus",    "types",
-                                                          "plan",  "launcher", "elastic", "steps"};
-
-std::vector<std::string_view> known_keys() {
-    std::vector<std::string_view> keys(request_keys.begin(), request_keys.end());
-    keys.insert(keys.end(), inline_model_keys().begin(), inline_model_keys().end());
-    return keys;
-}
 
 bool is_value_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -54,21 +47,14 @@ bool is_command(std::string_view line) {
     return first != std::string_view::npos && line[first] != '#';
 }
 
-std::string accepted_keys() {
-    const std::vector<std::string_view> keys = known_keys();
-    return join(std::vector<std::string>(keys.begin(), keys.end()), ", ");
-}
-
-bool is_known(std::string_view key) {
-    const std::vector<std::string_view> keys = known_keys();
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-Error unknown_key(std::string_view key, std::size_t line) {
-    const std::string near = nearest(key, known_keys());
-    std::string text = "unknown key '" + printable(key, 40) + "'";
-    if (!near.empty()) text += " (did you mean '" + near + "'?)";
-    return usage_error(text + "; accepted: " + accepted_keys(), place(line));
+Status check_key(std::string_view key, std::size_t line) {
+    const std::vector<std::string_view> known = setting_keys();
+    if (std::find(known.begin(), known.end(), key) != known.end()) return Done{};
+    const std::string near = nearest(key, known);
+    return usage_error(
+        fmt::format("unknown key '{}'{}; accepted: {}", printable(key, 40),
+                    near.empty() ? "" : " (did you mean '" + near + "'?)", fmt::join(known, ", ")),
+        place(line));
 }
 
 Result<Setting> parse_setting(std::string_view token, std::size_t line) {
@@ -79,7 +65,7 @@ Result<Setting> parse_setting(std::string_view token, std::size_t line) {
     std::string key(token.substr(0, equals));
     std::replace(key.begin(), key.end(), '_', '-');
     const std::string_view value = token.substr(equals + 1);
-    if (!is_known(key)) return unknown_key(key, line);
+    if (Status known = check_key(key, line); !known) return known.error();
     if (value.empty()) return usage_error(key + " has no value", place(line));
     if (value.size() > max_value_bytes)
         return usage_error(key + " is longer than 256 characters", place(line));
@@ -148,10 +134,6 @@ Result<std::vector<Line>> find_directives(std::string_view script) {
 }
 
 }  // namespace
-
-std::string option_spelling(std::string_view key) {
-    return "--arena-" + std::string(key) + " (#ARENA " + std::string(key) + ")";
-}
 
 Result<std::vector<Setting>> parse_directives(std::string_view script) {
     const Result<std::vector<Line>> lines = find_directives(script);

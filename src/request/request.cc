@@ -5,17 +5,20 @@
 // question.
 #include "request/request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json.h"
 #include "base/text.h"
-#include "core/cluster.h"
 #include "core/limits.h"
 #include "core/model_fields.h"
 #include "request/launchers.h"
+#include "request/options.h"
 
 namespace arena {
 namespace {
@@ -23,12 +26,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int max_depth = 6;
+/// 1 had an option's value as a number, a list or two members.
+constexpr int record_version = 2;
 constexpr std::int64_t max_model_number = std::int64_t{1} << 40;
 constexpr double max_layer_cost = 1e21;
 constexpr std::size_t max_name_bytes = 256;
 constexpr std::size_t max_custom_layers = 4096;
 
-Error record_error(std::string text) { return usage_error(std::move(text), "request record"); }
+Error record_error(std::string text) { return in_record(usage_error(std::move(text))); }
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7f; }
 bool is_plain_text(const std::string& text, std::size_t max) {
@@ -204,63 +209,45 @@ Status parse_model_object(const Json& object, Model& m) {
 
 // ---- request ---------------------------------------------------------------------------------
 
-void parse_types(Reader& reader, std::vector<std::string>& out) {
-    const Json* list = reader.find("gpu_types");
-    if (list == nullptr) return;
-    if (!list->is_array() || list->size() > limits::gpu_types)
-        return reader.fail("gpu_types is not a list of at most " +
-                           std::to_string(limits::gpu_types) + " names");
-    for (const Json& v : *list) {
-        if (!v.is_string() || !is_type_name(v.get_ref<const std::string&>()))
-            return reader.fail("gpu_types holds something that is not a GRES type name");
-        out.push_back(v.get<std::string>());
-    }
-}
-
-void parse_pin(Reader& reader, PlanPin& pin) {
-    std::string text;
-    reader.text("pin", text);
-    if (text.empty()) return;
-    if (Result<PlanPin> parsed = parse_plan_pin(text))
-        pin = *parsed;
-    else
-        reader.fail("pin: " + parsed.error().text);
-}
-
-/// Records say the version, whoever wrote them; before they did, "deepspeed" was
-/// Megatron-DeepSpeed.
-void parse_launcher_member(Reader& reader, Request& r) {
-    std::string text = "env";
-    reader.text("launcher", text);
-    if (text == "deepspeed") text = "megatron-deepspeed";
-    const Result<LauncherChoice> choice = parse_launcher(text);
-    if (!choice) return reader.fail("launcher: " + choice.error().text);
-    r.launcher = choice->launcher->name;
-    r.launcher_version = choice->version ? to_string(*choice->version) : "";
-}
+/// What the user asked of Slurm itself, beside the options; 0 and false = not given.
+struct NumberMember {
+    const char* key;
+    std::int64_t Request::*member;
+    std::int64_t max;
+};
+constexpr std::int64_t max_memory_mb = 1 << 30;
+constexpr std::array<NumberMember, 4> number_members{{
+    {"cpus_per_gpu", &Request::cpus_per_gpu, limits::gpus},
+    {"mem_per_gpu_mb", &Request::mem_per_gpu_mb, max_memory_mb},
+    {"mem_per_node_mb", &Request::mem_per_node_mb, max_memory_mb},
+    {"mem_per_cpu_mb", &Request::mem_per_cpu_mb, max_memory_mb},
+}};
+constexpr std::array<std::pair<const char*, bool Request::*>, 2> flag_members{
+    {{"user_hold", &Request::user_hold}, {"whole_memory", &Request::whole_memory}}};
 
 Json format_object(const Request& r) {
-    Json out = {{"v", 1},
-                {"model", format_model(r.model)},
-                {"batch", r.global_batch},
-                {"min_gpus", r.min_gpus}};
-    if (r.max_gpus != 0) out["max_gpus"] = r.max_gpus;
-    if (!r.gpu_types.empty()) out["gpu_types"] = r.gpu_types;
-    if (r.pin != PlanPin{}) out["pin"] = to_string(r.pin);
-    if (r.launcher != "env") out["launcher"] = launcher_of(r);
-    if (r.elastic) out["elastic"] = true;
-    if (r.steps != 0) out["steps"] = r.steps;
-    if (r.user_hold) out["user_hold"] = true;
-    if (r.cpus_per_gpu != 0) out["cpus_per_gpu"] = r.cpus_per_gpu;
-    if (r.mem_per_gpu_mb != 0) out["mem_per_gpu_mb"] = r.mem_per_gpu_mb;
-    if (r.mem_per_node_mb != 0) out["mem_per_node_mb"] = r.mem_per_node_mb;
-    if (r.mem_per_cpu_mb != 0) out["mem_per_cpu_mb"] = r.mem_per_cpu_mb;
-    if (r.whole_memory) out["whole_memory"] = true;
+    Json out = {{"v", record_version}, {"model", format_model(r.model)}};
+    for (auto& [key, text] : option_settings(r)) out[key] = text;
+    for (const NumberMember& m : number_members)
+        if (r.*m.member != 0) out[m.key] = r.*m.member;
+    for (const auto& [key, member] : flag_members)
+        if (r.*member) out[key] = true;
     return out;
 }
 
-void check_relations(Reader& reader, const Request& r) {
-    if (r.max_gpus != 0 && r.max_gpus < r.min_gpus) reader.fail("max_gpus is less than min_gpus");
+/// Options are text here as everywhere, so that one parse() checks them.
+std::vector<Setting> read_settings(Reader& reader) {
+    std::vector<Setting> settings;
+    for (const Option& option : options()) {
+        const std::string key(option.key);
+        const Json* text = option.format ? reader.find(key.c_str()) : nullptr;
+        if (text == nullptr) continue;
+        if (text->is_string())
+            settings.emplace_back(key, text->get<std::string>());
+        else
+            reader.fail(key + " is not text");
+    }
+    return settings;
 }
 
 Result<Request> read_request(const Json& object) {
@@ -268,40 +255,39 @@ Result<Request> read_request(const Json& object) {
     Reader reader(object, "request");
     std::int64_t version = 0;
     reader.integer("v", 0, INT32_MAX, version);
-    if (version != 1)
-        reader.fail("v is not 1; the sbatch plug-in and slurmctld's differ in version");
-    reader.integer("batch", 1, limits::batch, r.global_batch);
-    if (r.global_batch == 0) reader.fail("batch is missing");
-    reader.integer("min_gpus", 1, limits::gpus, r.min_gpus);
-    reader.integer("max_gpus", 0, limits::gpus, r.max_gpus);
-    parse_launcher_member(reader, r);
-    reader.boolean("elastic", r.elastic);
-    reader.integer("steps", 0, std::int64_t{1} << 40, r.steps);
-    reader.boolean("user_hold", r.user_hold);
-    reader.integer("cpus_per_gpu", 0, limits::gpus, r.cpus_per_gpu);
-    for (const auto& [key, member] : {std::pair{"mem_per_gpu_mb", &Request::mem_per_gpu_mb},
-                                      {"mem_per_node_mb", &Request::mem_per_node_mb},
-                                      {"mem_per_cpu_mb", &Request::mem_per_cpu_mb}})
-        reader.integer(key, 0, 1 << 30, r.*member);
-    reader.boolean("whole_memory", r.whole_memory);
-    parse_types(reader, r.gpu_types);
-    parse_pin(reader, r.pin);
+    if (version != record_version)
+        reader.fail(fmt::format("v is not {}; the sbatch plug-in and slurmctld's differ in version",
+                                record_version));
+    for (const NumberMember& m : number_members) reader.integer(m.key, 0, m.max, r.*m.member);
+    for (const auto& [key, member] : flag_members) reader.boolean(key, r.*member);
+    const std::vector<Setting> settings = read_settings(reader);
     const Json* model = reader.find("model");
     if (model == nullptr)
         reader.fail("model is missing");
     else
         reader.adopt(parse_model_object(*model, r.model));
-    check_relations(reader, r);
     if (Status s = reader.status(); !s) return s.error();
+    if (Status s = apply_options(settings, r); !s) return in_record(s.error());
+    if (Status s = fit_range_to_pin(r, r.max_gpus != 0); !s) return in_record(s.error());
     return r;
 }
 
 }  // namespace
 
+bool allows_type(const Request& request, std::string_view gpu_type) {
+    const auto& types = request.gpu_types;
+    return types.empty() || std::find(types.begin(), types.end(), gpu_type) != types.end();
+}
+
 std::string launcher_of(const Request& request) {
     if (!request.launcher_version.empty()) return request.launcher + "@" + request.launcher_version;
     const Result<LauncherChoice> choice = parse_launcher(request.launcher);
     return choice ? to_string(*choice) : request.launcher;
+}
+
+Error in_record(Error error) {
+    error.where = error.where.empty() ? "request record" : "request record: " + error.where;
+    return error;
 }
 
 Result<std::string> format_record(const Request& request) {

@@ -20,6 +20,7 @@ inline constexpr std::size_t max_record_bytes = 32 * 1024;
 inline constexpr std::size_t max_model_file_bytes = 64 * 1024;
 inline constexpr std::size_t max_directives = 64;
 inline constexpr std::string_view record_variable = "ARENA_RECORD";
+inline constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
 struct Request {
     Model model;                         ///< normalised: every field checked
@@ -41,14 +42,8 @@ struct Request {
     bool operator==(const Request&) const = default;
 };
 
-/// One `key=value` as given by the user, in either channel. Keys are those of the options without
-/// "arena-": model batch seq-length gpus types plan launcher elastic steps precision, and the
-/// inline model keys (family layers hidden heads kv-heads ffn-hidden vocab seq-length precision
-/// name) for #ARENA lines.
+/// One `key=value` as given by the user, in whatever channel; setting_keys() are the keys.
 using Setting = std::pair<std::string, std::string>;
-
-/// How messages name a setting that is an option: "--arena-plan (#ARENA plan)".
-std::string option_spelling(std::string_view key);
 
 /// `#ARENA key=value` lines in the first 64 KiB of a script, before the first line that is neither
 /// blank nor a comment (as sbatch reads #SBATCH). Values match [A-Za-z0-9_.,:=x+@-]+. Never
@@ -56,15 +51,19 @@ std::string option_spelling(std::string_view key);
 /// given twice.
 Result<std::vector<Setting>> parse_directives(std::string_view script);
 
+/// Whether the job may have GPUs of this GRES type.
+bool allows_type(const Request&, std::string_view gpu_type);
 /// "megatron@0.13": what parse_launcher() takes.
 std::string launcher_of(const Request&);
 
 inline constexpr std::string_view comment_prefix = "arena:";
 
-/// The record: one line of JSON {"v":1,...}, at most max_record_bytes, equal custom layers
-/// run-length encoded by their count. Unknown keys are ignored on reading, every value is
-/// range-checked again.
+/// The record: one line of JSON {"v":2,"model":{...},KEY:"VALUE",...} with the values of options as
+/// text, at most max_record_bytes, equal custom layers run-length encoded by their count. Unknown
+/// keys are ignored on reading, every value is checked again as one that a user gives.
 Result<std::string> format_record(const Request&);
 Result<Request> parse_record(std::string_view text);
+/// An error about a request, as one about the record that it came in.
+Error in_record(Error);
 
 }  // namespace arena

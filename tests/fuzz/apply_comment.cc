@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/cluster.h"
+#include "core/limits.h"
 #include "planner/requests/build_request.h"
 #include "request/request.h"
 
@@ -37,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!off) return 0;
     if (!text.starts_with("arena:") && (*off || changed)) std::abort();
     if (request.min_gpus < 1 || (request.max_gpus != 0 && request.max_gpus < request.min_gpus) ||
-        request.max_gpus > 65536 || request.gpu_types.size() > 32)
+        request.max_gpus > arena::limits::gpus ||
+        request.gpu_types.size() > arena::limits::gpu_types)
         std::abort();
     if (!arena::check_request(request)) std::abort();
     const auto record = arena::format_record(request);

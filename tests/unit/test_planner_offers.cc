@@ -68,15 +68,15 @@ END_TEST
 START_TEST(offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten) {
     const Model model = *find_zoo_model("gpt2");
     std::vector<OfferPool> pools{{"a40", "A40", 8, 64, 1}};
-    const auto key = [&](std::int64_t batch, const char* launcher) {
-        return offer_key(fingerprint(model), batch, 1, 8, {}, launcher, pools);
+    const auto key = [&](const char* settings) {
+        return offer_key(fingerprint(model), settings, pools);
     };
-    const std::string first = key(64, "env");
-    ck_assert(first == key(64, "env") && first != key(128, "env") && first != key(64, "megatron"));
+    const std::string first = key("|batch=64");
+    ck_assert(first == key("|batch=64") && first != key("|batch=128"));
     pools[0].profile_version = 2;
-    ck_assert(first != key(64, "env"));
+    ck_assert(first != key("|batch=64"));
     pools[0] = {"a40", "A40-PCIe", 8, 64, 1};
-    ck_assert(first != key(64, "env"));
+    ck_assert(first != key("|batch=64"));
     OfferCache cache(20000);
     ck_assert(cache.find(first) == nullptr);
     OfferList kept = cache.insert(first, three_offers());

@@ -132,17 +132,6 @@ START_TEST(unknown_keys_are_ignored) {
 }
 END_TEST
 
-/// Before records said a version, "deepspeed" was Megatron-DeepSpeed; a job that waits stays that.
-START_TEST(a_record_of_before_versions_keeps_its_launcher) {
-    Request r = sample();
-    r.launcher = "deepspeed", r.launcher_version = "";
-    const std::string now = format_record(r).value();
-    ck_assert(parse_record(now)->launcher == "deepspeed");
-    const std::string then = replaced(now, "\"deepspeed@0.10\"", "\"deepspeed\"");
-    ck_assert(parse_record(then)->launcher == "megatron-deepspeed");
-}
-END_TEST
-
 START_TEST(forged_records_are_refused) {
     const std::string good = record(sample());
     refuses("", "JSON");
@@ -150,26 +139,24 @@ START_TEST(forged_records_are_refused) {
     refuses(good + "x", "JSON");
     refuses(std::string("{\"v\":1,\"model\":\"\xff\xfe\"}"), "JSON");
     refuses("[1]", "object");
-    refuses("{}", "v is not 1");
-    refuses(replaced(good, "\"v\":1", "\"v\":2"), "v");
-    refuses(replaced(good, "\"batch\":512", "\"batch\":0"), "batch");
-    refuses(replaced(good, "\"batch\":512", "\"batch\":-1"), "batch");
-    refuses(replaced(good, "\"batch\":512", "\"batch\":16777217"), "batch");
-    refuses(replaced(good, "\"batch\":512", "\"batch\":18446744073709551615"), "batch");
-    refuses(replaced(good, "\"batch\":512", "\"batch\":512.5"), "batch");
-    refuses(replaced(good, "\"batch\":512", "\"batch\":\"512\""), "batch");
-    refuses(replaced(good, "\"batch\":512,", ""), "batch is missing");
-    refuses(replaced(good, "\"max_gpus\":16", "\"max_gpus\":1"), "max_gpus");
-    refuses(replaced(good, "\"max_gpus\":16", "\"max_gpus\":1e400"), "JSON");
-    refuses(replaced(good, "\"a40\"", "\"a40;rm\""), "gpu_types");
-    refuses(replaced(good, "\"a40\"", "\"\""), "gpu_types");
-    refuses(replaced(good, "\"a40\"", "7"), "gpu_types");
+    refuses("{}", "v is not 2");
+    refuses(replaced(good, "\"v\":2", "\"v\":1"), "differ in version");
+    refuses(replaced(good, "\"batch\":\"512\"", "\"batch\":\"0\""), "batch");
+    refuses(replaced(good, "\"batch\":\"512\"", "\"batch\":512"), "batch is not text");
+    refuses(replaced(good, "\"batch\":\"512\",", ""), "--arena-batch (#ARENA batch): missing");
+    refuses(replaced(good, "\"2-16\"", "\"2-1\""), "empty range");
+    refuses(replaced(good, "\"a40,h100\"", "\"a40;rm\""), "GPU types");
+    refuses(replaced(good, "\"a40,h100\"", "[\"a40\"]"), "types is not text");
     refuses(replaced(good, "\"megatron@0.12\"", "\"bash -c\""), "launcher");
+    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":-1"), "cpus_per_gpu");
+    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":18446744073709551615"),
+            "cpus_per_gpu");
+    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":1e400"), "JSON");
+    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":4.5"), "cpus_per_gpu");
+    refuses(replaced(good, "\"user_hold\":true", "\"user_hold\":1"), "user_hold");
     refuses(replaced(good, "\"llama\"", "\"lama\""), "family");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":-1"), "hidden");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":1e300"), "hidden");
-    refuses(replaced(good, "\"elastic\":true", "\"elastic\":1"), "elastic");
-    refuses(replaced(good, "\"pin\":\"", "\"pin\":\"zz9,"), "pin");
     refuses(std::string(40000, ' ') + good, "32768");
     refuses(std::string(10000, '['), "deep");
     refuses(replaced(good, "\"model\":{", "\"x\":[[[[[[[[[]]]]]]]]],\"model\":{"), "deep");
@@ -262,7 +249,6 @@ int main() {
                                       a_record_that_would_not_fit_is_refused_when_it_is_written,
                                       a_name_with_control_bytes_is_escaped,
                                       unknown_keys_are_ignored,
-                                      a_record_of_before_versions_keeps_its_launcher,
                                       forged_records_are_refused,
                                       forged_custom_layers_are_refused,
                                       directives_are_read_up_to_the_first_command,

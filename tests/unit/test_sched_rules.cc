@@ -212,17 +212,6 @@ START_TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
     ck_assert(r.min_gpus == 2 && r.max_gpus == 0);
     ck_assert(apply_comment("arena:gpus=4-4", r).ok());
     ck_assert(r.pin.pp == 2 && r.min_gpus == 4 && r.max_gpus == 4);
-    for (const char* pin : {"tp5", "pp13", "dp3", "dp64,mb2", "ep2", "cp3", "vpp5", "pp1,vpp2",
-                            "pp2,vpp4,mb64", "pp4,dp64,tp1,cp999"}) {
-        const auto by_option =
-            build_request({{"model", "gpt2"}, {"batch", "64"}, {"plan", pin}}, {}, {});
-        Request changed = a_request();
-        const auto by_comment = apply_comment("arena:plan=" + std::string(pin), changed);
-        ck_assert_msg(!by_option.ok(), "accepted at submit: %s", pin);
-        ck_assert_msg(!by_comment.ok(), "accepted by Comment: %s", pin);
-        ck_assert_str_eq(by_comment.error().text.c_str(), by_option.error().text.c_str());
-        ck_assert_str_eq(by_comment.error().where.c_str(), "Comment=arena:plan");
-    }
     Request even = a_request({{"launcher", "megatron-deepspeed"}});
     ck_assert(!apply_comment("arena:plan=pp5", even).ok());  // 12 layers, as many on every stage
     ck_assert(!apply_comment("arena:plan=cp2", even).ok());

@@ -120,20 +120,6 @@ START_TEST(ordinary_and_interactive_jobs_have_no_request) {
 }
 END_TEST
 
-START_TEST(both_channels_make_the_same_request) {
-    const Request wanted = request({{"gpus", "2-4"}});
-    SubmitFacts by_record = batch_job();
-    by_record.records = {*format_record(wanted)};
-    const auto record = read_request(by_record);
-    ck_assert(record.ok() && record->has_value());
-    const auto lines =
-        read_request(batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n#ARENA gpus=2-4\n"));
-    ck_assert(lines.ok() && lines->has_value());
-    ck_assert(**record == wanted);
-    ck_assert(**lines == wanted);
-}
-END_TEST
-
 START_TEST(channels_do_not_mix) {
     SubmitFacts f = batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n");
     f.records = {*format_record(request())};
@@ -576,7 +562,6 @@ int main() {
                             gres_texts_of_every_form_are_read,
                             a_job_has_one_type_and_the_same_count_on_every_node,
                             ordinary_and_interactive_jobs_have_no_request,
-                            both_channels_make_the_same_request,
                             channels_do_not_mix,
                             jobs_of_other_kinds_are_refused,
                             forged_records_and_paths_in_directives_are_refused,

@@ -8,7 +8,8 @@
 
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
-#include "request/launchers.h"
+#include "planner/requests/plan_query.h"
+#include "request/options.h"
 
 namespace arena {
 namespace {
@@ -28,11 +29,6 @@ constexpr std::size_t max_observed_plans = 64;
 bool is_same_run(const Observation& a, const Observation& b) {
     return a.plan == b.plan && a.grid.gpu_type == b.grid.gpu_type && a.grid.nodes == b.grid.nodes &&
            a.grid.gpus_per_node == b.grid.gpus_per_node;
-}
-
-bool wanted(const Request& request, const std::string& gpu_type) {
-    const auto& types = request.gpu_types;
-    return types.empty() || std::find(types.begin(), types.end(), gpu_type) != types.end();
 }
 
 /// Of two places that a job may have its nodes in, one or the other.
@@ -139,38 +135,26 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     entry.framework = request.launcher;
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;
-    entry.max_gpus =
-        request.max_gpus > 0 ? std::min(pool.max_gpus, request.max_gpus) : pool.max_gpus;
+    entry.max_gpus = pool.max_gpus;
     entry.profile = measurements_.table(pool.gpu_type);
     return entry;
 }
 
 PlanQuery OfferBook::query(const Request& request, const std::vector<SitePool>& pools) {
-    PlanQuery query;
-    query.model = request.model;
-    query.global_batch = request.global_batch;
-    query.min_gpus = request.min_gpus;
-    query.pin = request.pin;
-    query.can = capabilities_of(launcher_of(request));
-    for (const SitePool& pool : pools) {
-        if (!wanted(request, pool.gpu_type)) continue;
-        auto entry = pool_of(request, pool);
-        if (!entry) continue;
-        query.max_gpus = std::max(query.max_gpus, entry->max_gpus);
-        query.pools.push_back(std::move(*entry));
-    }
-    return query;
+    std::vector<GpuPool> entries;
+    for (const SitePool& pool : pools)
+        if (auto entry = pool_of(request, pool)) entries.push_back(std::move(*entry));
+    return plan_query(request, std::move(entries));
 }
 
 std::string OfferBook::cache_key(const Request& request, const std::string& model_fingerprint,
                                  const std::vector<SitePool>& pools) {
     std::vector<OfferPool> facts;
     for (const SitePool& pool : pools)
-        if (wanted(request, pool.gpu_type))
+        if (allows_type(request, pool.gpu_type))
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
                              measurements_.version(pool.gpu_type)});
-    return offer_key(model_fingerprint, request.global_batch, request.min_gpus, request.max_gpus,
-                     request.pin, launcher_of(request), facts);
+    return offer_key(model_fingerprint, offer_settings(request), facts);
 }
 
 OfferList OfferBook::offers(std::uint32_t user, const Request& request,
@@ -263,7 +247,7 @@ void OfferBook::forget_oldest() {
 std::string OfferBook::why_none(std::uint32_t user, const Request& request,
                                 const std::vector<SitePool>& pools) {
     if (std::none_of(pools.begin(), pools.end(),
-                     [&](const SitePool& pool) { return wanted(request, pool.gpu_type); }))
+                     [&](const SitePool& pool) { return allows_type(request, pool.gpu_type); }))
         return "no node that it may use has a GPU type that it may have and arena.yaml maps";
     const Grids* known = grids(user, request, pools);
     if (!known) return {};
