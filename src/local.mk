@@ -33,6 +33,7 @@ libarena_core_la_SOURCES = \
 	src/core/model_fields.h src/core/model_fields.cc \
 	src/core/observation.h src/core/observation.cc \
 	src/core/offer.h src/core/offer.cc \
+	src/core/op_key.cc \
 	src/core/plan.h src/core/plan.cc \
 	src/core/profile.h src/core/profile.cc \
 	src/core/profile_json.cc \

@@ -246,11 +246,11 @@ int status(const Globals& globals, const ProfileOptions&, ProfileStore& store) {
     for (const auto& [name, type] : types) {
         const auto operators = store.table(name);
         if (!operators) return fail(globals, operators.error());
-        table.add({name, fmt::format("{}", operators->size()), fmt::format("{}", type.complete),
-                   fmt::format("{}", type.partial), fmt::format("{}", type.failed),
-                   type.last_failure});
+        table.add({name, fmt::format("{}", operators->rows().size()),
+                   fmt::format("{}", type.complete), fmt::format("{}", type.partial),
+                   fmt::format("{}", type.failed), type.last_failure});
         json.push_back({{"gpu_type", name},
-                        {"operators", operators->size()},
+                        {"operators", operators->rows().size()},
                         {"complete", type.complete},
                         {"partial", type.partial},
                         {"failed", type.failed},

@@ -116,9 +116,7 @@ Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool)
                                        profile->gpu_type, pool.gpu_type),
                            file);
     }
-    ProfileTable table;
-    add_entries(*profile, table);
-    return table;
+    return ProfileTable(*profile);
 }
 
 void correct(std::vector<GridResult>& results, const std::vector<Observation>& observations) {

@@ -51,8 +51,10 @@ ShippedProfile read_shipped_profile(const std::string& directory, const std::str
     if (profiles.empty()) return shipped;
     const std::string identity = profiles.back().device.identity();
     shipped.device = profiles.back().device.name;
+    OpSeconds seconds;
     for (const Profile& profile : profiles)
-        if (profile.device.identity() == identity) add_entries(profile, shipped.table);
+        if (profile.device.identity() == identity) add_entries(profile, seconds);
+    shipped.table = ProfileTable(seconds);
     return shipped;
 }
 

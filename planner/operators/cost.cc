@@ -7,26 +7,32 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
-#include "base/text.h"
 #include "planner/operators/whole_layer.h"
 
 namespace arena {
 
 namespace {
 
-constexpr std::size_t max_key = 200;
+/// Layers of one class differ in widths and tokens only.
+bool same_layers(const LayerVariant& a, const LayerVariant& b) {
+    return a.is_graph == b.is_graph && a.is_causal == b.is_causal && a.is_rms == b.is_rms &&
+           a.is_gated == b.is_gated && a.has_bias == b.has_bias;
+}
 
 bool same_class(const OpShape& a, const OpShape& b) {
-    return a.kind == b.kind && a.pass == b.pass && a.precision == b.precision &&
-           a.variant == b.variant;
+    if (a.kind != b.kind || a.pass != b.pass || a.precision != b.precision) return false;
+    const auto *layer = std::get_if<LayerVariant>(&a.variant),
+               *other = std::get_if<LayerVariant>(&b.variant);
+    return layer && other ? same_layers(*layer, *other) : a.variant == b.variant;
 }
 
 /// True for a dimension in which the operator is only repeated: tokens, batch x heads, parameters.
 bool repeats_along(const OpShape& shape, std::size_t dimension) {
     switch (shape.kind) {
         case OpKind::gemm:
-            return dimension == (shape.variant == "wgrad" ? 2u : 0u);
+            return dimension == (has_variant(shape, Gradient::weights) ? 2u : 0u);
         case OpKind::attention:
             return dimension < 2;
         case OpKind::layer:
@@ -57,117 +63,75 @@ double weight(double squared) {
 
 }  // namespace
 
-std::optional<OpShape> parse_op_key(std::string_view key) {
-    if (key.size() > max_key) return std::nullopt;
-    const std::vector<std::string_view> parts = split(key, '/');
-    if (parts.size() != 4 && parts.size() != 5) return std::nullopt;
-    const auto kind = parse_op_kind(parts[0]);
-    const auto pass = parse_pass(parts[1]);
-    const auto precision = parse_precision(parts[2]);
-    const std::vector<std::string_view> dims = split(parts[3], 'x');
-    if (!kind || !pass || !precision || dims.size() > 4) return std::nullopt;
-    OpShape shape{*kind, *pass, *precision, {}, parts.size() == 5 ? std::string(parts[4]) : ""};
-    for (std::size_t i = 0; i < dims.size(); ++i) {
-        const auto value = parse_integer(dims[i], 1, std::int64_t{1} << 50);
-        if (!value) return std::nullopt;
-        shape.dims[i] = *value;
-    }
-    if (op_key(shape) != key) return std::nullopt;
-    if (shape.kind == OpKind::layer && !parse_layer_variant(shape.variant)) return std::nullopt;
-    return shape;
+Pricer::Pricer(const GpuType& type, const CostConstants& constants, ProfileTable profile)
+    : type_(type), constants_(constants), profile_(std::move(profile)) {
+    const Rows rows = profile_.rows();
+    const auto layers = std::partition_point(
+        rows.begin(), rows.end(), [](const Row& row) { return row.first.kind != OpKind::layer; });
+    static_assert(static_cast<std::size_t>(OpKind::layer) + 1 == op_kind_count);
+    operators_ = Rows(rows.begin(), layers);
+    layers_ = Rows(layers, rows.end());
 }
 
-Pricer::Pricer(const GpuType& type, const CostConstants& constants, const ProfileTable& profile)
-    : type_(type), constants_(constants) {
-    const auto by_shape = [](const Point& a, const Point& b) { return a.shape < b.shape; };
-    std::vector<std::pair<OpShape, double>> layers;
-    for (const auto& [key, seconds] : profile) {
-        const std::optional<OpShape> shape = parse_op_key(key);
-        if (!shape || !(seconds > 0) || !std::isfinite(seconds)) continue;
-        if (shape->kind == OpKind::layer) {
-            layers.emplace_back(*shape, seconds);
-            continue;
-        }
-        const double ratio = std::log(seconds / analytic_seconds(type, constants, *shape));
-        points_.push_back({*shape, octaves_of(*shape), seconds, ratio});
-    }
-    std::sort(points_.begin(), points_.end(), by_shape);
-    for (const auto& [shape, seconds] : layers) add_layer(shape, seconds);  // priced by the others
-    std::sort(layers_.begin(), layers_.end(), by_shape);
-    for (LayerPoint& layer : layers_) {
-        const LayerPoint* graph = find(layers_, as_graph(layer.shape));
-        if (graph != nullptr) layer.graph_s = graph->seconds;
-    }
+const Pricer::Row* Pricer::find(Rows rows, const OpShape& shape) {
+    const auto it = std::ranges::lower_bound(rows, shape, {}, &Row::first);
+    return it != rows.end() && it->first == shape ? &*it : nullptr;
 }
 
-/// Layers whose operators have no price say nothing about others.
-void Pricer::add_layer(const OpShape& shape, double seconds) {
-    const std::optional<LayerClass> kind = layer_class(shape);
+/// What the row would take, were nothing of its class measured.
+double Pricer::expected_s(const OpShape& shape) const {
+    if (shape.kind != OpKind::layer) return analytic_seconds(type_, constants_, shape);
     double sum_s = 0;
     for (const OpCount& op : operators_of(shape)) sum_s += op.count * price(op.shape).seconds;
-    if (!kind || !(sum_s > 0) || !std::isfinite(sum_s)) return;
-    layers_.push_back({{shape, octaves_of(shape), seconds, std::log(seconds / sum_s)}, *kind, 0});
+    return sum_s;
 }
 
-std::optional<Pricer::LayerClass> Pricer::layer_class(const OpShape& shape) {
-    const std::optional<LayerVariant> v = parse_layer_variant(shape.variant);
-    if (!v) return std::nullopt;
-    return LayerClass{.pass = shape.pass,
-                      .precision = shape.precision,
-                      .is_graph = v->is_graph,
-                      .is_causal = v->is_causal,
-                      .is_rms = v->is_rms,
-                      .is_gated = v->is_gated,
-                      .has_bias = v->has_bias};
+const Pricer::Sample& Pricer::sample(const Row& row) const {
+    const Rows all = profile_.rows();
+    samples_.resize(all.size());
+    auto& known = samples_[static_cast<std::size_t>(&row - all.data())];
+    if (!known) {
+        const double ratio = row.second / expected_s(row.first);
+        known = Sample{octaves_of(row.first), std::log(ratio)};
+    }
+    return *known;
 }
 
-template <typename P>
-const P* Pricer::find(const std::vector<P>& points, const OpShape& shape) {
-    const auto it = std::lower_bound(points.begin(), points.end(), shape,
-                                     [](const P& p, const OpShape& s) { return p.shape < s; });
-    return it != points.end() && it->shape == shape ? &*it : nullptr;
-}
-
-template <typename P, typename Is>
-Pricer::Scale Pricer::nearby_scale(const std::vector<P>& points, const OpShape& shape,
-                                   Is is_of_class) {
+Pricer::Scale Pricer::class_scale(Rows rows, const OpShape& shape) const {
+    const auto together = [](const OpShape& s) { return std::tuple(s.kind, s.pass, s.precision); };
     const std::array<double, 4> at = octaves_of(shape);
     double sum = 0, weights = 0, nearest_squared = std::numeric_limits<double>::infinity();
-    for (const P& point : points) {
-        if (!is_of_class(point)) continue;
+    for (const Row& row : std::ranges::equal_range(
+             rows, together(shape), {}, [&](const Row& r) { return together(r.first); })) {
+        if (!same_class(row.first, shape)) continue;
+        const Sample& near = sample(row);
         double squared = 0;
         for (std::size_t i = 0; i < at.size(); ++i)
-            squared += (point.octaves[i] - at[i]) * (point.octaves[i] - at[i]);
-        sum += weight(squared) * point.log_ratio;
+            squared += (near.octaves[i] - at[i]) * (near.octaves[i] - at[i]);
+        sum += weight(squared) * near.log_ratio;
         weights += weight(squared);
         nearest_squared = std::min(nearest_squared, squared);
     }
     return {weights > 0 ? sum / weights : 0, std::sqrt(nearest_squared)};
 }
 
-Pricer::Scale Pricer::class_scale(const OpShape& shape) const {
-    return nearby_scale(points_, shape,
-                        [&](const Point& point) { return same_class(point.shape, shape); });
+double Pricer::mean_log_ratio(Rows rows) const {
+    double sum = 0;
+    for (const Row& row : rows) sum += sample(row).log_ratio;
+    return sum / static_cast<double>(rows.size());
 }
 
 /// Mean over the kind, else over everything measured.
 double Pricer::wide_scale(OpKind kind) const {
-    double kind_sum = 0, all_sum = 0;
-    std::size_t kind_count = 0;
-    for (const Point& point : points_) {
-        all_sum += point.log_ratio;
-        if (point.shape.kind != kind) continue;
-        kind_sum += point.log_ratio;
-        ++kind_count;
-    }
-    return kind_count > 0 ? kind_sum / static_cast<double>(kind_count)
-                          : all_sum / static_cast<double>(points_.size());
+    const auto own = std::ranges::equal_range(operators_, kind, {},
+                                              [](const Row& row) { return row.first.kind; });
+    return mean_log_ratio(own.empty() ? operators_ : Rows(own));
 }
 
 OpTime Pricer::price(const OpShape& shape) const {
-    if (points_.empty()) return {analytic_seconds(type_, constants_, shape), Evidence::analytic};
-    if (const Point* measured = find(points_, shape)) return {measured->seconds, Evidence::exact};
-    const Scale scale = class_scale(shape);
+    if (operators_.empty()) return {analytic_seconds(type_, constants_, shape), Evidence::analytic};
+    if (const Row* measured = find(operators_, shape)) return {measured->second, Evidence::exact};
+    const Scale scale = class_scale(operators_, shape);
     const bool known = std::isfinite(scale.distance);
     const double ratio = std::exp(known ? scale.log_ratio : wide_scale(shape.kind));
     const bool near = known && scale.distance <= near_octaves;
@@ -176,11 +140,9 @@ OpTime Pricer::price(const OpShape& shape) const {
 }
 
 std::optional<OpTime> Pricer::whole(const OpShape& layer, double sum_s) const {
-    if (const LayerPoint* measured = find(layers_, layer))
-        return OpTime{measured->seconds, Evidence::exact};
-    const std::optional<LayerClass> kind = layer_class(layer);
-    const Scale scale = nearby_scale(
-        layers_, layer, [&](const LayerPoint& point) { return kind && point.kind == *kind; });
+    if (const Row* measured = find(layers_, layer))
+        return OpTime{measured->second, Evidence::exact};
+    const Scale scale = class_scale(layers_, layer);
     if (!std::isfinite(scale.distance)) return std::nullopt;
     return OpTime{sum_s * std::exp(scale.log_ratio),
                   scale.distance <= near_octaves ? Evidence::interpolated : Evidence::scaled};
@@ -188,15 +150,19 @@ std::optional<OpTime> Pricer::whole(const OpShape& layer, double sum_s) const {
 
 double Pricer::issue_seconds(const OpShape& plain_layer) const {
     constexpr double waits = 1.05;  // plain over graph: above it, the device waits for launches
-    const std::optional<LayerClass> kind = layer_class(plain_layer);
-    if (!kind) return 0;
-    if (const LayerPoint* measured = find(layers_, plain_layer); measured && measured->graph_s > 0)
-        return measured->seconds;
+    const auto graph_s = [&](const OpShape& shape) {
+        const Row* graph = find(layers_, as_graph(shape));
+        return graph != nullptr ? graph->second : 0;
+    };
+    if (const Row* measured = find(layers_, plain_layer))
+        if (graph_s(plain_layer) > 0) return measured->second;
     double least = 0;
-    for (const LayerPoint& plain : layers_)
-        if (plain.kind == *kind && plain.graph_s > 0 && plain.seconds > waits * plain.graph_s &&
-            (least == 0 || plain.seconds < least))
-            least = plain.seconds;
+    for (const auto& [shape, seconds] : layers_) {
+        if (!same_class(shape, plain_layer)) continue;
+        const double own_graph_s = graph_s(shape);
+        if (own_graph_s > 0 && seconds > waits * own_graph_s && (least == 0 || seconds < least))
+            least = seconds;
+    }
     return least;
 }
 

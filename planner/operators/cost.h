@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,18 +43,16 @@ double analytic_seconds(const GpuType&, const CostConstants&, const OpShape&);
 /// With the built-in constants of the type and the default framework.
 double analytic_seconds(const GpuType&, const OpShape&);
 
-/// Inverse of op_key(); nothing for anything else.
-std::optional<OpShape> parse_op_key(std::string_view key);
-
-/// Prices operators of one pool. Keeps references: the GpuType must outlive it. Building costs one
-/// roofline per profile entry; price() is O(entries of the shape's class).
+/// Prices operators of one pool. Keeps references: the GpuType must outlive it. price() of what was
+/// measured is O(log rows); of anything else, O(rows of its kind, pass and precision) and, the
+/// first time, one roofline for each of these of its class. For one thread at a time.
 class Pricer {
   public:
-    Pricer(const GpuType&, const CostConstants&, const ProfileTable&);
-    Pricer(const GpuType& type, const ProfileTable& profile)
-        : Pricer(type, builtin_calibration().constants(type.name, "default"), profile) {}
+    Pricer(const GpuType&, const CostConstants&, ProfileTable);
+    Pricer(const GpuType& type, ProfileTable profile)
+        : Pricer(type, builtin_calibration().constants(type.name, "default"), std::move(profile)) {}
     [[nodiscard]] OpTime price(const OpShape&) const;
-    [[nodiscard]] bool has_profile() const { return !points_.empty(); }
+    [[nodiscard]] bool has_profile() const { return !operators_.empty(); }
     /// Whether whole layers (whole_layer.h) were measured.
     [[nodiscard]] bool has_layers() const { return !layers_.empty(); }
     /// A whole layer whose operators are priced at `sum_s`: measured, or scaled as measured layers
@@ -66,43 +64,30 @@ class Pricer {
     [[nodiscard]] double issue_seconds(const OpShape& plain_layer) const;
 
   private:
-    struct Point {
-        OpShape shape;
+    using Row = ProfileTable::Row;
+    using Rows = std::span<const Row>;
+    /// What a row says of shapes near it.
+    struct Sample {
         std::array<double, 4> octaves;  ///< log2 of the dimensions
-        double seconds;
-        double log_ratio;  ///< ln(measured / roofline)
-    };
-    /// Layers of one class differ in widths and tokens only.
-    struct LayerClass {
-        Pass pass;
-        Precision precision;
-        bool is_graph, is_causal, is_rms, is_gated, has_bias;
-        bool operator==(const LayerClass&) const = default;
-    };
-    struct LayerPoint : Point {
-        LayerClass kind;
-        double graph_s = 0;  ///< of the same layer launched as one graph; 0 = not measured
+        double log_ratio;  ///< ln(measured / roofline, or the sum of a layer's operators)
     };
     struct Scale {
         double log_ratio;
-        double distance;  ///< to the nearest point; infinite when none of the class
+        double distance;  ///< to the nearest row; infinite when none of the class
     };
-    [[nodiscard]] static std::optional<LayerClass> layer_class(const OpShape&);
-    /// Of the points that are of the class.
-    template <typename P, typename Is>
-    [[nodiscard]] static Scale nearby_scale(const std::vector<P>&, const OpShape&, Is is_of_class);
-    [[nodiscard]] Scale class_scale(const OpShape&) const;
+    [[nodiscard]] static const Row* find(Rows, const OpShape&);
+    [[nodiscard]] const Sample& sample(const Row&) const;
+    [[nodiscard]] double expected_s(const OpShape&) const;
+    /// By the rows of the shape's class.
+    [[nodiscard]] Scale class_scale(Rows, const OpShape&) const;
     [[nodiscard]] double wide_scale(OpKind) const;
+    [[nodiscard]] double mean_log_ratio(Rows) const;
 
     const GpuType& type_;
     CostConstants constants_;
-    void add_layer(const OpShape&, double seconds);
-    template <typename P>
-    [[nodiscard]] static const P* find(const std::vector<P>&, const OpShape&);
-
-    std::vector<Point> points_;  ///< single operators, sorted by shape
-    /// Whole ones, sorted by shape; log_ratio: to the sum of their operators.
-    std::vector<LayerPoint> layers_;
+    ProfileTable profile_;
+    Rows operators_, layers_;  ///< of profile_: single operators, whole layers
+    mutable std::vector<std::optional<Sample>> samples_;  ///< of profile_'s rows, once asked for
 };
 
 }  // namespace arena

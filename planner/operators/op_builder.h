@@ -2,10 +2,8 @@
 // Private to operators.cc, transformer_ops.cc, resnet_ops.cc: writes operators down in both passes.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <array>
-#include <string>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,30 +23,30 @@ class OpBuilder {
         backward_.reserve(dense_layer);
     }
 
-    void pair(OpKind kind, Precision precision, Dims dims, const std::string& variant,
+    void pair(OpKind kind, Precision precision, Dims dims, const OpVariant& variant,
               double count = 1) {
         forward_.push_back({{kind, Pass::forward, precision, dims, variant}, count});
         backward_.push_back({{kind, Pass::backward, precision, dims, variant}, count});
     }
     /// Something whose forward is the backward of `kind` and the reverse: a sum of rows and a
     /// gather.
-    void swapped_pair(OpKind kind, Precision precision, Dims dims, const std::string& variant) {
-        forward_.push_back({{kind, Pass::backward, precision, dims, variant}, 1});
-        backward_.push_back({{kind, Pass::forward, precision, dims, variant}, 1});
+    void swapped_pair(OpKind kind, Precision precision, Dims dims) {
+        forward_.push_back({{kind, Pass::backward, precision, dims}, 1});
+        backward_.push_back({{kind, Pass::forward, precision, dims}, 1});
     }
     /// Y[m,n] = X[m,k] W^T, `batch` times; dX = dY W; dW[n,k] = dY^T X (core/profile.h fixes the
     /// layouts).
     void gemm(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
               std::int64_t batch = 1) {
-        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}, ""}, 1});
+        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}}, 1});
         data_gradient(precision, m, n, k, batch);
         backward_.push_back(
-            {{OpKind::gemm, Pass::backward, precision, {n, k, m, batch}, "wgrad"}, 1});
+            {{OpKind::gemm, Pass::backward, precision, {n, k, m, batch}, Gradient::weights}, 1});
     }
     /// The same where W needs no gradient.
     void gemm_of_constant(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
                           std::int64_t batch) {
-        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}, ""}, 1});
+        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}}, 1});
         data_gradient(precision, m, n, k, batch);
     }
 
@@ -56,20 +54,20 @@ class OpBuilder {
     /// left out for the first layer of a network.
     void convolution(Precision precision, Dims dims, std::int64_t kernel, std::int64_t stride,
                      bool has_data_gradient = true) {
-        const std::string variant = fmt::format("r{}s{}", kernel, stride);
-        forward_.push_back({{OpKind::conv, Pass::forward, precision, dims, variant}, 1});
-        if (has_data_gradient)
-            backward_.push_back(
-                {{OpKind::conv, Pass::backward, precision, dims, variant + "_dgrad"}, 1});
-        backward_.push_back(
-            {{OpKind::conv, Pass::backward, precision, dims, variant + "_wgrad"}, 1});
+        const auto add = [&](std::vector<OpCount>& list, Pass pass, std::optional<Gradient> of) {
+            list.push_back(
+                {{OpKind::conv, pass, precision, dims, ConvVariant{kernel, stride, of}}, 1});
+        };
+        add(forward_, Pass::forward, {});
+        if (has_data_gradient) add(backward_, Pass::backward, Gradient::data);
+        add(backward_, Pass::backward, Gradient::weights);
     }
 
   private:
     void data_gradient(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
                        std::int64_t batch) {
         backward_.push_back(
-            {{OpKind::gemm, Pass::backward, precision, {m, k, n, batch}, "dgrad"}, 1});
+            {{OpKind::gemm, Pass::backward, precision, {m, k, n, batch}, Gradient::data}, 1});
     }
 
     std::vector<OpCount>&forward_, &backward_;

@@ -34,7 +34,7 @@ void custom_layer(const Model& model, Precision precision, const ShardShape& sha
         return static_cast<std::int64_t>(std::clamp(std::ceil(value), 1.0, 0x1p49));
     };
     ops.pair(OpKind::custom, precision,
-             {whole(samples * layer.forward_flops / 1e6), whole(bytes / 1e3)}, "");
+             {whole(samples * layer.forward_flops / 1e6), whole(bytes / 1e3)}, {});
 }
 
 void layer(const Model& model, Precision precision, const ShardShape& shape, const LayerKind& kind,
@@ -109,7 +109,7 @@ ShardOperators shard_operators(const Model& model, Precision precision, const Sh
                      Pass::forward,
                      plain_precision(precision),
                      {std::max<std::int64_t>(1, static_cast<std::int64_t>(parameters))},
-                     "adamw"};
+                     OptimizerKind::adamw};
     return ops;
 }
 

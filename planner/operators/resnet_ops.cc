@@ -33,9 +33,9 @@ class ConvWriter {
                          !is_first_of_network);
     }
     void norm(std::int64_t channels, std::int64_t edge) const {
-        ops_.pair(OpKind::norm, precision_, {images_ * edge * edge, channels}, "batch");
+        ops_.pair(OpKind::norm, precision_, {images_ * edge * edge, channels}, NormKind::batch);
     }
-    void pass(const char* variant, std::int64_t channels, std::int64_t edge) const {
+    void pass(ElementwiseKind variant, std::int64_t channels, std::int64_t edge) const {
         ops_.pair(OpKind::elementwise, precision_, {images_ * edge * edge, channels}, variant);
     }
 
@@ -55,18 +55,18 @@ void bottleneck_layer(const Model& model, Precision precision, const ShardShape&
     const ConvWriter write(precision, shape, ops);
     write.conv(b.in, first, b.edge_in, 1, 1);
     write.norm(first, b.edge_in);
-    write.pass("relu", first, b.edge_in);
+    write.pass(ElementwiseKind::relu, first, b.edge_in);
     write.conv(b.first, inner, b.edge_out, 3, b.stride);
     write.norm(inner, b.edge_out);
-    write.pass("relu", inner, b.edge_out);
+    write.pass(ElementwiseKind::relu, inner, b.edge_out);
     write.conv(inner, b.out, b.edge_out, 1, 1);
     write.norm(out, b.edge_out);
     if (kind.is_first) {
         write.conv(b.in, out, b.edge_out, 1, b.stride);
         write.norm(out, b.edge_out);
     }
-    write.pass("add", out, b.edge_out);
-    write.pass("relu", out, b.edge_out);
+    write.pass(ElementwiseKind::add, out, b.edge_out);
+    write.pass(ElementwiseKind::relu, out, b.edge_out);
 }
 
 KeptElements bottleneck_kept_elements(const Model& model, const LayerKind& kind,
@@ -96,17 +96,17 @@ void resnet_stem(const Model& model, Precision precision, const ShardShape& shap
     const ConvWriter write(precision, shape, ops);
     write.conv(image_channels, channels, edge, 7, 2, true);
     write.norm(channels, edge);
-    write.pass("relu", channels, edge);
-    write.pass("relu", channels, edge);
+    write.pass(ElementwiseKind::relu, channels, edge);
+    write.pass(ElementwiseKind::relu, channels, edge);
 }
 
 /// Mean over the image (a pass over its input), classifier, loss.
 void resnet_head(const Model& model, Precision precision, const ShardShape& shape, OpBuilder& ops) {
     const std::int64_t channels = final_channels(model) / shape.tp;
     const std::int64_t edge = stage_edge(model, model.blocks.size() - 1);
-    ConvWriter(precision, shape, ops).pass("relu", channels, edge);
+    ConvWriter(precision, shape, ops).pass(ElementwiseKind::relu, channels, edge);
     ops.gemm(precision, shape.micro_batch, model.classes, channels);
-    ops.pair(OpKind::cross_entropy, precision, {shape.micro_batch, model.classes}, "");
+    ops.pair(OpKind::cross_entropy, precision, {shape.micro_batch, model.classes}, {});
 }
 
 }  // namespace arena

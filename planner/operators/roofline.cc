@@ -92,7 +92,8 @@ double bytes_s(const GpuType& type, const CostConstants& c, double bytes) {
 /// small type, by rows for this GEMM and by columns for the backward one.
 double cast_bytes(const CostConstants& c, const OpShape& shape) {
     if (!is_8bit(shape.precision) && !is_4bit(shape.precision)) return 0;
-    if (shape.pass == Pass::backward && shape.variant == "wgrad") return 0;  // cast for dgrad
+    if (shape.pass == Pass::backward && has_variant(shape, Gradient::weights))
+        return 0;  // cast for dgrad
     const double width = 2 + 2 * element_bytes(shape.precision);
     return c.framework.cast_passes * width * real(shape.dims[0]) * real(shape.dims[2]) *
            real(shape.dims[3]);
@@ -113,15 +114,15 @@ struct Conv {
 };
 
 Conv conv_of(const OpShape& shape) {
-    const ConvVariant v = parse_conv_variant(shape.variant).value_or(ConvVariant{1, 1});
+    const auto v = variant_as<ConvVariant>(shape);
     return {v, real(shape.dims[0]) * real(shape.dims[3]) * real(shape.dims[3]),
             real(shape.dims[1]) * real(v.kernel) * real(v.kernel), real(shape.dims[2])};
 }
 
 /// Forward pixels x out x taps; the gradients permute the three.
 Gemm conv_gemm(const Conv& conv) {
-    if (conv.variant.is_data_gradient) return {conv.pixels, conv.taps, conv.out, 1};
-    if (conv.variant.is_weight_gradient) return {conv.out, conv.taps, conv.pixels, 1};
+    if (conv.variant.gradient == Gradient::data) return {conv.pixels, conv.taps, conv.out, 1};
+    if (conv.variant.gradient == Gradient::weights) return {conv.out, conv.taps, conv.pixels, 1};
     return {conv.pixels, conv.out, conv.taps, 1};
 }
 

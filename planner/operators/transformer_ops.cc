@@ -2,8 +2,6 @@
 // Attention (grouped or latent), dense MLPs and experts of one rank. Sources: Narayanan et
 // al. 2021 (tensor parallel GEMMs); Lepikhin et al. 2020 (GShard: one-hot dispatch); DeepSeek-V2
 // 2024 (latent attention).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -40,23 +38,23 @@ class Transformer {
         kind_.body == LayerKind::Body::moe ? experts()
                                            : mlp(block_, tokens_, model_.ffn_hidden / shape_.tp);
         ops_.pair(OpKind::elementwise, plain_, {norm_rows_, h},
-                  model_.linear_bias ? "bias_residual" : "add", 2);
+                  model_.linear_bias ? ElementwiseKind::bias_residual : ElementwiseKind::add, 2);
     }
 
     void embedding() const {
         ops_.pair(OpKind::embedding, plain_,
-                  {tokens_, model_.hidden, shard_vocab(model_, shape_.tp)}, "");
+                  {tokens_, model_.hidden, shard_vocab(model_, shape_.tp)}, {});
     }
 
     void head() const {
         const std::int64_t h = model_.hidden, vocab = shard_vocab(model_, shape_.tp);
         if (model_.family == Family::bert) {
             ops_.gemm(plain_, tokens_, h, h);
-            ops_.pair(OpKind::elementwise, plain_, {tokens_, h}, "gelu");
+            ops_.pair(OpKind::elementwise, plain_, {tokens_, h}, ElementwiseKind::gelu);
         }
         ops_.pair(OpKind::norm, plain_, {norm_rows_, h}, norm_variant());
         ops_.gemm(plain_, tokens_, vocab, h);
-        ops_.pair(OpKind::cross_entropy, plain_, {tokens_, vocab}, "");
+        ops_.pair(OpKind::cross_entropy, plain_, {tokens_, vocab}, {});
     }
 
     OpShape attention() const {
@@ -93,7 +91,7 @@ class Transformer {
         const std::int64_t h = model_.hidden;
         ops_.gemm(precision, rows, is_gated(model_) ? 2 * width : width, h, batch);
         ops_.pair(OpKind::elementwise, plain_, {rows * batch, width},
-                  is_gated(model_) ? "swiglu" : "gelu");
+                  is_gated(model_) ? ElementwiseKind::swiglu : ElementwiseKind::gelu);
         ops_.gemm(precision, rows, h, width, batch);
     }
 
@@ -107,7 +105,7 @@ class Transformer {
             spread ? model_.moe_ffn_hidden : model_.moe_ffn_hidden / shape_.tp;
         const std::int64_t from = spread ? std::max<std::int64_t>(1, tokens_ / shape_.tp) : tokens_;
         ops_.gemm(plain_, norm_rows_, model_.experts, model_.hidden);
-        ops_.pair(OpKind::elementwise, plain_, {norm_rows_, model_.experts}, "add");
+        ops_.pair(OpKind::elementwise, plain_, {norm_rows_, model_.experts}, ElementwiseKind::add);
         model_.moe_group_size > 0 ? one_hot_dispatch(from) : permutation(from, routed);
         mlp(block_, ceil_div(routed, local), width, local);
         if (model_.shared_ffn_hidden > 0)
@@ -116,8 +114,8 @@ class Transformer {
 
     /// Rows of tokens are gathered for the experts and summed into tokens afterwards.
     void permutation(std::int64_t from, std::int64_t rows) const {
-        ops_.pair(OpKind::embedding, plain_, {rows, model_.hidden, from}, "");
-        ops_.swapped_pair(OpKind::embedding, plain_, {rows, model_.hidden, from}, "");
+        ops_.pair(OpKind::embedding, plain_, {rows, model_.hidden, from}, {});
+        ops_.swapped_pair(OpKind::embedding, plain_, {rows, model_.hidden, from});
     }
 
     /// GShard: a (tokens, experts, capacity) tensor of zeros and ones multiplies the tokens; the
@@ -130,7 +128,7 @@ class Transformer {
                    std::ceil(std::max(1.0, model_.capacity_factor) * real(group * model_.top_k) /
                              real(model_.experts))));
         const std::int64_t slots = model_.experts * capacity;
-        ops_.pair(OpKind::elementwise, plain_, {from, slots}, "add", 2);
+        ops_.pair(OpKind::elementwise, plain_, {from, slots}, ElementwiseKind::add, 2);
         ops_.gemm_of_constant(plain_, slots, model_.hidden, group, groups);
         ops_.gemm(plain_, group, model_.hidden, slots, groups);
     }
@@ -141,14 +139,13 @@ class Transformer {
         return {shape_.micro_batch * model_.heads / shape_.tp, shape_.micro_batch * keys,
                 model_.seq_length, head_dim(model_)};
     }
-    std::string attention_variant() const {
-        std::string variant = model_.family == Family::bert ? "full" : "causal";
-        if (value_head_dim(model_) != head_dim(model_))
-            variant += fmt::format("_v{}", value_head_dim(model_));
-        if (kind_.window > 0) variant += fmt::format("_w{}", kind_.window);
-        return variant;
+    AttentionVariant attention_variant() const {
+        const std::int64_t values = value_head_dim(model_);
+        return {.is_causal = model_.family != Family::bert,
+                .value_dim = values != head_dim(model_) ? values : 0,
+                .window = kind_.window};
     }
-    const char* norm_variant() const { return model_.rms_norm ? "rms" : "layer"; }
+    NormKind norm_variant() const { return model_.rms_norm ? NormKind::rms : NormKind::layer; }
 
     const Model& model_;
     const LayerKind& kind_;

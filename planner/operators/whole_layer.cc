@@ -39,18 +39,18 @@ std::optional<OpShape> whole_layer(const Model& model, Precision precision, cons
                    pass,
                    precision,
                    {shape.micro_batch, model.seq_length, model.hidden, model.ffn_hidden / shape.tp},
-                   to_string(v)};
+                   v};
 }
 
 OpShape as_graph(OpShape plain) {
-    LayerVariant v = parse_layer_variant(plain.variant).value_or(LayerVariant{});
+    auto v = variant_as<LayerVariant>(plain);
     v.is_graph = true;
-    plain.variant = to_string(v);
+    plain.variant = v;
     return plain;
 }
 
 std::vector<OpCount> operators_of(const OpShape& layer) {
-    const LayerVariant v = parse_layer_variant(layer.variant).value_or(LayerVariant{});
+    const auto v = variant_as<LayerVariant>(layer);
     const std::int64_t ranks = v.sequence_ranks;
     Model model;
     model.family = v.is_causal ? Family::gpt : Family::bert;

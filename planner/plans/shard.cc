@@ -111,7 +111,7 @@ struct LayerPass {
     double seconds(Pass pass, const std::vector<OpCount>& ops, double& issue_s) const {
         EvidenceSeconds own{};
         const double sum_s = sum_seconds(context.pricer, ops, own);
-        std::optional<OpShape> layer;  // to name it takes as long as to price it
+        std::optional<OpShape> layer;
         if (context.pricer.has_layers())
             layer = whole_layer(context.model, context.precision, shape, kind, pass);
         const PassTime time = pass_time(context.pricer, layer, sum_s);
@@ -277,7 +277,7 @@ LayerSums<4>::Row row_of(const LayerSeconds& s) {
 std::array<double, 2> batch_norms_of(const std::vector<OpCount>& ops) {
     std::array<double, 2> sums{};
     for (const OpCount& op : ops) {
-        if (op.shape.kind != OpKind::norm || op.shape.variant != "batch") continue;
+        if (!has_variant(op.shape, NormKind::batch)) continue;
         sums[0] += op.count;
         sums[1] += op.count * real(op.shape.dims[1]);
     }

@@ -74,9 +74,9 @@ const std::int32_t* draw_ids(float* buffer, Index count, Index limit, std::uint6
 
 Recipe gemm_recipe(const OpShape& s, int threads) {
     const auto [m, n, k, batch] = s.dims;
-    const auto layout = s.variant == "dgrad"   ? cpu::Layout::nn
-                        : s.variant == "wgrad" ? cpu::Layout::tn
-                                               : cpu::Layout::nt;
+    const auto layout = has_variant(s, Gradient::data)      ? cpu::Layout::nn
+                        : has_variant(s, Gradient::weights) ? cpu::Layout::tn
+                                                            : cpu::Layout::nt;
     const cpu::Gemm g{layout, m, n, k};
     return {{{m * k * batch, k * n * batch}, {m * n * batch}},
             [=, count = batch](const Buffers& b) {
@@ -85,8 +85,7 @@ Recipe gemm_recipe(const OpShape& s, int threads) {
 }
 
 Recipe attention_recipe(const OpShape& s, int threads) {
-    const AttentionVariant variant =
-        parse_attention_variant(s.variant).value_or(AttentionVariant{});
+    const auto variant = variant_as<AttentionVariant>(s);
     const Index value = variant.value_dim > 0 ? variant.value_dim : s.dims[3];
     const cpu::Attention a{.heads = s.dims[0],
                            .kv_heads = s.dims[1],
@@ -126,7 +125,7 @@ cpu::NormGradients norm_gradients(const Buffers& b) {
 }
 
 Recipe norm_recipe(const OpShape& s, int threads) {
-    const cpu::Norm n{s.dims[0], s.dims[1], s.variant == "rms"};
+    const cpu::Norm n{s.dims[0], s.dims[1], has_variant(s, NormKind::rms)};
     const Index size = n.rows * n.cols;
     if (s.pass == Pass::forward)
         return {{{size, n.cols, n.cols}, {size, 2 * n.rows}}, [=](const Buffers& b) {
@@ -174,10 +173,10 @@ Recipe relu_recipe(const OpShape& s, int threads) {
 
 Recipe conv_recipe(const OpShape& s, int threads) {
     using Direction = cpu::Conv::Direction;
-    const ConvVariant v = parse_conv_variant(s.variant).value_or(ConvVariant{1, 1});
-    const Direction direction = v.is_data_gradient     ? Direction::data
-                                : v.is_weight_gradient ? Direction::weights
-                                                       : Direction::forward;
+    const auto v = variant_as<ConvVariant>(s);
+    const Direction direction = v.gradient == Gradient::data      ? Direction::data
+                                : v.gradient == Gradient::weights ? Direction::weights
+                                                                  : Direction::forward;
     const cpu::Convolution conv({.direction = direction,
                                  .images = s.dims[0],
                                  .in = s.dims[1],
@@ -207,11 +206,11 @@ Recipe conv_recipe(const OpShape& s, int threads) {
 Recipe activation_recipe(const OpShape& s, int threads) {
     const Index size = s.dims[0] * s.dims[1];
     const bool forward = s.pass == Pass::forward;
-    if (s.variant == "gelu" && forward)
+    if (has_variant(s, ElementwiseKind::gelu) && forward)
         return {{{size}, {size}}, [=](const Buffers& b) {
                     return [=] { cpu::gelu_forward(size, b.in[0], b.out[0], threads); };
                 }};
-    if (s.variant == "gelu")
+    if (has_variant(s, ElementwiseKind::gelu))
         return {{{size, size}, {size}}, [=](const Buffers& b) {
                     return [=] { cpu::gelu_backward(size, b.in[0], b.in[1], b.out[0], threads); };
                 }};
@@ -229,7 +228,7 @@ Recipe activation_recipe(const OpShape& s, int threads) {
 
 Recipe sum_recipe(const OpShape& s, int threads) {
     const Index rows = s.dims[0], cols = s.dims[1], size = rows * cols;
-    if (s.variant == "add")
+    if (has_variant(s, ElementwiseKind::add))
         return {{{size, size}, {size}}, [=](const Buffers& b) {
                     return [=] { cpu::add(size, b.in[0], b.in[1], b.out[0], threads); };
                 }};
@@ -303,11 +302,13 @@ Recipe recipe_for(const OpShape& s, int threads) {
         case OpKind::attention:
             return attention_recipe(s, threads);
         case OpKind::norm:
-            return s.variant == "batch" ? batch_norm_recipe(s, threads) : norm_recipe(s, threads);
+            return has_variant(s, NormKind::batch) ? batch_norm_recipe(s, threads)
+                                                   : norm_recipe(s, threads);
         case OpKind::elementwise:
-            if (s.variant == "relu") return relu_recipe(s, threads);
-            return s.variant == "gelu" || s.variant == "swiglu" ? activation_recipe(s, threads)
-                                                                : sum_recipe(s, threads);
+            if (has_variant(s, ElementwiseKind::relu)) return relu_recipe(s, threads);
+            return has_variant(s, ElementwiseKind::gelu) || has_variant(s, ElementwiseKind::swiglu)
+                       ? activation_recipe(s, threads)
+                       : sum_recipe(s, threads);
         case OpKind::embedding:
             return embedding_recipe(s, threads);
         case OpKind::cross_entropy:
@@ -327,17 +328,17 @@ Recipe recipe_for(const OpShape& s, int threads) {
 constexpr std::int64_t max_kernel = 64;
 
 Status check_convolution(const OpShape& s) {
-    const auto variant = parse_conv_variant(s.variant);
+    const auto* variant = std::get_if<ConvVariant>(&s.variant);
     if (!cpu::have_convolution())
         return no_error("this build has no oneDNN: it cannot measure convolutions", op_key(s));
     if (!variant || variant->kernel > max_kernel || variant->stride > max_kernel ||
-        (s.pass == Pass::forward) == (variant->is_data_gradient || variant->is_weight_gradient))
+        (s.pass == Pass::forward) == variant->gradient.has_value())
         return no_error("the CPU back-end has no such variant", op_key(s));
     return Done{};
 }
 
 Status check_layer(const OpShape& s) {
-    const auto variant = parse_layer_variant(s.variant);
+    const auto* variant = std::get_if<LayerVariant>(&s.variant);
     if (!variant) return no_error("the CPU back-end has no such variant", op_key(s));
     if (variant->is_graph)
         return no_error("a CPU launches no graphs: measure the plain layer", op_key(s));
@@ -346,14 +347,12 @@ Status check_layer(const OpShape& s) {
 
 /// Variants that only this back-end has.
 bool measures_also(const OpShape& s) {
-    if (s.kind == OpKind::attention) {
-        const auto variant = parse_attention_variant(s.variant);
+    if (const auto* variant = std::get_if<AttentionVariant>(&s.variant)) {
         const auto fits = [](std::int64_t size) { return size < std::int64_t{1} << 31; };
-        return variant && fits(variant->value_dim) && fits(variant->window) &&
+        return fits(variant->value_dim) && fits(variant->window) &&
                (variant->is_causal || variant->window == 0);
     }
-    return (s.kind == OpKind::norm && s.variant == "batch") ||
-           (s.kind == OpKind::elementwise && s.variant == "relu");
+    return has_variant(s, NormKind::batch) || has_variant(s, ElementwiseKind::relu);
 }
 
 Status check_shape(const OpShape& s) {

@@ -5,7 +5,7 @@
 namespace arena::cpu {
 
 StackShape stack_shape(const OpShape& layer) {
-    const LayerVariant v = parse_layer_variant(layer.variant).value_or(LayerVariant{});
+    const auto v = variant_as<LayerVariant>(layer);
     StackShape s;
     s.samples = layer.dims[0];
     s.seq = layer.dims[1];

@@ -11,7 +11,7 @@
 
 namespace arena::cpu {
 
-/// One layer of that shape; OpKind::layer with a variant that parse_layer_variant() knows.
+/// One layer of that shape; an OpKind::layer with its LayerVariant.
 StackShape stack_shape(const OpShape&);
 
 /// One pass each through `sets` layers of one stack, to be run in this order, again and again.

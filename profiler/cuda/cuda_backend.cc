@@ -118,7 +118,7 @@ Status check_layer(const OpShape& s) {
     if (s.precision == Precision::fp8)
         return no_error("layers in fp8 are not measured whole: casts lie between their operators",
                         op_key(s));
-    if (!parse_layer_variant(s.variant))
+    if (!std::holds_alternative<LayerVariant>(s.variant))
         return no_error("the CUDA back-end has no such variant", op_key(s));
     return Done{};
 }
@@ -223,8 +223,7 @@ Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) try
                 256 * 256;
         }
         bodies.push_back(recipe.make(buffers));
-        const auto layer = parse_layer_variant(shape.variant);
-        if (shape.kind == OpKind::layer && layer->is_graph)
+        if (variant_as<LayerVariant>(shape).is_graph)
             bodies.back() = cuda::as_graph_launch(context_.handles.stream, bodies.back());
     }
     check(cudaStreamSynchronize(context_.handles.stream), "fill buffers");

@@ -84,7 +84,7 @@ class LayerBuilder {
     void step(Recipe recipe, std::vector<Place> places) {
         steps_.push_back({std::move(recipe), std::move(places)});
     }
-    void op(OpKind kind, Pass pass, const Dims& dims, const char* variant,
+    void op(OpKind kind, Pass pass, const Dims& dims, const OpVariant& variant,
             std::vector<Place> places) {
         step(parts_.operator_of({kind, pass, layer_.precision, dims, variant}), std::move(places));
     }
@@ -95,7 +95,7 @@ class LayerBuilder {
             pass,
             layer_.precision,
             {layer_.dims[0] * v_.heads, layer_.dims[0] * v_.kv_heads, layer_.dims[1], v_.head_dim},
-            v_.is_causal ? "causal" : "full"};
+            AttentionVariant{.is_causal = v_.is_causal}};
     }
 
     Status attention_parts() {
@@ -161,27 +161,28 @@ class LayerBuilder {
 
     void norm(std::size_t x, std::size_t gamma, std::size_t beta, std::size_t y,
               std::size_t saved) {
-        op(OpKind::norm, Pass::forward, {rows_, hidden_}, v_.is_rms ? "rms" : "layer",
-           {{x}, {gamma}, {beta}, {y}, {saved}});
+        op(OpKind::norm, Pass::forward, {rows_, hidden_},
+           v_.is_rms ? NormKind::rms : NormKind::layer, {{x}, {gamma}, {beta}, {y}, {saved}});
     }
     /// Y[tokens, n] = X[tokens, k] W'.
     void product(std::size_t x, std::size_t w, std::size_t y, Index n, Index k) {
-        op(OpKind::gemm, Pass::forward, {tokens_, n, k, 1}, "", {{x}, {w}, {y}});
+        op(OpKind::gemm, Pass::forward, {tokens_, n, k, 1}, {}, {{x}, {w}, {y}});
     }
     void product_gradients(std::size_t dy, std::size_t x, std::size_t w, std::size_t dx,
                            std::size_t dw, Index n, Index k) {
-        op(OpKind::gemm, Pass::backward, {tokens_, k, n, 1}, "dgrad", {{dy}, {w}, {dx}});
-        op(OpKind::gemm, Pass::backward, {n, k, tokens_, 1}, "wgrad", {{dy}, {x}, {dw}});
+        op(OpKind::gemm, Pass::backward, {tokens_, k, n, 1}, Gradient::data, {{dy}, {w}, {dx}});
+        op(OpKind::gemm, Pass::backward, {n, k, tokens_, 1}, Gradient::weights, {{dy}, {x}, {dw}});
     }
     void residual(std::size_t bias, std::size_t x, std::size_t y) {
         if (v_.has_bias)
-            op(OpKind::elementwise, Pass::forward, {rows_, hidden_}, "bias_residual",
+            op(OpKind::elementwise, Pass::forward, {rows_, hidden_}, ElementwiseKind::bias_residual,
                {{branch_}, {bias}, {x}, {y}});
         else
             add(branch_, x, y);
     }
     void add(std::size_t a, std::size_t b, std::size_t y) {
-        op(OpKind::elementwise, Pass::forward, {rows_, hidden_}, "add", {{a}, {b}, {y}});
+        op(OpKind::elementwise, Pass::forward, {rows_, hidden_}, ElementwiseKind::add,
+           {{a}, {b}, {y}});
     }
 
     /// Heads out of rows of `width` elements, or back into them.
@@ -225,10 +226,11 @@ class LayerBuilder {
         product(norm2_, at_.up, up_, v_.is_gated ? 2 * ffn_ : ffn_, hidden_);
         const Place values{up_, tokens_ * ffn_};
         if (v_.is_gated)
-            op(OpKind::elementwise, Pass::forward, {tokens_, ffn_}, "swiglu",
+            op(OpKind::elementwise, Pass::forward, {tokens_, ffn_}, ElementwiseKind::swiglu,
                {{up_}, values, {act_}});
         else
-            op(OpKind::elementwise, Pass::forward, {tokens_, ffn_}, "gelu", {{up_}, {act_}});
+            op(OpKind::elementwise, Pass::forward, {tokens_, ffn_}, ElementwiseKind::gelu,
+               {{up_}, {act_}});
         product(act_, at_.down, branch_, hidden_, ffn_);
         residual(at_.down_bias, x1_, at_.y);
     }
@@ -236,12 +238,13 @@ class LayerBuilder {
     /// The gradient that enters a branch: dy itself, or its copy beside the sums for the bias.
     std::size_t branch_gradient(std::size_t dy) {
         if (!v_.has_bias) return dy;
-        op(OpKind::elementwise, Pass::backward, {rows_, hidden_}, "bias_residual",
+        op(OpKind::elementwise, Pass::backward, {rows_, hidden_}, ElementwiseKind::bias_residual,
            {{dy}, {d_branch_}, {d_bias_}});
         return d_branch_;
     }
     void norm_gradient(std::size_t x, std::size_t gamma, std::size_t saved) {
-        op(OpKind::norm, Pass::backward, {rows_, hidden_}, v_.is_rms ? "rms" : "layer",
+        op(OpKind::norm, Pass::backward, {rows_, hidden_},
+           v_.is_rms ? NormKind::rms : NormKind::layer,
            {{x}, {gamma}, {branch_}, {d_norm_}, {saved}, {d_gamma_}, {d_beta_}});
     }
 
@@ -292,10 +295,10 @@ class LayerBuilder {
         product_gradients(d, act_, at_.down, d_act_, at_.d_down, hidden_, ffn_);
         const Place values{up_, tokens_ * ffn_}, d_values{d_up_, tokens_ * ffn_};
         if (v_.is_gated)
-            op(OpKind::elementwise, Pass::backward, {tokens_, ffn_}, "swiglu",
+            op(OpKind::elementwise, Pass::backward, {tokens_, ffn_}, ElementwiseKind::swiglu,
                {{up_}, values, {d_act_}, {d_up_}, d_values});
         else
-            op(OpKind::elementwise, Pass::backward, {tokens_, ffn_}, "gelu",
+            op(OpKind::elementwise, Pass::backward, {tokens_, ffn_}, ElementwiseKind::gelu,
                {{up_}, {d_act_}, {d_up_}});
         product_gradients(d_up_, norm2_, at_.up, branch_, at_.d_up, v_.is_gated ? 2 * ffn_ : ffn_,
                           hidden_);
@@ -328,7 +331,7 @@ class LayerBuilder {
 }  // namespace
 
 Result<Recipe> layer_recipe(const OpShape& layer, const LayerParts& parts) {
-    const auto variant = parse_layer_variant(layer.variant);
+    const auto* variant = std::get_if<LayerVariant>(&layer.variant);
     if (!variant) return no_error("the CUDA back-end has no such variant", op_key(layer));
     return LayerBuilder(layer, *variant, parts).build();
 }

@@ -59,9 +59,9 @@ class Recipes {
 
     Recipe gemm() const {
         const auto [m, n, k, batch] = shape_.dims;
-        const auto layout = shape_.variant == "dgrad"   ? Layout::nn
-                            : shape_.variant == "wgrad" ? Layout::tn
-                                                        : Layout::nt;
+        const auto layout = has_variant(shape_, Gradient::data)      ? Layout::nn
+                            : has_variant(shape_, Gradient::weights) ? Layout::tn
+                                                                     : Layout::nt;
         const auto g = problem(layout, m, n, k, batch, shape_.precision);
         const Stream s = stream_;
         const auto operand = shape_.precision == Precision::fp8 ? fp8 : element;
@@ -94,7 +94,7 @@ class Recipes {
                    values = problem(Layout::nn, rows, d, seq, kv, type);
         const Stream s = stream_;
         const float scale = 1 / std::sqrt(static_cast<float>(d));
-        const bool causal = shape_.variant == "causal";
+        const bool causal = variant_as<AttentionVariant>(shape_).is_causal;
         return {{element(heads * seq * d), element(kv * seq * d), element(kv * seq * d),
                  element(heads * seq * seq), element(heads * seq * d)},
                 [=](const Buffers& b) {
@@ -118,7 +118,7 @@ class Recipes {
         const auto dq = problem(Layout::nn, rows, d, seq, kv, type);
         const Stream s = stream_;
         const float scale = 1 / std::sqrt(static_cast<float>(d));
-        const bool causal = shape_.variant == "causal";
+        const bool causal = variant_as<AttentionVariant>(shape_).is_causal;
         // 0 q, 1 k, 2 v, 3 p, 4 dO, 5 dp, 6 dq, 7 dk, 8 dv
         return {{element(q), element(k), element(k), element(p), element(q), element(p), element(q),
                  element(k), element(k)},
@@ -155,7 +155,7 @@ class Recipes {
 
     Recipe norm() const {
         const Index rows = shape_.dims[0], cols = shape_.dims[1], n = rows * cols;
-        const Norm norm{.rows = rows, .cols = cols, .rms = shape_.variant == "rms"};
+        const Norm norm{.rows = rows, .cols = cols, .rms = has_variant(shape_, NormKind::rms)};
         const Stream s = stream_;
         const auto tensors = [](const Buffers& b, const void* beta) {
             return NormTensors{
@@ -180,23 +180,23 @@ class Recipes {
         const Index rows = shape_.dims[0], cols = shape_.dims[1], n = rows * cols;
         const Stream s = stream_;
         const auto all = [n](std::size_t count) { return std::vector<Need>(count, element(n)); };
-        const std::string& v = shape_.variant;
-        if (v == "gelu" && forward())
+        const auto v = variant_as<ElementwiseKind>(shape_);
+        if (v == ElementwiseKind::gelu && forward())
             return {all(2),
                     [=](const Buffers& b) { return [=] { gelu_forward(s, n, b[0], b[1]); }; }};
-        if (v == "gelu")
+        if (v == ElementwiseKind::gelu)
             return {all(3), [=](const Buffers& b) {
                         return [=] { gelu_backward(s, n, b[0], b[1], b[2]); };
                     }};
-        if (v == "swiglu" && forward())
+        if (v == ElementwiseKind::swiglu && forward())
             return {all(3), [=](const Buffers& b) {
                         return [=] { swiglu_forward(s, n, b[0], b[1], b[2]); };
                     }};
-        if (v == "swiglu")
+        if (v == ElementwiseKind::swiglu)
             return {all(5), [=](const Buffers& b) {
                         return [=] { swiglu_backward(s, n, b[0], b[1], b[2], b[3], b[4]); };
                     }};
-        if (v == "add")
+        if (v == ElementwiseKind::add)
             return {all(3), [=](const Buffers& b) { return [=] { add(s, n, b[0], b[1], b[2]); }; }};
         if (forward())
             return {{element(n), element(cols), element(n), element(n)}, [=](const Buffers& b) {

@@ -19,8 +19,8 @@ std::shared_ptr<void> device_block(std::size_t bytes) {
 }
 
 GraphBuilder::Convolution direction_of(const ConvVariant& v) {
-    if (v.is_data_gradient) return GraphBuilder::Convolution::data_gradient;
-    if (v.is_weight_gradient) return GraphBuilder::Convolution::weight_gradient;
+    if (v.gradient == Gradient::data) return GraphBuilder::Convolution::data_gradient;
+    if (v.gradient == Gradient::weights) return GraphBuilder::Convolution::weight_gradient;
     return GraphBuilder::Convolution::forward;
 }
 
@@ -49,7 +49,8 @@ std::string Cudnn::version() const {
 
 Result<Recipe> Cudnn::attention(const OpShape& op, Precision precision) try {
     const AttentionShape shape{
-        op.dims[0], op.dims[1], op.dims[2], op.dims[3], op.variant == "causal", precision};
+        op.dims[0], op.dims[1], op.dims[2], op.dims[3], variant_as<AttentionVariant>(op).is_causal,
+        precision};
     const bool is_backward = op.pass == Pass::backward;
     const auto flash = std::make_shared<FlashAttention>(state_->handle, shape, is_backward);
     const auto workspace = device_block(flash->workspace_bytes());
@@ -76,7 +77,7 @@ Result<Recipe> Cudnn::attention(const OpShape& op, Precision precision) try {
 }
 
 Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
-    const auto v = parse_layer_variant(layer.variant);
+    const auto* v = std::get_if<LayerVariant>(&layer.variant);
     if (!v) return no_error("the CUDA back-end has no such variant", op_key(layer));
     const AttentionShape shape{.heads = v->heads,
                                .kv_heads = v->kv_heads,
@@ -120,7 +121,7 @@ Result<Recipe> Cudnn::attention_in_rows(const OpShape& layer) try {
 }
 
 Result<Recipe> Cudnn::convolution(const OpShape& op) try {
-    const auto variant = parse_conv_variant(op.variant);
+    const auto* variant = std::get_if<ConvVariant>(&op.variant);
     if (!variant) return no_error("the CUDA back-end has no such variant", op_key(op));
     const ConvolutionProblem p{.direction = direction_of(*variant),
                                .images = op.dims[0],

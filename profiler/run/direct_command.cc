@@ -32,8 +32,7 @@ Result<DirectOptions> direct_options(const Options& o) {
 
 /// Empty when no profile was named: the roofline predicts.
 Result<ProfileTable> table_of(const Options& o, std::int64_t threads) {
-    ProfileTable table;
-    if (o.profile.empty()) return table;
+    if (o.profile.empty()) return ProfileTable();
     const auto profile = read_profile(o.profile);
     if (!profile) return profile.error();
     const std::string here = cpu_device(cpu_facts(), threads).identity();
@@ -41,8 +40,7 @@ Result<ProfileTable> table_of(const Options& o, std::int64_t threads) {
         return usage_error("was measured on " + printable(profile->device.identity(), 200) +
                                ", this is " + printable(here, 200),
                            o.profile);
-    add_entries(*profile, table);
-    return table;
+    return ProfileTable(*profile);
 }
 
 void print(const Options& o, const DirectOptions& d, const DirectResult& r,

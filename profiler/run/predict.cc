@@ -30,9 +30,7 @@ Result<ProfileTable> table_of(const Options& o, const GpuType& type) {
     if (profile->hardware != type.name)
         return usage_error("is a profile of " + profile->hardware + ", not of " + type.name,
                            o.profile);
-    ProfileTable table;
-    add_entries(*profile, table);
-    return table;
+    return ProfileTable(*profile);
 }
 
 Status check(const Model& model, const Options& o) {

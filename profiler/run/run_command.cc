@@ -34,9 +34,9 @@ std::vector<std::string> known_for(const ProfileRequest& request, const Device& 
 
 /// What the files of --reuse hold; a file of another device or type is a slip, not something to
 /// skip.
-Result<ProfileTable> read_reuse(const Options& o, const ProfileRequest& request,
-                                const Device& device) {
-    ProfileTable table;
+Result<OpSeconds> read_reuse(const Options& o, const ProfileRequest& request,
+                             const Device& device) {
+    OpSeconds seconds;
     for (const std::string& file : o.reuse) {
         const auto profile = read_profile(file);
         if (!profile) return profile.error();
@@ -49,9 +49,9 @@ Result<ProfileTable> read_reuse(const Options& o, const ProfileRequest& request,
             return usage_error(
                 "is a profile of GPU type " + profile->gpu_type + ", not of " + request.gpu_type,
                 file);
-        add_entries(*profile, table);
+        add_entries(*profile, seconds);
     }
-    return table;
+    return seconds;
 }
 
 ProgressOptions progress_options(const Options& o, const ProfileRequest& request) {
@@ -93,7 +93,8 @@ class RunCommand {
         SessionOptions session;
         session.budget_s = request_.budget_s;
         session.known = known_for(request_, device);
-        for (const auto& [key, seconds] : measured_) session.known.push_back(hash_hex(key));
+        for (const auto& [shape, seconds] : measured_)
+            session.known.push_back(hash_hex(op_key(shape)));
         session.now = monotonic_s;
         const std::size_t all = wanted_shapes(work_.shapes, {}).size();
         const std::size_t wanted = wanted_shapes(work_.shapes, session.known).size();
@@ -106,7 +107,7 @@ class RunCommand {
         session.on_entry = [&](const ProfileEntry& e) {
             recorder_.add(e);
             entries_.push_back(e);
-            measured_[op_key(e.shape)] = e.seconds;
+            measured_[e.shape] = e.seconds;
             progress_.measured(e);
         };
         return conclude(run_session(backend, work_.shapes, session), backend);
@@ -123,7 +124,7 @@ class RunCommand {
             p.state = state;
             p.place = place;
             if (done.status == ProfileStatus::failed) return p.entries.clear();
-            p.direct_seconds = direct_seconds(work_, measured_);
+            p.direct_seconds = direct_seconds(work_, ProfileTable(measured_));
         });
         if (!done.reason.empty()) std::fprintf(stderr, "arena-profiler: %s\n", done.reason.c_str());
         return recorder_.finish(done.status, done.reason, done.device_seconds);
@@ -132,7 +133,7 @@ class RunCommand {
     const Options& options_;
     const ProfileRequest& request_;
     const Assignment& work_;
-    ProfileTable measured_;  ///< with what was known before, where its seconds are known
+    OpSeconds measured_;  ///< with what was known before, where its seconds are known
     std::vector<ProfileEntry> entries_;
     Progress progress_;
     Recorder recorder_;  ///< last: its thread may still tell progress_

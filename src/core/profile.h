@@ -6,10 +6,13 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -41,80 +44,95 @@ inline constexpr std::string_view one_of_op_kinds =
 std::optional<Pass> parse_pass(std::string_view);
 /// How many of OpShape::dims a kind uses (1..4); the rest are 0.
 std::size_t dim_count(OpKind);
-/// The variants of a kind that every back-end measures; "" where a kind needs none. The CPU's
-/// measures more: windows and value sizes of attention, batch norms, relu, convolutions.
-std::span<const std::string_view> variants_of(OpKind);
 /// Bytes of one element without its share of block scales: 4, 2, 1 or 0.5.
 double element_bytes(Precision);
 
-/// dims by kind:
-///   gemm          m, n, k, batch      C[m,n] = A[m,k] B[k,n]; backward GEMMs are listed as gemms
-///   of their own;
-///                                     pass says which layout: forward = A B^T (weights n x k),
-///                                     backward with `variant` "dgrad" = A B, "wgrad" = A^T B. The
-///                                     experts on a rank are a batch
-///   attention     batch*heads, kv batch*heads, seq, head_dim; variant "causal" or "full", then
-///   "_vN" when
-///                 values have N instead of head_dim elements, then "_wN" when a query sees N keys
-///                 at most
-///   norm          rows, cols; variant "layer", "rms" (along a row), or "batch" (along a column)
-///   elementwise   rows, cols of the output; variant "gelu", "swiglu" (two inputs), "relu",
-///   "bias_residual",
-///                 "add"
-///   embedding     tokens, hidden, vocab (rows of the table on this rank): a gather of rows
-///   forward, a
-///                 sum into rows backward; also how tokens go to experts (the table holds the
-///                 tokens)
-///   cross_entropy rows, cols (vocabulary on this rank)
-///   optimizer     parameters; variant "adamw" (fp32 moments; bf16/fp16 keep an fp32 master copy)
-///   conv          images, in channels, out channels, edge (height = width) of the output; variant
-///   "rKsS"
-///                 (K x K kernel, stride S, as much padding as keeps the edge), backward with
-///                 "_dgrad" or
-///                 "_wgrad"
-///   custom        10^6 FLOP, 10^3 bytes, as a user stated them; never measured
-///   layer         samples, tokens of a sample, hidden, MLP width: one whole layer of a dense
-///                 transformer as one rank runs it, without communication; its operators' sum
-///                 leaves out what lies between them. variant: see LayerVariant
-struct OpShape {
-    OpKind kind = OpKind::gemm;
-    Pass pass = Pass::forward;
-    Precision precision = Precision::fp32;
-    std::array<std::int64_t, 4> dims{};
-    std::string variant;
-    auto operator<=>(const OpShape&) const = default;
-};
+// ---- variants: what an operator is besides its sizes
 
-/// What an attention variant says; nothing for anything else.
+/// Of a GEMM or a convolution; neither: its result.
+enum class Gradient { data, weights };
+enum class NormKind { batch, layer, rms };
+enum class ElementwiseKind { add, bias_residual, gelu, relu, swiglu };
+enum class OptimizerKind { adamw };
+
 struct AttentionVariant {
     bool is_causal = false;
     std::int64_t value_dim = 0;  ///< 0 = that of the queries
     std::int64_t window = 0;     ///< 0 = no window
+    auto operator<=>(const AttentionVariant&) const = default;
 };
-std::optional<AttentionVariant> parse_attention_variant(std::string_view);
-/// What a conv variant says; nothing for anything else.
 struct ConvVariant {
-    std::int64_t kernel = 0, stride = 0;
-    bool is_data_gradient = false, is_weight_gradient = false;
+    std::int64_t kernel = 1, stride = 1;
+    std::optional<Gradient> gradient = {};
+    auto operator<=>(const ConvVariant&) const = default;
 };
-std::optional<ConvVariant> parse_conv_variant(std::string_view);
-
-/// What a layer variant says. Widths are one tensor-parallel rank's.
+/// Widths are one tensor-parallel rank's.
 struct LayerVariant {
     bool is_graph = false;  ///< launched as one graph; else operator by operator ("plain")
     bool is_causal = true, is_rms = false, is_gated = false, has_bias = true;
     std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
     std::int64_t sequence_ranks = 1;  ///< norms and sums see only one in so many of the tokens
-    bool operator==(const LayerVariant&) const = default;
+    auto operator<=>(const LayerVariant&) const = default;
 };
-/// "plain_causal_layer_gelu_bias_a12_k12_d64", "graph_causal_rms_swiglu_a4_k1_d128_p8"; nothing for
-/// anything else.
-std::optional<LayerVariant> parse_layer_variant(std::string_view);
-std::string to_string(const LayerVariant&);
+using OpVariant = std::variant<std::monostate, Gradient, AttentionVariant, NormKind,
+                               ElementwiseKind, OptimizerKind, ConvVariant, LayerVariant>;
+/// As stores and spools write it: "" where there is none, "dgrad", "wgrad", "causal_v128_w4096",
+/// "rms", "swiglu", "adamw", "r3s2_dgrad", "plain_causal_layer_gelu_bias_a12_k12_d64",
+/// "graph_causal_rms_swiglu_a4_k1_d128_p8".
+std::string variant_name(const OpVariant&);
+/// The inverse; nothing for what no operator of that kind has.
+std::optional<OpVariant> parse_variant(OpKind, std::string_view);
+/// The variants of a kind that every back-end measures. The CPU's measures more: windows and value
+/// sizes of attention, batch norms, relu, convolutions.
+std::span<const OpVariant> variants_of(OpKind);
+
+/// dims, and variant, by kind:
+///   gemm          m, n, k, batch      C[m,n] = A[m,k] B[k,n]; backward GEMMs are listed as gemms
+///   of their own;
+///                                     pass says which layout: forward = A B^T (weights n x k),
+///                                     backward with data gradient = A B, weights = A^T B. The
+///                                     experts on a rank are a batch
+///   attention     batch*heads, kv batch*heads, seq, head_dim; AttentionVariant
+///   norm          rows, cols; NormKind: layer, rms along a row, batch along a column
+///   elementwise   rows, cols of the output; ElementwiseKind; swiglu has two inputs
+///   embedding     tokens, hidden, vocab (rows of the table on this rank): a gather of rows
+///   forward, a
+///                 sum into rows backward; also how tokens go to experts (the table holds the
+///                 tokens)
+///   cross_entropy rows, cols (vocabulary on this rank)
+///   optimizer     parameters; OptimizerKind (fp32 moments; bf16/fp16 keep an fp32 master copy)
+///   conv          images, in channels, out channels, edge (height = width) of the output;
+///                 ConvVariant (as much padding as keeps the edge), backward with a gradient
+///   custom        10^6 FLOP, 10^3 bytes, as a user stated them; never measured
+///   layer         samples, tokens of a sample, hidden, MLP width: one whole layer of a dense
+///                 transformer as one rank runs it, without communication; its operators' sum
+///                 leaves out what lies between them. LayerVariant
+struct OpShape {
+    OpKind kind = OpKind::gemm;
+    Pass pass = Pass::forward;
+    Precision precision = Precision::fp32;
+    std::array<std::int64_t, 4> dims{};
+    OpVariant variant = {};
+    auto operator<=>(const OpShape&) const = default;
+};
+/// Whether the operator has exactly that variant.
+template <typename Variant>
+bool has_variant(const OpShape& shape, const Variant& variant) {
+    const Variant* own = std::get_if<Variant>(&shape.variant);
+    return own != nullptr && *own == variant;
+}
+/// The operator's, else the default one.
+template <typename Variant>
+Variant variant_as(const OpShape& shape) {
+    const Variant* own = std::get_if<Variant>(&shape.variant);
+    return own != nullptr ? *own : Variant{};
+}
 
 /// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the
 /// store's key.
 std::string op_key(const OpShape&);
+/// Its inverse; nothing for anything else.
+std::optional<OpShape> parse_op_key(std::string_view key);
 /// FLOPs and bytes moved of one execution (multiply-add = 2 FLOP; a causal attention counts half of
 /// the full one; fused kernels, nothing re-read from memory): lower bounds for a roofline.
 double op_flops(const OpShape&);
@@ -237,9 +255,27 @@ Result<ProfileProgress> parse_progress(std::string_view);
 /// "12/40, about 1 min"
 std::string short_form(const ProfileProgress&);
 
-/// Measured seconds by op key for one GPU type: what the planner looks things up in.
-using ProfileTable = std::map<std::string, double, std::less<>>;
-/// Later entries of an operator replace those that the table has.
-void add_entries(const Profile&, ProfileTable&);
+/// Measured seconds of operators, as they are collected.
+using OpSeconds = std::map<OpShape, double>;
+/// Later entries of an operator replace those that are there.
+void add_entries(const Profile&, OpSeconds&);
+
+/// Measured seconds of operators of one GPU type, sorted by operator: what the planner looks things
+/// up in. Never changes; copies share its rows.
+class ProfileTable {
+  public:
+    using Row = std::pair<OpShape, double>;
+    ProfileTable() = default;  ///< nothing is measured
+    /// Leaves out what cannot be seconds.
+    explicit ProfileTable(const OpSeconds&);
+    explicit ProfileTable(const Profile&);
+    [[nodiscard]] std::span<const Row> rows() const {
+        return rows_ ? std::span<const Row>(*rows_) : std::span<const Row>();
+    }
+    [[nodiscard]] bool empty() const { return rows().empty(); }
+
+  private:
+    std::shared_ptr<const std::vector<Row>> rows_;
+};
 
 }  // namespace arena

@@ -92,30 +92,36 @@ Json json_of(const ProfileEntry& entry) {
             {"pass", to_string(shape.pass)},
             {"precision", to_string(shape.precision)},
             {"shape", dims},
-            {"variant", shape.variant},
+            {"variant", variant_name(shape.variant)},
             {"seconds", entry.seconds},
             {"repeats", entry.repeats},
             {"spread", entry.spread}};
+}
+
+std::string example_of(OpKind kind) {
+    if (kind == OpKind::layer) return variant_name(LayerVariant{});
+    if (kind == OpKind::conv) return variant_name(ConvVariant{3, 1, Gradient::data});
+    return variant_name(variants_of(kind).back());
 }
 
 void read_shape(const JsonFields& fields, OpShape& out) {
     fields.word("op", out.kind, &parse_op_kind, one_of_op_kinds);
     fields.word("pass", out.pass, &parse_pass, "one of forward, backward");
     fields.word("precision", out.precision, &parse_precision, one_of_precisions);
-    fields.text("variant", out.variant, out.kind == OpKind::layer ? 96 : 16);
+    std::string variant;
+    fields.text("variant", variant, 96);
     std::vector<std::int64_t> dims;
     fields.integers("shape", dims, 1, max_dim, out.dims.size());
     if (!fields.ok()) return;
-    if (out.variant.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") !=
-        std::string::npos) {
-        return fields.refuse("variant", "a name of lower-case letters, digits and '_'");
-    }
     if (dims.size() != dim_count(out.kind)) {
         return fields.refuse("shape", fmt::format("a list of {} integers", dim_count(out.kind)));
     }
     std::copy(dims.begin(), dims.end(), out.dims.begin());
-    if (out.kind == OpKind::layer && !parse_layer_variant(out.variant))
-        fields.refuse("variant", "of a layer, as plain_causal_layer_gelu_bias_a12_k12_d64");
+    const auto known = parse_variant(out.kind, variant);
+    if (!known)
+        return fields.refuse(
+            "variant", fmt::format("of {}, as \"{}\"", to_string(out.kind), example_of(out.kind)));
+    out.variant = *known;
 }
 
 void read_entry(const JsonFields& fields, ProfileEntry& out) {
@@ -129,12 +135,12 @@ void read_entry(const JsonFields& fields, ProfileEntry& out) {
 void read_entries(const JsonFields& fields, std::optional<Error>& error, Profile& out) {
     const Json* entries = fields.list("entries", max_profile_entries);
     if (entries == nullptr) return;
-    std::set<std::string> seen;
+    std::set<OpShape> seen;
     for (const Json& json : *entries) {
         const std::string where = fmt::format("entries[{}]", out.entries.size());
         read_entry(JsonFields(json, where, error), out.entries.emplace_back());
         if (error) return;
-        if (!seen.insert(op_key(out.entries.back().shape)).second) {
+        if (!seen.insert(out.entries.back().shape).second) {
             return fields.refuse("entries", "each operator once");
         }
     }
@@ -259,10 +265,6 @@ Result<Profile> read_profile(const std::string& path) {
     auto profile = parse_profile(*text);
     if (!profile) return usage_error(profile.error().message(), path);
     return profile;
-}
-
-void add_entries(const Profile& profile, ProfileTable& table) {
-    for (const ProfileEntry& e : profile.entries) table[op_key(e.shape)] = e.seconds;
 }
 
 std::string to_json(const ProfileRequest& request) {

@@ -16,7 +16,9 @@ std::optional<OpShape> shape_of(const Statement& s, int first) {
     const auto pass = parse_pass(s.text(first + 1));
     const auto precision = parse_precision(s.text(first + 2));
     if (!kind || !pass || !precision) return {};
-    OpShape shape{*kind, *pass, *precision, {}, s.text(first + 7)};
+    const auto variant = parse_variant(*kind, s.text(first + 7));
+    if (!variant) return {};
+    OpShape shape{*kind, *pass, *precision, {}, *variant};
     for (int i = 0; i < 4; ++i) shape.dims[static_cast<std::size_t>(i)] = s.integer(first + 3 + i);
     return shape;
 }

@@ -64,15 +64,14 @@ ProfileRun run_of(const Statement& s) {
 
 /// What import() demands of a value that did not come through parse_profile.
 Status check_profile(const Profile& p) {
-    std::set<std::string> keys;
+    std::set<OpShape> seen;
     if (!is_nonce(p.nonce)) return usage_error("a nonce is 16 to 64 letters and digits");
     for (const auto& e : p.entries) {
-        const auto key = op_key(e.shape);
-        if (!keys.insert(key).second)
-            return usage_error("operator measured twice in one profile", key);
+        if (!seen.insert(e.shape).second)
+            return usage_error("operator measured twice in one profile", op_key(e.shape));
         if (!is_time(e.seconds) || e.repeats < 1 || !std::isfinite(e.spread) || e.spread < 0)
             return usage_error("seconds must be in (0, 3600], repeats at least 1, spread finite",
-                               key);
+                               op_key(e.shape));
     }
     return Done{};
 }
@@ -105,13 +104,13 @@ class SqliteStore final : public ProfileStore {
             "DESC LIMIT 1) ORDER BY "
             "seq");
         s.bind(gpu_type);
-        ProfileTable table;
+        OpSeconds seconds;
         while (s.step()) {
             if (!is_time(s.number(1))) return bad_row(s.text(0), "has no possible time");
-            table[s.text(0)] = s.number(1);
+            if (const auto shape = parse_op_key(s.text(0))) seconds[*shape] = s.number(1);
         }
         if (s.code() != SQLITE_OK) return error("table");
-        return table;
+        return ProfileTable(seconds);
     }
 
     Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) override {
@@ -129,9 +128,10 @@ class SqliteStore final : public ProfileStore {
         Statement keys(
             db_.get(),
             "SELECT DISTINCT op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
-            " device_identity = ? ORDER BY op_key");
+            " device_identity = ?");
         keys.bind(gpu_type).bind(known.device_identity);
-        while (keys.step()) known.op_keys.push_back(keys.text(0));
+        while (keys.step())
+            if (const auto shape = parse_op_key(keys.text(0))) known.operators.insert(*shape);
         if (keys.code() != SQLITE_OK) return error("known");
         return known;
     }
@@ -213,7 +213,7 @@ int SqliteStore::insert_entries(const Profile& p, std::int64_t run) {
             .bind(to_string(e.shape.pass));
         s.bind(to_string(e.shape.precision));
         for (const auto d : e.shape.dims) s.bind(d);
-        s.bind(e.shape.variant).bind(e.seconds).bind(e.repeats).bind(e.spread).run();
+        s.bind(variant_name(e.shape.variant)).bind(e.seconds).bind(e.repeats).bind(e.spread).run();
     }
     return s.code();
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ struct ProfileRun {  ///< one row of `arena profile list`
 };
 
 struct KnownOperators {
-    std::string device_identity;       ///< "" = nothing was measured
-    std::vector<std::string> op_keys;  ///< sorted
+    std::string device_identity;  ///< "" = nothing was measured
+    std::set<OpShape> operators;
 };
 
 struct ObservedRuns {
@@ -56,7 +57,7 @@ class ProfileStore {
 
     /// One transaction; the same nonce twice is refused (ErrorCode::no).
     virtual Status import(const Profile&, const std::string& model_name) = 0;
-    /// Measured seconds by op key for a GRES type: the newest entry of the newest device identity.
+    /// Measured seconds for a GRES type: the newest entry of the newest device identity.
     virtual Result<ProfileTable> table(const std::string& gpu_type) = 0;
     /// Operators measured already on the device that `node` last showed, else on the newest of that
     /// GPU type.

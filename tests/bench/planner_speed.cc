@@ -14,6 +14,7 @@
 
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
+#include "planner/operators/cost.h"
 #include "planner/search/offers.h"
 #include "planner/search/planner.h"
 
@@ -98,6 +99,35 @@ void fixed_plan(const Bench& bench) {
     std::printf("    predicted iteration %.1f s\n", estimate.iteration_s);
 }
 
+/// GPT2-XL on 16 GPUs priced from a profile of 500 rows: of all its own operators, and of another
+/// model's, whose times are carried over to it. Where each price reads all rows it takes 330 us.
+void profiled_plan(const Bench& bench) {
+    constexpr std::size_t rows = 500;
+    const Model model = must(find_zoo_model("gpt2-xl"));
+    const Grid grid{"A100-SXM-80GB", 2, 8, 4};
+    Plan plan;
+    plan.stage_layers.assign(4, 12), plan.stage_dp.assign(4, 4), plan.stage_tp.assign(4, 1);
+    plan.num_micro_batches = 128;
+    for (const std::vector<const char*>& measured :
+         {std::vector<const char*>{"gpt2-xl", "gpt-1.3b"}, {"gpt-1.3b"}}) {
+        GpuPool pool = bench.pool("A100-SXM-80GB", 64);
+        OpSeconds seconds;
+        for (const char* name : measured)
+            for (const OpShape& shape :
+                 operator_list(bench.query(name, 512, 1, 64, {"A100-SXM-80GB"}))) {
+                if (seconds.size() == rows) break;
+                seconds[shape] = 1.3 * analytic_seconds(pool.hardware, shape);
+            }
+        pool.profile = ProfileTable(seconds);
+        const bool is_own = measured.size() > 1;
+        const std::string what = "price one plan from a profile of " +
+                                 std::to_string(pool.profile.rows().size()) + " rows, " +
+                                 (is_own ? "the model's among them" : "of another model");
+        line(what.c_str(), timed(50, 100, [&] { must(price_plan(model, 512, grid, plan, pool)); }),
+             "us", 1e6, is_own ? 20 : 66);
+    }
+}
+
 void uniform_search(const Bench& bench) {
     struct Case {
         const char *model, *name, *peers;
@@ -159,7 +189,7 @@ void cached_offers(const Bench& bench) {
 
 }  // namespace
 
-/// Arguments choose lines (fixed, uniform, grids, mixed, offers); none: all.
+/// Arguments choose lines (fixed, profile, uniform, grids, mixed, offers); none: all.
 int main(int argc, char** argv) {
     const Bench bench;
     const auto wanted = [&](const char* name) {
@@ -168,6 +198,7 @@ int main(int argc, char** argv) {
     std::printf("%-74s %5s %9s %9s %9s %8s\n", "CPU time of one core", "n", "mean", "median", "p90",
                 "goal");
     if (wanted("fixed")) fixed_plan(bench);
+    if (wanted("profile")) profiled_plan(bench);
     if (wanted("uniform")) uniform_search(bench);
     if (wanted("grids")) all_grids(bench);
     if (wanted("mixed")) mixed_stages(bench);

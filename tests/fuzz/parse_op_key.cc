@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "planner/operators/cost.h"
+#include "core/profile.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view key(reinterpret_cast<const char*>(data), size);

@@ -47,9 +47,15 @@ inline Profile sample(const std::string& nonce, double seconds,
     g.dims = {64, 32, 16, 1};
     OpShape w = g;
     w.pass = Pass::backward;
-    w.variant = "wgrad";
+    w.variant = Gradient::weights;
     p.entries = {{w, seconds * 2, 7, 0.01}, {g, seconds, 5, 0.005}};
     return p;
+}
+
+inline double seconds_of(const ProfileTable& table, const OpShape& shape) {
+    for (const auto& [measured, seconds] : table.rows())
+        if (measured == shape) return seconds;
+    return 0;
 }
 
 inline std::string nonce_of(int i) {

@@ -32,7 +32,8 @@ double gemm_and_attention_flops(const std::vector<OpCount>& ops, bool gemms_only
         if (op.shape.kind == OpKind::gemm) sum += op.count * op_flops(op.shape);
         // The formula counts the whole s x s matrix; a causal kernel computes half of it.
         if (op.shape.kind == OpKind::attention && !gemms_only)
-            sum += op.count * op_flops(op.shape) * (op.shape.variant == "causal" ? 2 : 1);
+            sum += op.count * op_flops(op.shape) *
+                   (variant_as<AttentionVariant>(op.shape).is_causal ? 2 : 1);
     }
     return sum;
 }
@@ -128,12 +129,12 @@ END_TEST
 
 START_TEST(measured_operators_override_the_roofline_and_scale_their_neighbours) {
     const GpuType a100 = hardware("a100");
-    const OpShape measured{OpKind::gemm, Pass::forward, Precision::bf16, {4096, 4096, 4096, 1}, ""};
+    const OpShape measured{OpKind::gemm, Pass::forward, Precision::bf16, {4096, 4096, 4096, 1}};
     OpShape neighbour = measured, far = measured;
     neighbour.dims = {8192, 4096, 4096, 1};
     far.dims = {512, 128, 65536, 1};
     const double slow = 3 * analytic_seconds(a100, measured);
-    const Pricer plain(a100, {}), pricer(a100, {{op_key(measured), slow}, {"garbage", 1.0}});
+    const Pricer plain(a100, {}), pricer(a100, ProfileTable(OpSeconds{{measured, slow}, {far, 0}}));
     ck_assert(plain.price(measured).evidence == Evidence::analytic);
     ck_assert_double_eq(pricer.price(measured).seconds, slow);
     ck_assert(pricer.price(measured).evidence == Evidence::exact);
@@ -186,14 +187,14 @@ START_TEST(layers_that_no_back_end_runs_whole_are_summed_up) {
          {"", "plain", "plain_causal_layer_gelu_a12_k12", "plain_causal_layer_gelu_a3_k2_d64",
           "plain_causal_layer_gelu_a12_k12_d64_p1", "slow_causal_layer_gelu_a12_k12_d64",
           "plain_causal_layer_gelu_a12_k12_d64x"})
-        ck_assert_msg(!parse_layer_variant(bad), "%s", bad);
+        ck_assert_msg(!parse_variant(OpKind::layer, bad), "%s", bad);
 }
 END_TEST
 
 /// gpt2's layer at a micro-batch, and what a table of its operators and layers makes of it.
 struct Gpt2Layer {
     GpuType type = hardware("a100");
-    ProfileTable table;
+    OpSeconds table;
     static OpShape at(std::int64_t micro_batch) {
         const Model m = zoo("gpt2");
         return *whole_layer(m, Precision::bf16, {1, micro_batch, false},
@@ -203,13 +204,13 @@ struct Gpt2Layer {
     double measure_operators(std::int64_t micro_batch) {
         double sum = 0;
         for (const OpCount& op : operators_of(at(micro_batch))) {
-            table[op_key(op.shape)] = analytic_seconds(type, op.shape);
-            sum += op.count * table[op_key(op.shape)];
+            table[op.shape] = analytic_seconds(type, op.shape);
+            sum += op.count * table[op.shape];
         }
         return sum;
     }
     [[nodiscard]] PassTime time(std::int64_t micro_batch, double sum_s) const {
-        return pass_time(Pricer(type, table), at(micro_batch), sum_s);
+        return pass_time(Pricer(type, ProfileTable(table)), at(micro_batch), sum_s);
     }
 };
 
@@ -218,12 +219,12 @@ START_TEST(measured_layers_correct_the_sum_of_their_operators) {
     const double small = layer.measure_operators(1), large = layer.measure_operators(4);
     ck_assert_double_eq(layer.time(1, small).seconds, small);  // nothing is known of layers
     ck_assert_double_eq(layer.time(1, small).issue_s, 0);
-    layer.table[op_key(layer.at(1))] = 1.25 * small;
+    layer.table[layer.at(1)] = 1.25 * small;
     ck_assert_double_eq(layer.time(1, small).seconds, 1.25 * small);
     ck_assert_double_eq(layer.time(1, small).exact_s, 1.25 * small);
     ck_assert_double_eq_tol(layer.time(4, large).seconds / large, 1.25, 1e-9);  // its neighbour
     ck_assert_double_eq(layer.time(4, large).exact_s, 0);
-    layer.table[op_key(as_graph(layer.at(1)))] = 1.1 * small;  // the device alone
+    layer.table[as_graph(layer.at(1))] = 1.1 * small;  // the device alone
     ck_assert_double_eq(layer.time(1, small).seconds, 1.1 * small);
     ck_assert_double_eq(layer.time(1, small).issue_s, 1.25 * small);
     ck_assert_double_eq_tol(layer.time(4, large).seconds / large, 1.1, 1e-9);
@@ -236,25 +237,25 @@ START_TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
     Plan plan;
     plan.stage_layers = {12}, plan.stage_dp = {1}, plan.stage_tp = {1};
+    OpSeconds measured;
     const auto compute_s = [&] {
+        pool.profile = ProfileTable(measured);
         return price_plan(m, 1, {"a100", 1, 1, 1}, plan, pool)->compute_s;
     };
     for (const OpShape& shape : operator_list({m, 1, 1, 1, {}, {pool}}))
-        if (shape.kind != OpKind::layer)
-            pool.profile[op_key(shape)] = analytic_seconds(pool.hardware, shape);
+        if (shape.kind != OpKind::layer) measured[shape] = analytic_seconds(pool.hardware, shape);
     const double by_operators = compute_s();
     double layers = 0;
     for (const OpShape& shape : operator_list({m, 1, 1, 1, {}, {pool}}))
         if (shape.kind == OpKind::layer) {
             ++layers;
-            pool.profile[op_key(shape)] =
-                0.01;  // seconds: far more than the host takes to launch it
+            measured[shape] = 0.01;  // seconds: far more than the host takes to launch it
         }
     ck_assert_double_eq(layers, 4);  // both passes, as a graph and plain
     ck_assert_double_lt(by_operators, 0.1);
     ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.01, 0.02);
-    for (auto& [key, seconds] : pool.profile)
-        if (key.find("/plain_") != std::string::npos)
+    for (auto& [shape, seconds] : measured)
+        if (shape.kind == OpKind::layer && !variant_as<LayerVariant>(shape).is_graph)
             seconds = 0.02;  // the device waits for launches
     ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.02, 0.02);
 }
@@ -263,14 +264,15 @@ END_TEST
 START_TEST(roofline_respects_peak_bandwidth_and_shape) {
     const GpuType a100 = hardware("a100");
     const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-        const OpShape shape{OpKind::gemm, Pass::forward, Precision::bf16, {m, n, k, 1}, ""};
+        const OpShape shape{OpKind::gemm, Pass::forward, Precision::bf16, {m, n, k, 1}};
         return op_flops(shape) / analytic_seconds(a100, shape);
     };
     ck_assert_double_lt(gemm(8192, 8192, 8192), 312e12);
     ck_assert_double_gt(gemm(8192, 8192, 8192), 0.6 * 312e12);
     ck_assert_double_lt(gemm(64, 64, 64), 0.05 * 312e12);
     ck_assert_double_lt(gemm(8192, 8191, 8192), 0.6 * gemm(8192, 8192, 8192));
-    const OpShape norm{OpKind::norm, Pass::forward, Precision::bf16, {1 << 20, 1024}, "layer"};
+    const OpShape norm{
+        OpKind::norm, Pass::forward, Precision::bf16, {1 << 20, 1024}, NormKind::layer};
     ck_assert_double_ge(analytic_seconds(a100, norm), op_bytes(norm) / a100.memory_bytes_per_s);
 }
 END_TEST

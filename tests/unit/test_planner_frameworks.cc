@@ -48,8 +48,8 @@ START_TEST(fp32_without_tensor_cores_has_a_share_of_its_own) {
     const GpuType a40 = hardware("a40");
     CostConstants c = builtin_calibration().constants(a40.name, "default");
     const auto seconds = [&](Precision precision) {
-        return analytic_seconds(
-            a40, c, {OpKind::gemm, Pass::forward, precision, {8192, 8192, 8192, 1}, ""});
+        return analytic_seconds(a40, c,
+                                {OpKind::gemm, Pass::forward, precision, {8192, 8192, 8192, 1}});
     };
     c.device.gemm_share_32bit = 0;
     const double fp32_s = seconds(Precision::fp32), tf32_s = seconds(Precision::tf32);
@@ -62,7 +62,8 @@ END_TEST
 START_TEST(convolutions_move_their_weights_as_often_as_the_framework_does) {
     GpuType a40 = hardware("a40");
     CostConstants c = builtin_calibration().constants(a40.name, "default");
-    const OpShape conv{OpKind::conv, Pass::forward, Precision::fp32, {4, 512, 1024, 14}, "r3s1"};
+    const OpShape conv{
+        OpKind::conv, Pass::forward, Precision::fp32, {4, 512, 1024, 14}, ConvVariant{3, 1}};
     const double plain_s = analytic_seconds(a40, c, conv);
     c.framework.conv_weight_passes = 3;
     const double moved = 3 * 512 * 1024 * 9 * 4.0;
@@ -219,11 +220,16 @@ START_TEST(a_lower_clock_slows_arithmetic_and_leaves_memory_alone) {
         return analytic_seconds(a100, low, shape) / analytic_seconds(a100, full, shape);
     };
     const Precision fp16 = Precision::fp16;
-    ck_assert_double_eq_tol(slower({OpKind::gemm, Pass::forward, fp16, {8192, 8192, 8192, 1}, ""}),
+    ck_assert_double_eq_tol(slower({OpKind::gemm, Pass::forward, fp16, {8192, 8192, 8192, 1}}), 2,
+                            1e-9);
+    ck_assert_double_eq_tol(slower({OpKind::attention,
+                                    Pass::forward,
+                                    fp16,
+                                    {32, 32, 4096, 128},
+                                    AttentionVariant{.is_causal = true}}),
                             2, 1e-9);
-    ck_assert_double_eq_tol(
-        slower({OpKind::attention, Pass::forward, fp16, {32, 32, 4096, 128}, "causal"}), 2, 1e-9);
-    ck_assert_double_eq(slower({OpKind::norm, Pass::forward, fp16, {8192, 8192}, "layer"}), 1);
+    ck_assert_double_eq(slower({OpKind::norm, Pass::forward, fp16, {8192, 8192}, NormKind::layer}),
+                        1);
 }
 END_TEST
 

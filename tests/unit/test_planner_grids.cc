@@ -53,12 +53,12 @@ const GridResult& best_of(const std::vector<GridResult>& grids) {
 /// A profile in which every operator of the list takes `factor` times its roofline.
 ProfileTable profile_of(const PlanQuery& query, const GpuType& type, double factor,
                         std::size_t first = SIZE_MAX) {
-    ProfileTable table;
+    OpSeconds table;
     for (const OpShape& shape : operator_list(query)) {
         if (table.size() >= first) break;
-        table[op_key(shape)] = factor * analytic_seconds(type, shape);
+        table[shape] = factor * analytic_seconds(type, shape);
     }
-    return table;
+    return ProfileTable(table);
 }
 
 std::vector<std::int64_t> gpu_counts(const PlanQuery& query, const GpuPool& pool) {

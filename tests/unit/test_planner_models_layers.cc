@@ -34,7 +34,8 @@ double work(const std::vector<OpCount>& ops, bool with_attention = true) {
         if (kind == OpKind::gemm || kind == OpKind::conv || kind == OpKind::custom)
             sum += op.count * op_flops(op.shape);
         if (kind == OpKind::attention && with_attention)
-            sum += op.count * op_flops(op.shape) * (op.shape.variant.starts_with("causal") ? 2 : 1);
+            sum += op.count * op_flops(op.shape) *
+                   (variant_as<AttentionVariant>(op.shape).is_causal ? 2 : 1);
     }
     return sum;
 }
@@ -42,7 +43,7 @@ double work(const std::vector<OpCount>& ops, bool with_attention = true) {
 double count_of(const std::vector<OpCount>& ops, OpKind kind, const std::string& variant = "*") {
     double sum = 0;
     for (const OpCount& op : ops)
-        if (op.shape.kind == kind && (variant == "*" || op.shape.variant == variant))
+        if (op.shape.kind == kind && (variant == "*" || variant_name(op.shape.variant) == variant))
             sum += op.count;
     return sum;
 }
@@ -164,13 +165,15 @@ START_TEST(windows_and_value_sizes_are_said_to_the_profiler) {
     const ShardOperators latent = shard_operators(zoo("deepseek-v3"), Precision::fp8, {2, 1, true});
     ck_assert_double_eq(count_of(latent.layer_forward, OpKind::attention, "causal_v128"), 1);
     ck_assert(latent.attention[0].shape.precision == Precision::bf16);
-    ck_assert(parse_attention_variant("causal_v128_w64")->window == 64);
+    const OpVariant windowed = AttentionVariant{.is_causal = true, .value_dim = 128, .window = 64};
+    ck_assert(parse_variant(OpKind::attention, "causal_v128_w64") == windowed);
     for (const char* bad :
          {"", "causa", "causal_", "causal_w", "causal_w0", "full_x3", "causal_w1_v2"})
-        ck_assert_msg(!parse_attention_variant(bad), "%s", bad);
-    ck_assert(parse_conv_variant("r3s2_dgrad")->is_data_gradient);
+        ck_assert_msg(!parse_variant(OpKind::attention, bad), "%s", bad);
+    const OpVariant gradient = ConvVariant{3, 2, Gradient::data};
+    ck_assert(parse_variant(OpKind::conv, "r3s2_dgrad") == gradient);
     for (const char* bad : {"", "r3", "s2", "r0s1", "r3s2_", "r3s2_grad", "r3s2_dgrad_wgrad"})
-        ck_assert_msg(!parse_conv_variant(bad), "%s", bad);
+        ck_assert_msg(!parse_variant(OpKind::conv, bad), "%s", bad);
 }
 END_TEST
 

@@ -153,16 +153,16 @@ void slower_measurements_never_speed_up() {
     query.pools.resize(1);
     const std::vector<OpShape> list = operator_list(query);
     RC_PRE(!list.empty());
-    ProfileTable fast, slow;
+    OpSeconds fast, slow;
     for (std::size_t i = 0; i < list.size(); i += static_cast<std::size_t>(pick(1, 5))) {
         const double seconds =
             analytic_seconds(query.pools[0].hardware, list[i]) * static_cast<double>(pick(1, 4));
-        fast[op_key(list[i])] = seconds;
-        slow[op_key(list[i])] = 2 * seconds;
+        fast[list[i]] = seconds;
+        slow[list[i]] = 2 * seconds;
     }
-    query.pools[0].profile = fast;
+    query.pools[0].profile = ProfileTable(fast);
     const auto quick = make_offers(query);
-    query.pools[0].profile = slow;
+    query.pools[0].profile = ProfileTable(slow);
     for (const Offer& late : make_offers(query))
         for (const Offer& early : quick)
             if (early.grid.gpus() == late.grid.gpus())

@@ -33,7 +33,7 @@ Profile result_of(const ProfileRequest& request, bool all) {
     profile.device_seconds = 10;
     profile.started_s = 1000;
     profile.entries = {
-        {{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}, ""}, 1e-3, 3, 0.01}};
+        {{OpKind::gemm, Pass::forward, Precision::fp32, {8, 8, 8, 1}}, 1e-3, 3, 0.01}};
     if (!all) return profile;
     profile.entries.clear();
     const auto type = find_hardware(load_hardware("").value(), request.hardware).value();

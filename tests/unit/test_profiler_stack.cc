@@ -146,13 +146,13 @@ START_TEST(prediction_is_the_sum_of_the_layers_operators) {
     const auto all = load_hardware("");
     ck_assert(all.ok());
     const GpuType type = *find_hardware(*all, "emulated-cpu");
-    ProfileTable table;
+    OpSeconds table;
     double forward = 0;
     const ShardOperators ops = shard_operators(o.model, Precision::fp32, o.shard);
     for (const auto* list : {&ops.layer_forward, &ops.layer_backward})
-        for (const OpCount& op : *list) table[op_key(op.shape)] = 0.25;
+        for (const OpCount& op : *list) table[op.shape] = 0.25;
     for (const OpCount& op : ops.layer_forward) forward += 3 * op.count * 0.25;
-    const LayerPrediction p = predict_direct(o, Pricer(type, table));
+    const LayerPrediction p = predict_direct(o, Pricer(type, ProfileTable(table)));
     ck_assert_double_eq_tol(p.forward_s, forward, 1e-9);
     ck_assert_double_eq_tol(p.exact, 1, 1e-9);
     ck_assert_double_eq_tol(predict_direct(o, Pricer(type, {})).exact, 0, 1e-9);
@@ -164,13 +164,13 @@ START_TEST(prediction_is_the_whole_layer_where_the_profile_has_it) {
     o.model = *find_zoo_model("gpt2");
     o.layers = 3;
     const GpuType type = *find_hardware(*load_hardware(""), "emulated-cpu");
-    ProfileTable table;
+    OpSeconds table;
     for (const Pass pass : {Pass::forward, Pass::backward}) {
         const auto layer = whole_layer(o.model, Precision::fp32, o.shard, {}, pass);
-        for (const OpCount& op : operators_of(*layer)) table[op_key(op.shape)] = 0.25;
-        table[op_key(*layer)] = pass == Pass::forward ? 10 : 20;
+        for (const OpCount& op : operators_of(*layer)) table[op.shape] = 0.25;
+        table[*layer] = pass == Pass::forward ? 10 : 20;
     }
-    const LayerPrediction p = predict_direct(o, Pricer(type, table));
+    const LayerPrediction p = predict_direct(o, Pricer(type, ProfileTable(table)));
     ck_assert_double_eq_tol(p.forward_s, 30, 1e-9);
     ck_assert_double_eq_tol(p.backward_s, 60, 1e-9);
     ck_assert_double_eq_tol(p.exact, 1, 1e-9);
@@ -201,7 +201,7 @@ START_TEST(the_cpu_measures_whole_layers_of_every_family_but_no_graphs) {
     OpShape huge = *whole_layer(*find_zoo_model("gpt2"), Precision::fp32, {1, 1 << 16, false}, {},
                                 Pass::forward);
     test::assert_refused((*backend)->prepare(huge), "of memory");
-    huge.variant = "plain_causal";
+    huge.variant = {};
     huge.dims[0] = 1;
     test::assert_refused((*backend)->prepare(huge), "no such variant");
 }

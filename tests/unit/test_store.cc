@@ -58,7 +58,7 @@ START_TEST(same_nonce_twice_is_refused_and_changes_nothing) {
     ck_assert(!again.ok());
     ck_assert(again.error().code == ErrorCode::no);
     ck_assert_uint_eq(store->runs()->size(), 1);
-    ck_assert_double_eq(store->table("a40")->begin()->second > 0.1, 0);
+    ck_assert_double_eq(store->table("a40")->rows().front().second > 0.1, 0);
 }
 END_TEST
 
@@ -83,27 +83,27 @@ START_TEST(table_has_the_newest_seconds_of_the_newest_device) {
     second.entries.pop_back();
     must(store->import(second, "m"));
     auto table = store->table("a40");
-    ck_assert_uint_eq(table->size(), 2);
-    ck_assert_double_eq((*table)[op_key(second.entries[0].shape)], 0.004);
+    ck_assert_uint_eq(table->rows().size(), 2);
+    ck_assert_double_eq(seconds_of(*table, second.entries[0].shape), 0.004);
     must(store->import(sample(nonce_of(3), 0.003, "other library"), "m"));
     table = store->table("a40");
-    ck_assert_double_eq((*table)[op_key(second.entries[0].shape)], 0.006);
+    ck_assert_double_eq(seconds_of(*table, second.entries[0].shape), 0.006);
     Profile failed = sample(nonce_of(4), 1, "third library");
     failed.status = ProfileStatus::failed;
     failed.entries.clear();
     must(store->import(failed, "m"));
-    ck_assert_uint_eq(store->table("a40")->size(), 2);
+    ck_assert_uint_eq(store->table("a40")->rows().size(), 2);
     Profile nothing_new = sample(nonce_of(5), 1, "fourth library");  // all operators were known
     nothing_new.entries.clear();
     must(store->import(nothing_new, "m"));
-    ck_assert_uint_eq(store->table("a40")->size(), 2);
+    ck_assert_uint_eq(store->table("a40")->rows().size(), 2);
     ck_assert(store->table("h100")->empty());
 }
 END_TEST
 
 START_TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
     auto store = must_open();
-    ck_assert(store->known("a40", "n1").ok() && store->known("a40", "n1")->op_keys.empty());
+    ck_assert(store->known("a40", "n1").ok() && store->known("a40", "n1")->operators.empty());
     const Profile old_library = sample(nonce_of(1), 0.001);
     must(store->import(old_library, "m"));
     Profile updated = sample(nonce_of(2), 0.002, "other library");
@@ -114,9 +114,9 @@ START_TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
         return store->known("a40", node).value();
     };
     ck_assert(known_on("updated").device_identity == updated.device.identity());
-    ck_assert_uint_eq(known_on("updated").op_keys.size(), 1);
+    ck_assert_uint_eq(known_on("updated").operators.size(), 1);
     ck_assert(known_on(old_library.device.node).device_identity == old_library.device.identity());
-    ck_assert_uint_eq(known_on(old_library.device.node).op_keys.size(), 2);
+    ck_assert_uint_eq(known_on(old_library.device.node).operators.size(), 2);
     ck_assert(known_on("never seen").device_identity == updated.device.identity());
 }
 END_TEST
@@ -472,7 +472,7 @@ START_TEST(what_was_measured_on_a_device_is_that_devices_alone) {
     ck_assert(rows.ok());
     ck_assert_uint_eq(rows->size(), 2);
     for (const ProfileEntry& e : *rows)
-        ck_assert_double_eq(e.seconds, e.shape.variant == "wgrad" ? 4 : 2);
+        ck_assert_double_eq(e.seconds, has_variant(e.shape, Gradient::weights) ? 4 : 2);
     ck_assert(store->measured_on("a40", "nobody")->empty());
 }
 END_TEST

@@ -26,7 +26,7 @@ Plan uniform_plan() {
 }
 
 OpShape gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
-    return {OpKind::gemm, Pass::forward, Precision::fp32, {m, n, k, 1}, ""};
+    return {OpKind::gemm, Pass::forward, Precision::fp32, {m, n, k, 1}};
 }
 
 Profile small_profile() {
@@ -148,7 +148,7 @@ END_TEST
 
 START_TEST(operator_keys_are_printable_and_unique) {
     assert_text(op_key(gemm(1024, 2304, 768)), "gemm/forward/fp32/1024x2304x768x1");
-    const OpShape norm{OpKind::norm, Pass::backward, Precision::bf16, {64, 768}, "layer"};
+    const OpShape norm{OpKind::norm, Pass::backward, Precision::bf16, {64, 768}, NormKind::layer};
     assert_text(op_key(norm), "norm/backward/bf16/64x768/layer");
 }
 END_TEST
@@ -156,14 +156,16 @@ END_TEST
 START_TEST(operator_costs_follow_the_formulas) {
     ck_assert(op_flops(gemm(2, 3, 5)) == 60);
     ck_assert(op_bytes(gemm(2, 3, 5)) == 4 * (2 * 5 + 5 * 3 + 2 * 3));
-    OpShape attention{OpKind::attention, Pass::forward, Precision::bf16, {8, 2, 128, 64}, "full"};
+    OpShape attention{
+        OpKind::attention, Pass::forward, Precision::bf16, {8, 2, 128, 64}, AttentionVariant{}};
     const double full = op_flops(attention);
     ck_assert(full == 4.0 * 8 * 128 * 128 * 64);
-    attention.variant = "causal";
+    attention.variant = AttentionVariant{.is_causal = true};
     ck_assert(op_flops(attention) == full / 2);
     attention.pass = Pass::backward;
     ck_assert(op_flops(attention) == full);
-    const OpShape adamw{OpKind::optimizer, Pass::forward, Precision::bf16, {1000}, "adamw"};
+    const OpShape adamw{
+        OpKind::optimizer, Pass::forward, Precision::bf16, {1000}, OptimizerKind::adamw};
     ck_assert(op_bytes(adamw) == 28000);
 }
 END_TEST

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
@@ -24,10 +23,6 @@ constexpr std::size_t max_known = 800;
 /// What the budget does not do for is measured again.
 constexpr double known_budget_s = 0.1;
 constexpr std::size_t known_budget_bytes = std::size_t{64} << 20;
-
-using OpKeys = std::set<std::string, std::less<>>;
-
-OpKeys keys_of(const KnownOperators& known) { return {known.op_keys.begin(), known.op_keys.end()}; }
 
 }  // namespace
 
@@ -156,10 +151,9 @@ bool Measurements::covers(const ProfileKey& key, const std::function<ProfileRequ
     if (!on_type) return false;
     bool whole = false;
     const std::vector<OpShape> wanted = wanted_operators(request(), &whole);
-    const OpKeys keys = keys_of(*on_type);
     known.measured = whole && !wanted.empty() &&
                      std::all_of(wanted.begin(), wanted.end(),
-                                 [&](const auto& shape) { return keys.contains(op_key(shape)); });
+                                 [&](const auto& s) { return on_type->operators.contains(s); });
     if (!known.measured) known.lacking_at = version(key.second);
     return known.measured;
 }
@@ -168,12 +162,9 @@ void Measurements::fill_known(ProfileRequest& request, const std::string& node) 
     auto known = store_ ? store_->known(request.gpu_type, node) : KnownOperators();
     if (!known) return;  // measuring all again costs a minute and is right
     request.known_device = known->device_identity;
-    const OpKeys keys = keys_of(*known);
-    for (const OpShape& shape : wanted_operators(request, nullptr)) {
-        const std::string key = op_key(shape);
-        if (request.known.size() < max_known && keys.contains(key))
-            request.known.push_back(hash_hex(key));
-    }
+    for (const OpShape& shape : wanted_operators(request, nullptr))
+        if (request.known.size() < max_known && known->operators.contains(shape))
+            request.known.push_back(hash_hex(op_key(shape)));
 }
 
 Status Measurements::import(const Profile& profile, const std::string& model_name) {
