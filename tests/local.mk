@@ -286,7 +286,7 @@ sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/t
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_wish_book \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
-	tests/unit/test_socket_server tests/unit/test_places
+	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -300,6 +300,10 @@ tests_unit_test_scheduler_queue_SOURCES = \
 	tests/unit/test_scheduler_queue.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_scheduler_queue_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_scheduler_queue_LDADD = $(sched_test_libs)
+tests_unit_test_stages_SOURCES = \
+	tests/unit/test_stages.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
+tests_unit_test_stages_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_stages_LDADD = $(sched_test_libs)
 tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.cc tests/unit/suite.h
 tests_unit_test_forecast_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_forecast_LDADD = $(baselines_libs) $(CHECK_LIBS)

@@ -3,7 +3,7 @@
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host/host.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
-	plugin/sched/round/wish.h plugin/sched/round/wish.cc plugin/sched/round/wish_book.h plugin/sched/round/wish_book.cc \
+	plugin/sched/round/wish_book.h plugin/sched/round/wish_book.cc \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
 	plugin/sched/profiles/profile_book.h plugin/sched/profiles/profile_book.cc \
@@ -17,8 +17,14 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/plans/plan_turns.h plugin/sched/plans/plan_turns.cc \
 	plugin/sched/plans/plan_desk.h plugin/sched/plans/plan_desk.cc \
 	plugin/sched/plans/offer_book.h plugin/sched/plans/offer_book.cc \
+	plugin/sched/round/books.h plugin/sched/round/books.cc \
+	plugin/sched/round/blocked_offers.h plugin/sched/round/blocked_offers.cc \
+	plugin/sched/round/queue.h plugin/sched/round/queue.cc \
+	plugin/sched/round/round.h plugin/sched/round/stages.h plugin/sched/round/intake.cc \
+	plugin/sched/round/decide.cc plugin/sched/round/apply.cc plugin/sched/round/explain.cc \
+	plugin/sched/round/running.h plugin/sched/round/running.cc \
+	plugin/sched/round/report.h plugin/sched/round/report.cc \
 	plugin/sched/round/scheduler.h plugin/sched/round/scheduler.cc \
-	plugin/sched/round/scheduler_intake.cc plugin/sched/round/scheduler_queue.cc plugin/sched/round/scheduler_report.cc \
 	plugin/sched/socket/socket_clients.h plugin/sched/socket/socket_clients.cc \
 	plugin/sched/profiles/spool_reader.h plugin/sched/profiles/spool_reader.cc \
 	plugin/sched/socket/socket_server.h plugin/sched/socket/socket_server.cc \

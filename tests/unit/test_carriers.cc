@@ -245,8 +245,7 @@ START_TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
     scheduler->round();
     ck_assert(called(scene.host, "release 1"));  // a user has it: no profile run is waited for
-    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") !=
-              std::string::npos);
+    ck_assert(scheduler->explain(1).find("no free a40 to profile on") != std::string::npos);
     scene.host.view.snapshot.nodes[0].free_gpus = 4;
     scene.host.taken_nodes.clear();
     scheduler->round();  // in the same second
@@ -324,7 +323,7 @@ START_TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_tol
             const std::size_t before = scene.host.asked_nodes.size();
             scheduler->round();
             asked_at.insert(asked_at.end(), scene.host.asked_nodes.size() - before, second);
-            ck_assert(scheduler->explain(2, true, 0).find("a40: refused by the partition") !=
+            ck_assert(scheduler->explain(2).find("a40: refused by the partition") !=
                       std::string::npos);
             scene.host.view.snapshot.time_s += 1;
         }
@@ -416,8 +415,7 @@ START_TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
     scene.ready().facts.state = HostJobState::running;
     scheduler->round();  // it runs: nobody waits for a GPU that a job has
     ck_assert(!scene.measures());
-    ck_assert(scheduler->explain(2, true, 0).find("no free a40 to profile on") !=
-              std::string::npos);
+    ck_assert(scheduler->explain(2).find("no free a40 to profile on") != std::string::npos);
 }
 END_TEST
 
@@ -536,7 +534,7 @@ START_TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_sa
     ck_assert(scene.host.asked_nodes.empty() && called(scene.host, "start 1 n1"));
     const std::string why =
         "a40: no node that the job may use is in profile.partition measure: add one to it";
-    ck_assert(scheduler->explain(1, true, 0).find(why) != std::string::npos);
+    ck_assert(scheduler->explain(1).find(why) != std::string::npos);
     ck_assert(scene.host.last_shape.system_comment.find(why) != std::string::npos);
     scene.job(2, other_model_on_a40());
     scheduler->round();
@@ -561,8 +559,8 @@ START_TEST(a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.asked_nodes == Names{"n2"});
-    ck_assert(scheduler->explain(1, true, 0)
-                  .find("a40: no node that the job may use is in profile.partition measure") !=
+    ck_assert(scheduler->explain(1).find(
+                  "a40: no node that the job may use is in profile.partition measure") !=
               std::string::npos);
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 0);
 }
@@ -575,9 +573,9 @@ START_TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.asked_nodes.empty() && called(scene.host, "start 1 n1"));
-    ck_assert(scheduler->explain(1, true, 0)
-                  .find("profile.partition measure is no partition that takes jobs") !=
-              std::string::npos);
+    ck_assert(
+        scheduler->explain(1).find("profile.partition measure is no partition that takes jobs") !=
+        std::string::npos);
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 1);
 }
 END_TEST

@@ -182,7 +182,7 @@ START_TEST(what_a_budget_found_is_remembered_and_said) {
     for (int i = 0; i < 5; ++i) scheduler->round();
     ck_assert_int_eq(stat(*scheduler, "made"), 1);
     ck_assert_int_eq(stat(*scheduler, "in_part"), 1);
-    const std::string said = scheduler->explain(1, true, 0);
+    const std::string said = scheduler->explain(1);
     ck_assert_msg(said.find("were not looked at to the end") != std::string::npos, "%s",
                   said.c_str());
 }
@@ -205,7 +205,7 @@ START_TEST(explain_does_not_wait_for_a_dear_plan) {
     scene.job(1, dear_request(50)).user_id = hostile;
     const auto scheduler = scene.with(0, {});  // would take minutes
     scheduler->round();
-    const std::string said = scheduler->explain(1, true, 0);
+    const std::string said = scheduler->explain(1);
     ck_assert_msg(said.find("ask again in a few seconds") != std::string::npos, "%s", said.c_str());
     ck_assert_int_ge(stat(*scheduler, "waiting"), 1);
 }

@@ -162,7 +162,7 @@ struct OneNodeScene : SharedScene {
         host.view.node_cpus.resize(1);
         host.view.node_memory_mb.resize(1);
     }
-    [[nodiscard]] std::string unmeasured(JobId id) { return played->explain(id, true, 0); }
+    [[nodiscard]] std::string unmeasured(JobId id) { return played->explain(id); }
 };
 
 START_TEST(a_job_waits_for_its_turn_no_longer_than_the_site_allows) {
@@ -265,8 +265,8 @@ START_TEST(what_runs_cost_is_told_by_user) {
     scene.job_of(greedy, 1, tiny(132));
     scene.job_of(other, 2, tiny(136));
     for (int i = 0; i < 15; ++i) scene.second();
-    const std::string all = scene.played->stats_json(true, 0),
-                      own = scene.played->stats_json(false, other);
+    const std::string all = scene.played->stats_json({true, 0}),
+                      own = scene.played->stats_json({false, other});
     ck_assert_msg(all.find(R"({"gpu_s":10.0,"runs_last_hour":1,"uid":1001})") != std::string::npos,
                   "%s", all.c_str());
     ck_assert(own.find(R"("uid":1002)") != std::string::npos &&

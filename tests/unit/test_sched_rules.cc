@@ -10,7 +10,7 @@
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/round/launch.h"
-#include "plugin/sched/round/wish.h"
+#include "plugin/sched/round/wish_book.h"
 #include "plugin/sched/slurm/fingerprint.h"
 #include "request/launchers.h"
 #include "suite.h"

@@ -205,7 +205,7 @@ START_TEST(a_refused_update_stands_before_the_reason_until_one_is_taken) {
         scene.host.reasons.back().text.c_str(),
         "Arena: update refused: Comment=arena:plan: tp5 does not divide the 12 heads of gpt2; "
         "not allowed: AssocGrpGRES");
-    ck_assert(scheduler->explain(1, true, 0).find("tp5 does not divide") != std::string::npos);
+    ck_assert(scheduler->explain(1).find("tp5 does not divide") != std::string::npos);
     scheduler->note_update({1, {}});
     scheduler->round();
     ck_assert_str_eq(scene.host.reasons.back().text.c_str(), "Arena: not allowed: AssocGrpGRES");
@@ -441,8 +441,7 @@ START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
     ck_assert(called(scene.host, "start 1 n1"));
     ck_assert(scene.host.last_shape.system_comment.ends_with(
         " not measured: a40: refused by the partition"));
-    ck_assert(scheduler->explain(1, true, 0).find("a40: refused by the partition") !=
-              std::string::npos);
+    ck_assert(scheduler->explain(1).find("a40: refused by the partition") != std::string::npos);
 }
 END_TEST
 
@@ -493,8 +492,7 @@ START_TEST(a_gpu_that_a_user_has_leaves_the_analytic_estimate) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
-    ck_assert(scheduler->explain(1, true, 0).find("no free a40 to profile on") !=
-              std::string::npos);
+    ck_assert(scheduler->explain(1).find("no free a40 to profile on") != std::string::npos);
 }
 END_TEST
 
@@ -565,8 +563,7 @@ START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
         ck_assert(store.ok() && store.value()->import(result_for(request), "gpt2").ok());
     };
     const auto unmeasured = [&](JobId job) {
-        return scheduler->explain(job, true, 0).find("no free a40 to profile on") !=
-               std::string::npos;
+        return scheduler->explain(job).find("no free a40 to profile on") != std::string::npos;
     };
     scheduler->round();
     ck_assert(called(scene.host, "carrier a100 n2"));
@@ -741,7 +738,7 @@ struct ReportingScene : Scene {
     bool told_observed(Scheduler& scheduler, JobId id) {
         job(id);
         scheduler.round();
-        return scheduler.explain(id, true, 0).find("\"source\":\"observed\"") != std::string::npos;
+        return scheduler.explain(id).find("\"source\":\"observed\"") != std::string::npos;
     }
 };
 
@@ -755,7 +752,7 @@ START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) 
     for (int life = 0; life < 2; ++life) {
         scene.job(2 + static_cast<JobId>(life));
         scheduler->round();
-        const std::string told = scheduler->explain(2 + static_cast<JobId>(life), true, 0);
+        const std::string told = scheduler->explain(2 + static_cast<JobId>(life));
         ck_assert_msg(told.find("\"source\":\"observed\"") != std::string::npos, "%s",
                       told.c_str());
         scheduler.reset();  // its store is one writer's
@@ -868,11 +865,11 @@ START_TEST(explain_answers_its_owner_and_admins_only) {
     scene.job(1).user_id = 7;
     auto scheduler = scene.scheduler();
     scheduler->round();
-    ck_assert(scheduler->explain(1, false, 8).empty());
-    ck_assert(scheduler->explain(2, true, 0).empty());
-    const std::string own = scheduler->explain(1, false, 7);
+    ck_assert(scheduler->explain(1, {false, 8}).empty());
+    ck_assert(scheduler->explain(2).empty());
+    const std::string own = scheduler->explain(1, {false, 7});
     ck_assert(own.find("\"chosen\":0") != std::string::npos);
-    ck_assert(own == scheduler->explain(1, true, 0));
+    ck_assert(own == scheduler->explain(1));
 }
 END_TEST
 

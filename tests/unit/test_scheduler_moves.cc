@@ -70,7 +70,7 @@ START_TEST(a_long_job_gives_way_to_a_short_one) {
     const RestartCost cost;
     ck_assert_int_eq(scene.host.last_done,
                      70 + static_cast<std::int64_t>((5000 - cost.seconds(4)) / iteration_s));
-    ck_assert(scene.plan->explain(1, true, 0).find("checkpointing") != std::string::npos);
+    ck_assert(scene.plan->explain(1).find("checkpointing") != std::string::npos);
 }
 END_TEST
 

@@ -29,7 +29,7 @@ struct QueueScene : Scene {
 };
 
 Json asked(const Scheduler& scheduler, bool privileged, std::uint32_t uid, bool sees_others) {
-    return Json::parse(scheduler.queue_json(privileged, uid, sees_others));
+    return Json::parse(scheduler.queue_json({privileged, uid, sees_others}));
 }
 
 START_TEST(places_and_starts_follow_the_queue) {

@@ -45,7 +45,7 @@ START_TEST(equal_records_are_one_wish) {
     const SharedWish first = book.get(1, record, "");
     ck_assert_str_eq(first->problem.c_str(), "");
     ck_assert_ptr_eq(book.get(2, record, "").get(), first.get());
-    book.keep([](JobId) { return true; });
+    book.forget([](const auto&) { return false; });
     ck_assert_ptr_eq(book.get(3, std::string(record), "").get(), first.get());  // in a later round
     ck_assert_uint_eq(book.wishes(), 1);
     ck_assert_ptr_ne(book.get(4, large_record(1), "").get(), first.get());
@@ -64,7 +64,7 @@ START_TEST(a_text_is_needed_once) {
     ck_assert_ptr_eq(book.get(1, untold, "").get(), wish.get());
     ck_assert(!book.knows(1, record.tag, "arena:gpus=1-1"));
     ck_assert(!book.knows(1, RecordText(large_record()).tag, ""));
-    book.keep([](JobId) { return false; });
+    book.forget([](const auto&) { return true; });
     ck_assert(!book.knows(1, record.tag, ""));
     ck_assert_uint_eq(book.wishes(), 1);  // which we hold still
 }
@@ -99,9 +99,9 @@ START_TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
     const std::size_t before = bytes();
     for (JobId id = 2; id <= 1001; ++id) {
         (void)book.get(id, large_record(), "");
-        if (id % 100 == 0) book.keep([](JobId) { return true; });
+        if (id % 100 == 0) book.forget([](const auto&) { return false; });
     }
-    book.keep([](JobId) { return true; });
+    book.forget([](const auto&) { return false; });
     const std::size_t per_job = (bytes() - before) / 1000;
     ck_assert_msg(per_job < 1024, "%zu bytes per job", per_job);
 }

@@ -52,6 +52,28 @@ void take_memory(JobState& state, const Config& config, const Request& request,
     state.memory_mb_per_gpu = request.mem_per_cpu_mb * state.cpus_per_gpu;
 }
 
+Grid plain_grid(const Request& request, const std::vector<SitePool>& pools) {
+    const std::int64_t gpus = std::max<std::int64_t>(request.min_gpus, 1);
+    const SitePool* chosen = nullptr;
+    for (const SitePool& pool : pools)
+        if (!chosen && allows(request.gpu_types, pool.gpu_type) && pool.max_gpus >= gpus)
+            chosen = &pool;
+    Grid grid;
+    grid.gpus_per_node = gpus;
+    if (!request.gpu_types.empty())
+        grid.gpu_type = chosen ? chosen->gpu_type : request.gpu_types.front();
+    if (!chosen || chosen->gpus_per_node <= 0) return grid;
+    grid.gpus_per_node = std::min(gpus, chosen->gpus_per_node);
+    while (gpus % grid.gpus_per_node != 0) --grid.gpus_per_node;
+    grid.nodes = gpus / grid.gpus_per_node;
+    return grid;
+}
+
+NodeFacts facts_of(const ClusterView& view, NodeIndex index) {
+    const NodeState& node = view.snapshot.nodes[index];
+    return {{{node.gpu_type, node.total_gpus}}, view.node_cpus[index], view.node_memory_mb[index]};
+}
+
 }  // namespace
 
 void take_share(JobState& state, const Config& config, const Request& request,
@@ -71,10 +93,22 @@ NodeNeeds needs_of(const JobState& share, const Request& request) {
     return needs;
 }
 
-bool can_hold(const std::vector<TypePool>& pools, const Offer& offer) {
-    return std::any_of(pools.begin(), pools.end(), [&](const TypePool& pool) {
-        return pool.type() == offer.grid.gpu_type && pool.can_place(offer.grid.gpus());
-    });
+bool can_hold_any(const std::vector<TypePool>& pools, const std::vector<Offer>& offers) {
+    const auto holds = [&](const Offer& offer) {
+        return std::any_of(pools.begin(), pools.end(), [&](const TypePool& pool) {
+            return pool.type() == offer.grid.gpu_type && pool.can_place(offer.grid.gpus());
+        });
+    };
+    return std::any_of(offers.begin(), offers.end(), holds);
+}
+
+bool fits_node_limits(const JobView& job, const std::vector<Offer>& offers) {
+    const auto allowed = [&](const Offer& offer) {
+        return std::any_of(job.places.begin(), job.places.end(), [&](const JobPlace& at) {
+            return offer.grid.nodes >= at.place.min_nodes && offer.grid.nodes <= at.place.max_nodes;
+        });
+    };
+    return job.places.empty() || std::any_of(offers.begin(), offers.end(), allowed);
 }
 
 void write_memory(Shape& shape, const Request& request, const JobState& share) {
@@ -83,6 +117,49 @@ void write_memory(Shape& shape, const Request& request, const JobState& share) {
     shape.memory_mb_per_node = request.mem_per_node_mb > 0
                                    ? request.mem_per_node_mb
                                    : share.memory_mb_per_gpu * shape.offer.grid.gpus_per_node;
+}
+
+Shape plain_shape(const JobView& job, const Request& request, const Config& config,
+                  const std::vector<SitePool>& pools) {
+    JobState share;
+    take_share(share, config, request, pools);
+    Shape shape;
+    shape.job = job.id;
+    shape.restart = job.facts.restart;
+    shape.basis = job.basis;
+    shape.offer.grid = plain_grid(request, pools);
+    shape.cpus_per_task =
+        std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
+    write_memory(shape, request, share);
+    shape.admin_comment = "arena:v1 state=off";
+    return shape;
+}
+
+const std::vector<TypePool>& NodePools::of(std::uint32_t node_set, bool up_only,
+                                           const NodeNeeds& needs) {
+    const Key key{node_set, up_only, needs.cpus_per_gpu, needs.memory_per_gpu_mb,
+                  needs.memory_per_node_mb};
+    const auto [at, added] = pools_.try_emplace(key);
+    if (!added) return at->second;
+    std::vector<NodeFacts> facts;
+    for (NodeIndex index : view_.snapshot.node_sets[node_set]) {
+        const NodeState& node = view_.snapshot.nodes[index];
+        if (node.total_gpus > 0 && (node.up || !up_only)) facts.push_back(facts_of(view_, index));
+    }
+    return at->second = make_pools(facts, needs);
+}
+
+std::string why_no_node(const JobView& job, const Request& request, const ClusterView& view,
+                        const SiteFacts& site) {
+    ClusterFacts facts;
+    facts.place = "partition " + job.partition;
+    for (NodeIndex index : view.snapshot.node_sets[job.node_set]) {
+        facts.partition.push_back(facts_of(view, index));
+        facts.types.push_back(view.snapshot.nodes[index].gpu_type);
+    }
+    const Status fits = check_cluster(request, 0, facts, site);
+    return fits ? "no node that it may use has the CPUs and memory of any of its shapes"
+                : fits.error().message();
 }
 
 }  // namespace arena

@@ -3,9 +3,12 @@
 // options, which keep Slurm's meaning in whatever shape the job gets. Pure rules.
 #pragma once
 
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "planner/requests/cluster_rules.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/plans/offer_book.h"
 #include "request/request.h"
@@ -24,11 +27,36 @@ void take_share(JobState& state, const Config& config, const Request& request,
 
 /// The same, as what one node must have of it.
 NodeNeeds needs_of(const JobState& share, const Request& request);
-/// Whether some of the nodes can take the offer's GPUs.
-bool can_hold(const std::vector<TypePool>& pools, const Offer& offer);
+/// Whether some of the nodes can take the GPUs of one of the offers.
+bool can_hold_any(const std::vector<TypePool>& pools, const std::vector<Offer>& offers);
+/// Whether MinNodes and MaxNodes of some partition of the job allow one of its offers.
+bool fits_node_limits(const JobView& job, const std::vector<Offer>& offers);
 
 /// Memory as the shape, whose offer is set, asks Slurm for it. A plan of N nodes has N times what
 /// is asked for by node.
 void write_memory(Shape& shape, const Request& request, const JobState& share);
+
+/// A job that was left to Slurm: its smallest count, of the first type it allows that has as many,
+/// on as few nodes as equal shares go. No such type: any GPU (a job without --arena-types).
+Shape plain_shape(const JobView& job, const Request& request, const Config& config,
+                  const std::vector<SitePool>& pools);
+
+/// What nodes have in all, each question of a round answered once.
+class NodePools {
+  public:
+    explicit NodePools(const ClusterView& view) : view_(view) {}
+    /// GPUs of a set's nodes that have all this beside them.
+    const std::vector<TypePool>& of(std::uint32_t node_set, bool up_only, const NodeNeeds& needs);
+
+  private:
+    using Key = std::tuple<std::uint32_t, bool, std::int64_t, std::int64_t, std::int64_t>;
+    const ClusterView& view_;
+    std::map<Key, std::vector<TypePool>> pools_;
+};
+
+/// Of a job that asks beside its GPUs for more than any node has, whatever the shape: by the rules,
+/// and in the words, of a submission.
+std::string why_no_node(const JobView& job, const Request& request, const ClusterView& view,
+                        const SiteFacts& site);
 
 }  // namespace arena

@@ -11,9 +11,22 @@
 #include <unordered_map>
 
 #include "plugin/sched/host/host.h"
-#include "plugin/sched/round/wish.h"
+#include "request/request.h"
 
 namespace arena {
+
+/// What a job asks for now: its record, which job_submit/arena keeps up with `Comment=arena:...`,
+/// with the present Comment applied to it where that plug-in did not.
+struct Wish {
+    Request request;
+    bool off = false;         ///< arena:off: leave the job to Slurm
+    std::string problem;      ///< why it cannot be planned; shown as the pending reason
+    std::string fingerprint;  ///< of request.model; "" with a problem
+    bool operator==(const Wish&) const = default;
+};
+
+/// What a record says, as the comment changes it.
+Wish make_wish(const std::string& record, const std::string& comment);
 
 using SharedWish = std::shared_ptr<const Wish>;
 
@@ -26,11 +39,11 @@ class WishBook {
     /// ARENA_PLAN as the offer it is; nothing for "" or what is none. Good until the job's next
     /// call.
     const std::optional<Offer>& plan(JobId job, const std::string& offer_json);
-    /// Forgets jobs that are not in `alive`. At the end of a round.
-    template <typename Alive>
-    void keep(Alive alive) {
-        std::erase_if(entries_, [&](const auto& entry) { return !alive(entry.first); });
-        std::erase_if(plans_, [&](const auto& entry) { return !alive(entry.first); });
+    /// Forgets jobs (entries of a map by job) that are gone. At the end of a round.
+    template <typename Gone>
+    void forget(Gone gone) {
+        std::erase_if(entries_, gone);
+        std::erase_if(plans_, gone);
         std::erase_if(shared_, [](const auto& entry) { return entry.second.expired(); });
         parsed_.clear();
     }

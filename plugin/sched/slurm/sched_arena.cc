@@ -235,18 +235,18 @@ void Plugin::guarded_round() noexcept {
 
 std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
     const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
+    const Asker asker{privileged, uid, !(slurm_conf.private_data & PRIVATE_DATA_JOBS)};
     if (!scheduler_) return {};
     if (line == "config") return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
     if (line == "stats reset" && privileged) scheduler_->forget_times();
     if (line == "stats" || (line == "stats reset" && privileged))
-        return scheduler_->stats_json(privileged, uid);
-    const bool sees_others = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
-    if (line == "queue") return scheduler_->queue_json(privileged, uid, sees_others);
+        return scheduler_->stats_json(asker);
+    if (line == "queue") return scheduler_->queue_json(asker);
     if (line == "snapshot") return privileged ? scheduler_->snapshot_json() : std::string();
     constexpr std::string_view verb = "explain ";
     if (!line.starts_with(verb)) return {};
     const auto job = parse_integer(line.substr(verb.size()), 1, UINT32_MAX);
-    return job ? scheduler_->explain(static_cast<JobId>(*job), privileged, uid) : std::string();
+    return job ? scheduler_->explain(static_cast<JobId>(*job), asker) : std::string();
 }
 
 void Plugin::run() noexcept {

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The third stage of a round, and the only one that changes jobs: see stages.h. Whether the
+// controller stops is asked before each of them: what is started then would be lost.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plugin/sched/round/launch.h"
+#include "plugin/sched/round/running.h"
+#include "plugin/sched/round/shares.h"
+#include "plugin/sched/round/stages.h"
+
+namespace arena {
+namespace {
+
+bool is_done(const ApplyResult& result) { return result.outcome == ApplyOutcome::done; }
+
+bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.plan == b.plan; }
+
+class Application {
+  public:
+    Application(const Round& round, Books& books, Host& host);
+    Journal run(const Decision& decision);
+
+  private:
+    void carry_out(const Order& order);
+    void take_back(const std::map<JobId, const Action*>& actions);
+    void carry_out(const PlannedJob& planned, const Action& action);
+    [[nodiscard]] bool take_free_nodes(const Action& action);
+    void start(const PlannedJob& planned, const Action& action);
+    void release(const PlannedJob& planned, const Action& action);
+    void move(const PlannedJob& planned, const Action& action);
+    void keep_trying(const PlannedJob& planned, const Grid& grid, const std::string& why);
+    void note_refusal(const PlannedJob& planned, const Grid& grid, const ApplyResult& result);
+    [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, bool moved);
+    [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Offer& offer,
+                                  std::string_view state) const;
+    void hold_again(const JobView& job) {
+        changes_.reholds += is_done(host_.hold_again(job.id, job.facts.restart));
+    }
+    void note(Note note) { journal_.notes.push_back(std::move(note)); }
+
+    const Round& round_;
+    Books& books_;
+    Host& host_;
+    Journal journal_;
+    Changes& changes_ = journal_.changes;
+    std::vector<std::int64_t> free_gpus_;  ///< of each node: none that a job has yet to give back
+};
+
+Application::Application(const Round& round, Books& books, Host& host)
+    : round_(round), books_(books), host_(host) {
+    for (const NodeState& node : round.view.snapshot.nodes) free_gpus_.push_back(node.free_gpus);
+}
+
+Journal Application::run(const Decision& decision) {
+    for (const Order& order : round_.orders)
+        if (!host_.stopping()) carry_out(order);
+    // The first counts; a start ends it.
+    for (const auto& [id, until_s] : decision.patience) books_.patience.try_emplace(id, until_s);
+    std::map<JobId, const Action*> actions;
+    for (const Action& action : decision.actions) actions.emplace(action.job, &action);
+    take_back(actions);
+    for (const Action& action : decision.actions) {
+        if (host_.stopping()) break;
+        const auto at = round_.planned.find(action.job);
+        if (at != round_.planned.end()) carry_out(at->second, action);
+    }
+    return std::move(journal_);
+}
+
+void Application::carry_out(const Order& order) {
+    const JobView& job = *order.job;
+    switch (order.kind) {
+        case Order::Kind::hold:
+            (void)host_.hold_again(job.id, job.facts.restart);
+            return;
+        case Order::Kind::give_up:
+            return hold_again(job);
+        case Order::Kind::save_state:
+            (void)checkpoint(job, order.done, false);
+            return;
+        case Order::Kind::requeue:
+            changes_.requeues += is_done(host_.requeue_hold(job.id, job.facts.restart));
+            return;
+        case Order::Kind::leave_to_slurm:
+            changes_.opt_outs += is_done(host_.opt_out(order.shape));
+            return;
+    }
+}
+
+/// Tells the job to save its state and exit. `moved`: by the policy, not by its owner's wish.
+bool Application::checkpoint(const JobView& job, std::int64_t done, bool moved) {
+    const int signal = signal_number(books_.site.config.checkpoint_signal);
+    if (!is_done(host_.checkpoint(job.id, job.facts.restart, signal, done, moved))) return false;
+    ++changes_.checkpoints;
+    return true;
+}
+
+/// Released jobs that the decision no longer starts or keeps waiting with a shape are held again.
+void Application::take_back(const std::map<JobId, const Action*>& actions) {
+    for (const auto& [id, planned] : round_.planned) {
+        if (host_.stopping()) return;
+        if (planned.role == Role::waits && !planned.view->facts.held && !actions.contains(id))
+            hold_again(*planned.view);
+    }
+}
+
+void Application::carry_out(const PlannedJob& planned, const Action& action) {
+    const bool moves = action.kind == ActionKind::resize || action.kind == ActionKind::preempt;
+    if (moves) {
+        if (planned.role == Role::runs) move(planned, action);
+        return;
+    }
+    if (planned.role != Role::waits) return;
+    // Whoever stands before it in Slurm's queue must not be overtaken: with its shape, at its
+    // place, Slurm's own backfill starts it as soon as that delays nobody.
+    // So it does where the job fits with its --time-min only, or has to have whole nodes.
+    const auto& places = planned.view->places;
+    const bool by_slurm = action.place < places.size() && places[action.place].by_slurm;
+    const bool starts =
+        action.kind == ActionKind::start && !planned.view->ordinary_ahead() && !by_slurm;
+    if (starts && take_free_nodes(action))
+        start(planned, action);
+    else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
+        release(planned, action);
+}
+
+/// Takes the action's GPUs out of what is free now. False, and nothing taken, where some of them
+/// are still held by a job that gives them back.
+bool Application::take_free_nodes(const Action& action) {
+    const std::int64_t gpus = action.offer.grid.gpus_per_node;
+    const auto free = [&](NodeIndex index) { return free_gpus_[index] >= gpus; };
+    if (!std::all_of(action.nodes.begin(), action.nodes.end(), free)) return false;
+    for (NodeIndex index : action.nodes) free_gpus_[index] -= gpus;
+    return true;
+}
+
+Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
+                             std::string_view state) const {
+    const Request& request = planned.wish->request;
+    const JobState& job = round_.snapshot.jobs[planned.state];
+    Shape shape;
+    shape.job = planned.view->id;
+    shape.restart = planned.view->facts.restart;
+    shape.basis = planned.view->basis;
+    shape.offer = offer;
+    shape.tasks_per_node = tasks_per_node(request.launcher, offer.grid);
+    shape.cpus_per_task = std::max<std::int64_t>(
+        job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
+    write_memory(shape, request, job);
+    shape.environment = launch_environment(request, offer);
+    shape.admin_comment = admin_comment(state, offer);
+    shape.system_comment = system_comment(*planned.offers, books_.statuses[shape.job].unmeasured);
+    return shape;
+}
+
+void Application::start(const PlannedJob& planned, const Action& action) {
+    std::vector<std::string> nodes;
+    for (NodeIndex index : action.nodes) nodes.push_back(round_.snapshot.nodes[index].name);
+    const JobView& job = *planned.view;
+    const Grid& grid = action.offer.grid;
+    Shape shape = shape_for(planned, action.offer, "running");
+    if (action.place < job.places.size()) shape.partition = job.places[action.place].partition;
+    const ApplyResult result = host_.start(shape, nodes);
+    if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
+    switch (result.outcome) {
+        case ApplyOutcome::waiting_for_preemption:
+            return note({.job = &job, .state = "waiting", .reason = result.text, .chosen = grid});
+        case ApplyOutcome::busy:
+            ++changes_.failed_starts;
+            return keep_trying(planned, grid, result.text);
+        case ApplyOutcome::done:
+            ++changes_.starts;
+            books_.blocked.started(job.id);
+            books_.refused_updates.erase(job.id);
+            break;
+        case ApplyOutcome::retry:
+        case ApplyOutcome::never:
+            ++changes_.failed_starts;
+            break;
+        case ApplyOutcome::stale:
+        case ApplyOutcome::limited:
+            break;
+    }
+    note({.job = &job, .state = "running", .reason = action.reason, .chosen = grid});
+    if (!is_done(result)) note_refusal(planned, grid, result);
+}
+
+void Application::release(const PlannedJob& planned, const Action& action) {
+    const JobView& job = *planned.view;
+    const Grid& grid = action.offer.grid;
+    note({.job = &job,
+          .state = "waiting with a reservation",
+          .reason = action.reason,
+          .shown = Note::Shown::released,
+          .chosen = grid});
+    if (!job.facts.held) {
+        const auto& current = books_.wishes.plan(job.id, job.offer_json);
+        if (current && same_shape(*current, action.offer)) return;
+    }
+    const ApplyResult result = host_.release(shape_for(planned, action.offer, "released"));
+    if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
+    if (is_done(result))
+        ++changes_.releases;
+    else
+        note_refusal(planned, grid, result);
+}
+
+/// Its next life is planned when it is back: what is best then may be something else.
+void Application::move(const PlannedJob& planned, const Action& action) {
+    const JobView& job = *planned.view;
+    const double done = round_.snapshot.jobs[planned.state].done_iterations;
+    if (!checkpoint(job, static_cast<std::int64_t>(done), true)) return;
+    ++changes_.moves;
+    const std::string to =
+        action.kind == ActionKind::preempt ? "others" : short_form(action.offer.grid);
+    host_.log_info(fmt::format("JobId={} gives way to {}: {}", job.id, to, action.reason));
+    note({.job = &job,
+          .state = "checkpointing",
+          .reason = fmt::format("for {}: {}", to, action.reason),
+          .keeps_chosen = true});
+}
+
+/// The job waits released, at its place, with this shape; only when Slurm keeps refusing is it
+/// replanned.
+void Application::keep_trying(const PlannedJob& planned, const Grid& grid, const std::string& why) {
+    const JobView& job = *planned.view;
+    if (!books_.blocked.busy_too_long(job.id, grid, why))
+        return note(
+            {.job = &job, .state = "waiting with a reservation", .reason = why, .chosen = grid});
+    hold_again(job);
+    note(waits_for(job, why));
+}
+
+void Application::note_refusal(const PlannedJob& planned, const Grid& grid,
+                               const ApplyResult& result) {
+    const JobView& job = *planned.view;
+    std::string why = result.text;
+    if (result.outcome == ApplyOutcome::stale) {
+        ++changes_.stale;
+        why = fmt::format("{} not startable: {}", short_form(grid), result.text);
+        if (!books_.blocked.stale_too_often(job.id, grid, why)) return;
+        host_.log_error(fmt::format("JobId={} {}", job.id, why));
+    } else if (result.outcome == ApplyOutcome::limited) {
+        books_.blocked.block(job.id, grid, why, true);
+    } else if (books_.blocked.refuse(job.id, grid, why, result.outcome == ApplyOutcome::never)) {
+        host_.log_error(fmt::format(
+            "JobId={} not started with {}: {}; its other shapes are tried less and less "
+            "often",
+            job.id, short_form(grid), why));
+    }
+    note(waits_for(job, why));
+}
+
+}  // namespace
+
+Journal apply(const Round& round, const Decision& decision, Books& books, Host& host) {
+    return Application(round, books, host).run(decision);
+}
+
+}  // namespace arena

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See books.h.
+#include "plugin/sched/round/books.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "policy/arena/slurm_policies.h"
+
+namespace arena {
+namespace {
+
+/// A batch launch in the second of the last kill is refused by slurmd: wait for a later one.
+constexpr double settle_s = 2;
+
+}  // namespace
+
+void JobClocks::new_round(const ClusterView& view) {
+    now_s_ = view.steady_s;
+    wall_s_ = view.snapshot.time_s;
+    for (const JobView& job : view.jobs) {
+        if (job.facts.state == HostJobState::pending) {
+            pending_since_.try_emplace(job.id, now_s_);
+        } else {
+            pending_since_.erase(job.id);
+            profile_wait_since_.erase(job.id);
+        }
+    }
+}
+
+bool JobClocks::settled(const JobView& job) const {
+    if (job.facts.restart == 0) return true;
+    const auto at = pending_since_.find(job.id);
+    return at != pending_since_.end() && now_s_ >= at->second + settle_s;
+}
+
+double JobClocks::age_s(JobId job, double since_s) {
+    const double first_s = now_s_ - std::max(wall_s_ - since_s, 0.0);
+    return now_s_ - ages_.try_emplace({job, since_s}, first_s).first->second;
+}
+
+Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration,
+             PlanLimits limits)
+    : site{std::move(config), std::move(hardware)},
+      policy(find_slurm_policy(site.config.policy)),
+      measurements(host, site.config, site.hardware),
+      profiles(host, site.config, measurements),
+      offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)) {
+    assert(policy && "an unknown policy is refused when arena.yaml is loaded");
+    options.reserve_depth = site.config.reserve_depth;
+    options.objective = parse_objective(site.config.objective).value_or(Objective::jct);
+    options.restart = {site.config.restart_checkpoint_s, site.config.restart_per_gpu_s,
+                       site.config.restart_launch_cap_s};
+    recall_observed();
+}
+
+void Books::recall_observed() {
+    if (!site.config.use_reports) return;
+    for (ObservedRun& run : measurements.observed()) (void)offers.recall(std::move(run));
+}
+
+std::string Books::with_refused_update(JobId job, const std::string& reason) const {
+    const auto at = refused_updates.find(job);
+    if (at == refused_updates.end()) return reason;
+    return "update refused: " + at->second + (reason.empty() ? "" : "; " + reason);
+}
+
+void Books::forget_gone(const ClusterView& view) {
+    std::vector<JobId> alive;
+    for (const JobView& job : view.jobs) alive.push_back(job.id);
+    std::sort(alive.begin(), alive.end());
+    const auto gone = [&](const auto& entry) {
+        return !std::binary_search(alive.begin(), alive.end(), entry.first);
+    };
+    wishes.forget(gone);
+    clocks.forget(gone);
+    blocked.forget(gone);
+    queue.forget(gone);
+    std::erase_if(statuses, gone);
+    std::erase_if(patience, gone);
+    std::erase_if(refused_updates, gone);
+}
+
+}  // namespace arena

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Books: all that outlives a round of the scheduler. What is known of jobs is forgotten with them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "planner/requests/cluster_rules.h"
+#include "plugin/sched/plans/offer_book.h"
+#include "plugin/sched/profiles/measurements.h"
+#include "plugin/sched/profiles/profile_book.h"
+#include "plugin/sched/round/blocked_offers.h"
+#include "plugin/sched/round/queue.h"
+#include "plugin/sched/round/wish_book.h"
+#include "policy/policy.h"
+
+namespace arena {
+
+/// Since when something is so, by the monotonic clock: setting the other one ends no wait and makes
+/// none.
+class JobClocks {
+  public:
+    void new_round(const ClusterView& view);
+    [[nodiscard]] double now_s() const { return now_s_; }
+    /// Whether slurmd accepts the job, which has run before, again.
+    [[nodiscard]] bool settled(const JobView& job) const;
+    /// Seconds since a time of the wall clock in Slurm's record of the job: by that clock when it
+    /// is first asked for.
+    double age_s(JobId job, double since_s);
+    /// When the waiting job was first told to wait for a profile run.
+    double profile_wait_since_s(JobId job) {
+        return profile_wait_since_.try_emplace(job, now_s_).first->second;
+    }
+    template <typename Gone>
+    void forget(Gone gone) {
+        std::erase_if(pending_since_, gone);
+        std::erase_if(profile_wait_since_, gone);
+        std::erase_if(ages_, [&](const auto& entry) { return gone(entry.first); });
+    }
+
+  private:
+    double now_s_ = 0, wall_s_ = 0;
+    std::map<JobId, double> pending_since_, profile_wait_since_;
+    std::map<std::pair<JobId, double>, double> ages_;
+};
+
+/// What `arena explain` tells of a job.
+struct JobStatus {
+    std::uint32_t uid = 0;
+    std::string state, reason;
+    std::string unmeasured;  ///< GPU types without a profile, and why; "" = all have or are off
+    OfferList offers;
+    SharedWish wish;
+    SharedPools pools;
+    std::optional<Grid> chosen;
+    OfferList none;        ///< a list without an offer,
+    std::string none_why;  ///< and why it has none
+};
+
+struct Books {
+    Books(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration,
+          PlanLimits limits);
+
+    /// What jobs reported before this life, from the store.
+    void recall_observed();
+    [[nodiscard]] std::string with_refused_update(JobId job, const std::string& reason) const;
+    /// Forgets jobs that are not in the view. At the end of a round.
+    void forget_gone(const ClusterView& view);
+
+    const SiteFacts site;
+    const Policy* policy;
+    PolicyOptions options;
+    Measurements measurements;
+    ProfileBook profiles;
+    OfferBook offers;
+    WishBook wishes;
+    JobClocks clocks;
+    BlockedOffers blocked;
+    Queue queue;
+    std::map<JobId, JobStatus> statuses;
+    std::map<JobId, std::string> refused_updates;  ///< the latest, why
+    std::map<JobId, double> patience;  ///< the first since each last ran: see Decision::patience
+    double decided_s = 0;              ///< time of the last round's snapshot, 0: none yet
+};
+
+}  // namespace arena

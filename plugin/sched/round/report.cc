@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See report.h.
+#include "plugin/sched/round/report.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace arena {
+namespace {
+
+Json parsed(const std::string& text) { return Json::parse(text, nullptr, false); }
+
+std::string line(const Json& json) { return dump_json(json) + "\n"; }
+
+/// Others' runs are no business of a user's, as others' jobs are none of arena explain's.
+Json profile_users(const ProfileTurns& turns, const Asker& asker) {
+    Json users = Json::array();
+    for (const auto& [user, account] : turns.accounts())
+        if (asker.privileged || user == asker.uid)
+            users.push_back({{"uid", user},
+                             {"runs_last_hour", account.starts.size()},
+                             {"gpu_s", account.gpu_s}});
+    return users;
+}
+
+/// What its owner, or an operator, reads of a job in the queue.
+Json place_json(const QueuePosition& place, bool ahead_is_known) {
+    Json json{
+        {"place", place.number}, {"behind", nullptr}, {"ordinary_ahead", place.ordinary_ahead}};
+    if (ahead_is_known) json["behind"] = place.ahead;
+    if (!place.expected) return json;
+    json["expected_start_s"] = place.expected->start_s;
+    json["expected_grid"] = short_form(place.expected->grid);
+    json["expected_plan"] = short_form(place.expected->plan);
+    return json;
+}
+
+}  // namespace
+
+void SchedulerStats::add(const Changes& more) {
+    changes.starts += more.starts;
+    changes.releases += more.releases;
+    changes.reholds += more.reholds;
+    changes.checkpoints += more.checkpoints;
+    changes.moves += more.moves;
+    changes.requeues += more.requeues;
+    changes.opt_outs += more.opt_outs;
+    changes.stale += more.stale;
+    changes.failed_starts += more.failed_starts;
+}
+
+void SchedulerStats::add_time(double round_ms) {
+    last_ms = round_ms;
+    max_ms = std::max(max_ms, round_ms);
+    total_ms += round_ms;
+    ++timed_rounds;
+    ++rounds;
+}
+
+std::string explain_json(Books& books, JobId job, const Asker& asker) {
+    const auto at = books.statuses.find(job);
+    if (at == books.statuses.end() || (!asker.privileged && at->second.uid != asker.uid)) return {};
+    const JobStatus& last = at->second;
+    Json json{{"schema_version", 1},
+              {"job", job},
+              {"state", last.state},
+              {"reason", books.with_refused_update(job, last.reason)},
+              {"unmeasured", last.unmeasured},
+              {"chosen", -1},
+              {"left_out", ""},
+              {"offers", Json::array()},
+              {"infeasible", Json::array()}};
+    if (last.offers) {
+        for (std::size_t i = 0; i < last.offers->size(); ++i) {
+            const Offer& offer = (*last.offers)[i];
+            if (last.chosen == offer.grid) json["chosen"] = i;
+            json["offers"].push_back(parsed(to_json(offer)));
+        }
+    }
+    if (!last.wish || !last.pools || last.pools->empty()) return line(json);
+    const OfferBook::Grids* grids = books.offers.grids(last.uid, last.wish->request, *last.pools);
+    json["left_out"] =
+        grids ? grids->left_out
+              : "what is not possible, and why, is being worked out: ask again in a few seconds";
+    if (grids)
+        for (const Infeasible& grid : grids->infeasible)
+            json["infeasible"].push_back(
+                {{"grid", parsed(to_json(grid.grid))}, {"reason", grid.reason}});
+    return line(json);
+}
+
+std::string stats_json(const Books& books, const SchedulerStats& stats, const LockTimes& locks,
+                       const Asker& asker) {
+    const PlanDesk::Stats planning = books.offers.planning();
+    const double rounds = static_cast<double>(std::max<std::uint64_t>(stats.timed_rounds, 1));
+    const Json json{
+        {"schema_version", 1},
+        {"policy", books.policy->name},
+        {"rounds", stats.rounds},
+        {"round_ms",
+         {{"last", stats.last_ms}, {"mean", stats.total_ms / rounds}, {"max", stats.max_ms}}},
+        {"last_round_ms",
+         {{"survey", stats.survey_ms},
+          {"collect", stats.collect_ms},
+          {"plan", stats.plan_ms},
+          {"decide", stats.decide_ms},
+          {"apply", stats.apply_ms},
+          {"forecast", stats.forecast_ms}}},
+        {"lock_ms",
+         {{"read_max", locks.read_max_ms},
+          {"write_max", locks.write_max_ms},
+          {"read_cpu_max", locks.read_cpu_max_ms},
+          {"write_cpu_max", locks.write_cpu_max_ms}}},
+        {"planning",
+         {{"waiting", planning.waiting},
+          {"made", planning.made},
+          {"in_part", planning.in_part},
+          {"longest_ms", 1000 * planning.longest_s}}},
+        {"jobs", {{"pending", stats.jobs_pending}, {"running", stats.jobs_running}}},
+        {"decisions",
+         {{"starts", stats.changes.starts},
+          {"releases", stats.changes.releases},
+          {"reholds", stats.changes.reholds},
+          {"checkpoints", stats.changes.checkpoints},
+          {"moves", stats.changes.moves},
+          {"requeues", stats.changes.requeues},
+          {"opt_outs", stats.changes.opt_outs}}},
+        {"reports", stats.reports},
+        {"dropped",
+         {{"stale", stats.changes.stale}, {"failed_starts", stats.changes.failed_starts}}},
+        {"profiles",
+         {{"running", books.profiles.running()},
+          {"imported", books.profiles.imported()},
+          {"failed", books.profiles.failed()},
+          {"users", profile_users(books.profiles.turns(), asker)}}},
+        {"faults", stats.faults}};
+    return line(json);
+}
+
+std::string queue_json(const Books& books, double time_s, const Asker& asker) {
+    std::vector<std::pair<std::size_t, Json>> jobs;
+    for (const auto& [id, last] : books.statuses) {
+        const QueuePosition* at = books.queue.find(id);
+        const bool own = asker.privileged || last.uid == asker.uid;
+        const bool waits = last.state != "running" && last.state != "checkpointing";
+        if (!at && !(own && waits)) continue;
+        Json job{{"place", nullptr}};
+        if (at && own) {
+            const auto next = books.statuses.find(at->ahead);
+            const bool known =
+                next != books.statuses.end() &&
+                (asker.privileged || asker.sees_others || next->second.uid == asker.uid);
+            job = place_json(*at, known);
+        }
+        if (at) job["place"] = at->number;
+        if (own || asker.sees_others) job["job"] = id;
+        if (own) job.update({{"state", last.state}, {"reason", last.reason}});
+        jobs.emplace_back(at ? at->number : SIZE_MAX, std::move(job));
+    }
+    std::stable_sort(jobs.begin(), jobs.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    Json list = Json::array();
+    for (auto& [place, job] : jobs) list.push_back(std::move(job));
+    const Json json{{"schema_version", 1},
+                    {"policy", books.policy->name},
+                    {"time_s", time_s},
+                    {"waiting", books.queue.size()},
+                    {"jobs", std::move(list)}};
+    return line(json);
+}
+
+}  // namespace arena

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Rules about jobs that run: how far they are, and whether they may be told to save their state and
+// come back with another shape. Pure.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "plugin/sched/host/host.h"
+#include "policy/policy.h"
+#include "request/request.h"
+#include "site/config.h"
+
+namespace arena {
+
+/// The names that arena.yaml accepts.
+int signal_number(std::string_view name);
+
+/// False once its user has changed the request that it was started by.
+bool inside_request(const Request& request, const Offer& offer);
+
+/// Up to its last checkpoint as its mark has it, and since its start as the estimate of the plan
+/// that it runs has it.
+double done_iterations(const JobView& job, const std::optional<Offer>& plan, double now_s,
+                       const RestartCost& restart);
+
+/// Whether a signal would find a script that has said what to do with it, `run_s` after its start.
+bool ready_for_signals(const JobView& job, double run_s);
+
+/// Whether Arena itself may move the running job, which has a mark. One that somebody holds would
+/// not come back.
+bool movable(const JobView& job, const Request& request, double run_s, double now_s,
+             const Config& config);
+
+}  // namespace arena
