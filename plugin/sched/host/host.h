@@ -190,18 +190,14 @@ struct LockTimes {
     double read_cpu_max_ms = 0, write_cpu_max_ms = 0;
 };
 
-/// All calls come from the scheduler's one thread and take and give back their own locks; none
-/// holds a lock longer than about `slice_ms`.
-class Host {
+/// What the cluster is like.
+class HostReader {
   public:
-    virtual ~Host() = default;
+    virtual ~HostReader() = default;
     /// True when the headers we were built with match the running slurmctld.
     virtual bool layout_is_sound(std::string* what) = 0;
     /// Anything for us at all? Cheap: no Arena job and no carrier means no round.
     virtual bool has_work() = 0;
-    /// Applies classify() to every Arena job; returns how many changed.
-    virtual std::size_t survey(
-        const std::function<bool(const std::string& record)>& asks_to_hold) = 0;
     /// Whether the record of this tag and the comment of this job have been read already.
     using KnowsRecord =
         std::function<bool(JobId, std::uint64_t record_tag, std::string_view comment)>;
@@ -210,6 +206,15 @@ class Host {
     virtual ClusterView collect(const KnowsRecord& knows) = 0;
     /// Second of the newest change to any job or node; lock-free.
     virtual std::int64_t last_change() = 0;
+};
+
+/// Changes users' jobs.
+class HostJobs {
+  public:
+    virtual ~HostJobs() = default;
+    /// Applies classify() to every Arena job; returns how many changed.
+    virtual std::size_t survey(
+        const std::function<bool(const std::string& record)>& asks_to_hold) = 0;
     /// Held jobs: what squeue shows as reason, and AdminComment; written only where different.
     struct Reason {
         JobId job;
@@ -238,14 +243,24 @@ class Host {
                                    bool moved) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.
     virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
+};
+
+/// Makes Arena's own jobs.
+class HostCarriers {
+  public:
+    virtual ~HostCarriers() = default;
     /// On exactly its node and now, or not at all. What Slurm refused stays in its job list,
     /// cancelled.
     virtual CarrierStart start_carrier(const CarrierSpec&) = 0;
-
     /// Whether measuring code may run as this user: never root or nobody, and SlurmUser only where
     /// slurmd itself runs as that user (a private cluster of one user).
     virtual bool may_profile_as(std::uint32_t user_id) = 0;
+};
 
+/// All calls come from the scheduler's one thread and take and give back their own locks; none
+/// holds a lock longer than about `slice_ms`.
+class Host : public HostReader, public HostJobs, public HostCarriers {
+  public:
     /// True from when the controller, or only this plug-in, began to stop: every change answers
     /// stale from then on, and a round in progress ends.
     [[nodiscard]] virtual bool stopping() const { return false; }
