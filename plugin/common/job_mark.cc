@@ -5,16 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-#include <utility>
-
+#include "base/names.h"
 #include "base/text.h"
 
 namespace arena {
 namespace {
 
 constexpr std::size_t max_bytes = 512;
-constexpr std::array<std::pair<Phase, std::string_view>, 6> phases{{
+constexpr std::array<Name<Phase>, 6> phases{{
     {Phase::held, "held"},
     {Phase::released, "released"},
     {Phase::starting, "starting"},
@@ -22,27 +20,17 @@ constexpr std::array<std::pair<Phase, std::string_view>, 6> phases{{
     {Phase::checkpointing, "checkpointing"},
     {Phase::off, "off"},
 }};
-constexpr std::array<std::pair<OtherHold, std::string_view>, 3> holds{{
+constexpr std::array<Name<OtherHold>, 3> holds{{
     {OtherHold::none, "none"},
     {OtherHold::user, "user"},
     {OtherHold::admin, "admin"},
 }};
 
-template <typename Table, typename Value>
-std::string_view name_of(const Table& table, Value value) {
-    for (const auto& [known, name] : table)
-        if (known == value) return name;
-    return "unknown";
-}
-
-template <typename Table, typename Value>
-bool assign_named(const Table& table, std::string_view text, Value& out) {
-    for (const auto& [known, name] : table) {
-        if (name != text) continue;
-        out = known;
-        return true;
-    }
-    return false;
+template <typename E, std::size_t N>
+bool assign_named(const std::array<Name<E>, N>& names, std::string_view text, E& out) {
+    const std::optional<E> value = value_of(names, text);
+    out = value.value_or(out);
+    return value.has_value();
 }
 
 bool assign_moves(JobMark& mark, std::string_view value) {

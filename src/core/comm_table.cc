@@ -5,19 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
 
+#include "base/names.h"
 #include "base/text.h"
 #include "core/limits.h"
 
 namespace arena {
 namespace {
 
-constexpr std::array<std::pair<CommOp, std::string_view>, 5> op_words{{
+constexpr std::array<Name<CommOp>, 5> op_words{{
     {CommOp::all_reduce, "all_reduce"},
     {CommOp::all_gather, "all_gather"},
     {CommOp::reduce_scatter, "reduce_scatter"},
@@ -29,11 +29,11 @@ constexpr double max_seconds = 3600;
 constexpr std::size_t max_line = 4096, max_columns = 32;
 
 enum Column { table, gpu_type, op, ranks, nodes, groups, bytes, median, least, p95, column_count };
-struct Name {
+struct ColumnName {
     std::string_view word;
     Column column;
 };
-constexpr Name names[] = {
+constexpr ColumnName names[] = {
     {"table", table},         {"gpu_type", gpu_type}, {"op", op},
     {"ranks", ranks},         {"group_size", ranks},  {"nodes", nodes},
     {"hosts_crossed", nodes}, {"groups", groups},     {"concurrent_groups", groups},
@@ -50,11 +50,11 @@ Result<Places> parse_header(std::string_view line) {
     places.fill(-1);
     const auto words = split(line, ',');
     for (std::size_t i = 0; i < std::min(words.size(), max_columns); ++i)
-        for (const Name& name : names)
+        for (const ColumnName& name : names)
             if (trim(words[i]) == name.word) places[name.column] = static_cast<int>(i);
     for (const std::string_view word : must_have) {
         const auto at = std::find_if(std::begin(names), std::end(names),
-                                     [&](const Name& name) { return name.word == word; });
+                                     [&](const ColumnName& name) { return name.word == word; });
         if (places[at->column] < 0)
             return usage_error(fmt::format("has no column '{}'", word), "line 1");
     }
@@ -124,18 +124,12 @@ std::string all_tables(const std::vector<std::string_view>& lines, const Places&
 
 }  // namespace
 
-std::string_view to_string(CommOp value) {
-    for (const auto& [candidate, word] : op_words)
-        if (candidate == value) return word;
-    return "?";
-}
+std::string_view to_string(CommOp value) { return name_of(op_words, value); }
 
 std::optional<CommOp> parse_comm_op(std::string_view text) {
     std::string word(text);
     std::replace(word.begin(), word.end(), '-', '_');
-    for (const auto& [value, name] : op_words)
-        if (name == word) return value;
-    return {};
+    return value_of(op_words, word);
 }
 
 Status check_comm_time(const CommTime& t) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/names.h"
 #include "base/text.h"
 
 namespace arena {
@@ -119,26 +120,16 @@ double layer_bytes(const OpShape& shape) {
     return twice * (e.weights + 2 * tokens * e.results) * element_bytes(shape.precision);
 }
 
+constexpr std::array<Name<ProfileStatus>, 3> statuses{{{ProfileStatus::complete, "complete"},
+                                                       {ProfileStatus::partial, "partial"},
+                                                       {ProfileStatus::failed, "failed"}}};
+
 }  // namespace
 
-std::string_view to_string(ProfileStatus status) {
-    switch (status) {
-        case ProfileStatus::complete:
-            return "complete";
-        case ProfileStatus::partial:
-            return "partial";
-        case ProfileStatus::failed:
-            return "failed";
-    }
-    return "?";
-}
+std::string_view to_string(ProfileStatus status) { return name_of(statuses, status); }
 
 std::optional<ProfileStatus> parse_profile_status(std::string_view text) {
-    for (const ProfileStatus status :
-         {ProfileStatus::complete, ProfileStatus::partial, ProfileStatus::failed}) {
-        if (text == to_string(status)) return status;
-    }
-    return std::nullopt;
+    return value_of(statuses, text);
 }
 
 double element_bytes(Precision precision) {
