@@ -17,6 +17,8 @@ MOST_PARAMETERS = 7
 CODE = (".cc", ".h", ".cu", ".cuh")
 FOREIGN = re.compile(r"slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|"
                      r"openblas|dnnl|mpi\.h")
+# Each row of the built-in models is held to a published count of parameters.
+TABLES = ("planner/models/zoo.cc",)
 number = failures = 0
 
 
@@ -175,6 +177,16 @@ def too_large(entries):
             yield f"{name} of {path} has {n} parameters, {MOST_PARAMETERS} is the most"
 
 
+def numbers_in_a_row(texts):
+    """Braces with numbers of which nothing says what each is. Lists are of one thing; a row of TABLES has its columns above it."""
+    number = r"(?<![\w.])-?\d[\d'.]*(?:e[+-]?\d+)?"
+    row = re.compile(r'\{\s*(?:"|[A-Za-z_]\w*[^{}=;.]*?,)[^{}=;.]*?(?:' + number + r"\s*,\s*){4,}" + number)
+    for path, text in texts.items():
+        for match in row.finditer(re.sub(r"//[^\n]*", "", text)):
+            if path not in TABLES:
+                yield f"{path}: name the members of {match.group(0)[:60]!r}"
+
+
 def defined_elsewhere(entries):
     """Prototypes of headers whose definitions all lie in other rooms. Two implementations of one interface are in its
     own room or in a program's (nccl_communicator.cc beside no_communicator.cc)."""
@@ -245,6 +257,8 @@ def main():
     sees("another file with Slurm's internals", list(internals({"plugin/spank/a.h": ["src/common/list.h"]}, {})))
     sees("another question of Slurm's version", list(internals({}, {"plugin/spank/a.h": "#if SLURM_VERSION_NUMBER\n"})))
     result("Slurm's internals and versions have one header each", list(internals(files, read_texts(files))))
+    sees("numbers without names", list(numbers_in_a_row({"src/core/a.cc": 'T t{"a", 1, 2.5, 3, 4e9, 5};'})))
+    result("no aggregate has five numbers without their names", list(numbers_in_a_row(read_texts(files))))
     try:
         entries = list(tags(sorted(files)))
     except FileNotFoundError:
