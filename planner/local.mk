@@ -46,6 +46,7 @@ operators_libs = libarena_operators.la $(hardware_libs)
 
 noinst_LTLIBRARIES += libarena_plans.la
 libarena_plans_la_SOURCES = \
+	planner/plans/context.h planner/plans/context.cc \
 	planner/plans/iteration.h planner/plans/iteration.cc \
 	planner/plans/memory.h planner/plans/memory.cc \
 	planner/plans/pool.h \

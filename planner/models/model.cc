@@ -49,8 +49,7 @@ double end_flops(const Model& model) {
 
 /// Sum over all layers of value(kind), which is asked once per kind.
 template <typename Value>
-double sum_over_layers(const Model& model, Value value) {
-    const LayerList list = layer_list(model);
+double sum_over_layers(const LayerList& list, Value value) {
     double sum = 0;
     for (std::size_t k = 0; k < list.kinds.size(); ++k)
         sum += real(list.count_of(k)) * value(list.kinds[k]);
@@ -70,19 +69,23 @@ double qkv_width(const Model& model) {
 }
 
 double parameter_count(const Model& model) {
-    return end_parameters(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+    return end_parameters(model) + sum_over_layers(layer_list(model), [&](const LayerKind& kind) {
                return layer_parameters(model, kind).total();
            });
 }
 
 double active_parameter_count(const Model& model) {
-    return end_parameters(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+    return end_parameters(model) + sum_over_layers(layer_list(model), [&](const LayerKind& kind) {
                return layer_parameters(model, kind).active;
            });
 }
 
 double forward_flops(const Model& model, double head_tokens) {
-    return head_tokens * end_flops(model) + sum_over_layers(model, [&](const LayerKind& kind) {
+    return forward_flops(model, layer_list(model), head_tokens);
+}
+
+double forward_flops(const Model& model, const LayerList& layers, double head_tokens) {
+    return head_tokens * end_flops(model) + sum_over_layers(layers, [&](const LayerKind& kind) {
                return layer_forward_flops(model, kind);
            });
 }

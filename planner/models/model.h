@@ -14,6 +14,8 @@
 
 namespace arena {
 
+struct LayerList;
+
 /// What every reader ends in: fills what the text left out (kv_heads = heads; gpt and bert:
 /// ffn_hidden = 4 hidden; wide_resnet: blocks of the depth, width_factor 1, 1000 classes; layers of
 /// wide_resnet and custom), names every missing field, then check_model(). One model has one form:
@@ -51,5 +53,7 @@ double active_parameter_count(const Model&);
 /// 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)). `head_tokens`, in [0, 1]: the share of tokens that
 /// reach the output head, where a framework predicts only the masked ones.
 double forward_flops(const Model&, double head_tokens = 1);
+/// The same of a model whose layer_list() is at hand.
+double forward_flops(const Model&, const LayerList&, double head_tokens);
 
 }  // namespace arena

@@ -58,21 +58,20 @@ std::int64_t StageMemory::capacity(std::int64_t most, double limit_bytes) const 
     return static_cast<std::int64_t>(std::clamp(layers, 0.0, real(most)));
 }
 
-MemoryModel::MemoryModel(const Model& model, const GpuType& type, Precision precision,
-                         const ShardShape& shape)
-    : MemoryModel(model, type, builtin_calibration().framework("default"), precision, shape) {}
-
-MemoryModel::MemoryModel(const Model& model, const GpuType& type,
-                         const FrameworkConstants& framework, Precision precision,
-                         const ShardShape& shape)
-    : precision_(precision),
-      slack_(type.emulated ? 1.06 : framework.activation_slack),
-      extra_state_bytes_(precision == Precision::bf16 ? framework.bf16_state_bytes : 0),
+MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
+    : precision_(context.precision),
+      slack_(context.pool.hardware.emulated ? 1.06 : context.constants.framework.activation_slack),
+      extra_state_bytes_(
+          precision_ == Precision::bf16 ? context.constants.framework.bf16_state_bytes : 0),
       shape_(shape),
-      tied_(model.tied_embedding),
-      embedding_parameters_(embedding_shard_parameters(model, shape.tp)),
-      head_parameters_(head_shard_parameters(model, shape.tp)) {
-    const double width = element_bytes(plain_precision(precision));
+      tied_(context.model.tied_embedding),
+      embedding_parameters_(embedding_shard_parameters(context.model, shape.tp)),
+      head_parameters_(head_shard_parameters(context.model, shape.tp)),
+      index_(context.layers) {
+    const Model& model = context.model;
+    const GpuType& type = context.pool.hardware;
+    const FrameworkConstants& framework = context.constants.framework;
+    const double width = element_bytes(plain_precision(precision_));
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
     const double split = shape.sequence_parallel ? real(shape.tp) : 1;
     logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) *
@@ -80,7 +79,6 @@ MemoryModel::MemoryModel(const Model& model, const GpuType& type,
                               2 * width * real(model.hidden) / split);
     const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
     reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
-    index_ = std::make_shared<const LayerIndex>(layer_list(model));
     set_inputs(model, tokens * real(model.hidden) * width / split);
     set_layers(model, framework, type.emulated);
 }

@@ -16,6 +16,7 @@
 #include "planner/hardware/calibration.h"
 #include "planner/models/layer_sums.h"
 #include "planner/operators/operators.h"
+#include "planner/plans/context.h"
 
 namespace arena {
 
@@ -46,10 +47,7 @@ double gradient_bytes(Precision);
 
 class MemoryModel {
   public:
-    MemoryModel(const Model&, const GpuType&, const FrameworkConstants&, Precision,
-                const ShardShape&);
-    /// With the built-in default framework.
-    MemoryModel(const Model&, const GpuType&, Precision, const ShardShape&);
+    MemoryModel(const PoolContext&, const ShardShape&);
     /// Of a stage where all layers are alike.
     [[nodiscard]] StageMemory stage(const PlanChoice&, std::int64_t index) const;
     /// Of stage `index` with these layers; an interleaved stage has several ranges.

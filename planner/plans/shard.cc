@@ -287,12 +287,10 @@ std::array<double, 2> batch_norms_of(const std::vector<OpCount>& ops) {
 }  // namespace
 
 Shard::Shard(const PoolContext& context, const Topology& topology, const ShardShape& wanted)
-    : shape(wanted),
-      memory(context.model, context.pool.hardware, context.constants.framework, context.precision,
-             wanted) {
+    : shape(wanted), memory(context, wanted) {
     const Model& model = context.model;
     const KindPricer pricer(context, topology, shape);
-    const LayerList& list = memory.index()->list();
+    const LayerList& list = context.layers->list();
     std::vector<Kind> kinds;
     double step_s = 0, stepped = 0;
     for (std::size_t k = 0; k < list.kinds.size(); ++k) {
@@ -332,8 +330,8 @@ std::size_t Shard::bytes() const {
 /// Embedding and head, which the operators of any layer name.
 void Shard::set_ends(const PoolContext& context, const ShardOperators& ops) {
     embedding_s = sum_seconds(context.pricer, ops.embedding, ends_evidence);
-    head_s = head_tokens(context) * (sum_seconds(context.pricer, ops.head, ends_evidence) +
-                                     unpadded_head_s(context, ops.head, shape));
+    head_s = context.head_tokens * (sum_seconds(context.pricer, ops.head, ends_evidence) +
+                                    unpadded_head_s(context, ops.head, shape));
     embedding_parameters = embedding_shard_parameters(context.model, shape.tp);
     head_parameters = head_shard_parameters(context.model, shape.tp);
 }
@@ -374,29 +372,12 @@ void Shard::set_boundaries(const PoolContext& context) {
     const auto bytes = [&](double elements) {
         return elements * real(shape.micro_batch) * width / ranks;
     };
-    const LayerList& list = memory.index()->list();
+    const LayerList& list = context.layers->list();
     std::vector<double> outputs;
     for (const LayerKind& kind : list.kinds)
         outputs.push_back(bytes(layer_output_elements(context.model, kind)));
     boundary_bytes_.set(memory.index(), bytes(first_input_elements(context.model, list)),
                         std::move(outputs));
-}
-
-PoolContext make_context(const Model& model, const GpuPool& pool, std::int64_t global_batch,
-                         Precision precision) {
-    const CostConstants constants =
-        pool.constants ? *pool.constants
-                       : builtin_calibration().constants(pool.hardware.name, pool.framework);
-    return {model,     pool,      global_batch,
-            precision, constants, Pricer(pool.hardware, constants, pool.profile)};
-}
-
-double head_tokens(const PoolContext& context) {
-    return context.model.family == Family::bert ? context.constants.framework.head_tokens : 1;
-}
-
-double model_tflops_per_gpu(const PoolContext& context, double samples_per_s, double gpus) {
-    return 3 * forward_flops(context.model, head_tokens(context)) * samples_per_s / gpus / 1e12;
 }
 
 }  // namespace arena

@@ -12,10 +12,8 @@
 #include "core/offer.h"
 #include "planner/hardware/collectives.h"
 #include "planner/models/layer_sums.h"
-#include "planner/operators/cost.h"
 #include "planner/operators/operators.h"
 #include "planner/plans/memory.h"
-#include "planner/plans/pool.h"
 
 namespace arena {
 
@@ -27,21 +25,6 @@ struct LayerSeconds {
     double forward_s = 0, backward_s = 0;  ///< the same, by direction
     [[nodiscard]] double total() const { return compute_s + comm_s; }
 };
-
-/// One pool prepared for pricing. Keeps references to the query's model and pool.
-struct PoolContext {
-    const Model& model;
-    const GpuPool& pool;
-    std::int64_t global_batch;
-    Precision precision;  ///< effective
-    CostConstants constants;
-    Pricer pricer;
-};
-PoolContext make_context(const Model&, const GpuPool&, std::int64_t global_batch, Precision);
-/// Share of tokens that reach the output head: bert may predict only the masked ones.
-double head_tokens(const PoolContext&);
-/// Model TFLOP/s per GPU, of the FLOPs that are really done (see forward_flops()).
-double model_tflops_per_gpu(const PoolContext&, double samples_per_s, double gpus);
 
 struct Shard {
     Shard(const PoolContext&, const Topology&, const ShardShape&);

@@ -18,10 +18,12 @@ constexpr double slack = 1 + 1e-12;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
+std::int64_t stages_bound(bool is_alike) { return std::int64_t{1} << (is_alike ? 30 : 25); }
+
 }  // namespace
 
 std::int64_t mixed_stages_bound(const Model& model) {
-    return std::int64_t{1} << (layer_list(model).kinds.size() == 1 ? 30 : 25);
+    return stages_bound(layer_list(model).kinds.size() == 1);
 }
 
 MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context, PlanBudget& budget)
@@ -29,8 +31,8 @@ MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context, Pla
       context_(context),
       budget_(budget),
       shards_(context, query.pin.sequence_parallel.value_or(query.can.told.has(Feature::sp))),
-      is_alike_(layer_list(query.model).kinds.size() == 1),
-      bound_(real(mixed_stages_bound(query.model))) {}
+      is_alike_(context.is_alike()),
+      bound_(real(stages_bound(is_alike_))) {}
 
 bool MixedSearch::Label::beats(const Label& other) const {
     return exchange_s <= other.exchange_s * slack && step_s <= other.step_s * slack &&

@@ -34,6 +34,11 @@ GridResult infeasible(const GpuPool& pool, std::int64_t gpus, std::string reason
     return result;
 }
 
+std::string no_precision(const GpuType& type, Precision precision) {
+    return fmt::format("{} does not compute in {}; it has {}", type.name, to_string(precision),
+                       precisions_of(type));
+}
+
 std::string no_count_reason(const PlanQuery& query, const GpuPool& pool) {
     if (pool.max_gpus < query.min_gpus)
         return fmt::format("gpus: at least {} wanted, {} of {} there", query.min_gpus,
@@ -52,16 +57,14 @@ double share_of(std::size_t done, std::size_t all) { return 1 / static_cast<doub
 template <typename Visit>
 void visit_pool(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
                 std::vector<GridResult>& results, Visit visit) {
-    const std::optional<Precision> precision =
-        effective_precision(pool.hardware, query.model.precision);
-    if (!precision) {
-        results.push_back(infeasible(
-            pool, query.min_gpus,
-            fmt::format("precision: {} does not compute in {}; it has {}", pool.hardware.name,
-                        to_string(query.model.precision), precisions_of(pool.hardware))));
+    const auto context = prepare(query.model, pool, query.global_batch);
+    if (!context) {
+        results.push_back(
+            infeasible(pool, query.min_gpus,
+                       "precision: " + no_precision(pool.hardware, query.model.precision)));
         return;
     }
-    PoolSearch search(query, pool, *precision, budget);
+    PoolSearch search(query, *context, budget);
     const std::vector<NodeShape> shapes = node_shapes(query, pool);
     if (shapes.empty())
         results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
@@ -117,7 +120,7 @@ using Weighted = std::vector<std::pair<double, OpShape>>;
 
 /// The layers' operators by their seconds in the mean layer, then those of embedding and head. What
 /// cannot be measured is left out.
-Weighted weighted_operators(const Model& model, const Pricer& pricer, Precision precision,
+Weighted weighted_operators(const PoolContext& context, const Pricer& pricer,
                             const ShardShape& shape) {
     std::map<OpShape, double> layer, ends;
     const auto add = [&](std::map<OpShape, double>& seconds, const std::vector<OpCount>& list,
@@ -126,11 +129,12 @@ Weighted weighted_operators(const Model& model, const Pricer& pricer, Precision 
             if (op.shape.kind != OpKind::custom)
                 seconds[op.shape] += weight * op.count * pricer.price(op.shape).seconds;
     };
-    const LayerList layers = layer_list(model);
+    const LayerList& layers = context.layers->list();
     for (std::size_t k = 0; k < layers.kinds.size(); ++k) {
-        const ShardOperators ops = shard_operators(model, precision, shape, layers.kinds[k]);
+        const ShardOperators ops =
+            shard_operators(context.model, context.precision, shape, layers.kinds[k]);
         const double share =
-            static_cast<double>(layers.count_of(k)) / static_cast<double>(model.layers);
+            static_cast<double>(layers.count_of(k)) / static_cast<double>(context.model.layers);
         add(layer, ops.layer_forward, share);
         add(layer, ops.layer_backward, share);
         add(layer, {{ops.optimizer, 1}}, share);
@@ -174,14 +178,13 @@ bool measures_layers_of(const ShardShape& shape, const std::vector<ShardShape>& 
 constexpr std::int64_t operator_steps = 2000;
 
 /// Whole layers of a shard; an emulated type is a CPU, which launches nothing as a graph.
-void add_whole_layers(const Model& model, Precision precision, const ShardShape& shape,
-                      bool is_emulated, OperatorSet& set) {
-    for (const LayerKind& kind : layer_list(model).kinds)
+void add_whole_layers(const PoolContext& context, const ShardShape& shape, OperatorSet& set) {
+    for (const LayerKind& kind : context.layers->list().kinds)
         for (const Pass pass : {Pass::forward, Pass::backward}) {
-            const auto layer = whole_layer(model, precision, shape, kind, pass);
+            const auto layer = whole_layer(context.model, context.precision, shape, kind, pass);
             if (!layer) continue;
             set.add({{0, *layer}});
-            if (!is_emulated) set.add({{0, as_graph(*layer)}});
+            if (!context.pool.hardware.emulated) set.add({{0, as_graph(*layer)}});
         }
 }
 
@@ -328,11 +331,9 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
     if (Status status = check_model(model); !status) return status.error();
     if (Status status = check_shape(model, global_batch, grid, plan); !status)
         return status.error();
-    const std::optional<Precision> precision = effective_precision(pool.hardware, model.precision);
-    if (!precision)
-        return no_error(fmt::format("{} does not compute in {}; it has {}", pool.hardware.name,
-                                    to_string(model.precision), precisions_of(pool.hardware)));
-    const PoolContext context = make_context(model, pool, global_batch, *precision);
+    const auto prepared = prepare(model, pool, global_batch);
+    if (!prepared) return no_error(no_precision(pool.hardware, model.precision));
+    const PoolContext& context = *prepared;
     const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
     if (is_mixed(plan)) {
         ShardBook shards(context, plan.sequence_parallel);
@@ -359,13 +360,13 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
 
 Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid& grid, Plan plan,
                       const GpuPool& pool, LayerSplit split, PlanBudget& budget) {
-    const auto precision = effective_precision(pool.hardware, model.precision);
-    const bool is_alike = layer_list(model).kinds.size() == 1;
-    if (!precision || is_alike || is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
+    if (is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
+    const auto context = prepare(model, pool, global_batch);
+    if (!context || context->is_alike()) return plan;
     PlanQuery query{model, global_batch, grid.gpus(), grid.gpus(), {}, {}, {}};
     query.pin.micro_batch = plan.micro_batch;
     query.can.set(split);
-    PoolSearch search(query, pool, *precision, budget);
+    PoolSearch search(query, *context, budget);
     const ShardShape shape{plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep};
     const PlanChoice choice{.stages = plan.pp(),
                             .dp = plan.dp(),
@@ -395,18 +396,15 @@ std::vector<OpShape> operator_list(const PlanQuery& query) {
 std::vector<OpShape> operator_list(const PlanQuery& query, PlanBudget& budget) {
     OperatorSet set;
     for (const GpuPool& pool : query.pools) {
-        const auto precision = effective_precision(pool.hardware, query.model.precision);
-        if (!precision) continue;
-        std::vector<ShardShape> shapes =
-            PoolSearch(query, pool, *precision, budget).fitting_shapes();
+        const auto context = prepare(query.model, pool, query.global_batch);
+        if (!context) continue;
+        std::vector<ShardShape> shapes = PoolSearch(query, *context, budget).fitting_shapes();
         std::stable_sort(shapes.begin(), shapes.end(), measured_before);
-        const Pricer analytic(pool.hardware,
-                              make_context(query.model, pool, 1, *precision).constants, {});
+        const Pricer analytic(pool.hardware, context->constants, {});
         for (const ShardShape& shape : shapes) {
             if (budget.poll(operator_steps)) break;
-            set.add(weighted_operators(query.model, analytic, *precision, shape));
-            if (measures_layers_of(shape, shapes))
-                add_whole_layers(query.model, *precision, shape, pool.hardware.emulated, set);
+            set.add(weighted_operators(*context, analytic, shape));
+            if (measures_layers_of(shape, shapes)) add_whole_layers(*context, shape, set);
         }
     }
     return set.list;

@@ -65,10 +65,9 @@ std::vector<std::int64_t> unlike_layers(const LayerIndex& index) {
 
 /// Whether each layer can be held at all: a middle stage, no replica's share of the state.
 bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
-    const MemoryModel memory(query.model, context.pool.hardware, context.constants.framework,
-                             context.precision, shape);
+    const MemoryModel memory(context, shape);
     const double limit = real(context.pool.hardware.memory_bytes);
-    const std::vector<std::int64_t> layers = unlike_layers(*memory.index());
+    const std::vector<std::int64_t> layers = unlike_layers(*context.layers);
     for (const Recompute recompute : recompute_kinds(query))
         for (std::int64_t zero = 0; zero <= 3; ++zero) {
             const PlanChoice choice{.stages = 3,
@@ -89,10 +88,9 @@ bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const Sha
 }
 
 /// Without the large micro-batches that fit nowhere: they grow without end with the batch.
-std::vector<ShardShape> possible_shapes(const PlanQuery& query, const GpuPool& pool,
-                                        const PoolContext& context, PlanBudget& budget,
-                                        bool& in_part) {
-    std::vector<ShardShape> shapes = shard_shapes(query, pool);
+std::vector<ShardShape> possible_shapes(const PlanQuery& query, const PoolContext& context,
+                                        PlanBudget& budget, bool& in_part) {
+    std::vector<ShardShape> shapes = shard_shapes(query, context.pool);
     const PlanBudget::Slice slice(budget, filtering_share);
     std::erase_if(shapes, [&](const ShardShape& shape) {
         if (query.pin.micro_batch != 0 || shape.micro_batch <= sure_micro_batch) return false;
@@ -105,13 +103,12 @@ std::vector<ShardShape> possible_shapes(const PlanQuery& query, const GpuPool& p
 
 }  // namespace
 
-PoolSearch::PoolSearch(const PlanQuery& query, const GpuPool& pool, Precision effective,
-                       PlanBudget& budget)
+PoolSearch::PoolSearch(const PlanQuery& query, const PoolContext& context, PlanBudget& budget)
     : query_(query),
-      pool_(pool),
+      pool_(context.pool),
       budget_(budget),
-      context_(make_context(query.model, pool, query.global_batch, effective)),
-      shapes_(possible_shapes(query, pool, context_, budget, lost_shapes_)),
+      context_(context),
+      shapes_(possible_shapes(query, context, budget, lost_shapes_)),
       recomputes_(recompute_kinds(query)),
       shards_(shapes_.size()),
       solver_(budget) {
@@ -555,7 +552,7 @@ std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
 }
 
 bool PoolSearch::fits_anywhere(const ShardShape& shape) {
-    const MemoryModel memory(query_.model, pool_.hardware, context_.precision, shape);
+    const MemoryModel memory(context_, shape);
     for (const NodeShape& nodes : node_shapes(query_, pool_)) {
         for (std::int64_t stages : stage_counts(query_, nodes.gpus())) {
             const Split split = split_grid(query_, nodes, stages, shape);

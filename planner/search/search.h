@@ -36,7 +36,7 @@ inline constexpr const char* nothing_found_in_time =
 /// One pool's search: shards are made once per shape and reused by every grid of the pool.
 class PoolSearch {
   public:
-    PoolSearch(const PlanQuery&, const GpuPool&, Precision effective, PlanBudget&);
+    PoolSearch(const PlanQuery&, const PoolContext&, PlanBudget&);
     /// Best plan of the grid, or feasible = false with the reason; of those looked at when the
     /// budget is spent (GridResult::in_part).
     GridResult search(const NodeShape&, std::int64_t stages);

@@ -75,12 +75,13 @@ END_TEST
 
 START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
     const Model m = zoo("gpt-22b");
-    const GpuType a100 = hardware("a100");
+    GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
+    const PoolContext fused_kernels = prepare(m, pool, 4).value();
     const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
-    FrameworkConstants unfused = builtin_calibration().framework("default");
-    unfused.fused_attention = 0;
-    const MemoryModel plain(m, a100, unfused, Precision::bf16, {8, 4, false});
-    const MemoryModel split(m, a100, unfused, Precision::bf16, {8, 4, true});
+    pool.constants = fused_kernels.constants;
+    pool.constants->framework.fused_attention = 0;
+    const PoolContext unfused = prepare(m, pool, 4).value();
+    const MemoryModel plain(unfused, {8, 4, false}), split(unfused, {8, 4, true});
     ck_assert_double_eq_tol(
         plain.activation_bytes(Recompute::none) / (s * b * h * (10 + 24 / t + 5 * a * s / (h * t))),
         1, 1e-9);
@@ -89,8 +90,7 @@ START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
     ck_assert_double_eq_tol(split.activation_bytes(Recompute::selective) / (34 * s * b * h / t), 1,
                             1e-9);
     ck_assert_double_eq_tol(plain.activation_bytes(Recompute::full) / (2 * s * b * h), 1, 1e-9);
-    const MemoryModel fused(m, a100, Precision::bf16,
-                            {8, 4, true});  // flash kernels keep no scores
+    const MemoryModel fused(fused_kernels, {8, 4, true});  // flash kernels keep no scores
     ck_assert_double_eq(fused.activation_bytes(Recompute::none),
                         split.activation_bytes(Recompute::selective));
 }
@@ -101,7 +101,9 @@ START_TEST(sharded_optimizer_state_never_grows_with_replicas) {
     ck_assert_double_eq(state_bytes_per_parameter(Precision::fp16, 0, 8), 20);
     ck_assert_double_eq(state_bytes_per_parameter(Precision::fp32, 0, 8), 16);
     ck_assert_double_eq(state_bytes_per_parameter(Precision::bf16, 1, 4), 6 + 12.0 / 4);
-    const MemoryModel memory(zoo("gpt-1.3b"), hardware("a100"), Precision::bf16, {1, 1, false});
+    const Model m = zoo("gpt-1.3b");
+    const GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
+    const MemoryModel memory(prepare(m, pool, 8).value(), {1, 1, false});
     for (std::int64_t zero = 0; zero <= 3; ++zero)
         for (std::int64_t dp = 2; dp < 64; dp *= 2) {
             const double few = memory.stage({1, dp, 8, Recompute::none, zero}, 0).total(24);
@@ -379,7 +381,7 @@ START_TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits)
     const Model m = zoo("wide-resnet-1b");
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
     pool.framework = "Alpa";  // hides nothing
-    const PoolContext context = make_context(m, pool, 64, Precision::fp32);
+    const PoolContext context = prepare(m, pool, 64).value();
     for (const std::int64_t nodes : {1, 2}) {
         const std::int64_t tp = 4;
         const Topology t = make_topology(pool.hardware, {"a100", nodes, tp / nodes, 1}, tp / nodes);

@@ -119,8 +119,7 @@ START_TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
         if (each < per_node ? per_node % each != 0 : each % per_node != 0) continue;
         if (p.plan.sequence_parallel != default_sequence_parallel(p.model, p.plan.tp())) continue;
         ++n;
-        const PoolContext context = make_context(
-            p.model, p.pool, p.batch, *effective_precision(p.pool.hardware, p.model.precision));
+        const PoolContext context = prepare(p.model, p.pool, p.batch).value();
         ShardBook shards(context, p.plan.sequence_parallel);
         const Topology topology = make_topology(p.pool.hardware, p.grid, p.pool.gpus_per_node);
         const Estimate mixed = price_mixed(context, topology, shards, p.plan);
@@ -184,7 +183,7 @@ START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
     PlanQuery query = query_of(unlike_model(2048), 8, all_capabilities());
     const auto is_too_large = [&](std::int64_t stages, std::int64_t gpus) {
         const PoolContext context =
-            make_context(query.model, query.pools[0], query.global_batch, query.model.precision);
+            prepare(query.model, query.pools[0], query.global_batch).value();
         PlanBudget budget;
         return MixedSearch(query, context, budget).is_too_large({"a40", 1, gpus, stages});
     };

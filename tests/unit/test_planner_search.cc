@@ -117,7 +117,7 @@ class Enumeration {
         : case_(c),
           grid_(grid),
           pool_(c.query.pools[0]),
-          context_(make_context(c.query.model, pool_, c.query.global_batch, c.precision)),
+          context_(prepare(c.query.model, pool_, c.query.global_batch).value()),
           topology_(make_topology(pool_.hardware, grid, pool_.gpus_per_node)) {}
 
     template <typename Visit>
@@ -333,8 +333,7 @@ START_TEST(a_plan_takes_as_long_as_its_stages_say) {
     Random random(11);
     for (int n = 0; n < 5000; ++n) {
         const Priced p = any_priced(random);
-        const auto precision = effective_precision(p.pool.hardware, p.model.precision);
-        const PoolContext context = make_context(p.model, p.pool, p.batch, *precision);
+        const PoolContext context = prepare(p.model, p.pool, p.batch).value();
         const Topology topology = make_topology(p.pool.hardware, p.grid, p.pool.gpus_per_node);
         const Shard shard(context, topology,
                           {p.plan.tp(), p.plan.micro_batch, p.plan.sequence_parallel});
@@ -478,11 +477,11 @@ START_TEST(ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed) {
         PlanQuery query{*complete_model(m, "list"), 64, 8, 8, {}, {}, all_capabilities()};
         query.can.set(Feature::vpp, Degree::pinned);
         query.pools = {{"x", *find_hardware(all_hardware(), "A100-SXM-80GB"), 8, 8, {}, {}, {}}};
-        const auto precision = effective_precision(query.pools[0].hardware, m.precision);
+        const auto context = prepare(query.model, query.pools[0], query.global_batch);
         for (const LayerSplit split : {LayerSplit::any, LayerSplit::ends}) {
             query.can.set(split);
             PlanBudget budget;
-            PoolSearch search(query, query.pools[0], *precision, budget);
+            PoolSearch search(query, *context, budget);
             const GridResult grid = search.search({1, 8}, 8);
             ck_assert_msg(grid.feasible, "%s", grid.reason.c_str());
             ck_assert(expresses(query.can, query.model, grid.plan));

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "planner/plans/context.h"
+
+#include "planner/hardware/hardware.h"
+#include "planner/models/model.h"
+
+namespace arena {
+
+std::optional<PoolContext> prepare(const Model& model, const GpuPool& pool,
+                                   std::int64_t global_batch) {
+    const auto precision = effective_precision(pool.hardware, model.precision);
+    if (!precision) return std::nullopt;
+    const CostConstants constants =
+        pool.constants ? *pool.constants
+                       : builtin_calibration().constants(pool.hardware.name, pool.framework);
+    LayerList layers = layer_list(model);
+    const double head_tokens = model.family == Family::bert ? constants.framework.head_tokens : 1;
+    const double sample_flops = forward_flops(model, layers, head_tokens);
+    return PoolContext{.model = model,
+                       .pool = pool,
+                       .global_batch = global_batch,
+                       .precision = *precision,
+                       .constants = constants,
+                       .pricer = Pricer(pool.hardware, constants, pool.profile),
+                       .layers = std::make_shared<const LayerIndex>(std::move(layers)),
+                       .head_tokens = head_tokens,
+                       .sample_flops = sample_flops};
+}
+
+double model_tflops_per_gpu(const PoolContext& context, double samples_per_s, double gpus) {
+    return 3 * context.sample_flops * samples_per_s / gpus / 1e12;
+}
+
+}  // namespace arena

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A query on one of its pools, prepared for pricing: what follows from model and pool is derived
+// here, once. All that prices or searches takes it instead of the model alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "planner/models/layer_index.h"
+#include "planner/operators/cost.h"
+#include "planner/plans/pool.h"
+
+namespace arena {
+
+/// Keeps references to the query's model and pool.
+struct PoolContext {
+    const Model& model;
+    const GpuPool& pool;
+    std::int64_t global_batch;
+    Precision precision;  ///< effective
+    CostConstants constants;
+    Pricer pricer;
+    std::shared_ptr<const LayerIndex> layers;
+    double head_tokens;   ///< share of tokens that reach the output head: bert may predict only
+                          ///< the masked ones
+    double sample_flops;  ///< of one forward pass: those that are really done, see forward_flops()
+    [[nodiscard]] bool is_alike() const { return layers->form() == LayerIndex::Form::alike; }
+};
+/// Nothing where the type does not compute in the model's precision.
+std::optional<PoolContext> prepare(const Model&, const GpuPool&, std::int64_t global_batch);
+/// Model TFLOP/s per GPU.
+double model_tflops_per_gpu(const PoolContext&, double samples_per_s, double gpus);
+
+}  // namespace arena
