@@ -114,7 +114,7 @@ like "$(<err)" 'rank 0 measured [0-9]+ of [0-9]+ sizes: stopped by a signal' "SI
 stop_mpirun() { pkill -TERM -P $!; }
 cut_short "SIGTERM to mpirun" stop_mpirun
 isnt "$code" 0 "SIGTERM to mpirun: it is no success"
-TIMEOUT=3 cut_short "a rank that hangs" signal -STOP 1
+TIMEOUT=10 cut_short "a rank that hangs" signal -STOP 1
 is "$code" 3 "a rank that hangs: exit code 3"
-like "$(<err)" 'rank [02]: Open MPI v[0-9.]*: [a-z _]+: no answer from the other ranks within 3 s' "a rank that hangs: a sentence"
+like "$(<err)" 'rank [02]: Open MPI v[0-9.]*: [a-z _]+: no answer from the other ranks within 10 s' "a rank that hangs: a sentence"
 done_testing
