@@ -38,6 +38,7 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm/slurm_util.h plugin/sched/slurm/slurm_util.cc \
 	plugin/sched/slurm/host_slurm.h plugin/sched/slurm/host_slurm_carrier.cc \
 	plugin/sched/slurm/host_slurm_read.h plugin/sched/slurm/host_slurm_read.cc \
+	plugin/sched/slurm/host_slurm_tables.h plugin/sched/slurm/host_slurm_tables.cc \
 	plugin/sched/slurm/host_slurm_partitions.h plugin/sched/slurm/host_slurm_partitions.cc \
 	plugin/sched/slurm/host_slurm_nodes.h plugin/sched/slurm/host_slurm_nodes.cc \
 	plugin/sched/slurm/host_slurm_apply.h plugin/sched/slurm/host_slurm_apply.cc \

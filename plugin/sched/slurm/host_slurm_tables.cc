@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See host_slurm_tables.h. Free resources are counted from GRES state and from running jobs' own
+// allocations, so that nothing lazily computed inside Slurm is needed. Pure copying.
+#include "plugin/sched/slurm/host_slurm_tables.h"
+
+#include <algorithm>
+
+namespace arena {
+namespace {
+
+struct GpuCount {
+    std::string type;
+    std::int64_t total = 0, allocated = 0;
+};
+
+int add_gpus(void* item, void* argument) {
+    const auto* state = static_cast<const gres_state_t*>(item);
+    auto* count = static_cast<GpuCount*>(argument);
+    if (text_of(state->gres_name) != "gpu" || !state->gres_data) return 0;
+    const auto* gpus = static_cast<const gres_node_state_t*>(state->gres_data);
+    count->total = static_cast<std::int64_t>(gpus->gres_cnt_avail);
+    count->allocated = static_cast<std::int64_t>(gpus->gres_cnt_alloc);
+    // A node of two GPU types cannot be planned (one type per job, equal counts): left unnamed.
+    if (gpus->type_cnt == 1) count->type = text_of(gpus->type_name[0]);
+    return 0;
+}
+
+/// A node on which a job completes has its GPUs back already, but select_nodes() does not take it.
+bool node_takes_jobs(const node_record_t* node) {
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return node_is_up(node) && !bit_test(cg_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
+           (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
+}
+
+NodeState read_node(const node_record_t* node) {
+    GpuCount gpus;
+    if (node->gres_list) list_for_each_ro(node->gres_list, add_gpus, &gpus);
+    NodeState state;
+    state.name = text_of(node->name);
+    state.gpu_type = gpus.type;
+    state.total_gpus = gpus.total;
+    state.free_gpus =
+        node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
+    state.up = node_is_up(node);
+    state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
+    state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
+    return state;
+}
+
+struct PartitionWalk {
+    ClusterView* view;
+    const NodeTable* table;
+};
+
+int visit_partition(void* item, void* argument) {
+    const auto* part = static_cast<const part_record_t*>(item);
+    const auto* walk = static_cast<PartitionWalk*>(argument);
+    if (part->state_up != PARTITION_UP || !part->node_bitmap) return 0;
+    std::vector<NodeIndex>& nodes = walk->view->partitions[text_of(part->name)];
+    const bitoff_t last = bit_fls(part->node_bitmap);
+    for (bitoff_t i = bit_ffs(part->node_bitmap); i >= 0 && i <= last; ++i) {
+        const std::int32_t ours = walk->table->ours[static_cast<std::size_t>(i)];
+        if (ours >= 0 && bit_test(part->node_bitmap, i))
+            nodes.push_back(static_cast<NodeIndex>(ours));
+    }
+    return 0;
+}
+
+/// GPUs that the job has on its nodes, in their order; empty where it has none.
+std::vector<std::int64_t> allocated_gpus(const job_record_t* job) {
+    std::vector<std::int64_t> gpus;
+    const auto add = [](void* item, void* argument) {
+        const auto* state = static_cast<const gres_state_t*>(item);
+        auto& list = *static_cast<std::vector<std::int64_t>*>(argument);
+        const auto* of = static_cast<const gres_job_state_t*>(state->gres_data);
+        if (text_of(state->gres_name) != "gpu" || !of || !of->gres_cnt_node_alloc) return 0;
+        list.resize(std::max<std::size_t>(list.size(), of->node_cnt));
+        for (std::uint32_t i = 0; i < of->node_cnt; ++i)
+            list[i] += static_cast<std::int64_t>(of->gres_cnt_node_alloc[i]);
+        return 0;
+    };
+    if (job->gres_list_alloc) list_for_each_ro(job->gres_list_alloc, add, &gpus);
+    return gpus;
+}
+
+/// MaxMemPerNode or, with a flag, MaxMemPerCPU: the partition's, else the cluster's; 0 = no
+/// limit.
+std::uint64_t most_memory(const part_record_t& part) {
+    return part.max_mem_per_cpu ? part.max_mem_per_cpu : slurm_conf.max_mem_per_cpu;
+}
+
+Place place_of(const job_record_t* job, const part_record_t& part, std::uint32_t node_set) {
+    const std::uint32_t lifted = job->qos_ptr ? job->qos_ptr->flags : 0;
+    Place place{.node_set = node_set};
+    if (!(lifted & QOS_FLAG_PART_MIN_NODE)) place.min_nodes = std::max(part.min_nodes, 1u);
+    if (!(lifted & QOS_FLAG_PART_MAX_NODE) && part.max_nodes != INFINITE)
+        place.max_nodes = part.max_nodes;
+    if (part.max_cpus_per_node != INFINITE) place.max_cpus_per_node = part.max_cpus_per_node;
+    const std::uint64_t memory = most_memory(part);
+    if (memory != 0 && !(memory & MEM_PER_CPU))
+        place.max_memory_mb_per_node = static_cast<std::int64_t>(memory);
+    return place;
+}
+
+/// A second time the same nodes, on other terms, say nothing new.
+void add_place(Placed& placed, const NodeChoice& choice, const Place& place) {
+    const auto same = [&](const JobPlace& known) { return known.place == place; };
+    if (std::none_of(placed.places.begin(), placed.places.end(), same))
+        placed.places.push_back({text_of(choice.partition->name), place, choice.by_slurm});
+}
+
+}  // namespace
+
+bool node_is_up(const node_record_t* node) {
+    const auto bit = static_cast<bitoff_t>(node->index);
+    return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit);
+}
+
+NodeTable read_nodes(ClusterView& view) {
+    NodeTable table;
+    table.ours.assign(static_cast<std::size_t>(node_record_count), -1);
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node || !node->name) continue;
+        table.ours[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(view.snapshot.nodes.size());
+        view.snapshot.nodes.push_back(read_node(node));
+        view.node_cpus.push_back(view.snapshot.nodes.back().free_cpus);
+        view.node_memory_mb.push_back(view.snapshot.nodes.back().free_memory_mb);
+    }
+    return table;
+}
+
+void read_partitions(ClusterView& view, const NodeTable& table) {
+    PartitionWalk walk{&view, &table};
+    list_for_each_ro(part_list, visit_partition, &walk);
+}
+
+Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
+    Occupied held{.job = job->job_id, .end_s = static_cast<double>(job->end_time), .parts = {}};
+    const job_resources* resources = job->job_resrcs;
+    if (!resources || !resources->node_bitmap || !resources->cpus) return held;
+    const std::vector<std::int64_t> gpus = allocated_gpus(job);
+    const bitoff_t last = bit_fls(resources->node_bitmap);
+    std::size_t slot = 0;
+    for (bitoff_t i = bit_ffs(resources->node_bitmap); i >= 0 && i <= last; ++i) {
+        if (!bit_test(resources->node_bitmap, i)) continue;
+        const std::int32_t ours = table.ours[static_cast<std::size_t>(i)];
+        if (ours >= 0) {
+            Occupied::Part part{.node = static_cast<NodeIndex>(ours),
+                                .cpus = resources->cpus[slot]};
+            if (slot < gpus.size()) part.gpus = gpus[slot];
+            if (resources->memory_allocated)
+                part.memory_mb = static_cast<std::int64_t>(resources->memory_allocated[slot]);
+            held.parts.push_back(part);
+        }
+        ++slot;
+    }
+    return held;
+}
+
+/// Nothing for a job whose places depend on more: those are asked for one by one.
+std::optional<NodeSets::NodeClass> NodeSets::node_class(const job_record_t* job) {
+    const JobDetails* details = job->details;
+    const bool names_nodes = details->exc_node_bitmap || details->req_node_bitmap || job->resv_name;
+    if (names_nodes || has_deadline(job) || (job->part_ptr_list && partition_priorities(job)) ||
+        details->mc_ptr)
+        return std::nullopt;
+    return NodeClass(text_of(job->partition), text_of(details->features), text_of(details->prefer),
+                     text_of(job->account), text_of(job->alloc_node), job->part_ptr, job->user_id,
+                     job->qos_id, job->time_limit, job->time_min, details->pn_min_tmp_disk,
+                     job->warn_time, job->warn_flags, job->limit_set.time, details->whole_node);
+}
+
+const Placed& NodeSets::of(job_record_t* job) {
+    const auto kind = node_class(job);
+    if (!kind) return last_ = look_up(job);
+    const auto known = classes_.find(*kind);
+    if (known != classes_.end()) return known->second;
+    return classes_.emplace(*kind, look_up(job)).first->second;
+}
+
+Placed NodeSets::look_up(job_record_t* job) {
+    const PartitionTries tries = partition_tries(job);
+    Placed placed;
+    placed.tier = tier_of(tries.list);
+    bitstr_t* all = bit_alloc(node_record_count);
+    for (const NodeChoice& choice : node_choices(job, tries)) {
+        bit_or(all, choice.nodes.get());
+        add_place(placed, choice, place_of(job, *choice.partition, intern(choice.nodes.get())));
+    }
+    const auto& places = placed.places;
+    placed.node_set = places.size() == 1 ? places.front().place.node_set : intern(all);
+    FREE_NULL_BITMAP(all);
+    if (tries.list.empty())
+        placed.no_place = text_of(reason_name(tries.why));
+    else if (!has_gpus(placed.node_set))
+        placed.no_nodes = why_no_nodes(job, tries);
+    return placed;
+}
+
+/// Either what the job asks of its nodes, or a reservation leaves it none with GPUs.
+std::string NodeSets::why_no_nodes(const job_record_t* job, const PartitionTries& tries) {
+    const auto some = [&](const PartitionTry& where) {
+        return has_gpus(intern(suitable_nodes(job, where).get()));
+    };
+    if (std::none_of(tries.list.begin(), tries.list.end(), some)) return bad_constraints(job);
+    return "ReqNodeNotAvail, May be reserved for other job";
+}
+
+bool NodeSets::has_gpus(std::uint32_t node_set) const {
+    const std::vector<NodeIndex>& nodes = view_.snapshot.node_sets[node_set];
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&](NodeIndex index) { return view_.snapshot.nodes[index].total_gpus > 0; });
+}
+
+std::uint32_t NodeSets::intern(const bitstr_t* nodes) {
+    std::vector<NodeIndex> list;
+    for (std::size_t i = 0; i < table_.ours.size(); ++i)
+        if (table_.ours[i] >= 0 && bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
+            list.push_back(static_cast<NodeIndex>(table_.ours[i]));
+    const auto next = static_cast<std::uint32_t>(view_.snapshot.node_sets.size());
+    const auto [known, added] = seen_.emplace(list, next);
+    if (added) view_.snapshot.node_sets.push_back(std::move(list));
+    return known->second;
+}
+
+}  // namespace arena

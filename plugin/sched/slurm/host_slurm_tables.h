@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Slurm's tables -> plain values: nodes, partitions, what jobs hold, and the nodes that a job may
+// have. Callers hold the locks.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plugin/sched/slurm/host_slurm_nodes.h"
+#include "plugin/sched/slurm/slurm_util.h"
+
+namespace arena {
+
+/// Index in our snapshot of each Slurm node index; defunct slots are left out.
+struct NodeTable {
+    std::vector<std::int32_t> ours;  // by Slurm index, -1 = none
+};
+
+NodeTable read_nodes(ClusterView& view);
+/// Neither down nor drained: takes jobs, at the latest when those that run there have ended.
+bool node_is_up(const node_record_t* node);
+/// Those that take new jobs, with their nodes.
+void read_partitions(ClusterView& view, const NodeTable& table);
+/// What the job holds, by our nodes; those without cores' counts were never given any.
+Occupied occupied_by(const job_record_t* job, const NodeTable& table);
+
+/// Where jobs of one class may stand.
+struct Placed {
+    std::uint32_t node_set = 0;
+    std::vector<JobPlace> places;
+    std::string no_place, no_nodes;  ///< as in JobView
+    double tier = 0;
+};
+
+/// The places of jobs, as sets of nodes of the view.
+class NodeSets {
+  public:
+    NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
+    /// Good until the next call.
+    const Placed& of(job_record_t* job);
+
+  private:
+    /// What the places of a job depend on. Most jobs of a long queue have it in common, and what a
+    /// reservation leaves takes Slurm long to say.
+    using NodeClass =
+        std::tuple<std::string, std::string, std::string, std::string, std::string,
+                   const part_record_t*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+                   std::uint32_t, std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t>;
+
+    static std::optional<NodeClass> node_class(const job_record_t* job);
+    Placed look_up(job_record_t* job);
+    std::string why_no_nodes(const job_record_t* job, const PartitionTries& tries);
+    [[nodiscard]] bool has_gpus(std::uint32_t node_set) const;
+    std::uint32_t intern(const bitstr_t* nodes);
+
+    ClusterView& view_;
+    const NodeTable& table_;
+    std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
+    std::map<NodeClass, Placed> classes_;
+    Placed last_;  ///< of a job without a class
+};
+
+}  // namespace arena
