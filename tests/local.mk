@@ -287,7 +287,7 @@ EXTRA_DIST += tests/rooms
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_spool_reader \
-	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_wish_book \
+	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages
 if HAVE_CHECK
@@ -310,9 +310,9 @@ tests_unit_test_stages_LDADD = $(sched_test_libs)
 tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.cc tests/unit/suite.h
 tests_unit_test_forecast_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_forecast_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_wish_book_SOURCES = tests/unit/test_wish_book.cc plugin/common/job_mark.cc
-tests_unit_test_wish_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_wish_book_LDADD = $(sched_test_libs)
+tests_unit_test_request_cache_SOURCES = tests/unit/test_request_cache.cc plugin/common/job_mark.cc
+tests_unit_test_request_cache_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_request_cache_LDADD = $(sched_test_libs)
 tests_unit_test_plan_desk_SOURCES = \
 	tests/unit/test_plan_desk.cc tests/unit/hostile_models.h tests/unit/scripted_host.h \
 	plugin/common/job_mark.cc

@@ -3,7 +3,7 @@
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host/host.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
-	plugin/sched/round/wish_book.h plugin/sched/round/wish_book.cc \
+	plugin/sched/round/request_cache.h plugin/sched/round/request_cache.cc \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
 	plugin/sched/profiles/profile_book.h plugin/sched/profiles/profile_book.cc \

@@ -186,9 +186,9 @@ END_TEST
 
 /// One node; the job may have it in the given partition.
 struct PlaceScene : Scene {
-    explicit PlaceScene(JobPlace place) {
+    explicit PlaceScene(PartitionSlot slot) {
         node("n1", "a40", 4, 4);
-        job(1).places = {std::move(place)};
+        job(1).slots = {std::move(slot)};
     }
 };
 

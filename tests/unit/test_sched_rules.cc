@@ -10,7 +10,7 @@
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/round/launch.h"
-#include "plugin/sched/round/wish_book.h"
+#include "plugin/sched/round/request_cache.h"
 #include "plugin/sched/slurm/fingerprint.h"
 #include "request/launchers.h"
 #include "suite.h"
@@ -223,9 +223,9 @@ END_TEST
 START_TEST(a_forged_pin_that_can_never_be_is_a_problem) {
     Request forged = a_request();
     forged.pin.ep = 2;
-    ck_assert(make_wish(*format_record(forged), "").problem.find("gpt2 has none: give ep1") !=
-              std::string::npos);
-    ck_assert(make_wish(*format_record(a_request()), "arena:plan=ep2").problem ==
+    ck_assert(make_effective_request(*format_record(forged), "")
+                  .problem.find("gpt2 has none: give ep1") != std::string::npos);
+    ck_assert(make_effective_request(*format_record(a_request()), "arena:plan=ep2").problem ==
               "Comment=arena:plan: ep2 shares out experts, and gpt2 has none: give ep1");
 }
 END_TEST

@@ -62,7 +62,7 @@ struct RecordText {
 };
 
 /// Where Slurm would try a job, and as what.
-struct JobPlace {
+struct PartitionSlot {
     std::string partition;
     Place place;  ///< its nodes and limits
     /// Slurm itself starts it there: with its --time-min, or when whole nodes have become idle.
@@ -86,8 +86,8 @@ struct JobView {
     double ordinary_start_s = INFINITY;
     [[nodiscard]] bool ordinary_ahead() const { return ordinary_start_s < INFINITY; }
     bool eligible = true;        ///< no unmet dependency, begin time reached
-    std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets: of all its places
-    std::vector<JobPlace> places;  ///< in Slurm's order
+    std::uint32_t node_set = 0;  ///< index into ClusterView::snapshot.node_sets: of all its slots
+    std::vector<PartitionSlot> slots;  ///< in Slurm's order
     std::string no_place;  ///< Slurm's reason where no partition takes the job; "" = one does
     /// It changed while the cluster was read, slice by slice: it is there, and left alone this
     /// time.

@@ -110,7 +110,7 @@ const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcom
 
 const SharedPools& OfferBook::shared_pools(const ClusterView& view, const JobView& job) {
     std::vector<Place> places;
-    for (const JobPlace& place : job.places) places.push_back(place.place);
+    for (const PartitionSlot& slot : job.slots) places.push_back(slot.place);
     if (places.empty()) places.push_back({.node_set = job.node_set});
     const auto [at, added] = pools_.try_emplace({job.node_set, places});
     if (!added) return at->second;

@@ -116,8 +116,8 @@ void Application::carry_out(const PlannedJob& planned, const Action& action) {
     // Whoever stands before it in Slurm's queue must not be overtaken: with its shape, at its
     // place, Slurm's own backfill starts it as soon as that delays nobody.
     // So it does where the job fits with its --time-min only, or has to have whole nodes.
-    const auto& places = planned.view->places;
-    const bool by_slurm = action.place < places.size() && places[action.place].by_slurm;
+    const auto& slots = planned.view->slots;
+    const bool by_slurm = action.place < slots.size() && slots[action.place].by_slurm;
     const bool starts =
         action.kind == ActionKind::start && !planned.view->ordinary_ahead() && !by_slurm;
     if (starts && take_free_nodes(action))
@@ -138,7 +138,7 @@ bool Application::take_free_nodes(const Action& action) {
 
 Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
                              std::string_view state) const {
-    const Request& request = planned.wish->request;
+    const Request& request = planned.wanted->request;
     const JobState& job = round_.snapshot.jobs[planned.state];
     Shape shape;
     shape.job = planned.view->id;
@@ -161,7 +161,7 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     const JobView& job = *planned.view;
     const Grid& grid = action.offer.grid;
     Shape shape = shape_for(planned, action.offer, "running");
-    if (action.place < job.places.size()) shape.partition = job.places[action.place].partition;
+    if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
     const ApplyResult result = host_.start(shape, nodes);
     if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
     switch (result.outcome) {
@@ -196,7 +196,7 @@ void Application::release(const PlannedJob& planned, const Action& action) {
           .shown = Note::Shown::released,
           .chosen = grid});
     if (!job.facts.held) {
-        const auto& current = books_.wishes.plan(job.id, job.offer_json);
+        const auto& current = books_.requests.plan(job.id, job.offer_json);
         if (current && same_shape(*current, action.offer)) return;
     }
     const ApplyResult result = host_.release(shape_for(planned, action.offer, "released"));

@@ -72,7 +72,7 @@ void Books::forget_gone(const ClusterView& view) {
     const auto gone = [&](const auto& entry) {
         return !std::binary_search(alive.begin(), alive.end(), entry.first);
     };
-    wishes.forget(gone);
+    requests.forget(gone);
     clocks.forget(gone);
     blocked.forget(gone);
     queue.forget(gone);

@@ -13,7 +13,7 @@
 #include "plugin/sched/profiles/profile_book.h"
 #include "plugin/sched/round/blocked_offers.h"
 #include "plugin/sched/round/queue.h"
-#include "plugin/sched/round/wish_book.h"
+#include "plugin/sched/round/request_cache.h"
 #include "policy/policy.h"
 
 namespace arena {
@@ -52,7 +52,7 @@ struct JobStatus {
     std::string state, reason;
     std::string unmeasured;  ///< GPU types without a profile, and why; "" = all have or are off
     OfferList offers;
-    SharedWish wish;
+    SharedRequest wanted;
     SharedPools pools;
     std::optional<Grid> chosen;
     OfferList none;        ///< a list without an offer,
@@ -75,7 +75,7 @@ struct Books {
     Measurements measurements;
     ProfileBook profiles;
     OfferBook offers;
-    WishBook wishes;
+    RequestCache requests;
     JobClocks clocks;
     BlockedOffers blocked;
     Queue queue;

@@ -39,32 +39,32 @@ class Intake {
 
   private:
     void consider(const JobView& job);
-    void follow_running(const JobView& job, const SharedWish& wish);
-    void follow_checkpointing(const JobView& job, const SharedWish& wish, const Offer& plan);
-    void follow_owner(const JobView& job, const SharedWish& wish);
-    void add_running(const JobView& job, const SharedWish& wish, const Offer& plan);
-    void add_returning(const JobView& job, const SharedWish& wish, const Offer& plan);
+    void follow_running(const JobView& job, const SharedRequest& wanted);
+    void follow_checkpointing(const JobView& job, const SharedRequest& wanted, const Offer& plan);
+    void follow_owner(const JobView& job, const SharedRequest& wanted);
+    void add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan);
+    void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void follow_unplannable(const JobView& job);
-    void follow_pending(const JobView& job, const SharedWish& wish);
-    [[nodiscard]] bool wait_for_profile(const JobView& job, const Wish& wish);
-    [[nodiscard]] ProfileNeed profile_need(const JobView& job, const Wish& wish,
+    void follow_pending(const JobView& job, const SharedRequest& wanted);
+    [[nodiscard]] bool wait_for_profile(const JobView& job, const EffectiveRequest& wanted);
+    [[nodiscard]] ProfileNeed profile_need(const JobView& job, const EffectiveRequest& wanted,
                                            const SitePool& pool) const;
     [[nodiscard]] bool worth_waiting(const JobView& job, const ProfileAnswer& answer);
-    void add_waiting(const JobView& job, const SharedWish& wish);
-    [[nodiscard]] std::string why_no_plan(const JobView& job, const Wish& wish,
+    void add_waiting(const JobView& job, const SharedRequest& wanted);
+    [[nodiscard]] std::string why_no_plan(const JobView& job, const EffectiveRequest& wanted,
                                           const OfferList& none);
 
     [[nodiscard]] const std::vector<SitePool>& pools_of(const JobView& job) {
         return books_.offers.pools(view_, job);
     }
-    [[nodiscard]] OfferList offers_of(const JobView& job, const Wish& wish) {
-        return books_.offers.offers(job.user_id, wish.request, wish.fingerprint, pools_of(job));
+    [[nodiscard]] OfferList offers_of(const JobView& job, const EffectiveRequest& wanted) {
+        return books_.offers.offers(job.user_id, wanted.request, wanted.fingerprint, pools_of(job));
     }
-    [[nodiscard]] OfferList known_offers(const JobView& job, const Wish& wish);
+    [[nodiscard]] OfferList known_offers(const JobView& job, const EffectiveRequest& wanted);
     [[nodiscard]] double done(const JobView& job);
-    [[nodiscard]] JobState state_of(const JobView& job, const Wish& wish);
-    void take_part(const JobView& job, const SharedWish& wish, JobState state, OfferList offers,
-                   Role role);
+    [[nodiscard]] JobState state_of(const JobView& job, const EffectiveRequest& wanted);
+    void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
+                   OfferList offers, Role role);
     void note(Note note) { round_.notes.push_back(std::move(note)); }
     void order(Order::Kind kind, const JobView& job) {
         round_.orders.push_back({.kind = kind, .job = &job});
@@ -103,19 +103,19 @@ Round Intake::run(const Stopping& stopping) {
 
 void Intake::consider(const JobView& job) {
     if (job.changing) return;
-    const SharedWish wish = books_.wishes.get(job.id, job.record, job.comment);
+    const SharedRequest wanted = books_.requests.get(job.id, job.record, job.comment);
     const bool saves = job.facts.mark && job.facts.mark->phase == Phase::checkpointing;
     const bool ends = job.facts.state == HostJobState::completing && saves;
-    if (job.facts.state == HostJobState::running || ends) return follow_running(job, wish);
+    if (job.facts.state == HostJobState::running || ends) return follow_running(job, wanted);
     if (job.facts.state != HostJobState::pending) return;
     ++round_.pending;
     JobStatus& status = books_.statuses[job.id];
     status.uid = job.user_id;
-    status.wish = wish;
+    status.wanted = wanted;
     if (!plannable(job.facts)) return follow_unplannable(job);
-    if (!wish->problem.empty()) return wait_held(job, wish->problem);
+    if (!wanted->problem.empty()) return wait_held(job, wanted->problem);
     status.pools = books_.offers.shared_pools(view_, job);
-    follow_pending(job, wish);
+    follow_pending(job, wanted);
 }
 
 /// A released one is held again, to be told why.
@@ -124,11 +124,12 @@ void Intake::wait_held(const JobView& job, std::string text, Note::Shown shown) 
     note(waits_for(job, std::move(text), shown));
 }
 
-void Intake::follow_pending(const JobView& job, const SharedWish& wish) {
-    if (wish->off) {
-        round_.orders.push_back({.kind = Order::Kind::leave_to_slurm,
-                                 .job = &job,
-                                 .shape = plain_shape(job, wish->request, config_, pools_of(job))});
+void Intake::follow_pending(const JobView& job, const SharedRequest& wanted) {
+    if (wanted->off) {
+        round_.orders.push_back(
+            {.kind = Order::Kind::leave_to_slurm,
+             .job = &job,
+             .shape = plain_shape(job, wanted->request, config_, pools_of(job))});
         return;
     }
     if (!job.eligible)
@@ -140,8 +141,8 @@ void Intake::follow_pending(const JobView& job, const SharedWish& wish) {
     }
     if (!job.no_nodes.empty()) return wait_held(job, job.no_nodes, Note::Shown::slurms);
     // A job that already waits with a shape keeps it while a missing type is measured.
-    if (job.facts.held && wait_for_profile(job, *wish)) return;
-    add_waiting(job, wish);
+    if (job.facts.held && wait_for_profile(job, *wanted)) return;
+    add_waiting(job, wanted);
 }
 
 /// Slurm preempts for a job that we tried to start, or somebody else holds it.
@@ -164,26 +165,27 @@ void Intake::follow_unplannable(const JobView& job) {
 // ---- jobs that run ----
 
 /// Checkpoints an elastic job whose owner asks for another shape; others the policy may move.
-void Intake::follow_running(const JobView& job, const SharedWish& wish) {
+void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     ++round_.running;
     books_.statuses[job.id].uid = job.user_id;
-    const std::optional<Offer>& plan = books_.wishes.plan(job.id, job.offer_json);
+    const std::optional<Offer>& plan = books_.requests.plan(job.id, job.offer_json);
     const auto& mark = job.facts.mark;
     const bool ours = mark && !mark->newer && plan;
-    if (ours && mark->phase == Phase::checkpointing) return follow_checkpointing(job, wish, *plan);
+    if (ours && mark->phase == Phase::checkpointing)
+        return follow_checkpointing(job, wanted, *plan);
     note({.job = &job,
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});
-    if (!ours || mark->phase != Phase::started || !wish->problem.empty()) return;
-    if (wish->request.elastic && !inside_request(wish->request, *plan))
-        follow_owner(job, wish);
+    if (!ours || mark->phase != Phase::started || !wanted->problem.empty()) return;
+    if (wanted->request.elastic && !inside_request(wanted->request, *plan))
+        follow_owner(job, wanted);
     else
-        add_running(job, wish, *plan);
+        add_running(job, wanted, *plan);
 }
 
-void Intake::follow_owner(const JobView& job, const SharedWish& wish) {
+void Intake::follow_owner(const JobView& job, const SharedRequest& wanted) {
     if (!ready_for_signals(job, books_.clocks.age_s(job.id, job.start_s))) return;
-    const OfferList offers = offers_of(job, *wish);
+    const OfferList offers = offers_of(job, *wanted);
     if (offers && !offers->empty()) {
         round_.orders.push_back({.kind = Order::Kind::save_state,
                                  .job = &job,
@@ -199,24 +201,25 @@ void Intake::follow_owner(const JobView& job, const SharedWish& wish) {
 
 /// Requeues a job that did not exit before the deadline. Until it is back it counts as waiting and
 /// its GPUs as free, so that the decision that moved it stands.
-void Intake::follow_checkpointing(const JobView& job, const SharedWish& wish, const Offer& plan) {
+void Intake::follow_checkpointing(const JobView& job, const SharedRequest& wanted,
+                                  const Offer& plan) {
     note({.job = &job, .state = "checkpointing", .chosen = plan.grid});
     const double waited = books_.clocks.age_s(job.id, static_cast<double>(job.facts.mark->since));
     if (job.facts.state == HostJobState::running && waited > config_.checkpoint_grace_s)
         order(Order::Kind::requeue, job);
-    if (wish->problem.empty() && !wish->off && job.facts.mark->hold == OtherHold::none &&
+    if (wanted->problem.empty() && !wanted->off && job.facts.mark->hold == OtherHold::none &&
         job.nodes_open)
-        add_returning(job, wish, plan);
+        add_returning(job, wanted, plan);
 }
 
-void Intake::add_running(const JobView& job, const SharedWish& wish, const Offer& plan) {
-    OfferList offers = known_offers(job, *wish);
-    JobState state = state_of(job, *wish);
+void Intake::add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan) {
+    OfferList offers = known_offers(job, *wanted);
+    JobState state = state_of(job, *wanted);
     const double now_s = view_.snapshot.time_s;
     books_.patience.erase(job.id);
     state.phase = JobPhase::running;
     state.elastic =
-        movable(job, wish->request, books_.clocks.age_s(job.id, job.start_s), now_s, config_);
+        movable(job, wanted->request, books_.clocks.age_s(job.id, job.start_s), now_s, config_);
     state.current = plan;
     ++state.restarts;  // Slurm does not count the start that it runs from
     // What runs and what it could have instead are compared by what is known now.
@@ -228,34 +231,35 @@ void Intake::add_running(const JobView& job, const SharedWish& wish, const Offer
     if (state.time_limit_s > 0)
         state.time_limit_s = std::max(state.time_limit_s - (now_s - job.start_s), 1.0);
     round_.offers.emplace(job.id, offers);
-    take_part(job, wish, std::move(state), std::move(offers), Role::runs);
+    take_part(job, wanted, std::move(state), std::move(offers), Role::runs);
 }
 
-void Intake::add_returning(const JobView& job, const SharedWish& wish, const Offer& plan) {
-    OfferList offers = known_offers(job, *wish);
-    JobState state = state_of(job, *wish);
+void Intake::add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan) {
+    OfferList offers = known_offers(job, *wanted);
+    JobState state = state_of(job, *wanted);
     const std::int64_t gpus = plan.grid.gpus_per_node;
     for (NodeIndex index : job.nodes)
         round_.returns.push_back(
             {index, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
     round_.offers.emplace(job.id, offers);
-    take_part(job, wish, std::move(state), std::move(offers), Role::returns);
+    take_part(job, wanted, std::move(state), std::move(offers), Role::returns);
 }
 
 // ---- jobs that wait ----
 
-ProfileNeed Intake::profile_need(const JobView& job, const Wish& wish, const SitePool& pool) const {
+ProfileNeed Intake::profile_need(const JobView& job, const EffectiveRequest& wanted,
+                                 const SitePool& pool) const {
     ProfileNeed need;
-    need.request = &wish.request;
-    need.fingerprint = wish.fingerprint;
+    need.request = &wanted.request;
+    need.fingerprint = wanted.fingerprint;
     need.job = job.id;
     need.user_id = job.user_id;
     need.gpu_type = pool.gpu_type;
     need.hardware = pool.hardware;
     need.partition = job.partition;
     need.gpus_per_node = pool.gpus_per_node;
-    need.max_gpus =
-        wish.request.max_gpus > 0 ? std::min(wish.request.max_gpus, pool.max_gpus) : pool.max_gpus;
+    need.max_gpus = wanted.request.max_gpus > 0 ? std::min(wanted.request.max_gpus, pool.max_gpus)
+                                                : pool.max_gpus;
     need.nodes = &view_.snapshot.node_sets[job.node_set];
     need.eligible_s = job.eligible_s;
     need.ordinary_start_s = job.ordinary_start_s;
@@ -270,17 +274,17 @@ bool Intake::worth_waiting(const JobView& job, const ProfileAnswer& answer) {
     return std::min(answer.began_s, view_.steady_s) <= since_s + config_.profile_max_wait_s;
 }
 
-bool Intake::wait_for_profile(const JobView& job, const Wish& wish) {
+bool Intake::wait_for_profile(const JobView& job, const EffectiveRequest& wanted) {
     std::string waiting;
     std::string& unmeasured = books_.statuses[job.id].unmeasured;
     unmeasured.clear();
     if (!config_.profile_enabled) return false;
-    const OfferList offers = offers_of(job, wish);
+    const OfferList offers = offers_of(job, wanted);
     if (!offers) return false;  // it waits to be planned
     for (const SitePool& pool : pools_of(job)) {
         // What no plan uses need not be measured: a pin that fits nothing took GPUs from everybody.
         if (!offered(*offers, pool.gpu_type)) continue;
-        const ProfileNeed need = profile_need(job, wish, pool);
+        const ProfileNeed need = profile_need(job, wanted, pool);
         if (books_.profiles.would_take(need, view_)) look_ahead(round_, *books_.policy);
         const ProfileAnswer answer = books_.profiles.require(need, view_);
         const bool waits = worth_waiting(job, answer);
@@ -298,54 +302,56 @@ bool Intake::wait_for_profile(const JobView& job, const Wish& wish) {
 
 /// Asked of the planner once for each list: it takes as long as planning did, and may be in its
 /// queue.
-std::string Intake::why_no_plan(const JobView& job, const Wish& wish, const OfferList& none) {
+std::string Intake::why_no_plan(const JobView& job, const EffectiveRequest& wanted,
+                                const OfferList& none) {
     JobStatus& status = books_.statuses[job.id];
     if (status.none != none || status.none_why.empty()) {
         status.none = none;
-        status.none_why = books_.offers.why_none(job.user_id, wish.request, pools_of(job));
+        status.none_why = books_.offers.why_none(job.user_id, wanted.request, pools_of(job));
     }
     return status.none_why.empty() ? "no plan fits" : status.none_why;
 }
 
-void Intake::add_waiting(const JobView& job, const SharedWish& wish) {
-    OfferList offers = offers_of(job, *wish);
+void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
+    OfferList offers = offers_of(job, *wanted);
     books_.statuses[job.id].offers = offers;
     // One that waits with a shape keeps it meanwhile.
     if (!offers) return note(waits_for(job, "waits to be planned"));
-    if (offers->empty()) return wait_held(job, why_no_plan(job, *wish, offers));
+    if (offers->empty()) return wait_held(job, why_no_plan(job, *wanted, offers));
     if (job.facts.held && books_.blocked.rests(job.id))
         return note(waits_for(job, books_.blocked.resting_why(job.id)));
-    JobState state = state_of(job, *wish);
-    if (!can_hold_any(node_pools_.of(job.node_set, false, needs_of(state, wish->request)), *offers))
-        return wait_held(job, why_no_node(job, wish->request, view_, books_.site));
+    JobState state = state_of(job, *wanted);
+    if (!can_hold_any(node_pools_.of(job.node_set, false, needs_of(state, wanted->request)),
+                      *offers))
+        return wait_held(job, why_no_node(job, wanted->request, view_, books_.site));
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);
     if (open.empty()) return note(waits_for(job, books_.blocked.why(job.id)));
     const Role role = books_.clocks.settled(job) ? Role::waits : Role::returns;
     if (role == Role::returns) note(waits_for(job, "waiting a moment after its requeue"));
-    if (!job.facts.held) state.current = books_.wishes.plan(job.id, job.offer_json);
+    if (!job.facts.held) state.current = books_.requests.plan(job.id, job.offer_json);
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
     round_.offers.emplace(job.id, open);
     if (role == Role::waits && !job.ordinary_ahead()) ++round_.ahead.ready;
-    take_part(job, wish, std::move(state), std::move(offers), role);
+    take_part(job, wanted, std::move(state), std::move(offers), role);
 }
 
 // ---- what the policy is told ----
 
 /// Of a job that has its nodes: none as long as it waits to be planned, and then nothing moves it.
-OfferList Intake::known_offers(const JobView& job, const Wish& wish) {
-    OfferList offers = offers_of(job, wish);
+OfferList Intake::known_offers(const JobView& job, const EffectiveRequest& wanted) {
+    OfferList offers = offers_of(job, wanted);
     return offers ? offers : std::make_shared<const std::vector<Offer>>();
 }
 
 double Intake::done(const JobView& job) {
-    return done_iterations(job, books_.wishes.plan(job.id, job.offer_json), view_.snapshot.time_s,
+    return done_iterations(job, books_.requests.plan(job.id, job.offer_json), view_.snapshot.time_s,
                            books_.options.restart);
 }
 
-JobState Intake::state_of(const JobView& job, const Wish& wish) {
+JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
     const double now_s = view_.snapshot.time_s;
     JobState state;
     state.id = job.id;
@@ -357,23 +363,23 @@ JobState Intake::state_of(const JobView& job, const Wish& wish) {
     const double waited_since_s =
         again ? static_cast<double>(job.facts.mark->waited_since) : job.eligible_s;
     state.age_s = std::max(now_s - std::min(waited_since_s, job.eligible_s), 0.0);
-    state.min_gpus = wish.request.min_gpus;
-    state.max_gpus = wish.request.max_gpus > 0 ? wish.request.max_gpus : INT64_MAX;
-    take_share(state, config_, wish.request, pools_of(job));
+    state.min_gpus = wanted.request.min_gpus;
+    state.max_gpus = wanted.request.max_gpus > 0 ? wanted.request.max_gpus : INT64_MAX;
+    take_share(state, config_, wanted.request, pools_of(job));
     state.node_set = job.node_set;
-    for (const JobPlace& place : job.places) state.places.push_back(place.place);
+    for (const PartitionSlot& slot : job.slots) state.places.push_back(slot.place);
     state.done_iterations = done(job);
-    if (wish.request.steps > 0) set_work_left(state, static_cast<double>(wish.request.steps));
+    if (wanted.request.steps > 0) set_work_left(state, static_cast<double>(wanted.request.steps));
     state.time_limit_s = job.time_limit_s;
-    state.elastic = wish.request.elastic;
+    state.elastic = wanted.request.elastic;
     state.restarts = job.facts.restart;
     return state;
 }
 
-void Intake::take_part(const JobView& job, const SharedWish& wish, JobState state, OfferList offers,
-                       Role role) {
+void Intake::take_part(const JobView& job, const SharedRequest& wanted, JobState state,
+                       OfferList offers, Role role) {
     round_.planned.emplace(
-        job.id, PlannedJob{&job, wish, std::move(offers), role, round_.snapshot.jobs.size()});
+        job.id, PlannedJob{&job, wanted, std::move(offers), role, round_.snapshot.jobs.size()});
     round_.snapshot.jobs.push_back(std::move(state));
 }
 

@@ -78,8 +78,8 @@ std::string explain_json(Books& books, JobId job, const Asker& asker) {
             json["offers"].push_back(parsed(to_json(offer)));
         }
     }
-    if (!last.wish || !last.pools || last.pools->empty()) return line(json);
-    const OfferBook::Grids* grids = books.offers.grids(last.uid, last.wish->request, *last.pools);
+    if (!last.wanted || !last.pools || last.pools->empty()) return line(json);
+    const OfferBook::Grids* grids = books.offers.grids(last.uid, last.wanted->request, *last.pools);
     json["left_out"] =
         grids ? grids->left_out
               : "what is not possible, and why, is being worked out: ask again in a few seconds";

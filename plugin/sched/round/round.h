@@ -11,7 +11,7 @@
 #include "planner/search/offers.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/profiles/run_place.h"
-#include "plugin/sched/round/wish_book.h"
+#include "plugin/sched/round/request_cache.h"
 #include "policy/policy.h"
 
 namespace arena {
@@ -27,7 +27,7 @@ enum class Role {
 /// A job that takes part in this round's decision.
 struct PlannedJob {
     const JobView* view;  ///< in Round::view
-    SharedWish wish;
+    SharedRequest wanted;
     OfferList offers;
     Role role;
     std::size_t state;  ///< its place in Round::snapshot.jobs

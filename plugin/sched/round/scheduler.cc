@@ -49,7 +49,7 @@ void Scheduler::round() {
     stats_.survey_ms = part.ms();
     if (stopping()) return;
     ClusterView view = host_.collect([this](JobId job, std::uint64_t tag, std::string_view text) {
-        return books_.wishes.knows(job, tag, text);
+        return books_.requests.knows(job, tag, text);
     });
     view.snapshot.generation = stats_.rounds;
     stats_.collect_ms = part.ms();

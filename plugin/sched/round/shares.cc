@@ -104,11 +104,11 @@ bool can_hold_any(const std::vector<TypePool>& pools, const std::vector<Offer>& 
 
 bool fits_node_limits(const JobView& job, const std::vector<Offer>& offers) {
     const auto allowed = [&](const Offer& offer) {
-        return std::any_of(job.places.begin(), job.places.end(), [&](const JobPlace& at) {
+        return std::any_of(job.slots.begin(), job.slots.end(), [&](const PartitionSlot& at) {
             return offer.grid.nodes >= at.place.min_nodes && offer.grid.nodes <= at.place.max_nodes;
         });
     };
-    return job.places.empty() || std::any_of(offers.begin(), offers.end(), allowed);
+    return job.slots.empty() || std::any_of(offers.begin(), offers.end(), allowed);
 }
 
 void write_memory(Shape& shape, const Request& request, const JobState& share) {

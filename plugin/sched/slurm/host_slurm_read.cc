@@ -101,7 +101,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.eligible = !deferred(view.reason) && !is_deferral(reason);
     const Placed& placed = sets.of(job);
     view.node_set = placed.node_set;
-    view.places = placed.places;
+    view.slots = placed.slots;
     view.no_place = placed.no_place;
     view.no_nodes = placed.no_nodes;
     view.priority += tier_size * placed.tier;

@@ -104,9 +104,9 @@ Place place_of(const job_record_t* job, const part_record_t& part, std::uint32_t
 
 /// A second time the same nodes, on other terms, say nothing new.
 void add_place(Placed& placed, const NodeChoice& choice, const Place& place) {
-    const auto same = [&](const JobPlace& known) { return known.place == place; };
-    if (std::none_of(placed.places.begin(), placed.places.end(), same))
-        placed.places.push_back({text_of(choice.partition->name), place, choice.by_slurm});
+    const auto same = [&](const PartitionSlot& known) { return known.place == place; };
+    if (std::none_of(placed.slots.begin(), placed.slots.end(), same))
+        placed.slots.push_back({text_of(choice.partition->name), place, choice.by_slurm});
 }
 
 }  // namespace
@@ -189,8 +189,8 @@ Placed NodeSets::look_up(job_record_t* job) {
         bit_or(all, choice.nodes.get());
         add_place(placed, choice, place_of(job, *choice.partition, intern(choice.nodes.get())));
     }
-    const auto& places = placed.places;
-    placed.node_set = places.size() == 1 ? places.front().place.node_set : intern(all);
+    const auto& slots = placed.slots;
+    placed.node_set = slots.size() == 1 ? slots.front().place.node_set : intern(all);
     FREE_NULL_BITMAP(all);
     if (tries.list.empty())
         placed.no_place = text_of(reason_name(tries.why));

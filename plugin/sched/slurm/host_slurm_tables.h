@@ -30,7 +30,7 @@ Occupied occupied_by(const job_record_t* job, const NodeTable& table);
 /// Where jobs of one class may stand.
 struct Placed {
     std::uint32_t node_set = 0;
-    std::vector<JobPlace> places;
+    std::vector<PartitionSlot> slots;
     std::string no_place, no_nodes;  ///< as in JobView
     double tier = 0;
 };

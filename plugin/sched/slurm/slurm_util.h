@@ -77,9 +77,9 @@ bool is_deferral(job_state_reason reason);
 bool deferred(std::string_view reason_text);
 void note_job_change();
 
-/// What a decision about the job rests on, in 64 bits (see Fingerprint): its wishes, where it may
-/// run and for how long, whose it is and its place in the queue. Not what Slurm changes by itself
-/// or Arena writes.
+/// What a decision about the job rests on, in 64 bits (see Fingerprint): what it asks for, where it
+/// may run and for how long, whose it is and its place in the queue. Not what Slurm changes by
+/// itself or Arena writes.
 std::uint64_t basis_of(const job_record_t* job);
 /// FAIL_QOS or FAIL_ACCOUNT when the job's user has lost the right to it since the submission, as
 /// schedule() asks; WAIT_NO_REASON else. Gives a job that regained it Slurm's pointers back.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/models/readers.h"
-#include "plugin/sched/round/wish_book.h"
+#include "plugin/sched/round/request_cache.h"
 #include "suite.h"
 
 using namespace arena;
@@ -39,42 +39,42 @@ std::string small_record() {
     return format_record(request).value();
 }
 
-START_TEST(equal_records_are_one_wish) {
-    WishBook book;
+START_TEST(equal_records_are_one_request) {
+    RequestCache book;
     const std::string record = large_record();
-    const SharedWish first = book.get(1, record, "");
+    const SharedRequest first = book.get(1, record, "");
     ck_assert_str_eq(first->problem.c_str(), "");
     ck_assert_ptr_eq(book.get(2, record, "").get(), first.get());
     book.forget([](const auto&) { return false; });
     ck_assert_ptr_eq(book.get(3, std::string(record), "").get(), first.get());  // in a later round
-    ck_assert_uint_eq(book.wishes(), 1);
+    ck_assert_uint_eq(book.size(), 1);
     ck_assert_ptr_ne(book.get(4, large_record(1), "").get(), first.get());
 }
 END_TEST
 
 START_TEST(a_text_is_needed_once) {
-    WishBook book;
+    RequestCache book;
     const RecordText record(small_record());
     ck_assert(!book.knows(1, record.tag, ""));
-    const SharedWish wish = book.get(1, record, "");
+    const SharedRequest wanted = book.get(1, record, "");
     ck_assert(book.knows(1, record.tag, ""));
     ck_assert(!book.knows(2, record.tag, ""));  // whose text nobody has looked at
     RecordText untold;
     untold.tag = record.tag;
-    ck_assert_ptr_eq(book.get(1, untold, "").get(), wish.get());
+    ck_assert_ptr_eq(book.get(1, untold, "").get(), wanted.get());
     ck_assert(!book.knows(1, record.tag, "arena:gpus=1-1"));
     ck_assert(!book.knows(1, RecordText(large_record()).tag, ""));
     book.forget([](const auto&) { return true; });
     ck_assert(!book.knows(1, record.tag, ""));
-    ck_assert_uint_eq(book.wishes(), 1);  // which we hold still
+    ck_assert_uint_eq(book.size(), 1);  // which we hold still
 }
 END_TEST
 
-START_TEST(a_comment_makes_another_wish_of_the_same_record) {
-    WishBook book;
+START_TEST(a_comment_makes_another_request_of_the_same_record) {
+    RequestCache book;
     const RecordText record(small_record());
-    const SharedWish plain = book.get(1, record, "");
-    const SharedWish one_gpu = book.get(2, record, "arena:gpus=1-1");
+    const SharedRequest plain = book.get(1, record, "");
+    const SharedRequest one_gpu = book.get(2, record, "arena:gpus=1-1");
     ck_assert_int_eq(one_gpu->request.max_gpus, 1);
     ck_assert_int_ne(plain->request.max_gpus, 1);
     ck_assert_ptr_eq(book.get(1, record, "arena:gpus=1-1").get(), one_gpu.get());
@@ -83,7 +83,7 @@ START_TEST(a_comment_makes_another_wish_of_the_same_record) {
 END_TEST
 
 START_TEST(a_job_without_text_waits_to_be_read) {
-    WishBook book;
+    RequestCache book;
     RecordText untold;
     untold.tag = 7;
     ck_assert(!book.get(1, untold, "")->problem.empty());
@@ -93,7 +93,7 @@ END_TEST
 
 /// In several rounds, so that nothing is shared by chance of one.
 START_TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
-    WishBook book;
+    RequestCache book;
     const auto bytes = [] { return mallinfo2().uordblks; };
     (void)book.get(1, large_record(), "");
     const std::size_t before = bytes();
@@ -110,11 +110,12 @@ END_TEST
 }  // namespace
 
 int main() {
-    return arena::test::run_suite("wish_book", {
-                                                   equal_records_are_one_wish,
-                                                   a_text_is_needed_once,
-                                                   a_comment_makes_another_wish_of_the_same_record,
-                                                   a_job_without_text_waits_to_be_read,
-                                                   a_thousand_large_jobs_are_kept_in_little_memory,
-                                               });
+    return arena::test::run_suite("request_cache",
+                                  {
+                                      equal_records_are_one_request,
+                                      a_text_is_needed_once,
+                                      a_comment_makes_another_request_of_the_same_record,
+                                      a_job_without_text_waits_to_be_read,
+                                      a_thousand_large_jobs_are_kept_in_little_memory,
+                                  });
 }
