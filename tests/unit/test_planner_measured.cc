@@ -102,7 +102,7 @@ START_TEST(a_row_that_cannot_be_priced_says_why) {
     };
     check_text(reason([](MeasuredRow& r) { r.heads = 0; }), "heads is blank");
     check_text(reason([](MeasuredRow& r) { r.global_batch = (1 << 24) + 1; }),
-               "gbs is more than 2^24");
+               "gbs is more than 16777216");
     check_text(reason([](MeasuredRow& r) { r.gpu = "H9"; }), "no hardware entry 'H9'");
     check_text(reason([](MeasuredRow& r) { r.dp = 3; }), "tp 2 * pp 2 * dp 3 * cp 1 is not 8 GPUs");
     check_text(reason([](MeasuredRow& r) { r.pp = 0; }), "tp 2 * pp 1 * dp 2 * cp 1 is not 8 GPUs");
