@@ -296,7 +296,7 @@ Result<GridResult> price_one(const PlanOptions& options, const Model& model, con
     return result;
 }
 
-/// The plan as the search finds and shows it, its layers dealt as there; nothing where none fits.
+/// The plan as the search finds and shows it, partitioned as there; nothing where none fits.
 std::optional<GridResult> search_pinned(const PlanOptions& options, const Model& model,
                                         const FixedPlan& fixed, const Grid& grid,
                                         const GpuPool& pool, const Capabilities& can,

@@ -40,7 +40,7 @@ struct FixedPlan {
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
     std::int64_t num_micro_batches = 0;  ///< 0 = what the batch makes of it
-    bool as_shown = false;               ///< the second grammar: dealt as a search would
+    bool as_shown = false;               ///< the second grammar: partitioned as a search would
     bool free_recompute = false, free_zero = false, free_sequence_parallel = false;
     [[nodiscard]] PlanPin pin() const;
     [[nodiscard]] std::int64_t gpus() const { return pin().gpus(); }

@@ -155,10 +155,10 @@ std::string unknown_word(const MeasuredRow& row) {
 /// Layers per stage: equal, what is left over to the stages after the first, which has the
 /// embedding; the last, with the head, comes last.
 std::vector<std::int64_t> even_stages(std::int64_t layers, std::int64_t stages) {
-    std::vector<std::int64_t> deal(static_cast<std::size_t>(stages), layers / stages);
+    std::vector<std::int64_t> out(static_cast<std::size_t>(stages), layers / stages);
     for (std::int64_t i = 0; i < layers % stages; ++i)
-        ++deal[static_cast<std::size_t>((i + 1) % stages)];
-    return deal;
+        ++out[static_cast<std::size_t>((i + 1) % stages)];
+    return out;
 }
 
 /// The attention column decides over the framework's habit.

@@ -19,7 +19,7 @@ inline constexpr std::int64_t max_tabled_layers = 512;
 
 class LayerIndex {
   public:
-    enum class Form { alike, tabled, counted, by_run };
+    enum class Form { homogeneous, tabled, counted, by_run };
 
     explicit LayerIndex(LayerList);
     [[nodiscard]] Form form() const { return form_; }
@@ -40,7 +40,7 @@ class LayerIndex {
   private:
     LayerList list_;
     std::int64_t layers_ = 0;
-    Form form_ = Form::alike;
+    Form form_ = Form::homogeneous;
     std::vector<std::int64_t> begins_;   ///< of every run, and the end
     std::vector<std::uint16_t> counts_;  ///< by layer and kind
 };

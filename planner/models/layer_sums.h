@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Numbers of every layer of a model, over ranges of layers: their sums and the largest. Where all
-// layers are alike, as in most transformers, nothing is stored but one layer; else prefix sums and
-// a sparse table answer in O(1), of more than max_tabled_layers over runs or kinds of layers
-// (layer_index.h), in O(log runs) or O(kinds).
+// layers are homogeneous, as in most transformers, nothing is stored but one layer; else prefix
+// sums and a sparse table answer in O(1), of more than max_tabled_layers over runs or kinds of
+// layers (layer_index.h), in O(log runs) or O(kinds).
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class LayerSums {
         if (form_ == Form::tabled) set_table();
         if (form_ == Form::by_run) set_runs();
     }
-    [[nodiscard]] bool is_alike() const { return form_ == Form::alike; }
+    [[nodiscard]] bool is_homogeneous() const { return form_ == Form::homogeneous; }
 
     [[nodiscard]] Row over(LayerRange range) const {
         Row sums;
@@ -48,7 +48,8 @@ class LayerSums {
             return sums;
         }
         for (std::size_t k = 0; k < N; ++k)
-            sums[k] = is_alike() ? static_cast<double>(range.size()) * kinds_[0][k] : sum(range, k);
+            sums[k] =
+                is_homogeneous() ? static_cast<double>(range.size()) * kinds_[0][k] : sum(range, k);
         return sums;
     }
     /// The sum over the range of each number times its weight.
@@ -60,8 +61,8 @@ class LayerSums {
             return total;
         }
         for (std::size_t k = 0; k < N; ++k)
-            total += weights[k] * (is_alike() ? kinds_[0][k] : sum(range, k));
-        return is_alike() ? static_cast<double>(range.size()) * total : total;
+            total += weights[k] * (is_homogeneous() ? kinds_[0][k] : sum(range, k));
+        return is_homogeneous() ? static_cast<double>(range.size()) * total : total;
     }
 
   private:
@@ -103,7 +104,7 @@ class LayerSums {
         return sums;
     }
 
-    Form form_ = Form::alike;
+    Form form_ = Form::homogeneous;
     std::shared_ptr<const LayerIndex> index_;
     std::vector<Row> kinds_;
     std::vector<Row> prefix_;  ///< before every layer, or run
@@ -120,7 +121,7 @@ class LayerMost {
         if (form_ == Form::tabled || form_ == Form::by_run) set_levels();
     }
     [[nodiscard]] double over(LayerRange range) const {
-        if (form_ == Form::alike) return kinds_[0];
+        if (form_ == Form::homogeneous) return kinds_[0];
         if (form_ == Form::counted) return over_kinds(range);
         if (form_ == Form::tabled)
             return over_values(static_cast<std::size_t>(range.begin),
@@ -159,7 +160,7 @@ class LayerMost {
         return most;
     }
 
-    Form form_ = Form::alike;
+    Form form_ = Form::homogeneous;
     std::shared_ptr<const LayerIndex> index_;
     std::vector<double> kinds_;
     std::vector<std::vector<double>> levels_;  ///< n: over 2^n layers, or runs, from each one on

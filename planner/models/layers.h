@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The layers of a model, in order and run-length encoded: a pipeline deals out layers, and layers
+// The layers of a model, in order and run-length encoded: a pipeline shares out layers, and layers
 // of one kind cost the same. A dense transformer has one kind; a mixture of experts, alternating
 // attention windows, a residual network or a user's own list have several. Parameters and FLOPs of
 // a kind are here; its operators are in operators.h.

@@ -25,7 +25,9 @@ struct PoolContext {
     double head_tokens;   ///< share of tokens that reach the output head: bert may predict only
                           ///< the masked ones
     double sample_flops;  ///< of one forward pass: those that are really done, see forward_flops()
-    [[nodiscard]] bool is_alike() const { return layers->form() == LayerIndex::Form::alike; }
+    [[nodiscard]] bool is_homogeneous() const {
+        return layers->form() == LayerIndex::Form::homogeneous;
+    }
 };
 /// Nothing where the type does not compute in the model's precision.
 std::optional<PoolContext> prepare(const Model&, const GpuPool&, std::int64_t global_batch);

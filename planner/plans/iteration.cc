@@ -45,7 +45,7 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
                     : slowest_node(topology.nodes, context.constants.device.node_spread)),
       replicas_(dp_group(topology, choice.dp * choice.cp, shard.shape.tp)),
       expert_replicas_(strided_group(topology, expert_replicas(), shard.shape.ep)) {
-    if (choice.zero_stage < 3 || choice.dp * choice.cp <= 1 || shard.is_alike()) return;
+    if (choice.zero_stage < 3 || choice.dp * choice.cp <= 1 || shard.is_homogeneous()) return;
     zero3_s_.push_back(0);
     for (std::int64_t i = 0; i < context.model.layers; ++i)
         zero3_s_.push_back(zero3_s_.back() + zero3_layer_s({i, i + 1}));
@@ -229,7 +229,8 @@ void Iteration::set_even_chunks(std::span<const std::int64_t> stage_layers, Chun
 }
 
 /// Each chunk with its own layers and what it sends and receives.
-void Iteration::set_unlike_chunks(std::span<const std::int64_t> stage_layers, Chunks& out) const {
+void Iteration::set_heterogeneous_chunks(std::span<const std::int64_t> stage_layers,
+                                         Chunks& out) const {
     const std::vector<LayerRange> ranges = chunk_ranges(stage_layers);
     const double host = host_s() / real(choice_.vpp);
     for (std::int64_t chunk = 0; chunk < choice_.vpp; ++chunk)
@@ -249,7 +250,8 @@ void Iteration::set_unlike_chunks(std::span<const std::int64_t> stage_layers, Ch
 
 InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_layers,
                                          Chunks& chunks) const {
-    lies_apart() ? set_unlike_chunks(stage_layers, chunks) : set_even_chunks(stage_layers, chunks);
+    lies_apart() ? set_heterogeneous_chunks(stage_layers, chunks)
+                 : set_even_chunks(stage_layers, chunks);
     const double embedding = embedding_s() + shard_.embedding_comm_s;
     const double head = head_s() + shard_.head_comm_s;
     return {.chunk_forward_s = chunks.forward_s,
@@ -333,8 +335,8 @@ double Iteration::exchange_s(const Stage& s) const {
 }
 
 /// What hides nowhere of the exchange of a stage that has at least so many of the layers, all
-/// alike. The cost of more layers is concave, and what hides it is linear, so that the difference
-/// is least for the fewest layers or for the most.
+/// equal. The cost of more layers is concave, and what hides it is linear, so that the
+/// difference is least for the fewest layers or for the most.
 double Iteration::least_exchange_s(std::int64_t layers) const {
     if (choice_.dp * choice_.cp <= 1) return 0;
     const double fewest = real(layers), most = real(context_.model.layers - choice_.stages + 1);
@@ -351,15 +353,15 @@ double Iteration::least_exchange_s(std::int64_t layers) const {
     return std::max(framework_.overlap_slowdown * comm, shown);
 }
 
-/// Some stage has the mean of the parameters or more, and of layers alike, whole ones.
+/// Some stage has the mean of the parameters or more, and of homogeneous layers, whole ones.
 double Iteration::least_ends_s() const {
     const std::int64_t stages = choice_.stages, layers = context_.model.layers;
     const std::int64_t whole = (layers + stages - 1) / stages;
-    const bool is_alike = shard_.is_alike();
-    const double held = is_alike ? real(whole) : real(layers) / real(stages);
+    const bool is_homogeneous = shard_.is_homogeneous();
+    const double held = is_homogeneous ? real(whole) : real(layers) / real(stages);
     return stepped_share() * held * shard_.layer_parameters * shard_.optimizer_parameter_s +
            (is_emulated() ? 0 : held * framework_.iteration_layer_s) +
-           (is_alike ? least_exchange_s(whole) : 0);
+           (is_homogeneous ? least_exchange_s(whole) : 0);
 }
 
 Iteration::Zero3 Iteration::zero3(double parameters) const {
@@ -397,7 +399,7 @@ double Iteration::zero3_exposed_s(const Stage& s) const {
     const double ends = mean > 0 ? others / mean * (2 * gather + reduce) : 0;
     const LayerRange first{s.first.begin, s.first.begin + 1};
     return real(choice_.micro_batches) * (s.zero3_s + ends) +
-           (shard_.is_alike() ? gather : zero3(shard_.parameters(first)[0]).gather_s);
+           (shard_.is_homogeneous() ? gather : zero3(shard_.parameters(first)[0]).gather_s);
 }
 
 /// First and last stage add up the gradients of a shared table.

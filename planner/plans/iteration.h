@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One training iteration of a shard under a plan: what each stage contributes, given the layers
-// that it holds, and what the whole takes. Search deals layers by the parts; price() of 1F1B is
-// iteration_seconds() (planner/search/partition.h) of the same parts.
+// that it holds, and what the whole takes. Search partitions layers by the parts; price() of 1F1B
+// is iteration_seconds() (planner/search/partition.h) of the same parts.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Iteration {
   public:
     Iteration(const PoolContext&, const Topology&, const Shard&, const PlanChoice&);
 
-    /// What stage `index` contributes. With interleaving: its share of an even deal, whichever
+    /// What stage `index` contributes. With interleaving: its share of an even partition, whichever
     /// layers of that number are given.
     [[nodiscard]] StagePart part(std::int64_t index, LayerRange) const;
     /// At most what part() of a stage takes besides its layers.
@@ -31,7 +31,7 @@ class Iteration {
         return slowest_seconds(range).total();
     }
     /// At most what the longest exchange, optimizer step and host time of an iteration take
-    /// together, however the layers are dealt.
+    /// together, however the layers are partitioned.
     [[nodiscard]] double least_ends_s() const;
     /// What the tied table and the iteration itself add.
     [[nodiscard]] double fixed_s() const;
@@ -67,7 +67,7 @@ class Iteration {
     }
     [[nodiscard]] bool is_last(std::int64_t index) const { return index + 1 == choice_.stages; }
     /// Whether a stage is several ranges of layers that differ.
-    [[nodiscard]] bool lies_apart() const { return choice_.vpp > 1 && !shard_.is_alike(); }
+    [[nodiscard]] bool lies_apart() const { return choice_.vpp > 1 && !shard_.is_homogeneous(); }
 
     [[nodiscard]] double embedding_s() const { return slowdown_ * shard_.embedding_s; }
     [[nodiscard]] double head_s() const { return slowdown_ * shard_.head_s; }
@@ -88,7 +88,7 @@ class Iteration {
     [[nodiscard]] std::vector<LayerRange> chunk_ranges(std::span<const std::int64_t>) const;
     [[nodiscard]] std::vector<LayerRange> even_chunks(std::int64_t index) const;
     void set_even_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
-    void set_unlike_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
+    void set_heterogeneous_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
     [[nodiscard]] InterleavedStages interleaved(std::span<const std::int64_t>, Chunks&) const;
 
     [[nodiscard]] double parameters(const Stage&) const;
@@ -119,7 +119,7 @@ class Iteration {
     double slowdown_;              ///< of computing on the slowest node
     Group replicas_;               ///< ranks that hold the same dense parameters
     Group expert_replicas_;        ///< ... the same experts
-    std::vector<double> zero3_s_;  ///< exposed in the layers before each one; empty: all are alike
+    std::vector<double> zero3_s_;  ///< exposed in the layers before each one; empty: equal layers
 };
 
 }  // namespace arena

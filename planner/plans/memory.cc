@@ -124,7 +124,7 @@ void MemoryModel::set_layers(const Model& model, const FrameworkConstants& frame
     for (const LayerKind& kind : list.kinds)
         kinds.push_back(layer_row(model, kind, framework, emulated));
     const LayerIndex::Form form = index_->form();
-    if (form == LayerIndex::Form::alike || form == LayerIndex::Form::counted) {
+    if (form == LayerIndex::Form::homogeneous || form == LayerIndex::Form::counted) {
         set_rows(index_, kinds);
     } else {
         const auto split = std::make_shared<const LayerIndex>(with_first_layers(list));
@@ -137,7 +137,7 @@ void MemoryModel::set_layers(const Model& model, const FrameworkConstants& frame
             }
         set_rows(split, rows);
     }
-    const bool is_one = form == LayerIndex::Form::alike;
+    const bool is_one = form == LayerIndex::Form::homogeneous;
     const Row sums = is_one ? kinds.front() : held_.over({0, model.layers});
     for (std::size_t r = 0; r < 3; ++r)
         activations_[r] =
@@ -190,8 +190,8 @@ MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
     for (const LayerRange& range : ranges) {
         if (range.size() == 0) continue;  // an embedding in the place of a layer
         const LayerMost& live = most_live_[static_cast<std::size_t>(choice.recompute)];
-        const double in = is_alike() ? inputs_.first() : inputs_.at(range.begin);
-        const double out = is_alike() ? inputs_.first() : inputs_.at(range.end);
+        const double in = is_homogeneous() ? inputs_.first() : inputs_.at(range.begin);
+        const double out = is_homogeneous() ? inputs_.first() : inputs_.at(range.end);
         most.live_bytes = std::max(most.live_bytes, live.over(range));
         most.parameters = std::max(most.parameters, most_parameters_.over(range));
         most.boundary_bytes = std::max(most.boundary_bytes, 2 * in + 2 * out);
@@ -233,7 +233,7 @@ double MemoryModel::buffer_bytes(const PlanChoice& choice,
 
 std::int64_t MemoryModel::capacity(const PlanChoice& choice, std::int64_t index, std::int64_t begin,
                                    std::int64_t most, double limit) const {
-    if (is_alike()) return stage(choice, index).capacity(most, limit);
+    if (is_homogeneous()) return stage(choice, index).capacity(most, limit);
     std::int64_t fits = 0, above = most + 1;
     while (above - fits > 1) {
         const std::int64_t middle = (fits + above) / 2;

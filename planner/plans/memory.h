@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Peak device bytes of one GPU in a pipeline stage: optimizer state, activations of the
 // micro-batches in flight under 1F1B, logits, buffers and what the framework reserves. Each layer
-// counts by itself; where all are alike the bytes are affine in their number, so that layers can be
-// dealt out under a memory limit at once. Sources:
-// Korthikanti et al. 2022 (activations, table 2), Megatron-LM's table of state bytes per parameter.
+// counts by itself; where all are homogeneous the bytes are affine in their number, so that layers
+// can be partitioned under a memory limit at once. Sources: Korthikanti et al. 2022 (activations,
+// table 2), Megatron-LM's table of state bytes per parameter.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ double gradient_bytes(Precision);
 class MemoryModel {
   public:
     MemoryModel(const PoolContext&, const ShardShape&);
-    /// Of a stage where all layers are alike.
+    /// Of a stage of equal layers.
     [[nodiscard]] StageMemory stage(const PlanChoice&, std::int64_t index) const;
     /// Of stage `index` with these layers; an interleaved stage has several ranges.
     [[nodiscard]] double bytes(const PlanChoice&, std::int64_t index,
@@ -59,7 +59,7 @@ class MemoryModel {
     /// differ, buffers aside.
     [[nodiscard]] std::int64_t capacity(const PlanChoice&, std::int64_t index, std::int64_t begin,
                                         std::int64_t most, double limit_bytes) const;
-    [[nodiscard]] bool is_alike() const { return held_.is_alike(); }
+    [[nodiscard]] bool is_homogeneous() const { return held_.is_homogeneous(); }
     /// The model's layers.
     [[nodiscard]] const std::shared_ptr<const LayerIndex>& index() const { return index_; }
     /// Kept activations of a layer and one micro-batch, the mean over the model's; without

@@ -10,22 +10,23 @@ namespace arena {
 
 namespace {
 
-double extra_s(const LayerDeal& deal, std::size_t stage) {
-    return (stage == 0 ? deal.first_s : 0) + (stage + 1 == deal.capacity.size() ? deal.last_s : 0);
+double extra_s(const EqualLayers& problem, std::size_t stage) {
+    return (stage == 0 ? problem.first_s : 0) +
+           (stage + 1 == problem.capacity.size() ? problem.last_s : 0);
 }
 
-/// Starts every stage at the level that all would have if layers could be cut: dealing one layer
-/// after the other to the cheapest stage passes through this state. Returns the layers still to be
-/// dealt.
-std::int64_t deal_to_level(const LayerDeal& deal, std::span<std::int64_t> out) {
+/// Starts every stage at the level that all would have if layers could be cut: giving one layer
+/// after the other to the cheapest stage passes through this state. Returns the layers that are
+/// left.
+std::int64_t fill_to_level(const EqualLayers& problem, std::span<std::int64_t> out) {
     const double level =
-        (static_cast<double>(deal.layers) * deal.layer_s + deal.first_s + deal.last_s) /
+        (static_cast<double>(problem.layers) * problem.layer_s + problem.first_s + problem.last_s) /
         static_cast<double>(out.size());
-    std::int64_t left = deal.layers;
+    std::int64_t left = problem.layers;
     for (std::size_t i = 0; i < out.size(); ++i) {
-        const double share = std::floor((level - extra_s(deal, i)) / deal.layer_s);
+        const double share = std::floor((level - extra_s(problem, i)) / problem.layer_s);
         const auto whole = static_cast<std::int64_t>(std::max(1.0, share));
-        out[i] = std::min(whole, deal.capacity[i]);
+        out[i] = std::min(whole, problem.capacity[i]);
         left -= out[i];
     }
     return left;
@@ -33,24 +34,26 @@ std::int64_t deal_to_level(const LayerDeal& deal, std::span<std::int64_t> out) {
 
 }  // namespace
 
-bool deal_layers(const LayerDeal& deal, std::span<std::int64_t> out) {
+bool partition_layers(const EqualLayers& problem, std::span<std::int64_t> out) {
     std::int64_t room = 0;
-    for (std::int64_t capacity : deal.capacity) {
+    for (std::int64_t capacity : problem.capacity) {
         if (capacity < 1) return false;
-        room += std::min(capacity, deal.layers);
+        room += std::min(capacity, problem.layers);
     }
-    if (room < deal.layers || static_cast<std::int64_t>(out.size()) > deal.layers) return false;
-    std::int64_t left = deal_to_level(deal, out);
-    if (left < 0) {  // an embedding or a head heavier than the level: deal from the start
+    if (room < problem.layers || static_cast<std::int64_t>(out.size()) > problem.layers)
+        return false;
+    std::int64_t left = fill_to_level(problem, out);
+    if (left < 0) {  // an embedding or a head heavier than the level: fill from the start
         std::fill(out.begin(), out.end(), 1);
-        left = deal.layers - static_cast<std::int64_t>(out.size());
+        left = problem.layers - static_cast<std::int64_t>(out.size());
     }
     for (; left > 0; --left) {
         std::size_t best = out.size();
         double best_s = std::numeric_limits<double>::infinity();
         for (std::size_t i = 0; i < out.size(); ++i) {
-            const double after = static_cast<double>(out[i] + 1) * deal.layer_s + extra_s(deal, i);
-            if (out[i] < deal.capacity[i] && after <= best_s) best = i, best_s = after;
+            const double after =
+                static_cast<double>(out[i] + 1) * problem.layer_s + extra_s(problem, i);
+            if (out[i] < problem.capacity[i] && after <= best_s) best = i, best_s = after;
         }
         ++out[best];
     }
@@ -96,10 +99,10 @@ double pipeline_seconds(std::span<const double> forward_s, std::span<const doubl
 }
 
 /// With stage times c, a path by way of stage k is sum(c before k) + (m - p + 1 + k) c_k + 2 sum(c
-/// after k) long where m > p. The weights of k that make every c count alike give the first bound,
-/// k the longest stage the second. For any m: one stage's forwards (or backwards) in a row; and for
-/// m <= p the same weighing, of the last m - 1 stages and of the others. The last stage alternates
-/// from the start: its micro-batches in a row, and the others' one.
+/// after k) long where m > p. The weights of k that make every c count equally give the first
+/// bound, k the longest stage the second. For any m: one stage's forwards (or backwards) in a row;
+/// and for m <= p the same weighing, of the last m - 1 stages and of the others. The last stage
+/// alternates from the start: its micro-batches in a row, and the others' one.
 double least_pipeline_seconds(double sum_s, double longest_s, std::int64_t stages,
                               std::int64_t micro_batches, double last_s) {
     const auto p = static_cast<double>(stages), m = static_cast<double>(micro_batches);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Dealing layers to pipeline stages, and the length of 1F1B over uneven stages, plain and
+// Partitioning layers into pipeline stages, and the length of 1F1B over uneven stages, plain and
 // interleaved.
 #pragma once
 
@@ -23,9 +23,9 @@ struct StagePart {
     [[nodiscard]] double pass_s() const { return forward_s + backward_s; }
 };
 
-/// What limits the deal: seconds of one layer, of the embedding and of the head (forward + backward
-/// per micro-batch), and the most layers that each stage's memory holds.
-struct LayerDeal {
+/// What limits the partition: seconds of one layer, of the embedding and of the head (forward +
+/// backward per micro-batch), and the most layers that each stage's memory holds.
+struct EqualLayers {
     std::int64_t layers = 1;
     double layer_s = 0, first_s = 0, last_s = 0;
     std::span<const std::int64_t> capacity;  ///< one entry per stage
@@ -34,7 +34,7 @@ struct LayerDeal {
 /// Layers per stage with the least maximum stage time, every stage at least one layer and at most
 /// its capacity; ties go to later stages, which hold fewer micro-batches. Exact, since layers are
 /// equal. False when the capacities cannot hold the layers. O(stages^2) at most.
-bool deal_layers(const LayerDeal&, std::span<std::int64_t> stage_layers);
+bool partition_layers(const EqualLayers&, std::span<std::int64_t> stage_layers);
 
 /// The length of 1F1B with constant stage times, over stages added first to last: exact, in O(1)
 /// per stage. A stage does its warm-up forwards, then one backward after each forward (Narayanan et
@@ -96,7 +96,7 @@ inline constexpr std::int64_t max_replayed_tasks = 1 << 18;
 /// Plays every task, O(stages chunks micro_batches); keeps its memory between calls. Of more than
 /// max_tasks it plays as many whole groups of `stages` micro-batches, and adds for each of the
 /// others what the last one added: exact once the pipeline repeats itself, which stages that are
-/// nearly alike take long to. Where not even 8 groups may be played, the length is that of stages
+/// nearly equal take long to. Where not even 8 groups may be played, the length is that of stages
 /// without ends, m c + (sum - c) / chunks for the longest c.
 class InterleavedReplay {
   public:

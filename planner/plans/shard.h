@@ -58,7 +58,7 @@ struct Shard {
     /// Of its tables, about.
     [[nodiscard]] std::size_t bytes() const;
     /// Whether every layer costs the same, so that only their number matters.
-    [[nodiscard]] bool is_alike() const { return parameters_.is_alike(); }
+    [[nodiscard]] bool is_homogeneous() const { return parameters_.is_homogeneous(); }
 
     ShardShape shape;
     MemoryModel memory;

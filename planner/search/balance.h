@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Dealing layers that are not alike to stages so that the longest stage is short: quick, and a
-// tight limit for the exact program of partition.h. Of equal layers deal_layers() (schedule.h) is
-// exact.
+// Partitioning layers that differ so that the longest stage is short: quick,
+// and a tight limit for the exact program of partition.h. Of equal layers partition_layers()
+// (schedule.h) is exact.
 #pragma once
 
 #include <algorithm>
@@ -33,11 +33,11 @@ bool fill_stages(std::int64_t layers, std::int64_t stages, May may,
     return begin == layers;
 }
 
-/// The deal with the least longest stage by work_s(stage, range), within 1e-6 of it, where every
-/// stage fits(stage, range) and has at least one layer. Neither may get better when a range grows
-/// at either end. Filling each stage in turn finds a deal below a level wherever there is one,
-/// unless a layer fits a later stage and not an earlier one: then this may miss it, and be false
-/// though a deal fits. O(stages log(layers)) calls for each of 20 levels.
+/// The partition with the least longest stage by work_s(stage, range), within 1e-6 of it, where
+/// every stage fits(stage, range) and has at least one layer. Neither may get better when a range
+/// grows at either end. Filling each stage in turn finds a partition below a level wherever there
+/// is one, unless a layer fits a later stage and not an earlier one: then this may miss it, and be
+/// false though a partition fits. O(stages log(layers)) calls for each of 20 levels.
 template <typename Work, typename Fits>
 bool balance_layers(std::int64_t layers, std::int64_t stages, Work work_s, Fits fits,
                     std::vector<std::int64_t>& stage_layers) {

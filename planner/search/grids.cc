@@ -211,17 +211,17 @@ Plan uniform_plan(const ShardShape& shape, const PlanChoice& choice,
 std::vector<std::int64_t> spread_layers(LayerSplit split, std::int64_t layers,
                                         std::int64_t stages) {
     const std::int64_t least = layers / stages, extra = layers % stages, inner = stages - 2;
-    std::vector<std::int64_t> deal(static_cast<std::size_t>(stages), least);
+    std::vector<std::int64_t> spread(static_cast<std::size_t>(stages), least);
     if (split != LayerSplit::ends || extra == 0 || inner < 1) {
-        std::fill_n(deal.begin(), extra, least + 1);
-        return deal;
+        std::fill_n(spread.begin(), extra, least + 1);
+        return spread;
     }
     const bool has_room = layers - (least + 1) * inner >= 2;  // a layer for each end
     const std::int64_t middle = has_room ? least + 1 : least, ends = layers - middle * inner;
-    std::fill(deal.begin(), deal.end(), middle);
-    deal.front() = ends - ends / 2;
-    deal.back() = ends / 2;
-    return deal;
+    std::fill(spread.begin(), spread.end(), middle);
+    spread.front() = ends - ends / 2;
+    spread.back() = ends / 2;
+    return spread;
 }
 
 }  // namespace arena

@@ -28,7 +28,7 @@ NodeShape node_shape(std::int64_t gpus, std::int64_t site_gpus_per_node);
 /// multiples and adds the first 64 of them. query.max_gpus <= 0: as many as the pool has.
 std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
 
-/// Whether the launcher can be told some deal of the layers to so many stages.
+/// Whether the launcher can be told some partition of the layers into so many stages.
 bool can_share_layers(const PlanQuery&, std::int64_t stages);
 /// Stages for `gpus`: the divisors of gpus that the layers can be shared out to; or the pin.
 std::vector<std::int64_t> stage_counts(const PlanQuery&, std::int64_t gpus);
@@ -52,7 +52,7 @@ std::vector<Recompute> recompute_kinds(const PlanQuery&);
 /// Of 0..3, those that the launcher can be told and the search may take; 0 alone without replicas,
 /// which are dp * cp; or the pin, nothing where that wants replicas and there are none.
 std::vector<std::int64_t> zero_stages(const PlanQuery&, std::int64_t stages, std::int64_t replicas);
-/// Of these stages, dealt evenly: what the launcher must be told.
+/// Of these stages, partitioned evenly: what the launcher must be told.
 PlanFacts facts_of(const Model&, const ShardShape&, const PlanChoice&);
 
 /// Whether (grid, shard) is a plan at all; sets dp and the number of micro-batches.
@@ -62,7 +62,7 @@ struct Split {
 };
 Split split_grid(const PlanQuery&, const NodeShape&, std::int64_t stages, const ShardShape&);
 
-/// The plan whose stages are alike but for their layers.
+/// The plan whose stages are equal but for their layers.
 Plan uniform_plan(const ShardShape&, const PlanChoice&, std::vector<std::int64_t> stage_layers);
 /// Layers as even as a launcher can be told: equal, what is left over to the first stages; with
 /// LayerSplit::ends from the first and the last stage. Wants 1 <= stages <= layers.

@@ -139,10 +139,10 @@ Estimate price_mixed(const PoolContext& context, const Topology& topology, Shard
         if (part.pass_s() <= slowest_s) continue;
         slowest_s = part.pass_s();
         add_stage_times(e, plan, part);
-        const Estimate alike =  // what its evidence is worth
+        const Estimate uniform =  // what its evidence is worth
             price_stages(context, topology, shard, choice, plan.stage_layers);
-        e.source = alike.source;
-        e.error_bound = alike.error_bound;
+        e.source = uniform.source;
+        e.error_bound = uniform.error_bound;
     }
     const double own = context.pool.hardware.emulated ? 0 : context.constants.framework.iteration_s;
     e.bubble_s = std::max(0.0, pipeline.closed_s - real(m) * slowest_s);

@@ -18,7 +18,9 @@ constexpr double slack = 1 + 1e-12;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-std::int64_t stages_bound(bool is_alike) { return std::int64_t{1} << (is_alike ? 30 : 25); }
+std::int64_t stages_bound(bool is_homogeneous) {
+    return std::int64_t{1} << (is_homogeneous ? 30 : 25);
+}
 
 }  // namespace
 
@@ -31,8 +33,8 @@ MixedSearch::MixedSearch(const PlanQuery& query, const PoolContext& context, Pla
       context_(context),
       budget_(budget),
       shards_(context, query.pin.sequence_parallel.value_or(query.can.told.has(Feature::sp))),
-      is_alike_(context.is_alike()),
-      bound_(real(stages_bound(is_alike_))) {}
+      is_homogeneous_(context.is_homogeneous()),
+      bound_(real(stages_bound(is_homogeneous_))) {}
 
 bool MixedSearch::Label::beats(const Label& other) const {
     return exchange_s <= other.exchange_s * slack && step_s <= other.step_s * slack &&
@@ -78,17 +80,17 @@ std::int64_t MixedSearch::capacity_from(const Setting& setting, std::int64_t sta
                                         std::int64_t least, double limit_s) {
     const double bytes = real(context_.pool.hardware.memory_bytes), m = real(setting.micro_batches);
     const std::int64_t most =
-        context_.model.layers - grid_.stages + 1 - (is_alike_ ? 0 : begin - stage);
+        context_.model.layers - grid_.stages + 1 - (is_homogeneous_ ? 0 : begin - stage);
     const PlanChoice plan = choice(setting, option);
     const MemoryModel& memory = option.shard->memory;
-    const StageMemory alike = is_alike_ ? memory.stage(plan, stage) : StageMemory{};
+    const StageMemory equal = is_homogeneous_ ? memory.stage(plan, stage) : StageMemory{};
     const double ends = ends_s(stage, *option.shard);
     std::int64_t layers = least;
     for (LayerRange next{begin, begin + least + 1}; layers < most && !spends(1);
          ++next.end, ++layers) {
-        const double held = is_alike_ ? alike.total(layers + 1)
-                                      : memory.bytes(plan, stage, {&next, 1}) -
-                                            memory.buffer_bytes(plan, {&next, 1});
+        const double held = is_homogeneous_ ? equal.total(layers + 1)
+                                            : memory.bytes(plan, stage, {&next, 1}) -
+                                                  memory.buffer_bytes(plan, {&next, 1});
         const double work = option.shard->seconds(setting.recompute, next).total() + ends;
         if (held > bytes || m * work >= limit_s) break;
     }
@@ -98,7 +100,7 @@ std::int64_t MixedSearch::capacity_from(const Setting& setting, std::int64_t sta
 /// A later first layer leaves room for as late a last one.
 void MixedSearch::list_capacities(const Setting& setting, double limit_s) {
     capacities_.clear();
-    begins_ = is_alike_ ? 1 : static_cast<std::size_t>(context_.model.layers);
+    begins_ = is_homogeneous_ ? 1 : static_cast<std::size_t>(context_.model.layers);
     for (std::int64_t stage = 0; stage < grid_.stages; ++stage)
         for (const Option& option : options_) {
             std::int64_t last = 0;
@@ -231,7 +233,7 @@ StagePart MixedSearch::part(const Setting& setting, std::int64_t stage, std::uin
     const auto price = [&] {
         return lone_part(context_, topology_, *o.shard, choice(setting, o), stage, layers);
     };
-    if (!is_alike_) return price();
+    if (!is_homogeneous_) return price();
     const std::int64_t place = stage == 0 ? 0 : stage + 1 < grid_.stages ? 1 : 2;
     const auto options = static_cast<std::int64_t>(options_.size());
     const auto at = static_cast<std::size_t>(
@@ -341,7 +343,7 @@ Plan MixedSearch::to_plan(const Setting& setting, std::uint32_t at) const {
 
 bool MixedSearch::solve(const Setting& setting, double limit_s, Found& found) {
     if (bound_s(setting, limit_s) >= limit_s) return false;
-    const auto numbers = static_cast<std::size_t>(is_alike_ ? context_.model.layers + 1 : 0);
+    const auto numbers = static_cast<std::size_t>(is_homogeneous_ ? context_.model.layers + 1 : 0);
     has_part_.assign(3 * options_.size() * numbers, 0);
     parts_.resize(has_part_.size());
     labels_.assign(1, {});

@@ -73,11 +73,11 @@ class MixedSearch {
 
     void list_options(const Setting&);
     void list_capacities(const Setting&, double limit_s);
-    /// Layers from `begin` on that the stage can hold; of layers alike whatever begin is.
+    /// Layers from `begin` on that the stage can hold; of homogeneous layers whatever begin is.
     [[nodiscard]] std::int64_t capacity(std::int64_t stage, std::size_t option,
                                         std::int64_t begin) const {
         const std::size_t at = static_cast<std::size_t>(stage) * options_.size() + option;
-        return capacities_[is_alike_ ? at : at * begins_ + static_cast<std::size_t>(begin)];
+        return capacities_[is_homogeneous_ ? at : at * begins_ + static_cast<std::size_t>(begin)];
     }
     [[nodiscard]] std::int64_t capacity_from(const Setting&, std::int64_t stage, const Option&,
                                              std::int64_t begin, std::int64_t least,
@@ -112,7 +112,7 @@ class MixedSearch {
     Grid grid_;
     Topology topology_;
     std::vector<Option> options_;
-    bool is_alike_ = true;                  ///< all layers cost the same
+    bool is_homogeneous_ = true;            ///< all layers cost the same
     double bound_ = 0;                      ///< mixed_stages_bound()
     std::size_t begins_ = 0;                ///< first layers that a stage may have
     std::vector<std::int64_t> capacities_;  ///< layers, by stage, option and first layer

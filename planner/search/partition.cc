@@ -131,7 +131,7 @@ void PartitionSolver::extend(const PartitionProblem& problem, const StageParts& 
         child.pipeline.add(part.forward_s, part.backward_s, own, m);
         const double rest = after == 0 ? 0 : parts.rest_s(stage + 1, end);
         if (alone_s(child.pipeline, rest, relaxed) + beyond_s >= limit_s) {
-            if (parts.sends_alike()) break;
+            if (parts.sends_same()) break;
             PipelineLength least = parent.pipeline;  // grows with `end`
             const double transfer = part.boundary_s / 2;
             least.add(part.forward_s - transfer, part.backward_s - transfer, own, m);
@@ -157,7 +157,7 @@ void PartitionSolver::keep(const Label& label, bool relaxed) {
 
 /// The last stage's label with the least seconds; null when none is below the limit. Relaxed: of
 /// the pipeline's paths only those that fill and drain by the last stage count, which compares
-/// partial deals by two numbers instead of seven.
+/// partial partitions by two numbers instead of seven.
 const PartitionSolver::Label* PartitionSolver::find_best(const PartitionProblem& problem,
                                                          const StageParts& parts, double limit_s,
                                                          bool relaxed) {
@@ -195,8 +195,8 @@ void PartitionSolver::read_off(const Label* label, std::vector<std::int64_t>& st
         stage_layers[i] = label->used - labels_[label->parent].used;
 }
 
-/// No deal is shorter than the relaxed program's best, so that one is the answer if it is really as
-/// short, as it nearly always is.
+/// No partition is shorter than the relaxed program's best, so that one is the answer if it is
+/// really as short, as it nearly always is.
 bool PartitionSolver::solve_any(const PartitionProblem& problem, const StageParts& parts,
                                 double limit_s, std::vector<std::int64_t>& stage_layers) {
     trial_.resize(static_cast<std::size_t>(problem.stages));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Layers to pipeline stages, exactly: a dynamic program over stages and layers that keeps every
-// partial deal which may still become the best one. A stage counts as it is priced: seconds per
-// micro-batch with embedding and head, what remains of its gradient exchange, its optimizer step,
-// its bytes. A partial deal is a partial pipeline (PipelineLength) and several maxima, and one deal
-// replaces another that is no better in any of them (after PipeDream's and Piper's programs, which
-// have one maximum).
+// partial partition that may still become the best one. A stage counts as it is priced: seconds
+// per micro-batch with embedding and head, what remains of its gradient exchange, its optimizer
+// step, its bytes. A partial partition is a partial pipeline (PipelineLength) and several maxima,
+// and one partition replaces another that is no better in any of them (after PipeDream's and
+// Piper's programs, which have one maximum).
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class StageParts {
     /// The last stage takes at least this of a micro-batch, whichever layers it holds.
     [[nodiscard]] virtual double last_s() const { return 0; }
     /// Whether what a stage sends is the same whichever layer it ends with; saves a comparison.
-    [[nodiscard]] virtual bool sends_alike() const { return false; }
+    [[nodiscard]] virtual bool sends_same() const { return false; }
 };
 
 /// The length of an iteration: 1F1B of the stages (PipelineLength) + max(exchange_s) + max(step_s)
@@ -51,30 +51,30 @@ class StageParts {
 struct PartitionProblem {
     std::int64_t layers = 1, stages = 1, micro_batches = 1;
     double fixed_s = 0;
-    double ends_s = 0;  ///< at most the maxima of exchange_s, step_s and host_s of any deal, summed
+    double ends_s = 0;  ///< at most the maxima of exchange_s, step_s and host_s, summed
     double bytes = std::numeric_limits<double>::infinity();  ///< each stage's limit
     LayerSplit split = LayerSplit::any;
 };
-/// Seconds of one deal; infinite when a stage exceeds the bytes.
+/// Seconds of one partition; infinite when a stage exceeds the bytes.
 double iteration_seconds(const PartitionProblem&, const StageParts&,
                          std::span<const std::int64_t> stage_layers);
 
 /// Steps that one solve() takes at most: 0.1 s. Hundreds of layers take a thousandth.
 inline constexpr std::int64_t max_solve_steps = 1 << 21;
-/// Partial deals that it keeps at most: 50 MB.
+/// Partial partitions that it keeps at most: 50 MB.
 inline constexpr std::size_t max_labels = 1 << 19;
 
-/// Keeps its memory between calls. Deterministic; ties go to the deal found first.
+/// Keeps its memory between calls. Deterministic; ties go to the partition found first.
 class PartitionSolver {
   public:
     explicit PartitionSolver(PlanBudget& budget) : budget_(budget) {}
-    /// The deal with the least seconds below `limit_s`, each stage at least one layer; false when
-    /// there is none. O(stages layers^2) steps at worst, times the partial deals that a limit close
-    /// to the optimum leaves (few). Where that would be too many steps, the best deal found so far,
-    /// or false: see ran_out().
+    /// The partition with the least seconds below `limit_s`, each stage at least one layer; false
+    /// when there is none. O(stages layers^2) steps at worst, times the partial partitions that a
+    /// limit close to the optimum leaves (few). Where that would be too many steps, the best
+    /// partition found so far, or false: see ran_out().
     bool solve(const PartitionProblem&, const StageParts&, double limit_s,
                std::vector<std::int64_t>& stage_layers);
-    /// Whether the last solve() was cut short, so that there may be a better deal.
+    /// Whether the last solve() was cut short, so that there may be a better partition.
     [[nodiscard]] bool ran_out() const { return steps_ < 0; }
     /// Steps that all solve() to come may take together.
     void allow(std::int64_t steps) { steps_left_ = steps; }

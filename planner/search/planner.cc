@@ -362,7 +362,7 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
                       const GpuPool& pool, LayerSplit split, PlanBudget& budget) {
     if (is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
     const auto context = prepare(model, pool, global_batch);
-    if (!context || context->is_alike()) return plan;
+    if (!context || context->is_homogeneous()) return plan;
     PlanQuery query{model, global_batch, grid.gpus(), grid.gpus(), {}, {}, {}};
     query.pin.micro_batch = plan.micro_batch;
     query.can.set(split);
@@ -375,7 +375,7 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
                             .zero_stage = plan.zero_stage,
                             .cp = plan.cp,
                             .ep = plan.ep};
-    search.deal_fixed({grid.nodes, grid.gpus_per_node}, shape, choice, plan.stage_layers);
+    search.partition_fixed({grid.nodes, grid.gpus_per_node}, shape, choice, plan.stage_layers);
     return plan;
 }
 

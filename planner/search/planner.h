@@ -45,9 +45,9 @@ std::vector<Offer> offers_of(std::vector<GridResult>);
 Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&, const Plan&,
                             const GpuPool&);
 
-/// The plan, one that price_plan() takes, with the fastest deal of layers that its launcher can be
-/// told and that fits memory, if one does. Layers that are alike, mixed and interleaved stages stay
-/// as they are.
+/// The plan, one that price_plan() takes, with the fastest partition of layers that its launcher
+/// can be told and that fits memory, if one does. Equal layers, mixed and
+/// interleaved stages stay as they are.
 Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan, const GpuPool&,
                       LayerSplit);
 Plan with_best_layers(const Model&, std::int64_t global_batch, const Grid&, Plan, const GpuPool&,

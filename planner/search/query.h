@@ -32,7 +32,7 @@ struct GridResult {
     std::string reason;  ///< why infeasible: memory, batch, layers, heads
     Plan plan;           ///< proxy plan when feasible
     Estimate estimate;
-    std::int64_t candidates = 0;  ///< plans of the grid, counted before their layers are dealt
+    std::int64_t candidates = 0;  ///< plans of the grid, counted before layers are partitioned
     /// The launcher can be told stages that differ in dp and tp, but the grid is beyond
     /// mixed_stages_bound(): only uniform stages were looked at.
     bool uniform_only = false;

@@ -48,7 +48,7 @@ void add_to(Front& front, double bytes, double seconds) {
 }
 
 /// Every layer is like one of these, with what reaches it.
-std::vector<std::int64_t> unlike_layers(const LayerIndex& index) {
+std::vector<std::int64_t> distinct_layers(const LayerIndex& index) {
     std::vector<bool> seen(index.list().kinds.size());
     std::vector<std::int64_t> layers;
     for (std::size_t r = 0; r < index.list().runs.size(); ++r) {
@@ -57,7 +57,7 @@ std::vector<std::int64_t> unlike_layers(const LayerIndex& index) {
         if (counts_kinds && seen[run.kind]) continue;
         seen[run.kind] = true;
         layers.push_back(index.begin_of(r));
-        if (run.count > 1 && index.form() != LayerIndex::Form::alike)
+        if (run.count > 1 && index.form() != LayerIndex::Form::homogeneous)
             layers.push_back(index.begin_of(r) + 1);
     }
     return layers;
@@ -67,7 +67,7 @@ std::vector<std::int64_t> unlike_layers(const LayerIndex& index) {
 bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
     const MemoryModel memory(context, shape);
     const double limit = real(context.pool.hardware.memory_bytes);
-    const std::vector<std::int64_t> layers = unlike_layers(*context.layers);
+    const std::vector<std::int64_t> layers = distinct_layers(*context.layers);
     for (const Recompute recompute : recompute_kinds(query))
         for (std::int64_t zero = 0; zero <= 3; ++zero) {
             const PlanChoice choice{.stages = 3,
@@ -112,7 +112,7 @@ PoolSearch::PoolSearch(const PlanQuery& query, const PoolContext& context, PlanB
       recomputes_(recompute_kinds(query)),
       shards_(shapes_.size()),
       solver_(budget) {
-    solver_.allow(max_deal_steps);
+    solver_.allow(max_partition_steps);
 }
 
 /// Tensor-parallel groups stay inside a node, so a shard is the same in every grid; groups that
@@ -190,12 +190,12 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const double embedding = shard.embedding_s + shard.embedding_comm_s;
     const double head = shard.head_s + shard.head_comm_s;
     const double least = shard.least_layer_s(choice.recompute);
-    const double longest = shard.is_alike()
+    const double longest = shard.is_homogeneous()
                                ? shard.seconds(choice.recompute, {0, most}).total()
                                : std::max(mean, shard.slowest_layer_s(choice.recompute));
     const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp * choice.cp) : 1;
     const double held =
-        shard.is_alike() ? real(most) : real(query_.model.layers) / real(choice.stages);
+        shard.is_homogeneous() ? real(most) : real(query_.model.layers) / real(choice.stages);
     const double step = share * held * shard.layer_parameters * shard.optimizer_parameter_s;
     const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
     double pipeline = 0;
@@ -203,49 +203,54 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
         pipeline = least_pipeline_seconds(all.total() + embedding + head,
                                           std::max(longest, least + std::max(embedding, head)),
                                           choice.stages, choice.micro_batches, least + head);
-    else if (shard.is_alike())
+    else if (shard.is_homogeneous())
         pipeline = std::max(m * (longest + embedding), around + m * (longest + head));
     else
         pipeline = m * longest;
     return below_bounds * (pipeline + step);
 }
 
-/// Where layers differ no deal fits unless the greatest stages that fit, one after the other and
-/// some of them empty, hold all layers: a later stage keeps fewer micro-batches, and may take what
-/// an earlier one cannot. The exact program knows better.
+/// Where layers differ no partition fits unless the greatest stages that fit, one after the other
+/// and some of them empty, hold all layers: a later stage keeps fewer micro-batches, and may take
+/// what an earlier one cannot. The exact program knows better.
 bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
                           double& wanted_bytes) {
     const double limit = real(pool_.hardware.memory_bytes);
     const std::int64_t layers = query_.model.layers, stages = choice.stages;
-    const bool is_alike = memory.is_alike();
+    const bool is_homogeneous = memory.is_homogeneous();
     std::int64_t room = 0;
     bool fits = true;
     wanted_bytes = 0;
     for (std::int64_t i = 0; i < stages; ++i) {
         const LayerRange even{i * layers / stages, (i + 1) * layers / stages};
-        const StageMemory stage = is_alike ? memory.stage(choice, i) : StageMemory{};
+        const StageMemory stage = is_homogeneous ? memory.stage(choice, i) : StageMemory{};
         const std::int64_t most =
-            is_alike ? stage.capacity(layers, limit)
-                     : memory.capacity(choice, i, room, layers - room - (stages - i - 1), limit);
+            is_homogeneous
+                ? stage.capacity(layers, limit)
+                : memory.capacity(choice, i, room, layers - room - (stages - i - 1), limit);
         capacity_[static_cast<std::size_t>(i)] = most;
         room += most;
         fits = fits && most >= 1;
-        wanted_bytes = std::max(wanted_bytes, is_alike ? stage.total((layers + stages - 1) / stages)
-                                                       : memory.bytes(choice, i, {&even, 1}));
+        wanted_bytes =
+            std::max(wanted_bytes, is_homogeneous ? stage.total((layers + stages - 1) / stages)
+                                                  : memory.bytes(choice, i, {&even, 1}));
     }
-    if (is_alike) return fits && room >= layers;
-    const bool lies_apart = choice.vpp > 1;  // dealt once, and asked then
+    if (is_homogeneous) return fits && room >= layers;
+    const bool lies_apart = choice.vpp > 1;  // partitioned once, and asked then
     return lies_apart || room >= layers;
 }
 
-/// The deal with the least slowest stage into layers_, transfers aside.
+/// The partition with the least slowest stage into layers_, transfers aside.
 bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
     const double first_s = shard.embedding_s + shard.embedding_comm_s;
     const double last_s = shard.head_s + shard.head_comm_s;
-    if (shard.is_alike())
-        return deal_layers({query_.model.layers, shard.seconds(choice.recompute, {0, 1}).total(),
-                            first_s, last_s, capacity_},
-                           layers_);
+    if (shard.is_homogeneous())
+        return partition_layers({.layers = query_.model.layers,
+                                 .layer_s = shard.seconds(choice.recompute, {0, 1}).total(),
+                                 .first_s = first_s,
+                                 .last_s = last_s,
+                                 .capacity = capacity_},
+                                layers_);
     const auto work_s = [&](std::int64_t stage, LayerRange range) {
         if (spends(1)) return std::numeric_limits<double>::infinity();
         return shard.seconds(choice.recompute, range).total() + (stage == 0 ? first_s : 0) +
@@ -262,8 +267,8 @@ bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
 }
 
 /// The fastest layers_ below limit_s.
-bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanChoice& choice,
-                      double limit_s) {
+bool PoolSearch::partition(const Topology& topology, const Shard& shard, const PlanChoice& choice,
+                           double limit_s) {
     ShardParts parts(context_, topology, shard, choice, buffers_);
     PartitionProblem problem = parts.problem(query_.can.split(choice.stages));
     const auto beats_limit = [&](double longest_s) {
@@ -272,14 +277,15 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
                    problem.ends_s + problem.fixed_s <
                limit_s;
     };
-    if (choice.vpp == 1 && !beats_limit(shard.is_alike() ? parts.longest_s(0, 0) : 0)) return false;
-    if (choice.vpp > 1) {  // one deal: bytes are what is asked
+    if (choice.vpp == 1 && !beats_limit(shard.is_homogeneous() ? parts.longest_s(0, 0) : 0))
+        return false;
+    if (choice.vpp > 1) {  // one partition: bytes are what is asked
         problem.split = LayerSplit::even;
         return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
     }
     layers_.resize(static_cast<std::size_t>(choice.stages));
-    if (problem.split != LayerSplit::any) return deal_evenly(problem, parts, limit_s);
-    if (!shard.is_alike()) {
+    if (problem.split != LayerSplit::any) return partition_evenly(problem, parts, limit_s);
+    if (!shard.is_homogeneous()) {
         const std::int64_t looked_at = problem.stages * problem.layers;
         const bool has_room = looked_at <= 8 * max_part_rows;
         if (has_room && looked_at <= solver_.steps_left())
@@ -289,18 +295,18 @@ bool PoolSearch::deal(const Topology& topology, const Shard& shard, const PlanCh
         solver_.spend(looked_at);
         if (!beats_limit(parts.longest_s(0, 0))) return false;
     }
-    // The deal with the least slowest stage is nearly always the best: a tight limit for the exact
-    // one.
+    // The partition with the least slowest stage is nearly always the best: a tight limit for the
+    // exact one.
     if (!balance(shard, choice))
-        return !shard.is_alike() && solver_.solve(problem, parts, limit_s, layers_);
+        return !shard.is_homogeneous() && solver_.solve(problem, parts, limit_s, layers_);
     const double balanced_s = iteration_seconds(problem, parts, layers_);
     return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
            balanced_s < limit_s;
 }
 
-/// The evenest deal of all stands where there are too many to try.
-bool PoolSearch::deal_evenly(const PartitionProblem& problem, const ShardParts& parts,
-                             double limit_s) {
+/// The evenest partition of all stands where there are too many to try.
+bool PoolSearch::partition_evenly(const PartitionProblem& problem, const ShardParts& parts,
+                                  double limit_s) {
     const bool found = solver_.solve(problem, parts, limit_s, layers_);
     if (!solver_.ran_out()) return found;
     const std::vector<std::int64_t> spread =
@@ -312,14 +318,15 @@ bool PoolSearch::deal_evenly(const PartitionProblem& problem, const ShardParts& 
     return true;
 }
 
-bool PoolSearch::deal_fixed(const NodeShape& nodes, const ShardShape& shape,
-                            const PlanChoice& choice, std::vector<std::int64_t>& stage_layers) {
+bool PoolSearch::partition_fixed(const NodeShape& nodes, const ShardShape& shape,
+                                 const PlanChoice& choice,
+                                 std::vector<std::int64_t>& stage_layers) {
     prepare(choice.stages);
     const Topology topology = topology_of(nodes, choice.stages);
     const Shard shard(context_, topology, shape);
     double wanted = 0;
     if (!has_room(shard.memory, choice, wanted) ||
-        !deal(topology, shard, choice, std::numeric_limits<double>::infinity()))
+        !partition(topology, shard, choice, std::numeric_limits<double>::infinity()))
         return false;
     stage_layers = layers_;
     return true;
@@ -335,7 +342,7 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
         best.least_bytes = std::min(best.least_bytes, wanted);
         return false;
     }
-    if (!deal(topology, priced, choice, limit_s)) {
+    if (!partition(topology, priced, choice, limit_s)) {
         best.least_bytes = std::min(best.least_bytes, wanted);
         return false;
     }
@@ -377,11 +384,11 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     return result(nodes, stages, best);
 }
 
-/// At most what the fullest stage of any deal holds: of equal layers, some stage has the mean.
+/// At most what the fullest stage of any partition holds: of equal layers, some stage has the mean.
 double PoolSearch::least_bytes(const Candidate& candidate) const {
     const PlanChoice& choice = candidate.choice;
     const MemoryModel& memory = shards_[candidate.shard].shard->memory;
-    if (!memory.is_alike()) return 0;
+    if (!memory.is_homogeneous()) return 0;
     const std::int64_t mean = (query_.model.layers + choice.stages - 1) / choice.stages;
     double least = std::numeric_limits<double>::infinity(), most = 0;
     for (std::int64_t i = 0; i < choice.stages; ++i) {
@@ -393,7 +400,7 @@ double PoolSearch::least_bytes(const Candidate& candidate) const {
 }
 
 /// Candidates in the order of their bounds, so that those that come late are beaten before they
-/// are dealt or replayed.
+/// are partitioned or replayed.
 std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t stages) {
     prepare(stages);
     list_candidates(nodes, stages);

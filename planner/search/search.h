@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The plans of one grid, exhaustively: every tensor-parallel degree, micro-batch, context and
 // expert degree, interleaving, recompute choice and optimizer sharding that the job's launcher can
-// be told, layers dealt exactly under each stage's memory. Candidates are taken by their lower
-// bound, so that what cannot beat the best found, even with perfectly balanced stages, is not dealt
-// and not priced.
+// be told, layers partitioned exactly under each stage's memory. Candidates are taken by their
+// lower bound, so that what cannot beat the best found, even with perfectly balanced stages, is not
+// partitioned and not priced.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ namespace arena {
 /// Candidates that one PoolSearch looks at; beyond it search() says that it did not. Two seconds.
 inline constexpr std::int64_t max_candidates = 4'000'000;
 
-/// Steps of dealing layers (partition.h) in one PoolSearch; beyond them, as in a solve() of more
-/// than max_solve_steps, the evenest deal stands for the best one. Only thousands of layers get
-/// there. Five seconds.
-inline constexpr std::int64_t max_deal_steps = 1 << 25;
+/// Steps of partitioning layers (partition.h) in one PoolSearch; beyond them, as in a solve() of
+/// more than max_solve_steps, the evenest partition stands for the best one. Only thousands of
+/// layers get there. Five seconds.
+inline constexpr std::int64_t max_partition_steps = 1 << 25;
 
 /// Why a grid has no plan whose budget was spent before one was found.
 inline constexpr const char* nothing_found_in_time =
@@ -41,19 +41,19 @@ class PoolSearch {
     /// budget is spent (GridResult::in_part).
     GridResult search(const NodeShape&, std::int64_t stages);
     /// The plans of the grid that no other plan of it beats in both seconds and bytes, fastest
-    /// first; each candidate with its fastest deal of layers.
+    /// first; each candidate with its fastest partition of layers.
     std::vector<GridResult> pareto(const NodeShape&, std::int64_t stages);
     /// Shards that fit memory in some grid of the query, of degrees and micro-batches (to 128) that
     /// are pinned or powers of two: what is worth measuring; others follow from these.
     std::vector<ShardShape> fitting_shapes();
-    /// The fastest deal of layers for this plan without interleaving; false when none fits.
-    bool deal_fixed(const NodeShape&, const ShardShape&, const PlanChoice&,
-                    std::vector<std::int64_t>& stage_layers);
+    /// The fastest partition of layers for this plan without interleaving; false when none fits.
+    bool partition_fixed(const NodeShape&, const ShardShape&, const PlanChoice&,
+                         std::vector<std::int64_t>& stage_layers);
     [[nodiscard]] const PoolContext& context() const { return context_; }
     /// Candidates looked at so far.
     [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }
-    /// Of max_deal_steps.
-    [[nodiscard]] std::int64_t deal_steps_left() const { return solver_.steps_left(); }
+    /// Of max_partition_steps.
+    [[nodiscard]] std::int64_t partition_steps_left() const { return solver_.steps_left(); }
 
   private:
     /// A plan but for its layers.
@@ -90,10 +90,10 @@ class PoolSearch {
     bool can_be_told(const ShardShape&, const PlanChoice&);
     void list_candidates_of(std::uint32_t shape, const NodeShape&, std::int64_t stages);
     [[nodiscard]] bool has_memory_for(std::size_t shape);
-    /// Deals the layers and prices; false when it does not fit or takes limit_s or longer.
+    /// Partitions the layers and prices; false when it does not fit or takes limit_s or longer.
     bool try_candidate(const Topology&, const Candidate&, double limit_s, Best&);
-    bool deal(const Topology&, const Shard&, const PlanChoice&, double limit_s);
-    bool deal_evenly(const PartitionProblem&, const ShardParts&, double limit_s);
+    bool partition(const Topology&, const Shard&, const PlanChoice&, double limit_s);
+    bool partition_evenly(const PartitionProblem&, const ShardParts&, double limit_s);
     bool balance(const Shard&, const PlanChoice&);
     [[nodiscard]] double least_bytes(const Candidate&) const;
     /// Whether the layers fit at all; the bytes that even stages want.

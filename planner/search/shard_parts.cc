@@ -22,7 +22,7 @@ ShardParts::ShardParts(const PoolContext& context, const Topology& topology, con
       buffers_(buffers) {
     const auto stages = static_cast<std::size_t>(choice.stages);
     const auto sizes = static_cast<std::size_t>(context.model.layers) + 1;
-    ++buffers_.deal;
+    ++buffers_.candidate;
     if (remembers_parts() && buffers_.parts.size() < stages * sizes)
         buffers_.parts.resize(stages * sizes);
     buffers_.extra_s.assign(stages + 1, 0);
@@ -39,8 +39,9 @@ ShardParts::ShardParts(const PoolContext& context, const Topology& topology, con
     layer_s_ = below_bounds * iteration_.least_layers_s({0, 1});
     for (std::size_t i = 0; i < sizes; ++i) {
         const LayerRange rest{static_cast<std::int64_t>(i), context.model.layers};
-        buffers_.rest_s[i] = shard.is_alike() ? real(rest.size()) * layer_s_
-                                              : below_bounds * iteration_.least_layers_s(rest);
+        buffers_.rest_s[i] = shard.is_homogeneous()
+                                 ? real(rest.size()) * layer_s_
+                                 : below_bounds * iteration_.least_layers_s(rest);
     }
 }
 
@@ -49,7 +50,8 @@ StagePart ShardParts::part(std::int64_t stage, std::int64_t begin, std::int64_t 
     const std::int64_t sizes = context_.model.layers + 1;
     PartBuffers::Part& known =
         buffers_.parts[static_cast<std::size_t>(stage * sizes + end - begin)];
-    if (known.deal != buffers_.deal) known = {iteration_.part(stage, {begin, end}), buffers_.deal};
+    if (known.candidate != buffers_.candidate)
+        known = {iteration_.part(stage, {begin, end}), buffers_.candidate};
     return known.part;
 }
 
@@ -59,13 +61,13 @@ double ShardParts::rest_s(std::int64_t stage, std::int64_t begin) const {
 }
 
 double ShardParts::longest_s(std::int64_t stage, std::int64_t begin) const {
-    if (shard_.is_alike()) return longest_alike_s(stage, context_.model.layers - begin);
+    if (shard_.is_homogeneous()) return longest_homogeneous_s(stage, context_.model.layers - begin);
     return buffers_.longest_s.empty() ? 0 : longest(stage, begin);
 }
 
 /// Stages with the least extra, and the last one, which may have more: either some stage has one
 /// layer more than the mean, or the last one has what the others leave.
-double ShardParts::longest_alike_s(std::int64_t stage, std::int64_t layers) const {
+double ShardParts::longest_homogeneous_s(std::int64_t stage, std::int64_t layers) const {
     const std::int64_t others = choice_.stages - stage - 1;
     const auto extra_s = [&](std::int64_t i) {
         return buffers_.extra_s[static_cast<std::size_t>(i)] -

@@ -50,7 +50,7 @@ struct CustomLayer {
 struct Model {
     std::string name;  ///< for people; not part of the fingerprint
     Family family = Family::gpt;
-    std::int64_t layers = 0;  ///< what a pipeline deals out: transformer blocks; wide_resnet:
+    std::int64_t layers = 0;  ///< what a pipeline partitions: transformer blocks; wide_resnet:
                               ///< bottleneck blocks; custom: the sum of counts
     std::int64_t hidden = 0;
     std::int64_t heads = 0;

@@ -53,8 +53,8 @@ struct Plan {
 
 /// The one spelling of a plan, wherever it is shown and given: "pp2,dp2,tp1,mb4x16": micro-batch 4,
 /// 16 of them; then what a default Plan has not: vpp2, cp2, ep2, selective or full, zero1 to zero3,
-/// sp. All but the deal of layers, which follows from it. parse_plan_pin() reads it back, but for
-/// stages that differ in dp or tp ("dp2+1").
+/// sp. All but the layers, which follow from it. parse_plan_pin() reads it back, but for stages
+/// that differ in dp or tp ("dp2+1").
 std::string short_form(const Plan&);
 /// "4xa40" for one node, "2x4xa40" for two nodes of four.
 std::string short_form(const Grid&);

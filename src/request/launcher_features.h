@@ -134,7 +134,7 @@ struct PlanFacts {
 PlanFacts facts_of(const Model&);
 PlanFacts facts_of(const Model&, const Plan&);
 FeatureSet needs(const PlanFacts&);
-/// The same where words for any deal of the layers stand for words for its ends.
+/// The same where words for any partition of the layers stand for words for its ends.
 FeatureSet needs_of(FeatureSet told, FeatureSet needed);
 /// "tensor parallelism of 4 over 2 key-value heads", for messages.
 std::string describe(Feature, const PlanFacts&);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Seeded random cases for the planner's tests (ARENA_SEED=N repeats a run): small models, grids,
-// plans, and every deal of layers.
+// plans, and every partition of layers.
 #pragma once
 
 #include <algorithm>
@@ -53,17 +53,18 @@ class Random {
 using Layers = std::vector<std::int64_t>;
 
 /// Calls visit with every way to give `layers` layers to `stages` stages, at least one each.
-inline void each_deal(std::int64_t layers, std::int64_t stages,
-                      const std::function<void(const Layers&)>& visit) {
-    Layers deal(static_cast<std::size_t>(stages), 1);
+inline void each_partition(std::int64_t layers, std::int64_t stages,
+                           const std::function<void(const Layers&)>& visit) {
+    Layers partition(static_cast<std::size_t>(stages), 1);
     const std::function<void(std::size_t, std::int64_t)> fill = [&](std::size_t at,
                                                                     std::int64_t left) {
-        if (at + 1 == deal.size()) {
-            deal[at] = left;
-            return visit(deal);
+        if (at + 1 == partition.size()) {
+            partition[at] = left;
+            return visit(partition);
         }
-        const auto after = static_cast<std::int64_t>(deal.size() - at - 1);
-        for (deal[at] = 1; deal[at] <= left - after; ++deal[at]) fill(at + 1, left - deal[at]);
+        const auto after = static_cast<std::int64_t>(partition.size() - at - 1);
+        for (partition[at] = 1; partition[at] <= left - after; ++partition[at])
+            fill(at + 1, left - partition[at]);
     };
     if (stages <= layers) fill(0, layers);
 }

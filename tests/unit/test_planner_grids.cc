@@ -368,11 +368,11 @@ START_TEST(layers_are_spread_as_the_launcher_can_be_told) {
     for (std::int64_t layers = 1; layers <= 40; ++layers)
         for (std::int64_t stages = 1; stages <= layers; ++stages)
             for (const LayerSplit split : {LayerSplit::ends, LayerSplit::any}) {
-                const Layers deal = spread_layers(split, layers, stages);
-                ck_assert(expresses(split, deal));
-                ck_assert_int_eq(std::accumulate(deal.begin(), deal.end(), std::int64_t{0}),
+                const Layers spread = spread_layers(split, layers, stages);
+                ck_assert(expresses(split, spread));
+                ck_assert_int_eq(std::accumulate(spread.begin(), spread.end(), std::int64_t{0}),
                                  layers);
-                ck_assert_int_ge(*std::min_element(deal.begin(), deal.end()), 1);
+                ck_assert_int_ge(*std::min_element(spread.begin(), spread.end()), 1);
             }
 }
 END_TEST

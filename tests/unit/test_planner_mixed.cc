@@ -47,8 +47,8 @@ double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
             if (!is_mixed(plan)) return;
             plan.micro_batch = samples / plan.dp();
             plan.sequence_parallel = is_transformer(c.query.model.family);
-            each_deal(c.query.model.layers, grid.stages, [&](const Layers& deal) {
-                plan.stage_layers = deal;
+            each_partition(c.query.model.layers, grid.stages, [&](const Layers& partition) {
+                plan.stage_layers = partition;
                 for (const Recompute recompute : recompute_kinds(c.query))
                     for (std::int64_t zero = 0; zero <= 1; ++zero) {
                         plan.recompute = recompute, plan.zero_stage = zero;
@@ -71,7 +71,7 @@ double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
 
 START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
     Random random(8);
-    long plans = 0, chosen = 0, unlike = 0;
+    long plans = 0, chosen = 0, differing = 0;
     for (int n = 0; n < 1000;) {
         std::optional<Case> c = small_case(random);
         if (!c || c->query.model.layers > 6 || c->query.global_batch > 16) continue;
@@ -92,7 +92,7 @@ START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
             found = std::min(found, any[i].estimate.iteration_s);
             if (!is_mixed(any[i].plan)) continue;
             ++chosen;
-            unlike += layer_list(c->query.model).kinds.size() > 1 ? 1 : 0;
+            differing += layer_list(c->query.model).kinds.size() > 1 ? 1 : 0;
             const auto priced = price_plan(c->query.model, c->query.global_batch, any[i].grid,
                                            any[i].plan, c->query.pools[0]);
             ck_assert(priced.ok() && *priced == any[i].estimate);
@@ -104,10 +104,11 @@ START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
                       "case %d: %.17g found, the best takes %.17g (uniform %.17g)", n, found, best,
                       even);
     }
-    std::printf("%ld mixed plans, %ld chosen, %ld of layers that differ\n", plans, chosen, unlike);
+    std::printf("%ld mixed plans, %ld chosen, %ld of layers that differ\n", plans, chosen,
+                differing);
     ck_assert_int_gt(plans, 10000);
     ck_assert_int_gt(chosen, 10);
-    ck_assert_int_gt(unlike, 5);
+    ck_assert_int_gt(differing, 5);
 }
 END_TEST
 
@@ -135,10 +136,10 @@ END_TEST
 
 namespace {
 
-/// The first layer is unlike the others.
-Model unlike_model(std::int64_t layers) {
+/// The first layer differs from the others.
+Model heterogeneous_model(std::int64_t layers) {
     Model m;
-    m.name = "unlike";
+    m.name = "differing";
     m.family = Family::custom;
     m.precision = Precision::fp16;
     for (const std::int64_t count : {std::int64_t{1}, layers - 1}) {
@@ -149,7 +150,7 @@ Model unlike_model(std::int64_t layers) {
         layer.activation_bytes = 1e4;
         m.custom_layers.push_back(layer);
     }
-    const Result<Model> model = complete_model(m, "unlike");
+    const Result<Model> model = complete_model(m, "differing");
     ck_assert(model.ok());
     return *model;
 }
@@ -162,7 +163,7 @@ PlanQuery query_of(const Model& model, std::int64_t gpus, const Capabilities& ca
 }  // namespace
 
 START_TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
-    const Model model = unlike_model(3000);
+    const Model model = heterogeneous_model(3000);
     Capabilities can = all_capabilities();
     std::size_t beyond = 0;
     for (const GridResult& r : plan_grids(query_of(model, 2, can))) {
@@ -172,15 +173,15 @@ START_TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
     ck_assert_uint_eq(beyond, 1);
     can.told.remove(Feature::mixed);  // nothing was left out of what the launcher can be told
     for (const GridResult& r : plan_grids(query_of(model, 2, can))) ck_assert(!r.uniform_only);
-    for (const GridResult& r : plan_grids(query_of(unlike_model(3), 2, all_capabilities())))
+    for (const GridResult& r : plan_grids(query_of(heterogeneous_model(3), 2, all_capabilities())))
         ck_assert(!r.uniform_only);
 }
 END_TEST
 
 START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
-    ck_assert_int_eq(mixed_stages_bound(unlike_model(2048)), 1 << 25);
+    ck_assert_int_eq(mixed_stages_bound(heterogeneous_model(2048)), 1 << 25);
     ck_assert_int_eq(mixed_stages_bound(*find_zoo_model("gpt2")), 1 << 30);
-    PlanQuery query = query_of(unlike_model(2048), 8, all_capabilities());
+    PlanQuery query = query_of(heterogeneous_model(2048), 8, all_capabilities());
     const auto is_too_large = [&](std::int64_t stages, std::int64_t gpus) {
         const PoolContext context =
             prepare(query.model, query.pools[0], query.global_batch).value();

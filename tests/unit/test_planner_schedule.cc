@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Lengths of pipelines: closed forms against replays of every task, bounds against lengths, and the
-// quick deal of layers against all deals.
+// quick partition of layers against all partitions.
 #include <map>
 #include <numeric>
 
@@ -57,27 +57,28 @@ double sum_of(const std::vector<double>& a, const std::vector<double>& b) {
     return std::accumulate(a.begin(), a.end(), 0.0) + std::accumulate(b.begin(), b.end(), 0.0);
 }
 
-/// Least maximum stage time over every way to deal the layers.
-double best_deal(const LayerDeal& deal, std::size_t stage, std::int64_t left) {
-    const std::size_t stages = deal.capacity.size();
-    const double extra = (stage == 0 ? deal.first_s : 0) + (stage + 1 == stages ? deal.last_s : 0);
+/// Least maximum stage time over every way to partition the layers.
+double best_partition(const EqualLayers& problem, std::size_t stage, std::int64_t left) {
+    const std::size_t stages = problem.capacity.size();
+    const double extra =
+        (stage == 0 ? problem.first_s : 0) + (stage + 1 == stages ? problem.last_s : 0);
     if (stage + 1 == stages)
-        return left >= 1 && left <= deal.capacity[stage]
-                   ? static_cast<double>(left) * deal.layer_s + extra
+        return left >= 1 && left <= problem.capacity[stage]
+                   ? static_cast<double>(left) * problem.layer_s + extra
                    : 1e9;
     double best = 1e9;
-    for (std::int64_t n = 1; n <= std::min(left, deal.capacity[stage]); ++n)
-        best = std::min(best, std::max(static_cast<double>(n) * deal.layer_s + extra,
-                                       best_deal(deal, stage + 1, left - n)));
+    for (std::int64_t n = 1; n <= std::min(left, problem.capacity[stage]); ++n)
+        best = std::min(best, std::max(static_cast<double>(n) * problem.layer_s + extra,
+                                       best_partition(problem, stage + 1, left - n)));
     return best;
 }
 
-double longest_stage(const LayerDeal& deal, const std::vector<std::int64_t>& layers) {
+double longest_stage(const EqualLayers& problem, const std::vector<std::int64_t>& layers) {
     double longest = 0;
     for (std::size_t i = 0; i < layers.size(); ++i)
-        longest = std::max(longest, static_cast<double>(layers[i]) * deal.layer_s +
-                                        (i == 0 ? deal.first_s : 0) +
-                                        (i + 1 == layers.size() ? deal.last_s : 0));
+        longest = std::max(longest, static_cast<double>(layers[i]) * problem.layer_s +
+                                        (i == 0 ? problem.first_s : 0) +
+                                        (i + 1 == layers.size() ? problem.last_s : 0));
     return longest;
 }
 
@@ -280,25 +281,25 @@ START_TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
 }
 END_TEST
 
-START_TEST(layers_are_dealt_as_well_as_exhaustive_search_does) {
+START_TEST(layers_are_partitioned_as_well_as_exhaustive_search_does) {
     const std::vector<std::vector<std::int64_t>> capacities{
         {99, 99}, {99, 99, 99}, {2, 99, 99}, {4, 4, 4, 4}, {99, 99, 1, 99}};
     for (const auto& capacity : capacities)
         for (std::int64_t layers = 1; layers <= 16; ++layers)
             for (double first : {0.0, 0.3, 2.5})
                 for (double last : {0.0, 0.9, 5.4, 40.0}) {
-                    const LayerDeal deal{layers, 1.0, first, last, capacity};
-                    std::vector<std::int64_t> dealt(capacity.size());
-                    const double best = best_deal(deal, 0, layers);
-                    ck_assert(deal_layers(deal, dealt) == (best < 1e8));
+                    const EqualLayers problem{layers, 1.0, first, last, capacity};
+                    std::vector<std::int64_t> found(capacity.size());
+                    const double best = best_partition(problem, 0, layers);
+                    ck_assert(partition_layers(problem, found) == (best < 1e8));
                     if (best >= 1e8) continue;
                     std::int64_t sum = 0;
-                    for (std::size_t i = 0; i < dealt.size(); ++i) {
-                        ck_assert(dealt[i] >= 1 && dealt[i] <= capacity[i]);
-                        sum += dealt[i];
+                    for (std::size_t i = 0; i < found.size(); ++i) {
+                        ck_assert(found[i] >= 1 && found[i] <= capacity[i]);
+                        sum += found[i];
                     }
                     ck_assert_int_eq(sum, layers);
-                    ck_assert_double_eq_tol(longest_stage(deal, dealt), best, 1e-9);
+                    ck_assert_double_eq_tol(longest_stage(problem, found), best, 1e-9);
                 }
 }
 END_TEST
@@ -313,7 +314,7 @@ int main() {
             interleaved_length_is_the_longest_path_of_megatrons_order,
             even_interleaving_shrinks_the_bubble_by_the_number_of_chunks,
             a_long_interleaved_pipeline_repeats_itself,
-            layers_are_dealt_as_well_as_exhaustive_search_does,
+            layers_are_partitioned_as_well_as_exhaustive_search_does,
         },
         {.timeout_s = 300});
 }

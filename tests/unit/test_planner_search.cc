@@ -13,12 +13,12 @@
 using namespace arena;
 using namespace arena::test;
 
-// ---- the deal of layers
+// ---- the partition of layers
 
 namespace {
 
 /// Layers of any cost; exchange and step without any order, transfers and buffers by the last layer
-/// of a stage. One kind: all layers alike.
+/// of a stage. One kind: all layers equal.
 class RandomParts final : public StageParts {
   public:
     RandomParts(Random& random, std::int64_t layers, std::int64_t stages, bool one_kind) {
@@ -70,7 +70,7 @@ class RandomParts final : public StageParts {
 
 }  // namespace
 
-START_TEST(the_deal_of_layers_is_the_best_of_all_compositions) {
+START_TEST(the_partition_of_layers_is_the_best_of_all_compositions) {
     Random random(1);
     PlanBudget budget;
     PartitionSolver solver(budget);
@@ -86,9 +86,9 @@ START_TEST(the_deal_of_layers_is_the_best_of_all_compositions) {
             random.of({LayerSplit::any, LayerSplit::any, LayerSplit::ends, LayerSplit::even});
         const RandomParts parts(random, problem.layers, problem.stages, n % 2 == 0);
         double best = infinity;
-        each_deal(problem.layers, problem.stages, [&](const Layers& deal) {
-            if (expresses(problem.split, deal))
-                best = std::min(best, iteration_seconds(problem, parts, deal));
+        each_partition(problem.layers, problem.stages, [&](const Layers& partition) {
+            if (expresses(problem.split, partition))
+                best = std::min(best, iteration_seconds(problem, parts, partition));
         });
         Layers found;
         const bool solved = solver.solve(problem, parts, infinity, found);
@@ -157,11 +157,11 @@ class Enumeration {
                                   is_transformer(model.family) && tp > 1 &&
                                   model.seq_length % tp == 0;
         const Shard shard(context_, topology_, shape);
-        each_deal(model.layers, grid_.stages, [&](const Layers& deal) {
+        each_partition(model.layers, grid_.stages, [&](const Layers& partition) {
             Plan plan;
-            plan.stage_layers = deal;
-            plan.stage_dp.assign(deal.size(), dp);
-            plan.stage_tp.assign(deal.size(), tp);
+            plan.stage_layers = partition;
+            plan.stage_dp.assign(partition.size(), dp);
+            plan.stage_tp.assign(partition.size(), tp);
             plan.cp = shape.cp, plan.ep = shape.ep;
             plan.sequence_parallel = shape.sequence_parallel;
             plan.num_micro_batches = case_.query.global_batch / (dp * shape.micro_batch);
@@ -174,7 +174,7 @@ class Enumeration {
                         const PlanChoice choice{grid_.stages, dp,      plan.num_micro_batches,
                                                 recompute,    zero,    vpp,
                                                 shape.cp,     shape.ep};
-                        visit(price_stages(context_, topology_, shard, choice, deal));
+                        visit(price_stages(context_, topology_, shard, choice, partition));
                     }
         });
     }
@@ -252,7 +252,7 @@ void check_choice(const Case& c, Seen& seen) {
     }
 }
 
-bool is_alike(const Model& model) { return layer_list(model).kinds.size() == 1; }
+bool is_homogeneous(const Model& model) { return layer_list(model).kinds.size() == 1; }
 
 }  // namespace
 
@@ -260,9 +260,9 @@ START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     Random random(2);
     Seen seen;
     while (seen.cases < 1000)
-        if (const auto c = small_case(random); c && is_alike(c->query.model))
+        if (const auto c = small_case(random); c && is_homogeneous(c->query.model))
             check_choice(*c, seen);
-    seen.print("alike");
+    seen.print("equal");
     ck_assert_int_gt(seen.plans, 100000);
     ck_assert_int_gt(seen.infeasible, 50);
     ck_assert_int_gt(seen.uneven, 50);
@@ -296,7 +296,7 @@ START_TEST(the_same_for_layers_that_differ) {
     Random random(13);
     Seen seen;
     while (seen.cases < 1000)
-        if (const auto c = small_case(random); c && !is_alike(c->query.model))
+        if (const auto c = small_case(random); c && !is_homogeneous(c->query.model))
             check_choice(*c, seen);
     seen.print("that differ");
     ck_assert_int_gt(seen.plans, 100000);
@@ -309,16 +309,16 @@ END_TEST
 
 namespace {
 
-/// What the program that deals layers is told of the stages from each one on.
+/// What the program that partitions layers is told of the stages from each one on.
 void bounds_hold_for(const PoolContext& context, const Topology& topology, const Shard& shard,
-                     const PlanChoice& choice, const Layers& deal) {
+                     const PlanChoice& choice, const Layers& partition) {
     PartBuffers buffers;
     const ShardParts parts(context, topology, shard, choice, buffers);
     std::int64_t begin = context.model.layers;
     double sum = 0, longest = 0;
     for (std::int64_t i = choice.stages; i-- > 0;) {
         const std::int64_t end = begin;
-        begin -= deal[static_cast<std::size_t>(i)];
+        begin -= partition[static_cast<std::size_t>(i)];
         const double pass_s = parts.part(i, begin, end).pass_s() * (1 + 1e-12);
         sum += pass_s, longest = std::max(longest, pass_s);
         ck_assert_double_ge(sum, parts.rest_s(i, begin));
@@ -434,7 +434,7 @@ START_TEST(the_pareto_set_is_beaten_by_no_plan) {
 }
 END_TEST
 
-/// Even stages leave each candidate one deal of layers, so that enumeration knows all of them.
+/// Even stages leave each candidate one partition of layers, so that enumeration knows all of them.
 START_TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
     Random random(4);
     long plans = 0, kept = 0;
@@ -464,16 +464,16 @@ START_TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
 }
 END_TEST
 
-/// More partial deals than anyone can look at: the evenest deal stands, within a percent of the
-/// mean.
-START_TEST(ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed) {
-    for (const bool alike : {true, false}) {
+/// More partial partitions than anyone can look at: the evenest partition stands, within a percent
+/// of the mean.
+START_TEST(ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed) {
+    for (const bool equal : {true, false}) {
         Model m;
         m.name = "list";
         m.family = Family::custom;
         m.precision = Precision::bf16;
         m.custom_layers = {{"", 5000, 1e13, 1e6, 1e6, 1e6},
-                           {"", 5000, alike ? 1e13 : 2e13, 1e6, 1e6, 1e6}};
+                           {"", 5000, equal ? 1e13 : 2e13, 1e6, 1e6, 1e6}};
         PlanQuery query{*complete_model(m, "list"), 64, 8, 8, {}, {}, all_capabilities()};
         query.can.set(Feature::vpp, Degree::pinned);
         query.pools = {{"x", *find_hardware(all_hardware(), "A100-SXM-80GB"), 8, 8, {}, {}, {}}};
@@ -485,16 +485,16 @@ START_TEST(ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed) {
             const GridResult grid = search.search({1, 8}, 8);
             ck_assert_msg(grid.feasible, "%s", grid.reason.c_str());
             ck_assert(expresses(query.can, query.model, grid.plan));
-            ck_assert_int_ge(search.deal_steps_left(), 0);
-            if (split == LayerSplit::ends && !alike) continue;  // such stages cannot be even
-            const double work = alike ? 10000e13 : 15000e13;
+            ck_assert_int_ge(search.partition_steps_left(), 0);
+            if (split == LayerSplit::ends && !equal) continue;  // such stages cannot be even
+            const double work = equal ? 10000e13 : 15000e13;
             std::int64_t begin = 0;
             for (const std::int64_t own : grid.plan.stage_layers) {
                 const std::int64_t end = begin + own;
                 const auto cheap =
                     static_cast<double>(std::clamp<std::int64_t>(5000 - begin, 0, own));
                 const double stage =
-                    1e13 * (cheap + (static_cast<double>(own) - cheap) * (alike ? 1 : 2));
+                    1e13 * (cheap + (static_cast<double>(own) - cheap) * (equal ? 1 : 2));
                 ck_assert_double_eq_tol(stage, work / 8, 0.02 * work / 8);
                 begin = end;
             }
@@ -507,7 +507,7 @@ int main() {
     return arena::test::run_suite(
         "planner search",
         {
-            the_deal_of_layers_is_the_best_of_all_compositions,
+            the_partition_of_layers_is_the_best_of_all_compositions,
             the_chosen_plan_is_the_best_of_all_plans_of_the_grid,
             the_same_where_replicas_change_rails,
             the_same_for_layers_that_differ,
@@ -516,7 +516,7 @@ int main() {
             stages_balance_layers_that_differ,
             the_pareto_set_is_beaten_by_no_plan,
             every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it,
-            ten_thousand_layers_are_dealt_evenly_within_the_steps_allowed,
+            ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed,
         },
         {.timeout_s = 300});
 }
