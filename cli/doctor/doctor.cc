@@ -183,24 +183,24 @@ std::string group_of_user(const std::string& user) {
     return entry != nullptr ? group_name(entry->pw_gid) : "root";
 }
 
-Place spool_place(const Facts& facts) {
+DirectoryRule spool_rule(const Facts& facts) {
     return {facts.config->profile_spool, facts.config->profile_user,
             group_of_user(slurm_user(facts)), 02750};
 }
 
-Place store_place(const Facts& facts) {
+DirectoryRule store_rule(const Facts& facts) {
     const std::string user = slurm_user(facts), &store = facts.config->profile_store;
     return {store.substr(0, store.rfind('/')), user, group_of_user(user), 0700};
 }
 
-Place socket_place(const Facts& facts) {
+DirectoryRule socket_rule(const Facts& facts) {
     const std::string user = slurm_user(facts), &socket = facts.config->socket;
     return {socket.substr(0, socket.rfind('/')), user, group_of_user(user), 0755};
 }
 
-std::string install_command(const Place& place) {
-    return fmt::format("install -d -o {} -g {} -m {:04o} {}", place.owner, place.group, place.mode,
-                       shell_word(place.path));
+std::string install_command(const DirectoryRule& rule) {
+    return fmt::format("install -d -o {} -g {} -m {:04o} {}", rule.owner, rule.group, rule.mode,
+                       shell_word(rule.path));
 }
 
 bool mode_allows(const struct stat& info, const std::string& user, unsigned bits) {

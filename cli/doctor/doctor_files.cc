@@ -129,27 +129,27 @@ Finding check_user(const Facts& facts) {
 // ----------------------------------------------------------------------------------------
 
 /// What is wrong with the owner and mode of a directory, for the users who need it; "" = nothing.
-std::string fault_of(const Place& place, const struct stat& info) {
+std::string fault_of(const DirectoryRule& rule, const struct stat& info) {
     if (!S_ISDIR(info.st_mode)) return "is not a directory";
-    if (user_name(info.st_uid) != place.owner)
-        return "belongs to " + user_name(info.st_uid) + ", not to " + place.owner;
+    if (user_name(info.st_uid) != rule.owner)
+        return "belongs to " + user_name(info.st_uid) + ", not to " + rule.owner;
     if ((info.st_mode & 0022) != 0) return "may be written to by others";
     if ((info.st_mode & 0700) != 0700) return "is closed to its owner";
     return {};
 }
 
 /// A directory that is not as it has to be; nothing when it is. `consequence`: what comes of it.
-std::optional<Finding> check_place(const std::string& name, const Place& place,
-                                   const std::string& consequence, const Remedy& remedy) {
+std::optional<Finding> check_directory(const std::string& name, const DirectoryRule& rule,
+                                       const std::string& consequence, const Remedy& remedy) {
     struct stat info {};
-    if (::lstat(place.path.c_str(), &info) != 0) {
-        if (errno == EACCES) return skip(name, place.path + ": may not be looked at; run as root");
-        return fail(name, fmt::format("{}: {}: {}", place.path, std::strerror(errno), consequence),
+    if (::lstat(rule.path.c_str(), &info) != 0) {
+        if (errno == EACCES) return skip(name, rule.path + ": may not be looked at; run as root");
+        return fail(name, fmt::format("{}: {}: {}", rule.path, std::strerror(errno), consequence),
                     remedy);
     }
-    if (const std::string fault = fault_of(place, info); !fault.empty())
+    if (const std::string fault = fault_of(rule, info); !fault.empty())
         return fail(name,
-                    fmt::format("{} {} ({}): {}", place.path, fault, owner_text(info), consequence),
+                    fmt::format("{} {} ({}): {}", rule.path, fault, owner_text(info), consequence),
                     remedy);
     return std::nullopt;
 }
@@ -169,30 +169,30 @@ std::optional<Finding> check_room(const std::string& name, const std::string& pa
 
 Finding check_spool(const Facts& facts) {
     const std::string name = "profile spool";
-    const Place place = spool_place(facts);
-    const Remedy remedy{install_command(place)};
-    if (auto finding = check_place(name, place, "no result of a profile run arrives", remedy))
+    const DirectoryRule rule = spool_rule(facts);
+    const Remedy remedy{install_command(rule)};
+    if (auto finding = check_directory(name, rule, "no result of a profile run arrives", remedy))
         return *finding;
-    for (const std::string& user : {place.owner, slurm_user(facts)})
-        if (const std::string part = closed_way(place.path, user); !part.empty())
-            return fail(name, fmt::format("{}: {} may not enter {}", place.path, user, part),
+    for (const std::string& user : {rule.owner, slurm_user(facts)})
+        if (const std::string part = closed_way(rule.path, user); !part.empty())
+            return fail(name, fmt::format("{}: {} may not enter {}", rule.path, user, part),
                         {"chmod a+x " + shell_word(part)});
     struct stat info {};
-    if (::lstat(place.path.c_str(), &info) != 0) return skip(name, place.path + ": went away");
+    if (::lstat(rule.path.c_str(), &info) != 0) return skip(name, rule.path + ": went away");
     const std::string reader = slurm_user(facts);
     if (!reader.empty() && !mode_allows(info, reader, 5))
         return fail(
             name,
             fmt::format("{} ({}): SlurmUser {} cannot read it: no result of a profile run arrives",
-                        place.path, owner_text(info), reader),
+                        rule.path, owner_text(info), reader),
             remedy);
-    if ((info.st_mode & 0007) != 0 && reader != place.owner)
+    if ((info.st_mode & 0007) != 0 && reader != rule.owner)
         return warn(name,
-                    fmt::format("{} ({}): every user may read what models others train", place.path,
+                    fmt::format("{} ({}): every user may read what models others train", rule.path,
                                 owner_text(info)),
                     remedy);
-    if (auto finding = check_room(name, place.path)) return *finding;
-    return ok(name, fmt::format("{} ({})", place.path, owner_text(info)));
+    if (auto finding = check_room(name, rule.path)) return *finding;
+    return ok(name, fmt::format("{} ({})", rule.path, owner_text(info)));
 }
 
 /// The file's own state: SQLite's check and ours.
@@ -217,25 +217,25 @@ Finding check_store_content(const std::string& path) {
 Finding check_store(const Facts& facts) {
     const std::string name = "profile store", &path = facts.config->profile_store,
                       user = slurm_user(facts);
-    const Place place = store_place(facts);
-    const Remedy remedy{install_command(place), apply_command(Apply::reconfigure)};
-    if (auto finding = check_place(name, place, "slurmctld cannot keep a profile", remedy))
+    const DirectoryRule rule = store_rule(facts);
+    const Remedy remedy{install_command(rule), apply_command(Apply::reconfigure)};
+    if (auto finding = check_directory(name, rule, "slurmctld cannot keep a profile", remedy))
         return *finding;
-    if (const std::string part = closed_way(place.path, user); !part.empty())
+    if (const std::string part = closed_way(rule.path, user); !part.empty())
         return fail(name, fmt::format("{}: {} may not enter {}", path, user, part),
                     {"chmod a+x " + shell_word(part)});
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0) {
         if (errno == EACCES) return skip(name, path + ": may not be looked at; run as root");
-        if (auto finding = check_room(name, place.path)) return *finding;
+        if (auto finding = check_room(name, rule.path)) return *finding;
         return ok(name, path + ": not there yet, slurmctld makes it");
     }
     if (!S_ISREG(info.st_mode)) return fail(name, path + " is not a regular file");
     if (user_name(info.st_uid) != user || (info.st_mode & 07777) != 0600)
         return fail(name, fmt::format("{} ({}): is to be {}'s alone", path, owner_text(info), user),
-                    {fmt::format("chown {}:{} {}", place.owner, place.group, shell_word(path)),
+                    {fmt::format("chown {}:{} {}", rule.owner, rule.group, shell_word(path)),
                      "chmod 0600 " + shell_word(path), apply_command(Apply::reconfigure)});
-    if (auto finding = check_room(name, place.path)) return *finding;
+    if (auto finding = check_room(name, rule.path)) return *finding;
     if (::geteuid() != 0 && ::geteuid() != info.st_uid)
         return skip(name, path + ": may not be looked into; run as root");
     return check_store_content(path);
@@ -244,9 +244,9 @@ Finding check_store(const Facts& facts) {
 // ---- the plug-in's socket
 // -------------------------------------------------------------------------------
 
-std::string tmpfiles_command(const Place& place) {
-    return fmt::format("echo 'd {} {:04o} {} {}' >/etc/tmpfiles.d/slurm-arena.conf", place.path,
-                       place.mode, place.owner, place.group);
+std::string tmpfiles_command(const DirectoryRule& rule) {
+    return fmt::format("echo 'd {} {:04o} {} {}' >/etc/tmpfiles.d/slurm-arena.conf", rule.path,
+                       rule.mode, rule.owner, rule.group);
 }
 
 /// /run is new after each boot.
@@ -290,18 +290,18 @@ Finding check_answer(const Facts& facts) {
 
 Finding check_socket(const Facts& facts) {
     const std::string name = "socket";
-    const Place place = socket_place(facts);
-    Remedy remedy{install_command(place), apply_command(Apply::reconfigure)};
-    const bool under_run = place.path.starts_with("/run/") || place.path.starts_with("/var/run/");
-    const bool lost_at_boot = under_run && !is_made_at_boot(place.path);
-    if (lost_at_boot) remedy.insert(remedy.begin(), tmpfiles_command(place));
-    if (auto finding =
-            check_place(name, place, "arena explain, queue and stats have nobody to ask", remedy))
+    const DirectoryRule rule = socket_rule(facts);
+    Remedy remedy{install_command(rule), apply_command(Apply::reconfigure)};
+    const bool under_run = rule.path.starts_with("/run/") || rule.path.starts_with("/var/run/");
+    const bool lost_at_boot = under_run && !is_made_at_boot(rule.path);
+    if (lost_at_boot) remedy.insert(remedy.begin(), tmpfiles_command(rule));
+    if (auto finding = check_directory(name, rule,
+                                       "arena explain, queue and stats have nobody to ask", remedy))
         return *finding;
     Finding finding = check_answer(facts);
     if (finding.verdict == Verdict::ok && lost_at_boot)
-        return warn(name, place.path + " will be gone after the next boot",
-                    {tmpfiles_command(place)});
+        return warn(name, rule.path + " will be gone after the next boot",
+                    {tmpfiles_command(rule)});
     return finding;
 }
 

@@ -45,15 +45,15 @@ Remedy set_in_arena_yaml(const Facts&, const std::string& key, const std::string
 // --------------------------------------------------------------------------------------------
 /// A directory of Arena's: the one place that says how it has to be. arena.yaml(5) has the same
 /// table.
-struct Place {
+struct DirectoryRule {
     std::string path, owner, group;
     mode_t mode;
 };
-Place spool_place(const Facts&);
-Place store_place(const Facts&);
-Place socket_place(const Facts&);
+DirectoryRule spool_rule(const Facts&);
+DirectoryRule store_rule(const Facts&);
+DirectoryRule socket_rule(const Facts&);
 /// install -d with owner, group and mode: makes it, or mends one that is there.
-std::string install_command(const Place&);
+std::string install_command(const DirectoryRule&);
 std::string user_name(uid_t);
 std::string group_name(gid_t);
 /// "owner:group, mode 0755"

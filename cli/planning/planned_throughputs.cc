@@ -39,11 +39,11 @@ std::string zoo_name(std::string_view name) {
 }
 
 Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster& cluster,
-                                      const PlannerWish& wish) {
+                                      const PlannerOptions& given) {
     PlanOptions options;
     options.gpu_types = cluster.gpu_types();
-    options.hardware = wish.hardware;
-    options.launcher = wish.launcher;
+    options.hardware = given.hardware;
+    options.launcher = given.launcher;
     Result<std::vector<GpuPool>> pools = read_pools(globals, options);
     if (!pools) return pools;
     for (GpuPool& pool : *pools) {
@@ -53,7 +53,7 @@ Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster
             pool.gpus_per_node = std::max(pool.gpus_per_node, group.gpus_per_node);
             pool.max_gpus += group.count * group.gpus_per_node;
         }
-        pool.max_gpus = std::min(pool.max_gpus, wish.max_gpus);
+        pool.max_gpus = std::min(pool.max_gpus, given.max_gpus);
         if (cluster.inter_gbps_per_node > 0) {
             pool.hardware.inter.bytes_per_s =
                 cluster.inter_gbps_per_node / 8 * 1e9 * link_efficiency;
@@ -90,12 +90,12 @@ std::vector<PlannedModel> models_of(const std::vector<sim::TraceJob>& trace,
 
 Result<sim::Throughputs> plan_throughputs(const Globals& globals, const sim::Cluster& cluster,
                                           const std::vector<PlannedModel>& models,
-                                          const PlannerWish& wish) {
+                                          const PlannerOptions& given) {
     PlanOptions launcher;
-    launcher.launcher = wish.launcher;
+    launcher.launcher = given.launcher;
     const auto can = read_launcher(launcher);
     if (!can) return can.error();
-    const auto pools = pools_of(globals, cluster, wish);
+    const auto pools = pools_of(globals, cluster, given);
     if (!pools) return pools.error();
     sim::Throughputs table;
     for (const PlannedModel& wanted : models) {

@@ -14,7 +14,7 @@
 
 namespace arena::cli {
 
-struct PlannerWish {
+struct PlannerOptions {
     bool on = false;
     std::string hardware;          ///< more hardware entries; as `arena plan --hardware`
     std::string launcher = "env";  ///< whose plans; as `arena plan --launcher`
@@ -44,6 +44,6 @@ std::vector<PlannedModel> models_of(const std::vector<sim::TraceJob>&,
 /// network's rate, of which collectives reach three quarters. O(models x types x counts) plan
 /// searches: seconds.
 Result<sim::Throughputs> plan_throughputs(const Globals&, const sim::Cluster&,
-                                          const std::vector<PlannedModel>&, const PlannerWish&);
+                                          const std::vector<PlannedModel>&, const PlannerOptions&);
 
 }  // namespace arena::cli

@@ -27,7 +27,7 @@ constexpr double a_century_s = 3.2e9;
 /// Not a policy: what none can beat.
 constexpr std::string_view bound_name = "lower-bound";
 
-struct Wish {
+struct SimulateOptions {
     WorkloadFiles files;
     std::vector<std::string> policies{"arena"};
     std::string placement = "nodes", objective = "jct", html;
@@ -38,13 +38,13 @@ struct Wish {
 };
 
 /// CLI11's ranges let NaN through.
-Status check_numbers(const Wish& wish) {
-    const sim::SimulationOptions& s = wish.simulation;
+Status check_numbers(const SimulateOptions& given) {
+    const sim::SimulationOptions& s = given.simulation;
     const std::pair<const char*, double> numbers[] = {{"--round", s.round_s},
                                                       {"--min-gap", s.min_gap_s},
-                                                      {"--max-time", wish.max_time_s},
-                                                      {"--restart-s", wish.restart_s},
-                                                      {"--checkpoint-s", wish.checkpoint_s},
+                                                      {"--max-time", given.max_time_s},
+                                                      {"--restart-s", given.restart_s},
+                                                      {"--checkpoint-s", given.checkpoint_s},
                                                       {"--estimate-error", s.errors.estimate_sigma},
                                                       {"--work-error", s.errors.work_sigma},
                                                       {"--said-error", s.errors.said_sigma},
@@ -60,22 +60,22 @@ Status check_numbers(const Wish& wish) {
     return Done{};
 }
 
-Result<sim::SimulationOptions> options_of(const Wish& wish) {
-    if (const Status status = check_numbers(wish); !status) return status.error();
-    sim::SimulationOptions out = wish.simulation;
-    if (wish.max_time_s > 0) out.max_time_s = wish.max_time_s;
+Result<sim::SimulationOptions> options_of(const SimulateOptions& given) {
+    if (const Status status = check_numbers(given); !status) return status.error();
+    sim::SimulationOptions out = given.simulation;
+    if (given.max_time_s > 0) out.max_time_s = given.max_time_s;
     out.placement =
-        wish.placement == "pools" ? sim::PlacementRule::pools : sim::PlacementRule::nodes;
-    if (wish.checkpoint_s >= 0) out.policy.restart.checkpoint_s = wish.checkpoint_s;
-    if (wish.restart_s >= 0) out.policy.restart = {wish.restart_s, 0, 0};
-    const auto objective = parse_objective(wish.objective);
+        given.placement == "pools" ? sim::PlacementRule::pools : sim::PlacementRule::nodes;
+    if (given.checkpoint_s >= 0) out.policy.restart.checkpoint_s = given.checkpoint_s;
+    if (given.restart_s >= 0) out.policy.restart = {given.restart_s, 0, 0};
+    const auto objective = parse_objective(given.objective);
     if (!objective) {
         return usage_error(fmt::format("\"{}\" is not one of jct, throughput, fairness",
-                                       printable(wish.objective)),
+                                       printable(given.objective)),
                            "--objective");
     }
     out.policy.objective = *objective;
-    out.keep_stays = !wish.html.empty();
+    out.keep_stays = !given.html.empty();
     return out;
 }
 
@@ -207,19 +207,19 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
 }
 
 /// What the runs of a page have in common.
-sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload,
+sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workload,
                         const sim::SimulationOptions& options) {
     const sim::Errors& errors = options.errors;
     sim::PageFacts facts{
-        {"cluster", fmt::format("{}: {} GPUs", wish.files.cluster, workload.gpus())},
-        {"trace", fmt::format("{}: {} jobs, {} left out", wish.files.trace, workload.jobs.size(),
+        {"cluster", fmt::format("{}: {} GPUs", given.files.cluster, workload.gpus())},
+        {"trace", fmt::format("{}: {} jobs, {} left out", given.files.trace, workload.jobs.size(),
                               workload.dropped)},
-        {"iteration times",
-         wish.files.planner.on ? "estimates of the planner, launcher " + wish.files.planner.launcher
-                               : wish.files.throughputs},
+        {"iteration times", given.files.planner.on ? "estimates of the planner, launcher " +
+                                                         given.files.planner.launcher
+                                                   : given.files.throughputs},
         {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s,
-                              wish.placement, wish.objective)}};
-    if (wish.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", wish.max_time_s));
+                              given.placement, given.objective)}};
+    if (given.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", given.max_time_s));
     if (errors.estimate_sigma > 0 || errors.work_sigma > 0 || errors.said_sigma > 0) {
         facts.emplace_back(
             "hidden errors",
@@ -234,15 +234,15 @@ sim::PageFacts facts_of(const Wish& wish, const sim::Workload& workload,
     return facts;
 }
 
-int simulate(const Globals& globals, const Wish& wish) {
-    const Result<sim::SimulationOptions> options = options_of(wish);
+int simulate(const Globals& globals, const SimulateOptions& given) {
+    const Result<sim::SimulationOptions> options = options_of(given);
     if (!options) return fail(globals, options.error());
-    const Result<std::vector<Policy>> chosen = policies_of(wish.policies);
+    const Result<std::vector<Policy>> chosen = policies_of(given.policies);
     if (!chosen) return fail(globals, chosen.error());
     sim::WorkloadOptions binding;
     binding.placement = options->placement;
-    binding.iteration_divisor = wish.iteration_divisor;
-    const Result<sim::Workload> workload = read_workload(globals, wish.files, binding);
+    binding.iteration_divisor = given.iteration_divisor;
+    const Result<sim::Workload> workload = read_workload(globals, given.files, binding);
     if (!workload) return fail(globals, workload.error());
     Answers answers;
     for (const Policy& policy : *chosen) {
@@ -258,10 +258,10 @@ int simulate(const Globals& globals, const Wish& wish) {
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
     }
-    if (!wish.html.empty()) {
+    if (!given.html.empty()) {
         const std::string page = sim::page_html(*workload, answers.runs, answers.bound,
-                                                facts_of(wish, *workload, *options));
-        if (const Status status = write_file_atomic(wish.html, page); !status)
+                                                facts_of(given, *workload, *options));
+        if (const Status status = write_file_atomic(given.html, page); !status)
             return fail(globals, status.error());
     }
     if (globals.json) {
@@ -272,7 +272,7 @@ int simulate(const Globals& globals, const Wish& wish) {
     return exit_yes;
 }
 
-void add_planner_options(CLI::App& command, PlannerWish& planner) {
+void add_planner_options(CLI::App& command, PlannerOptions& planner) {
     command.add_flag("--planner", planner.on, "the planner's estimates instead of a table");
     command.add_option("--hardware", planner.hardware,
                        "with --planner: more hardware entries (YAML)");
@@ -314,15 +314,15 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
         ->capture_default_str();
 }
 
-void add_options(CLI::App& command, Wish& wish) {
-    command.add_option("--cluster", wish.files.cluster, "cluster YAML")->required();
-    command.add_option("--trace", wish.files.trace, "trace of jobs, CSV")->required();
-    command.add_option("--throughputs", wish.files.throughputs, "table of iteration times, CSV");
-    add_planner_options(command, wish.files.planner);
-    command.add_option("--policy", wish.policies, "one policy or several, with commas")
+void add_options(CLI::App& command, SimulateOptions& given) {
+    command.add_option("--cluster", given.files.cluster, "cluster YAML")->required();
+    command.add_option("--trace", given.files.trace, "trace of jobs, CSV")->required();
+    command.add_option("--throughputs", given.files.throughputs, "table of iteration times, CSV");
+    add_planner_options(command, given.files.planner);
+    command.add_option("--policy", given.policies, "one policy or several, with commas")
         ->delimiter(',')
         ->capture_default_str();
-    sim::SimulationOptions& s = wish.simulation;
+    sim::SimulationOptions& s = given.simulation;
     command.add_option("--round", s.round_s, "longest time between decisions, s")
         ->check(CLI::Range(1.0, 86400.0))
         ->capture_default_str();
@@ -330,26 +330,26 @@ void add_options(CLI::App& command, Wish& wish) {
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     command
-        .add_option("--restart-s", wish.restart_s,
+        .add_option("--restart-s", given.restart_s,
                     "cost of every start and change of GPUs, s [min(10 x GPUs, 40) + checkpoint]")
         ->check(CLI::Range(0.0, 86400.0));
     command
-        .add_option("--checkpoint-s", wish.checkpoint_s, "part of it for the checkpoint, s [30]")
+        .add_option("--checkpoint-s", given.checkpoint_s, "part of it for the checkpoint, s [30]")
         ->check(CLI::Range(0.0, 86400.0));
-    command.add_option("--placement", wish.placement, "nodes or pools")
+    command.add_option("--placement", given.placement, "nodes or pools")
         ->check(CLI::IsMember({"nodes", "pools"}))
         ->capture_default_str();
-    command.add_option("--objective", wish.objective, "jct, throughput or fairness")
+    command.add_option("--objective", given.objective, "jct, throughput or fairness")
         ->capture_default_str();
     add_error_options(command, s);
-    command.add_option("--max-time", wish.max_time_s, "end the simulation, s after the first job")
+    command.add_option("--max-time", given.max_time_s, "end the simulation, s after the first job")
         ->check(CLI::Range(1.0, a_century_s));
     command
-        .add_option("--iteration-divisor", wish.iteration_divisor,
+        .add_option("--iteration-divisor", given.iteration_divisor,
                     "a job does num_iteration / N iterations")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
-    command.add_option("--html", wish.html, "also write a page with charts to this file");
+    command.add_option("--html", given.html, "also write a page with charts to this file");
     command.add_option("--search-steps", s.policy.search_steps, "search budget of one decision")
         ->check(CLI::Range(1, 2000000000))
         ->capture_default_str();
@@ -359,9 +359,9 @@ void add_options(CLI::App& command, Wish& wish) {
 
 void add_simulate(CLI::App& app, Globals& globals) {
     CLI::App* command = app.add_subcommand("simulate", "run policies on a trace of jobs");
-    auto wish = std::make_shared<Wish>();
-    add_options(*command, *wish);
-    command->callback([&globals, wish] { globals.status = simulate(globals, *wish); });
+    auto given = std::make_shared<SimulateOptions>();
+    add_options(*command, *given);
+    command->callback([&globals, given] { globals.status = simulate(globals, *given); });
 }
 
 }  // namespace arena::cli

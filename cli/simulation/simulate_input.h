@@ -13,7 +13,7 @@ namespace arena::cli {
 
 struct WorkloadFiles {
     std::string cluster, trace, throughputs;
-    PlannerWish planner;  ///< instead of throughputs
+    PlannerOptions planner;  ///< instead of throughputs
 };
 
 Result<sim::Cluster> read_cluster(const std::string& path);

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::size_t max_mix_bytes = std::size_t{1} << 30;
 
-struct Wish {
+struct TraceOptions {
     std::string cluster, throughputs, mix, out, arrivals = "poisson";
     std::vector<std::string> accounts, models;
-    PlannerWish planner;
+    PlannerOptions planner;
     sim::GeneratorOptions generator;
 };
 
@@ -56,87 +56,88 @@ Result<std::vector<PlannedModel>> read_models(const std::vector<std::string>& te
     return models;
 }
 
-Result<sim::Throughputs> read_table(const Globals& globals, const Wish& wish,
+Result<sim::Throughputs> read_table(const Globals& globals, const TraceOptions& given,
                                     const sim::Cluster& cluster) {
-    if (wish.models.empty() == wish.throughputs.empty()) {
+    if (given.models.empty() == given.throughputs.empty()) {
         return usage_error(
             "one of the two is needed: a table of iteration times, or models for the planner",
             "--throughputs, --models");
     }
-    if (wish.models.empty()) return read_throughputs(wish.throughputs);
-    const auto models = read_models(wish.models);
+    if (given.models.empty()) return read_throughputs(given.throughputs);
+    const auto models = read_models(given.models);
     if (!models) return models.error();
-    return plan_throughputs(globals, cluster, *models, wish.planner);
+    return plan_throughputs(globals, cluster, *models, given.planner);
 }
 
-Result<std::vector<sim::TraceJob>> generate(const Globals& globals, const Wish& wish) {
-    sim::GeneratorOptions options = wish.generator;
-    options.diurnal = wish.arrivals == "diurnal";
+Result<std::vector<sim::TraceJob>> generate(const Globals& globals, const TraceOptions& given) {
+    sim::GeneratorOptions options = given.generator;
+    options.diurnal = given.arrivals == "diurnal";
     for (const double number : {options.load, options.odd_share, options.median_s, options.sigma}) {
         if (!std::isfinite(number)) {
             return usage_error(
                 "--load, --odd-sizes, --median-s and --sigma: finite numbers are needed");
         }
     }
-    if (const Status status = read_accounts(wish.accounts, options); !status) return status.error();
-    const Result<sim::Cluster> cluster = read_cluster(wish.cluster);
+    if (const Status status = read_accounts(given.accounts, options); !status)
+        return status.error();
+    const Result<sim::Cluster> cluster = read_cluster(given.cluster);
     if (!cluster) return cluster.error();
-    const Result<sim::Throughputs> table = read_table(globals, wish, *cluster);
+    const Result<sim::Throughputs> table = read_table(globals, given, *cluster);
     if (!table) return table.error();
-    if (!wish.mix.empty()) {
-        const Result<std::string> text = read_user_file(wish.mix, max_mix_bytes);
+    if (!given.mix.empty()) {
+        const Result<std::string> text = read_user_file(given.mix, max_mix_bytes);
         if (!text) return text.error();
-        Result<std::vector<sim::TraceJob>> mix = sim::parse_trace(*text, wish.mix);
+        Result<std::vector<sim::TraceJob>> mix = sim::parse_trace(*text, given.mix);
         if (!mix) return mix.error();
         options.mix = std::move(*mix);
     }
     return sim::generate_trace(*cluster, *table, options);
 }
 
-int run(const Globals& globals, const Wish& wish) {
-    const Result<std::vector<sim::TraceJob>> jobs = generate(globals, wish);
+int run(const Globals& globals, const TraceOptions& given) {
+    const Result<std::vector<sim::TraceJob>> jobs = generate(globals, given);
     if (!jobs) return fail(globals, jobs.error());
-    if (wish.out.empty() || wish.out == "-") {
+    if (given.out.empty() || given.out == "-") {
         fmt::print("{}", sim::format_trace(*jobs));
         return exit_yes;
     }
-    if (const Status status = write_file_atomic(wish.out, sim::format_trace(*jobs)); !status) {
+    if (const Status status = write_file_atomic(given.out, sim::format_trace(*jobs)); !status) {
         return fail(globals, status.error());
     }
     const double span_s = jobs->back().submit_s;
     if (globals.json) {
         fmt::print("{}\n", dump_json({{"schema_version", 1},
-                                      {"file", wish.out},
+                                      {"file", given.out},
                                       {"jobs", jobs->size()},
                                       {"span_s", span_s}}));
     } else {
-        fmt::print("{}: {} jobs in {}\n", wish.out, jobs->size(), human_seconds(span_s));
+        fmt::print("{}: {} jobs in {}\n", given.out, jobs->size(), human_seconds(span_s));
     }
     return exit_yes;
 }
 
-void add_options(CLI::App& command, Wish& wish) {
-    command.add_option("--cluster", wish.cluster, "cluster YAML")->required();
-    command.add_option("--throughputs", wish.throughputs, "table of iteration times, CSV");
+void add_options(CLI::App& command, TraceOptions& given) {
+    command.add_option("--cluster", given.cluster, "cluster YAML")->required();
+    command.add_option("--throughputs", given.throughputs, "table of iteration times, CSV");
     command
-        .add_option("--models", wish.models,
+        .add_option("--models", given.models,
                     "MODEL:BATCH,...: draw from these, with the planner's estimates")
         ->delimiter(',');
-    command.add_option("--out", wish.out, "file to write [standard output]");
+    command.add_option("--out", given.out, "file to write [standard output]");
     command.add_option(
-        "--mix", wish.mix,
+        "--mix", given.mix,
         "draw models, sizes and work from this trace, GPU types such that all have the load");
-    sim::GeneratorOptions& g = wish.generator;
+    sim::GeneratorOptions& g = given.generator;
     command.add_option("--jobs", g.jobs, "number of jobs")
         ->check(CLI::Range(1, 10000000))
         ->capture_default_str();
     command.add_option("--load", g.load, "GPU time asked for per GPU time of the cluster")
         ->check(CLI::Range(0.001, 100.0))
         ->capture_default_str();
-    command.add_option("--arrivals", wish.arrivals, "poisson or diurnal")
+    command.add_option("--arrivals", given.arrivals, "poisson or diurnal")
         ->check(CLI::IsMember({"poisson", "diurnal"}))
         ->capture_default_str();
-    command.add_option("--accounts", wish.accounts, "NAME:SHARE,... of the jobs")->delimiter(',');
+    command.add_option("--accounts", given.accounts, "NAME:SHARE,... of the jobs")->delimiter(',');
     command.add_option("--priorities", g.priorities, "priority levels")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
@@ -163,9 +164,9 @@ void add_trace(CLI::App& app, Globals& globals) {
     CLI::App* trace = app.add_subcommand("trace", "traces of jobs for arena simulate");
     trace->require_subcommand(1);
     CLI::App* command = trace->add_subcommand("generate", "make a trace from a seed");
-    auto wish = std::make_shared<Wish>();
-    add_options(*command, *wish);
-    command->callback([&globals, wish] { globals.status = run(globals, *wish); });
+    auto given = std::make_shared<TraceOptions>();
+    add_options(*command, *given);
+    command->callback([&globals, given] { globals.status = run(globals, *given); });
 }
 
 }  // namespace arena::cli

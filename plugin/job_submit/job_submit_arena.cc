@@ -409,14 +409,14 @@ bool is_report(const job_desc_msg_t* change) {
 }
 
 /// Comments that say nothing to Arena come and go.
-bool changes_wish(const job_desc_msg_t* change, const job_record_t* job) {
+bool changes_request(const job_desc_msg_t* change, const job_record_t* job) {
     constexpr std::string_view prefix = "arena:";
-    const auto wish = [&](const char* comment) {
+    const auto request = [&](const char* comment) {
         const std::string_view text = comment != nullptr ? comment : "";
         return text.starts_with(prefix) ? text : std::string_view();
     };
     return change->comment != nullptr && !is_report(change) &&
-           wish(change->comment) != wish(job->comment);
+           request(change->comment) != request(job->comment);
 }
 
 bool asked_to_hold(const char* record) {
@@ -438,7 +438,7 @@ arena::ModifyFacts facts_of(const job_desc_msg_t* change, const job_record_t* jo
     f.by_operator = validate_operator(uid);
     f.nice_change = change->nice != NO_VAL && (f.by_operator || change->nice >= NICE_OFFSET);
     f.shape_change = changes_shape(change);
-    f.wish_change = changes_wish(change, job);
+    f.request_change = changes_request(change, job);
     f.pending = IS_JOB_PENDING(job);
     f.held = job->priority == 0;
     f.restart = job->restart_cnt;

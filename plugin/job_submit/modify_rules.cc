@@ -99,7 +99,7 @@ ModifyDecision decide_modify(const ModifyFacts& facts) {
     ModifyDecision decision = change_priority(facts);
     decision.take_nice = facts.nice_change && facts.pending && facts.held;
     const bool left = decision.refusal == Refusal::none && !decision.mark;
-    if (facts.wish_change && left && waits_released(facts)) {
+    if (facts.request_change && left && waits_released(facts)) {
         decision.take_back = true;
         decision.mark = held_mark(facts, facts.mark->hold);
         decision.reason = ShownReason::arena;

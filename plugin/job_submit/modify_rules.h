@@ -21,9 +21,9 @@ struct ModifyFacts {
     PriorityChange priority = PriorityChange::none;
     bool user_hold_asked = false;  ///< scontrol uhold
     bool by_operator = false;
-    bool nice_change = false;   ///< one that the caller is allowed to make
-    bool shape_change = false;  ///< nodes, tasks, CPUs, GRES, node list
-    bool wish_change = false;   ///< another "arena:..." in the Comment
+    bool nice_change = false;     ///< one that the caller is allowed to make
+    bool shape_change = false;    ///< nodes, tasks, CPUs, GRES, node list
+    bool request_change = false;  ///< another "arena:..." in the Comment
     bool pending = false;
     bool held = false;           ///< priority 0 now
     bool asked_to_hold = false;  ///< the record says sbatch --hold; counts while there is no mark
@@ -41,8 +41,8 @@ struct ModifyDecision {
     /// held job a priority, which starts it.
     bool take_nice = false;
     bool drop_priority = false;  ///< the priority in the update must not reach Slurm
-    /// It waits released with a shape of the wish before: held at once, or Slurm might start it in
-    /// that.
+    /// It waits released with a shape of the request before: held at once, or Slurm might start it
+    /// in that.
     bool take_back = false;
     std::optional<JobMark> mark;  ///< to be written
     ShownReason reason = ShownReason::keep;

@@ -35,20 +35,20 @@ std::string_view shared_by(const GpuPlace& a, const GpuPlace& b) {
 }
 
 GpuPlace place_of(const NodeTopology& topology, std::string_view pci) {
-    for (const GpuSeat& seat : topology.gpus)
-        if (seat.place.pci == pci) return seat.place;
+    for (const TopologyGpu& gpu : topology.gpus)
+        if (gpu.place.pci == pci) return gpu.place;
     return {};
 }
 
 Json json_of(const NodeTopology& topology) {
     Json gpus = Json::array(), shared = Json::array();
-    for (const GpuSeat& seat : topology.gpus) {
-        Json gpu = json_of(seat.place);
-        gpu["name"] = seat.name;
-        gpus.push_back(gpu);
+    for (const TopologyGpu& gpu : topology.gpus) {
+        Json entry = json_of(gpu.place);
+        entry["name"] = gpu.name;
+        gpus.push_back(entry);
         Json row = Json::array();
-        for (const GpuSeat& other : topology.gpus)
-            row.push_back(&seat == &other ? "self" : shared_by(seat.place, other.place));
+        for (const TopologyGpu& other : topology.gpus)
+            row.push_back(&gpu == &other ? "self" : shared_by(gpu.place, other.place));
         shared.push_back(row);
     }
     return {{"gpus", gpus}, {"shared", shared}};
@@ -57,15 +57,15 @@ Json json_of(const NodeTopology& topology) {
 std::string to_text(const NodeTopology& topology) {
     if (topology.gpus.empty()) return "no GPU here\n";
     std::string text;
-    for (const GpuSeat& seat : topology.gpus) {
-        const GpuPlace& place = seat.place;
-        text += place.pci + "  " + printable(seat.name.empty() ? "GPU" : seat.name, 40);
+    for (const TopologyGpu& gpu : topology.gpus) {
+        const GpuPlace& place = gpu.place;
+        text += place.pci + "  " + printable(gpu.name.empty() ? "GPU" : gpu.name, 40);
         if (place.numa_node >= 0) text += ", NUMA node " + std::to_string(place.numa_node);
         if (!place.switches.empty()) text += ", below PCI bridge " + place.switches.front();
         for (const std::string& nic : place.nics)
             text += (&nic == place.nics.data() ? ", beside " : " ") + printable(nic, 40);
-        for (const GpuSeat& other : topology.gpus)
-            if (&other != &seat && shared_by(place, other.place) == "switch")
+        for (const TopologyGpu& other : topology.gpus)
+            if (&other != &gpu && shared_by(place, other.place) == "switch")
                 text += ", shares a switch with " + other.place.pci;
         text += '\n';
     }
@@ -179,16 +179,16 @@ std::vector<std::string> adapters_of(hwloc_topology_t topology, hwloc_obj_t gpu)
     return collect([&](hwloc_obj_t device) { return numa_of(topology, device) == numa; });
 }
 
-GpuSeat seat_of(hwloc_topology_t topology, hwloc_obj_t gpu) {
-    GpuSeat seat;
-    seat.name = compute_name(gpu);
-    if (seat.name.empty() && gpu->name != nullptr) seat.name = gpu->name;
-    seat.place.pci = address_of(gpu->attr->pcidev);
-    seat.place.numa_node = numa_of(topology, gpu);
-    for (const hwloc_obj_t bridge : bridges_above(gpu))
-        seat.place.switches.push_back(address_of(bridge->attr->bridge.upstream.pci));
-    seat.place.nics = adapters_of(topology, gpu);
-    return seat;
+TopologyGpu topology_gpu(hwloc_topology_t topology, hwloc_obj_t device) {
+    TopologyGpu gpu;
+    gpu.name = compute_name(device);
+    if (gpu.name.empty() && device->name != nullptr) gpu.name = device->name;
+    gpu.place.pci = address_of(device->attr->pcidev);
+    gpu.place.numa_node = numa_of(topology, device);
+    for (const hwloc_obj_t bridge : bridges_above(device))
+        gpu.place.switches.push_back(address_of(bridge->attr->bridge.upstream.pci));
+    gpu.place.nics = adapters_of(topology, device);
+    return gpu;
 }
 
 Result<NodeTopology> load(Topology topology) {
@@ -198,9 +198,9 @@ Result<NodeTopology> load(Topology topology) {
         return environment_error("hwloc cannot load the topology");
     NodeTopology found;
     for (hwloc_obj_t device : pci_devices(topology.get()))
-        if (is_gpu(device)) found.gpus.push_back(seat_of(topology.get(), device));
+        if (is_gpu(device)) found.gpus.push_back(topology_gpu(topology.get(), device));
     std::sort(found.gpus.begin(), found.gpus.end(),
-              [](const GpuSeat& a, const GpuSeat& b) { return a.place.pci < b.place.pci; });
+              [](const TopologyGpu& a, const TopologyGpu& b) { return a.place.pci < b.place.pci; });
     return found;
 }
 

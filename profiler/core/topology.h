@@ -15,14 +15,14 @@
 
 namespace arena {
 
-struct GpuSeat {
+struct TopologyGpu {
     std::string name;  ///< "cuda0", "nvml0", or the PCI device's; "" = unknown
     GpuPlace place;
 };
 
 /// In the order of their PCI addresses.
 struct NodeTopology {
-    std::vector<GpuSeat> gpus;
+    std::vector<TopologyGpu> gpus;
 };
 
 /// What two GPUs share: the nearest of "switch", "numa_node" and "machine".

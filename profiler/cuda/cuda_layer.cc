@@ -16,14 +16,14 @@ namespace arena::cuda {
 namespace {
 
 /// A buffer of the layer, or what lies so many elements behind its beginning.
-struct Place {
+struct BufferRef {
     std::size_t buffer = 0;
     Index offset = 0;
 };
 
 struct Step {
     Recipe recipe;
-    std::vector<Place> places;
+    std::vector<BufferRef> operands;
 };
 
 /// Where the layer's inputs and results lie.
@@ -60,7 +60,7 @@ class LayerBuilder {
             std::vector<Body> bodies;
             for (const Step& step : steps) {
                 Buffers arguments;
-                for (const Place& p : step.places)
+                for (const BufferRef& p : step.operands)
                     arguments.push_back(static_cast<std::byte*>(b[p.buffer]) + width * p.offset);
                 bodies.push_back(step.recipe.make(arguments));
             }
@@ -81,12 +81,13 @@ class LayerBuilder {
         needs_.push_back(need);
         return needs_.size() - 1;
     }
-    void step(Recipe recipe, std::vector<Place> places) {
-        steps_.push_back({std::move(recipe), std::move(places)});
+    void step(Recipe recipe, std::vector<BufferRef> operands) {
+        steps_.push_back({std::move(recipe), std::move(operands)});
     }
     void op(OpKind kind, Pass pass, const Dims& dims, const OpVariant& variant,
-            std::vector<Place> places) {
-        step(parts_.operator_of({kind, pass, layer_.precision, dims, variant}), std::move(places));
+            std::vector<BufferRef> operands) {
+        step(parts_.operator_of({kind, pass, layer_.precision, dims, variant}),
+             std::move(operands));
     }
 
     OpShape attention(Pass pass) const {
@@ -224,7 +225,7 @@ class LayerBuilder {
         residual(at_.out_bias, at_.x, x1_);
         norm(x1_, at_.gamma2, at_.beta2, norm2_, saved2_);
         product(norm2_, at_.up, up_, v_.is_gated ? 2 * ffn_ : ffn_, hidden_);
-        const Place values{up_, tokens_ * ffn_};
+        const BufferRef values{up_, tokens_ * ffn_};
         if (v_.is_gated)
             op(OpKind::elementwise, Pass::forward, {tokens_, ffn_}, ElementwiseKind::swiglu,
                {{up_}, values, {act_}});
@@ -293,7 +294,7 @@ class LayerBuilder {
     void backward() {
         std::size_t d = branch_gradient(at_.dy);
         product_gradients(d, act_, at_.down, d_act_, at_.d_down, hidden_, ffn_);
-        const Place values{up_, tokens_ * ffn_}, d_values{d_up_, tokens_ * ffn_};
+        const BufferRef values{up_, tokens_ * ffn_}, d_values{d_up_, tokens_ * ffn_};
         if (v_.is_gated)
             op(OpKind::elementwise, Pass::backward, {tokens_, ffn_}, ElementwiseKind::swiglu,
                {{up_}, values, {d_act_}, {d_up_}, d_values});

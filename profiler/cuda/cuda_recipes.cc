@@ -67,7 +67,7 @@ class Recipes {
         const auto operand = shape_.precision == Precision::fp8 ? fp8 : element;
         return {{operand(m * k * batch), operand(k * n * batch), element(m * n * batch)},
                 [=](const Buffers& b) {
-                    g->tune(s.handle, b[0], b[1], b[2]);  // by the first set; then it is settled
+                    g->tune(s.handle, b[0], b[1], b[2]);  // by the first set; then it stays
                     return [=] { g->run(s.handle, b[0], b[1], b[2]); };
                 }};
     }

@@ -189,7 +189,7 @@ bool is_null(const YamlNode& node) {
     return node.kind == YamlNode::Kind::scalar && node.scalar.empty() && !node.quoted;
 }
 
-struct Place {
+struct YamlKey {
     const YamlNode& node;
     std::string_view file;
     const Key& key;
@@ -202,22 +202,22 @@ Status keep(Config& config, T Config::*field, Result<T> value) {
     return Done{};
 }
 
-Status read_field(const Place& at, Config& config, bool Config::*field) {
+Status read_field(const YamlKey& at, Config& config, bool Config::*field) {
     return keep(config, field, yaml_bool(at.node, at.file, at.key.path()));
 }
 
-Status read_field(const Place& at, Config& config, std::int64_t Config::*field) {
+Status read_field(const YamlKey& at, Config& config, std::int64_t Config::*field) {
     return keep(config, field,
                 yaml_integer(at.node, at.file, at.key.path(), static_cast<std::int64_t>(at.key.min),
                              static_cast<std::int64_t>(at.key.max)));
 }
 
-Status read_field(const Place& at, Config& config, double Config::*field) {
+Status read_field(const YamlKey& at, Config& config, double Config::*field) {
     return keep(config, field,
                 yaml_number(at.node, at.file, at.key.path(), at.key.min, at.key.max));
 }
 
-Status read_field(const Place& at, Config& config, std::string Config::*field) {
+Status read_field(const YamlKey& at, Config& config, std::string Config::*field) {
     Result<std::string> value = is_null(at.node)
                                     ? Result<std::string>(std::string())
                                     : yaml_string(at.node, at.file, at.key.path(), 1024);
@@ -229,7 +229,7 @@ Status read_field(const Place& at, Config& config, std::string Config::*field) {
     return keep(config, field, std::move(value));
 }
 
-Status read_field(const Place& at, Config& config, std::vector<GpuMapping> Config::*field) {
+Status read_field(const YamlKey& at, Config& config, std::vector<GpuMapping> Config::*field) {
     if (!is_null(at.node) && at.node.kind != YamlNode::Kind::map) {
         return usage_error("gpu_types: give a map such as {a100: A100-SXM-80GB}",
                            at.node.where(at.file));
@@ -271,7 +271,7 @@ Status read_group(const YamlNode& map, std::string_view file, std::string_view g
     for (const Key& key : keys) {
         const YamlNode* node = key.group == group ? map.find(key.name) : nullptr;
         if (node == nullptr) continue;
-        const Place at{*node, file, key};
+        const YamlKey at{*node, file, key};
         Status status =
             std::visit([&](auto field) { return read_field(at, config, field); }, key.field);
         if (!status) return status;

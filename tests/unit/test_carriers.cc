@@ -152,17 +152,17 @@ START_TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
     scene.host.view.carriers = {carrier(false)};
     scheduler->round();
     scene.host.view.carriers = {carrier(true)};  // and no result
-    const auto settle = [&] {
+    const auto two_rounds = [&] {
         scheduler->round();
         now_s += 4;
         scheduler->round();
     };
-    settle();
+    two_rounds();
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
     const std::size_t told = scene.host.errors.size();
     scheduler.reset();
     scheduler = scene.scheduler();  // slurmctld still knows the job
-    settle();
+    two_rounds();
     ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
     ck_assert_uint_eq(scene.host.errors.size(), told);
     scene.job(2);
@@ -171,7 +171,7 @@ START_TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
     scheduler.reset();
     now_s = 1000 + scene.config.profile_backoff_s + 10;
     scheduler = scene.scheduler();
-    settle();
+    two_rounds();
     ck_assert_msg(scene.host.specs.size() == 2, "what failed long ago keeps nobody from trying");
 }
 END_TEST

@@ -51,13 +51,13 @@ START_TEST(a_result_ends_what_failed_before_it) {
 }
 END_TEST
 
-START_TEST(a_run_that_settles_still_has_its_carrier) {
+START_TEST(a_run_that_awaits_its_result_still_has_its_carrier) {
     RunMachine run(1);
     ck_assert(!run.has_carrier());
     run.runs({7, 100, " 1/2"});
     ck_assert(run.has_carrier());
-    run.settles({7, 100});
-    ck_assert(run.has_carrier() && is<RunMachine::Settling>(run));
+    run.awaits_result({7, 100});
+    ck_assert(run.has_carrier() && is<RunMachine::AwaitingResult>(run));
     run.loses_carrier();
     ck_assert(!run.has_carrier() && is<RunMachine::Idle>(run));
 }
@@ -262,7 +262,7 @@ int main() {
                            a_run_that_uses_up_its_tries_rests_until_the_back_off_is_over,
                            what_a_late_failure_says_makes_no_newer_one_older,
                            a_result_ends_what_failed_before_it,
-                           a_run_that_settles_still_has_its_carrier,
+                           a_run_that_awaits_its_result_still_has_its_carrier,
                            waits_for_jobs_and_for_a_node_are_measured_from_their_first_round,
                            a_wait_that_nobody_goes_on_with_is_forgotten,
                            a_start_ends_all_waits,

@@ -574,7 +574,7 @@ START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
 }
 END_TEST
 
-START_TEST(a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
+START_TEST(a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     Request request = Scene::request();
@@ -909,7 +909,7 @@ int main() {
             nodes_that_profile_runs_just_took_are_given_to_nobody,
             the_policy_knows_how_long_ago_it_decided,
             the_store_is_asked_once_a_round_for_a_model_on_a_type,
-            a_changed_wish_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
+            a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
             a_round_ends_where_the_controller_stops,
             what_was_planned_is_sent_with_what_it_rested_on,
             preemption_that_never_ends_is_given_up,

@@ -95,19 +95,19 @@ START_TEST(setting_the_clock_ends_no_wait) {
     view.jobs = {job};
     clocks.new_round(view);
     ck_assert_double_eq(clocks.age_s(1, 990), 10);
-    ck_assert(!clocks.settled(job));
+    ck_assert(!clocks.may_launch(job));
     view.steady_s += 1;
     view.snapshot.time_s += 7200;
     clocks.new_round(view);
     ck_assert_double_eq(clocks.age_s(1, 990), 11);
-    ck_assert(!clocks.settled(job));
+    ck_assert(!clocks.may_launch(job));
     view.steady_s += 1;
     clocks.new_round(view);
-    ck_assert(clocks.settled(job));
+    ck_assert(clocks.may_launch(job));
     ck_assert_double_eq(clocks.profile_wait_since_s(1), 52);
     view.jobs[0].facts.state = HostJobState::running;
     clocks.new_round(view);
-    ck_assert(!clocks.settled(job));
+    ck_assert(!clocks.may_launch(job));
 }
 END_TEST
 

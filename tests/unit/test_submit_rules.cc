@@ -519,11 +519,11 @@ START_TEST(shapes_are_arenas_and_the_rest_is_the_users) {
 }
 END_TEST
 
-START_TEST(another_wish_takes_a_released_job_back_at_once) {
+START_TEST(another_request_takes_a_released_job_back_at_once) {
     for (Phase phase : {Phase::released, Phase::starting}) {
         ModifyFacts f = waiting(phase);
         ck_assert(decide_modify(f) == ModifyDecision{});
-        f.wish_change = true;
+        f.request_change = true;
         const ModifyDecision d = decide_modify(f);
         ck_assert(d.take_back && d.mark == JobMark({Phase::held, 2, OtherHold::none, 1000}));
         ck_assert(d.reason == ShownReason::arena && !d.what.empty());
@@ -533,12 +533,12 @@ START_TEST(another_wish_takes_a_released_job_back_at_once) {
     }
     for (Phase phase : {Phase::held, Phase::started, Phase::off}) {
         ModifyFacts f = waiting(phase);
-        f.wish_change = true;
+        f.request_change = true;
         f.pending = phase == Phase::held;
         ck_assert_msg(!decide_modify(f).take_back, "phase %d", static_cast<int>(phase));
     }
     ModifyFacts f = waiting(Phase::released);
-    f.wish_change = true;
+    f.request_change = true;
     f.restart = 3;
     ck_assert_msg(!decide_modify(f).take_back, "the mark is of an earlier life");
 }
@@ -588,7 +588,7 @@ int main() {
                             a_hold_at_submit_counts_before_there_is_a_mark,
                             a_hold_of_a_running_job_is_for_its_next_life,
                             shapes_are_arenas_and_the_rest_is_the_users,
-                            another_wish_takes_a_released_job_back_at_once,
+                            another_request_takes_a_released_job_back_at_once,
                             a_nice_value_never_starts_a_held_job,
                         });
 }

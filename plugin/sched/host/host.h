@@ -238,7 +238,8 @@ class HostJobs {
     /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
     virtual ApplyResult opt_out(const Shape&) = 0;
     /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind
-    /// it. `moved`: by Arena's own decision, which counts among its moves, not by its user's wish.
+    /// it. `moved`: by Arena's own decision, which counts among its moves, not by its user's
+    /// request.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,
                                    bool moved) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.

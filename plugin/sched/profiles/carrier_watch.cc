@@ -45,7 +45,7 @@ CarrierNews::What CarrierWatch::failed(const Seen& seen, const std::string& reas
     return CarrierNews::Failed{reason, seen.now_s - ago_s, seen.watched.ours};
 }
 
-CarrierNews::What CarrierWatch::settle(const Seen& seen) {
+CarrierNews::What CarrierWatch::outcome_of(const Seen& seen) {
     if (const auto before = measurements_.store()->load(seen.request.nonce)) {
         // imported before a restart of ours
         if (before->status == ProfileStatus::failed) return failed(seen, before->reason);
@@ -54,13 +54,13 @@ CarrierNews::What CarrierWatch::settle(const Seen& seen) {
     const auto profile = spool_.result(seen.request.nonce);
     if (!profile) {
         if (may_come(seen.watched.ended_s, seen.now_s, silence_grace_s))
-            return CarrierNews::Settling{};
+            return CarrierNews::AwaitingResult{};
         return failed(seen, "the profile spool " + config_.profile_spool + " does not answer");
     }
     // On a shared file system the result may be seen a moment after the job's end.
     const bool absent = !*profile && profile->error().code == ErrorCode::no;
     if (absent && may_come(seen.watched.ended_s, seen.now_s, result_grace_s))
-        return CarrierNews::Settling{};
+        return CarrierNews::AwaitingResult{};
     return take_result(seen, *profile);
 }
 
@@ -75,7 +75,7 @@ CarrierNews::What CarrierWatch::take_result(const Seen& seen, const Result<Profi
     if (profile->status == ProfileStatus::failed) return failed(seen, profile->reason);
     if (!status) {
         if (may_come(seen.watched.kept_out_s, seen.now_s, locked_grace_s))
-            return CarrierNews::Settling{};
+            return CarrierNews::AwaitingResult{};
         return failed(seen, status.error().message());
     }
     host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s",
@@ -117,20 +117,21 @@ std::vector<CarrierNews> CarrierWatch::look(const ClusterView& view) {
         if (!carrier.finished) watched.ours = true;
         // While the store is closed nobody waits for a result; it is taken in as soon as there is
         // one.
-        if (watched.settled || (carrier.finished && !measurements_.store())) continue;
+        if (watched.done || (carrier.finished && !measurements_.store())) continue;
         const auto request = parse_profile_request(carrier.request);
         if (!request) {
-            watched.settled = true;
+            watched.done = true;
             continue;
         }
         const Seen seen{carrier, *request,      {fingerprint(request->model), request->gpu_type},
                         watched, view.steady_s, view.snapshot.time_s};
         CarrierNews::What what = CarrierNews::Going{};
         if (carrier.finished)
-            what = settle(seen);
+            what = outcome_of(seen);
         else
             what = CarrierNews::Going{progress_of(seen)};
-        watched.settled = carrier.finished && !std::holds_alternative<CarrierNews::Settling>(what);
+        watched.done =
+            carrier.finished && !std::holds_alternative<CarrierNews::AwaitingResult>(what);
         news.push_back({seen.key, carrier.id, carrier.node, std::move(what)});
     }
     std::erase_if(watched_, [&](const auto& entry) { return !listed.contains(entry.first); });

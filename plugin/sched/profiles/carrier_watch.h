@@ -22,14 +22,14 @@ struct CarrierNews {
     struct Going {
         std::string progress;  ///< " 12/40, about 1 min"; "" before the run has told
     };
-    struct Settling {};  ///< it ended, and its result may still come
-    struct Measured {};  ///< and is in the store
+    struct AwaitingResult {};  ///< it ended, and its result may still come
+    struct Measured {};        ///< and is in the store
     struct Failed {
         std::string reason;
         double at_s = 0;
         bool ours = true;  ///< else it was counted and told of in an earlier life
     };
-    using What = std::variant<Nothing, Going, Settling, Measured, Failed>;
+    using What = std::variant<Nothing, Going, AwaitingResult, Measured, Failed>;
 
     ProfileKey key;
     JobId carrier = 0;
@@ -50,7 +50,7 @@ class CarrierWatch {
   private:
     struct Watched {
         bool ours = false;  ///< seen running in this life: nobody has counted its failure yet
-        bool settled = false;
+        bool done = false;  ///< its outcome was told
         std::optional<double> ended_s;     ///< without a result so far
         std::optional<double> kept_out_s;  ///< a locked store does not take its result
         std::string progress;
@@ -63,7 +63,7 @@ class CarrierWatch {
         Watched& watched;
         double now_s, time_s;  ///< monotonic, of the wall
     };
-    [[nodiscard]] CarrierNews::What settle(const Seen& seen);
+    [[nodiscard]] CarrierNews::What outcome_of(const Seen& seen);
     [[nodiscard]] CarrierNews::What take_result(const Seen& seen, const Result<Profile>& profile);
     [[nodiscard]] CarrierNews::What failed(const Seen& seen, const std::string& reason) const;
     [[nodiscard]] std::string progress_of(const Seen& seen);

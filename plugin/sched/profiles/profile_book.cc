@@ -99,8 +99,8 @@ void ProfileBook::take_in(const CarrierNews& news) {
     RunMachine& run = run_of(news.key);
     if (const auto* going = std::get_if<CarrierNews::Going>(&news.what)) {
         run.runs({news.carrier, turns_.began_s(news.carrier), going->progress});
-    } else if (std::holds_alternative<CarrierNews::Settling>(news.what)) {
-        run.settles({news.carrier, turns_.began_s(news.carrier)});
+    } else if (std::holds_alternative<CarrierNews::AwaitingResult>(news.what)) {
+        run.awaits_result({news.carrier, turns_.began_s(news.carrier)});
     } else if (std::holds_alternative<CarrierNews::Measured>(news.what)) {
         ++imported_;
         run.forgets_failures();
@@ -318,8 +318,8 @@ std::optional<ProfileAnswer> ProfileBook::without_start(const ProfileNeed& need,
     RunMachine& run = run_of(key);
     if (const auto* running = std::get_if<RunMachine::Running>(&run.state()))
         return going_on(need, running->carrier, running->began_s, running->progress);
-    if (const auto* settling = std::get_if<RunMachine::Settling>(&run.state()))
-        return going_on(need, settling->carrier, settling->began_s, {});
+    if (const auto* ended = std::get_if<RunMachine::AwaitingResult>(&run.state()))
+        return going_on(need, ended->carrier, ended->began_s, {});
     if (measurements_.measured(key)) return ProfileAnswer{ProfileState::ready, {}};
     if (!can_profile()) return ProfileAnswer{ProfileState::stand_in, "profiling is off"};
     if (measurements_.covers(key, [&] { return request_for(need); }))

@@ -16,7 +16,8 @@ constexpr double yield_s = 10;
 }  // namespace
 
 bool RunMachine::has_carrier() const {
-    return std::holds_alternative<Running>(state_) || std::holds_alternative<Settling>(state_);
+    return std::holds_alternative<Running>(state_) ||
+           std::holds_alternative<AwaitingResult>(state_);
 }
 
 void RunMachine::loses_carrier() {

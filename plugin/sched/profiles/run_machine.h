@@ -30,13 +30,13 @@ class RunMachine {
         std::string progress;  ///< " 12/40, about 1 min"; "" before the run has told
     };
     /// Its carrier has ended; the result is not there yet.
-    struct Settling {
+    struct AwaitingResult {
         JobId carrier = 0;
         double began_s = 0;
     };
     /// The tries are used up, until the back-off is over.
     struct Failed {};
-    using State = std::variant<Idle, Waiting, Running, Settling, Failed>;
+    using State = std::variant<Idle, Waiting, Running, AwaitingResult, Failed>;
 
     /// Failures of tries that follow each other.
     struct Failures {
@@ -50,12 +50,12 @@ class RunMachine {
 
     [[nodiscard]] const State& state() const { return state_; }
     [[nodiscard]] const Failures& failures() const { return failures_; }
-    /// Running or settling: a carrier is in Slurm's job list.
+    /// Running, or awaiting its result: a carrier is in Slurm's job list.
     [[nodiscard]] bool has_carrier() const;
 
     /// A carrier is seen or started.
     void runs(Running running) { state_ = std::move(running); }
-    void settles(Settling settling) { state_ = settling; }
+    void awaits_result(AwaitingResult waiting) { state_ = waiting; }
     /// The job list no longer has its carrier, or it is done with.
     void loses_carrier();
     /// Without a node it counts as a try where there is none to name.

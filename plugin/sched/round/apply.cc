@@ -89,7 +89,7 @@ void Application::carry_out(const Order& order) {
     }
 }
 
-/// Tells the job to save its state and exit. `moved`: by the policy, not by its owner's wish.
+/// Tells the job to save its state and exit. `moved`: by the policy, not by its owner's request.
 bool Application::checkpoint(const JobView& job, std::int64_t done, bool moved) {
     const int signal = signal_number(books_.site.config.checkpoint_signal);
     if (!is_done(host_.checkpoint(job.id, job.facts.restart, signal, done, moved))) return false;

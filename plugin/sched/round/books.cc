@@ -11,7 +11,7 @@ namespace arena {
 namespace {
 
 /// A batch launch in the second of the last kill is refused by slurmd: wait for a later one.
-constexpr double settle_s = 2;
+constexpr double launch_pause_s = 2;
 
 }  // namespace
 
@@ -28,10 +28,10 @@ void JobClocks::new_round(const ClusterView& view) {
     }
 }
 
-bool JobClocks::settled(const JobView& job) const {
+bool JobClocks::may_launch(const JobView& job) const {
     if (job.facts.restart == 0) return true;
     const auto at = pending_since_.find(job.id);
-    return at != pending_since_.end() && now_s_ >= at->second + settle_s;
+    return at != pending_since_.end() && now_s_ >= at->second + launch_pause_s;
 }
 
 double JobClocks::age_s(JobId job, double since_s) {

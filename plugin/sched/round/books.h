@@ -25,7 +25,7 @@ class JobClocks {
     void new_round(const ClusterView& view);
     [[nodiscard]] double now_s() const { return now_s_; }
     /// Whether slurmd accepts the job, which has run before, again.
-    [[nodiscard]] bool settled(const JobView& job) const;
+    [[nodiscard]] bool may_launch(const JobView& job) const;
     /// Seconds since a time of the wall clock in Slurm's record of the job: by that clock when it
     /// is first asked for.
     double age_s(JobId job, double since_s);

@@ -328,7 +328,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);
     if (open.empty()) return note(waits_for(job, books_.blocked.why(job.id)));
-    const Role role = books_.clocks.settled(job) ? Role::waits : Role::returns;
+    const Role role = books_.clocks.may_launch(job) ? Role::waits : Role::returns;
     if (role == Role::returns) note(waits_for(job, "waiting a moment after its requeue"));
     if (!job.facts.held) state.current = books_.requests.plan(job.id, job.offer_json);
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())

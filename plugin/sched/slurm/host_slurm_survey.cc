@@ -143,7 +143,7 @@ void show_holder(job_record_t* job, const JobFacts& facts) {
 
 /// Whether survey_one() would find nothing to do. Asked under the read locks, so that a long queue
 /// of held jobs does not keep Slurm's readers waiting.
-bool is_settled(const job_record_t* job, time_t now) {
+bool needs_no_survey(const job_record_t* job, time_t now) {
     const JobFacts facts = facts_of(job);
     if (classify(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none))
         return false;
@@ -184,7 +184,8 @@ std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_h
     const time_t now = time(nullptr);
     for_each_sliced(SlurmLock::Kind::read, ids_of(is_live), slice_ms,
                     [&](job_record_t* job, std::size_t) {
-                        if (arena_record(job) && !is_settled(job, now)) ids.push_back(job->job_id);
+                        if (arena_record(job) && !needs_no_survey(job, now))
+                            ids.push_back(job->job_id);
                     });
     const time_t reference = shared_age_reference();
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {
