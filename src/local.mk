@@ -90,8 +90,10 @@ CLEANFILES += src/request/launcher_tables.inc
 
 noinst_LTLIBRARIES += libarena_store.la
 libarena_store_la_SOURCES = \
+	src/store/comm.cc \
 	src/store/open.h src/store/open.cc \
 	src/store/recognise.h src/store/recognise.cc \
+	src/store/reports.cc \
 	src/store/rows.h src/store/rows.cc \
 	src/store/spool.cc \
 	src/store/sql.h \

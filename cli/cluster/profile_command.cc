@@ -112,7 +112,7 @@ std::string counts_for(const ObservedRun& run) {
 }
 
 int observed(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
-    const auto observed = store.observed();
+    const auto observed = store.reports().all();
     if (!observed) return fail(globals, observed.error());
     warn(observed->bad);
     Table table({{"model"},
@@ -358,7 +358,7 @@ int promote(const Globals& globals, const ProfileOptions& options, ProfileStore&
         if (!uid) return fail(globals, uid.error());
         which.user = *uid;
     }
-    const auto changed = store.share_observed(which, !options.withdraw);
+    const auto changed = store.reports().share(which, !options.withdraw);
     if (!changed) return fail(globals, changed.error());
     const std::string now =
         options.withdraw ? "counts for its user again" : "counts for everybody now";
@@ -387,7 +387,7 @@ int import_comm(const Globals& globals, const ProfileOptions& options, ProfileSt
         return fail(globals, usage_error(e.text, e.where.empty() ? options.file
                                                                  : options.file + ": " + e.where));
     }
-    const auto count = store.import_comm(*times, options.file);
+    const auto count = store.comm().import(*times, options.file);
     if (!count) return fail(globals, count.error());
     return done(globals, {{"schema_version", 1}, {"rows", *count}},
                 fmt::format("{} times of collectives on {}", *count, times->front().gpu_type));
@@ -395,7 +395,7 @@ int import_comm(const Globals& globals, const ProfileOptions& options, ProfileSt
 
 /// One line per group: latency at the smallest buffer, bus bandwidth at the largest.
 int comm(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
-    const auto times = store.comm(options.gpu_type);
+    const auto times = store.comm().times(options.gpu_type);
     if (!times) return fail(globals, times.error());
     if (options.csv) {
         fmt::print("{}", to_csv(*times));

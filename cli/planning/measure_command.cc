@@ -257,8 +257,11 @@ Status keep(const MeasureOptions& options, const Model& model,
     if (!store) return store.error();
     if (!notice.empty()) fmt::print(stderr, "arena: {}\n", notice);
     for (const Subject& s : subjects) {
-        const Observation observation{s.offer.grid, s.offer.plan, s.measured_s(),
-                                      s.offer.estimate.iteration_s, s.spread};
+        const Observation observation{.grid = s.offer.grid,
+                                      .plan = s.offer.plan,
+                                      .iteration_s = s.measured_s(),
+                                      .estimated_s = s.offer.estimate.iteration_s,
+                                      .spread = s.spread};
         if (!is_usable(observation)) {
             fmt::print(stderr,
                        "arena: {} is not kept: {} measured is {:g} times off the estimate of {} or "
@@ -267,17 +270,14 @@ Status keep(const MeasureOptions& options, const Model& model,
                        human_seconds(s.offer.estimate.iteration_s));
             continue;
         }
-        const auto kept = (*store)->keep_observed({fingerprint(model),
-                                                   model.name,
-                                                   options.plan.global_batch,
-                                                   launcher,
-                                                   observation,
-                                                   options.steps,
-                                                   0,
-                                                   static_cast<double>(std::time(nullptr)),
-                                                   unknown_user,
-                                                   true,
-                                                   {}});
+        const auto kept = (*store)->reports().keep({.model_fingerprint = fingerprint(model),
+                                                    .model_name = model.name,
+                                                    .global_batch = options.plan.global_batch,
+                                                    .launcher = launcher,
+                                                    .observation = observation,
+                                                    .steps = options.steps,
+                                                    .at_s = static_cast<double>(std::time(nullptr)),
+                                                    .shared = true});
         if (!kept) return Error{kept.error().code, kept.error().text, short_form(s.offer.plan)};
     }
     return Done{};

@@ -17,7 +17,7 @@ Result<PlanStore> PlanStore::open(const std::string& file) {
     auto runs = opened.store_->runs();
     if (!runs) return runs.error();
     opened.runs_ = std::move(*runs);
-    auto observed = opened.store_->observed();
+    auto observed = opened.store_->reports().all();
     if (!observed) return observed.error();
     warn(observed->bad);
     opened.observed_ = std::move(observed->runs);
@@ -47,7 +47,7 @@ Result<ProfileTable> PlanStore::table(const GpuPool& pool) const {
 }
 
 Result<std::vector<CommTime>> PlanStore::links(const std::string& gpu_type) const {
-    return store_->comm(gpu_type);
+    return store_->comm().times(gpu_type);
 }
 
 std::vector<Observation> PlanStore::observations(const Workload& workload,

@@ -66,9 +66,9 @@ struct ObservedRun {
     JobId job = 0;           ///< 0 = measured by hand (`arena measure`)
     double at_s = 0;         ///< seconds since the epoch
     std::int64_t user =
-        unknown_user;             ///< uid of the job's owner; unknown: kept by an earlier version
-    bool shared = false;          ///< counts for everybody
-    std::vector<JobId> agreeing;  ///< jobs that have reported much the same, the newest last
+        unknown_user;     ///< uid of the job's owner; unknown: kept by an earlier version
+    bool shared = false;  ///< counts for everybody
+    std::vector<JobId> agreeing = {};  ///< jobs that have reported much the same, the newest last
     bool operator==(const ObservedRun&) const = default;
 };
 

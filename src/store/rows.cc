@@ -86,6 +86,11 @@ std::string text_of(const std::vector<JobId>& jobs) {
 
 std::string told(const Error& row) { return row.where + " " + row.text; }
 
+Error bad_row(const std::string& path, const std::string& what) {
+    return environment_error(
+        what + "; `arena profile verify` names every bad row, with --remove it removes them", path);
+}
+
 Status check_observed(const ObservedRun& run) {
     const Observation& o = run.observation;
     if (!is_usable(o))

@@ -38,6 +38,8 @@ Result<ObservedRun> observed_of(const Statement&);
 std::string text_of(const std::vector<JobId>&);
 /// What comm_of() or observed_of() says of a row that cannot be: which, and what is wrong with it.
 std::string told(const Error& row);
+/// Of a row that some other program wrote, or a failing disk.
+Error bad_row(const std::string& path, const std::string& what);
 /// At least one of each of grid and batch, usable times (is_usable()), a spread of 0 or more, a
 /// plan of the grid's GPUs and stages.
 Status check_observed(const ObservedRun&);

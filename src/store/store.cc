@@ -18,16 +18,12 @@
 namespace arena {
 namespace {
 
-using sql::Database;
 using sql::is_corrupt;
 using sql::is_time;
 using sql::quick_check;
 using sql::shape_of;
 using sql::Statement;
 using sql::Transaction;
-
-/// Rows left out that are named one by one.
-constexpr std::size_t max_named_rows = 8;
 
 constexpr std::string_view run_columns =
     "SELECT nonce, gpu_type, hardware, model_name, model_fingerprint, device_identity, node, "
@@ -76,119 +72,94 @@ Status check_profile(const Profile& p) {
     return Done{};
 }
 
-class SqliteStore final : public ProfileStore {
-  public:
-    SqliteStore(Database db, std::string path) : db_(std::move(db)), path_(std::move(path)) {}
+/// A row that some other program wrote, or a failing disk.
+Error bad_row(const std::string& path, const std::string& name, const std::string& what) {
+    return sql::bad_row(path, printable(name, 160) + " " + what);
+}
 
-    Status import(const Profile& p, const std::string& model_name) override {
-        if (auto s = check_profile(p); !s) return s;
-        Transaction t(db_.get());
-        if (t.code() != SQLITE_OK) return error("import");
-        Statement known(db_.get(), "SELECT 1 FROM runs WHERE nonce = ?");
-        if (known.bind(p.nonce).step())
-            return no_error("profile run " + p.nonce + " was imported before");
-        if (known.code() != SQLITE_OK || insert_run(p, model_name) != SQLITE_OK)
-            return error("import");
-        if (insert_entries(p, sqlite3_last_insert_rowid(db_.get())) != SQLITE_OK)
-            return error("import");
-        if (t.commit() != SQLITE_OK) return error("import");
-        return Done{};
+}  // namespace
+
+ProfileStore::ProfileStore(std::shared_ptr<sqlite3> db, const std::string& path)
+    : db_(std::move(db)), path_(path), reports_(db_.get(), path), comm_(db_.get(), path) {}
+
+Error ProfileStore::error(std::string_view doing) const {
+    return sql::sql_error(db_.get(), path_, doing);
+}
+
+Status ProfileStore::import(const Profile& p, const std::string& model_name) {
+    if (auto s = check_profile(p); !s) return s;
+    Transaction t(db_.get());
+    if (t.code() != SQLITE_OK) return error("import");
+    Statement known(db_.get(), "SELECT 1 FROM runs WHERE nonce = ?");
+    if (known.bind(p.nonce).step())
+        return no_error("profile run " + p.nonce + " was imported before");
+    if (known.code() != SQLITE_OK || insert_run(p, model_name) != SQLITE_OK) return error("import");
+    if (insert_entries(p, sqlite3_last_insert_rowid(db_.get())) != SQLITE_OK)
+        return error("import");
+    if (t.commit() != SQLITE_OK) return error("import");
+    return Done{};
+}
+
+Result<ProfileTable> ProfileStore::table(const std::string& gpu_type) {
+    Statement s(
+        db_.get(),
+        "SELECT op_key, seconds FROM entries JOIN runs ON seq = run WHERE gpu_type = ?1 AND"
+        " device_identity = (SELECT device_identity FROM runs WHERE gpu_type = ?1 AND"
+        "   status != 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY seq "
+        "DESC LIMIT 1) ORDER BY "
+        "seq");
+    s.bind(gpu_type);
+    OpSeconds seconds;
+    while (s.step()) {
+        if (!is_time(s.number(1))) return bad_row(path_, s.text(0), "has no possible time");
+        if (const auto shape = parse_op_key(s.text(0))) seconds[*shape] = s.number(1);
     }
+    if (s.code() != SQLITE_OK) return error("table");
+    return ProfileTable(seconds);
+}
 
-    Result<ProfileTable> table(const std::string& gpu_type) override {
-        Statement s(
-            db_.get(),
-            "SELECT op_key, seconds FROM entries JOIN runs ON seq = run WHERE gpu_type = ?1 AND"
-            " device_identity = (SELECT device_identity FROM runs WHERE gpu_type = ?1 AND"
-            "   status != 'failed' AND EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY seq "
-            "DESC LIMIT 1) ORDER BY "
-            "seq");
-        s.bind(gpu_type);
-        OpSeconds seconds;
-        while (s.step()) {
-            if (!is_time(s.number(1))) return bad_row(s.text(0), "has no possible time");
-            if (const auto shape = parse_op_key(s.text(0))) seconds[*shape] = s.number(1);
-        }
-        if (s.code() != SQLITE_OK) return error("table");
-        return ProfileTable(seconds);
-    }
-
-    Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) override {
-        KnownOperators known;
-        Statement device(
-            db_.get(),
-            "SELECT device_identity FROM runs WHERE gpu_type = ? AND status != 'failed' AND"
-            " EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY node = ? DESC, seq DESC LIMIT "
-            "1");
-        if (!device.bind(gpu_type).bind(node).step()) {
-            if (device.code() != SQLITE_OK) return error("known");
-            return known;
-        }
-        known.device_identity = device.text(0);
-        Statement keys(
-            db_.get(),
-            "SELECT DISTINCT op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
-            " device_identity = ?");
-        keys.bind(gpu_type).bind(known.device_identity);
-        while (keys.step())
-            if (const auto shape = parse_op_key(keys.text(0))) known.operators.insert(*shape);
-        if (keys.code() != SQLITE_OK) return error("known");
+Result<KnownOperators> ProfileStore::known(const std::string& gpu_type, const std::string& node) {
+    KnownOperators known;
+    Statement device(
+        db_.get(),
+        "SELECT device_identity FROM runs WHERE gpu_type = ? AND status != 'failed' AND"
+        " EXISTS(SELECT 1 FROM entries WHERE run = seq) ORDER BY node = ? DESC, seq DESC LIMIT "
+        "1");
+    if (!device.bind(gpu_type).bind(node).step()) {
+        if (device.code() != SQLITE_OK) return error("known");
         return known;
     }
+    known.device_identity = device.text(0);
+    Statement keys(
+        db_.get(),
+        "SELECT DISTINCT op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
+        " device_identity = ?");
+    keys.bind(gpu_type).bind(known.device_identity);
+    while (keys.step())
+        if (const auto shape = parse_op_key(keys.text(0))) known.operators.insert(*shape);
+    if (keys.code() != SQLITE_OK) return error("known");
+    return known;
+}
 
-    Result<std::vector<ProfileEntry>> measured_on(const std::string& gpu_type,
-                                                  const std::string& device_identity) override;
+Result<std::vector<ProfileRun>> ProfileStore::runs() {
+    Statement s(db_.get(), std::string(run_columns) + "ORDER BY seq DESC");
+    std::vector<ProfileRun> rows;
+    while (s.step()) rows.push_back(run_of(s));
+    if (s.code() != SQLITE_OK) return error("list");
+    return rows;
+}
 
-    Result<std::vector<ProfileRun>> runs() override {
-        Statement s(db_.get(), std::string(run_columns) + "ORDER BY seq DESC");
-        std::vector<ProfileRun> rows;
-        while (s.step()) rows.push_back(run_of(s));
-        if (s.code() != SQLITE_OK) return error("list");
-        return rows;
-    }
+Result<ProfileRun> ProfileStore::find(const std::string& fingerprint, const std::string& gpu_type) {
+    Statement s(db_.get(),
+                std::string(run_columns) +
+                    "WHERE model_fingerprint = ? AND gpu_type = ? AND status != 'failed' AND" +
+                    std::string(still_holds) + "ORDER BY seq DESC LIMIT 1");
+    if (s.bind(fingerprint).bind(gpu_type).step()) return run_of(s);
+    if (s.code() != SQLITE_OK) return error("find");
+    return no_error("no profile of model " + printable(fingerprint) + " on " + printable(gpu_type));
+}
 
-    Result<ProfileRun> find(const std::string& fingerprint, const std::string& gpu_type) override {
-        Statement s(db_.get(),
-                    std::string(run_columns) +
-                        "WHERE model_fingerprint = ? AND gpu_type = ? AND status != 'failed' AND" +
-                        std::string(still_holds) + "ORDER BY seq DESC LIMIT 1");
-        if (s.bind(fingerprint).bind(gpu_type).step()) return run_of(s);
-        if (s.code() != SQLITE_OK) return error("find");
-        return no_error("no profile of model " + printable(fingerprint) + " on " +
-                        printable(gpu_type));
-    }
-
-    Result<Profile> load(const std::string& nonce) override;
-    Result<std::vector<std::string>> verify() override;
-    Status remove_bad() override { return sql::remove_bad_rows(db_.get(), path_); }
-    Result<std::int64_t> prune(double before_s) override;
-    Result<std::int64_t> import_comm(const std::vector<CommTime>&,
-                                     const std::string& source) override;
-    Result<std::vector<CommTime>> comm(const std::string& gpu_type) override;
-    Status keep_observed(ObservedRun) override;
-    Result<std::int64_t> share_observed(const WhichObserved&, bool shared) override;
-    Result<ObservedRuns> observed() override;
-
-  private:
-    Error error(std::string_view doing) const { return sql::sql_error(db_.get(), path_, doing); }
-    /// A row that some other program wrote, or a failing disk.
-    Error bad_row(const std::string& what) const {
-        return environment_error(
-            what + "; `arena profile verify` names every bad row, with --remove it removes them",
-            path_);
-    }
-    Error bad_row(const std::string& name, const std::string& what) const {
-        return bad_row(printable(name, 160) + " " + what);
-    }
-    Result<std::optional<ObservedRun>> kept_before(const ObservedRun& run);
-    int insert_observed(const ObservedRun& run);
-    int insert_run(const Profile& p, const std::string& model_name);
-    int insert_entries(const Profile& p, std::int64_t run);
-    Database db_;
-    std::string path_;
-};
-
-int SqliteStore::insert_run(const Profile& p, const std::string& model_name) {
+int ProfileStore::insert_run(const Profile& p, const std::string& model_name) {
     Statement s(
         db_.get(),
         "INSERT INTO runs(nonce, gpu_type, hardware, model_name, model_fingerprint, kind, name,"
@@ -204,7 +175,7 @@ int SqliteStore::insert_run(const Profile& p, const std::string& model_name) {
     return s.bind(p.state.power_limit_w).bind(to_json(p.place)).run();
 }
 
-int SqliteStore::insert_entries(const Profile& p, std::int64_t run) {
+int ProfileStore::insert_entries(const Profile& p, std::int64_t run) {
     Statement s(db_.get(), "INSERT INTO entries VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
     for (const auto& e : p.entries) {
         s.bind(run)
@@ -218,7 +189,7 @@ int SqliteStore::insert_entries(const Profile& p, std::int64_t run) {
     return s.code();
 }
 
-Result<Profile> SqliteStore::load(const std::string& nonce) {
+Result<Profile> ProfileStore::load(const std::string& nonce) {
     Statement s(
         db_.get(),
         "SELECT seq, gpu_type, hardware, model_fingerprint, kind, name, uuid, driver, library,"
@@ -243,7 +214,7 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
                 .threads = s.integer(10),
                 .node = s.text(11)};
     const auto status = parse_profile_status(s.text(12));
-    if (!status) return bad_row(nonce, "has no status that this program knows");
+    if (!status) return bad_row(path_, nonce, "has no status that this program knows");
     p.status = *status;
     p.reason = s.text(13);
     p.started_s = s.number(14);
@@ -260,16 +231,16 @@ Result<Profile> SqliteStore::load(const std::string& nonce) {
     while (rows.step()) {
         const auto shape = shape_of(rows, 0);
         if (!shape || op_key(*shape) != rows.text(11))
-            return bad_row(rows.text(11), "is not the operator that its row tells of");
-        if (!is_time(rows.number(8))) return bad_row(rows.text(11), "has no possible time");
+            return bad_row(path_, rows.text(11), "is not the operator that its row tells of");
+        if (!is_time(rows.number(8))) return bad_row(path_, rows.text(11), "has no possible time");
         p.entries.push_back({*shape, rows.number(8), rows.integer(9), rows.number(10)});
     }
     if (rows.code() != SQLITE_OK) return error("load");
     return p;
 }
 
-Result<std::vector<ProfileEntry>> SqliteStore::measured_on(const std::string& gpu_type,
-                                                           const std::string& device_identity) {
+Result<std::vector<ProfileEntry>> ProfileStore::measured_on(const std::string& gpu_type,
+                                                            const std::string& device_identity) {
     Statement s(db_.get(),
                 "SELECT entries.kind, pass, precision, d0, d1, d2, d3, variant, seconds, repeats,"
                 " spread, op_key FROM entries JOIN runs ON seq = run WHERE gpu_type = ? AND"
@@ -287,7 +258,7 @@ Result<std::vector<ProfileEntry>> SqliteStore::measured_on(const std::string& gp
     return entries;
 }
 
-Result<std::vector<std::string>> SqliteStore::verify() {
+Result<std::vector<std::string>> ProfileStore::verify() {
     std::vector<std::string> wrong;
     if (quick_check(db_.get(), &wrong) != SQLITE_OK && !is_corrupt(sqlite3_errcode(db_.get())))
         return error("quick_check");
@@ -297,127 +268,9 @@ Result<std::vector<std::string>> SqliteStore::verify() {
     return wrong;
 }
 
-Result<std::int64_t> SqliteStore::import_comm(const std::vector<CommTime>& rows,
-                                              const std::string& source) {
-    Transaction t(db_.get());
-    if (t.code() != SQLITE_OK) return error("import");
-    Statement s(db_.get(), "INSERT OR REPLACE INTO comm VALUES(?,?,?,?,?,?,?,?,?,?)");
-    for (const CommTime& row : rows) {
-        if (auto wrong = check_comm_time(row); !wrong) return wrong.error();
-        s.bind(row.gpu_type).bind(to_string(row.op)).bind(row.ranks).bind(row.nodes);
-        s.bind(row.groups).bind(row.bytes).bind(row.min_s).bind(row.median_s).bind(row.p95_s);
-        if (s.bind(source).run() != SQLITE_OK) return error("import");
-    }
-    if (t.commit() != SQLITE_OK) return error("import");
-    return static_cast<std::int64_t>(rows.size());
-}
+Status ProfileStore::remove_bad() { return sql::remove_bad_rows(db_.get(), path_); }
 
-Result<std::vector<CommTime>> SqliteStore::comm(const std::string& gpu_type) {
-    Statement s(
-        db_.get(),
-        std::string(sql::select_comm) +
-            "WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
-    s.bind(gpu_type);
-    std::vector<CommTime> rows;
-    while (s.step()) {
-        auto row = sql::comm_of(s);
-        if (!row) return bad_row(sql::told(row.error()));
-        rows.push_back(std::move(*row));
-    }
-    if (s.code() != SQLITE_OK) return error("comm");
-    return rows;
-}
-
-/// What this one takes the place of; nothing where that cannot be read either.
-Result<std::optional<ObservedRun>> SqliteStore::kept_before(const ObservedRun& run) {
-    const Grid& grid = run.observation.grid;
-    Statement s(db_.get(),
-                std::string(sql::select_observed) +
-                    "WHERE model_fingerprint = ? AND global_batch = ? AND launcher = ? AND"
-                    " gpu_type = ? AND nodes = ? AND gpus_per_node = ? AND plan = ? AND"
-                    " shared = ? AND (shared OR user = ?)");
-    s.bind(run.model_fingerprint).bind(run.global_batch).bind(run.launcher).bind(grid.gpu_type);
-    s.bind(grid.nodes).bind(grid.gpus_per_node).bind(to_json(run.observation.plan));
-    std::optional<ObservedRun> before;
-    if (s.bind(std::int64_t{run.shared}).bind(run.user).step())
-        if (auto row = sql::observed_of(s)) before = std::move(*row);
-    if (s.code() != SQLITE_OK) return error("keep what was observed");
-    return before;
-}
-
-Status SqliteStore::keep_observed(ObservedRun run) {
-    if (auto good = sql::check_observed(run); !good) return good;
-    Transaction t(db_.get());
-    if (t.code() != SQLITE_OK) return error("keep what was observed");
-    const auto before = kept_before(run);
-    if (!before) return before.error();
-    note_agreeing(run, before->has_value() ? &**before : nullptr);
-    if (insert_observed(run) != SQLITE_OK || t.commit() != SQLITE_OK)
-        return error("keep what was observed");
-    return Done{};
-}
-
-int SqliteStore::insert_observed(const ObservedRun& run) {
-    const Observation& o = run.observation;
-    Statement s(
-        db_.get(),
-        "INSERT OR REPLACE INTO observed(model_fingerprint, model_name, global_batch, launcher,"
-        " gpu_type, nodes, gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps,"
-        " job, at_s, user, shared, agreeing) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-    s.bind(run.model_fingerprint).bind(run.model_name).bind(run.global_batch).bind(run.launcher);
-    s.bind(o.grid.gpu_type).bind(o.grid.nodes).bind(o.grid.gpus_per_node).bind(o.grid.stages);
-    s.bind(to_json(o.plan)).bind(o.iteration_s).bind(o.estimated_s).bind(o.spread).bind(run.steps);
-    s.bind(static_cast<std::int64_t>(run.job)).bind(run.at_s).bind(run.user);
-    return s.bind(std::int64_t{run.shared}).bind(sql::text_of(run.agreeing)).run();
-}
-
-/// What is shared anew takes the place of what was; what is taken back gives way to what its user
-/// has reported since.
-Result<std::int64_t> SqliteStore::share_observed(const WhichObserved& which, bool shared) {
-    constexpr std::string_view those =
-        " WHERE shared != ?1 AND (?2 < 0 OR job = ?2) AND (?3 < 0 OR user = ?3) AND"
-        " (?4 = '' OR gpu_type = ?4)";
-    const auto run = [&](const std::string& what) {
-        Statement s(db_.get(), what + std::string(those));
-        s.bind(std::int64_t{shared}).bind(which.job ? std::int64_t{*which.job} : -1);
-        return s.bind(which.user.value_or(-1)).bind(which.gpu_type).run() == SQLITE_OK;
-    };
-    Transaction t(db_.get());
-    if (t.code() != SQLITE_OK) return error("share what was observed");
-    const std::int64_t before = sqlite3_total_changes64(db_.get());
-    if (!run(shared ? "UPDATE OR REPLACE observed SET shared = ?1"
-                    : "UPDATE OR IGNORE observed SET shared = ?1"))
-        return error("share what was observed");
-    const std::int64_t changed = sqlite3_changes64(db_.get());
-    if (!shared && !run("DELETE FROM observed")) return error("share what was observed");
-    const std::int64_t all = sqlite3_total_changes64(db_.get()) - before;
-    if (t.commit() != SQLITE_OK) return error("share what was observed");
-    return shared ? changed : all;
-}
-
-/// Each report stands for itself: one that cannot be takes no other with it. Collectives and
-/// operators are used together, as a fit or a sum, which without one of them would be another.
-Result<ObservedRuns> SqliteStore::observed() {
-    Statement s(db_.get(), std::string(sql::select_observed) + "ORDER BY seq");
-    ObservedRuns observed;
-    std::size_t bad = 0;
-    while (s.step()) {
-        auto run = sql::observed_of(s);
-        if (run)
-            observed.runs.push_back(std::move(*run));
-        else if (++bad <= max_named_rows)
-            observed.bad.push_back(path_ + ": " + sql::told(run.error()) +
-                                   "; it is left out, `arena profile verify --remove` removes it");
-    }
-    if (s.code() != SQLITE_OK) return error("observed");
-    if (bad > max_named_rows)
-        observed.bad.push_back(path_ + ": " + std::to_string(bad - max_named_rows) +
-                               " more rows of observed cannot be and are left out; `arena profile "
-                               "verify` names them");
-    return observed;
-}
-
-Result<std::int64_t> SqliteStore::prune(double before_s) {
+Result<std::int64_t> ProfileStore::prune(double before_s) {
     Transaction t(db_.get());
     if (t.code() != SQLITE_OK) return error("prune");
     Statement entries(
@@ -432,21 +285,17 @@ Result<std::int64_t> SqliteStore::prune(double before_s) {
     return gone;
 }
 
-}  // namespace
-
 Result<std::unique_ptr<ProfileStore>> ProfileStore::open(const std::string& path,
                                                          std::string* notice) {
     auto db = sql::open_store(path, notice);
     if (!db) return db.error();
-    return std::unique_ptr<ProfileStore>(
-        std::make_unique<SqliteStore>(std::move(db).value(), path));
+    return std::unique_ptr<ProfileStore>(new ProfileStore(std::move(db).value(), path));
 }
 
 Result<std::unique_ptr<ProfileStore>> ProfileStore::open_read_only(const std::string& path) {
     auto db = sql::open_store_read_only(path);
     if (!db) return db.error();
-    return std::unique_ptr<ProfileStore>(
-        std::make_unique<SqliteStore>(std::move(db).value(), path));
+    return std::unique_ptr<ProfileStore>(new ProfileStore(std::move(db).value(), path));
 }
 
 }  // namespace arena

@@ -7,12 +7,16 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "core/comm_table.h"
 #include "core/observation.h"
 #include "core/profile.h"
+
+struct sqlite3;
 
 namespace arena {
 
@@ -46,6 +50,43 @@ struct WhichObserved {
     std::string gpu_type;  ///< "" = of any
 };
 
+/// What jobs reported of their iterations.
+class ReportStore {
+  public:
+    ReportStore(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+    /// Keeps what a job observed in place of what was kept of the same user, model, batch,
+    /// launcher, grid and plan, and notes whether it agrees with that (see note_agreeing()).
+    Status keep(ObservedRun);
+    /// Makes reports count for everybody, or (shared false) for their users again; how many
+    /// changed.
+    Result<std::int64_t> share(const WhichObserved&, bool shared);
+    /// All that can be.
+    Result<ObservedRuns> all();
+
+  private:
+    [[nodiscard]] Error error(std::string_view doing) const;
+    Result<std::optional<ObservedRun>> kept_before(const ObservedRun&);
+    int insert(const ObservedRun&);
+
+    sqlite3* db_;
+    std::string path_;
+};
+
+/// Measured collectives.
+class CommStore {
+  public:
+    CommStore(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+    /// Replaces those of the same key, in one transaction; how many.
+    Result<std::int64_t> import(const std::vector<CommTime>&, const std::string& source);
+    /// All of a GRES type ("" = of all), sorted by key; an error where a row cannot be.
+    Result<std::vector<CommTime>> times(const std::string& gpu_type);
+
+  private:
+    sqlite3* db_;
+    std::string path_;
+};
+
+/// The file, and in it what profile runs measured.
 class ProfileStore {
   public:
     /// Opens or creates; busy_timeout 50 ms, WAL, user_version checked. Sets *notice when a corrupt
@@ -53,46 +94,46 @@ class ProfileStore {
     static Result<std::unique_ptr<ProfileStore>> open(const std::string& path,
                                                       std::string* notice = nullptr);
     static Result<std::unique_ptr<ProfileStore>> open_read_only(const std::string& path);
-    virtual ~ProfileStore() = default;
+
+    ReportStore& reports() { return reports_; }
+    CommStore& comm() { return comm_; }
 
     /// One transaction; the same nonce twice is refused (ErrorCode::no).
-    virtual Status import(const Profile&, const std::string& model_name) = 0;
+    Status import(const Profile&, const std::string& model_name);
     /// Measured seconds for a GRES type: the newest entry of the newest device identity.
-    virtual Result<ProfileTable> table(const std::string& gpu_type) = 0;
+    Result<ProfileTable> table(const std::string& gpu_type);
     /// Operators measured already on the device that `node` last showed, else on the newest of that
     /// GPU type.
-    virtual Result<KnownOperators> known(const std::string& gpu_type, const std::string& node) = 0;
+    Result<KnownOperators> known(const std::string& gpu_type, const std::string& node);
     /// Every operator measured on exactly this device, newest seconds, sorted by op key.
-    virtual Result<std::vector<ProfileEntry>> measured_on(const std::string& gpu_type,
-                                                          const std::string& device_identity) = 0;
+    Result<std::vector<ProfileEntry>> measured_on(const std::string& gpu_type,
+                                                  const std::string& device_identity);
     /// Runs, newest first.
-    virtual Result<std::vector<ProfileRun>> runs() = 0;
+    Result<std::vector<ProfileRun>> runs();
     /// Newest run of (fingerprint, gpu_type) that is complete or partial and still holds: its node
     /// has not shown another driver or library since. ErrorCode::no when none.
-    virtual Result<ProfileRun> find(const std::string& fingerprint,
-                                    const std::string& gpu_type) = 0;
-    virtual Result<Profile> load(const std::string& nonce) = 0;
+    Result<ProfileRun> find(const std::string& fingerprint, const std::string& gpu_type);
+    Result<Profile> load(const std::string& nonce);
+
     /// quick_check and per-row checks; the list of what is wrong, empty = good.
-    virtual Result<std::vector<std::string>> verify() = 0;
+    Result<std::vector<std::string>> verify();
     /// Removes the rows that verify() names, in one transaction. The model of a bad operator's run
     /// is measured again, but for the run's other operators.
-    virtual Status remove_bad() = 0;
-    /// Adds measured collectives, replacing those of the same key, in one transaction; how many.
-    virtual Result<std::int64_t> import_comm(const std::vector<CommTime>&,
-                                             const std::string& source) = 0;
-    /// All of a GRES type ("" = of all), sorted by key; an error where a row cannot be.
-    virtual Result<std::vector<CommTime>> comm(const std::string& gpu_type) = 0;
-    /// Keeps what a job observed in place of what was kept of the same user, model, batch,
-    /// launcher, grid and plan, and notes whether it agrees with that (see note_agreeing()).
-    virtual Status keep_observed(ObservedRun) = 0;
-    /// Makes reports count for everybody, or (shared false) for their users again; how many
-    /// changed.
-    virtual Result<std::int64_t> share_observed(const WhichObserved&, bool shared) = 0;
-    /// All that can be.
-    virtual Result<ObservedRuns> observed() = 0;
+    Status remove_bad();
     /// Removes the runs that started before an epoch second, with their entries, and what was
     /// observed before; how many runs went.
-    virtual Result<std::int64_t> prune(double before_s) = 0;
+    Result<std::int64_t> prune(double before_s);
+
+  private:
+    ProfileStore(std::shared_ptr<sqlite3>, const std::string& path);
+    [[nodiscard]] Error error(std::string_view doing) const;
+    int insert_run(const Profile&, const std::string& model_name);
+    int insert_entries(const Profile&, std::int64_t run);
+
+    std::shared_ptr<sqlite3> db_;
+    std::string path_;
+    ReportStore reports_;
+    CommStore comm_;
 };
 
 /// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1

@@ -316,7 +316,7 @@ START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_s
     }
     sql(rows + "PRAGMA user_version = 4;");
     auto store = must_open();
-    auto observed = store->observed()->runs;
+    auto observed = store->reports().all()->runs;
     ck_assert_uint_eq(observed.size(), 3);
     for (std::size_t i = 0; i < 3; ++i) {
         const bool by_hand = i == 2;
@@ -325,11 +325,11 @@ START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_s
         ck_assert(observed[i].agreeing == std::vector<JobId>{by_hand ? 0U : 7U});
     }
     ck_assert(store->verify()->empty());
-    ck_assert_int_eq(store->share_observed({.job = 7, .user = {}, .gpu_type = {}}, true).value(),
+    ck_assert_int_eq(store->reports().share({.job = 7, .user = {}, .gpu_type = {}}, true).value(),
                      2);
-    ck_assert(store->observed()->runs[0].shared);
+    ck_assert(store->reports().all()->runs[0].shared);
     store.reset();
-    ck_assert_uint_eq(must_open()->observed()->runs.size(), 3);
+    ck_assert_uint_eq(must_open()->reports().all()->runs.size(), 3);
 }
 END_TEST
 
@@ -338,28 +338,28 @@ START_TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_th
     const auto keep = [&](std::int64_t user, JobId job, double iteration_s) {
         ObservedRun run = observed_run(iteration_s, 1);
         run.user = user, run.job = job;
-        must(store->keep_observed(run));
+        must(store->reports().keep(run));
     };
     keep(1001, 1, 1.5);
     keep(1002, 2, 0.8);
-    ck_assert_uint_eq(store->observed()->runs.size(), 2);
+    ck_assert_uint_eq(store->reports().all()->runs.size(), 2);
     ck_assert_int_eq(
-        store->share_observed({.job = {}, .user = 1001, .gpu_type = "h100"}, true).value(), 0);
+        store->reports().share({.job = {}, .user = 1001, .gpu_type = "h100"}, true).value(), 0);
     ck_assert_int_eq(
-        store->share_observed({.job = {}, .user = 1001, .gpu_type = "a40"}, true).value(), 1);
+        store->reports().share({.job = {}, .user = 1001, .gpu_type = "a40"}, true).value(), 1);
     keep(1001, 3, 7);  // a lie, for itself alone
-    auto runs = store->observed()->runs;
+    auto runs = store->reports().all()->runs;
     ck_assert_uint_eq(runs.size(), 3);
     ck_assert(runs[0].shared && runs[0].observation.iteration_s == 1.5);
     ck_assert(!runs[2].shared && runs[2].agreeing == std::vector<JobId>{3});
     keep(1001, 4, 7.5), keep(1001, 4, 7.5), keep(1001, 5, 6.9);
-    runs = store->observed()->runs;
+    runs = store->reports().all()->runs;
     ck_assert(runs[2].agreeing == (std::vector<JobId>{3, 4, 5}));
     keep(1001, 6, 1);
-    ck_assert(store->observed()->runs[2].agreeing == std::vector<JobId>{6});
-    ck_assert_int_eq(store->share_observed({.job = 1, .user = {}, .gpu_type = {}}, false).value(),
+    ck_assert(store->reports().all()->runs[2].agreeing == std::vector<JobId>{6});
+    ck_assert_int_eq(store->reports().share({.job = 1, .user = {}, .gpu_type = {}}, false).value(),
                      1);
-    runs = store->observed()->runs;
+    runs = store->reports().all()->runs;
     ck_assert_uint_eq(runs.size(), 2);
     ck_assert(runs[1].job == 6 && !runs[1].shared);  // what its user reported since stays
     ck_assert(store->verify()->empty());
@@ -423,7 +423,7 @@ START_TEST(store_of_version_2_is_converted_with_all_rows) {
     ck_assert(*store->load(nonce_of(1)) == as_before);
     must(store->import(sample(nonce_of(2), 0.5), "m"));
     ck_assert(store->load(nonce_of(2))->place == sample(nonce_of(2), 0.5).place);
-    ck_assert_uint_eq(store->comm("").value().size(), 0);
+    ck_assert_uint_eq(store->comm().times("").value().size(), 0);
 }
 END_TEST
 
@@ -432,8 +432,8 @@ START_TEST(store_of_version_3_is_converted_and_takes_reports) {
     sql("DROP TABLE observed; PRAGMA user_version = 3");
     auto store = must_open();
     ck_assert(*store->load(nonce_of(1)) == sample(nonce_of(1), 1));
-    must(store->keep_observed(observed_run(1.5, 1)));
-    ck_assert_uint_eq(store->observed()->runs.size(), 1);
+    must(store->reports().keep(observed_run(1.5, 1)));
+    ck_assert_uint_eq(store->reports().all()->runs.size(), 1);
 }
 END_TEST
 

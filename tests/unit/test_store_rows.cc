@@ -11,21 +11,21 @@ using namespace arena::test;
 
 START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
     auto store = must_open();
-    must(store->keep_observed(observed_run(1.5, 1)));
-    must(store->keep_observed(observed_run(0.8, 2)));
-    must(store->keep_observed(observed_run(1.25, 1)));
+    must(store->reports().keep(observed_run(1.5, 1)));
+    must(store->reports().keep(observed_run(0.8, 2)));
+    must(store->reports().keep(observed_run(1.25, 1)));
     for (const double wrong : {0.0, -1.0, 8.0, 0.125})
-        ck_assert(!store->keep_observed(observed_run(wrong, 1)).ok());
+        ck_assert(!store->reports().keep(observed_run(wrong, 1)).ok());
     store.reset();
     store = must_open();
-    const auto observed = store->observed();
+    const auto observed = store->reports().all();
     ck_assert(observed.ok() && observed->bad.empty());
     const auto& runs = observed->runs;
     ck_assert_uint_eq(runs.size(), 2);
     ck_assert(runs[0] == observed_run(0.8, 2) && runs[1] == observed_run(1.25, 1));
     ck_assert(store->verify()->empty());
     ck_assert(store->prune(1700000001).ok());
-    ck_assert(store->observed()->runs.empty());
+    ck_assert(store->reports().all()->runs.empty());
 }
 END_TEST
 
@@ -34,18 +34,18 @@ START_TEST(communication_times_come_back_and_newer_ones_replace_older) {
     CommTime t{"a40", CommOp::all_reduce, 8, 2, 1, 1 << 20, 1e-3, 2e-3, 3e-3};
     CommTime small = t;
     small.bytes = 1024;
-    ck_assert_int_eq(store->import_comm({t, small}, "nccl").value(), 2);
+    ck_assert_int_eq(store->comm().import({t, small}, "nccl").value(), 2);
     t.median_s = 1.5e-3;
-    ck_assert_int_eq(store->import_comm({t}, "nccl").value(), 1);
-    const auto rows = store->comm("a40");
+    ck_assert_int_eq(store->comm().import({t}, "nccl").value(), 1);
+    const auto rows = store->comm().times("a40");
     ck_assert(rows.ok());
     ck_assert_uint_eq(rows->size(), 2);
     ck_assert(rows->front() == small && rows->back() == t);
-    ck_assert(store->comm("v100")->empty());
+    ck_assert(store->comm().times("v100")->empty());
     CommTime bad = t;
     bad.nodes = 3;
-    ck_assert(!store->import_comm({small, bad}, "x").ok());
-    ck_assert_uint_eq(store->comm("")->size(), 2);
+    ck_assert(!store->comm().import({small, bad}, "x").ok());
+    ck_assert_uint_eq(store->comm().times("")->size(), 2);
 }
 END_TEST
 
@@ -162,9 +162,9 @@ void make_damaged(const std::string& update) {
     small.bytes = 1024;
     {
         auto store = must_open();
-        must(store->keep_observed(observed_run(1.5, 1)));
-        must(store->keep_observed(observed_run(0.8, 2)));
-        ck_assert_int_eq(store->import_comm({all_reduce_time(), small}, "nccl").value(), 2);
+        must(store->reports().keep(observed_run(1.5, 1)));
+        must(store->reports().keep(observed_run(0.8, 2)));
+        ck_assert_int_eq(store->comm().import({all_reduce_time(), small}, "nccl").value(), 2);
         ck_assert(store->verify()->empty());
     }
     damage(update);
@@ -196,16 +196,16 @@ START_TEST(collectives_that_cannot_be_are_refused_until_they_are_removed) {
             assert_has(store.verify()->front(), "of a40, 8 ranks x ");
             assert_has(store.verify()->front(), d.wrong);
             for (const char* type : {"a40", ""})
-                assert_refused(store.comm(type),
+                assert_refused(store.comm().times(type),
                                std::string(d.wrong) +
                                    "; `arena profile verify` names every bad row, "
                                    "with --remove it removes them");
-            ck_assert(store.comm("a40").error().code == ErrorCode::environment);
-            ck_assert(store.comm("v100").ok());  // its rows are good: it has none
-            ck_assert_uint_eq(store.observed()->runs.size(), 2);
+            ck_assert(store.comm().times("a40").error().code == ErrorCode::environment);
+            ck_assert(store.comm().times("v100").ok());  // its rows are good: it has none
+            ck_assert_uint_eq(store.reports().all()->runs.size(), 2);
         });
         remove_and_verify();
-        const auto rest = must_open()->comm("");
+        const auto rest = must_open()->comm().times("");
         ck_assert_uint_eq(rest->size(), 1);
         ck_assert_int_eq(rest->front().bytes, 1024);
     }
@@ -238,19 +238,19 @@ START_TEST(a_report_that_cannot_be_is_named_and_the_others_count) {
             assert_has(wrong, "row 1 of observed, report of job 7 on a40, ");
             assert_has(wrong, d.wrong);
             for (int again = 0; again < 2; ++again) {
-                const auto observed = store.observed();
+                const auto observed = store.reports().all();
                 ck_assert(observed.ok());
                 ck_assert(observed->runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
                 ck_assert(observed->bad == std::vector<std::string>{wrong});
             }
-            ck_assert_uint_eq(store.comm("")->size(), 2);
+            ck_assert_uint_eq(store.comm().times("")->size(), 2);
         });
         remove_and_verify();
         auto store = must_open();
-        ck_assert(store->observed()->bad.empty());
-        ck_assert(store->observed()->runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
-        must(store->keep_observed(observed_run(1.5, 1)));
-        ck_assert_uint_eq(store->observed()->runs.size(), 2);
+        ck_assert(store->reports().all()->bad.empty());
+        ck_assert(store->reports().all()->runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
+        must(store->reports().keep(observed_run(1.5, 1)));
+        ck_assert_uint_eq(store->reports().all()->runs.size(), 2);
     }
 }
 END_TEST
@@ -258,11 +258,11 @@ END_TEST
 START_TEST(of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted) {
     {
         auto store = must_open();
-        for (int dp = 1; dp <= 12; ++dp) must(store->keep_observed(observed_run(1, dp)));
+        for (int dp = 1; dp <= 12; ++dp) must(store->reports().keep(observed_run(1, dp)));
     }
     damage("observed SET iteration_s = -1 WHERE gpus_per_node > 1");
     auto store = must_open();
-    const auto observed = store->observed();
+    const auto observed = store->reports().all();
     ck_assert(observed.ok());
     ck_assert_uint_eq(observed->runs.size(), 1);
     ck_assert_uint_eq(observed->bad.size(), 9);
@@ -292,11 +292,11 @@ START_TEST(reports_that_cannot_be_are_not_kept) {
     auto store = must_open();
     ObservedRun run = observed_run(1, 2);
     run.observation.grid.stages = 2;
-    assert_refused(store->keep_observed(run), "does not fill the grid 2xa40 of 2 stages");
+    assert_refused(store->reports().keep(run), "does not fill the grid 2xa40 of 2 stages");
     run = observed_run(1, 2);
     run.observation.spread = -1;
-    assert_refused(store->keep_observed(run), "spread must be 0 or more");
-    ck_assert(store->observed()->runs.empty());
+    assert_refused(store->reports().keep(run), "spread must be 0 or more");
+    ck_assert(store->reports().all()->runs.empty());
 }
 END_TEST
 

@@ -100,7 +100,7 @@ GpuType Measurements::with_links(const std::string& gpu_type, GpuType hardware) 
         return with_measured_links(std::move(hardware), at->second);
     std::vector<CommTime> times;
     if (store_)
-        times = or_said(store_->comm(gpu_type),
+        times = or_said(store_->comm().times(gpu_type),
                         "the links of " + gpu_type + " are those of its hardware entry");
     return with_measured_links(std::move(hardware), links_[gpu_type] = std::move(times));
 }
@@ -113,7 +113,7 @@ std::uint64_t Measurements::version(const std::string& gpu_type) const {
 std::vector<ObservedRun> Measurements::observed() {
     if (!store_) return {};
     ObservedRuns observed =
-        or_said(store_->observed(), "estimates stay uncorrected until jobs report again");
+        or_said(store_->reports().all(), "estimates stay uncorrected until jobs report again");
     for (const std::string& bad : observed.bad) host_.log_error(bad);
     return std::move(observed.runs);
 }
@@ -123,7 +123,7 @@ void Measurements::keep_observed(const ObservedRun& run) {
         if (unkept_.size() >= max_unkept) unkept_.erase(unkept_.begin());
         return unkept_.push_back(run);
     }
-    if (auto kept = store_->keep_observed(run); !kept)
+    if (auto kept = store_->reports().keep(run); !kept)
         host_.log_error(kept.error().message() + "; the report counts until slurmctld restarts");
 }
 
