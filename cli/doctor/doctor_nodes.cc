@@ -101,8 +101,7 @@ std::vector<SlurmNode> parse_nodes(std::string_view text) {
             continue;
         }
         for (const std::string_view word : split(line, ' ')) {
-            if (word.starts_with("NodeName="))
-                nodes.push_back({std::string(word.substr(9)), {}, {}, {}, {}});
+            if (word.starts_with("NodeName=")) nodes.emplace_back().name = word.substr(9);
             if (!nodes.empty()) read_node_field(nodes.back(), word);
         }
     }

@@ -239,7 +239,12 @@ std::vector<GridResult> search(const Model& model, std::int64_t global_batch,
     for (const GpuRange& range : ranges) {
         const PlanBudget::Slice slice(budget, 1 / static_cast<double>(ranges_left--));
         for (GpuPool& pool : pools) pool.max_gpus = range.max;
-        PlanQuery query{model, global_batch, range.min, range.max, {}, pools, can};
+        PlanQuery query{.model = model,
+                        .global_batch = global_batch,
+                        .min_gpus = range.min,
+                        .max_gpus = range.max,
+                        .pools = pools,
+                        .can = can};
         for (GridResult& result : pareto ? plan_pareto(query, budget) : plan_grids(query, budget))
             all.push_back(std::move(result));
     }
@@ -279,7 +284,7 @@ Result<GridResult> price_one(const PlanOptions& options, const Model& model, con
                                  can.split(fixed.pp), budget);
         estimate = price_plan(model, options.global_batch, grid, *plan, pool);
     }
-    GridResult result{grid, false, "", *plan, {}};
+    GridResult result{.grid = grid, .plan = *plan};
     if (!estimate && estimate.error().code != ErrorCode::no) return estimate.error();
     if (!estimate) {
         result.reason = estimate.error().text;
@@ -307,7 +312,13 @@ std::optional<GridResult> search_pinned(const PlanOptions& options, const Model&
     if (options.global_batch % samples != 0 ||
         (fixed.num_micro_batches != 0 && samples != options.global_batch))
         return std::nullopt;  // make_plan() says why
-    const PlanQuery query{model, options.global_batch, grid.gpus(), grid.gpus(), pin, {pool}, can};
+    const PlanQuery query{.model = model,
+                          .global_batch = options.global_batch,
+                          .min_gpus = grid.gpus(),
+                          .max_gpus = grid.gpus(),
+                          .pin = pin,
+                          .pools = {pool},
+                          .can = can};
     for (GridResult& result : plan_grids(query, budget))
         if (result.feasible && result.grid == grid && matches(pin, result.plan))
             return std::move(result);

@@ -305,7 +305,10 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
     for (const std::string& word : options.gpu_types) {
         const auto entry = resolve_gpu_type(globals, tables->hardware, word);
         if (!entry) return entry.error();
-        GpuPool pool{word, *entry, options.gpus_per_node, 1, {}};
+        GpuPool pool{.gpu_type = word,
+                     .hardware = *entry,
+                     .gpus_per_node = options.gpus_per_node,
+                     .max_gpus = 1};
         if (pool.gpus_per_node == 0)
             pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
         pool.framework = launcher_name(options);

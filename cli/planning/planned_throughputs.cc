@@ -101,7 +101,11 @@ Result<sim::Throughputs> plan_throughputs(const Globals& globals, const sim::Clu
     for (const PlannedModel& wanted : models) {
         const Result<Model> model = trace_model(wanted.model);
         if (!model) return usage_error("model_name: " + model.error().text, wanted.where);
-        PlanQuery query{*model, wanted.batch, 1, 0, {}, *pools, *can};
+        PlanQuery query{.model = *model,
+                        .global_batch = wanted.batch,
+                        .max_gpus = 0,
+                        .pools = *pools,
+                        .can = *can};
         auto& rows = table.rows[{wanted.model, wanted.batch}];
         for (const Offer& offer : make_offers(query)) {
             rows.push_back({offer.grid.gpu_type, offer.grid.nodes, offer.grid.gpus_per_node,

@@ -207,7 +207,7 @@ struct Query {
     Model model;
     GpuPool pool;
     Grid grid;
-    Plan plan;
+    Plan plan = {};
     double micro_batches = 1;  ///< of a replica; a ragged last one counts by its share
 };
 
@@ -230,8 +230,9 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const auto recompute = row_recompute(row, pool->constants->framework);
     if (!recompute) return usage_error("recompute '" + printable(row.recompute, 20) + "'");
     if (pp > model->layers) return usage_error("more stages than layers");
-    Query query{std::move(*model), std::move(*pool), {}, {}, 1};
-    query.grid = {row.gpu, gpus / per_node, per_node, pp};
+    Query query{.model = std::move(*model),
+                .pool = std::move(*pool),
+                .grid = {row.gpu, gpus / per_node, per_node, pp}};
     Plan& plan = query.plan;
     const auto staged = static_cast<std::int64_t>(query.pool.constants->framework.staged_zero);
     const std::int64_t zero = pp > 1 ? std::min(*row_zero(row), staged) : *row_zero(row);

@@ -18,7 +18,7 @@ struct GpuPool {
     GpuType hardware;
     std::int64_t gpus_per_node = 8;  ///< of the site's nodes
     std::int64_t max_gpus = 8;       ///< in the cluster (or asked)
-    ProfileTable profile;            ///< measured operators of this type; empty = analytic
+    ProfileTable profile = {};       ///< measured operators of this type; empty = analytic
     std::string framework = {};      ///< of the calibration table; unknown = its default
     std::optional<CostConstants> constants = {};  ///< instead of the built-in table's
 };

@@ -363,7 +363,10 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
     if (is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
     const auto context = prepare(model, pool, global_batch);
     if (!context || context->is_homogeneous()) return plan;
-    PlanQuery query{model, global_batch, grid.gpus(), grid.gpus(), {}, {}, {}};
+    PlanQuery query{.model = model,
+                    .global_batch = global_batch,
+                    .min_gpus = grid.gpus(),
+                    .max_gpus = grid.gpus()};
     query.pin.micro_batch = plan.micro_batch;
     query.can.set(split);
     PoolSearch search(query, *context, budget);
@@ -384,7 +387,10 @@ PlanQuery profile_query(const ProfileRequest& request, const GpuType& hardware) 
     query.model = request.model;
     query.global_batch = request.global_batch;
     query.max_gpus = request.max_gpus;
-    query.pools = {{request.gpu_type, hardware, request.gpus_per_node, request.max_gpus, {}}};
+    query.pools = {{.gpu_type = request.gpu_type,
+                    .hardware = hardware,
+                    .gpus_per_node = request.gpus_per_node,
+                    .max_gpus = request.max_gpus}};
     return query;
 }
 

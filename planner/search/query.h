@@ -18,8 +18,8 @@ struct PlanQuery {
     std::int64_t global_batch = 1;  ///< samples per iteration
     std::int64_t min_gpus = 1;
     std::int64_t max_gpus = 1;  ///< <= 0: as many as each pool has
-    PlanPin pin;                ///< zero fields are free
-    std::vector<GpuPool> pools;
+    PlanPin pin = {};           ///< zero fields are free
+    std::vector<GpuPool> pools = {};
     Capabilities can = {};  ///< of the job's launcher: which plans may stand for a grid
     /// Of a setting (micro-batches, recompute, ZeRO) with more plans than this of its first stages
     /// that may become the best of mixed stages, none is looked at.
@@ -29,9 +29,9 @@ struct PlanQuery {
 struct GridResult {
     Grid grid;
     bool feasible = false;
-    std::string reason;  ///< why infeasible: memory, batch, layers, heads
-    Plan plan;           ///< proxy plan when feasible
-    Estimate estimate;
+    std::string reason = {};  ///< why infeasible: memory, batch, layers, heads
+    Plan plan = {};           ///< proxy plan when feasible
+    Estimate estimate = {};
     std::int64_t candidates = 0;  ///< plans of the grid, counted before layers are partitioned
     /// The launcher can be told stages that differ in dp and tp, but the grid is beyond
     /// mixed_stages_bound(): only uniform stages were looked at.

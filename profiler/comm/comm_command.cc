@@ -397,7 +397,8 @@ Result<CommQuery> query_of(const CommCommand& command, const CommWorld& world) {
         q.placements.push_back(*placement);
     }
     if (q.placements.empty()) q.placements = all_placements(world);
-    const CommTime example{q.gpu_type, q.ops[0], 2, 1, 1, 1, 1, 1, 1};
+    const CommTime example{
+        .gpu_type = q.gpu_type, .op = q.ops[0], .min_s = 1, .median_s = 1, .p95_s = 1};
     if (auto s = check_comm_time(example); !s) return usage_error(s.error().text, "--gpu-type");
     return q;
 }

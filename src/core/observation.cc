@@ -52,7 +52,10 @@ bool is_usable(const Observation& o) {
 
 bool is_plausible(const Offer& offer, double iteration_s) {
     return offer.estimate.source == Source::observed ||
-           is_usable({offer.grid, offer.plan, iteration_s, offer.estimate.iteration_s, 0});
+           is_usable({.grid = offer.grid,
+                      .plan = offer.plan,
+                      .iteration_s = iteration_s,
+                      .estimated_s = offer.estimate.iteration_s});
 }
 
 namespace {

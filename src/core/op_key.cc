@@ -227,7 +227,7 @@ std::optional<OpShape> parse_op_key(std::string_view key) {
     if (!kind || !pass || !precision || dims.size() > 4) return std::nullopt;
     const auto variant = parse_variant(*kind, parts.size() == 5 ? parts[4] : "");
     if (!variant) return std::nullopt;
-    OpShape shape{*kind, *pass, *precision, {}, *variant};
+    OpShape shape{.kind = *kind, .pass = *pass, .precision = *precision, .variant = *variant};
     for (std::size_t i = 0; i < dims.size(); ++i) {
         const auto value = parse_integer(dims[i], 1, std::int64_t{1} << 50);
         if (!value) return std::nullopt;

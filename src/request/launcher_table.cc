@@ -241,7 +241,7 @@ class TableReader {
             return wrong("a row is FROM BEFORE FEATURE WORDS, with '-' for no words");
         if (launcher_.rows.size() == max_rows)
             return wrong(fmt::format("more than {} rows", max_rows));
-        LauncherRow row{{}, {}, Feature::always, {}, {}};
+        LauncherRow row;
         if (Status s = limit(fields[0], row.from); !s) return s;
         if (Status s = limit(fields[1], row.before); !s) return s;
         if (row.from && row.before && *row.from >= *row.before)
@@ -408,8 +408,11 @@ Result<Version> parse_version_of(const Launcher& launcher, std::string_view text
 // ------------------------------------------------------------------------------------------
 
 PlanWords words_of(const Model& model, std::int64_t global_batch, const Plan& plan) {
-    PlanWords words{facts_of(model, plan), plan.micro_batch,  global_batch,
-                    model.seq_length,      plan.stage_layers, {}};
+    PlanWords words{.facts = facts_of(model, plan),
+                    .micro_batch = plan.micro_batch,
+                    .global_batch = global_batch,
+                    .seq_length = model.seq_length,
+                    .stage_layers = plan.stage_layers};
     words.facts.stage_layers = {};
     return words;
 }

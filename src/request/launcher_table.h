@@ -28,7 +28,7 @@ std::string to_string(const Version&);
 
 struct LauncherRow {
     std::optional<Version> from, before;  ///< absent: no limit
-    Feature feature;
+    Feature feature = Feature::always;
     FeatureSet beside;  ///< its words are said only where the plan has these, too
     std::vector<std::string> words;
     [[nodiscard]] bool holds_in(const std::optional<Version>&) const;
@@ -70,7 +70,7 @@ struct PlanWords {
     PlanFacts facts;
     std::int64_t micro_batch = 1, global_batch = 1, seq_length = 0;
     std::vector<std::int64_t> stage_layers;
-    RankPlace place;
+    RankPlace place = {};
 };
 PlanWords words_of(const Model&, std::int64_t global_batch, const Plan&);
 

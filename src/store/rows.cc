@@ -18,7 +18,7 @@ std::optional<OpShape> shape_of(const Statement& s, int first) {
     if (!kind || !pass || !precision) return {};
     const auto variant = parse_variant(*kind, s.text(first + 7));
     if (!variant) return {};
-    OpShape shape{*kind, *pass, *precision, {}, *variant};
+    OpShape shape{.kind = *kind, .pass = *pass, .precision = *precision, .variant = *variant};
     for (int i = 0; i < 4; ++i) shape.dims[static_cast<std::size_t>(i)] = s.integer(first + 3 + i);
     return shape;
 }
@@ -32,8 +32,15 @@ Result<CommTime> comm_of(const Statement& s) {
                     s.integer(4), s.integer(5));
     const auto op = parse_comm_op(s.text(1));
     if (!op) return environment_error("is not one that this program knows", row);
-    const CommTime time{s.text(0),    *op,         s.integer(2), s.integer(3), s.integer(4),
-                        s.integer(5), s.number(6), s.number(7),  s.number(8)};
+    const CommTime time{.gpu_type = s.text(0),
+                        .op = *op,
+                        .ranks = s.integer(2),
+                        .nodes = s.integer(3),
+                        .groups = s.integer(4),
+                        .bytes = s.integer(5),
+                        .min_s = s.number(6),
+                        .median_s = s.number(7),
+                        .p95_s = s.number(8)};
     if (auto good = check_comm_time(time); !good)
         return environment_error("cannot be: " + good.error().text, row);
     return time;
@@ -61,17 +68,20 @@ Result<ObservedRun> observed_of(const Statement& s) {
     auto plan = parse_plan_json(s.text(8));
     if (!plan) return environment_error("has a plan that cannot be read", row);
     const Grid grid{s.text(4), s.integer(5), s.integer(6), s.integer(7)};
-    ObservedRun run{s.text(0),
-                    s.text(1),
-                    s.integer(2),
-                    s.text(3),
-                    {grid, std::move(*plan), s.number(9), s.number(10), s.number(11)},
-                    s.integer(12),
-                    static_cast<JobId>(s.integer(13)),
-                    s.number(14),
-                    s.integer(16),
-                    s.integer(17) != 0,
-                    {}};
+    ObservedRun run{.model_fingerprint = s.text(0),
+                    .model_name = s.text(1),
+                    .global_batch = s.integer(2),
+                    .launcher = s.text(3),
+                    .observation = {.grid = grid,
+                                    .plan = std::move(*plan),
+                                    .iteration_s = s.number(9),
+                                    .estimated_s = s.number(10),
+                                    .spread = s.number(11)},
+                    .steps = s.integer(12),
+                    .job = static_cast<JobId>(s.integer(13)),
+                    .at_s = s.number(14),
+                    .user = s.integer(16),
+                    .shared = s.integer(17) != 0};
     auto agreeing = parse_jobs(s.text(18));
     if (!agreeing) return environment_error("names no jobs that agree", row);
     run.agreeing = std::move(*agreeing);

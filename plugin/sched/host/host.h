@@ -218,7 +218,7 @@ class HostJobs {
     /// Held jobs: what squeue shows as reason, and AdminComment; written only where different.
     struct Reason {
         JobId job;
-        std::string text, admin_comment, system_comment;
+        std::string text = {}, admin_comment = {}, system_comment = {};
         bool released = false;  ///< of a job that waits released: the text alone is written
     };
     virtual void set_reasons(const std::vector<Reason>&) = 0;

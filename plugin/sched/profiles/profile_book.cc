@@ -255,8 +255,12 @@ ProfileAnswer ProfileBook::started(const ProfileNeed& need, const RunPlace& plac
     carriers_.started(carrier);
     run_of(key_of(need)).runs({carrier, view.steady_s, {}});
     ++running_;
-    view.carriers.push_back({carrier, user_.id, to_json(spec.request), node.name, false,
-                             view.snapshot.time_s, 0, need.user_id});
+    view.carriers.push_back({.id = carrier,
+                             .user_id = user_.id,
+                             .request = to_json(spec.request),
+                             .node = node.name,
+                             .start_s = view.snapshot.time_s,
+                             .for_user = need.user_id});
     node.free_gpus -= 1;
     node.free_cpus -= spec.cpus;
     node.free_memory_mb -= spec.memory_mb;

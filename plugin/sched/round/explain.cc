@@ -36,12 +36,16 @@ std::optional<Host::Reason> reason_of(const Note& note, const Books& books) {
             if (note.job->facts.held ||
                 (!refused && !note.job->reason.starts_with("Arena: update refused")))
                 return std::nullopt;
-            return Host::Reason{id, refused ? in_our_words(id, {}, books) : "", {}, {}, true};
+            return Host::Reason{
+                .job = id, .text = refused ? in_our_words(id, {}, books) : "", .released = true};
         case Note::Shown::slurms:
-            if (!refused) return Host::Reason{id, *note.reason, held_words, {}};
+            if (!refused)
+                return Host::Reason{.job = id, .text = *note.reason, .admin_comment = held_words};
             [[fallthrough]];
         case Note::Shown::ours:
-            return Host::Reason{id, in_our_words(id, *note.reason, books), held_words, {}};
+            return Host::Reason{.job = id,
+                                .text = in_our_words(id, *note.reason, books),
+                                .admin_comment = held_words};
     }
     return std::nullopt;
 }

@@ -80,20 +80,20 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     if (!request || !offer || !check_model(request->model)) return;
     const bool use_reports = books_.site.config.use_reports;
     const auto estimate = books_.offers.price(*request, *offer);
-    const Observation observation{offer->grid, offer->plan, left.report.iteration_s,
-                                  estimate.value_or(offer->estimate).iteration_s,
-                                  left.report.spread};
-    const ObservedRun run{fingerprint(request->model),
-                          request->model.name,
-                          request->global_batch,
-                          request->launcher,
-                          observation,
-                          left.report.steps,
-                          left.job,
-                          now_s,
-                          left.user,
-                          false,
-                          {}};
+    const Observation observation{.grid = offer->grid,
+                                  .plan = offer->plan,
+                                  .iteration_s = left.report.iteration_s,
+                                  .estimated_s = estimate.value_or(offer->estimate).iteration_s,
+                                  .spread = left.report.spread};
+    const ObservedRun run{.model_fingerprint = fingerprint(request->model),
+                          .model_name = request->model.name,
+                          .global_batch = request->global_batch,
+                          .launcher = request->launcher,
+                          .observation = observation,
+                          .steps = left.report.steps,
+                          .job = left.job,
+                          .at_s = now_s,
+                          .user = left.user};
     if (use_reports ? !books_.offers.observe(run) : !is_usable(observation))
         return host_.log_error(
             fmt::format("JobId={} its report is left out: 8 times off the estimate of "
