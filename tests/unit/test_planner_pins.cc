@@ -13,13 +13,11 @@ using namespace arena::test;
 namespace {
 
 PlanQuery query_for(const char* model, const Capabilities& can, double memory_share) {
-    PlanQuery query{
-        .model = zoo(model), .global_batch = 64, .min_gpus = 1, .max_gpus = 16, .pools = {}};
+    PlanQuery query{.model = zoo(model), .global_batch = 64, .max_gpus = 16};
     GpuType type = hardware("A100-SXM-80GB");
     type.memory_bytes =
         static_cast<std::int64_t>(memory_share * static_cast<double>(type.memory_bytes));
-    query.pools = {
-        {.gpu_type = "a100", .hardware = type, .gpus_per_node = 8, .max_gpus = 16, .profile = {}}};
+    query.pools = {{.gpu_type = "a100", .hardware = type, .gpus_per_node = 8, .max_gpus = 16}};
     query.can = can;
     return query;
 }

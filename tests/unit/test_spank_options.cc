@@ -176,7 +176,9 @@ START_TEST(as_many_gpu_types_are_read_as_are_written) {
     ck_assert_uint_eq(request->gpu_types.size(), limits::gpu_types);
     Snapshot snapshot;
     snapshot.node_sets = {{}};
-    snapshot.jobs.push_back({.id = 1, .gpu_types = request->gpu_types});
+    JobState& job = snapshot.jobs.emplace_back();
+    job.id = 1;
+    job.gpu_types = request->gpu_types;
     ck_assert(parse_snapshot(to_json(snapshot)).ok());
 
     OptionSet more = options("gpt2");
