@@ -57,11 +57,12 @@ plans_libs = libarena_plans.la $(operators_libs)
 
 noinst_LTLIBRARIES += libarena_search.la
 libarena_search_la_SOURCES = \
-	planner/search/balance.h \
 	planner/search/budget.h planner/search/budget.cc \
+	planner/search/candidate_layers.h planner/search/candidate_layers.cc \
 	planner/search/grids.h planner/search/grids.cc \
 	planner/search/mixed.h planner/search/mixed.cc \
 	planner/search/mixed_search.h planner/search/mixed_search.cc \
+	planner/search/no_plan.h planner/search/no_plan.cc \
 	planner/search/offers.h planner/search/offers.cc \
 	planner/search/partition.h planner/search/partition.cc \
 	planner/search/planner.h planner/search/planner.cc \

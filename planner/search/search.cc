@@ -9,13 +9,10 @@
 #include <map>
 #include <numeric>
 
-#include "base/text.h"
 #include "planner/models/model.h"
-#include "planner/operators/operators.h"
 #include "planner/plans/iteration.h"
 #include "planner/plans/schedule.h"
-#include "planner/search/balance.h"
-#include "planner/search/shard_parts.h"
+#include "planner/search/no_plan.h"
 
 namespace arena {
 
@@ -106,14 +103,12 @@ std::vector<ShardShape> possible_shapes(const PlanQuery& query, const PoolContex
 PoolSearch::PoolSearch(const PlanQuery& query, const PoolContext& context, PlanBudget& budget)
     : query_(query),
       pool_(context.pool),
-      budget_(budget),
+      steps_{budget},
       context_(context),
       shapes_(possible_shapes(query, context, budget, lost_shapes_)),
       recomputes_(recompute_kinds(query)),
       shards_(shapes_.size()),
-      solver_(budget) {
-    solver_.allow(max_partition_steps);
-}
+      layers_(query, context_, steps_) {}
 
 /// Tensor-parallel groups stay inside a node, so a shard is the same in every grid; groups that
 /// share tokens or experts depend on the nodes.
@@ -129,17 +124,17 @@ Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
         if (slot.shard) shard_bytes_ -= slot.shard->bytes();
         slot = {std::make_unique<Shard>(context_, topology, shape), nodes};
         shard_bytes_ += slot.shard->bytes();
-        spends(shard_steps);
+        steps_.spend(shard_steps);
     }
     return *slot.shard;
 }
 
 /// Shards and candidates by themselves may not take more than the budget has.
 bool PoolSearch::has_memory_for(std::size_t shape) {
-    const std::size_t most = budget_.limits().bytes / 2;
+    const std::size_t most = steps_.budget.limits().bytes / 2;
     const bool has =
         (shards_[shape].shard || shard_bytes_ < most) && open_.size() * sizeof(Candidate) < most;
-    cut_short_ = cut_short_ || !has;
+    steps_.cut_short = steps_.cut_short || !has;
     return has;
 }
 
@@ -175,8 +170,8 @@ void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, st
 void PoolSearch::list_candidates(const NodeShape& nodes, std::int64_t stages) {
     open_.clear();
     untold_.reset();
-    const PlanBudget::Slice slice(budget_, listing_share);
-    for (std::size_t s = 0; s < shapes_.size() && has_memory_for(s) && !spends(1); ++s)
+    const PlanBudget::Slice slice(steps_.budget, listing_share);
+    for (std::size_t s = 0; s < shapes_.size() && has_memory_for(s) && !steps_.spend(1); ++s)
         list_candidates_of(static_cast<std::uint32_t>(s), nodes, stages);
     candidates_seen_ += static_cast<std::int64_t>(open_.size());
 }
@@ -210,125 +205,16 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     return below_bounds * (pipeline + step);
 }
 
-/// Where layers differ no partition fits unless the greatest stages that fit, one after the other
-/// and some of them empty, hold all layers: a later stage keeps fewer micro-batches, and may take
-/// what an earlier one cannot. The exact program knows better.
-bool PoolSearch::has_room(const MemoryModel& memory, const PlanChoice& choice,
-                          double& wanted_bytes) {
-    const double limit = real(pool_.hardware.memory_bytes);
-    const std::int64_t layers = query_.model.layers, stages = choice.stages;
-    const bool is_homogeneous = memory.is_homogeneous();
-    std::int64_t room = 0;
-    bool fits = true;
-    wanted_bytes = 0;
-    for (std::int64_t i = 0; i < stages; ++i) {
-        const LayerRange even{i * layers / stages, (i + 1) * layers / stages};
-        const StageMemory stage = is_homogeneous ? memory.stage(choice, i) : StageMemory{};
-        const std::int64_t most =
-            is_homogeneous
-                ? stage.capacity(layers, limit)
-                : memory.capacity(choice, i, room, layers - room - (stages - i - 1), limit);
-        capacity_[static_cast<std::size_t>(i)] = most;
-        room += most;
-        fits = fits && most >= 1;
-        wanted_bytes =
-            std::max(wanted_bytes, is_homogeneous ? stage.total((layers + stages - 1) / stages)
-                                                  : memory.bytes(choice, i, {&even, 1}));
-    }
-    if (is_homogeneous) return fits && room >= layers;
-    const bool lies_apart = choice.vpp > 1;  // partitioned once, and asked then
-    return lies_apart || room >= layers;
-}
-
-/// The partition with the least slowest stage into layers_, transfers aside.
-bool PoolSearch::balance(const Shard& shard, const PlanChoice& choice) {
-    const double first_s = shard.embedding_s + shard.embedding_comm_s;
-    const double last_s = shard.head_s + shard.head_comm_s;
-    if (shard.is_homogeneous())
-        return partition_layers({.layers = query_.model.layers,
-                                 .layer_s = shard.seconds(choice.recompute, {0, 1}).total(),
-                                 .first_s = first_s,
-                                 .last_s = last_s,
-                                 .capacity = capacity_},
-                                layers_);
-    const auto work_s = [&](std::int64_t stage, LayerRange range) {
-        if (spends(1)) return std::numeric_limits<double>::infinity();
-        return shard.seconds(choice.recompute, range).total() + (stage == 0 ? first_s : 0) +
-               (stage + 1 == choice.stages ? last_s : 0);
-    };
-    const double limit = real(pool_.hardware.memory_bytes);
-    const auto fits = [&](std::int64_t stage, LayerRange range) {
-        const LayerRange own[] = {range};
-        return !spends(1) &&
-               shard.memory.bytes(choice, stage, own) - shard.memory.buffer_bytes(choice, own) <=
-                   limit;
-    };
-    return balance_layers(query_.model.layers, choice.stages, work_s, fits, layers_);
-}
-
-/// The fastest layers_ below limit_s.
-bool PoolSearch::partition(const Topology& topology, const Shard& shard, const PlanChoice& choice,
-                           double limit_s) {
-    ShardParts parts(context_, topology, shard, choice, buffers_);
-    PartitionProblem problem = parts.problem(query_.can.split(choice.stages));
-    const auto beats_limit = [&](double longest_s) {
-        return least_pipeline_seconds(parts.rest_s(0, 0), longest_s, choice.stages,
-                                      choice.micro_batches, parts.last_s()) +
-                   problem.ends_s + problem.fixed_s <
-               limit_s;
-    };
-    if (choice.vpp == 1 && !beats_limit(shard.is_homogeneous() ? parts.longest_s(0, 0) : 0))
-        return false;
-    if (choice.vpp > 1) {  // one partition: bytes are what is asked
-        problem.split = LayerSplit::even;
-        return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
-    }
-    layers_.resize(static_cast<std::size_t>(choice.stages));
-    if (problem.split != LayerSplit::any) return partition_evenly(problem, parts, limit_s);
-    if (!shard.is_homogeneous()) {
-        const std::int64_t looked_at = problem.stages * problem.layers;
-        const bool has_room = looked_at <= 8 * max_part_rows;
-        if (has_room && looked_at <= solver_.steps_left())
-            parts.find_longest(budget_);
-        else
-            parts.forget_longest();
-        solver_.spend(looked_at);
-        if (!beats_limit(parts.longest_s(0, 0))) return false;
-    }
-    // The partition with the least slowest stage is nearly always the best: a tight limit for the
-    // exact one.
-    if (!balance(shard, choice))
-        return !shard.is_homogeneous() && solver_.solve(problem, parts, limit_s, layers_);
-    const double balanced_s = iteration_seconds(problem, parts, layers_);
-    return solver_.solve(problem, parts, std::min(limit_s, balanced_s), layers_) ||
-           balanced_s < limit_s;
-}
-
-/// The evenest partition of all stands where there are too many to try.
-bool PoolSearch::partition_evenly(const PartitionProblem& problem, const ShardParts& parts,
-                                  double limit_s) {
-    const bool found = solver_.solve(problem, parts, limit_s, layers_);
-    if (!solver_.ran_out()) return found;
-    const std::vector<std::int64_t> spread =
-        spread_layers(problem.split, problem.layers, problem.stages);
-    if (!expresses(problem.split, spread)) return found;
-    const double spread_s = iteration_seconds(problem, parts, spread);
-    if (spread_s >= (found ? iteration_seconds(problem, parts, layers_) : limit_s)) return found;
-    layers_ = spread;
-    return true;
-}
-
 bool PoolSearch::partition_fixed(const NodeShape& nodes, const ShardShape& shape,
                                  const PlanChoice& choice,
                                  std::vector<std::int64_t>& stage_layers) {
-    prepare(choice.stages);
     const Topology topology = topology_of(nodes, choice.stages);
     const Shard shard(context_, topology, shape);
     double wanted = 0;
-    if (!has_room(shard.memory, choice, wanted) ||
-        !partition(topology, shard, choice, std::numeric_limits<double>::infinity()))
+    if (!layers_.fit(shard.memory, choice, wanted) ||
+        !layers_.partition(topology, shard, choice, std::numeric_limits<double>::infinity()))
         return false;
-    stage_layers = layers_;
+    stage_layers = layers_.of_stages();
     return true;
 }
 
@@ -336,33 +222,32 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
                                Best& best) {
     const PlanChoice& choice = candidate.choice;
     const Shard& priced = *shards_[candidate.shard].shard;
-    spends(choice.stages + query_.model.layers / 8);
+    steps_.spend(choice.stages + query_.model.layers / 8);
     double wanted = 0;
-    if (!has_room(priced.memory, choice, wanted)) {
+    if (!layers_.fit(priced.memory, choice, wanted) ||
+        !layers_.partition(topology, priced, choice, limit_s)) {
         best.least_bytes = std::min(best.least_bytes, wanted);
         return false;
     }
-    if (!partition(topology, priced, choice, limit_s)) {
-        best.least_bytes = std::min(best.least_bytes, wanted);
-        return false;
-    }
+    const std::vector<std::int64_t>& stage_layers = layers_.of_stages();
     const Iteration iteration(context_, topology, priced, choice);
     if (choice.vpp > 1) {
-        if (iteration.least_interleaved_s(layers_) >= limit_s) return false;
-        spends(std::min(max_replayed_tasks, choice.stages * choice.vpp * choice.micro_batches));
+        if (iteration.least_interleaved_s(stage_layers) >= limit_s) return false;
+        steps_.spend(
+            std::min(max_replayed_tasks, choice.stages * choice.vpp * choice.micro_batches));
     }
-    const Estimate estimate = iteration.price(layers_);
+    const Estimate estimate = iteration.price(stage_layers);
     if (estimate.iteration_s >= limit_s) return false;
     best.iteration_s = estimate.iteration_s;
     best.estimate = estimate;
     best.choice = choice;
     best.shape = priced.shape;
-    best.stage_layers.assign(layers_.begin(), layers_.end());
+    best.stage_layers = stage_layers;
     return true;
 }
 
 GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
-    prepare(stages);
+    steps_.cut_short = false;
     list_candidates(nodes, stages);
     if (candidates_seen_ > max_candidates) return left_out(nodes, stages);
     // The first few are all that is taken of most grids: a heap gives them without sorting the
@@ -375,7 +260,7 @@ GridResult PoolSearch::search(const NodeShape& nodes, std::int64_t stages) {
     std::make_heap(heap.begin(), heap.end(), later);
     const Topology topology = topology_of(nodes, stages);
     Best best;
-    for (auto end = heap.end(); end != heap.begin() && !spends(1); --end) {
+    for (auto end = heap.end(); end != heap.begin() && !steps_.spend(1); --end) {
         std::pop_heap(heap.begin(), end, later);
         const Candidate& candidate = open_[*(end - 1)];
         if (candidate.bound_s >= best.iteration_s) break;
@@ -402,7 +287,7 @@ double PoolSearch::least_bytes(const Candidate& candidate) const {
 /// Candidates in the order of their bounds, so that those that come late are beaten before they
 /// are partitioned or replayed.
 std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t stages) {
-    prepare(stages);
+    steps_.cut_short = false;
     list_candidates(nodes, stages);
     if (candidates_seen_ > max_candidates) return {left_out(nodes, stages)};
     std::vector<std::size_t> order(open_.size());
@@ -415,7 +300,7 @@ std::vector<GridResult> PoolSearch::pareto(const NodeShape& nodes, std::int64_t 
     Front front;
     Best least;
     for (const std::size_t at : order) {
-        if (spends(1)) break;
+        if (steps_.spend(1)) break;
         const double limit_s = beaten_from_s(front, least_bytes(open_[at]));
         if (open_[at].bound_s >= limit_s) continue;
         Best best;
@@ -446,11 +331,6 @@ void keep_pareto(std::vector<GridResult>& results) {
     });
 }
 
-void PoolSearch::prepare(std::int64_t stages) {
-    cut_short_ = false;
-    capacity_.resize(static_cast<std::size_t>(stages));
-}
-
 Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) const {
     return make_topology(pool_.hardware, {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
                          pool_.gpus_per_node);
@@ -461,9 +341,16 @@ GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const
     result.grid = {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages};
     result.candidates = static_cast<std::int64_t>(open_.size());
     result.feasible = std::isfinite(best.iteration_s);
-    result.in_part = cut_short_ || lost_shapes_;
+    result.in_part = steps_.cut_short || lost_shapes_;
     if (!result.feasible) {
-        result.reason = reason(nodes, stages, best);
+        result.reason = result.in_part ? nothing_found_in_time
+                                       : why_no_plan(query_, pool_,
+                                                     {.nodes = nodes,
+                                                      .stages = stages,
+                                                      .has_shapes = !shapes_.empty(),
+                                                      .has_candidates = !open_.empty(),
+                                                      .least_bytes = best.least_bytes,
+                                                      .untold = untold_});
         return result;
     }
     result.plan = uniform_plan(best.shape, best.choice, best.stage_layers);
@@ -480,92 +367,13 @@ GridResult PoolSearch::left_out(const NodeShape& nodes, std::int64_t stages) con
     return result;
 }
 
-/// Of pinned degrees that leave no shard at all, the one at fault.
-static std::string no_shape_reason(const Model& model, const PlanPin& pin) {
-    if (pin.sequence_parallel.value_or(false) &&
-        !default_sequence_parallel(model, std::max<std::int64_t>(2, pin.tp)))
-        return fmt::format(
-            "sp shares out the tokens of a sample over tp ranks, which tp{} does not with {}",
-            std::max<std::int64_t>(1, pin.tp), model.name);
-    if (pin.cp > 1 && !cp_fits(model, pin.cp))
-        return fmt::format("cp{} does not split the {} tokens of {} into {} equal pieces", pin.cp,
-                           model.seq_length, model.name, 2 * pin.cp);
-    if (pin.ep > 1 && model.experts == 0)
-        return fmt::format("ep{} shares out experts, and {} has none", pin.ep, model.name);
-    if (pin.ep > 1)
-        return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts,
-                           model.name);
-    return "no degrees go with " + to_string(pin);
-}
-
-std::string PoolSearch::reason(const NodeShape& nodes, std::int64_t stages,
-                               const Best& best) const {
-    const std::int64_t layers = query_.model.layers;
-    if (cut_short_ || lost_shapes_) return nothing_found_in_time;
-    if (!open_.empty()) {
-        const double limit = real(pool_.hardware.memory_bytes);
-        if (best.least_bytes <= limit)
-            return fmt::format(
-                "memory: {} layers fit {} stages, but not in shares that the launcher "
-                "can be told",
-                layers, stages);
-        const std::string short_by = human_bytes(std::max(0.0, best.least_bytes - limit));
-        const bool may_recompute =
-            query_.pin.recompute.value_or(Recompute::full) == Recompute::full;
-        return fmt::format(
-            "memory: the smallest plan needs {} per GPU, {} more than the {} of {}{}",
-            human_bytes(best.least_bytes), short_by, human_bytes(limit), pool_.hardware.name,
-            may_recompute ? ""
-                          : fmt::format("; the plan fixes recompute {}, full takes less",
-                                        to_string(*query_.pin.recompute)));
-    }
-    if (untold_)
-        return fmt::format("launcher: it cannot be told {}", inexpressible(query_.can, *untold_));
-    if (stages > layers)
-        return fmt::format("layers: {} stages, but {} has {} layers", stages, query_.model.name,
-                           layers);
-    if (!can_share_layers(query_, stages))
-        return fmt::format(
-            "layers: the launcher wants the same number on every stage, and {} does "
-            "not divide the {} of {}",
-            stages, layers, query_.model.name);
-    if (query_.pin.vpp > 1)
-        return fmt::format(
-            "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "
-            "of {}, and micro-batches that are a multiple of the {} stages",
-            query_.pin.vpp, query_.pin.vpp, stages);
-    const bool has_heads = is_transformer(query_.model.family);
-    if (tp_degrees(query_, pool_).empty())
-        return (has_heads ? "heads: " : "plan: ") + tp_obstacle(query_.model, query_.pin.tp);
-    if (shapes_.empty()) return "plan: " + no_shape_reason(query_.model, query_.pin);
-    if (nodes.gpus_per_node % std::max<std::int64_t>(1, query_.pin.tp) != 0)
-        return fmt::format("tp: groups of tp{} do not fill nodes of {} GPUs", query_.pin.tp,
-                           nodes.gpus_per_node);
-    if (nodes.gpus() % stages != 0)
-        return fmt::format("stages: {} GPUs cannot be shared by {} stages", nodes.gpus(), stages);
-    if (query_.pin.zero_stage.value_or(0) > 0 &&
-        nodes.gpus() == stages * std::max<std::int64_t>(1, query_.pin.tp))
-        return fmt::format(
-            "plan: zero{} shares the optimizer out over replicas, and {} GPUs have one",
-            *query_.pin.zero_stage, nodes.gpus());
-    const std::string reason =
-        fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
-                    query_.global_batch, nodes.gpus() / stages);
-    if (tp_degrees(query_, pool_).size() == 1 && !has_heads) return reason;
-    const std::string widths = has_heads ? fmt::format("{} heads", query_.model.heads)
-                                         : fmt::format("{} channels", query_.model.base_channels);
-    return fmt::format("{} with any tensor-parallel degree that fits {} and a node of {} GPUs",
-                       reason, widths, nodes.gpus_per_node);
-}
-
 bool PoolSearch::fits_anywhere(const ShardShape& shape) {
     const MemoryModel memory(context_, shape);
     for (const NodeShape& nodes : node_shapes(query_, pool_)) {
         for (std::int64_t stages : stage_counts(query_, nodes.gpus())) {
             const Split split = split_grid(query_, nodes, stages, shape);
             if (!split) continue;
-            prepare(stages);
-            if (spends(stages)) return false;
+            if (steps_.spend(stages)) return false;
             for (Recompute recompute : recomputes_)
                 for (std::int64_t zero : zero_stages(query_, stages, split.dp * shape.cp)) {
                     const PlanChoice choice{.stages = stages,
@@ -576,7 +384,8 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
                                             .cp = shape.cp,
                                             .ep = shape.ep};
                     double wanted = 0;
-                    if (can_be_told(shape, choice) && has_room(memory, choice, wanted)) return true;
+                    if (can_be_told(shape, choice) && layers_.fit(memory, choice, wanted))
+                        return true;
                 }
         }
     }

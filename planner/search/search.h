@@ -14,20 +14,14 @@
 
 #include "planner/plans/shard.h"
 #include "planner/search/budget.h"
+#include "planner/search/candidate_layers.h"
 #include "planner/search/grids.h"
-#include "planner/search/partition.h"
 #include "planner/search/planner.h"
-#include "planner/search/shard_parts.h"
 
 namespace arena {
 
 /// Candidates that one PoolSearch looks at; beyond it search() says that it did not. Two seconds.
 inline constexpr std::int64_t max_candidates = 4'000'000;
-
-/// Steps of partitioning layers (partition.h) in one PoolSearch; beyond them, as in a solve() of
-/// more than max_solve_steps, the evenest partition stands for the best one. Only thousands of
-/// layers get there. Five seconds.
-inline constexpr std::int64_t max_partition_steps = 1 << 25;
 
 /// Why a grid has no plan whose budget was spent before one was found.
 inline constexpr const char* nothing_found_in_time =
@@ -37,6 +31,8 @@ inline constexpr const char* nothing_found_in_time =
 class PoolSearch {
   public:
     PoolSearch(const PlanQuery&, const PoolContext&, PlanBudget&);
+    PoolSearch(const PoolSearch&) = delete;
+    PoolSearch& operator=(const PoolSearch&) = delete;
     /// Best plan of the grid, or feasible = false with the reason; of those looked at when the
     /// budget is spent (GridResult::in_part).
     GridResult search(const NodeShape&, std::int64_t stages);
@@ -53,7 +49,7 @@ class PoolSearch {
     /// Candidates looked at so far.
     [[nodiscard]] std::int64_t candidates() const { return candidates_seen_; }
     /// Of max_partition_steps.
-    [[nodiscard]] std::int64_t partition_steps_left() const { return solver_.steps_left(); }
+    [[nodiscard]] std::int64_t partition_steps_left() const { return layers_.steps_left(); }
 
   private:
     /// A plan but for its layers.
@@ -78,12 +74,6 @@ class PoolSearch {
     };
 
     Shard& shard(std::size_t index, const NodeShape&);
-    /// Counts steps; whether the search is to end.
-    bool spends(std::int64_t steps) {
-        const bool spent = budget_.poll(steps);
-        cut_short_ = cut_short_ || spent;
-        return spent;
-    }
     /// Fills open_; bounds are for search(), which takes the least first. Where time or memory does
     /// not do for all of them, those of the first shapes.
     void list_candidates(const NodeShape&, std::int64_t stages);
@@ -92,24 +82,16 @@ class PoolSearch {
     [[nodiscard]] bool has_memory_for(std::size_t shape);
     /// Partitions the layers and prices; false when it does not fit or takes limit_s or longer.
     bool try_candidate(const Topology&, const Candidate&, double limit_s, Best&);
-    bool partition(const Topology&, const Shard&, const PlanChoice&, double limit_s);
-    bool partition_evenly(const PartitionProblem&, const ShardParts&, double limit_s);
-    bool balance(const Shard&, const PlanChoice&);
     [[nodiscard]] double least_bytes(const Candidate&) const;
-    /// Whether the layers fit at all; the bytes that even stages want.
-    bool has_room(const MemoryModel&, const PlanChoice&, double& wanted_bytes);
     [[nodiscard]] double lower_bound_s(const Shard&, const PlanChoice&) const;
     bool fits_anywhere(const ShardShape&);
-    void prepare(std::int64_t stages);
     [[nodiscard]] Topology topology_of(const NodeShape&, std::int64_t stages) const;
     [[nodiscard]] GridResult left_out(const NodeShape&, std::int64_t stages) const;
     [[nodiscard]] GridResult result(const NodeShape&, std::int64_t stages, const Best&) const;
-    [[nodiscard]] std::string reason(const NodeShape&, std::int64_t stages, const Best&) const;
 
     const PlanQuery& query_;
     const GpuPool& pool_;
-    PlanBudget& budget_;
-    bool cut_short_ = false;           ///< this search() or pareto()
+    SearchSteps steps_;                ///< of this search() or pareto()
     std::optional<PlanFacts> untold_;  ///< of the grid: the first that the launcher cannot be told
     bool lost_shapes_ = false;         ///< shapes_ lacks some that nobody has looked at
     PoolContext context_;
@@ -117,9 +99,7 @@ class PoolSearch {
     std::vector<Recompute> recomputes_;
     std::vector<PricedShard> shards_;
     std::vector<Candidate> open_;
-    PartitionSolver solver_;
-    std::vector<std::int64_t> layers_, capacity_;
-    PartBuffers buffers_;
+    CandidateLayers layers_;
     std::int64_t candidates_seen_ = 0;
     std::size_t shard_bytes_ = 0;
 };
