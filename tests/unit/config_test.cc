@@ -13,7 +13,7 @@ using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
 
-START_TEST(yaml_keeps_order_and_places) {
+TEST(yaml_keeps_order_and_places) {
     const auto root = parse_yaml("a: 1\nb:\n  - x\n  - {c: \"2\"}\n", "f");
     ck_assert(root.ok());
     ck_assert_uint_eq(root->members.size(), 2);
@@ -25,9 +25,8 @@ START_TEST(yaml_keeps_order_and_places) {
     assert_refused(yaml_integer(c, "f", "c", 0, 9), "f:4:9: c: \"2\" is not accepted");
     ck_assert(yaml_integer(*root->find("a"), "f", "a", 0, 9).value() == 1);
 }
-END_TEST
 
-START_TEST(json_is_yaml_enough) {
+TEST(json_is_yaml_enough) {
     const auto root = parse_yaml(R"({"n_layer": 48, "tie": true, "e": 1e-5, "s": null})", "f");
     ck_assert(root.ok());
     ck_assert(yaml_integer(*root->find("n_layer"), "f", "n_layer", 1, 99).value() == 48);
@@ -35,9 +34,8 @@ START_TEST(json_is_yaml_enough) {
     ck_assert(yaml_number(*root->find("e"), "f", "e", 0, 1).value() == 1e-5);
     assert_refused(yaml_string(*root->find("s"), "f", "s"), "a text");
 }
-END_TEST
 
-START_TEST(yaml_that_could_expand_or_surprise_is_refused) {
+TEST(yaml_that_could_expand_or_surprise_is_refused) {
     assert_refused(parse_yaml("a: &x 1\nb: 2\n", "f"), "f:1:4: anchors");
     assert_refused(parse_yaml("b: *x\n", "f"), "f:1:4: aliases");
     assert_refused(parse_yaml("b: !!int 3\n", "f"), "tags");
@@ -49,9 +47,8 @@ START_TEST(yaml_that_could_expand_or_surprise_is_refused) {
     assert_refused(parse_yaml("a: [1\n", "f"), "not valid YAML");
     assert_refused(parse_yaml("%TAG ! tag:x,2000:\n---\na: 1\n", "f"), "%TAG");
 }
-END_TEST
 
-START_TEST(yaml_limits_hold) {
+TEST(yaml_limits_hold) {
     assert_refused(parse_yaml(std::string(17, '[') + std::string(17, ']'), "f"), "deeper than 16");
     ck_assert(parse_yaml(std::string(16, '[') + std::string(16, ']'), "f").ok());
     assert_refused(parse_yaml(std::string(70000, ' '), "f"), "larger than 65536");
@@ -62,18 +59,16 @@ START_TEST(yaml_limits_hold) {
     for (int i = 0; i < 5000; ++i) empties += "[],";
     assert_refused(parse_yaml(empties + "[]]", "f"), "more than 4096");
 }
-END_TEST
 
-START_TEST(an_empty_file_gives_the_defaults) {
+TEST(an_empty_file_gives_the_defaults) {
     for (const char* text : {"", "# nothing\n", "---\n", "{}", "profile:\n"}) {
         const auto config = parse_config(text, "arena.yaml");
         ck_assert_msg(config.ok(), "%s: %s", text, config.error().message().c_str());
         ck_assert(*config == Config{});
     }
 }
-END_TEST
 
-START_TEST(every_group_is_read) {
+TEST(every_group_is_read) {
     const auto config = parse_config(
         "enabled: false\npolicy: fifo\ninterval_s: 1.5\nreserve_depth: 3\n"
         "gpu_types:\n  a40: A40\n  a100: A100-SXM-80GB\n"
@@ -92,9 +87,8 @@ START_TEST(every_group_is_read) {
     assert_text(config_value(*config, "gpu_types").value(), "a40: A40\na100: A100-SXM-80GB");
     assert_refused(config_value(*config, "profile.usr"), "unknown key \"profile.usr\"");
 }
-END_TEST
 
-START_TEST(writing_and_reading_gives_the_same) {
+TEST(writing_and_reading_gives_the_same) {
     Config config;
     config.gpu_types = {{"a40", "A40"}, {"no", "null"}};
     config.hardware_file = "/etc/a \"b\" \\c.yaml";
@@ -104,9 +98,8 @@ START_TEST(writing_and_reading_gives_the_same) {
     ck_assert_msg(again.ok(), "%s", again.error().message().c_str());
     ck_assert(*again == config);
 }
-END_TEST
 
-START_TEST(bad_values_name_place_value_and_range) {
+TEST(bad_values_name_place_value_and_range) {
     const auto refused = [](const char* text, const char* needle) {
         assert_refused(parse_config(text, "arena.yaml"), needle);
     };
@@ -127,18 +120,16 @@ START_TEST(bad_values_name_place_value_and_range) {
     refused("just text\n", "a map of key: value");
     refused("profile: 3\n", "a map of key: value");
 }
-END_TEST
 
-START_TEST(the_description_names_every_key) {
+TEST(the_description_names_every_key) {
     const std::string text = describe_config_keys();
     for (const char* key :
          {"enabled: ", "interval_s: ", "profile.user: ", "resize.requeue_exit_code: "}) {
         ck_assert_msg(text.find(key) != std::string::npos, "%s", key);
     }
 }
-END_TEST
 
-START_TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none) {
+TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none) {
     char name[] = "/tmp/arena-config-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(name));
     const std::string directory = name, path = directory + "/arena.yaml",
@@ -163,14 +154,5 @@ START_TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none)
     ck_assert(load_config_or_defaults("").error().code == ErrorCode::environment);
     std::filesystem::remove_all(directory);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "config",
-        {yaml_keeps_order_and_places, json_is_yaml_enough,
-         yaml_that_could_expand_or_surprise_is_refused, yaml_limits_hold,
-         an_empty_file_gives_the_defaults, every_group_is_read, writing_and_reading_gives_the_same,
-         bad_values_name_place_value_and_range, the_description_names_every_key,
-         a_command_that_can_do_without_a_file_takes_only_its_absence_for_none});
-}
+int main() { return arena::test::run_suite(); }

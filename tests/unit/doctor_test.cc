@@ -92,7 +92,7 @@ class Directory {
 
 }  // namespace
 
-START_TEST(slurms_words_are_read) {
+TEST(slurms_words_are_read) {
     assert_text(parse_slurm_version("slurm-wlm 22.05.8\n"), "22.05.8");
     assert_text(parse_slurm_version("slurm 24.11.0"), "24.11.0");
     const auto nodes = parse_nodes(
@@ -109,9 +109,8 @@ START_TEST(slurms_words_are_read) {
     ck_assert(list_has_code("1,5-9,99", 99) && list_has_code("1,5-9,99", 7));
     ck_assert(!list_has_code("1,5-9", 10) && !list_has_code("", 99) && !list_has_code("(null)", 0));
 }
-END_TEST
 
-START_TEST(scontrols_fields_are_read) {
+TEST(scontrols_fields_are_read) {
     const auto fields = parse_scontrol_fields(
         "JobId=7 JobName=a b=c\n   JobState=PENDING Reason=Arena:_waits Dependency=(null)\n"
         "   AdminComment=arena:v1 state=held grid=4xa40\n   TresPerNode=gres:gpu:a40:4\n");
@@ -123,9 +122,8 @@ START_TEST(scontrols_fields_are_read) {
     assert_text(config.at("PluginDir"), "/a:/b");
     assert_text(config.at("Empty"), "");
 }
-END_TEST
 
-START_TEST(a_host_knows_what_it_is) {
+TEST(a_host_knows_what_it_is) {
     const Directory dir;
     Facts facts =
         with_file(dir.path(), "SlurmctldHost=ctl(10.0.0.1)\nSlurmctldHost=ctl2\nNodeName=n[1-4]\n");
@@ -138,9 +136,8 @@ START_TEST(a_host_knows_what_it_is) {
     ck_assert(!role("login").compute && !role("login").controller && role("login").known);
     ck_assert(!find_role(Facts{}, "login").known);
 }
-END_TEST
 
-START_TEST(remedies_are_commands_for_the_host_they_belong_to) {
+TEST(remedies_are_commands_for_the_host_they_belong_to) {
     const Directory dir;
     const std::string conf = dir.path() + "/slurm.conf", plugins = "PluginDir=" + dir.path() + "\n";
     const auto scheduler = [&](const std::string& text) {
@@ -163,9 +160,8 @@ START_TEST(remedies_are_commands_for_the_host_they_belong_to) {
                   stale.text.c_str());
     assert_text(first_remedy(stale), "on ctl: systemctl restart slurmctld");
 }
-END_TEST
 
-START_TEST(a_prolog_is_needed_and_runs_ours) {
+TEST(a_prolog_is_needed_and_runs_ours) {
     const Directory dir;
     const auto prolog = [&](const std::string& line, bool on_node) {
         Facts facts = with_file(dir.path(), "SlurmctldHost=n1\n" + line);
@@ -190,9 +186,8 @@ START_TEST(a_prolog_is_needed_and_runs_ours) {
     Facts facts = with_file(dir.path(), "SlurmctldHost=n1\nSlurmdUser=daemon\n");
     assert_verdict(check_prolog(facts), "Prolog", Verdict::fail, "SlurmdUser is daemon");
 }
-END_TEST
 
-START_TEST(nodes_that_a_prolog_drained_are_told) {
+TEST(nodes_that_a_prolog_drained_are_told) {
     Facts facts;
     facts.nodes = parse_nodes(
         "NodeName=n1\n Gres=gpu:a:1\n State=IDLE\nNodeName=n2\n Gres=gpu:a:1\n State=IDLE+DRAIN\n"
@@ -203,17 +198,15 @@ START_TEST(nodes_that_a_prolog_drained_are_told) {
     assert_text(first_remedy(found[0]), "scontrol update NodeName=n2 State=RESUME");
     assert_verdict(found, "node n3", Verdict::warn, "fan");
 }
-END_TEST
 
-START_TEST(a_good_installation_has_nothing_bad) {
+TEST(a_good_installation_has_nothing_bad) {
     const Directory dir;
     for (const Finding& f : check_slurm(good_facts(dir.path()))) {
         ck_assert_msg(f.verdict != Verdict::fail, "%s: %s", f.check.c_str(), f.text.c_str());
     }
 }
-END_TEST
 
-START_TEST(each_mistake_is_bad_and_says_what_to_do) {
+TEST(each_mistake_is_bad_and_says_what_to_do) {
     const Directory dir;
     const auto with = [&](const char* key, const std::string& value) {
         Facts facts = good_facts(dir.path());
@@ -254,9 +247,8 @@ START_TEST(each_mistake_is_bad_and_says_what_to_do) {
     facts.slurm_conf = SlurmConf{};
     assert_verdict(check_slurm(facts), "slurmctld", Verdict::fail, "no answer");
 }
-END_TEST
 
-START_TEST(a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it) {
+TEST(a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it) {
     const Directory dir;
     const std::string link = dir.path() + "/slurm.conf", shared = dir.path() + "/shared";
     std::filesystem::create_directory(shared);
@@ -282,9 +274,8 @@ START_TEST(a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it)
     std::filesystem::create_symlink("slurm.conf", link);
     assert_refused(read_slurm_conf(link), "leads through too many links");
 }
-END_TEST
 
-START_TEST(all_hosts_have_the_controllers_arena_yaml) {
+TEST(all_hosts_have_the_controllers_arena_yaml) {
     const std::string said =
         "sbatch: error: arena: arena.yaml of the controller has sum 0123abcd\nsbatch: error: Batch";
     assert_text(*parse_controller_sum(said), "0123abcd");
@@ -307,9 +298,8 @@ START_TEST(all_hosts_have_the_controllers_arena_yaml) {
     assert_text(finding(check_config(facts), "arena.yaml").remedy.front(),
                 "scp ctl:" + facts.config_path + " " + facts.config_path);
 }
-END_TEST
 
-START_TEST(devices_of_this_node_must_be_there) {
+TEST(devices_of_this_node_must_be_there) {
     const Directory dir;
     Facts facts = good_facts(dir.path());
     facts.host = {.name = "n2",
@@ -343,9 +333,8 @@ START_TEST(devices_of_this_node_must_be_there) {
         ck_assert_uint_le(expand_list(odd).size(), 1);
     ck_assert_uint_le(expand_list("a[0-99999999]").size(), 65536);
 }
-END_TEST
 
-START_TEST(the_service_user_needs_an_association_where_slurm_wants_one) {
+TEST(the_service_user_needs_an_association_where_slurm_wants_one) {
     Facts facts = good_facts("/");
     ck_assert(check_accounts(facts).empty());
     facts.slurm_config.value()["AccountingStorageEnforce"] = "limits,qos";
@@ -362,7 +351,6 @@ START_TEST(the_service_user_needs_an_association_where_slurm_wants_one) {
     for (const char* some : {"associations", "qos", "nosteps,safe"})
         ck_assert(wants_associations(some));
 }
-END_TEST
 
 /// The smallest file that has the symbol: null, dynsym, dynstr and rodata.
 std::string plugin_of(std::uint32_t version) {
@@ -390,7 +378,7 @@ std::string plugin_of(std::uint32_t version) {
     return bytes(header) + bytes(symbols) + strings + bytes(version) + bytes(sections);
 }
 
-START_TEST(a_plug_in_tells_its_slurm) {
+TEST(a_plug_in_tells_its_slurm) {
     const std::string file = plugin_of(0x160508);
     ck_assert(parse_plugin_version(file) == "22.05.8");
     ck_assert(parse_plugin_version(plugin_of(0x170b0a)) == "23.11.10");
@@ -405,9 +393,8 @@ START_TEST(a_plug_in_tells_its_slurm) {
                        ? "no plug-ins"
                        : "sched_arena.so was built for 22.05.1");
 }
-END_TEST
 
-START_TEST(every_gres_type_needs_a_hardware_entry) {
+TEST(every_gres_type_needs_a_hardware_entry) {
     Facts facts;
     facts.config = Config{};
     facts.config->gpu_types = {{"a40", "A40"}, {"cpu", "emulated"}, {"x", "missing"}};
@@ -425,9 +412,8 @@ START_TEST(every_gres_type_needs_a_hardware_entry) {
     assert_verdict(found, "gpu:x", Verdict::fail, "missing");
     assert_verdict(found, "gpu", Verdict::fail, "without a type");
 }
-END_TEST
 
-START_TEST(profile_files_are_checked_for_owner_and_mode) {
+TEST(profile_files_are_checked_for_owner_and_mode) {
     const Directory dir;
     Facts facts = with_file(dir.path(), "SlurmctldHost=n1\nSlurmUser=daemon\n");
     facts.config->profile_user = "no-such-user-of-ours";
@@ -463,9 +449,8 @@ START_TEST(profile_files_are_checked_for_owner_and_mode) {
     facts.config->profile_enabled = false;
     assert_verdict(check_profile_files(facts), "profiling", Verdict::skip, "enabled");
 }
-END_TEST
 
-START_TEST(fixed_plans_are_read_to_the_letter) {
+TEST(fixed_plans_are_read_to_the_letter) {
     const auto fixed = parse_fixed("pp=2,dp=4,tp=1,micro_batch=2,recompute=full,zero=1,sp=1,vpp=1");
     ck_assert(fixed.ok() && fixed->gpus() == 8 && fixed->zero == 1 && fixed->sequence_parallel);
     ck_assert(fixed->recompute == Recompute::full);
@@ -514,9 +499,8 @@ START_TEST(fixed_plans_are_read_to_the_letter) {
     const auto interleaved = make_plan(*wide, model, 64, LayerSplit::any);
     ck_assert(interleaved->vpp == 3 && interleaved->cp == 2 && interleaved->ep == 4);
 }
-END_TEST
 
-START_TEST(programs_are_run_without_a_shell_and_with_their_status) {
+TEST(programs_are_run_without_a_shell_and_with_their_status) {
     const auto out = run_program({"printf", "%s", "a; echo $HOME"});
     ck_assert(out.ok());
     assert_text(out->out, "a; echo $HOME");
@@ -526,18 +510,5 @@ START_TEST(programs_are_run_without_a_shell_and_with_their_status) {
     assert_refused(ask_socket("/no/such/socket", "stats"), "does not answer");
     assert_refused(ask_socket(std::string(200, 'x'), "stats"), "107 bytes");
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "doctor", {slurms_words_are_read, scontrols_fields_are_read, a_host_knows_what_it_is,
-                   remedies_are_commands_for_the_host_they_belong_to,
-                   a_prolog_is_needed_and_runs_ours, nodes_that_a_prolog_drained_are_told,
-                   a_good_installation_has_nothing_bad, each_mistake_is_bad_and_says_what_to_do,
-                   a_slurm_conf_that_is_a_link_is_followed_where_only_its_owner_sets_it,
-                   all_hosts_have_the_controllers_arena_yaml, devices_of_this_node_must_be_there,
-                   the_service_user_needs_an_association_where_slurm_wants_one,
-                   a_plug_in_tells_its_slurm, every_gres_type_needs_a_hardware_entry,
-                   profile_files_are_checked_for_owner_and_mode, fixed_plans_are_read_to_the_letter,
-                   programs_are_run_without_a_shell_and_with_their_status});
-}
+int main() { return arena::test::run_suite(); }

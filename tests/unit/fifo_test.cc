@@ -52,7 +52,7 @@ const Action& only_action(const Decision& d) {
 
 }  // namespace
 
-START_TEST(the_fastest_offer_that_fits_is_started) {
+TEST(the_fastest_offer_that_fits_is_started) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 10)};
     const Offers offers{
@@ -64,17 +64,15 @@ START_TEST(the_fastest_offer_that_fits_is_started) {
     ck_assert(a.nodes == std::vector<NodeIndex>{2});
     ck_assert(d.waiting.empty());
 }
-END_TEST
 
-START_TEST(the_fullest_node_that_fits_is_taken) {
+TEST(the_fullest_node_that_fits_is_taken) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 10)};
     const Decision d = decide_fifo(s, {{1, {offer("a40", 1, 2, 1)}}}, {});
     ck_assert(only_action(d).nodes == std::vector<NodeIndex>{1});
 }
-END_TEST
 
-START_TEST(priority_then_submission_then_id_orders_jobs) {
+TEST(priority_then_submission_then_id_orders_jobs) {
     Snapshot s = two_types();
     s.jobs = {pending(3, 5), pending(2, 5), pending(9, 7)};
     const std::vector<Offer> one{offer("a100", 1, 8, 1)};
@@ -85,9 +83,8 @@ START_TEST(priority_then_submission_then_id_orders_jobs) {
     ck_assert_uint_eq(d.actions[1].job, 2);
     ck_assert_uint_eq(d.waiting.count(3), 1);
 }
-END_TEST
 
-START_TEST(nobody_overtakes_on_the_nodes_a_job_waits_for) {
+TEST(nobody_overtakes_on_the_nodes_a_job_waits_for) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 9), pending(2, 8), pending(3, 7)};
     const Offers offers{{1, {offer("a40", 2, 4, 1)}},    // needs both a40 nodes: waits
@@ -99,9 +96,8 @@ START_TEST(nobody_overtakes_on_the_nodes_a_job_waits_for) {
     ck_assert(d.actions[1].kind == ActionKind::start && d.actions[1].job == 3);
     assert_text(d.waiting.at(2), "waits for 2xa40: kept for JobId=1, which is ahead");
 }
-END_TEST
 
-START_TEST(nodes_outside_a_waiting_jobs_set_are_not_claimed) {
+TEST(nodes_outside_a_waiting_jobs_set_are_not_claimed) {
     Snapshot s = two_types();
     s.node_sets = {{0}, {1}};
     s.nodes[0].free_gpus = 0;
@@ -111,9 +107,8 @@ START_TEST(nodes_outside_a_waiting_jobs_set_are_not_claimed) {
         decide_fifo(s, {{1, {offer("a40", 1, 4, 1)}}, {2, {offer("a40", 1, 2, 1)}}}, {});
     ck_assert(d.actions[1].kind == ActionKind::start && d.actions[1].job == 2);
 }
-END_TEST
 
-START_TEST(a_reservation_is_said_again_each_round) {
+TEST(a_reservation_is_said_again_each_round) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 9)};
     s.jobs[0].current = offer("a40", 2, 4, 5);
@@ -122,9 +117,8 @@ START_TEST(a_reservation_is_said_again_each_round) {
     assert_text(only_action(d).reason, "waits for 2x4xa40: not enough free now");
     ck_assert(d.waiting.empty());
 }
-END_TEST
 
-START_TEST(reserve_depth_limits_releases_per_node) {
+TEST(reserve_depth_limits_releases_per_node) {
     Snapshot s = two_types();
     for (NodeState& n : s.nodes) n.free_gpus = 0;
     for (JobId id = 1; id <= 4; ++id) s.jobs.push_back(pending(id, 10 - id));
@@ -136,9 +130,8 @@ START_TEST(reserve_depth_limits_releases_per_node) {
         ck_assert_uint_eq(d.waiting.size(), 4 - released);
     }
 }
-END_TEST
 
-START_TEST(cpus_and_memory_must_fit_too) {
+TEST(cpus_and_memory_must_fit_too) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 9)};
     s.jobs[0].cpus_per_gpu = 17;
@@ -149,9 +142,8 @@ START_TEST(cpus_and_memory_must_fit_too) {
     s.jobs[0].memory_mb_per_gpu = 128001;
     ck_assert(only_action(decide_fifo(s, offers, {})).kind == ActionKind::reshape_and_wait);
 }
-END_TEST
 
-START_TEST(jobs_that_can_never_be_placed_say_so_and_block_nobody) {
+TEST(jobs_that_can_never_be_placed_say_so_and_block_nobody) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 9), pending(2, 8), pending(3, 7), pending(4, 6)};
     s.jobs[2].gpu_types = {"a40"};
@@ -165,9 +157,8 @@ START_TEST(jobs_that_can_never_be_placed_say_so_and_block_nobody) {
                 "no nodes that this job may use, and that are up, can hold its grids");
     ck_assert_uint_eq(d.waiting.count(3), 1);
 }
-END_TEST
 
-START_TEST(a_node_that_is_down_is_not_waited_for) {
+TEST(a_node_that_is_down_is_not_waited_for) {
     Snapshot s = two_types();
     s.nodes[0].up = false;
     s.nodes[0].free_gpus = 0;
@@ -179,17 +170,15 @@ START_TEST(a_node_that_is_down_is_not_waited_for) {
     assert_text(d.waiting.at(1),
                 "no nodes that this job may use, and that are up, can hold its grids");
 }
-END_TEST
 
-START_TEST(running_jobs_are_left_alone) {
+TEST(running_jobs_are_left_alone) {
     Snapshot s = two_types();
     s.jobs = {pending(1, 9)};
     s.jobs[0].phase = JobPhase::running;
     ck_assert(decide_fifo(s, {{1, {offer("a40", 1, 4, 1)}}}, {}) == Decision{});
 }
-END_TEST
 
-START_TEST(a_thousand_jobs_on_160_nodes_are_decided_at_once) {
+TEST(a_thousand_jobs_on_160_nodes_are_decided_at_once) {
     Snapshot s;
     const char* types[] = {"a40", "a100", "h100", "v100"};
     std::vector<NodeIndex> all;
@@ -220,17 +209,5 @@ START_TEST(a_thousand_jobs_on_160_nodes_are_decided_at_once) {
     // of bounds, on any machine under any load.
     ck_assert_msg(best_ms < 1000, "%.1f ms", best_ms);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "fifo",
-        {the_fastest_offer_that_fits_is_started, the_fullest_node_that_fits_is_taken,
-         priority_then_submission_then_id_orders_jobs,
-         nobody_overtakes_on_the_nodes_a_job_waits_for,
-         nodes_outside_a_waiting_jobs_set_are_not_claimed, a_reservation_is_said_again_each_round,
-         reserve_depth_limits_releases_per_node, cpus_and_memory_must_fit_too,
-         jobs_that_can_never_be_placed_say_so_and_block_nobody,
-         a_node_that_is_down_is_not_waited_for, running_jobs_are_left_alone,
-         a_thousand_jobs_on_160_nodes_are_decided_at_once});
-}
+int main() { return arena::test::run_suite(); }

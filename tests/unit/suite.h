@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One main for a Check program: the list of its tests in, the exit status out.
+// A Check program: TEST(name) { } adds itself to what run_suite() runs, in the order of the file.
 #pragma once
 
 #include <check.h>
 #undef fail  // Check's, and a function of every stream
 
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <source_location>
 #include <string>
@@ -13,34 +13,48 @@
 
 namespace arena::test {
 
-/// What a few programs need beyond the list of their tests.
+struct SuiteTest {
+    TTest test;
+    std::string (*lacks)();  ///< what this machine is without, which the test needs; "" = it runs
+};
+
+inline std::vector<SuiteTest>& suite_tests() {
+    static std::vector<SuiteTest> all;
+    return all;
+}
+
+inline bool add_to_suite(const SuiteTest& test) {
+    suite_tests().push_back(test);
+    return true;
+}
+
+/// Where `missing` says what this machine is without, the test is left out; contrib/check counts
+/// each.
+#define TEST_NEEDING(name, missing)                                                \
+    static void name(int);                                                         \
+    [[maybe_unused]] static const bool name##_added = arena::test::add_to_suite(   \
+        {{#name, name, __FILE__, __LINE__}, [] { return std::string(missing); }}); \
+    static void name(int)
+#define TEST(name) TEST_NEEDING(name, "")
+
+/// What a few programs need.
 struct SuiteOptions {
     void (*before)() = nullptr;  ///< around each test
     void (*after)() = nullptr;
     double timeout_s = 120;  ///< for one that hangs: never the measure of anything
     bool fork = true;        ///< false: OpenMP's threads do not survive a fork
-    /// Tests that do not run where `lacks` says what this machine is without; contrib/check counts
-    /// each.
-    std::vector<const TTest*> conditional = {};
-    std::string lacks = {};
 };
 
-inline bool is_left_out(const TTest* test, const SuiteOptions& options) {
-    const auto& all = options.conditional;
-    return !options.lacks.empty() && std::find(all.begin(), all.end(), test) != all.end();
-}
-
-inline int run_suite(const char* name, const std::vector<const TTest*>& tests,
-                     const SuiteOptions& options = {}) {
-    Suite* suite = suite_create(name);
-    TCase* tcase = tcase_create(name);
+inline int run_suite(const SuiteOptions& options = {}) {
+    Suite* suite = suite_create(program_invocation_short_name);
+    TCase* tcase = tcase_create(program_invocation_short_name);
     tcase_set_timeout(tcase, options.timeout_s);
     if (options.before) tcase_add_checked_fixture(tcase, options.before, options.after);
-    for (const TTest* test : tests) {
-        if (is_left_out(test, options))
-            std::printf("# SKIP %s: %s\n", test->name, options.lacks.c_str());
+    for (const SuiteTest& one : suite_tests()) {
+        if (const std::string lacks = one.lacks(); !lacks.empty())
+            std::printf("# SKIP %s: %s\n", one.test.name, lacks.c_str());
         else
-            tcase_add_test(tcase, test);
+            tcase_add_test(tcase, &one.test);
     }
     std::fflush(stdout);  // before the tests fork
     suite_add_tcase(suite, tcase);

@@ -55,23 +55,21 @@ int openings(double epoch_s, double round_s) {
 
 }  // namespace
 
-START_TEST(a_period_is_a_power_of_two_near_a_tenth_of_the_work) {
+TEST(a_period_is_a_power_of_two_near_a_tenth_of_the_work) {
     ck_assert(appointed_period_s(10000, {}) == 0 && appointed_period_s(30000, {}) == 2048);
     ck_assert(appointed_period_s(1e6, {}) == 8192 && appointed_period_s(1e9, {}) == 8192);
     ck_assert(appointed_period_s(0, {}) == 0 && appointed_period_s(std::nan(""), {}) == 0);
 }
-END_TEST
 
-START_TEST(each_time_is_said_once) {
+TEST(each_time_is_said_once) {
     ck_assert(!is_appointed(0, 1024, 300) && !is_appointed(200, 1024, 300) &&
               !is_appointed(1023, 1024, 300));
     ck_assert(is_appointed(1024, 1024, 0.5) && !is_appointed(1024.5, 1024, 0.5));
     ck_assert(is_appointed(1300, 1024, 300) && !is_appointed(1024, 1024, 0));
     ck_assert(is_appointed(5000, 1024, 4000));
 }
-END_TEST
 
-START_TEST(appointed_times_come_once_a_period_at_any_epoch_and_any_round) {
+TEST(appointed_times_come_once_a_period_at_any_epoch_and_any_round) {
     // 40,000 s on the other's node, so every 2,048 s.
     for (const double epoch_s : {0.0, 12345.678, 1.7e9, 1795358463.25}) {
         for (const double round_s : {0.5, 5.0, 300.0}) {
@@ -81,11 +79,5 @@ START_TEST(appointed_times_come_once_a_period_at_any_epoch_and_any_round) {
         }
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "appointed times",
-        {a_period_is_a_power_of_two_near_a_tenth_of_the_work, each_time_is_said_once,
-         appointed_times_come_once_a_period_at_any_epoch_and_any_round});
-}
+int main() { return arena::test::run_suite(); }

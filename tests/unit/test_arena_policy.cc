@@ -107,7 +107,7 @@ Action only_action(const Decision& d) {
 
 }  // namespace
 
-START_TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
+TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
     Random random(11);
     std::vector<double> ratios;
     for (int i = 0; i < 1000; ++i) {
@@ -134,11 +134,10 @@ START_TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
     ck_assert(ratios[ratios.size() / 2] >= 0.995);
     ck_assert(ratios.front() >= 0.90);
 }
-END_TEST
 
 /// The whole decision with nodes, running jobs and node sets; tests/bench/arena-optimum has more of
 /// it.
-START_TEST(a_decision_is_near_the_optimum_of_its_objective) {
+TEST(a_decision_is_near_the_optimum_of_its_objective) {
     Random random(1);
     const arena::test::Pick pick = [&](std::int64_t min, std::int64_t max) {
         return min +
@@ -150,10 +149,9 @@ START_TEST(a_decision_is_near_the_optimum_of_its_objective) {
     ck_assert_double_ge(q.of_optimum.front(), 0.999);
     ck_assert_double_ge(q.with_node.front(), 0.99);
 }
-END_TEST
 
 /// Too large for the exact way: prices, repair and local search against the Lagrangian bound.
-START_TEST(large_knapsacks_come_near_the_lagrangian_bound) {
+TEST(large_knapsacks_come_near_the_lagrangian_bound) {
     Random random(13);
     double worst = 1;
     for (int i = 0; i < 50; ++i) {
@@ -168,9 +166,8 @@ START_TEST(large_knapsacks_come_near_the_lagrangian_bound) {
     fflush(stdout);
     ck_assert(worst >= 0.98);
 }
-END_TEST
 
-START_TEST(however_large_the_budget_is_memory_is_bounded) {
+TEST(however_large_the_budget_is_memory_is_bounded) {
     Random random(14);
     const std::int64_t endless = std::int64_t{1} << 40;
     Groups groups;
@@ -185,9 +182,8 @@ START_TEST(however_large_the_budget_is_memory_is_bounded) {
     ck_assert(80 * 1001 * 1001 > max_exact_cells && !solved({1000, 1000}));
     ck_assert(!solved({endless, endless, endless}));
 }
-END_TEST
 
-START_TEST(few_steps_still_give_a_valid_choice) {
+TEST(few_steps_still_give_a_valid_choice) {
     Random random(12);
     for (int i = 0; i < 200; ++i) {
         const Groups groups = random_groups(random);
@@ -203,9 +199,8 @@ START_TEST(few_steps_still_give_a_valid_choice) {
         ck_assert(knapsack.value(chosen) > 0 || groups[0].empty());
     }
 }
-END_TEST
 
-START_TEST(a_running_job_moves_only_when_it_pays) {
+TEST(a_running_job_moves_only_when_it_pays) {
     const Offers faster{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.5)}}};
     const Snapshot long_run = running_on(1, 1e5, 1.0);
     const Action grows = only_action(decide_arena(long_run, faster, alone()));
@@ -218,9 +213,8 @@ START_TEST(a_running_job_moves_only_when_it_pays) {
     ck_assert(only_action(decide_arena(long_run, hardly, alone(), eager)).kind ==
               ActionKind::resize);
 }
-END_TEST
 
-START_TEST(who_was_moved_often_stays) {
+TEST(who_was_moved_often_stays) {
     Snapshot s = running_on(1, 1e5, 1.0);
     const Offers larger{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.75)}}};
     const Offers other{{1, {offer_of("a40", 1, 1.0), offer_of("a100", 1, 0.4)}}};
@@ -236,9 +230,8 @@ START_TEST(who_was_moved_often_stays) {
         s.jobs[0].age_s = 7200;
     }
 }
-END_TEST
 
-START_TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
+TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
     Snapshot s = running_on(4, 1e6, 1.0);
     s.jobs.push_back(job_of(2, 1000));
     const Offers offers{{1, {offer_of("a40", 4, 1.0), offer_of("a40", 2, 1.8)}},
@@ -260,9 +253,8 @@ START_TEST(a_long_job_makes_room_for_a_short_one_if_it_is_elastic) {
     s.jobs[0].nodes.clear();  // where it runs is not known: it cannot be moved
     ck_assert(decide_arena(s, offers, alone()).actions.empty());
 }
-END_TEST
 
-START_TEST(who_waits_first_in_slurms_order_has_a_shape_reserved) {
+TEST(who_waits_first_in_slurms_order_has_a_shape_reserved) {
     Snapshot s;
     s.time_s = 1000;
     s.nodes = {{"n1", "a40", 4, 0, 0, 0}, {"n2", "a40", 4, 0, 0, 0}, {"n3", "a100", 2, 0, 0, 0}};
@@ -291,9 +283,8 @@ START_TEST(who_waits_first_in_slurms_order_has_a_shape_reserved) {
     deeper.reserve_depth = 2;
     ck_assert_uint_eq(decide_arena(s, offers, deeper).actions.size(), 3);
 }
-END_TEST
 
-START_TEST(priority_and_a_week_of_waiting_come_first) {
+TEST(priority_and_a_week_of_waiting_come_first) {
     Snapshot s;
     s.time_s = 1e6;
     s.nodes = {{"n1", "a40", 1, 1, 0, 0}};
@@ -306,7 +297,6 @@ START_TEST(priority_and_a_week_of_waiting_come_first) {
     s.jobs[0].age_s = 8 * 86400;
     ck_assert(only_action(decide_arena(s, offers, alone())).job == 1);
 }
-END_TEST
 
 /// Jobs 1 to 3 have waited for too long; job 11 holds the GPU of the first node for good, job 12,
 /// elastic, that of the second.
@@ -327,7 +317,7 @@ Snapshot overdue() {
     return s;
 }
 
-START_TEST(who_waited_too_long_is_not_taken_for_another_that_found_no_room) {
+TEST(who_waited_too_long_is_not_taken_for_another_that_found_no_room) {
     SharedOffers offer;
     offer.own() = {offer_of("a40", 1, 1)};
     const Offers offers{{1, offer}, {2, offer}, {3, offer}, {11, offer}, {12, offer}};
@@ -347,7 +337,6 @@ START_TEST(who_waited_too_long_is_not_taken_for_another_that_found_no_room) {
     for (const Snapshot& s : {by_nodes, by_cpus, by_count})
         ck_assert(started(s) == std::vector<JobId>{3});
 }
-END_TEST
 
 /// Two kinds of waiting jobs, many more than there are GPUs, some of which have waited for too
 /// long.
@@ -373,7 +362,7 @@ Snapshot long_queue_of(Random& random, Offers& offers) {
     return s;
 }
 
-START_TEST(jobs_out_of_reach_of_a_long_queue_change_nothing) {
+TEST(jobs_out_of_reach_of_a_long_queue_change_nothing) {
     Random random(5);
     for (int n = 0; n < 20; ++n) {
         Offers offers;
@@ -393,7 +382,6 @@ START_TEST(jobs_out_of_reach_of_a_long_queue_change_nothing) {
         ck_assert(out_of_reach(s, offers, never).empty());
     }
 }
-END_TEST
 
 /// Four GPUs are free, two on each of two nodes; a job that runs on the others says anew each time
 /// that it ends in `left_s`.
@@ -415,7 +403,7 @@ Snapshot scattered(double time_s, double left_s) {
     return s;
 }
 
-START_TEST(patience_ends_where_the_nodes_that_were_waited_for_slide_away) {
+TEST(patience_ends_where_the_nodes_that_were_waited_for_slide_away) {
     const Offers offers{{1, {offer_of("a40", 4, 1.0), offer_of("a40", 1, 3.9)}}};
     const Decision first = decide_arena(scattered(1000, 500), offers, alone());
     ck_assert(first.actions.empty() && first.waiting.contains(1));
@@ -437,9 +425,8 @@ START_TEST(patience_ends_where_the_nodes_that_were_waited_for_slide_away) {
     const Decision d = decide_arena(together, offers, alone());
     ck_assert(only_action(d).offer.grid.gpus() == 4 && d.patience.empty());
 }
-END_TEST
 
-START_TEST(a_decision_repeats_from_its_document) {
+TEST(a_decision_repeats_from_its_document) {
     Snapshot s = running_on(4, 1e6, 1.0);
     s.jobs.push_back(job_of(2, 1000));
     Replay replay{
@@ -454,9 +441,8 @@ START_TEST(a_decision_repeats_from_its_document) {
     ck_assert(to_json(decide_arena(read->snapshot, read->offers, read->options)) ==
               to_json(decide_arena(s, replay.offers, replay.options)));
 }
-END_TEST
 
-START_TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
+TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
     const auto table = parse_throughputs(
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,iter_time_s\n"
         "bert,1B,8,a40,1,1,8\nbert,1B,8,a40,1,2,5\nbert,1B,8,a40,2,2,3\nbert,1B,8,a40,3,1,3.9\n"
@@ -494,9 +480,9 @@ START_TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
         }
     }
 }
-END_TEST
 
-START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
+TEST_NEEDING(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers,
+             arena::test::lacks_reference(arena::test::philly_trace)) {
     const auto philly = arena::test::read_philly();
     const auto mean_jct = [&](const std::string& nodes) {
         const auto cluster = parse_cluster("nodes: [" + nodes + "]", "c");
@@ -521,9 +507,8 @@ START_TEST(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers) {
         "2}");
     ck_assert_msg(large <= 69000 && small <= 134500, "%.0f and %.0f", large, small);
 }
-END_TEST
 
-START_TEST(our_own_trace_keeps_its_numbers) {
+TEST(our_own_trace_keeps_its_numbers) {
     const Workload w = arena::test::own_workload();
     const auto mean_jct = [&](const char* name, PolicyFunction policy) {
         const auto m = simulate(w, name, policy, {});
@@ -534,26 +519,6 @@ START_TEST(our_own_trace_keeps_its_numbers) {
     const double arena = mean_jct("arena", decide_arena), fifo = mean_jct("fifo", decide_fifo);
     ck_assert_msg(arena <= 8300 && arena < 0.5 * fifo, "%.0f, fifo %.0f", arena, fifo);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "arena policy",
-        {the_knapsack_is_near_the_optimum_and_below_its_bound,
-         a_decision_is_near_the_optimum_of_its_objective,
-         large_knapsacks_come_near_the_lagrangian_bound,
-         however_large_the_budget_is_memory_is_bounded, few_steps_still_give_a_valid_choice,
-         a_running_job_moves_only_when_it_pays, who_was_moved_often_stays,
-         a_long_job_makes_room_for_a_short_one_if_it_is_elastic,
-         who_waits_first_in_slurms_order_has_a_shape_reserved,
-         priority_and_a_week_of_waiting_come_first,
-         who_waited_too_long_is_not_taken_for_another_that_found_no_room,
-         jobs_out_of_reach_of_a_long_queue_change_nothing,
-         patience_ends_where_the_nodes_that_were_waited_for_slide_away,
-         a_decision_repeats_from_its_document,
-         generated_traces_run_to_their_end_under_every_objective_and_budget,
-         our_own_trace_keeps_its_numbers, the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
-        {.timeout_s = 300,  // whole simulations, maybe on a busy machine
-         .conditional = {the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers},
-         .lacks = arena::test::lacks_reference(arena::test::philly_trace)});
-}
+// Whole simulations, maybe on a busy machine.
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

@@ -60,7 +60,7 @@ const Offers seventeen_times{{1, {offer_of("h100", 4, 1)}},
 
 }  // namespace
 
-START_TEST(a_choice_for_life_waits_for_a_much_better_type_that_is_soon_free) {
+TEST(a_choice_for_life_waits_for_a_much_better_type_that_is_soon_free) {
     ck_assert(decide_arena(h100_soon_free(600), seventeen_times, alone()).actions.empty());
     ck_assert(decide_arena(h100_soon_free(9000), seventeen_times, alone()).actions.empty());
     Snapshot limited = h100_soon_free(600);  // the same by its time limit
@@ -68,9 +68,8 @@ START_TEST(a_choice_for_life_waits_for_a_much_better_type_that_is_soon_free) {
     limited.jobs[0].time_limit_s = 600;
     ck_assert(decide_arena(limited, seventeen_times, alone()).actions.empty());
 }
-END_TEST
 
-START_TEST(the_wait_ends_where_it_does_not_pay_or_nobody_knows_its_end) {
+TEST(the_wait_ends_where_it_does_not_pay_or_nobody_knows_its_end) {
     const auto starts_on_a40 = [](const Snapshot& s) {
         const Decision d = decide_arena(s, seventeen_times, alone());
         return d.actions.size() == 1 && d.actions[0].kind == ActionKind::start &&
@@ -87,9 +86,8 @@ START_TEST(the_wait_ends_where_it_does_not_pay_or_nobody_knows_its_end) {
     starved.jobs[1].age_s = 8 * 86400;
     ck_assert(starts_on_a40(starved));
 }
-END_TEST
 
-START_TEST(no_whole_node_is_taken_for_what_the_estimates_may_be_off) {
+TEST(no_whole_node_is_taken_for_what_the_estimates_may_be_off) {
     Snapshot s;
     s.nodes = {{"n1", "h100", 16, 16, 0, 0}};
     s.node_sets = {{0}};
@@ -100,9 +98,8 @@ START_TEST(no_whole_node_is_taken_for_what_the_estimates_may_be_off) {
     const Decision d = decide_arena(s, offers, alone());
     ck_assert(d.actions.size() == 1 && d.actions[0].offer.grid.gpus() == 4);
 }
-END_TEST
 
-START_TEST(with_others_behind_it_a_job_takes_the_gpus_that_it_makes_good_use_of) {
+TEST(with_others_behind_it_a_job_takes_the_gpus_that_it_makes_good_use_of) {
     Snapshot s;
     s.nodes = {{"n1", "h100", 8, 8, 0, 0}};
     s.node_sets = {{0}};
@@ -115,11 +112,10 @@ START_TEST(with_others_behind_it_a_job_takes_the_gpus_that_it_makes_good_use_of)
     ck_assert_uint_eq(d.actions.size(), 8);
     for (const Action& a : d.actions) ck_assert_int_eq(a.offer.grid.gpus(), 1);
 }
-END_TEST
 
 /// Equal models on idle GPUs of all kinds, and offers of every ratio: where nothing runs somebody
 /// starts.
-START_TEST(without_running_jobs_nobody_waits_for_nothing) {
+TEST(without_running_jobs_nobody_waits_for_nothing) {
     sim::Random random(21);
     for (int round = 0; round < 2000; ++round) {
         Snapshot s;
@@ -151,14 +147,5 @@ START_TEST(without_running_jobs_nobody_waits_for_nothing) {
                       d.actions.size());
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "arena, jobs that are not elastic",
-        {a_choice_for_life_waits_for_a_much_better_type_that_is_soon_free,
-         the_wait_ends_where_it_does_not_pay_or_nobody_knows_its_end,
-         no_whole_node_is_taken_for_what_the_estimates_may_be_off,
-         with_others_behind_it_a_job_takes_the_gpus_that_it_makes_good_use_of,
-         without_running_jobs_nobody_waits_for_nothing});
-}
+int main() { return arena::test::run_suite(); }

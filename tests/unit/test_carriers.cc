@@ -49,7 +49,7 @@ struct RefusedScene : ProfilingScene {
 
 using Names = std::vector<std::string>;
 
-START_TEST(what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
+TEST(what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
     Refusals refusals({2, 8, 20});
     double now_s = 0;
     for (const double rest_s : {2, 4, 8, 8}) {
@@ -65,9 +65,8 @@ START_TEST(what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound) {
                   "it gave a GPU meanwhile: this is another streak");
     ck_assert(!refusals.rests("n1", now_s + 2));
 }
-END_TEST
 
-START_TEST(another_free_node_is_asked_in_the_same_round) {
+TEST(another_free_node_is_asked_in_the_same_round) {
     ProfilingScene scene;
     scene.node("n2", "a40", 4, 4);
     scene.host.taken_nodes = {"n1"};
@@ -79,9 +78,8 @@ START_TEST(another_free_node_is_asked_in_the_same_round) {
     ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
     ck_assert_int_eq(told_of(scene.host, "n1"), 1);
 }
-END_TEST
 
-START_TEST(a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed) {
+TEST(a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed) {
     RefusedScene scene;
     auto scheduler = scene.scheduler();
     std::vector<int> asked_at;
@@ -98,9 +96,8 @@ START_TEST(a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed)
     ck_assert(called(scene.host, "start 1 n1"));  // on the analytic estimate
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
+TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
     RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -112,9 +109,8 @@ START_TEST(a_node_that_was_taken_meanwhile_is_no_failed_run) {
     ck_assert(called(scene.host, "carrier a40 n1"));
     ck_assert(scheduler->stats_json().find("\"failed\":0") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it) {
+TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it) {
     RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -135,9 +131,8 @@ START_TEST(a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_i
     scheduler->round();
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
+TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
     ProfilingScene scene;
     scene.config.profile_retries = 1;
     scene.job(1);
@@ -174,9 +169,8 @@ START_TEST(a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again) {
     two_rounds();
     ck_assert_msg(scene.host.specs.size() == 2, "what failed long ago keeps nobody from trying");
 }
-END_TEST
 
-START_TEST(a_model_of_any_name_is_one_word_of_what_is_said) {
+TEST(a_model_of_any_name_is_one_word_of_what_is_said) {
     ProfilingScene scene;
     Request r = on_a40();
     r.model.name = "gpt2 on a40 (JobId=9)\narena: JobId=7 started\x1b[31m" + std::string(200, 'x');
@@ -188,9 +182,8 @@ START_TEST(a_model_of_any_name_is_one_word_of_what_is_said) {
     ck_assert(said(scene.host, 1,
                    "profiling gpt2_on_a40__JobId_9__x0aarena:_JobId_7_ on a40 (JobId=101)"));
 }
-END_TEST
 
-START_TEST(three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse) {
+TEST(three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse) {
     Scene scene;
     scene.config.profile_enabled = true;
     for (const std::string name : {"n1", "n2", "n3", "n4", "n5", "n6"}) {
@@ -212,9 +205,8 @@ START_TEST(three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_no
     ck_assert(called(scene.host, "carrier a40 n7"));
     ck_assert_uint_eq(scene.host.asked_nodes.size(), 7);
 }
-END_TEST
 
-START_TEST(refusals_of_one_type_say_nothing_of_another) {
+TEST(refusals_of_one_type_say_nothing_of_another) {
     Scene scene;
     scene.config.profile_enabled = true;
     for (const char* name : {"n1", "n2", "n3"}) scene.node(name, "a40", 4, 4);
@@ -224,9 +216,8 @@ START_TEST(refusals_of_one_type_say_nothing_of_another) {
     scene.scheduler()->round();
     ck_assert(called(scene.host, "carrier a100 n4"));
 }
-END_TEST
 
-START_TEST(a_node_that_refused_one_model_is_not_asked_for_another) {
+TEST(a_node_that_refused_one_model_is_not_asked_for_another) {
     ProfilingScene scene;
     scene.host.taken_nodes = {"n1"};
     scene.job(1, on_a40());
@@ -236,9 +227,8 @@ START_TEST(a_node_that_refused_one_model_is_not_asked_for_another) {
     ck_assert(said(scene.host, 1, "n1 was taken a moment ago") &&
               said(scene.host, 2, "n1 was taken a moment ago"));
 }
-END_TEST
 
-START_TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
+TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
     RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -251,9 +241,8 @@ START_TEST(a_refusal_that_the_next_snapshot_explains_is_forgotten) {
     scheduler->round();  // in the same second
     ck_assert(called(scene.host, "carrier a40 n1"));
 }
-END_TEST
 
-START_TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
+TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
     ProfilingScene scene;
     scene.node("n2", "a40", 4, 4);
     scene.host.carriers_refused = true;
@@ -263,9 +252,8 @@ START_TEST(a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other) {
     ck_assert_uint_eq(scene.host.asked_nodes.size(), 1);
     ck_assert(scheduler->stats_json().find("\"failed\":1") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition) {
+TEST(a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition) {
     ProfilingScene scene;
     scene.node("n2", "a40", 4, 4);
     scene.node("n3", "a40", 4, 0);
@@ -286,9 +274,8 @@ START_TEST(a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition) {
     ck_assert(scene.host.errors.empty() &&
               scheduler->stats_json().find("\"failed\":0") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_run_takes_of_a_node_no_more_cpus_than_are_free) {
+TEST(a_run_takes_of_a_node_no_more_cpus_than_are_free) {
     ProfilingScene scene;
     scene.host.view.snapshot.nodes[0].free_cpus = 3;
     scene.host.view.snapshot.nodes[0].free_gpus = 1;
@@ -297,7 +284,6 @@ START_TEST(a_run_takes_of_a_node_no_more_cpus_than_are_free) {
     ck_assert_uint_eq(scene.host.specs.size(), 1);
     ck_assert_int_eq(scene.host.specs[0].cpus, 3);
 }
-END_TEST
 
 /// Lines of the log that say of this part of the cluster that no profile run starts there.
 std::ptrdiff_t told_closed(const ScriptedHost& host, const std::string& where) {
@@ -307,7 +293,7 @@ std::ptrdiff_t told_closed(const ScriptedHost& host, const std::string& where) {
     });
 }
 
-START_TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once) {
+TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once) {
     const std::map<double, std::vector<int>> tries = {
         {600, {0, 10, 30, 70}}, {20, {0, 10, 30, 50, 70}}, {0, {0, 10, 20, 30, 40, 50, 60, 70}}};
     for (const auto& [backoff_s, seconds] : tries) {
@@ -335,9 +321,8 @@ START_TEST(runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_tol
         ck_assert(called(scene.host, "carrier a40 n1"));
     }
 }
-END_TEST
 
-START_TEST(a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again) {
+TEST(a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again) {
     RefusedScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -355,9 +340,8 @@ START_TEST(a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_run
     ck_assert(scheduler->stats_json().find("\"failed\":1") !=
               std::string::npos);  // by the partition
 }
-END_TEST
 
-START_TEST(what_one_partition_refuses_another_one_may_take) {
+TEST(what_one_partition_refuses_another_one_may_take) {
     ProfilingScene scene;
     scene.node("n2", "a100", 4, 4);
     scene.host.view.partitions = {{"long", {0, 1}}, {"short", {0, 1}}};
@@ -371,9 +355,8 @@ START_TEST(what_one_partition_refuses_another_one_may_take) {
     ck_assert(!said(scene.host, 2, "waiting to profile"));  // nothing is going to measure its model
     ck_assert_int_eq(told_closed(scene.host, "a40 in partition short"), 1);
 }
-END_TEST
 
-START_TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
+TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
     RefusedScene scene;
     JobView& released = scene.job(2);  // waits with a shape: nothing is measured for it any more
     released.facts.held = false;
@@ -384,7 +367,6 @@ START_TEST(a_node_that_refuses_is_given_to_no_job_in_that_round) {
     scheduler->round();  // the node rests: whether it takes the job, Slurm says
     ck_assert(called(scene.host, "start 2 n1"));
 }
-END_TEST
 
 /// One node of so many GPUs; job 1 may start (it waits released), job 2 has a model to be measured
 /// first.
@@ -404,7 +386,7 @@ struct QueueScene : Scene {
     [[nodiscard]] bool starts() const { return called(host, "start 1 n1"); }
 };
 
-START_TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
+TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
     QueueScene scene(1);
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -417,17 +399,15 @@ START_TEST(a_ready_job_has_its_node_before_the_profile_run_of_a_later_one) {
     ck_assert(!scene.measures());
     ck_assert(scheduler->explain(2).find("no free a40 to profile on") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job) {
+TEST(a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job) {
     QueueScene scene(1);
     scene.ready().priority = 1;
     scene.scheduler()->round();
     ck_assert(scene.measures() && !scene.starts());
 }
-END_TEST
 
-START_TEST(what_stands_before_is_decided_by_priority_then_by_submission) {
+TEST(what_stands_before_is_decided_by_priority_then_by_submission) {
     for (const double later_s : {0, 1}) {
         QueueScene scene(1);
         for (JobView& job : scene.host.view.jobs) job.priority = 5;
@@ -443,9 +423,8 @@ START_TEST(what_stands_before_is_decided_by_priority_then_by_submission) {
     scene.scheduler()->round();
     ck_assert(scene.starts() && !scene.measures());
 }
-END_TEST
 
-START_TEST(a_profile_run_takes_what_ready_jobs_leave_in_the_same_round) {
+TEST(a_profile_run_takes_what_ready_jobs_leave_in_the_same_round) {
     QueueScene scene(3);
     scene.host.view.memory_tracked = true;
     scene.scheduler()->round();
@@ -453,17 +432,15 @@ START_TEST(a_profile_run_takes_what_ready_jobs_leave_in_the_same_round) {
     ck_assert_int_eq(scene.host.last_shape.offer.grid.gpus(), 2);
     ck_assert_int_eq(scene.host.specs[0].cpus, 4);
 }
-END_TEST
 
-START_TEST(a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting) {
+TEST(a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting) {
     QueueScene scene(1);
     scene.ready().ordinary_start_s = scene.host.view.snapshot.time_s + 1000;
     scene.scheduler()->round();
     ck_assert(scene.measures() && !scene.starts());
 }
-END_TEST
 
-START_TEST(a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds) {
+TEST(a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds) {
     QueueScene scene(1);
     scene.host.next_start = {ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it"};
     auto scheduler = scene.scheduler();
@@ -475,9 +452,8 @@ START_TEST(a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_s
     scheduler->round();
     ck_assert(scene.measures());
 }
-END_TEST
 
-START_TEST(runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs) {
+TEST(runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 1, 1);
@@ -499,7 +475,6 @@ START_TEST(runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs) {
     ck_assert(called(scene.host, "start 1 n1") && called(scene.host, "start 9 n2"));
     ck_assert(scene.host.specs.empty());
 }
-END_TEST
 
 /// Lines of the log that say of a GPU type that nothing is profiled on it.
 std::ptrdiff_t told_nowhere(const ScriptedHost& host, const std::string& gpu_type) {
@@ -508,7 +483,7 @@ std::ptrdiff_t told_nowhere(const ScriptedHost& host, const std::string& gpu_typ
     });
 }
 
-START_TEST(nodes_outside_the_partition_of_profile_runs_are_not_asked) {
+TEST(nodes_outside_the_partition_of_profile_runs_are_not_asked) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.config.profile_partition = "measure";
@@ -519,9 +494,8 @@ START_TEST(nodes_outside_the_partition_of_profile_runs_are_not_asked) {
     ck_assert(scene.host.asked_nodes == Names{"n40"});
     ck_assert_str_eq(scene.host.specs[0].partition.c_str(), "measure");
 }
-END_TEST
 
-START_TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once) {
+TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.config.profile_partition = "measure";
@@ -546,9 +520,8 @@ START_TEST(a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_sa
     scheduler->round();
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 2);
 }
-END_TEST
 
-START_TEST(a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone) {
+TEST(a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone) {
     ProfilingScene scene;
     scene.node("n2", "a40", 4, 4);
     scene.config.profile_partition = "measure";
@@ -564,9 +537,8 @@ START_TEST(a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone
               std::string::npos);
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 0);
 }
-END_TEST
 
-START_TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
+TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
     ProfilingScene scene;
     scene.config.profile_partition = "measure";
     scene.job(1);
@@ -578,9 +550,8 @@ START_TEST(a_partition_of_profile_runs_that_takes_no_jobs_is_named) {
         std::string::npos);
     ck_assert_int_eq(told_nowhere(scene.host, "a40"), 1);
 }
-END_TEST
 
-START_TEST(a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node) {
+TEST(a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node) {
     ProfilingScene scene;
     scene.host.view.partitions = {{"long", {0}}, {"short", {}}};
     scene.job(1).partition = "short,long";
@@ -588,43 +559,7 @@ START_TEST(a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node) {
     ck_assert_uint_eq(scene.host.specs.size(), 1);
     ck_assert_str_eq(scene.host.specs[0].partition.c_str(), "long");
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "carriers",
-        {
-            what_refuses_rests_twice_as_long_after_each_refusal_up_to_a_bound,
-            another_free_node_is_asked_in_the_same_round,
-            a_refusing_node_is_asked_three_times_before_the_run_counts_as_failed,
-            a_node_that_was_taken_meanwhile_is_no_failed_run,
-            a_job_that_could_not_start_is_counted_once_though_slurm_still_knows_it,
-            a_failed_run_of_an_earlier_life_is_not_counted_nor_told_again,
-            a_model_of_any_name_is_one_word_of_what_is_said,
-            three_nodes_of_a_type_are_asked_at_a_time_and_those_first_that_did_not_refuse,
-            refusals_of_one_type_say_nothing_of_another,
-            a_node_that_refused_one_model_is_not_asked_for_another,
-            a_refusal_that_the_next_snapshot_explains_is_forgotten,
-            a_job_that_slurm_refuses_for_any_node_is_tried_on_no_other,
-            a_run_asks_for_no_more_than_it_would_of_any_node_of_the_partition,
-            a_run_takes_of_a_node_no_more_cpus_than_are_free,
-            runs_that_slurm_refuses_as_such_are_tried_less_and_less_often_and_told_once,
-            a_wait_for_a_node_starts_anew_when_a_partition_that_refused_takes_runs_again,
-            what_one_partition_refuses_another_one_may_take,
-            a_node_that_refuses_is_given_to_no_job_in_that_round,
-            a_ready_job_has_its_node_before_the_profile_run_of_a_later_one,
-            a_profile_run_goes_before_ready_jobs_that_stand_behind_its_job,
-            what_stands_before_is_decided_by_priority_then_by_submission,
-            a_profile_run_takes_what_ready_jobs_leave_in_the_same_round,
-            a_ready_job_that_may_not_start_yet_keeps_no_profile_run_waiting,
-            a_ready_job_that_does_not_start_keeps_a_profile_run_waiting_for_ten_seconds,
-            runs_that_could_not_start_anyway_use_up_no_look_at_ready_jobs,
-            nodes_outside_the_partition_of_profile_runs_are_not_asked,
-            a_type_that_the_partition_of_profile_runs_has_not_is_estimated_and_said_so_once,
-            a_job_that_may_use_none_of_the_nodes_of_profile_runs_is_told_so_alone,
-            a_partition_of_profile_runs_that_takes_no_jobs_is_named,
-            a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node,
-        });
-}
+int main() { return arena::test::run_suite(); }

@@ -93,7 +93,7 @@ std::string text_of(const std::vector<CommPlacement>& all) {
     return text;
 }
 
-START_TEST(all_groups_that_make_sense_are_measured) {
+TEST(all_groups_that_make_sense_are_measured) {
     assert_text(text_of(all_placements({0, 1, 8})), "2x1x1 2x1x4 4x1x1 4x1x2 8x1x1 ");
     assert_text(text_of(all_placements({0, 1, 6})), "2x1x1 2x1x3 4x1x1 6x1x1 ");
     assert_text(text_of(all_placements({0, 2, 4})),
@@ -101,9 +101,8 @@ START_TEST(all_groups_that_make_sense_are_measured) {
     assert_text(text_of(all_placements({0, 3, 1})), "2x2x1 3x3x1 ");
     assert_text(text_of(all_placements({0, 1, 1})), "");
 }
-END_TEST
 
-START_TEST(each_group_of_a_placement_has_its_ranks_on_its_nodes) {
+TEST(each_group_of_a_placement_has_its_ranks_on_its_nodes) {
     for (const CommPlacement& p : all_placements({0, 4, 8})) {
         std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> members;  // group, node
         for (std::int64_t rank = 0; rank < 32; ++rank) {
@@ -118,18 +117,16 @@ START_TEST(each_group_of_a_placement_has_its_ranks_on_its_nodes) {
         }
     }
 }
-END_TEST
 
-START_TEST(sizes_are_rounded_as_nccl_tests_does) {
+TEST(sizes_are_rounded_as_nccl_tests_does) {
     ck_assert_int_eq(usable_bytes(CommOp::all_reduce, 1000, 3), 992);
     ck_assert_int_eq(usable_bytes(CommOp::send, 16, 2), 16);
     ck_assert_int_eq(usable_bytes(CommOp::all_gather, 1024, 3), 1008);
     ck_assert_int_eq(usable_bytes(CommOp::reduce_scatter, 1024, 8), 1024);
     ck_assert_int_eq(usable_bytes(CommOp::all_to_all, 1024, 128), 0);
 }
-END_TEST
 
-START_TEST(statistics_are_least_median_and_nearest_rank_95) {
+TEST(statistics_are_least_median_and_nearest_rank_95) {
     const SampleStatistics one = statistics_of({3});
     ck_assert(one.min == 3 && one.median == 3 && one.p95 == 3);
     const SampleStatistics even = statistics_of({4, 1, 3, 2});
@@ -143,10 +140,9 @@ START_TEST(statistics_are_least_median_and_nearest_rank_95) {
                                10, 11, 12, 13, 14, 15, 16, 17, 18, 99};
     ck_assert(statistics_of(twenty).p95 == 18);
 }
-END_TEST
 
 /// https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-START_TEST(bus_bandwidth_is_that_of_nccl_tests) {
+TEST(bus_bandwidth_is_that_of_nccl_tests) {
     const auto busbw = [](CommOp op, std::int64_t ranks) {
         return bus_bytes_per_s({"a100", op, ranks, 1, 1, 1000, 1, 1, 1});
     };
@@ -156,9 +152,8 @@ START_TEST(bus_bandwidth_is_that_of_nccl_tests) {
     ck_assert_double_eq_tol(busbw(CommOp::all_to_all, 8), 875, 1e-9);
     ck_assert_double_eq_tol(busbw(CommOp::send, 2), 1000, 1e-9);
 }
-END_TEST
 
-START_TEST(every_size_gets_a_row_with_the_scripted_time) {
+TEST(every_size_gets_a_row_with_the_scripted_time) {
     Run run;
     run.communicator.seconds = [](int n) { return n % 27 == 5 ? 3e-3 : 2e-3; };  // 2 + 25 a size
     const CommOutcome outcome = run();
@@ -178,9 +173,8 @@ START_TEST(every_size_gets_a_row_with_the_scripted_time) {
     ck_assert(read.ok());
     ck_assert_uint_eq(read->size(), 3);
 }
-END_TEST
 
-START_TEST(short_collectives_are_timed_many_at_once_after_a_warm_up) {
+TEST(short_collectives_are_timed_many_at_once_after_a_warm_up) {
     Run run;
     run.query.max_bytes = 1024;
     run.communicator.seconds = [](int n) {
@@ -194,9 +188,8 @@ START_TEST(short_collectives_are_timed_many_at_once_after_a_warm_up) {
     for (std::size_t i = 2; i < all.size(); ++i) ck_assert_int_eq(all[i].times, 50);
     ck_assert_double_eq_tol(run.times.at(0).p95_s, 1e-5, 1e-12);
 }
-END_TEST
 
-START_TEST(the_time_of_the_slowest_rank_counts) {
+TEST(the_time_of_the_slowest_rank_counts) {
     Run run;
     run.query.max_bytes = 1024;
     run.communicator.agree = [](std::vector<double> numbers) {
@@ -207,10 +200,9 @@ START_TEST(the_time_of_the_slowest_rank_counts) {
     run();
     ck_assert_double_eq_tol(run.times.at(0).median_s, 5e-3, 1e-12);
 }
-END_TEST
 
 /// With the same answers every rank must make the same calls, or one waits for another for ever.
-START_TEST(all_ranks_take_the_same_steps_whether_they_are_in_a_group_or_not) {
+TEST(all_ranks_take_the_same_steps_whether_they_are_in_a_group_or_not) {
     std::vector<std::string> first;
     for (std::int64_t rank = 0; rank < 8; ++rank) {
         Run run;
@@ -229,18 +221,16 @@ START_TEST(all_ranks_take_the_same_steps_whether_they_are_in_a_group_or_not) {
     }
     ck_assert_uint_gt(first.size(), 1000);
 }
-END_TEST
 
-START_TEST(a_send_is_measured_between_two_only) {
+TEST(a_send_is_measured_between_two_only) {
     Run run;
     run.query.ops = {CommOp::send};
     run.query.placements = {{2, 1, 1}, {4, 1, 1}, {2, 1, 2}};
     ck_assert_uint_eq(run().measured, 6);
     for (const CommTime& t : run.times) ck_assert_int_eq(t.ranks, 2);
 }
-END_TEST
 
-START_TEST(the_budget_ends_the_run_and_keeps_what_was_measured) {
+TEST(the_budget_ends_the_run_and_keeps_what_was_measured) {
     Run run;
     run.tick_s = 1;
     run.query.budget_s = 12;
@@ -252,9 +242,8 @@ START_TEST(the_budget_ends_the_run_and_keeps_what_was_measured) {
     assert_text(outcome.reason, "the budget of 12 s ended");
     for (const auto& e : run.communicator.executed) ck_assert_int_le(e.bytes, 4096);
 }
-END_TEST
 
-START_TEST(one_rank_that_is_told_to_stop_stops_all) {
+TEST(one_rank_that_is_told_to_stop_stops_all) {
     Run run;
     run.communicator.agree = [n = 0](std::vector<double> numbers) mutable {
         if (numbers.size() == 4 && ++n == 40) numbers[2] = 1;  // Ctrl-C reached another rank
@@ -264,9 +253,8 @@ START_TEST(one_rank_that_is_told_to_stop_stops_all) {
     ck_assert_uint_eq(outcome.measured, 1);
     assert_text(outcome.reason, "stopped by a signal");
 }
-END_TEST
 
-START_TEST(a_broken_timer_costs_its_size_only_and_never_reaches_a_table) {
+TEST(a_broken_timer_costs_its_size_only_and_never_reaches_a_table) {
     for (const double broken : {std::numeric_limits<double>::quiet_NaN(), 0.0, -1.0,
                                 std::numeric_limits<double>::infinity()}) {
         Run run;
@@ -277,9 +265,8 @@ START_TEST(a_broken_timer_costs_its_size_only_and_never_reaches_a_table) {
                       "%s", outcome.reason.c_str());
     }
 }
-END_TEST
 
-START_TEST(a_failing_library_ends_the_run_with_its_sentence) {
+TEST(a_failing_library_ends_the_run_with_its_sentence) {
     Run run;
     run.communicator.seconds = [](int n) -> double {
         if (n == 30) throw std::runtime_error("NCCL: all-reduce: remote process exited");
@@ -290,9 +277,8 @@ START_TEST(a_failing_library_ends_the_run_with_its_sentence) {
     ck_assert(outcome.has_failed);
     assert_text(outcome.reason, "NCCL: all-reduce: remote process exited");
 }
-END_TEST
 
-START_TEST(sizes_and_placements_are_read_or_refused_with_a_sentence) {
+TEST(sizes_and_placements_are_read_or_refused_with_a_sentence) {
     ck_assert_int_eq(parse_size("1K", "").value(), 1024);
     ck_assert_int_eq(parse_size("32m", "").value(), 32 << 20);
     ck_assert_int_eq(parse_size("1G", "").value(), 1 << 30);
@@ -308,9 +294,8 @@ START_TEST(sizes_and_placements_are_read_or_refused_with_a_sentence) {
     for (const char* bad : {"8", "6x3", "2x1x3", "8x2x2"})
         assert_refused(parse_placement(bad, world), "has no room");
 }
-END_TEST
 
-START_TEST(a_query_is_checked_before_a_gpu_is_touched) {
+TEST(a_query_is_checked_before_a_gpu_is_touched) {
     const CommWorld world{0, 1, 4};
     CommCommand good;
     good.gpu_type = "h100";
@@ -331,7 +316,6 @@ START_TEST(a_query_is_checked_before_a_gpu_is_touched) {
     assert_refused(with([](auto& c) { c.budget_s = 0; }), "--budget: must be");
     assert_refused(with([](auto& c) { c.timeout_s = std::nan(""); }), "--timeout: must be");
 }
-END_TEST
 
 Lookup environment(std::map<std::string, std::string> values) {
     return [values = std::move(values)](const char* name) -> const char* {
@@ -340,7 +324,7 @@ Lookup environment(std::map<std::string, std::string> values) {
     };
 }
 
-START_TEST(ranks_come_from_a_launcher_where_one_started_several) {
+TEST(ranks_come_from_a_launcher_where_one_started_several) {
     const auto launched = [](std::map<std::string, std::string> values) {
         return is_launched(environment(std::move(values)));
     };
@@ -354,9 +338,8 @@ START_TEST(ranks_come_from_a_launcher_where_one_started_several) {
     assert_refused(launched({{"SLURM_STEP_NUM_TASKS", "8"}}), "srun --mpi=pmix");
     assert_refused(launched({{"SLURM_STEP_NUM_TASKS", "8"}, {"PMI_RANK", "0"}}), "srun --mpi=pmix");
 }
-END_TEST
 
-START_TEST(ranks_know_their_place_from_their_nodes_first_ranks) {
+TEST(ranks_know_their_place_from_their_nodes_first_ranks) {
     ck_assert(world_of(5, {0, 0, 0, 0, 4, 4, 4, 4}).value() == CommWorld({5, 2, 4}));
     ck_assert(world_of(0, {0}).value() == CommWorld({0, 1, 1}));
     ck_assert(world_of(1, {0, 1}).value() == CommWorld({1, 2, 1}));
@@ -369,9 +352,8 @@ START_TEST(ranks_know_their_place_from_their_nodes_first_ranks) {
                                         {}})
         assert_refused(world_of(0, bad), "the same number of ranks on each node, in blocks");
 }
-END_TEST
 
-START_TEST(threads_of_a_group_compute_what_mpi_defines) {
+TEST(threads_of_a_group_compute_what_mpi_defines) {
     constexpr std::size_t floats = 12;
     const int code = run_in_threads(6, [](Transport& transport) {
         std::vector<float> send(floats), receive(floats);
@@ -404,9 +386,8 @@ START_TEST(threads_of_a_group_compute_what_mpi_defines) {
     });
     ck_assert_int_eq(code, 0);
 }
-END_TEST
 
-START_TEST(a_thread_that_fails_ends_those_that_wait_for_it) {
+TEST(a_thread_that_fails_ends_those_that_wait_for_it) {
     const int code = run_in_threads(3, [](Transport& transport) {
         if (transport.rank() == 1) {
             transport.give_up(3);
@@ -422,9 +403,8 @@ START_TEST(a_thread_that_fails_ends_those_that_wait_for_it) {
     });
     ck_assert_int_eq(code, 3);
 }
-END_TEST
 
-START_TEST(a_rank_that_is_waited_for_too_long_ends_the_run) {
+TEST(a_rank_that_is_waited_for_too_long_ends_the_run) {
     const auto wait = [] {
         run_in_threads(2, [](Transport& transport) {
             if (transport.rank() == 1) ::pause();
@@ -443,33 +423,7 @@ START_TEST(a_rank_that_is_waited_for_too_long_ends_the_run) {
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 3);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    const std::vector<const TTest*> tests{
-        all_groups_that_make_sense_are_measured,
-        each_group_of_a_placement_has_its_ranks_on_its_nodes,
-        sizes_are_rounded_as_nccl_tests_does,
-        statistics_are_least_median_and_nearest_rank_95,
-        bus_bandwidth_is_that_of_nccl_tests,
-        every_size_gets_a_row_with_the_scripted_time,
-        short_collectives_are_timed_many_at_once_after_a_warm_up,
-        the_time_of_the_slowest_rank_counts,
-        all_ranks_take_the_same_steps_whether_they_are_in_a_group_or_not,
-        a_send_is_measured_between_two_only,
-        the_budget_ends_the_run_and_keeps_what_was_measured,
-        one_rank_that_is_told_to_stop_stops_all,
-        a_broken_timer_costs_its_size_only_and_never_reaches_a_table,
-        a_failing_library_ends_the_run_with_its_sentence,
-        sizes_and_placements_are_read_or_refused_with_a_sentence,
-        a_query_is_checked_before_a_gpu_is_touched,
-        ranks_come_from_a_launcher_where_one_started_several,
-        ranks_know_their_place_from_their_nodes_first_ranks,
-        threads_of_a_group_compute_what_mpi_defines,
-        a_thread_that_fails_ends_those_that_wait_for_it,
-        a_rank_that_is_waited_for_too_long_ends_the_run,
-    };
-    return arena::test::run_suite("comm", tests);
-}
+int main() { return arena::test::run_suite(); }

@@ -29,7 +29,7 @@ CommTime all_reduce() { return {"h100", CommOp::all_reduce, 8, 1, 1, 1 << 30, 4e
 
 }  // namespace
 
-START_TEST(artifact_table_is_read_and_the_faster_of_two_rows_stays) {
+TEST(artifact_table_is_read_and_the_faster_of_two_rows_stays) {
     const auto one = must(parse_comm_csv(artifact, "", "one"));
     ck_assert_uint_eq(one.size(), 2);
     ck_assert(one[0] == (CommTime{"a100", CommOp::send, 2, 1, 1, 4, 2e-5, 2e-5, 2e-5}));
@@ -38,16 +38,14 @@ START_TEST(artifact_table_is_read_and_the_faster_of_two_rows_stays) {
     ck_assert_uint_eq(two.size(), 1);
     assert_text(two[0].gpu_type, "x");
 }
-END_TEST
 
-START_TEST(own_table_comes_back_as_it_was) {
+TEST(own_table_comes_back_as_it_was) {
     CommTime send{"h100", CommOp::send, 2, 2, 4, 1024, 1.5e-5, 2e-5, 2.25e-5};
     const std::vector<CommTime> times{all_reduce(), send};
     ck_assert(must(parse_comm_csv(to_csv(times), "", "")) == times);
 }
-END_TEST
 
-START_TEST(bus_bandwidth_is_that_of_nccl_tests) {
+TEST(bus_bandwidth_is_that_of_nccl_tests) {
     CommTime t = all_reduce();
     const double algorithm = static_cast<double>(t.bytes) / t.median_s;
     ck_assert_double_eq_tol(bus_bytes_per_s(t), algorithm * 14 / 8, 1);
@@ -58,9 +56,8 @@ START_TEST(bus_bandwidth_is_that_of_nccl_tests) {
     t.op = CommOp::send;
     ck_assert_double_eq_tol(bus_bytes_per_s(t), algorithm, 1);
 }
-END_TEST
 
-START_TEST(bad_tables_are_refused_with_line_and_words) {
+TEST(bad_tables_are_refused_with_line_and_words) {
     const std::string head = "gpu_type,op,ranks,nodes,groups,bytes,min_s,median_s,p95_s\n";
     const std::string good = "h100,all_reduce,8,1,1,1024,1e-5,2e-5,3e-5\n";
     const auto refused = [&](const std::string& row, const std::string& words) {
@@ -86,9 +83,8 @@ START_TEST(bad_tables_are_refused_with_line_and_words) {
     two += "two,a100,1,2,0,send,2,1,1,1,4,2e-05\n";
     assert_refused(parse_comm_csv(two, "", ""), "choose one with --table: one, two");
 }
-END_TEST
 
-START_TEST(progress_is_read_exactly_or_not_at_all) {
+TEST(progress_is_read_exactly_or_not_at_all) {
     const ProfileProgress p{12, 40, 31.5, 58.25};
     const auto back = parse_progress(to_text(p));
     ck_assert(back.ok());
@@ -104,12 +100,5 @@ START_TEST(progress_is_read_exactly_or_not_at_all) {
         ck_assert_msg(!parse_progress(bad).ok(), "%s was accepted", bad);
     ck_assert(!parse_progress("arena-progress 1 " + std::string(200, '1') + " 1 1 1\n").ok());
 }
-END_TEST
 
-int main() {
-    return test::run_suite(
-        "comm table",
-        {artifact_table_is_read_and_the_faster_of_two_rows_stays, own_table_comes_back_as_it_was,
-         bus_bandwidth_is_that_of_nccl_tests, bad_tables_are_refused_with_line_and_words,
-         progress_is_read_exactly_or_not_at_all});
-}
+int main() { return test::run_suite(); }

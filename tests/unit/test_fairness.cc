@@ -87,7 +87,7 @@ GeneratorOptions saturation(std::uint64_t seed) {
 
 }  // namespace
 
-START_TEST(accounts_get_their_shares_within_five_points) {
+TEST(accounts_get_their_shares_within_five_points) {
     for (const std::uint64_t seed : {1, 2, 3}) {
         GeneratorOptions g = saturation(seed);
         g.accounts = {{"physics", 1}, {"biology", 1}};  // equal demand, unequal shares
@@ -105,9 +105,8 @@ START_TEST(accounts_get_their_shares_within_five_points) {
         ck_assert_msg(free < 0.65, "without shares %.3f: the test shows nothing", free);
     }
 }
-END_TEST
 
-START_TEST(an_account_alone_gets_everything_whatever_its_share) {
+TEST(an_account_alone_gets_everything_whatever_its_share) {
     GeneratorOptions g = saturation(4);
     g.jobs = 100;
     g.accounts = {{"biology", 1}};
@@ -115,9 +114,8 @@ START_TEST(an_account_alone_gets_everything_whatever_its_share) {
     const Run without = run(small_cluster(), g, "arena");
     ck_assert_double_eq_tol(with.metrics.jct_s.mean, without.metrics.jct_s.mean, 1e-6);
 }
-END_TEST
 
-START_TEST(higher_priority_waits_less) {
+TEST(higher_priority_waits_less) {
     GeneratorOptions g = saturation(5);
     g.priorities = 3;
     const Run r = run(small_cluster(), g, "arena");
@@ -133,9 +131,8 @@ START_TEST(higher_priority_waits_less) {
     fflush(stdout);
     ck_assert(waited[0] > waited[1] && waited[1] > waited[2]);
 }
-END_TEST
 
-START_TEST(objective_fairness_keeps_the_worst_slowdown_low) {
+TEST(objective_fairness_keeps_the_worst_slowdown_low) {
     for (const std::uint64_t seed : {6, 7}) {
         const GeneratorOptions g = saturation(seed);
         const Run fair = run(small_cluster(), g, "arena", Objective::fairness);
@@ -153,10 +150,9 @@ START_TEST(objective_fairness_keeps_the_worst_slowdown_low) {
         ck_assert_msg(beyond * 100 <= fair.metrics.outcomes.size(), "%zu jobs", beyond);
     }
 }
-END_TEST
 
 /// A job of a hundred hours on all eight GPUs, and short ones that never stop coming.
-START_TEST(an_old_blocked_job_starts_within_a_week) {
+TEST(an_old_blocked_job_starts_within_a_week) {
     const auto table = parse_throughputs(
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
         "iter_time_s\nbig,1B,8,p,1,8,10\nsmall,1B,8,p,1,1,10\n",
@@ -181,11 +177,10 @@ START_TEST(an_old_blocked_job_starts_within_a_week) {
     ck_assert_msg(first_s <= 7 * 86400 + 600, "started at %.0f s", first_s);
     ck_assert_msg(first_s >= 86400, "started at %.0f s: nothing blocked it", first_s);
 }
-END_TEST
 
 /// More jobs than GPUs wait beyond the bound for weeks: each start has to be of use, not only the
 /// next one's victim.
-START_TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
+TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     GeneratorOptions generator;
     generator.jobs = 600;
     generator.load = 1.3;
@@ -201,14 +196,6 @@ START_TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     ck_assert(ours.jct_s.mean < 0.5 * fifo.jct_s.mean);
     ck_assert_int_le(ours.restarts, 10 * 600);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "fairness",
-        {accounts_get_their_shares_within_five_points,
-         an_account_alone_gets_everything_whatever_its_share, higher_priority_waits_less,
-         objective_fairness_keeps_the_worst_slowdown_low, an_old_blocked_job_starts_within_a_week,
-         beyond_the_bound_jobs_do_not_only_start_each_other_anew},
-        {.timeout_s = 300});  // whole simulations, maybe on a busy machine
-}
+// Whole simulations, maybe on a busy machine.
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

@@ -54,7 +54,7 @@ struct Scene {
 
 bool near(double a, double b) { return std::abs(a - b) < 1; }
 
-START_TEST(a_job_starts_when_the_one_before_it_ends) {
+TEST(a_job_starts_when_the_one_before_it_ends) {
     Scene scene;
     scene.add(1, 4, 600);
     scene.add(2, 4, 600);
@@ -67,9 +67,8 @@ START_TEST(a_job_starts_when_the_one_before_it_ends) {
     ck_assert(near(starts.at(3).start_s, 2300));
     ck_assert(starts.at(1).grid == offer_of(4, 1).grid);
 }
-END_TEST
 
-START_TEST(jobs_that_fit_together_start_together) {
+TEST(jobs_that_fit_together_start_together) {
     Scene scene;
     scene.add(1, 2, 600);
     scene.add(2, 2, 600);
@@ -78,9 +77,8 @@ START_TEST(jobs_that_fit_together_start_together) {
     ck_assert(near(starts.at(2).start_s, 1100));
     ck_assert(near(starts.at(3).start_s, 1700));
 }
-END_TEST
 
-START_TEST(known_work_ends_a_job_before_its_limit) {
+TEST(known_work_ends_a_job_before_its_limit) {
     Scene scene;
     scene.add(1, 4, 3600);
     scene.add(2, 4, 600);
@@ -88,9 +86,8 @@ START_TEST(known_work_ends_a_job_before_its_limit) {
     const double launch_s = RestartCost{}.seconds(4);
     ck_assert(near(scene.starts().at(2).start_s, 1100 + 100 + launch_s));
 }
-END_TEST
 
-START_TEST(behind_a_job_without_an_end_nobody_knows) {
+TEST(behind_a_job_without_an_end_nobody_knows) {
     Scene scene;
     scene.add(1, 4, 0);
     scene.add(2, 4, 600);
@@ -100,9 +97,8 @@ START_TEST(behind_a_job_without_an_end_nobody_knows) {
     scene.others[0].end_s = std::numeric_limits<double>::infinity();
     ck_assert(scene.starts().empty());
 }
-END_TEST
 
-START_TEST(a_running_job_of_ours_ends_too) {
+TEST(a_running_job_of_ours_ends_too) {
     Scene scene;
     scene.add(1, 4, 250);
     scene.add(2, 4, 600);
@@ -116,9 +112,8 @@ START_TEST(a_running_job_of_ours_ends_too) {
     ck_assert(!starts.contains(1));
     ck_assert(near(starts.at(2).start_s, 1250));
 }
-END_TEST
 
-START_TEST(every_policy_of_slurm_can_be_asked) {
+TEST(every_policy_of_slurm_can_be_asked) {
     for (const Policy& policy : slurm_policies()) {
         Scene scene;
         scene.policy = &policy;
@@ -127,9 +122,8 @@ START_TEST(every_policy_of_slurm_can_be_asked) {
         ck_assert_uint_eq(starts.size(), 20);
     }
 }
-END_TEST
 
-START_TEST(the_limits_bound_the_work) {
+TEST(the_limits_bound_the_work) {
     Scene scene;
     for (JobId id = 1; id <= 100; ++id) scene.add(id, 4, 600);
     scene.limits.decisions = 5;
@@ -141,18 +135,7 @@ START_TEST(the_limits_bound_the_work) {
     scene.limits.go_on = [&] { return ++asked <= 2; };
     ck_assert_uint_eq(scene.starts().size(), 1);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("forecast", {
-                                                  a_job_starts_when_the_one_before_it_ends,
-                                                  jobs_that_fit_together_start_together,
-                                                  known_work_ends_a_job_before_its_limit,
-                                                  behind_a_job_without_an_end_nobody_knows,
-                                                  a_running_job_of_ours_ends_too,
-                                                  every_policy_of_slurm_can_be_asked,
-                                                  the_limits_bound_the_work,
-                                              });
-}
+int main() { return arena::test::run_suite(); }

@@ -46,7 +46,7 @@ std::vector<Version> versions_of(const Launcher& launcher) {
 
 }  // namespace
 
-START_TEST(each_table_compiled_in_is_sound) {
+TEST(each_table_compiled_in_is_sound) {
     ck_assert_uint_ge(launchers().size(), 12);
     for (const Launcher& launcher : launchers()) {
         ck_assert_ptr_eq(find_launcher(launcher.name), &launcher);
@@ -62,9 +62,8 @@ START_TEST(each_table_compiled_in_is_sound) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
+TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
     const Launcher table = parsed(
         "1.0 2.0 always --pp {pp} --dp {dp}\n1.0 2.0 flat -\n1.0 2.0 pipeline --x\n1.0 2.0 "
         "one-replica -\n"
@@ -93,9 +92,8 @@ START_TEST(a_plan_can_be_told_iff_each_of_its_features_has_words) {
                   ->can()
                   .degree(Feature::vpp) == Degree::free);
 }
-END_TEST
 
-START_TEST(words_may_depend_on_features_together_which_alone_say_what_can_be_told) {
+TEST(words_may_depend_on_features_together_which_alone_say_what_can_be_told) {
     const Launcher table = parsed(
         "1.0 2.0 flat -\n1.0 2.0 one-replica -\n1.0 2.0 zero0 -\n1.0 2.0 zero3 --fsdp\n1.0 2.0 "
         "bf16 -\n"
@@ -116,9 +114,8 @@ START_TEST(words_may_depend_on_features_together_which_alone_say_what_can_be_tol
     refused(std::string(head) + "1.0 2.0 flat+zeroo -\n", "x.table:4: unknown feature 'zeroo'");
     refused(std::string(head) + "1.0 2.0 flat+ -\n", "x.table:4: unknown feature ''");
 }
-END_TEST
 
-START_TEST(versions_with_gaps_are_said_with_them) {
+TEST(versions_with_gaps_are_said_with_them) {
     const auto known = [](const char* rows) { return parsed(rows).known_versions(); };
     test::assert_text(known("1.0 2.0 flat -\n1.1 2.0 bf16 -\n"), "1.0 to before 2.0");
     test::assert_text(known("1.0 1.2 flat -\n1.2 2.0 flat -\n"), "1.0 to before 2.0");
@@ -131,17 +128,15 @@ START_TEST(versions_with_gaps_are_said_with_them) {
         !parsed("gap 1.2 1.5\n1.0 1.6 flat -\n1.3 1.6 bf16 -\n").knows(*parse_version("1.4")));
     test::assert_text(known("- - flat -\n1.0 2.0 bf16 -\n"), "any and newer");
 }
-END_TEST
 
 /// What stands for a script that reads ARENA_* is the table of env.
-START_TEST(a_launcher_that_nobody_knows_is_told_what_env_is) {
+TEST(a_launcher_that_nobody_knows_is_told_what_env_is) {
     ck_assert(Capabilities{}.told == find_launcher("env")->can().told);
     ck_assert(capabilities_of("horovod") == capabilities_of("env"));
 }
-END_TEST
 
 /// Every feature of every plan has a rule: none is left out where a launcher has no words for it.
-START_TEST(each_feature_is_needed_by_some_plan) {
+TEST(each_feature_is_needed_by_some_plan) {
     FeatureSet seen;
     for (std::int64_t bits = 0; bits < 1 << 13; ++bits) {
         const auto bit = [&](int i) { return ((bits >> i) & 1) != 0; };
@@ -168,9 +163,8 @@ START_TEST(each_feature_is_needed_by_some_plan) {
         ck_assert(!describe(feature, PlanFacts{}).empty());
     }
 }
-END_TEST
 
-START_TEST(an_unsound_table_is_refused_with_its_line) {
+TEST(an_unsound_table_is_refused_with_its_line) {
     const std::string good = std::string(head) + "1.0 2.0 flat -\n";
     ck_assert(parse_launcher_table(good, "x").ok());
     refused("tasks gpu\n- - flat -\n", "x.table: no line 'title WORDS'");
@@ -204,9 +198,8 @@ START_TEST(an_unsound_table_is_refused_with_its_line) {
     refused(many, "more than 1024 rows");
     refused(std::string(70000, '#'), "larger than 65536 bytes");
 }
-END_TEST
 
-START_TEST(versions_are_compared_by_their_numbers) {
+TEST(versions_are_compared_by_their_numbers) {
     ck_assert(*parse_version("0.9") < *parse_version("0.10"));
     ck_assert(*parse_version("0.15.3") < *parse_version("0.16"));
     ck_assert(*parse_version("1") == *parse_version("1.0.0"));
@@ -216,9 +209,8 @@ START_TEST(versions_are_compared_by_their_numbers) {
     for (const char* none : {"", "x", "1.", ".1", "1.2.3.4.5", "-1", "1.-0", "1 ", "10000"})
         ck_assert_msg(!parse_version(none), "%s", none);
 }
-END_TEST
 
-START_TEST(a_launcher_is_named_with_or_without_its_version) {
+TEST(a_launcher_is_named_with_or_without_its_version) {
     test::assert_text(to_string(*parse_launcher("megatron@0.12")), "megatron@0.12");
     test::assert_text(to_string(*parse_launcher("megatron@0.12.3")), "megatron@0.12.3");
     test::assert_text(to_string(*parse_launcher("env")), "env");
@@ -237,9 +229,8 @@ START_TEST(a_launcher_is_named_with_or_without_its_version) {
     says("megatron@core_r0.12", "'core_r0.12' is no version of megatron");
     says("megatron@0.5", "megatron 0.5 is not known: its versions are 0.9 to before ");
 }
-END_TEST
 
-START_TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
+TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
     const auto first = [](const char* list) { return parse_first_host(list).value_or("none"); };
     test::assert_text(first("n1"), "n1");
     test::assert_text(first("n[3-7,9],m1"), "n3");
@@ -258,15 +249,5 @@ START_TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
                 ck_assert_int_ne(port, master_port(job + other, step));
         }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "launchers",
-        {each_table_compiled_in_is_sound, a_plan_can_be_told_iff_each_of_its_features_has_words,
-         words_may_depend_on_features_together_which_alone_say_what_can_be_told,
-         versions_with_gaps_are_said_with_them, a_launcher_that_nobody_knows_is_told_what_env_is,
-         each_feature_is_needed_by_some_plan, an_unsound_table_is_refused_with_its_line,
-         versions_are_compared_by_their_numbers, a_launcher_is_named_with_or_without_its_version,
-         ranks_meet_at_the_first_host_and_a_port_of_the_step});
-}
+int main() { return arena::test::run_suite(); }

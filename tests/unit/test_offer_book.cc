@@ -58,7 +58,7 @@ struct Book {
 
 }  // namespace
 
-START_TEST(offers_have_the_constants_of_the_launcher_as_arena_plan_has) {
+TEST(offers_have_the_constants_of_the_launcher_as_arena_plan_has) {
     Book book;
     Request request = Scene::request();
     for (const char* launcher : {"env", "megatron-deepspeed", "nemo", "torchtitan"}) {
@@ -74,18 +74,16 @@ START_TEST(offers_have_the_constants_of_the_launcher_as_arena_plan_has) {
     request.launcher = "megatron-deepspeed";
     ck_assert_double_ne(plain, book.best_s(request));
 }
-END_TEST
 
-START_TEST(the_sites_table_of_constants_counts) {
+TEST(the_sites_table_of_constants_counts) {
     Calibration slow = builtin_calibration();
     for (Calibration::Framework& framework : slow.frameworks) framework.constants.iteration_s = 7;
     Book ours(slow), plain;
     ck_assert_double_gt(ours.best_s(Scene::request()), 7);
     ck_assert_double_lt(plain.best_s(Scene::request()), 7);
 }
-END_TEST
 
-START_TEST(a_report_corrects_the_offers_of_its_model_and_batch_only) {
+TEST(a_report_corrects_the_offers_of_its_model_and_batch_only) {
     Book book;
     const Request request = Scene::request();
     Request other = request;
@@ -102,9 +100,8 @@ START_TEST(a_report_corrects_the_offers_of_its_model_and_batch_only) {
     ck_assert(book.of(request) == after);  // remembered
     ck_assert_double_eq(book.best_s(other), elsewhere);
 }
-END_TEST
 
-START_TEST(nonsense_is_no_report) {
+TEST(nonsense_is_no_report) {
     Book book;
     const Request request = Scene::request();
     const Offer offer = book.of(request)->front();
@@ -118,9 +115,8 @@ START_TEST(nonsense_is_no_report) {
     ck_assert_uint_eq(book.offers.observed(), 0);
     ck_assert(book.of(request) == before);
 }
-END_TEST
 
-START_TEST(reports_are_remembered_within_bounds_the_oldest_forgotten) {
+TEST(reports_are_remembered_within_bounds_the_oldest_forgotten) {
     Book book;
     Request request = Scene::request();
     const Offer offer = book.of(request)->front();
@@ -138,9 +134,8 @@ START_TEST(reports_are_remembered_within_bounds_the_oldest_forgotten) {
     ck_assert(*book.of(request) != *corrected);
     ck_assert_uint_eq(book.offers.observed(), max_observed);
 }
-END_TEST
 
-START_TEST(a_report_counts_for_its_user_and_for_others_when_it_is_shared) {
+TEST(a_report_counts_for_its_user_and_for_others_when_it_is_shared) {
     Book book;
     const Request request = Scene::request();
     const Offer before = book.of(request)->front();
@@ -161,9 +156,8 @@ START_TEST(a_report_counts_for_its_user_and_for_others_when_it_is_shared) {
     ck_assert_double_eq_tol(own_s(1002), 1.5 * estimated_s, 1e-9);
     ck_assert_double_eq_tol(own_s(1001), 2 * estimated_s, 1e-9);  // what it sees itself goes before
 }
-END_TEST
 
-START_TEST(what_is_far_off_the_estimate_counts_when_three_jobs_agree) {
+TEST(what_is_far_off_the_estimate_counts_when_three_jobs_agree) {
     for (const double ratio : {4.0, 1 / 4.0}) {
         Book book;
         const Request request = Scene::request();
@@ -185,9 +179,8 @@ START_TEST(what_is_far_off_the_estimate_counts_when_three_jobs_agree) {
                       "no outlier needs nobody");
     }
 }
-END_TEST
 
-START_TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {
+TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {
     Book book;
     Request request = Scene::request();
     const Offer offer = book.of(request)->front();
@@ -200,19 +193,5 @@ START_TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {
     ck_assert_uint_eq(book.offers.observed(), max_observed);
     ck_assert(book.corrected(request, 1001));
 }
-END_TEST
 
-int main() {
-    return run_suite("offer book",
-                     {
-                         offers_have_the_constants_of_the_launcher_as_arena_plan_has,
-                         the_sites_table_of_constants_counts,
-                         a_report_corrects_the_offers_of_its_model_and_batch_only,
-                         nonsense_is_no_report,
-                         reports_are_remembered_within_bounds_the_oldest_forgotten,
-                         a_report_counts_for_its_user_and_for_others_when_it_is_shared,
-                         what_is_far_off_the_estimate_counts_when_three_jobs_agree,
-                         who_reports_of_many_models_makes_nothing_of_others_forgotten,
-                     },
-                     {.timeout_s = 60});
-}
+int main() { return run_suite({.timeout_s = 60}); }

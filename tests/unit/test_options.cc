@@ -165,19 +165,17 @@ std::string plain(std::string_view roff) {
 
 }  // namespace
 
-START_TEST(each_value_of_each_option_is_one_request_by_all_channels) {
+TEST(each_value_of_each_option_is_one_request_by_all_channels) {
     for (const Option& option : options())
         for (const char* value : sample_of(option).good) all_take(base, option, value);
 }
-END_TEST
 
-START_TEST(each_bad_value_of_each_option_is_refused_in_the_same_words_by_all_channels) {
+TEST(each_bad_value_of_each_option_is_refused_in_the_same_words_by_all_channels) {
     for (const Option& option : options())
         for (const char* value : sample_of(option).bad) all_refuse(base, option, value, option.key);
 }
-END_TEST
 
-START_TEST(options_that_do_not_go_together_are_refused_alike_by_all_channels) {
+TEST(options_that_do_not_go_together_are_refused_alike_by_all_channels) {
     struct Case {
         Setting first;
         std::string key, value;
@@ -203,9 +201,8 @@ START_TEST(options_that_do_not_go_together_are_refused_alike_by_all_channels) {
             all_refuse(with(base, first), *find_option(key), value, named);
     }
 }
-END_TEST
 
-START_TEST(what_offers_depend_on_tells_requests_apart) {
+TEST(what_offers_depend_on_tells_requests_apart) {
     const std::string plainly = offer_settings(by_sbatch(base).value());
     for (const Option& option : options()) {
         if (option.format == nullptr) continue;
@@ -215,9 +212,8 @@ START_TEST(what_offers_depend_on_tells_requests_apart) {
                       option.key.data());
     }
 }
-END_TEST
 
-START_TEST(the_manual_page_has_every_option_in_order) {
+TEST(the_manual_page_has_every_option_in_order) {
     const std::string page = manual_page();
     std::string_view section(page);
     section.remove_prefix(section.find("\n.SH OPTIONS\n"));
@@ -237,9 +233,8 @@ START_TEST(the_manual_page_has_every_option_in_order) {
                           said.find("arena:" + std::string(option.key) + "=") != std::string::npos,
                       "spank_arena(8) does not say arena:%s=", option.key.data());
 }
-END_TEST
 
-START_TEST(help_says_what_is_accepted) {
+TEST(help_says_what_is_accepted) {
     const std::string precision = usage_of(*find_option("precision"));
     ck_assert_str_eq(
         precision.c_str(),
@@ -248,16 +243,5 @@ START_TEST(help_says_what_is_accepted) {
     const std::vector<std::string_view> keys = setting_keys();
     ck_assert_uint_eq(std::count(keys.begin(), keys.end(), "seq-length"), 1);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "options", {
-                       each_value_of_each_option_is_one_request_by_all_channels,
-                       each_bad_value_of_each_option_is_refused_in_the_same_words_by_all_channels,
-                       options_that_do_not_go_together_are_refused_alike_by_all_channels,
-                       what_offers_depend_on_tells_requests_apart,
-                       the_manual_page_has_every_option_in_order,
-                       help_says_what_is_accepted,
-                   });
-}
+int main() { return arena::test::run_suite(); }

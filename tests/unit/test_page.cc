@@ -146,7 +146,7 @@ std::size_t count(std::string_view text, std::string_view word) {
     return found;
 }
 
-START_TEST(the_page_is_well_formed_and_needs_nothing_else) {
+TEST(the_page_is_well_formed_and_needs_nothing_else) {
     const Workload workload = small_workload();
     Bound bound{60, 12345, 1234};
     const std::string page = page_html(workload, run(workload, {"arena", "fcfs", "backfill"}),
@@ -175,9 +175,8 @@ START_TEST(the_page_is_well_formed_and_needs_nothing_else) {
     ck_assert(page == page_html(workload, run(workload, {"arena", "fcfs", "backfill"}), bound,
                                 {{"trace", "a.csv"}}));
 }
-END_TEST
 
-START_TEST(names_from_files_are_text_and_nothing_else) {
+TEST(names_from_files_are_text_and_nothing_else) {
     const std::string evil = "</script><script>alert(1)</script>\"'&\x01\xff";
     Workload workload = small_workload();
     std::vector<Metrics> runs = run(workload, {"arena"});
@@ -196,9 +195,8 @@ START_TEST(names_from_files_are_text_and_nothing_else) {
     ck_assert(page.find("alert(1)") != std::string::npos);
     ck_assert(page.find("<script>alert") == std::string::npos);
 }
-END_TEST
 
-START_TEST(every_stay_is_drawn_and_the_charts_add_up_to_the_numbers) {
+TEST(every_stay_is_drawn_and_the_charts_add_up_to_the_numbers) {
     const Workload workload = small_workload();
     const std::vector<Metrics> runs = run(workload, {"arena"});
     const Metrics& m = runs[0];
@@ -223,9 +221,8 @@ START_TEST(every_stay_is_drawn_and_the_charts_add_up_to_the_numbers) {
     ck_assert_double_eq(jct.back().first, m.jct_s.max);
     ck_assert(std::is_sorted(jct.begin(), jct.end()));
 }
-END_TEST
 
-START_TEST(plans_stand_on_the_shapes) {
+TEST(plans_stand_on_the_shapes) {
     Workload workload = small_workload();
     const std::vector<Metrics> runs = run(workload, {"arena"});
     for (Offer& offer : workload.profiles[0].offers.own()) {
@@ -237,10 +234,9 @@ START_TEST(plans_stand_on_the_shapes) {
     const std::string page = page_html(workload, runs, std::nullopt, {});
     ck_assert(page.find("4xv100 pp2,dp1,tp1,mb4x16") != std::string::npos);
 }
-END_TEST
 
 /// 1,280 GPUs and 1,000 jobs that each stay a hundred times on four nodes that are no neighbours.
-START_TEST(a_page_stays_under_six_mebibytes) {
+TEST(a_page_stays_under_six_mebibytes) {
     Workload workload;
     workload.gpu_types = {"a40"};
     for (int n = 0; n < 640; ++n) {
@@ -283,9 +279,8 @@ START_TEST(a_page_stays_under_six_mebibytes) {
         ck_assert_str_eq(reader.read().c_str(), "");
     }
 }
-END_TEST
 
-START_TEST(nothing_run_and_nothing_done_are_pages_too) {
+TEST(nothing_run_and_nothing_done_are_pages_too) {
     const Workload workload = small_workload();
     Metrics idle;
     idle.policy = "idle";
@@ -297,9 +292,8 @@ START_TEST(nothing_run_and_nothing_done_are_pages_too) {
         ck_assert(page.find("inf") == std::string::npos);
     }
 }
-END_TEST
 
-START_TEST(times_and_ticks_read_well) {
+TEST(times_and_ticks_read_well) {
     ck_assert_str_eq(short_time(45).c_str(), "45 s");
     ck_assert_str_eq(short_time(5400).c_str(), "1.5 h");
     ck_assert_str_eq(short_time(600000).c_str(), "6.94 d");
@@ -313,15 +307,7 @@ START_TEST(times_and_ticks_read_well) {
         ck_assert_double_le(ticks.back(), most);
     }
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return test::run_suite(
-        "page",
-        {the_page_is_well_formed_and_needs_nothing_else, names_from_files_are_text_and_nothing_else,
-         every_stay_is_drawn_and_the_charts_add_up_to_the_numbers, plans_stand_on_the_shapes,
-         a_page_stays_under_six_mebibytes, nothing_run_and_nothing_done_are_pages_too,
-         times_and_ticks_read_well});
-}
+int main() { return test::run_suite(); }

@@ -64,7 +64,7 @@ struct TwoPlaces {
     }
 };
 
-START_TEST(nodes_of_two_places_are_never_mixed) {
+TEST(nodes_of_two_places_are_never_mixed) {
     TwoPlaces two;
     two.job(1, {offer_of("a40", 2, 4, 1)}, {{.node_set = 0}, {.node_set = 1}});
     two.each([](const Policy& p, const Action* start) {
@@ -75,9 +75,8 @@ START_TEST(nodes_of_two_places_are_never_mixed) {
         ck_assert_msg(start, "%s did not start it", std::string(p.name).c_str());
     });
 }
-END_TEST
 
-START_TEST(the_first_place_with_room_is_taken) {
+TEST(the_first_place_with_room_is_taken) {
     TwoPlaces two;
     two.job(1, {offer_of("a40", 1, 4, 1)}, {{.node_set = 1}, {.node_set = 0}});
     two.each([](const Policy& p, const Action* start) {
@@ -90,9 +89,8 @@ START_TEST(the_first_place_with_room_is_taken) {
                       std::string(p.name).c_str());
     });
 }
-END_TEST
 
-START_TEST(the_limits_of_a_place_hold) {
+TEST(the_limits_of_a_place_hold) {
     TwoPlaces two;
     JobState& job = two.job(1, {offer_of("a40", 1, 4, 1)}, {{.node_set = 0}});
     const auto never = [&](const char* what) {
@@ -115,7 +113,6 @@ START_TEST(the_limits_of_a_place_hold) {
         ck_assert_msg(start, "%s", std::string(p.name).c_str());
     });
 }
-END_TEST
 
 bool stands_in(const Snapshot& s, const JobState& job, const Action& a) {
     const Place place = job.places.empty() ? Place{.node_set = job.node_set} : job.places[a.place];
@@ -125,7 +122,7 @@ bool stands_in(const Snapshot& s, const JobState& job, const Action& a) {
                        [&](NodeIndex n) { return std::binary_search(set.begin(), set.end(), n); });
 }
 
-START_TEST(no_policy_leaves_the_places_of_random_jobs) {
+TEST(no_policy_leaves_the_places_of_random_jobs) {
     std::mt19937 random(20221);
     const auto pick = [&](std::int64_t low, std::int64_t high) {
         return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -169,9 +166,8 @@ START_TEST(no_policy_leaves_the_places_of_random_jobs) {
     }
     for (const Policy& policy : policies()) ck_assert_int_gt(starts[policy.name], 50);
 }
-END_TEST
 
-START_TEST(places_survive_json) {
+TEST(places_survive_json) {
     TwoPlaces two;
     two.job(1, {offer_of("a40", 1, 4, 1)}, {{.node_set = 1}, {0, 2, 3, 16, 4000}});
     ck_assert(parse_snapshot(to_json(two.s)).value() == two.s);
@@ -180,7 +176,6 @@ START_TEST(places_survive_json) {
     two.s.jobs[0].places[0].node_set = 3;
     assert_refused(parse_snapshot(to_json(two.s)), "places");
 }
-END_TEST
 
 // ---- the scheduler ---------------------------------------------------------------------------
 
@@ -192,23 +187,21 @@ struct PlaceScene : Scene {
     }
 };
 
-START_TEST(a_job_starts_in_the_partition_that_was_planned) {
+TEST(a_job_starts_in_the_partition_that_was_planned) {
     PlaceScene scene({"second", {.node_set = 0}});
     scene.scheduler()->round();
     ck_assert(called(scene.host, "start 1 n1"));
     assert_text(scene.host.last_shape.partition, "second");
 }
-END_TEST
 
-START_TEST(where_only_time_min_fits_slurms_backfill_starts_the_job) {
+TEST(where_only_time_min_fits_slurms_backfill_starts_the_job) {
     PlaceScene scene({"short", {.node_set = 0}, true});
     scene.scheduler()->round();
     ck_assert(called(scene.host, "release 1"));
     ck_assert(!called(scene.host, "start 1 n1"));
 }
-END_TEST
 
-START_TEST(no_partition_that_takes_the_job_is_its_reason_in_slurms_word) {
+TEST(no_partition_that_takes_the_job_is_its_reason_in_slurms_word) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1).no_place = "PartitionTimeLimit";
@@ -217,9 +210,8 @@ START_TEST(no_partition_that_takes_the_job_is_its_reason_in_slurms_word) {
     ck_assert_uint_eq(scene.host.reasons.size(), 1);
     assert_text(scene.host.reasons[0].text, "PartitionTimeLimit");
 }
-END_TEST
 
-START_TEST(a_plan_that_is_stale_again_and_again_is_said) {
+TEST(a_plan_that_is_stale_again_and_again_is_said) {
     PlaceScene scene({"main", {.node_set = 0}});
     scene.host.next_start = {ApplyOutcome::stale, "partition main does not take it"};
     auto scheduler = scene.scheduler();
@@ -234,16 +226,7 @@ START_TEST(a_plan_that_is_stale_again_and_again_is_said) {
     scheduler->round();
     ck_assert(scene.host.last_shape.offer.grid != first);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "places", {nodes_of_two_places_are_never_mixed, the_first_place_with_room_is_taken,
-                   the_limits_of_a_place_hold, no_policy_leaves_the_places_of_random_jobs,
-                   places_survive_json, a_job_starts_in_the_partition_that_was_planned,
-                   where_only_time_min_fits_slurms_backfill_starts_the_job,
-                   no_partition_that_takes_the_job_is_its_reason_in_slurms_word,
-                   a_plan_that_is_stale_again_and_again_is_said});
-}
+int main() { return arena::test::run_suite(); }

@@ -33,7 +33,7 @@ int run_plan(const std::string& profiles) {
 
 }  // namespace
 
-START_TEST(a_store_is_opened_once) {
+TEST(a_store_is_opened_once) {
     Profile profile = sample(nonce_of(1), 0.001);
     profile.hardware = "A40";
     must(must_open()->import(profile, "gpt2"));
@@ -45,9 +45,5 @@ START_TEST(a_store_is_opened_once) {
     ck_assert_int_eq(run_plan("none"), cli::exit_yes);
     ck_assert_int_eq(connections, 1);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("arena plan", {a_store_is_opened_once},
-                                  {make_directory, remove_directory, 60});
-}
+int main() { return arena::test::run_suite({make_directory, remove_directory, 60}); }

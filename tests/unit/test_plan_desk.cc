@@ -79,7 +79,7 @@ std::int64_t stat(const Scheduler& scheduler, const char* name) {
 
 }  // namespace
 
-START_TEST(a_user_with_many_dear_plans_delays_another_by_one_of_them) {
+TEST(a_user_with_many_dear_plans_delays_another_by_one_of_them) {
     PlanTurns turns;
     turns.begin_round();
     for (int i = 0; i < 12; ++i) turns.ask(hostile, "dear " + std::to_string(i));
@@ -90,9 +90,8 @@ START_TEST(a_user_with_many_dear_plans_delays_another_by_one_of_them) {
     turns.charge(ordinary, 0.05);
     ck_assert(turns.next() == (PlanTurns::Turn{hostile, "dear 1"}));
 }
-END_TEST
 
-START_TEST(users_share_the_time_and_not_the_number_of_plans) {
+TEST(users_share_the_time_and_not_the_number_of_plans) {
     PlanTurns turns;
     turns.begin_round();
     turns.ask(hostile, "a0"), turns.ask(hostile, "a1");
@@ -104,9 +103,8 @@ START_TEST(users_share_the_time_and_not_the_number_of_plans) {
     }
     assert_text(order, "AbbbbbbbbbbA");
 }
-END_TEST
 
-START_TEST(time_when_a_user_asked_for_nothing_is_not_owed) {
+TEST(time_when_a_user_asked_for_nothing_is_not_owed) {
     PlanTurns turns;
     turns.begin_round();
     for (int i = 0; i < 10; ++i) turns.ask(1, "a" + std::to_string(i));
@@ -120,9 +118,8 @@ START_TEST(time_when_a_user_asked_for_nothing_is_not_owed) {
     }
     ck_assert_msg(order == "121212" || order == "212121", "%s", order.c_str());
 }
-END_TEST
 
-START_TEST(queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never) {
+TEST(queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never) {
     PlanTurns turns;
     turns.begin_round();
     for (std::size_t i = 0; i < PlanTurns::max_of_user; ++i)
@@ -142,9 +139,8 @@ START_TEST(queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never) {
     ck_assert_str_eq(turns.next()->key.c_str(), "5");
     ck_assert(!turns.next());
 }
-END_TEST
 
-START_TEST(a_round_goes_on_without_a_plan_and_the_next_one_has_it) {
+TEST(a_round_goes_on_without_a_plan_and_the_next_one_has_it) {
     PlanScene scene;
     scene.ordinary_job(1);
     const auto scheduler = scene.with(0, {});
@@ -155,9 +151,8 @@ START_TEST(a_round_goes_on_without_a_plan_and_the_next_one_has_it) {
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n2"));
 }
-END_TEST
 
-START_TEST(an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another) {
+TEST(an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another) {
     PlanScene scene;
     for (JobId id = 1; id <= 12; ++id)
         scene.job(id, dear_request(20 + static_cast<int>(id))).user_id = hostile;
@@ -171,9 +166,8 @@ START_TEST(an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_anot
     }
     ck_assert_int_ge(rounds, 2);
 }
-END_TEST
 
-START_TEST(what_a_budget_found_is_remembered_and_said) {
+TEST(what_a_budget_found_is_remembered_and_said) {
     PlanScene scene;
     scene.job(1, dear_request(50)).user_id = hostile;
     const auto scheduler = scene.with(0, {.polls = 1'000'000, .bytes = std::size_t{64} << 20});
@@ -186,9 +180,8 @@ START_TEST(what_a_budget_found_is_remembered_and_said) {
     ck_assert_msg(said.find("were not looked at to the end") != std::string::npos, "%s",
                   said.c_str());
 }
-END_TEST
 
-START_TEST(a_model_without_a_plan_in_its_budget_says_so) {
+TEST(a_model_without_a_plan_in_its_budget_says_so) {
     PlanScene scene;
     scene.job(1, dear_request(50)).user_id = hostile;
     const auto scheduler = scene.with(0, {.polls = 1});
@@ -198,9 +191,8 @@ START_TEST(a_model_without_a_plan_in_its_budget_says_so) {
     const std::string reason = scene.reason_of(1);
     ck_assert_msg(reason.find("no plan found in the") != std::string::npos, "%s", reason.c_str());
 }
-END_TEST
 
-START_TEST(explain_does_not_wait_for_a_dear_plan) {
+TEST(explain_does_not_wait_for_a_dear_plan) {
     PlanScene scene;
     scene.job(1, dear_request(50)).user_id = hostile;
     const auto scheduler = scene.with(0, {});  // would take minutes
@@ -209,9 +201,8 @@ START_TEST(explain_does_not_wait_for_a_dear_plan) {
     ck_assert_msg(said.find("ask again in a few seconds") != std::string::npos, "%s", said.c_str());
     ck_assert_int_ge(stat(*scheduler, "waiting"), 1);
 }
-END_TEST
 
-START_TEST(a_stop_ends_the_rounds_wait_and_the_plan) {
+TEST(a_stop_ends_the_rounds_wait_and_the_plan) {
     PlanScene scene;
     scene.job(1, dear_request(50)).user_id = hostile;
     auto scheduler = scene.with(1e9, {});
@@ -220,17 +211,5 @@ START_TEST(a_stop_ends_the_rounds_wait_and_the_plan) {
     stopper.join();
     scheduler.reset();  // the plan itself would take minutes
 }
-END_TEST
 
-int main() {
-    return run_suite(
-        "plan_desk",
-        {a_user_with_many_dear_plans_delays_another_by_one_of_them,
-         users_share_the_time_and_not_the_number_of_plans,
-         time_when_a_user_asked_for_nothing_is_not_owed,
-         queues_are_bounded_shared_plans_made_once_and_forgotten_ones_never,
-         a_round_goes_on_without_a_plan_and_the_next_one_has_it,
-         an_ordinary_job_is_planned_and_started_among_twelve_dear_ones_of_another,
-         what_a_budget_found_is_remembered_and_said, a_model_without_a_plan_in_its_budget_says_so,
-         explain_does_not_wait_for_a_dear_plan, a_stop_ends_the_rounds_wait_and_the_plan});
-}
+int main() { return run_suite(); }

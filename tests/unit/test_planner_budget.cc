@@ -58,7 +58,7 @@ void assert_sound(const PlanQuery& query, const std::vector<GridResult>& grids) 
 
 }  // namespace
 
-START_TEST(a_spent_budget_ends_the_search_within_few_steps_and_says_what_was_left_out) {
+TEST(a_spent_budget_ends_the_search_within_few_steps_and_says_what_was_left_out) {
     constexpr std::int64_t polls = 20'000'000;
     for (const Hostile& hostile : known_hostile()) {
         const Capabilities can = hostile.mixed ? all_capabilities() : Capabilities{};
@@ -77,9 +77,8 @@ START_TEST(a_spent_budget_ends_the_search_within_few_steps_and_says_what_was_lef
         assert_sound(query, grids);
     }
 }
-END_TEST
 
-START_TEST(generated_models_stay_within_their_steps) {
+TEST(generated_models_stay_within_their_steps) {
     constexpr std::uint64_t seed = 20250101;
     constexpr std::int64_t polls = 200'000;
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
@@ -102,9 +101,8 @@ START_TEST(generated_models_stay_within_their_steps) {
     getrusage(RUSAGE_SELF, &usage);
     ck_assert_int_lt(usage.ru_maxrss, 1 << 20);  // KiB: a stranger's model does not fill the memory
 }
-END_TEST
 
-START_TEST(another_thread_stops_a_search) {
+TEST(another_thread_stops_a_search) {
     const PlanQuery query = query_of(kinds_by_runs_text(50, 200), 720720, 64);
     std::atomic<bool> stop{false}, begun{false};
     std::vector<GridResult> grids;
@@ -119,9 +117,8 @@ START_TEST(another_thread_stops_a_search) {
     ck_assert(
         std::any_of(grids.begin(), grids.end(), [](const GridResult& g) { return g.in_part; }));
 }
-END_TEST
 
-START_TEST(a_budget_that_does_changes_nothing) {
+TEST(a_budget_that_does_changes_nothing) {
     const Model model = find_zoo_model("gpt2-xl").value();
     PlanQuery query = query_of(large_outputs_text(), 64, 8);
     query.model = model;
@@ -134,9 +131,8 @@ START_TEST(a_budget_that_does_changes_nothing) {
         ck_assert(!limited[i].in_part && !free[i].in_part);
     }
 }
-END_TEST
 
-START_TEST(slices_share_what_is_left_and_give_it_back) {
+TEST(slices_share_what_is_left_and_give_it_back) {
     PlanBudget budget({.polls = 100'000});
     {
         const PlanBudget::Slice half(budget, 0.5);
@@ -152,10 +148,9 @@ START_TEST(slices_share_what_is_left_and_give_it_back) {
     const PlanBudget::Slice nothing(budget, 1);
     ck_assert(budget.look());
 }
-END_TEST
 
 /// Sums, greatest and ends of ranges by runs and by counts are those of every layer by itself.
-START_TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
+TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
     std::mt19937_64 random(7);
     const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
     for (const bool alternates : {false, true}) {
@@ -199,13 +194,5 @@ START_TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
         ck_assert_double_eq(ends.at(0), 0.5);
     }
 }
-END_TEST
 
-int main() {
-    return run_suite(
-        "planner_budget",
-        {a_spent_budget_ends_the_search_within_few_steps_and_says_what_was_left_out,
-         generated_models_stay_within_their_steps, another_thread_stops_a_search,
-         a_budget_that_does_changes_nothing, slices_share_what_is_left_and_give_it_back,
-         tables_of_many_layers_say_what_tables_of_every_layer_say});
-}
+int main() { return run_suite(); }

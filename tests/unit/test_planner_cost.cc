@@ -40,7 +40,7 @@ double gemm_and_attention_flops(const std::vector<OpCount>& ops, bool gemms_only
 
 }  // namespace
 
-START_TEST(operator_flops_sum_to_the_72_B_s_L_h2_formula) {
+TEST(operator_flops_sum_to_the_72_B_s_L_h2_formula) {
     for (const char* name : {"gpt-1.7b", "gpt-22b", "gpt-145.6b"}) {
         const Model m = zoo(name);
         const ShardOperators ops = shard_operators(m, Precision::bf16, {1, 2, false});
@@ -54,9 +54,8 @@ START_TEST(operator_flops_sum_to_the_72_B_s_L_h2_formula) {
         ck_assert_double_eq_tol(2 * 3 * forward_flops(m) / published, 1, 1e-9);
     }
 }
-END_TEST
 
-START_TEST(tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward) {
+TEST(tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward) {
     const Model m = zoo("llama-2-70b");
     const double whole =
         gemm_and_attention_flops(shard_operators(m, Precision::bf16, {1, 1, false}).layer_forward);
@@ -71,9 +70,8 @@ START_TEST(tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward)
     ck_assert(tp_fits(m, 16) && !tp_fits(m, 3) && !tp_fits(zoo("gpt2"), 8));
     ck_assert_int_eq(shard_vocab(zoo("gpt2"), 1), 50304);
 }
-END_TEST
 
-START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
+TEST(activation_memory_is_that_of_korthikanti_table_2) {
     const Model m = zoo("gpt-22b");
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
     const PoolContext fused_kernels = prepare(m, pool, 4).value();
@@ -94,9 +92,8 @@ START_TEST(activation_memory_is_that_of_korthikanti_table_2) {
     ck_assert_double_eq(fused.activation_bytes(Recompute::none),
                         split.activation_bytes(Recompute::selective));
 }
-END_TEST
 
-START_TEST(sharded_optimizer_state_never_grows_with_replicas) {
+TEST(sharded_optimizer_state_never_grows_with_replicas) {
     ck_assert_double_eq(state_bytes_per_parameter(Precision::bf16, 0, 8), 18);
     ck_assert_double_eq(state_bytes_per_parameter(Precision::fp16, 0, 8), 20);
     ck_assert_double_eq(state_bytes_per_parameter(Precision::fp32, 0, 8), 16);
@@ -111,9 +108,8 @@ START_TEST(sharded_optimizer_state_never_grows_with_replicas) {
             ck_assert(zero == 0 ? many == few : many < few);
         }
 }
-END_TEST
 
-START_TEST(operator_keys_are_read_back_and_garbage_is_not) {
+TEST(operator_keys_are_read_back_and_garbage_is_not) {
     PlanQuery query{zoo("llama-3-8b"), 64, 1, 8, {}, {{"h100", hardware("h100"), 8, 8, {}}}};
     const std::vector<OpShape> list = operator_list(query);
     ck_assert_uint_gt(list.size(), 25);
@@ -127,9 +123,8 @@ START_TEST(operator_keys_are_read_back_and_garbage_is_not) {
           "gemm/forward/fp99/1x2x3x4", "a/b/c/d/e/f"})
         ck_assert_msg(!parse_op_key(bad), "%s", bad);
 }
-END_TEST
 
-START_TEST(measured_operators_override_the_roofline_and_scale_their_neighbours) {
+TEST(measured_operators_override_the_roofline_and_scale_their_neighbours) {
     const GpuType a100 = hardware("a100");
     const OpShape measured{OpKind::gemm, Pass::forward, Precision::bf16, {4096, 4096, 4096, 1}};
     OpShape neighbour = measured, far = measured;
@@ -145,9 +140,8 @@ START_TEST(measured_operators_override_the_roofline_and_scale_their_neighbours) 
     for (const OpShape& shape : {neighbour, far})
         ck_assert_double_eq_tol(pricer.price(shape).seconds / plain.price(shape).seconds, 3, 1e-9);
 }
-END_TEST
 
-START_TEST(a_whole_layer_consists_of_its_shards_operators) {
+TEST(a_whole_layer_consists_of_its_shards_operators) {
     for (const char* name : {"gpt-1.3b", "llama-2-70b", "bert-large"})
         for (const ShardShape& shape : {ShardShape{1, 2, false}, {4, 1, false}, {8, 2, true}}) {
             const Model m = zoo(name);
@@ -173,9 +167,8 @@ START_TEST(a_whole_layer_consists_of_its_shards_operators) {
             }
         }
 }
-END_TEST
 
-START_TEST(layers_that_no_back_end_runs_whole_are_summed_up) {
+TEST(layers_that_no_back_end_runs_whole_are_summed_up) {
     const auto layer_of = [](const char* name, Precision precision, const ShardShape& shape) {
         const Model m = zoo(name);
         return whole_layer(m, precision, shape, layer_list(m).kinds.back(), Pass::forward);
@@ -191,7 +184,6 @@ START_TEST(layers_that_no_back_end_runs_whole_are_summed_up) {
           "plain_causal_layer_gelu_a12_k12_d64x"})
         ck_assert_msg(!parse_variant(OpKind::layer, bad), "%s", bad);
 }
-END_TEST
 
 /// gpt2's layer at a micro-batch, and what a table of its operators and layers makes of it.
 struct Gpt2Layer {
@@ -216,7 +208,7 @@ struct Gpt2Layer {
     }
 };
 
-START_TEST(measured_layers_correct_the_sum_of_their_operators) {
+TEST(measured_layers_correct_the_sum_of_their_operators) {
     Gpt2Layer layer;
     const double small = layer.measure_operators(1), large = layer.measure_operators(4);
     ck_assert_double_eq(layer.time(1, small).seconds, small);  // nothing is known of layers
@@ -232,9 +224,8 @@ START_TEST(measured_layers_correct_the_sum_of_their_operators) {
     ck_assert_double_eq_tol(layer.time(4, large).seconds / large, 1.1, 1e-9);
     ck_assert_double_eq(layer.time(4, large).issue_s, 1.25 * small);  // launches take as long
 }
-END_TEST
 
-START_TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
+TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
     const Model m = zoo("gpt2");
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
     Plan plan;
@@ -261,9 +252,8 @@ START_TEST(a_plan_is_as_slow_as_the_whole_layers_that_were_measured) {
             seconds = 0.02;  // the device waits for launches
     ck_assert_double_eq_tol(compute_s(), 12 * 2 * 0.02, 0.02);
 }
-END_TEST
 
-START_TEST(roofline_respects_peak_bandwidth_and_shape) {
+TEST(roofline_respects_peak_bandwidth_and_shape) {
     const GpuType a100 = hardware("a100");
     const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
         const OpShape shape{OpKind::gemm, Pass::forward, Precision::bf16, {m, n, k, 1}};
@@ -277,9 +267,8 @@ START_TEST(roofline_respects_peak_bandwidth_and_shape) {
         OpKind::norm, Pass::forward, Precision::bf16, {1 << 20, 1024}, NormKind::layer};
     ck_assert_double_ge(analytic_seconds(a100, norm), op_bytes(norm) / a100.memory_bytes_per_s);
 }
-END_TEST
 
-START_TEST(collectives_slow_down_with_bytes_and_across_nodes) {
+TEST(collectives_slow_down_with_bytes_and_across_nodes) {
     const GpuType a100 = hardware("a100");
     const Topology t = make_topology(a100, {"a100", 4, 8, 1}, 8);
     const double gib = 1 << 30;
@@ -294,9 +283,8 @@ START_TEST(collectives_slow_down_with_bytes_and_across_nodes) {
     ck_assert(dp_group(t, 8, 4).per_node == 2 && dp_group(t, 4, 1).per_node == 4);
     ck_assert(!boundary_crosses(t, 0, 4) && boundary_crosses(t, 1, 4) && boundary_crosses(t, 0, 8));
 }
-END_TEST
 
-START_TEST(gathers_of_many_ranks_wait_for_a_ring) {
+TEST(gathers_of_many_ranks_wait_for_a_ring) {
     const GpuType a100 = hardware("a100");
     for (const std::int64_t nodes : {2, 4, 16, 64, 192}) {
         const Topology t = make_topology(a100, {"a100", nodes, 8, 1}, 8);
@@ -311,7 +299,6 @@ START_TEST(gathers_of_many_ranks_wait_for_a_ring) {
         ck_assert(nodes < 16 || 2 * gather_s > all_reduce_s(t, all, 1));
     }
 }
-END_TEST
 
 /// What these links' collectives take by our own formulas, as a table.
 std::vector<CommTime> table_of(const GpuType& type, std::int64_t nodes, std::int64_t ranks,
@@ -329,7 +316,7 @@ std::vector<CommTime> table_of(const GpuType& type, std::int64_t nodes, std::int
     return times;
 }
 
-START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
+TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
     const GpuType entry = hardware("a100");
     GpuType site = entry;
     site.intra.alpha_s *= 3, site.intra.bytes_per_s /= 2;
@@ -373,11 +360,10 @@ START_TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
         t.median_s = 1e-3;  // a time that does not depend on the size says nothing
     ck_assert(with_measured_links(entry, times) == entry);
 }
-END_TEST
 
 /// Gathered for the first 1x1 and for the 3x3, reduced and scattered behind the block; as much in
 /// the other direction. Full recompute has the block's input whole.
-START_TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits) {
+TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits) {
     const Model m = zoo("wide-resnet-1b");
     GpuPool pool{"a100", hardware("a100"), 8, 8, {}};
     pool.framework = "Alpa";  // hides nothing
@@ -410,9 +396,8 @@ START_TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits)
         ck_assert_double_eq_tol(split.boundary_bytes(1) * tp / whole.boundary_bytes(1), 1, 1e-9);
     }
 }
-END_TEST
 
-START_TEST(groups_share_the_network_of_their_node) {
+TEST(groups_share_the_network_of_their_node) {
     // Eight GPUs share 75 GB/s: one rank per node gets an eighth, eight ranks per node all of it.
     const Topology t = make_topology(hardware("a100"), {"a100", 2, 8, 1}, 8);
     const double bytes = 8e9, nic = 75e9, nvlink = 225e9;
@@ -421,7 +406,6 @@ START_TEST(groups_share_the_network_of_their_node) {
                             1, 0.02);
     ck_assert_double_eq_tol(point_to_point_s(t, true, bytes) / (bytes / (nic / 8)), 1, 0.01);
 }
-END_TEST
 
 /// Seconds between nodes only: 8 ranks or fewer of a node exchange in no time.
 double rings_s(std::int64_t nodes, std::int64_t per_node, double cross_rail_cost) {
@@ -432,7 +416,7 @@ double rings_s(std::int64_t nodes, std::int64_t per_node, double cross_rail_cost
     return all_reduce_s(t, {nodes * per_node, per_node}, 1e9);
 }
 
-START_TEST(rings_that_change_rails_slow_down_with_the_nodes) {
+TEST(rings_that_change_rails_slow_down_with_the_nodes) {
     for (const std::int64_t per_node : {1, 2, 4, 8})
         for (const std::int64_t nodes : {2, 4, 8, 64}) {
             const bool changes = per_node != 1 && per_node != 8 && nodes > 2;
@@ -449,9 +433,8 @@ START_TEST(rings_that_change_rails_slow_down_with_the_nodes) {
     ck_assert_double_eq(cross_rail_slowdown(make_topology(type, {"a100", 64, 8, 16}, 8), ring),
                         8.5);
 }
-END_TEST
 
-START_TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
+TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
     const GpuType a100 = hardware("a100");
     const GpuPool pool{"a100", a100, 8, 8, {}};
     Plan plan;
@@ -470,9 +453,8 @@ START_TEST(optimizer_step_moves_its_state_once_and_is_shared_by_zero) {
                             1e-6);
     ck_assert_double_lt(sharded.memory_bytes_per_gpu, whole.memory_bytes_per_gpu);
 }
-END_TEST
 
-START_TEST(nvlink_all_reduce_has_the_measured_size) {
+TEST(nvlink_all_reduce_has_the_measured_size) {
     // NCCL on 8 A100 with NVSwitch: about 79 us start-up and 227 GB/s bus bandwidth.
     const Topology t = make_topology(hardware("a100"), {"a100", 1, 8, 1}, 8);
     const double bytes = 1e9;
@@ -480,29 +462,5 @@ START_TEST(nvlink_all_reduce_has_the_measured_size) {
                             0.05);
     ck_assert_double_eq_tol(all_reduce_s(t, {2, 2}, bytes) / (46e-6 + bytes * 1.0 / 193e9), 1, 0.2);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner cost", {
-                            operator_flops_sum_to_the_72_B_s_L_h2_formula,
-                            tensor_parallel_shards_divide_the_work_and_backward_is_twice_forward,
-                            activation_memory_is_that_of_korthikanti_table_2,
-                            sharded_optimizer_state_never_grows_with_replicas,
-                            operator_keys_are_read_back_and_garbage_is_not,
-                            measured_operators_override_the_roofline_and_scale_their_neighbours,
-                            a_whole_layer_consists_of_its_shards_operators,
-                            layers_that_no_back_end_runs_whole_are_summed_up,
-                            measured_layers_correct_the_sum_of_their_operators,
-                            a_plan_is_as_slow_as_the_whole_layers_that_were_measured,
-                            roofline_respects_peak_bandwidth_and_shape,
-                            collectives_slow_down_with_bytes_and_across_nodes,
-                            gathers_of_many_ranks_wait_for_a_ring,
-                            measured_collectives_replace_the_links_of_the_hardware_entry,
-                            residual_blocks_exchange_the_channels_that_tensor_parallelism_splits,
-                            groups_share_the_network_of_their_node,
-                            rings_that_change_rails_slow_down_with_the_nodes,
-                            optimizer_step_moves_its_state_once_and_is_shared_by_zero,
-                            nvlink_all_reduce_has_the_measured_size,
-                        });
-}
+int main() { return arena::test::run_suite(); }

@@ -23,7 +23,7 @@ double compute_s(const Model& model, std::int64_t tp, const FrameworkConstants& 
     return price_plan(model, 1, {"a100", 1, tp, 1}, plan, pool)->compute_s;
 }
 
-START_TEST(a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded) {
+TEST(a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded) {
     Model model = zoo("gpt-1.3b");
     model.vocab = 50257;
     FrameworkConstants pads = builtin_calibration().framework("default"), leaves = pads;
@@ -33,18 +33,16 @@ START_TEST(a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_a
     model.vocab = 50304;  // a multiple of 8
     ck_assert_double_eq(compute_s(model, 1, leaves), compute_s(model, 1, pads));
 }
-END_TEST
 
-START_TEST(only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt) {
+TEST(only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt) {
     FrameworkConstants all = builtin_calibration().framework("default"), masked = all;
     all.head_tokens = 1, masked.head_tokens = 0.16;
     const Model bert = zoo("bert-large"), gpt = zoo("gpt-1.3b");
     ck_assert_double_lt(compute_s(bert, 1, masked), 0.99 * compute_s(bert, 1, all));
     ck_assert_double_eq(compute_s(gpt, 1, masked), compute_s(gpt, 1, all));
 }
-END_TEST
 
-START_TEST(fp32_without_tensor_cores_has_a_share_of_its_own) {
+TEST(fp32_without_tensor_cores_has_a_share_of_its_own) {
     const GpuType a40 = hardware("a40");
     CostConstants c = builtin_calibration().constants(a40.name, "default");
     const auto seconds = [&](Precision precision) {
@@ -57,9 +55,8 @@ START_TEST(fp32_without_tensor_cores_has_a_share_of_its_own) {
     ck_assert_double_eq_tol(seconds(Precision::fp32) / fp32_s, 2, 1e-3);
     ck_assert_double_eq(seconds(Precision::tf32), tf32_s);
 }
-END_TEST
 
-START_TEST(convolutions_move_their_weights_as_often_as_the_framework_does) {
+TEST(convolutions_move_their_weights_as_often_as_the_framework_does) {
     GpuType a40 = hardware("a40");
     CostConstants c = builtin_calibration().constants(a40.name, "default");
     const OpShape conv{
@@ -72,9 +69,8 @@ START_TEST(convolutions_move_their_weights_as_often_as_the_framework_does) {
     a40.emulated = true;  // a CPU's convolutions are our own
     ck_assert_double_lt(analytic_seconds(a40, c, conv), plain_s + moved_s);
 }
-END_TEST
 
-START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
+TEST(jobs_are_priced_as_their_launcher_starts_them) {
     const Calibration& table = builtin_calibration();
     for (const char* launcher : {"megatron", "megatron-deepspeed", "nemo", "torchtitan",
                                  "arena-train", "fsdp", "accelerate", "hf-trainer", "lightning"}) {
@@ -90,9 +86,8 @@ START_TEST(jobs_are_priced_as_their_launcher_starts_them) {
     const FrameworkConstants& nemo = table.framework("nemo");       // whose recipes do
     ck_assert(nemo.overlap_tensor > 0 && nemo.overlap_gradients > 0 && nemo.overlap_boundary > 0);
 }
-END_TEST
 
-START_TEST(zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_last) {
+TEST(zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_last) {
     const GpuType a100 = hardware("a100");
     const auto exchange_s = [&](std::int64_t zero, std::int64_t micro_batches) {
         GpuPool pool{"a100", a100, 8, 8, {}};
@@ -112,9 +107,8 @@ START_TEST(zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_la
                                 (7 * reduce_scatter_s(nodes, dp_group(nodes, 16, 1), bytes)),
                             1, 0.1);
 }
-END_TEST
 
-START_TEST(transfers_between_chunks_may_hide_where_others_do_not) {
+TEST(transfers_between_chunks_may_hide_where_others_do_not) {
     const GpuType a100 = hardware("a100");
     const auto transfers_s = [&](std::int64_t vpp, double overlap_chunks) {
         GpuPool pool{"a100", a100, 1, 2, {}};
@@ -131,7 +125,6 @@ START_TEST(transfers_between_chunks_may_hide_where_others_do_not) {
     ck_assert_double_eq(transfers_s(1, 0.9), transfers_s(1, 0));
     ck_assert_double_eq_tol(transfers_s(2, 0.9) / transfers_s(2, 0), 0.1, 1e-9);
 }
-END_TEST
 
 /// Of two replicas on two nodes, or of one on one.
 Estimate replicated(const Model& model, std::int64_t dp, double norm_collectives,
@@ -146,7 +139,7 @@ Estimate replicated(const Model& model, std::int64_t dp, double norm_collectives
     return *price_plan(model, 12 * dp, {"a40", dp, 1, 1}, plan, pool);
 }
 
-START_TEST(replicas_that_share_batch_norms_exchange_them_in_every_pass) {
+TEST(replicas_that_share_batch_norms_exchange_them_in_every_pass) {
     const Model resnet = zoo("wide-resnet-50-2"), gpt = zoo("gpt-1.3b");
     const auto more_s = [](const Model& model, std::int64_t dp, Recompute recompute) {
         const Estimate with = replicated(model, dp, 2, recompute);
@@ -166,7 +159,6 @@ START_TEST(replicas_that_share_batch_norms_exchange_them_in_every_pass) {
     ck_assert_double_eq(more_s(resnet, 1, Recompute::none), 0);
     ck_assert_double_eq(more_s(gpt, 2, Recompute::none), 0);
 }
-END_TEST
 
 /// A plan of one kind of stages on A100s, with constants of its own.
 struct Case {
@@ -195,7 +187,7 @@ struct Case {
     }
 };
 
-START_TEST(a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more) {
+TEST(a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more) {
     ck_assert_double_eq(slowest_node(1, 0.02), 1);
     ck_assert_double_eq(slowest_node(64, 0), 1);
     for (std::int64_t nodes = 1; nodes < 1000; ++nodes)
@@ -210,9 +202,8 @@ START_TEST(a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more)
     even.dp = uneven.dp = 8, even.nodes = uneven.nodes = 1;
     ck_assert_double_eq(uneven.price().iteration_s, even.price().iteration_s);
 }
-END_TEST
 
-START_TEST(a_lower_clock_slows_arithmetic_and_leaves_memory_alone) {
+TEST(a_lower_clock_slows_arithmetic_and_leaves_memory_alone) {
     const GpuType a100 = hardware("a100");
     CostConstants full = builtin_calibration().constants(a100.name, "default"), low = full;
     low.device.clock_share = 0.5, full.device.kernel_s = low.device.kernel_s = 0;
@@ -231,9 +222,8 @@ START_TEST(a_lower_clock_slows_arithmetic_and_leaves_memory_alone) {
     ck_assert_double_eq(slower({OpKind::norm, Pass::forward, fp16, {8192, 8192}, NormKind::layer}),
                         1);
 }
-END_TEST
 
-START_TEST(the_rank_with_the_end_of_the_sequence_is_waited_for_in_causal_attention_only) {
+TEST(the_rank_with_the_end_of_the_sequence_is_waited_for_in_causal_attention_only) {
     const auto more_s = [](std::int64_t cp, double imbalance, const char* name) {
         Case balanced;
         balanced.model = zoo(name), balanced.model.seq_length = 8192;
@@ -251,9 +241,8 @@ START_TEST(the_rank_with_the_end_of_the_sequence_is_waited_for_in_causal_attenti
     // (2 cp - 1) / cp of the mean, whose work falls with cp: extra (cp - 1) / cp^2
     ck_assert_double_eq_tol(more_s(2, 1, "gpt-1.3b") / whole_s, (1.0 / 4) / (3.0 / 16), 1e-3);
 }
-END_TEST
 
-START_TEST(selective_recompute_of_more_lies_between_none_and_full) {
+TEST(selective_recompute_of_more_lies_between_none_and_full) {
     const auto price = [](Recompute recompute, double attention, double others) {
         Case c;
         c.recompute = recompute;
@@ -273,7 +262,6 @@ START_TEST(selective_recompute_of_more_lies_between_none_and_full) {
         ck_assert_double_gt(some.memory_bytes_per_gpu, full.memory_bytes_per_gpu);
     }
 }
-END_TEST
 
 /// Exposed transfers of one iteration under ZeRO-3.
 double gathered_s(std::int64_t ranks, const FrameworkConstants& framework) {
@@ -283,7 +271,7 @@ double gathered_s(std::int64_t ranks, const FrameworkConstants& framework) {
     return c.price().dp_comm_s;
 }
 
-START_TEST(sharded_weights_take_longer_in_more_messages_among_more_ranks_and_with_less_overlap) {
+TEST(sharded_weights_take_longer_in_more_messages_among_more_ranks_and_with_less_overlap) {
     FrameworkConstants plain = builtin_calibration().framework("Alpa");
     plain.overlap_weights = 0, plain.overlap_slowdown = 0;
     double before = 0;
@@ -311,9 +299,8 @@ START_TEST(sharded_weights_take_longer_in_more_messages_among_more_ranks_and_wit
     ck_assert_double_gt(more_s, 8e-3 * 3 * 24);
     ck_assert_double_lt(more_s, 8e-3 * 3 * 30);
 }
-END_TEST
 
-START_TEST(the_host_pays_for_each_chunk_of_a_micro_batch) {
+TEST(the_host_pays_for_each_chunk_of_a_micro_batch) {
     const auto more_s = [](std::int64_t vpp) {
         Case free;
         free.pp = 2, free.vpp = vpp, free.nodes = 2;
@@ -324,25 +311,5 @@ START_TEST(the_host_pays_for_each_chunk_of_a_micro_batch) {
     ck_assert_double_eq_tol(more_s(1), 4e-3, 1e-9);
     ck_assert_double_eq_tol(more_s(3), 12e-3, 1e-9);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner frameworks",
-        {
-            a_whole_table_of_tokens_is_slow_unless_it_is_padded_and_a_split_one_always_is_padded,
-            only_masked_tokens_reach_the_head_of_bert_and_all_that_of_gpt,
-            fp32_without_tensor_cores_has_a_share_of_its_own,
-            convolutions_move_their_weights_as_often_as_the_framework_does,
-            jobs_are_priced_as_their_launcher_starts_them,
-            zero_2_sends_gradients_after_each_micro_batch_and_zero_1_after_the_last,
-            transfers_between_chunks_may_hide_where_others_do_not,
-            replicas_that_share_batch_norms_exchange_them_in_every_pass,
-            a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more,
-            a_lower_clock_slows_arithmetic_and_leaves_memory_alone,
-            the_rank_with_the_end_of_the_sequence_is_waited_for_in_causal_attention_only,
-            selective_recompute_of_more_lies_between_none_and_full,
-            sharded_weights_take_longer_in_more_messages_among_more_ranks_and_with_less_overlap,
-            the_host_pays_for_each_chunk_of_a_micro_batch,
-        });
-}
+int main() { return arena::test::run_suite(); }

@@ -69,7 +69,7 @@ std::vector<std::int64_t> gpu_counts(const PlanQuery& query, const GpuPool& pool
 
 }  // namespace
 
-START_TEST(gpu_counts_fill_equal_nodes) {
+TEST(gpu_counts_fill_equal_nodes) {
     ck_assert(node_shape(4, 8) == (NodeShape{1, 4}));
     ck_assert(node_shape(12, 8) == (NodeShape{2, 6}));
     ck_assert(node_shape(13, 8) == (NodeShape{13, 1}));
@@ -86,9 +86,8 @@ START_TEST(gpu_counts_fill_equal_nodes) {
     query.pools[0].max_gpus = 65536;
     ck_assert_uint_lt(gpu_counts(query, query.pools[0]).size(), 250);
 }
-END_TEST
 
-START_TEST(models_get_different_best_plans) {
+TEST(models_get_different_best_plans) {
     // Declared beforehand: gpt2 trains on replicas alone; gpt-22b needs its weights split over
     // GPUs.
     const auto small = plan_grids(query_of("gpt2", 512, 8, 8, {"a100"}));
@@ -98,9 +97,8 @@ START_TEST(models_get_different_best_plans) {
     ck_assert(few.dp() == 8 && few.pp() == 1 && few.tp() == 1);
     ck_assert(split.pp() * split.tp() > 1 && split.dp() < 8);
 }
-END_TEST
 
-START_TEST(faster_hardware_and_more_gpus_give_more_samples) {
+TEST(faster_hardware_and_more_gpus_give_more_samples) {
     const auto on = [](const char* type, std::int64_t gpus) {
         const PlanQuery query = query_of("llama-2-7b", 512, gpus, gpus, {type});
         return best_of(plan_grids(query)).estimate.samples_per_s;
@@ -110,9 +108,8 @@ START_TEST(faster_hardware_and_more_gpus_give_more_samples) {
     ck_assert_double_gt(on("h100", 32), 2.5 * on("h100", 8));
     ck_assert_double_lt(on("h100", 32), 4.01 * on("h100", 8));
 }
-END_TEST
 
-START_TEST(infeasible_grids_say_which_resource_is_short) {
+TEST(infeasible_grids_say_which_resource_is_short) {
     const auto reason = [](const PlanQuery& query) {
         const auto grids = plan_grids(query);
         ck_assert_uint_ge(grids.size(), 1);
@@ -142,9 +139,8 @@ START_TEST(infeasible_grids_say_which_resource_is_short) {
     scarce.pools[0].max_gpus = 4;
     starts(reason(scarce), "gpus: ");
 }
-END_TEST
 
-START_TEST(pins_are_obeyed_and_cost_no_less_than_freedom) {
+TEST(pins_are_obeyed_and_cost_no_less_than_freedom) {
     PlanQuery query = query_of("gpt-1.3b", 512, 8, 8, {"a100"});
     const double free_s = best_of(plan_grids(query)).estimate.iteration_s;
     query.pin = {2, 2, 2, 4};
@@ -153,10 +149,9 @@ START_TEST(pins_are_obeyed_and_cost_no_less_than_freedom) {
     ck_assert(grids[0].feasible && matches(query.pin, grids[0].plan));
     ck_assert_double_ge(grids[0].estimate.iteration_s, free_s);
 }
-END_TEST
 
 /// A script of the user's own may split them when told to; of the others only a program like Alpa.
-START_TEST(convolutions_are_split_where_the_launcher_can) {
+TEST(convolutions_are_split_where_the_launcher_can) {
     PlanQuery query = query_of("wide-resnet-6.8b", 64, 8, 8, {"h100"});
     const auto split = [&] {
         std::int64_t most = 0;
@@ -184,9 +179,8 @@ START_TEST(convolutions_are_split_where_the_launcher_can) {
         ck_assert_str_eq(grid.reason.c_str(),
                          "plan: tp3 does not divide the 320 base channels of wide-resnet-6.8b");
 }
-END_TEST
 
-START_TEST(offers_are_the_best_per_count_and_fit_memory) {
+TEST(offers_are_the_best_per_count_and_fit_memory) {
     const PlanQuery query = query_of("gpt-1.3b", 256, 1, 16, {"a40", "a100", "t4"});
     const std::vector<Offer> offers = make_offers(query);
     ck_assert_uint_ge(offers.size(), 6);
@@ -202,9 +196,8 @@ START_TEST(offers_are_the_best_per_count_and_fit_memory) {
         ck_assert_str_ne(o.grid.gpu_type.c_str(), "t4");  // no bf16
     }
 }
-END_TEST
 
-START_TEST(price_plan_agrees_with_the_search) {
+TEST(price_plan_agrees_with_the_search) {
     const PlanQuery query = query_of("gpt-2.7b", 256, 16, 16, {"a100", "a40"});
     for (const GridResult& grid : plan_grids(query)) {
         if (!grid.feasible) continue;
@@ -214,9 +207,8 @@ START_TEST(price_plan_agrees_with_the_search) {
         ck_assert(*priced == grid.estimate);
     }
 }
-END_TEST
 
-START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
+TEST(price_plan_refuses_plans_that_do_not_add_up) {
     const GpuPool pool = pool_of("a100", 8);
     const Model model = *find_zoo_model("gpt2");
     Plan good;
@@ -257,9 +249,8 @@ START_TEST(price_plan_refuses_plans_that_do_not_add_up) {
     ck_assert(!tokens.ok() &&
               tokens.error().text.find("wide-resnet-1b has none: give sp=0") != std::string::npos);
 }
-END_TEST
 
-START_TEST(profiles_decide_seconds_and_source) {
+TEST(profiles_decide_seconds_and_source) {
     PlanQuery query = query_of("gpt2", 64, 1, 4, {"emulated-cpu"});
     const GpuType type = query.pools[0].hardware;
     const auto analytic = make_offers(query);
@@ -279,9 +270,8 @@ START_TEST(profiles_decide_seconds_and_source) {
                                 0.01);
     }
 }
-END_TEST
 
-START_TEST(operator_list_begins_with_a_basis_and_covers_the_search) {
+TEST(operator_list_begins_with_a_basis_and_covers_the_search) {
     const PlanQuery query = query_of("gpt2", 64, 1, 4, {"emulated-cpu"});
     const std::vector<OpShape> list = operator_list(query);
     std::set<std::string> keys;
@@ -298,9 +288,8 @@ START_TEST(operator_list_begins_with_a_basis_and_covers_the_search) {
     ck_assert_uint_lt(list.size(), 1000);
     ck_assert(operator_list(query_of("gpt2", 512, 1, 8, {"v100"})).empty());
 }
-END_TEST
 
-START_TEST(small_models_fit_a_few_emulated_gpus) {
+TEST(small_models_fit_a_few_emulated_gpus) {
     const auto offers = make_offers(query_of("gpt2", 16, 1, 4, {"emulated-cpu"}));
     ck_assert(!offers.empty());
     std::ifstream in(std::string(std::getenv("ARENA_SRCDIR") ? std::getenv("ARENA_SRCDIR") : ".") +
@@ -311,16 +300,14 @@ START_TEST(small_models_fit_a_few_emulated_gpus) {
     query.model = *parse_model(text.str(), "llama-tiny.yaml");
     ck_assert_uint_ge(make_offers(query).size(), 3);
 }
-END_TEST
 
-START_TEST(sixty_four_gpus_of_four_types_give_hundreds_of_grids) {
+TEST(sixty_four_gpus_of_four_types_give_hundreds_of_grids) {
     const PlanQuery query = query_of("gpt-1.3b", 512, 1, 64, {"a40", "a100", "h100", "l4"});
     const std::size_t grids = plan_grids(query).size();
     ck_assert_uint_ge(grids, 200);
 }
-END_TEST
 
-START_TEST(counts_that_are_no_powers_of_two_get_plans_too) {
+TEST(counts_that_are_no_powers_of_two_get_plans_too) {
     for (const char* model : {"gpt2", "gpt-145.6b"})  // 12 and 96 heads
         for (std::int64_t per_node : {6, 8})
             for (std::int64_t gpus : {3, 6, 12, 24}) {
@@ -339,9 +326,8 @@ START_TEST(counts_that_are_no_powers_of_two_get_plans_too) {
     query.can = all_capabilities();
     ck_assert(best_of(plan_grids(query)).plan.stage_layers.size() == 3);
 }
-END_TEST
 
-START_TEST(micro_batches_are_as_large_as_the_batch_asks_for) {
+TEST(micro_batches_are_as_large_as_the_batch_asks_for) {
     PlanQuery query = query_of("gpt2", 14414400, 1, 8, {"a100"});  // 504 divisors
     query.model.seq_length = 16;
     std::int64_t candidates = 0;
@@ -357,9 +343,8 @@ START_TEST(micro_batches_are_as_large_as_the_batch_asks_for) {
     for (const GridResult& grid : plan_grids(query)) fewer += grid.candidates;
     ck_assert_int_lt(fewer, candidates);
 }
-END_TEST
 
-START_TEST(layers_are_spread_as_the_launcher_can_be_told) {
+TEST(layers_are_spread_as_the_launcher_can_be_told) {
     using Layers = std::vector<std::int64_t>;
     ck_assert(spread_layers(LayerSplit::any, 14, 4) == (Layers{4, 4, 3, 3}));
     ck_assert(spread_layers(LayerSplit::ends, 14, 4) == (Layers{3, 4, 4, 3}));
@@ -375,26 +360,5 @@ START_TEST(layers_are_spread_as_the_launcher_can_be_told) {
                 ck_assert_int_ge(*std::min_element(spread.begin(), spread.end()), 1);
             }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("planner grids",
-                                  {
-                                      gpu_counts_fill_equal_nodes,
-                                      models_get_different_best_plans,
-                                      faster_hardware_and_more_gpus_give_more_samples,
-                                      infeasible_grids_say_which_resource_is_short,
-                                      pins_are_obeyed_and_cost_no_less_than_freedom,
-                                      convolutions_are_split_where_the_launcher_can,
-                                      offers_are_the_best_per_count_and_fit_memory,
-                                      price_plan_agrees_with_the_search,
-                                      price_plan_refuses_plans_that_do_not_add_up,
-                                      profiles_decide_seconds_and_source,
-                                      operator_list_begins_with_a_basis_and_covers_the_search,
-                                      small_models_fit_a_few_emulated_gpus,
-                                      sixty_four_gpus_of_four_types_give_hundreds_of_grids,
-                                      counts_that_are_no_powers_of_two_get_plans_too,
-                                      micro_batches_are_as_large_as_the_batch_asks_for,
-                                      layers_are_spread_as_the_launcher_can_be_told,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

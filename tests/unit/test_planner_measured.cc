@@ -37,7 +37,7 @@ constexpr const char* good =
 
 }  // namespace
 
-START_TEST(published_iteration_times_are_met) {
+TEST_NEEDING(published_iteration_times_are_met, arena::test::lacks_reference(measured)) {
     const Result<std::string> text = read_regular_file(data_file(), max_measured_bytes);
     ck_assert_msg(text.ok(), "%s", text.ok() ? "" : text.error().message().c_str());
     const auto rows = parse_measured(*text, data_file());
@@ -56,10 +56,9 @@ START_TEST(published_iteration_times_are_met) {
         ck_assert_msg(s.n > 20 && s.mean_abs < bound, "%s: %g", source, s.mean_abs);
     }
 }
-END_TEST
 
 // Prices of our own making say nothing of how true they are: only that nobody changes one unseen.
-START_TEST(prices_of_our_own_plans_are_as_they_were) {
+TEST(prices_of_our_own_plans_are_as_they_were) {
     const auto rows = parse_measured(arena::test::read_own("prices.csv"), "prices.csv");
     ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
     ck_assert_uint_eq(rows->size(), 49);
@@ -72,9 +71,8 @@ START_TEST(prices_of_our_own_plans_are_as_they_were) {
                       *row.iteration_s);
     }
 }
-END_TEST
 
-START_TEST(a_row_becomes_a_plan_and_a_price) {
+TEST(a_row_becomes_a_plan_and_a_price) {
     const auto rows = parse_measured(std::string(header) + good, "t.csv");
     ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
     ck_assert_int_eq(static_cast<int>(rows->size()), 1);
@@ -90,9 +88,8 @@ START_TEST(a_row_becomes_a_plan_and_a_price) {
     const EvaluatedRow same = evaluate_row(other, {*hardware, builtin_calibration()});
     ck_assert(same.estimate == out.estimate);
 }
-END_TEST
 
-START_TEST(a_row_that_cannot_be_priced_says_why) {
+TEST(a_row_that_cannot_be_priced_says_why) {
     const auto hardware = load_hardware("");
     const auto rows = parse_measured(std::string(header) + good, "t.csv");
     const auto reason = [&](auto change) {
@@ -115,9 +112,8 @@ START_TEST(a_row_that_cannot_be_priced_says_why) {
     check_text(reason([](MeasuredRow& r) { r.status = "fine"; }),
                "not expressible: status 'fine'; known are ok, OOM, memory_only, nothing");
 }
-END_TEST
 
-START_TEST(what_the_table_of_constants_does_not_name_is_said) {
+TEST(what_the_table_of_constants_does_not_name_is_said) {
     const auto hardware = load_hardware("");
     MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
     row.intra_link = "NVSwitch3", row.inter_gbps = 800;
@@ -128,9 +124,8 @@ START_TEST(what_the_table_of_constants_does_not_name_is_said) {
     ck_assert_msg(unknown.priced(), "%s", unknown.reason.c_str());
     ck_assert(!unknown.known_framework && !unknown.known_device && !unknown.known_network);
 }
-END_TEST
 
-START_TEST(a_network_that_collides_slows_gradients_that_change_rails) {
+TEST(a_network_that_collides_slows_gradients_that_change_rails) {
     const auto hardware = load_hardware("");
     const auto seconds = [&](std::int64_t tp, const char* cost) {
         MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
@@ -152,9 +147,8 @@ START_TEST(a_network_that_collides_slows_gradients_that_change_rails) {
                                  builtin_calibration())
                    .ok());
 }
-END_TEST
 
-START_TEST(a_ragged_batch_lies_between_its_neighbours_in_everything) {
+TEST(a_ragged_batch_lies_between_its_neighbours_in_everything) {
     const auto hardware = load_hardware("");
     const auto price = [&](std::int64_t batch) {
         MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
@@ -177,9 +171,8 @@ START_TEST(a_ragged_batch_lies_between_its_neighbours_in_everything) {
     ck_assert_double_eq_tol(ragged.tflops_per_gpu / ragged.samples_per_s,
                             low.tflops_per_gpu / low.samples_per_s, 1e-9);
 }
-END_TEST
 
-START_TEST(a_broken_table_is_refused_with_line_and_column) {
+TEST(a_broken_table_is_refused_with_line_and_column) {
     const auto message = [](const std::string& text) {
         const auto rows = parse_measured(text, "t.csv");
         return rows ? std::string() : rows.error().message();
@@ -197,9 +190,8 @@ START_TEST(a_broken_table_is_refused_with_line_and_column) {
         "row be read");
     check_text(message(std::string(header) + "\n\n"), "");
 }
-END_TEST
 
-START_TEST(a_row_that_cannot_be_read_is_left_out_and_says_why) {
+TEST(a_row_that_cannot_be_read_is_left_out_and_says_why) {
     const auto hardware = load_hardware("");
     const auto reason = [&](const char* was, const char* is) {
         std::string row = good;
@@ -223,9 +215,8 @@ START_TEST(a_row_that_cannot_be_read_is_left_out_and_says_why) {
     check_text(reason("ok,1.5", "ok,fast"),
                "iter_time_s is 'fast': a number from 0 to 1e12 is wanted");
 }
-END_TEST
 
-START_TEST(a_residual_network_of_the_usual_width_is_priced) {
+TEST(a_residual_network_of_the_usual_width_is_priced) {
     const auto hardware = load_hardware("");
     const char* resnet =
         "9,here,MXNet,resnet,A100,8,8,50,,,,224x224,,1,1,8,408,3264,none,fp16,zero0,ok,0.12,\n";
@@ -243,9 +234,8 @@ START_TEST(a_residual_network_of_the_usual_width_is_priced) {
     row.image_height = 224, row.model = "Wide-ResNet-1B";
     check_text(out().reason, "a wide residual network, whose width the table does not give");
 }
-END_TEST
 
-START_TEST(names_of_gpus_in_published_tables_are_entries) {
+TEST(names_of_gpus_in_published_tables_are_entries) {
     const auto hardware = load_hardware("");
     MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
     for (const char* gpu :
@@ -260,9 +250,8 @@ START_TEST(names_of_gpus_in_published_tables_are_entries) {
     check_text(evaluate_row(row, {*hardware, builtin_calibration()}).reason,
                "a run on more than one GPU type, 'V100-16GB x12 + T4 x4'");
 }
-END_TEST
 
-START_TEST(weights_of_stages_are_not_sharded_where_the_framework_keeps_them) {
+TEST(weights_of_stages_are_not_sharded_where_the_framework_keeps_them) {
     const auto hardware = load_hardware("");
     MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
     const auto zero = [&](const char* framework, const char* sharding, std::int64_t pp) {
@@ -276,9 +265,8 @@ START_TEST(weights_of_stages_are_not_sharded_where_the_framework_keeps_them) {
     ck_assert_int_eq(static_cast<int>(zero("torchtitan", "zero0", 2)), 0);
     ck_assert_int_eq(static_cast<int>(zero("Composer/FSDP", "zero3", 2)), 3);
 }
-END_TEST
 
-START_TEST(the_built_in_table_of_constants_parses_and_is_used) {
+TEST(the_built_in_table_of_constants_parses_and_is_used) {
     const Calibration& table = builtin_calibration();
     ck_assert(table.devices.size() > 1 && table.frameworks.size() > 3 && table.networks.size() > 1);
     bool known = true;
@@ -309,26 +297,5 @@ START_TEST(the_built_in_table_of_constants_parses_and_is_used) {
             "%s", message.c_str());
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner measured",
-        {
-            published_iteration_times_are_met,
-            prices_of_our_own_plans_are_as_they_were,
-            a_row_becomes_a_plan_and_a_price,
-            a_row_that_cannot_be_priced_says_why,
-            what_the_table_of_constants_does_not_name_is_said,
-            a_network_that_collides_slows_gradients_that_change_rails,
-            a_ragged_batch_lies_between_its_neighbours_in_everything,
-            a_broken_table_is_refused_with_line_and_column,
-            a_row_that_cannot_be_read_is_left_out_and_says_why,
-            a_residual_network_of_the_usual_width_is_priced,
-            names_of_gpus_in_published_tables_are_entries,
-            weights_of_stages_are_not_sharded_where_the_framework_keeps_them,
-            the_built_in_table_of_constants_parses_and_is_used,
-        },
-        {.conditional = {published_iteration_times_are_met},
-         .lacks = arena::test::lacks_reference(measured)});
-}
+int main() { return arena::test::run_suite(); }

@@ -69,7 +69,7 @@ double best_mixed_s(const Case& c, const Grid& grid, long& plans) {
 
 }  // namespace
 
-START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
+TEST(stages_that_differ_are_the_best_of_all_that_do) {
     Random random(8);
     long plans = 0, chosen = 0, differing = 0;
     for (int n = 0; n < 1000;) {
@@ -110,9 +110,8 @@ START_TEST(stages_that_differ_are_the_best_of_all_that_do) {
     ck_assert_int_gt(chosen, 10);
     ck_assert_int_gt(differing, 5);
 }
-END_TEST
 
-START_TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
+TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
     Random random(9);
     for (int n = 0; n < 2000;) {
         const Priced p = any_priced(random);
@@ -132,7 +131,6 @@ START_TEST(mixed_prices_of_uniform_plans_are_the_uniform_prices) {
         ck_assert(mixed.source == uniform.source);
     }
 }
-END_TEST
 
 namespace {
 
@@ -162,7 +160,7 @@ PlanQuery query_of(const Model& model, std::int64_t gpus, const Capabilities& ca
 
 }  // namespace
 
-START_TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
+TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
     const Model model = heterogeneous_model(3000);
     Capabilities can = all_capabilities();
     std::size_t beyond = 0;
@@ -176,9 +174,8 @@ START_TEST(grids_whose_mixed_stages_are_too_many_to_look_at_say_so) {
     for (const GridResult& r : plan_grids(query_of(heterogeneous_model(3), 2, all_capabilities())))
         ck_assert(!r.uniform_only);
 }
-END_TEST
 
-START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
+TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
     ck_assert_int_eq(mixed_stages_bound(heterogeneous_model(2048)), 1 << 25);
     ck_assert_int_eq(mixed_stages_bound(*find_zoo_model("gpt2")), 1 << 30);
     PlanQuery query = query_of(heterogeneous_model(2048), 8, all_capabilities());
@@ -194,10 +191,9 @@ START_TEST(the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at) {
     query.pin.vpp = 2;               // has no mixed stages, however large
     ck_assert(!is_too_large(2, 8));
 }
-END_TEST
 
 /// What is left out is bounded: where no setting left out can beat what was found, nothing can.
-START_TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) {
+TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) {
     Random random(11);
     int whole = 0, in_part = 0, missed = 0;
     for (int n = 0; n < 300;) {
@@ -233,12 +229,11 @@ START_TEST(a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best) 
     ck_assert_int_gt(whole, 100);
     ck_assert_int_gt(missed, 10);
 }
-END_TEST
 
 /// What is said at submit of a pin that can never be must be so; what is not said must be had, but
 /// where ep, ZeRO or sequence parallelism is pinned and not all degrees are: whether some share of
 /// the experts fits, and whether there are replicas or tp ranks, is the search's to say.
-START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
+TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
     Random random(12);
     int refused = 0, had = 0;
     while (refused + had < 500) {
@@ -298,18 +293,5 @@ START_TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
     ck_assert_int_gt(had, 50);
     ck_assert_int_gt(refused, 50);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner mixed stages",
-        {
-            stages_that_differ_are_the_best_of_all_that_do,
-            mixed_prices_of_uniform_plans_are_the_uniform_prices,
-            grids_whose_mixed_stages_are_too_many_to_look_at_say_so,
-            the_bound_of_mixed_stages_is_the_largest_grid_that_is_looked_at,
-            a_search_of_few_partial_plans_says_when_it_may_have_missed_the_best,
-            a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan,
-        },
-        {.timeout_s = 300});
-}
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

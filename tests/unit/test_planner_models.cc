@@ -79,7 +79,7 @@ Request good_request(const std::vector<Setting>& settings) {
 
 }  // namespace
 
-START_TEST(zoo_parameter_counts_are_the_published_ones) {
+TEST(zoo_parameter_counts_are_the_published_ones) {
     const std::pair<const char*, double> published[] = {
         {"gpt2", 124439808},          {"gpt2-medium", 354823168},
         {"gpt2-large", 774030080},    {"gpt2-xl", 1557611200},
@@ -112,9 +112,8 @@ START_TEST(zoo_parameter_counts_are_the_published_ones) {
                       ours, count);
     }
 }
-END_TEST
 
-START_TEST(every_zoo_model_passes_the_checks) {
+TEST(every_zoo_model_passes_the_checks) {
     ck_assert_uint_ge(zoo_names().size(), 20);
     for (const std::string& name : zoo_names()) {
         const Result<Model> model = find_zoo_model(name);
@@ -125,9 +124,8 @@ START_TEST(every_zoo_model_passes_the_checks) {
     ck_assert(!unknown.ok());
     ck_assert(unknown.error().text.find("gpt2-xl") != std::string::npos);
 }
-END_TEST
 
-START_TEST(shipped_model_files_equal_the_zoo) {
+TEST(shipped_model_files_equal_the_zoo) {
     for (const char* name : {"gpt2", "gpt2-xl", "bert-large", "llama-2-7b"}) {
         const Model model =
             good_model(read_source(std::string("etc/models/") + name + ".json"), "x/config.json");
@@ -145,9 +143,8 @@ START_TEST(shipped_model_files_equal_the_zoo) {
     const Model tiny = good_model(read_source("etc/models/llama-tiny.yaml"));
     ck_assert(tiny.gated_mlp && !tiny.tied_embedding && !tiny.learned_positions);
 }
-END_TEST
 
-START_TEST(hugging_face_keys_that_change_the_architecture_are_honoured) {
+TEST(hugging_face_keys_that_change_the_architecture_are_honoured) {
     ck_assert_int_eq(good_model(gpt2_json("")).ffn_hidden, 3072);
     ck_assert_int_eq(good_model(gpt2_json(R"(,"n_inner":2048)")).ffn_hidden, 2048);
     ck_assert_int_eq(good_model(gpt2_json(R"(,"n_inner":null)")).ffn_hidden, 3072);
@@ -163,9 +160,8 @@ START_TEST(hugging_face_keys_that_change_the_architecture_are_honoured) {
     ck_assert_str_eq(good_model(gpt2_json(""), "/home/u/my model/config.json").name.c_str(),
                      "my-model");
 }
-END_TEST
 
-START_TEST(bad_hugging_face_configs_are_refused_with_the_key) {
+TEST(bad_hugging_face_configs_are_refused_with_the_key) {
     refused(gpt2_json(R"(,"n_inner":-1)"), "n_inner");
     refused(gpt2_json(R"(,"n_inner":99999999999999999999)"), "n_inner");
     refused(gpt2_json(R"(,"n_inner":2.5)"), "n_inner");
@@ -191,9 +187,8 @@ START_TEST(bad_hugging_face_configs_are_refused_with_the_key) {
             R"("vocab_size":9})",
             "heads");
 }
-END_TEST
 
-START_TEST(yaml_models_are_read_and_refused) {
+TEST(yaml_models_are_read_and_refused) {
     const Model model =
         good_model(gpt_yaml + "name: tiny\nprecision: fp16\ntied_embedding: false\n");
     ck_assert_int_eq(model.ffn_hidden, 256);
@@ -220,9 +215,8 @@ START_TEST(yaml_models_are_read_and_refused) {
         "vocab: 16777216\nseq_length: 16777216\n",
         "parameters");
 }
-END_TEST
 
-START_TEST(built_in_hardware_is_complete_and_found_by_alias) {
+TEST(built_in_hardware_is_complete_and_found_by_alias) {
     const Result<std::vector<GpuType>> types = load_hardware("");
     ck_assert_msg(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
     for (const char* name : {"a100-sxm-80gb", "A100-PCIe-40GB", "H100-SXM-80GB", "H100-PCIe",
@@ -241,9 +235,8 @@ START_TEST(built_in_hardware_is_complete_and_found_by_alias) {
         ck_assert(type.intra.bytes_per_s > 0 && type.inter.bytes_per_s > 0);
     }
 }
-END_TEST
 
-START_TEST(emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack) {
+TEST(emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack) {
     const auto types = load_hardware("");
     const GpuType cpu = *find_hardware(*types, "emulated-cpu"),
                   v100 = *find_hardware(*types, "v100");
@@ -252,9 +245,8 @@ START_TEST(emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack) 
     ck_assert(effective_precision(v100, Precision::fp16) == Precision::fp16);
     ck_assert(!effective_precision(v100, Precision::bf16));
 }
-END_TEST
 
-START_TEST(bad_hardware_files_are_refused) {
+TEST(bad_hardware_files_are_refused) {
     const std::string head =
         "gpu_types:\n  - name: X\n    memory_gib: 8\n    memory_gb_per_s: 100\n"
         "    sm_count: 10\n    gpus_per_node: 2\n"
@@ -291,9 +283,8 @@ START_TEST(bad_hardware_files_are_refused) {
                       types.error().message().c_str(), part);
     }
 }
-END_TEST
 
-START_TEST(requests_are_built_from_settings) {
+TEST(requests_are_built_from_settings) {
     const Request r = good_request({{"model", "gpt2-xl"},
                                     {"batch", "512"},
                                     {"gpus", "2-8"},
@@ -319,9 +310,8 @@ START_TEST(requests_are_built_from_settings) {
         good_request({{"model", "gpt2"}, {"batch", "8"}, {"plan", "pp2,dp2,tp2"}});
     ck_assert(pinned.min_gpus == 8 && pinned.max_gpus == 8);
 }
-END_TEST
 
-START_TEST(inline_models_and_model_files_become_requests) {
+TEST(inline_models_and_model_files_become_requests) {
     const Request r = good_request({{"family", "llama"},
                                     {"layers", "8"},
                                     {"hidden", "512"},
@@ -340,9 +330,8 @@ START_TEST(inline_models_and_model_files_become_requests) {
     const Result<Request> bad = build_request(file, "family: gpt\n", "dir/tiny.yaml");
     ck_assert(!bad.ok() && bad.error().message().find("dir/tiny.yaml") != std::string::npos);
 }
-END_TEST
 
-START_TEST(bad_requests_name_the_option) {
+TEST(bad_requests_name_the_option) {
     const Setting model{"model", "gpt2"}, batch{"batch", "96"};
     request_refused({model}, "--arena-batch");
     request_refused({batch}, "--arena-model");
@@ -356,9 +345,8 @@ START_TEST(bad_requests_name_the_option) {
     request_refused({batch, {"family", "gpt"}, {"layers", "3"}}, "hidden, heads");
     request_refused({model, batch, {"name", "a b"}}, "#ARENA name");
 }
-END_TEST
 
-START_TEST(impossible_pins_are_refused) {
+TEST(impossible_pins_are_refused) {
     const Setting model{"model", "gpt2"}, batch{"batch", "96"};
     const std::pair<const char*, const char*> bad[] = {{"pp13", "gpt2 has 12"},
                                                        {"tp5", "12 heads"},
@@ -373,23 +361,5 @@ START_TEST(impossible_pins_are_refused) {
         request_refused({model, batch, {"gpus", "6-7"}, {"plan", pin}}, part);
     good_request({model, batch, {"gpus", "6-7"}, {"plan", "pp2,dp3,tp1"}});
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner models", {
-                              zoo_parameter_counts_are_the_published_ones,
-                              every_zoo_model_passes_the_checks,
-                              shipped_model_files_equal_the_zoo,
-                              hugging_face_keys_that_change_the_architecture_are_honoured,
-                              bad_hugging_face_configs_are_refused_with_the_key,
-                              yaml_models_are_read_and_refused,
-                              built_in_hardware_is_complete_and_found_by_alias,
-                              emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack,
-                              bad_hardware_files_are_refused,
-                              requests_are_built_from_settings,
-                              inline_models_and_model_files_become_requests,
-                              bad_requests_name_the_option,
-                              impossible_pins_are_refused,
-                          });
-}
+int main() { return arena::test::run_suite(); }

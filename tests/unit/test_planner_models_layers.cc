@@ -54,7 +54,7 @@ constexpr const char* some_of_each[] = {
 
 }  // namespace
 
-START_TEST(operators_do_the_flops_of_the_formula) {
+TEST(operators_do_the_flops_of_the_formula) {
     for (const char* name : some_of_each) {
         const Model m = zoo(name);
         for (const LayerKind& kind : layer_list(m).kinds) {
@@ -70,9 +70,8 @@ START_TEST(operators_do_the_flops_of_the_formula) {
         }
     }
 }
-END_TEST
 
-START_TEST(shards_share_work_and_parameters) {
+TEST(shards_share_work_and_parameters) {
     for (const char* name : {"gpt2-medium", "llama-3-8b", "mixtral-8x7b", "deepseek-v3"}) {
         const Model m = zoo(name);
         for (const LayerKind& kind : layer_list(m).kinds) {
@@ -98,9 +97,8 @@ START_TEST(shards_share_work_and_parameters) {
         }
     }
 }
-END_TEST
 
-START_TEST(expert_parallel_ranks_hold_a_share_of_the_experts_and_do_equal_work) {
+TEST(expert_parallel_ranks_hold_a_share_of_the_experts_and_do_equal_work) {
     const Model m = zoo("deepseek-v3");
     const LayerKind moe = layer_list(m).kinds.back();
     const double whole =
@@ -122,9 +120,8 @@ START_TEST(expert_parallel_ranks_hold_a_share_of_the_experts_and_do_equal_work) 
     ck_assert_double_eq(routed_rows(m, {1, 2, false}), 2.0 * 4096 * 8);
     ck_assert_double_eq(routed_rows(m, {4, 2, true, 1, 8}), 2.0 * 4096 * 8 / 4);
 }
-END_TEST
 
-START_TEST(gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not) {
+TEST(gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not) {
     Model gshard = zoo("moe-2.4b"), dropless = gshard;
     dropless.capacity_factor = 0;
     dropless.moe_group_size = 0;
@@ -144,9 +141,8 @@ START_TEST(gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not) {
     tight.capacity_factor = 1.5;
     ck_assert_double_eq(routed_rows(tight, shape), 1.5 * routed_rows(dropless, shape));
 }
-END_TEST
 
-START_TEST(windows_and_value_sizes_are_said_to_the_profiler) {
+TEST(windows_and_value_sizes_are_said_to_the_profiler) {
     const Model oss = zoo("gpt-oss-20b");
     const LayerList list = layer_list(oss);
     ck_assert_uint_eq(list.kinds.size(), 2);
@@ -175,9 +171,8 @@ START_TEST(windows_and_value_sizes_are_said_to_the_profiler) {
     for (const char* bad : {"", "r3", "s2", "r0s1", "r3s2_", "r3s2_grad", "r3s2_dgrad_wgrad"})
         ck_assert_msg(!parse_variant(OpKind::conv, bad), "%s", bad);
 }
-END_TEST
 
-START_TEST(narrow_precisions_are_those_of_block_gemms_only) {
+TEST(narrow_precisions_are_those_of_block_gemms_only) {
     for (const Precision narrow : {Precision::fp8, Precision::mxfp8, Precision::nvfp4}) {
         const ShardOperators ops = shard_operators(zoo("mixtral-8x7b"), narrow, {1, 1, false});
         int narrow_gemms = 0, plain_gemms = 0;
@@ -194,9 +189,8 @@ START_TEST(narrow_precisions_are_those_of_block_gemms_only) {
         ck_assert(ops.optimizer.precision == Precision::bf16);
     }
 }
-END_TEST
 
-START_TEST(residual_networks_have_the_shapes_of_the_paper) {
+TEST(residual_networks_have_the_shapes_of_the_paper) {
     const Model m = zoo("resnet-50");
     const LayerList list = layer_list(m);
     ck_assert_uint_eq(list.kinds.size(), 8);
@@ -215,11 +209,10 @@ START_TEST(residual_networks_have_the_shapes_of_the_paper) {
     ck_assert_double_eq(count_of(ops.head, OpKind::gemm), 3);
     ck_assert(ops.attention.empty());
 }
-END_TEST
 
 /// Channels, as Alpa splits them: each rank does its share of the convolutions and of the passes
 /// over their outputs, and holds its share of the parameters.
-START_TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
+TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
     const Model m = zoo("wide-resnet-50-2");
     ck_assert(tp_fits(m, 1) && tp_fits(m, 2) && tp_fits(m, 64) && !tp_fits(m, 3));
     ck_assert(tp_obstacle(m, 3) == "tp3 does not divide the 64 base channels of wide-resnet-50-2");
@@ -275,9 +268,8 @@ START_TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
         if (op.shape.kind == OpKind::gemm && op.shape.pass == Pass::forward)
             ck_assert(op.shape.dims[1] == 1000 && op.shape.dims[2] == 2048 / 2);
 }
-END_TEST
 
-START_TEST(custom_layers_cost_what_their_owner_says) {
+TEST(custom_layers_cost_what_their_owner_says) {
     Model m;
     m.family = Family::custom;
     m.custom_layers = {{"a", 3, 2e12, 4e6, 1e6, 0}, {"b", 1, 0, 0, 5e8, 1e3}};
@@ -293,9 +285,8 @@ START_TEST(custom_layers_cost_what_their_owner_says) {
     const ShardOperators b = shard_operators(m, Precision::bf16, {1, 1, false}, list.kinds[1]);
     ck_assert_int_eq(b.optimizer.dims[0], 1);
 }
-END_TEST
 
-START_TEST(every_operator_has_a_key_that_reads_back_and_a_positive_time) {
+TEST(every_operator_has_a_key_that_reads_back_and_a_positive_time) {
     const auto types = load_hardware("");
     ck_assert(types.ok());
     const GpuType h100 = *find_hardware(*types, "h100");
@@ -317,9 +308,8 @@ START_TEST(every_operator_has_a_key_that_reads_back_and_a_positive_time) {
         }
     }
 }
-END_TEST
 
-START_TEST(layers_sum_to_the_model) {
+TEST(layers_sum_to_the_model) {
     for (const std::string& name : zoo_names()) {
         const Model m = zoo(name);
         const LayerList list = layer_list(m);
@@ -339,9 +329,8 @@ START_TEST(layers_sum_to_the_model) {
         ck_assert_double_gt(ends, 0);
     }
 }
-END_TEST
 
-START_TEST(what_leaves_a_residual_block_depends_on_the_stage_of_the_network) {
+TEST(what_leaves_a_residual_block_depends_on_the_stage_of_the_network) {
     const Result<Model> m = find_zoo_model("resnet-50");
     ck_assert(m.ok());
     const std::vector<double> inputs = layer_inputs(*m, layer_list(*m));
@@ -353,19 +342,5 @@ START_TEST(what_leaves_a_residual_block_depends_on_the_stage_of_the_network) {
     for (std::size_t i = 8; i <= 13; ++i) ck_assert_double_eq(inputs[i], map(1024, 14));
     for (std::size_t i = 14; i <= 16; ++i) ck_assert_double_eq(inputs[i], map(2048, 7));
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner model layers",
-        {operators_do_the_flops_of_the_formula, shards_share_work_and_parameters,
-         expert_parallel_ranks_hold_a_share_of_the_experts_and_do_equal_work,
-         gshard_pays_for_its_one_hot_tensor_and_dropless_routing_does_not,
-         windows_and_value_sizes_are_said_to_the_profiler,
-         narrow_precisions_are_those_of_block_gemms_only,
-         residual_networks_have_the_shapes_of_the_paper,
-         tensor_parallelism_splits_the_channels_of_a_residual_network,
-         what_leaves_a_residual_block_depends_on_the_stage_of_the_network,
-         custom_layers_cost_what_their_owner_says,
-         every_operator_has_a_key_that_reads_back_and_a_positive_time, layers_sum_to_the_model});
-}
+int main() { return arena::test::run_suite(); }

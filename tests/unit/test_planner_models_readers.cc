@@ -124,7 +124,7 @@ const std::string megatron =
 
 }  // namespace
 
-START_TEST(new_families_have_the_published_parameter_counts) {
+TEST(new_families_have_the_published_parameter_counts) {
     // Model cards and library documentation (torchvision lists exact counts).
     const std::pair<const char*, double> published[] = {
         {"gpt-neox-20b", 20554567680},  {"qwen3-0.6b", 596049920},
@@ -144,9 +144,8 @@ START_TEST(new_families_have_the_published_parameter_counts) {
                       count);
     }
 }
-END_TEST
 
-START_TEST(a_token_uses_the_published_share_of_the_experts) {
+TEST(a_token_uses_the_published_share_of_the_experts) {
     // gpt-oss's model card does not count the input embedding.
     const double embedding = 201088.0 * 2880;
     ck_assert_double_eq_tol(active_parameter_count(zoo("mixtral-8x7b")) / 12.9e9, 1, 0.005);
@@ -160,9 +159,8 @@ START_TEST(a_token_uses_the_published_share_of_the_experts) {
     ck_assert_double_eq_tol(active_parameter_count(zoo("deepseek-v3")) / 37e9, 1, 0.02);
     ck_assert_double_eq(active_parameter_count(zoo("gpt2")), parameter_count(zoo("gpt2")));
 }
-END_TEST
 
-START_TEST(convolutions_have_the_published_flops) {
+TEST(convolutions_have_the_published_flops) {
     const std::pair<const char*, double> multiply_adds[] = {{"resnet-50", 4.09e9},
                                                             {"resnet-101", 7.80e9},
                                                             {"resnet-152", 11.51e9},
@@ -171,9 +169,8 @@ START_TEST(convolutions_have_the_published_flops) {
     for (const auto& [name, count] : multiply_adds)
         ck_assert_double_eq_tol(forward_flops(zoo(name)) / (2 * count), 1, 0.005);
 }
-END_TEST
 
-START_TEST(hugging_face_configs_of_experts_are_read) {
+TEST(hugging_face_configs_of_experts_are_read) {
     const Model eight = good(mixtral);
     ck_assert(eight.family == Family::moe && eight.experts == 8 && eight.top_k == 2);
     ck_assert_double_eq(parameter_count(eight), parameter_count(zoo("mixtral-8x7b")));
@@ -195,10 +192,9 @@ START_TEST(hugging_face_configs_of_experts_are_read) {
     ck_assert_int_eq(good(changed(qwen3_moe, "decoder_sparse_step", "2")).moe_every, 2);
     ck_assert_int_eq(good(changed(deepseek, "q_lora_rank", "null")).q_lora_rank, 0);
 }
-END_TEST
 
 /// Dimensions of the model cards; counts as published (2 % where a card rounds them).
-START_TEST(later_hugging_face_configs_are_read_with_their_layers) {
+TEST(later_hugging_face_configs_are_read_with_their_layers) {
     const Model gemma = good(gemma2);
     ck_assert(gemma.family == Family::llama && gemma.tied_embedding && gemma.rms_norm &&
               is_gated(gemma));
@@ -233,9 +229,8 @@ START_TEST(later_hugging_face_configs_are_read_with_their_layers) {
     refused(changed(deepseek_v2_lite, "q_lora_rank", ""),
             "lacks q_lora_rank");  // 1536 in the library
 }
-END_TEST
 
-START_TEST(the_text_part_of_llama4_configs_is_read) {
+TEST(the_text_part_of_llama4_configs_is_read) {
     const Model scout = good(llama4);
     ck_assert(scout.family == Family::moe && scout.experts == 16 && scout.top_k == 1 &&
               scout.kv_heads == 8);
@@ -265,10 +260,9 @@ START_TEST(the_text_part_of_llama4_configs_is_read) {
     refused(R"({"model_type":"llama4"})", "lacks num_hidden_layers");
     refused(R"({"model_type":"llama4","text_config":7})", "text_config: must be an object");
 }
-END_TEST
 
 /// As YAML errors do, so that an editor can jump there.
-START_TEST(mistakes_in_json_are_told_with_line_and_column) {
+TEST(mistakes_in_json_are_told_with_line_and_column) {
     refused("{\n  \"model_type\": \"llama\"\n  \"hidden_size\": 64\n}",
             "bad:3:3: not valid JSON: ");
     refused("{\n  \"model_type\": \"llama\",", "bad:2:");
@@ -291,10 +285,9 @@ START_TEST(mistakes_in_json_are_told_with_line_and_column) {
         "\"gpt2\",\n\"n_layer\": -1}",
         "bad:3:1: n_layer");
 }
-END_TEST
 
 /// The advice for a model_type that is not known, followed to the letter.
-START_TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
+TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
     refused(changed(mixtral, "model_type", "\"jamba\""),
             "(family: llama, layers, hidden, heads, ffn_hidden, vocab, seq_length)");
     ck_assert(
@@ -306,9 +299,8 @@ START_TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
              "activation_bytes: 1e8}\n")
             .layers == 32);
 }
-END_TEST
 
-START_TEST(hugging_face_windows_and_biases_are_read) {
+TEST(hugging_face_windows_and_biases_are_read) {
     const std::string mistral = changed(
         changed(changed(changed(mixtral, "model_type", "\"mistral\""), "num_local_experts", ""),
                 "num_experts_per_tok", ""),
@@ -339,9 +331,8 @@ START_TEST(hugging_face_windows_and_biases_are_read) {
     ck_assert(good(changed(llama, "mlp_bias", "false")).qkv_bias);
     refused(changed(llama, "attention_bias", "false"), "mlp_bias");
 }
-END_TEST
 
-START_TEST(expert_configs_that_lack_or_contradict_are_refused) {
+TEST(expert_configs_that_lack_or_contradict_are_refused) {
     for (const char* key : {"num_local_experts", "num_experts_per_tok", "num_key_value_heads",
                             "intermediate_size", "vocab_size"})
         refused(changed(mixtral, key, ""), std::string("lacks ") + key);
@@ -371,9 +362,8 @@ START_TEST(expert_configs_that_lack_or_contradict_are_refused) {
     refused(changed(mixtral, "num_hidden_layers", "1000000000"), "num_hidden_layers");
     refused(changed(mixtral, "model_type", "\"jamba\""), "family custom");
 }
-END_TEST
 
-START_TEST(yaml_models_of_every_family_are_read) {
+TEST(yaml_models_of_every_family_are_read) {
     const Model moe = good(
         "family: moe\nlayers: 4\nhidden: 64\nheads: 4\nexperts: 8\ntop_k: 2\nmoe_ffn_hidden: 128\n"
         "vocab: 100\nseq_length: 32\ncapacity_factor: 1.25\nmoe_group_size: 16\nmoe_every: 2\n"
@@ -396,9 +386,8 @@ START_TEST(yaml_models_of_every_family_are_read) {
     ck_assert_double_eq(layer_output_elements(own, layer_list(own).kinds[1]), 5e5 / 2);
     ck_assert_double_eq(layer_output_elements(own, layer_list(own).kinds[0]), 1e6 / 2);
 }
-END_TEST
 
-START_TEST(bad_yaml_models_name_what_is_wrong) {
+TEST(bad_yaml_models_name_what_is_wrong) {
     const std::string gpt =
         "family: gpt\nlayers: 2\nhidden: 64\nheads: 4\nvocab: 9\nseq_length: 8\n";
     const std::string moe =
@@ -449,9 +438,8 @@ START_TEST(bad_yaml_models_name_what_is_wrong) {
     refused(own + "  - {forward_flops: 1, parameter_bytes: 1e16, activation_bytes: 1}\n",
             "parameters");
 }
-END_TEST
 
-START_TEST(megatron_arguments_are_a_model) {
+TEST(megatron_arguments_are_a_model) {
     const Model gpt = good(megatron + "--bf16 --lr 1e-4 --tensor-model-parallel-size 8\n");
     ck_assert(gpt.family == Family::gpt && gpt.precision == Precision::bf16);
     ck_assert(gpt.ffn_hidden == 8192 && gpt.kv_heads == 16 && gpt.tied_embedding);
@@ -479,9 +467,8 @@ START_TEST(megatron_arguments_are_a_model) {
                          .vocab,
                      50257);
 }
-END_TEST
 
-START_TEST(megatron_arguments_of_deepseek_equal_its_config) {
+TEST(megatron_arguments_of_deepseek_equal_its_config) {
     const Model model = good(
         "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 "
         "--seq-length 4096 --vocab-size 129280 --swiglu --normalization RMSNorm "
@@ -493,9 +480,8 @@ START_TEST(megatron_arguments_of_deepseek_equal_its_config) {
         "--mtp-num-layers 1 --bf16");
     ck_assert(fingerprint(model) == fingerprint(zoo("deepseek-v3")));
 }
-END_TEST
 
-START_TEST(bad_megatron_arguments_name_the_option) {
+TEST(bad_megatron_arguments_name_the_option) {
     refused("--num-layers 24 --hidden-size 2048",
             "lack --num-attention-heads, --seq-length, --vocab-size");
     refused(megatron + "--num-query-groups 4", "--group-query-attention");
@@ -517,9 +503,8 @@ START_TEST(bad_megatron_arguments_name_the_option) {
     refused("pretrain_t5.py " + megatron, "pretrain_t5");
     ck_assert(!looks_like_megatron("family: gpt\nname: --num-layersX\n"));
 }
-END_TEST
 
-START_TEST(every_zoo_model_survives_its_record_and_a_changed_one_does_not_pass) {
+TEST(every_zoo_model_survives_its_record_and_a_changed_one_does_not_pass) {
     for (const std::string& name : zoo_names()) {
         Request request;
         request.model = zoo(name.c_str());
@@ -535,9 +520,8 @@ START_TEST(every_zoo_model_survives_its_record_and_a_changed_one_does_not_pass) 
         ck_assert_msg(!check_model(forged).ok(), "%s", name.c_str());
     }
 }
-END_TEST
 
-START_TEST(every_fact_has_its_manual_entry) {
+TEST(every_fact_has_its_manual_entry) {
     const char* dir = std::getenv("ARENA_SRCDIR");
     const Result<std::string> page = read_regular_file(
         std::string(dir == nullptr ? "." : dir) + "/doc/man/arena-model.5", 1 << 20);
@@ -548,21 +532,5 @@ START_TEST(every_fact_has_its_manual_entry) {
     for (const std::string& key : keys)
         ck_assert_msg(page->find("\n.BR " + key + " \"") != std::string::npos, "%s", key.c_str());
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner model readers",
-        {new_families_have_the_published_parameter_counts,
-         a_token_uses_the_published_share_of_the_experts, convolutions_have_the_published_flops,
-         hugging_face_configs_of_experts_are_read,
-         later_hugging_face_configs_are_read_with_their_layers,
-         the_text_part_of_llama4_configs_is_read, mistakes_in_json_are_told_with_line_and_column,
-         a_model_of_an_unknown_type_is_accepted_as_the_message_says,
-         hugging_face_windows_and_biases_are_read,
-         expert_configs_that_lack_or_contradict_are_refused, yaml_models_of_every_family_are_read,
-         bad_yaml_models_name_what_is_wrong, megatron_arguments_are_a_model,
-         megatron_arguments_of_deepseek_equal_its_config, bad_megatron_arguments_name_the_option,
-         every_zoo_model_survives_its_record_and_a_changed_one_does_not_pass,
-         every_fact_has_its_manual_entry});
-}
+int main() { return arena::test::run_suite(); }

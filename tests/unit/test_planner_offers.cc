@@ -24,7 +24,7 @@ std::vector<Offer> three_offers() {
 
 }  // namespace
 
-START_TEST(a_run_corrects_its_offer_and_damped_its_neighbours) {
+TEST(a_run_corrects_its_offer_and_damped_its_neighbours) {
     std::vector<Offer> offers = three_offers();
     offers.push_back(offers[0]);
     offers[3].grid.gpu_type = "a100";
@@ -63,9 +63,8 @@ START_TEST(a_run_corrects_its_offer_and_damped_its_neighbours) {
     ck_assert_double_eq_tol(own->estimate.error_bound, 0.2, 1e-12);
     ck_assert(correct_offers(offers, {}) == offers);
 }
-END_TEST
 
-START_TEST(offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten) {
+TEST(offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten) {
     const Model model = *find_zoo_model("gpt2");
     std::vector<OfferPool> pools{{"a40", "A40", 8, 64, 1}};
     const auto key = [&](const char* settings) {
@@ -94,14 +93,5 @@ START_TEST(offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten)
     ck_assert_uint_eq(cache.bytes(), bytes);
     ck_assert_uint_eq(cache.lists(), lists);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner offers",
-        {
-            a_run_corrects_its_offer_and_damped_its_neighbours,
-            offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten,
-        },
-        {.timeout_s = 300});
-}
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

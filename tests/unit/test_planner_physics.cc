@@ -20,7 +20,7 @@ bool changes_rails(const Priced& p) {
 
 }  // namespace
 
-START_TEST(more_micro_batches_lower_the_bubble_share) {
+TEST(more_micro_batches_lower_the_bubble_share) {
     Random random(4);
     int hidden = 0;
     for (int n = 0; n < physics_cases; ++n) {
@@ -38,9 +38,8 @@ START_TEST(more_micro_batches_lower_the_bubble_share) {
     }
     ck_assert_int_lt(hidden, physics_cases / 100);
 }
-END_TEST
 
-START_TEST(tensor_parallelism_across_nodes_is_never_faster_than_inside) {
+TEST(tensor_parallelism_across_nodes_is_never_faster_than_inside) {
     Random random(5);
     int compared = 0;
     for (int n = 0; n < 16 * physics_cases && compared < physics_cases; ++n) {
@@ -58,9 +57,8 @@ START_TEST(tensor_parallelism_across_nodes_is_never_faster_than_inside) {
     }
     ck_assert_int_eq(compared, physics_cases);
 }
-END_TEST
 
-START_TEST(sharded_optimizers_never_need_more_memory_on_more_replicas) {
+TEST(sharded_optimizers_never_need_more_memory_on_more_replicas) {
     Random random(6);
     for (int n = 0; n < physics_cases; ++n) {
         Priced p = any_priced(random);
@@ -72,9 +70,8 @@ START_TEST(sharded_optimizers_never_need_more_memory_on_more_replicas) {
         ck_assert_double_le(p.price().memory_bytes_per_gpu, before * rounding);
     }
 }
-END_TEST
 
-START_TEST(twice_the_rates_never_take_longer) {
+TEST(twice_the_rates_never_take_longer) {
     Random random(7);
     int changing = 0;
     for (int n = 0; n < physics_cases; ++n) {
@@ -89,7 +86,6 @@ START_TEST(twice_the_rates_never_take_longer) {
     }
     ck_assert_int_gt(changing, physics_cases / 100);
 }
-END_TEST
 
 /// A cost that some framework, device or network has and others have not, and a higher value of it.
 struct Cost {
@@ -107,7 +103,7 @@ constexpr Cost costs[] = {{&FrameworkConstants::weight_tensors, nullptr, 5},
                           {nullptr, &DeviceConstants::node_spread, 0.05},
                           {nullptr, &DeviceConstants::clock_share, 0.5}};
 
-START_TEST(a_cost_more_never_makes_a_plan_faster) {
+TEST(a_cost_more_never_makes_a_plan_faster) {
     Random random(8);
     int slower = 0;
     for (int n = 0; n < physics_cases; ++n) {
@@ -123,9 +119,8 @@ START_TEST(a_cost_more_never_makes_a_plan_faster) {
     }
     ck_assert_int_gt(slower, physics_cases / 10);
 }
-END_TEST
 
-START_TEST(more_nodes_at_the_same_work_for_each_gpu_are_never_faster) {
+TEST(more_nodes_at_the_same_work_for_each_gpu_are_never_faster) {
     Random random(9);
     for (int n = 0; n < physics_cases; ++n) {
         Priced p = any_priced(random);
@@ -141,17 +136,5 @@ START_TEST(more_nodes_at_the_same_work_for_each_gpu_are_never_faster) {
                             few.iteration_s - few.optimizer_s);
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("planner physics",
-                                  {
-                                      more_micro_batches_lower_the_bubble_share,
-                                      tensor_parallelism_across_nodes_is_never_faster_than_inside,
-                                      sharded_optimizers_never_need_more_memory_on_more_replicas,
-                                      twice_the_rates_never_take_longer,
-                                      a_cost_more_never_makes_a_plan_faster,
-                                      more_nodes_at_the_same_work_for_each_gpu_are_never_faster,
-                                  },
-                                  {.timeout_s = 300});
-}
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

@@ -108,7 +108,7 @@ Request request_of(const char* model, const char* launcher, std::int64_t batch,
 
 }  // namespace
 
-START_TEST(every_plan_that_is_shown_is_read_back) {
+TEST(every_plan_that_is_shown_is_read_back) {
     Counts counts;
     for (const char* model : {"gpt2-xl", "llama-2-13b", "gpt-oss-20b", "wide-resnet-50-2"}) {
         for (const auto& [name, can] : all_launchers())
@@ -127,9 +127,8 @@ START_TEST(every_plan_that_is_shown_is_read_back) {
     for (const int some : {counts.recomputed, counts.sharded, counts.sequence, counts.wide})
         ck_assert_int_gt(some, 50);
 }
-END_TEST
 
-START_TEST(a_plan_that_is_shown_and_given_back_is_found_again) {
+TEST(a_plan_that_is_shown_and_given_back_is_found_again) {
     int plans = 0;
     for (const char* model : {"gpt2-xl", "llama-2-13b", "gpt-oss-20b"})
         for (const char* launcher : {"env", "megatron", "torchtitan", "deepspeed"}) {
@@ -140,9 +139,8 @@ START_TEST(a_plan_that_is_shown_and_given_back_is_found_again) {
         }
     ck_assert_int_gt(plans, 100);
 }
-END_TEST
 
-START_TEST(a_whole_plan_leaves_nothing_free_and_a_part_of_one_does) {
+TEST(a_whole_plan_leaves_nothing_free_and_a_part_of_one_does) {
     const PlanPin whole = *parse_plan_pin("pp2,dp2,tp1,mb4x16");
     ck_assert(whole.recompute == Recompute::none && whole.zero_stage == 0 &&
               whole.sequence_parallel == false);
@@ -163,9 +161,8 @@ START_TEST(a_whole_plan_leaves_nothing_free_and_a_part_of_one_does) {
                        "one of none, selective and full, zero0 to zero3, sp and sp0");
     assert_refused(parse_plan_pin("pp2,dp2+1,tp1+2,mb4x16"), "stages that differ in dp or tp");
 }
-END_TEST
 
-START_TEST(a_setting_that_cannot_be_is_refused_by_a_sentence) {
+TEST(a_setting_that_cannot_be_is_refused_by_a_sentence) {
     const auto refuses = [](const char* model, const char* launcher, const char* pin,
                             const char* words) {
         const std::string obstacle = pin_obstacle(request_of(model, launcher, 64, pin));
@@ -194,9 +191,8 @@ START_TEST(a_setting_that_cannot_be_is_refused_by_a_sentence) {
          {"dp1,zero0", "dp2,zero1", "tp2,sp0", "sp0", "full", "pp1,dp2,tp2,mb4x8,full,zero1"})
         assert_text(pin_obstacle(request_of("gpt2", "env", 64, pin)), "");
 }
-END_TEST
 
-START_TEST(the_number_of_micro_batches_says_the_replicas) {
+TEST(the_number_of_micro_batches_says_the_replicas) {
     const auto build = [](const char* plan) {
         return build_request({{"model", "gpt2"}, {"batch", "64"}, {"plan", plan}}, "", "");
     };
@@ -209,16 +205,5 @@ START_TEST(the_number_of_micro_batches_says_the_replicas) {
                    "mb4x16 of dp2 makes 128 samples, not the batch 64: give mb4 alone");
     assert_refused(build("mb48x1"), "makes 48 samples");
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("planner pins",
-                                  {
-                                      every_plan_that_is_shown_is_read_back,
-                                      a_plan_that_is_shown_and_given_back_is_found_again,
-                                      a_whole_plan_leaves_nothing_free_and_a_part_of_one_does,
-                                      a_setting_that_cannot_be_is_refused_by_a_sentence,
-                                      the_number_of_micro_batches_says_the_replicas,
-                                  },
-                                  {.timeout_s = 120});
-}
+int main() { return arena::test::run_suite({.timeout_s = 120}); }

@@ -84,7 +84,7 @@ double longest_stage(const EqualLayers& problem, const std::vector<std::int64_t>
 
 }  // namespace
 
-START_TEST(the_closed_pipeline_length_is_that_of_a_1f1b_replay) {
+TEST(the_closed_pipeline_length_is_that_of_a_1f1b_replay) {
     Random random(20);
     int shorter = 0, longer = 0;
     for (int n = 0; n < 20000; ++n) {
@@ -109,9 +109,8 @@ START_TEST(the_closed_pipeline_length_is_that_of_a_1f1b_replay) {
     ck_assert_int_gt(shorter, 5000);
     ck_assert_int_gt(longer, 100);
 }
-END_TEST
 
-START_TEST(what_follows_a_prefix_of_the_pipeline_is_no_shorter_than_its_bound) {
+TEST(what_follows_a_prefix_of_the_pipeline_is_no_shorter_than_its_bound) {
     Random random(21);
     for (int n = 0; n < 5000; ++n) {
         const auto stages = static_cast<std::size_t>(random.whole(1, 8));
@@ -130,9 +129,8 @@ START_TEST(what_follows_a_prefix_of_the_pipeline_is_no_shorter_than_its_bound) {
         ck_assert_double_eq_tol(last, whole, 1e-12 * whole);
     }
 }
-END_TEST
 
-START_TEST(more_micro_batches_shrink_the_bubble) {
+TEST(more_micro_batches_shrink_the_bubble) {
     const double forward[] = {0.3, 0.4, 0.4, 0.3}, backward[] = {0.7, 0.8, 0.6, 0.8};
     double last = 1;
     for (std::int64_t m = 1; m <= 1024; m *= 2) {
@@ -142,7 +140,6 @@ START_TEST(more_micro_batches_shrink_the_bubble) {
         last = share;
     }
 }
-END_TEST
 
 namespace {
 
@@ -212,7 +209,7 @@ double longest_interleaved_path(const InterleavedStages& s) {
 
 }  // namespace
 
-START_TEST(interleaved_length_is_the_longest_path_of_megatrons_order) {
+TEST(interleaved_length_is_the_longest_path_of_megatrons_order) {
     Random random(22);
     InterleavedReplay replay;
     for (int n = 0; n < 150; ++n) {
@@ -235,9 +232,8 @@ START_TEST(interleaved_length_is_the_longest_path_of_megatrons_order) {
         ck_assert_double_le(least_interleaved_seconds(s), length * (1 + 1e-12));
     }
 }
-END_TEST
 
-START_TEST(a_long_interleaved_pipeline_repeats_itself) {
+TEST(a_long_interleaved_pipeline_repeats_itself) {
     Random random(23);
     InterleavedReplay replay;
     double worst = 0;
@@ -266,9 +262,8 @@ START_TEST(a_long_interleaved_pipeline_repeats_itself) {
     const double endless = replay.seconds({one, one, 0, 0, 0, 0, 2, std::int64_t{1} << 40});
     ck_assert_double_eq_tol(endless, 4 * std::exp2(40), 1e-6 * endless);
 }
-END_TEST
 
-START_TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
+TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
     for (std::size_t p : {2u, 4u, 8u})
         for (std::int64_t v : {2, 3, 6})
             for (std::int64_t m : {p, 2 * p, 8 * p}) {
@@ -279,9 +274,8 @@ START_TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
                 ck_assert_double_eq_tol(length, chunks, 1e-9 * chunks);
             }
 }
-END_TEST
 
-START_TEST(layers_are_partitioned_as_well_as_exhaustive_search_does) {
+TEST(layers_are_partitioned_as_well_as_exhaustive_search_does) {
     const std::vector<std::vector<std::int64_t>> capacities{
         {99, 99}, {99, 99, 99}, {2, 99, 99}, {4, 4, 4, 4}, {99, 99, 1, 99}};
     for (const auto& capacity : capacities)
@@ -302,19 +296,5 @@ START_TEST(layers_are_partitioned_as_well_as_exhaustive_search_does) {
                     ck_assert_double_eq_tol(longest_stage(problem, found), best, 1e-9);
                 }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner schedule",
-        {
-            the_closed_pipeline_length_is_that_of_a_1f1b_replay,
-            what_follows_a_prefix_of_the_pipeline_is_no_shorter_than_its_bound,
-            more_micro_batches_shrink_the_bubble,
-            interleaved_length_is_the_longest_path_of_megatrons_order,
-            even_interleaving_shrinks_the_bubble_by_the_number_of_chunks,
-            a_long_interleaved_pipeline_repeats_itself,
-            layers_are_partitioned_as_well_as_exhaustive_search_does,
-        },
-        {.timeout_s = 300});
-}
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

@@ -70,7 +70,7 @@ class RandomParts final : public StageParts {
 
 }  // namespace
 
-START_TEST(the_partition_of_layers_is_the_best_of_all_compositions) {
+TEST(the_partition_of_layers_is_the_best_of_all_compositions) {
     Random random(1);
     PlanBudget budget;
     PartitionSolver solver(budget);
@@ -104,7 +104,6 @@ START_TEST(the_partition_of_layers_is_the_best_of_all_compositions) {
     ck_assert_int_gt(none, 100);
     ck_assert_int_lt(none, 5000);
 }
-END_TEST
 
 // ---- the plan of a grid
 
@@ -256,7 +255,7 @@ bool is_homogeneous(const Model& model) { return layer_list(model).kinds.size() 
 
 }  // namespace
 
-START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
+TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     Random random(2);
     Seen seen;
     while (seen.cases < 1000)
@@ -270,10 +269,9 @@ START_TEST(the_chosen_plan_is_the_best_of_all_plans_of_the_grid) {
     ck_assert_int_gt(seen.context, 20);
     ck_assert_int_gt(seen.expert, 10);
 }
-END_TEST
 
 /// Three or four nodes of four GPUs: replicas of tp 2 share nodes but do not fill them.
-START_TEST(the_same_where_replicas_change_rails) {
+TEST(the_same_where_replicas_change_rails) {
     Random random(17);
     Seen seen;
     while (seen.cases < 200) {
@@ -290,9 +288,8 @@ START_TEST(the_same_where_replicas_change_rails) {
     seen.print("of either sort, many nodes");
     ck_assert_int_gt(seen.changing_rails, 1);
 }
-END_TEST
 
-START_TEST(the_same_for_layers_that_differ) {
+TEST(the_same_for_layers_that_differ) {
     Random random(13);
     Seen seen;
     while (seen.cases < 1000)
@@ -305,7 +302,6 @@ START_TEST(the_same_for_layers_that_differ) {
     ck_assert_int_gt(seen.uneven, 100);
     ck_assert_int_gt(seen.interleaved, 10);
 }
-END_TEST
 
 namespace {
 
@@ -329,7 +325,7 @@ void bounds_hold_for(const PoolContext& context, const Topology& topology, const
 
 }  // namespace
 
-START_TEST(a_plan_takes_as_long_as_its_stages_say) {
+TEST(a_plan_takes_as_long_as_its_stages_say) {
     Random random(11);
     for (int n = 0; n < 5000; ++n) {
         const Priced p = any_priced(random);
@@ -365,10 +361,9 @@ START_TEST(a_plan_takes_as_long_as_its_stages_say) {
         ck_assert(bytes == e.memory_bytes_per_gpu);
     }
 }
-END_TEST
 
 /// Entries of one layer each are the same model as one entry of as many.
-START_TEST(equal_entries_of_a_list_are_one_entry_with_a_count) {
+TEST(equal_entries_of_a_list_are_one_entry_with_a_count) {
     Random random(12);
     for (int n = 0; n < 2000; ++n) {
         Priced p = any_priced(random);
@@ -389,10 +384,9 @@ START_TEST(equal_entries_of_a_list_are_one_entry_with_a_count) {
         ck_assert_double_eq_tol(whole.memory_bytes_per_gpu, apart.memory_bytes_per_gpu, 1);
     }
 }
-END_TEST
 
 /// One layer as heavy as the four others: the mean would put two or three on each stage.
-START_TEST(stages_balance_layers_that_differ) {
+TEST(stages_balance_layers_that_differ) {
     Model m;
     m.name = "list";
     m.family = Family::custom;
@@ -409,9 +403,8 @@ START_TEST(stages_balance_layers_that_differ) {
     std::swap(query.model.custom_layers.front(), query.model.custom_layers.back());
     ck_assert(plan_grids(query)[0].plan.stage_layers == (Layers{4, 1}));
 }
-END_TEST
 
-START_TEST(the_pareto_set_is_beaten_by_no_plan) {
+TEST(the_pareto_set_is_beaten_by_no_plan) {
     Random random(3);
     for (int n = 0; n < 200; ++n) {
         const std::optional<Case> c = small_case(random);
@@ -432,10 +425,9 @@ START_TEST(the_pareto_set_is_beaten_by_no_plan) {
         ck_assert((last_s == 0) == std::isinf(fastest));
     }
 }
-END_TEST
 
 /// Even stages leave each candidate one partition of layers, so that enumeration knows all of them.
-START_TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
+TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
     Random random(4);
     long plans = 0, kept = 0;
     for (int n = 0; n < 600; ++n) {
@@ -462,11 +454,10 @@ START_TEST(every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it) {
     ck_assert_int_gt(kept, 200);
     ck_assert_int_lt(kept, plans / 4);
 }
-END_TEST
 
 /// More partial partitions than anyone can look at: the evenest partition stands, within a percent
 /// of the mean.
-START_TEST(ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed) {
+TEST(ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed) {
     for (const bool equal : {true, false}) {
         Model m;
         m.name = "list";
@@ -501,22 +492,5 @@ START_TEST(ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed) 
         }
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "planner search",
-        {
-            the_partition_of_layers_is_the_best_of_all_compositions,
-            the_chosen_plan_is_the_best_of_all_plans_of_the_grid,
-            the_same_where_replicas_change_rails,
-            the_same_for_layers_that_differ,
-            a_plan_takes_as_long_as_its_stages_say,
-            equal_entries_of_a_list_are_one_entry_with_a_count,
-            stages_balance_layers_that_differ,
-            the_pareto_set_is_beaten_by_no_plan,
-            every_plan_of_even_stages_is_beaten_by_the_pareto_set_or_in_it,
-            ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed,
-        },
-        {.timeout_s = 300});
-}
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

@@ -118,7 +118,7 @@ Throughputs random_table(Random& random, std::string& text) {
 
 }  // namespace
 
-START_TEST(gavel_keeps_the_count_and_chooses_the_type) {
+TEST(gavel_keeps_the_count_and_chooses_the_type) {
     Scene scene({"a40", "v100"});
     auto offers = ladder("a40", 10);
     offers.push_back(offer_of("v100", 2, 3));
@@ -128,9 +128,8 @@ START_TEST(gavel_keeps_the_count_and_chooses_the_type) {
     assert_given(scene.decide(&decide_gavel_las), 1, "2xv100");
     assert_given(scene.decide(&decide_gavel_informed), 1, "2xv100");
 }
-END_TEST
 
-START_TEST(gavel_las_serves_whoever_had_least_and_the_informed_one_the_shortest) {
+TEST(gavel_las_serves_whoever_had_least_and_the_informed_one_the_shortest) {
     Scene scene({"a40"});
     scene.run(scene.add(100, ladder("a40", 10), 3), 3);  // 8 GPUs for long, nearly done
     scene.add(1000000, ladder("a40", 10), 3);            // wants 8, had nothing
@@ -139,9 +138,8 @@ START_TEST(gavel_las_serves_whoever_had_least_and_the_informed_one_the_shortest)
     assert_given(scene.decide(&decide_gavel_informed), 1, "");
     assert_given(scene.decide(&decide_gavel_informed), 2, "");
 }
-END_TEST
 
-START_TEST(sia_starts_small_and_doubles_and_stops_nobody_for_growth) {
+TEST(sia_starts_small_and_doubles_and_stops_nobody_for_growth) {
     Scene scene({"a40"});
     scene.add(1000, ladder("a40", 10), 3);
     assert_given(scene.decide(&decide_sia), 1, "1xa40");
@@ -152,9 +150,8 @@ START_TEST(sia_starts_small_and_doubles_and_stops_nobody_for_growth) {
     for (int i = 0; i < 8; ++i) full.run(full.add(1000, ladder("a40", 10), 3), 0);
     ck_assert_uint_eq(full.decide(&decide_sia).actions.size(), 0);
 }
-END_TEST
 
-START_TEST(elasticflow_gives_everyone_the_minimum_before_anyone_grows) {
+TEST(elasticflow_gives_everyone_the_minimum_before_anyone_grows) {
     Scene scene({"a40", "v100"});
     for (int i = 0; i < 4; ++i) {
         auto offers = ladder("a40", 10);
@@ -169,9 +166,8 @@ START_TEST(elasticflow_gives_everyone_the_minimum_before_anyone_grows) {
     const Decision shrunk = crowded.decide(&decide_elasticflow);
     for (JobId id = 1; id <= 8; ++id) assert_given(shrunk, id, "1xa40");
 }
-END_TEST
 
-START_TEST(the_informed_elasticflow_serves_the_shortest_first) {
+TEST(the_informed_elasticflow_serves_the_shortest_first) {
     Scene scene({"a40"});
     const std::vector<Offer> whole{offer_of("a40", 8, 1)};
     scene.add(1000000, whole, 0);
@@ -179,9 +175,8 @@ START_TEST(the_informed_elasticflow_serves_the_shortest_first) {
     assert_given(scene.decide(&decide_elasticflow), 1, "8xa40");
     assert_given(scene.decide(&decide_elasticflow_informed), 2, "8xa40");
 }
-END_TEST
 
-START_TEST(gandiva_lends_idle_gpus_and_calls_them_in) {
+TEST(gandiva_lends_idle_gpus_and_calls_them_in) {
     Scene idle({"a40"});
     idle.run(idle.add(1000, ladder("a40", 10), 1), 1);
     assert_given(idle.decide(&decide_gandiva), 1, "4xa40");
@@ -192,9 +187,8 @@ START_TEST(gandiva_lends_idle_gpus_and_calls_them_in) {
     assert_given(decision, 1, "2xa40");
     assert_given(decision, 2, "4xa40");
 }
-END_TEST
 
-START_TEST(gandiva_blocks_behind_the_first_and_the_informed_one_does_not) {
+TEST(gandiva_blocks_behind_the_first_and_the_informed_one_does_not) {
     Scene scene({"a40"});
     scene.run(scene.add(1000, ladder("a40", 10), 2), 2);
     scene.add(1000000, ladder("a40", 10), 3);  // wants eight, four are free
@@ -202,9 +196,8 @@ START_TEST(gandiva_blocks_behind_the_first_and_the_informed_one_does_not) {
     assert_given(scene.decide(&decide_gandiva), 3, "");
     assert_given(scene.decide(&decide_gandiva_informed), 3, "1xa40");
 }
-END_TEST
 
-START_TEST(the_published_arena_halves_others_to_make_room_and_doubles_into_idle_gpus) {
+TEST(the_published_arena_halves_others_to_make_room_and_doubles_into_idle_gpus) {
     Scene full({"a40"});
     full.run(full.add(1000, ladder("a40", 10), 3), 3);
     full.add(1000, ladder("a40", 10), 2);
@@ -223,9 +216,8 @@ START_TEST(the_published_arena_halves_others_to_make_room_and_doubles_into_idle_
     assert_given(moved, 1, "4xv100");
     assert_given(moved, 2, "8xa40");
 }
-END_TEST
 
-START_TEST(an_opportunist_is_stopped_for_an_older_job) {
+TEST(an_opportunist_is_stopped_for_an_older_job) {
     Scene scene({"a40"});
     scene.add(1000, {offer_of("a40", 8, 1)}, 0);                // older, waits
     scene.run(scene.add(1000, {offer_of("a40", 1, 5)}, 0), 0);  // younger, cannot be halved
@@ -233,10 +225,9 @@ START_TEST(an_opportunist_is_stopped_for_an_older_job) {
     assert_given(decision, 1, "8xa40");
     assert_given(decision, 2, "-");
 }
-END_TEST
 
 /// The simulator refuses decisions that take too much or name wrong states; all jobs must end.
-START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
+TEST(every_policy_finishes_every_job_and_repeats_itself) {
     const char* more = std::getenv("ARENA_MANY_CASES");
     const int cases = more != nullptr ? std::max(1, std::atoi(more)) : 12;
     Random random(21);
@@ -284,9 +275,8 @@ START_TEST(every_policy_finishes_every_job_and_repeats_itself) {
         }
     }
 }
-END_TEST
 
-START_TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
+TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
     const auto table = parse_throughputs(
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,"
         "iter_time_s\na,1B,8,p,1,1,10\n",
@@ -307,9 +297,8 @@ START_TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
     const Bound cut = lower_bound(*workload, options);
     ck_assert_msg(cut.mean_jct_s > 9500 && cut.mean_jct_s <= 10472, "%g", cut.mean_jct_s);
 }
-END_TEST
 
-START_TEST(work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_of_an_overrun) {
+TEST(work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_of_an_overrun) {
     struct Case {
         double said, done, left;
         bool overrun;
@@ -327,22 +316,6 @@ START_TEST(work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_o
         ck_assert_double_eq(job.done_iterations, c.done);
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "policies",
-        {gavel_keeps_the_count_and_chooses_the_type,
-         gavel_las_serves_whoever_had_least_and_the_informed_one_the_shortest,
-         sia_starts_small_and_doubles_and_stops_nobody_for_growth,
-         elasticflow_gives_everyone_the_minimum_before_anyone_grows,
-         the_informed_elasticflow_serves_the_shortest_first,
-         gandiva_lends_idle_gpus_and_calls_them_in,
-         gandiva_blocks_behind_the_first_and_the_informed_one_does_not,
-         the_published_arena_halves_others_to_make_room_and_doubles_into_idle_gpus,
-         an_opportunist_is_stopped_for_an_older_job,
-         every_policy_finishes_every_job_and_repeats_itself,
-         the_bound_knows_that_jobs_share_gpus_and_that_time_ends,
-         work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_of_an_overrun},
-        {.timeout_s = 300});  // whole simulations, maybe on a busy machine
-}
+// Whole simulations, maybe on a busy machine.
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

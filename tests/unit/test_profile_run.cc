@@ -14,7 +14,7 @@ bool is(const RunMachine& run) {
     return std::holds_alternative<State>(run.state());
 }
 
-START_TEST(a_run_that_uses_up_its_tries_rests_until_the_back_off_is_over) {
+TEST(a_run_that_uses_up_its_tries_rests_until_the_back_off_is_over) {
     RunMachine run(2);
     run.runs({7, 100, {}});
     run.loses_carrier();
@@ -30,9 +30,8 @@ START_TEST(a_run_that_uses_up_its_tries_rests_until_the_back_off_is_over) {
     ck_assert(!run.has_given_up(730, 600) && is<RunMachine::Idle>(run));
     ck_assert(run.failures().count == 0 && run.forget_old(730));
 }
-END_TEST
 
-START_TEST(what_a_late_failure_says_makes_no_newer_one_older) {
+TEST(what_a_late_failure_says_makes_no_newer_one_older) {
     RunMachine run(3);
     run.fails("n1", "late", 200);
     run.fails("", "seen after a restart", 50);
@@ -40,18 +39,16 @@ START_TEST(what_a_late_failure_says_makes_no_newer_one_older) {
     ck_assert_uint_eq(run.failures().nodes.size(), 1);
     ck_assert(!run.forget_old(200));
 }
-END_TEST
 
-START_TEST(a_result_ends_what_failed_before_it) {
+TEST(a_result_ends_what_failed_before_it) {
     RunMachine run(1);
     run.fails("n1", "no driver", 10);
     ck_assert(is<RunMachine::Failed>(run));
     run.forgets_failures();
     ck_assert(is<RunMachine::Idle>(run) && !run.has_given_up(11, 600));
 }
-END_TEST
 
-START_TEST(a_run_that_awaits_its_result_still_has_its_carrier) {
+TEST(a_run_that_awaits_its_result_still_has_its_carrier) {
     RunMachine run(1);
     ck_assert(!run.has_carrier());
     run.runs({7, 100, " 1/2"});
@@ -61,9 +58,8 @@ START_TEST(a_run_that_awaits_its_result_still_has_its_carrier) {
     run.loses_carrier();
     ck_assert(!run.has_carrier() && is<RunMachine::Idle>(run));
 }
-END_TEST
 
-START_TEST(waits_for_jobs_and_for_a_node_are_measured_from_their_first_round) {
+TEST(waits_for_jobs_and_for_a_node_are_measured_from_their_first_round) {
     RunMachine run(1);
     run.yields(0);
     run.yields(5);
@@ -76,9 +72,8 @@ START_TEST(waits_for_jobs_and_for_a_node_are_measured_from_their_first_round) {
     run.stops_waiting(&RunMachine::Waiting::busy_since_s);
     ck_assert_msg(run.may_wait_for_node(40), "so it does when it waited for another thing");
 }
-END_TEST
 
-START_TEST(a_wait_that_nobody_goes_on_with_is_forgotten) {
+TEST(a_wait_that_nobody_goes_on_with_is_forgotten) {
     RunMachine run(1);
     run.yields(0);
     ck_assert(run.may_wait_for_node(5));
@@ -87,16 +82,14 @@ START_TEST(a_wait_that_nobody_goes_on_with_is_forgotten) {
     ck_assert(!run.forget_old(25) && is<RunMachine::Waiting>(run));
     ck_assert(run.forget_old(26) && is<RunMachine::Idle>(run));
 }
-END_TEST
 
-START_TEST(a_start_ends_all_waits) {
+TEST(a_start_ends_all_waits) {
     RunMachine run(1);
     run.yields(0);
     run.runs({7, 3, {}});
     run.loses_carrier();
     ck_assert(!run.has_yielded(100));
 }
-END_TEST
 
 using Outcome = Placement::Outcome;
 
@@ -145,7 +138,7 @@ struct Nodes {
     void run_on(const std::string& node) { view.carriers.push_back({9, 0, "", node}); }
 };
 
-START_TEST(a_run_goes_to_the_first_node_that_has_room_beside_what_jobs_take) {
+TEST(a_run_goes_to_the_first_node_that_has_room_beside_what_jobs_take) {
     Nodes nodes(3);
     ck_assert_str_eq(nodes.node(), "n0");
     nodes.taken = {{4, 0, 0}};
@@ -155,9 +148,8 @@ START_TEST(a_run_goes_to_the_first_node_that_has_room_beside_what_jobs_take) {
     nodes.taken.push_back({4, 0, 0});
     ck_assert(nodes.place().outcome == Outcome::behind_jobs);
 }
-END_TEST
 
-START_TEST(a_node_that_failed_or_refused_once_is_the_last_choice) {
+TEST(a_node_that_failed_or_refused_once_is_the_last_choice) {
     Nodes nodes(3);
     nodes.failed_on = {"n0"};
     nodes.refuse("n1");
@@ -170,9 +162,8 @@ START_TEST(a_node_that_failed_or_refused_once_is_the_last_choice) {
     nodes.view.steady_s += 2;
     ck_assert_str_eq(nodes.node(), "n1");
 }
-END_TEST
 
-START_TEST(while_three_nodes_rest_no_other_is_asked) {
+TEST(while_three_nodes_rest_no_other_is_asked) {
     Nodes nodes(4);
     for (const char* name : {"n2", "n1"}) nodes.refuse(name);
     ck_assert_str_eq(nodes.node(), "n0");
@@ -180,9 +171,8 @@ START_TEST(while_three_nodes_rest_no_other_is_asked) {
     const Placement none = nodes.place();
     ck_assert(!none.place && none.outcome == Outcome::resting && none.node == "n1");
 }
-END_TEST
 
-START_TEST(a_node_measures_for_one_run_at_a_time_and_those_that_end_are_waited_for) {
+TEST(a_node_measures_for_one_run_at_a_time_and_those_that_end_are_waited_for) {
     Nodes nodes(2);
     nodes.run_on("n0");
     ck_assert_str_eq(nodes.node(), "n1");
@@ -194,9 +184,8 @@ START_TEST(a_node_measures_for_one_run_at_a_time_and_those_that_end_are_waited_f
     nodes.view.carriers[0].finished = true;
     ck_assert_str_eq(nodes.node(), "n0");
 }
-END_TEST
 
-START_TEST(nodes_kept_for_users_before_it_are_left_to_them) {
+TEST(nodes_kept_for_users_before_it_are_left_to_them) {
     Nodes nodes(2);
     nodes.kept = {{true}};
     ck_assert_str_eq(nodes.node(), "n1");
@@ -205,9 +194,8 @@ START_TEST(nodes_kept_for_users_before_it_are_left_to_them) {
     nodes.kept = std::nullopt;  // they take all turns
     ck_assert(nodes.place().outcome == Outcome::behind_users);
 }
-END_TEST
 
-START_TEST(a_partition_that_refuses_closes_its_nodes_and_no_others) {
+TEST(a_partition_that_refuses_closes_its_nodes_and_no_others) {
     Nodes nodes(1);
     nodes.view.partitions["long"] = {0};
     nodes.places = nodes.places_in("main,long");
@@ -218,9 +206,8 @@ START_TEST(a_partition_that_refuses_closes_its_nodes_and_no_others) {
     nodes.places.clear();
     ck_assert(nodes.place().outcome == Outcome::closed);
 }
-END_TEST
 
-START_TEST(places_are_nodes_of_the_type_in_a_partition_of_profile_runs) {
+TEST(places_are_nodes_of_the_type_in_a_partition_of_profile_runs) {
     Nodes nodes(3);
     nodes.view.snapshot.nodes[1].gpu_type = "a100";
     nodes.view.partitions["measure"] = {1, 2};
@@ -232,16 +219,14 @@ START_TEST(places_are_nodes_of_the_type_in_a_partition_of_profile_runs) {
     ck_assert(no_place_text(nodes.job("gone"), nodes.view, "") ==
               "partition gone takes no new jobs");
 }
-END_TEST
 
-START_TEST(a_busy_cluster_without_runs_and_refusals_is_just_busy) {
+TEST(a_busy_cluster_without_runs_and_refusals_is_just_busy) {
     Nodes nodes(1);
     nodes.view.snapshot.nodes[0].free_gpus = 0;
     ck_assert(nodes.place().outcome == Outcome::none_free);
 }
-END_TEST
 
-START_TEST(a_run_takes_the_share_of_the_poorest_node_and_leaves_what_is_taken) {
+TEST(a_run_takes_the_share_of_the_poorest_node_and_leaves_what_is_taken) {
     Nodes nodes(2);
     nodes.view.node_memory_mb[1] = 32000;
     RunShare share = run_share(nodes.places[0], nodes.view, nullptr);
@@ -252,28 +237,7 @@ START_TEST(a_run_takes_the_share_of_the_poorest_node_and_leaves_what_is_taken) {
     nodes.taken = {{4, 16, 0}};
     ck_assert_int_eq(run_share(nodes.places[0], nodes.view, &nodes.taken).cpus, 1);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "profile_run", {
-                           a_run_that_uses_up_its_tries_rests_until_the_back_off_is_over,
-                           what_a_late_failure_says_makes_no_newer_one_older,
-                           a_result_ends_what_failed_before_it,
-                           a_run_that_awaits_its_result_still_has_its_carrier,
-                           waits_for_jobs_and_for_a_node_are_measured_from_their_first_round,
-                           a_wait_that_nobody_goes_on_with_is_forgotten,
-                           a_start_ends_all_waits,
-                           a_run_goes_to_the_first_node_that_has_room_beside_what_jobs_take,
-                           a_node_that_failed_or_refused_once_is_the_last_choice,
-                           while_three_nodes_rest_no_other_is_asked,
-                           a_node_measures_for_one_run_at_a_time_and_those_that_end_are_waited_for,
-                           nodes_kept_for_users_before_it_are_left_to_them,
-                           a_partition_that_refuses_closes_its_nodes_and_no_others,
-                           places_are_nodes_of_the_type_in_a_partition_of_profile_runs,
-                           a_busy_cluster_without_runs_and_refusals_is_just_busy,
-                           a_run_takes_the_share_of_the_poorest_node_and_leaves_what_is_taken,
-                       });
-}
+int main() { return arena::test::run_suite(); }

@@ -113,7 +113,7 @@ struct SharedScene : Scene {
     }
 };
 
-START_TEST(forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run) {
+TEST(forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run) {
     SharedScene scene;
     for (JobId id = 1; id <= 40; ++id) {
         Request r = tiny(128 + 4 * id);
@@ -127,9 +127,8 @@ START_TEST(forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run) 
                   seconds, scene.runs_of(greedy));
     ck_assert_int_eq(scene.runs_of(greedy), 0);
 }
-END_TEST
 
-START_TEST(forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_one_run) {
+TEST(forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_one_run) {
     SharedScene scene;
     for (JobId id = 1; id <= 40; ++id) scene.job_of(greedy, id, tiny(128 + 4 * id));
     scene.second();
@@ -140,9 +139,8 @@ START_TEST(forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_on
     ck_assert_msg(seconds <= 22, "it started after %d s and %td runs of the first user", seconds,
                   scene.runs_of(greedy));
 }
-END_TEST
 
-START_TEST(two_users_with_many_models_have_runs_in_turn) {
+TEST(two_users_with_many_models_have_runs_in_turn) {
     SharedScene scene;
     for (JobId id = 1; id <= 20; ++id) scene.job_of(greedy, id, tiny(128 + 4 * id));
     for (JobId id = 21; id <= 40; ++id) scene.job_of(other, id, tiny(128 + 4 * id));
@@ -150,7 +148,6 @@ START_TEST(two_users_with_many_models_have_runs_in_turn) {
     const std::ptrdiff_t first = scene.runs_of(greedy), second = scene.runs_of(other);
     ck_assert_msg(std::abs(first - second) <= 3, "%td and %td", first, second);
 }
-END_TEST
 
 /// One node, so that each run waits for the one before.
 struct OneNodeScene : SharedScene {
@@ -165,7 +162,7 @@ struct OneNodeScene : SharedScene {
     [[nodiscard]] std::string unmeasured(JobId id) { return played->explain(id); }
 };
 
-START_TEST(a_job_waits_for_its_turn_no_longer_than_the_site_allows) {
+TEST(a_job_waits_for_its_turn_no_longer_than_the_site_allows) {
     OneNodeScene scene;
     scene.config.profile_max_wait_s = 25;
     for (JobId id = 1; id <= 6; ++id) scene.job_of(greedy, id, tiny(128 + 4 * id));
@@ -178,18 +175,16 @@ START_TEST(a_job_waits_for_its_turn_no_longer_than_the_site_allows) {
     ck_assert_msg(scene.started(1) && scene.started(2),
                   "those whose runs were over were not kept waiting");
 }
-END_TEST
 
-START_TEST(a_run_that_began_in_time_is_waited_for) {
+TEST(a_run_that_began_in_time_is_waited_for) {
     OneNodeScene scene;
     scene.config.profile_max_wait_s = 0;
     scene.job_of(greedy, 1, tiny(132));
     const int seconds = scene.seconds_until_start(1, 100);
     ck_assert_msg(seconds >= 10 && seconds <= 12, "%d s", seconds);
 }
-END_TEST
 
-START_TEST(a_wall_clock_that_is_set_ends_no_wait_and_makes_none) {
+TEST(a_wall_clock_that_is_set_ends_no_wait_and_makes_none) {
     OneNodeScene scene;
     scene.config.profile_max_wait_s = 25;
     for (JobId id = 1; id <= 6; ++id) scene.job_of(greedy, id, tiny(128 + 4 * id));
@@ -202,9 +197,8 @@ START_TEST(a_wall_clock_that_is_set_ends_no_wait_and_makes_none) {
     ck_assert(!scene.started(6));
     ck_assert(scene.seconds_until_start(6, 20) <= 10);
 }
-END_TEST
 
-START_TEST(a_user_has_so_many_runs_an_hour_and_others_have_theirs) {
+TEST(a_user_has_so_many_runs_an_hour_and_others_have_theirs) {
     SharedScene scene;
     scene.config.profile_runs_per_hour = 4;
     for (JobId id = 1; id <= 8; ++id) scene.job_of(greedy, id, tiny(128 + 4 * id));
@@ -228,9 +222,8 @@ START_TEST(a_user_has_so_many_runs_an_hour_and_others_have_theirs) {
     scene.second();
     ck_assert_int_eq(scene.runs_of(greedy), 5);
 }
-END_TEST
 
-START_TEST(limits_of_one_user_are_no_reason_to_measure_nothing_for_others) {
+TEST(limits_of_one_user_are_no_reason_to_measure_nothing_for_others) {
     SharedScene scene;
     scene.host.users_at_limit = {greedy};
     scene.job_of(greedy, 1, tiny(132));
@@ -242,9 +235,8 @@ START_TEST(limits_of_one_user_are_no_reason_to_measure_nothing_for_others) {
     ck_assert_int_eq(scene.runs_of(other), 1);
     ck_assert_uint_eq(scene.host.specs.front().for_job, 2);
 }
-END_TEST
 
-START_TEST(a_model_whose_operators_are_all_known_is_not_run_again) {
+TEST(a_model_whose_operators_are_all_known_is_not_run_again) {
     OneNodeScene scene;
     scene.measures_all = true;
     scene.job_of(greedy, 1, tiny(128));
@@ -258,9 +250,8 @@ START_TEST(a_model_whose_operators_are_all_known_is_not_run_again) {
     ck_assert(scene.host.started.at(2).offer.estimate.source == Source::profiled);
     ck_assert_uint_eq(scene.served.size(), 1);
 }
-END_TEST
 
-START_TEST(what_runs_cost_is_told_by_user) {
+TEST(what_runs_cost_is_told_by_user) {
     SharedScene scene;
     scene.job_of(greedy, 1, tiny(132));
     scene.job_of(other, 2, tiny(136));
@@ -272,23 +263,7 @@ START_TEST(what_runs_cost_is_told_by_user) {
     ck_assert(own.find(R"("uid":1002)") != std::string::npos &&
               own.find(R"("uid":1001)") == std::string::npos);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "profile turns",
-        {
-            forty_tiny_models_with_a_pin_that_can_never_run_take_no_profile_run,
-            forty_models_that_can_run_keep_the_job_of_another_user_waiting_for_one_run,
-            two_users_with_many_models_have_runs_in_turn,
-            a_job_waits_for_its_turn_no_longer_than_the_site_allows,
-            a_run_that_began_in_time_is_waited_for,
-            a_wall_clock_that_is_set_ends_no_wait_and_makes_none,
-            a_user_has_so_many_runs_an_hour_and_others_have_theirs,
-            limits_of_one_user_are_no_reason_to_measure_nothing_for_others,
-            a_model_whose_operators_are_all_known_is_not_run_again,
-            what_runs_cost_is_told_by_user,
-        });
-}
+int main() { return arena::test::run_suite(); }

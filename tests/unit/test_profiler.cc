@@ -127,7 +127,7 @@ void expect_failed(const RunEnd& end, const std::string& words) {
 
 }  // namespace
 
-START_TEST(median_interval_is_that_of_order_statistics) {
+TEST(median_interval_is_that_of_order_statistics) {
     const auto of = [](std::vector<double> v) { return median_interval(std::move(v)); };
     ck_assert_double_eq(of({3, 1, 2}).median, 2);
     ck_assert_double_eq(of({4, 1, 2, 3}).median, 2.5);
@@ -142,10 +142,9 @@ START_TEST(median_interval_is_that_of_order_statistics) {
     ck_assert_double_eq_tol(of(sixteen).spread, (13.0 - 4.0) / 2 / 8.5,
                             1e-12);  // ranks 4 and 13: 97.9 %
 }
-END_TEST
 
 /// Coverage by experiment: the interval holds the true median in at least 95 % of draws.
-START_TEST(median_interval_covers_the_median_in_95_percent_of_draws) {
+TEST(median_interval_covers_the_median_in_95_percent_of_draws) {
     std::mt19937 engine(7);
     std::lognormal_distribution<double> draw(0, 0.3);  // median 1
     for (const int n : {6, 8, 15, 40, 61, 100}) {
@@ -171,9 +170,8 @@ START_TEST(median_interval_covers_the_median_in_95_percent_of_draws) {
         ck_assert_msg(inside >= draws * 0.943, "n = %d: only %d of %d", n, inside, draws);
     }
 }
-END_TEST
 
-START_TEST(steady_operator_stops_early_and_cold_start_does_not_count) {
+TEST(steady_operator_stops_early_and_cold_start_does_not_count) {
     Invented op([](std::int64_t i) {
         return i == 0 ? 0.5 : 0.001 * (1 + 0.001 * static_cast<double>(i % 3));
     });
@@ -185,9 +183,8 @@ START_TEST(steady_operator_stops_early_and_cold_start_does_not_count) {
     ck_assert_int_ge(m.repeats, 6);
     ck_assert_double_lt(m.spent_s, 0.6);
 }
-END_TEST
 
-START_TEST(noisy_operator_is_measured_until_its_share_ends) {
+TEST(noisy_operator_is_measured_until_its_share_ends) {
     std::mt19937 engine(3);
     std::uniform_real_distribution<double> noise(0.5, 1.5);
     Invented op([&](std::int64_t) { return 0.001 * noise(engine); });
@@ -198,9 +195,8 @@ START_TEST(noisy_operator_is_measured_until_its_share_ends) {
     ck_assert_double_gt(m.spent_s, 0.09);
     ck_assert_double_lt(m.spent_s, 0.103);
 }
-END_TEST
 
-START_TEST(long_operator_gets_one_execution_or_three_where_the_reserve_allows) {
+TEST(long_operator_gets_one_execution_or_three_where_the_reserve_allows) {
     Invented once([](std::int64_t) { return 1.0; });
     StopRule rule;
     rule.share_s = 0.05;
@@ -215,9 +211,8 @@ START_TEST(long_operator_gets_one_execution_or_three_where_the_reserve_allows) {
     ck_assert_int_eq(m.repeats, 3);
     ck_assert_double_eq(m.seconds, 1.0);  // the cold execution is not among them
 }
-END_TEST
 
-START_TEST(tiny_operator_is_timed_in_batches) {
+TEST(tiny_operator_is_timed_in_batches) {
     Invented op([](std::int64_t) { return 1e-6; });
     StopRule rule;
     rule.share_s = 1;
@@ -225,9 +220,8 @@ START_TEST(tiny_operator_is_timed_in_batches) {
     ck_assert_double_eq_tol(m.seconds, 1e-6, 1e-12);
     ck_assert_int_ge(m.repeats, 6 * 200);
 }
-END_TEST
 
-START_TEST(session_measures_each_shape_once_and_skips_known_ones) {
+TEST(session_measures_each_shape_once_and_skips_known_ones) {
     const std::vector<OpShape> shapes = {gemm(1), gemm(2), gemm(1), gemm(3), gemm(2)};
     Run r(shapes, 100, {hash_hex(op_key(gemm(2)))});
     ck_assert(r.outcome.status == ProfileStatus::complete);
@@ -240,9 +234,8 @@ START_TEST(session_measures_each_shape_once_and_skips_known_ones) {
     ck_assert(none.outcome.status == ProfileStatus::complete);
     ck_assert(none.entries.empty());
 }
-END_TEST
 
-START_TEST(session_keeps_the_order_and_ends_with_the_budget) {
+TEST(session_keeps_the_order_and_ends_with_the_budget) {
     std::vector<OpShape> shapes;
     for (int i = 0; i < 50; ++i) shapes.push_back(gemm(100, 64, 64 + i));
     Run r(shapes, 2);
@@ -253,9 +246,8 @@ START_TEST(session_keeps_the_order_and_ends_with_the_budget) {
     ck_assert_msg(r.outcome.reason.find("of 50 operators") != std::string::npos, "%s",
                   r.outcome.reason.c_str());
 }
-END_TEST
 
-START_TEST(session_leaves_out_what_does_not_fit_and_goes_on) {
+TEST(session_leaves_out_what_does_not_fit_and_goes_on) {
     // the second takes 60 s by its first dimension and is foreseen from the first
     Run r({gemm(1), gemm(60000), gemm(2)}, 5);
     ck_assert(r.outcome.status == ProfileStatus::partial);
@@ -263,9 +255,8 @@ START_TEST(session_leaves_out_what_does_not_fit_and_goes_on) {
     ck_assert(r.entries[1].shape == gemm(2));
     ck_assert_double_lt(r.backend.clock, 5);
 }
-END_TEST
 
-START_TEST(session_reports_refusals_and_device_failures) {
+TEST(session_reports_refusals_and_device_failures) {
     Run refused({gemm(1), gemm(666), gemm(2)}, 5);
     ck_assert(refused.outcome.status == ProfileStatus::partial);
     ck_assert_uint_eq(refused.entries.size(), 2);
@@ -279,9 +270,9 @@ START_TEST(session_reports_refusals_and_device_failures) {
     Run nothing({gemm(667)}, 5);
     ck_assert(nothing.outcome.status == ProfileStatus::failed);
 }
-END_TEST
 
-START_TEST(cpu_back_end_times_every_kind_and_refuses_what_it_cannot) {
+TEST_NEEDING(cpu_back_end_times_every_kind_and_refuses_what_it_cannot,
+             cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
     auto backend = make_cpu_backend(1);
     ck_assert_msg(backend.ok(), "%s", backend.ok() ? "" : backend.error().message().c_str());
     const auto times = [&](OpKind kind, Pass pass, std::array<std::int64_t, 4> dims,
@@ -322,9 +313,8 @@ START_TEST(cpu_back_end_times_every_kind_and_refuses_what_it_cannot) {
     ck_assert(
         !(*backend)->prepare({OpKind::norm, Pass::forward, Precision::fp32, {2, 2, 0, 0}}).ok());
 }
-END_TEST
 
-START_TEST(a_cpu_never_answers_for_a_gpu_nor_the_other_way_round) {
+TEST(a_cpu_never_answers_for_a_gpu_nor_the_other_way_round) {
     ck_assert(*device_kind("auto", true, "emulated-cpu") == "cpu");
     ck_assert(*device_kind("auto", false, "A40") == "cuda");
     ck_assert(*device_kind("cuda", false, "A40") == "cuda");
@@ -332,23 +322,20 @@ START_TEST(a_cpu_never_answers_for_a_gpu_nor_the_other_way_round) {
     ck_assert(!device_kind("cuda", true, "emulated-cpu").ok());
     ck_assert(!device_kind("tpu", true, "emulated-cpu").ok());
 }
-END_TEST
 
-START_TEST(nonces_are_valid_and_differ) {
+TEST(nonces_are_valid_and_differ) {
     const auto a = make_nonce(), b = make_nonce();
     ck_assert(is_nonce(a) && is_nonce(b) && a != b);
 }
-END_TEST
 
-START_TEST(good_result_is_passed_on_as_it_is) {
+TEST(good_result_is_passed_on_as_it_is) {
     RunEnd end{put("part", to_json(answer())), directory + "/log", 0};
     ck_assert(result_of_run(request(), end) == answer());
     end.exit_code = 1;  // measured something, then failed: the file counts
     ck_assert(result_of_run(request(), end) == answer());
 }
-END_TEST
 
-START_TEST(every_bad_end_becomes_a_failed_result_with_its_reason) {
+TEST(every_bad_end_becomes_a_failed_result_with_its_reason) {
     const std::string log = put("log", "one\narena-profiler: no usable GPU\n");
     expect_failed({directory + "/none", log, 3}, "exit code 3: arena-profiler: no usable GPU");
     expect_failed({directory + "/none", log, 124}, "timed out");
@@ -369,9 +356,8 @@ START_TEST(every_bad_end_becomes_a_failed_result_with_its_reason) {
     put("log", "esc \x1b[31m and \xff bytes\n");
     expect_failed({directory + "/none", log, 9}, "\\x1b[31m");
 }
-END_TEST
 
-START_TEST(site_facts_refuse_unsafe_users_and_files) {
+TEST(site_facts_refuse_unsafe_users_and_files) {
     const std::string me = getpwuid(geteuid())->pw_name;
     const auto conf = [&](const std::string& user) {
         const auto path =
@@ -406,9 +392,8 @@ START_TEST(site_facts_refuse_unsafe_users_and_files) {
         refused(path, "", "belongs to uid 12345");
     }
 }
-END_TEST
 
-START_TEST(slurm_user_is_found_through_included_files) {
+TEST(slurm_user_is_found_through_included_files) {
     const auto user = [&](const std::string& text) {
         const auto found = read_slurm_user(put("slurm.conf", text));
         return found ? *found : found.error().message();
@@ -437,34 +422,8 @@ START_TEST(slurm_user_is_found_through_included_files) {
     ck_assert(user("Include missing.conf\n").find("missing.conf") != std::string::npos);
     ck_assert(user("Include slurm.conf\n").find("includes more than 64") != std::string::npos);
 }
-END_TEST
 
 int main() {
-    const std::vector<const TTest*> tests{
-        median_interval_is_that_of_order_statistics,
-        median_interval_covers_the_median_in_95_percent_of_draws,
-        steady_operator_stops_early_and_cold_start_does_not_count,
-        noisy_operator_is_measured_until_its_share_ends,
-        long_operator_gets_one_execution_or_three_where_the_reserve_allows,
-        tiny_operator_is_timed_in_batches,
-        session_measures_each_shape_once_and_skips_known_ones,
-        session_keeps_the_order_and_ends_with_the_budget,
-        session_leaves_out_what_does_not_fit_and_goes_on,
-        session_reports_refusals_and_device_failures,
-        a_cpu_never_answers_for_a_gpu_nor_the_other_way_round,
-        nonces_are_valid_and_differ,
-        good_result_is_passed_on_as_it_is,
-        every_bad_end_becomes_a_failed_result_with_its_reason,
-        site_facts_refuse_unsafe_users_and_files,
-        slurm_user_is_found_through_included_files,
-        cpu_back_end_times_every_kind_and_refuses_what_it_cannot,
-    };
     return arena::test::run_suite(
-        "profiler", tests,
-        {.before = make_directory,
-         .after = remove_directory,
-         .timeout_s = 60,
-         .fork = false,
-         .conditional = {cpu_back_end_times_every_kind_and_refuses_what_it_cannot},
-         .lacks = cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN"});
+        {.before = make_directory, .after = remove_directory, .timeout_s = 60, .fork = false});
 }

@@ -55,7 +55,8 @@ constexpr Conv cases[] = {{Conv::Direction::forward, 2, 5, 7, 6, 1, 1},
 
 }  // namespace
 
-START_TEST(convolutions_agree_with_fp64_in_every_direction) {
+TEST_NEEDING(convolutions_agree_with_fp64_in_every_direction,
+             have_convolution() ? "" : "this build has no convolutions (oneDNN)") {
     for (Conv c : cases) {
         const Convolution forward(c, 2);
         c.direction = Conv::Direction::data;
@@ -88,9 +89,8 @@ START_TEST(convolutions_agree_with_fp64_in_every_direction) {
         close(got_filter, d_filter, 1e-5, "filter gradient");
     }
 }
-END_TEST
 
-START_TEST(batch_norm_agrees_with_fp64_forward_and_backward) {
+TEST(batch_norm_agrees_with_fp64_forward_and_backward) {
     const Index rows = 37, cols = 19, n = rows * cols;
     const Floats x = draw(n, 1), gamma = draw(cols, 2), beta = draw(cols, 3), w = draw(n, 4);
     const auto reference = [&](const Doubles& in, const Doubles& g, const Doubles& b) {
@@ -146,9 +146,8 @@ START_TEST(batch_norm_agrees_with_fp64_forward_and_backward) {
         close(d_beta, differences(2), 1e-4, "dbeta");
     }
 }
-END_TEST
 
-START_TEST(relu_passes_what_is_positive) {
+TEST(relu_passes_what_is_positive) {
     const Floats x = draw(1003, 1), dy = draw(1003, 2);
     Floats y(x.size(), 1e9F), dx(y);
     relu_forward(1003, x.data(), y.data(), 2);
@@ -158,13 +157,5 @@ START_TEST(relu_passes_what_is_positive) {
         ck_assert_float_eq(dx[i], x[i] > 0 ? dy[i] : 0);
     }
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "profiler images",
-        {convolutions_agree_with_fp64_in_every_direction,
-         batch_norm_agrees_with_fp64_forward_and_backward, relu_passes_what_is_positive},
-        {.conditional = {convolutions_agree_with_fp64_in_every_direction},
-         .lacks = have_convolution() ? "" : "this build has no convolutions (oneDNN)"});
-}
+int main() { return arena::test::run_suite(); }

@@ -141,7 +141,8 @@ Doubles mapped(const Doubles& x, double (*f)(double)) {
 
 }  // namespace
 
-START_TEST(gemm_of_every_layout_agrees_with_fp64) {
+TEST_NEEDING(gemm_of_every_layout_agrees_with_fp64,
+             have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
     for (const auto layout : {Layout::nt, Layout::nn, Layout::tn})
         for (const Index batch : {1, 2, 9})
             for (const int threads : thread_counts) {
@@ -153,9 +154,9 @@ START_TEST(gemm_of_every_layout_agrees_with_fp64) {
                 close(c, gemm_reference(g, batch, a, b), 1e-5, "gemm");
             }
 }
-END_TEST
 
-START_TEST(attention_forward_agrees_with_fp64) {
+TEST_NEEDING(attention_forward_agrees_with_fp64,
+             have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
     for (const bool causal : {false, true})
         for (const Index kv_heads : {1, 2, 4})
             for (const int threads : thread_counts) {
@@ -168,9 +169,9 @@ START_TEST(attention_forward_agrees_with_fp64) {
                 close(o, attention_reference(a, wide(q), wide(k), wide(v)), 1e-5, "attention");
             }
 }
-END_TEST
 
-START_TEST(attention_backward_agrees_with_differences_of_the_fp64_forward) {
+TEST_NEEDING(attention_backward_agrees_with_differences_of_the_fp64_forward,
+             have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
     for (const bool causal : {false, true})
         for (const Index kv_heads : {1, 2}) {
             const Attention a{2, kv_heads, 67, 3, causal};
@@ -197,9 +198,8 @@ START_TEST(attention_backward_agrees_with_differences_of_the_fp64_forward) {
                   1e-5, "dv");
         }
 }
-END_TEST
 
-START_TEST(norms_agree_with_fp64_forward_and_backward) {
+TEST(norms_agree_with_fp64_forward_and_backward) {
     for (const bool rms : {false, true})
         for (const int threads : thread_counts) {
             const Norm n{5, 43, rms};
@@ -234,9 +234,8 @@ START_TEST(norms_agree_with_fp64_forward_and_backward) {
                       1e-5, "dbeta");
         }
 }
-END_TEST
 
-START_TEST(gelu_agrees_with_fp64_forward_and_backward) {
+TEST(gelu_agrees_with_fp64_forward_and_backward) {
     for (const int threads : thread_counts) {
         const Index n = 1003;
         const auto x = draw(n, 1, 40), dy = draw(n, 2);
@@ -253,9 +252,8 @@ START_TEST(gelu_agrees_with_fp64_forward_and_backward) {
         close(dx, want, 2e-6, "dgelu");
     }
 }
-END_TEST
 
-START_TEST(swiglu_agrees_with_fp64_forward_and_backward) {
+TEST(swiglu_agrees_with_fp64_forward_and_backward) {
     for (const int threads : thread_counts) {
         const Index n = 1003;
         const auto gate = draw(n, 1, 12), up = draw(n, 2), dy = draw(n, 3);
@@ -274,9 +272,8 @@ START_TEST(swiglu_agrees_with_fp64_forward_and_backward) {
         close(du, want_up, 1e-6, "dup");
     }
 }
-END_TEST
 
-START_TEST(sums_agree_with_fp64_forward_and_backward) {
+TEST(sums_agree_with_fp64_forward_and_backward) {
     for (const int threads : thread_counts) {
         const Index rows = 7, cols = 45, n = rows * cols;
         const auto x = draw(n, 1), r = draw(n, 2), bias = draw(cols, 3);
@@ -296,9 +293,8 @@ START_TEST(sums_agree_with_fp64_forward_and_backward) {
         close(y, sum, 1e-6, "add");
     }
 }
-END_TEST
 
-START_TEST(embedding_gathers_and_adds_up_equal_ids) {
+TEST(embedding_gathers_and_adds_up_equal_ids) {
     for (const int threads : thread_counts) {
         const Index tokens = 29, hidden = 19, vocab = 11;
         const auto table = draw(vocab * hidden, 1), d_out = draw(tokens * hidden, 2),
@@ -320,9 +316,8 @@ START_TEST(embedding_gathers_and_adds_up_equal_ids) {
         close(d_table, want_table, 1e-6, "scatter");
     }
 }
-END_TEST
 
-START_TEST(cross_entropy_agrees_with_fp64_forward_and_backward) {
+TEST(cross_entropy_agrees_with_fp64_forward_and_backward) {
     for (const int threads : thread_counts) {
         const Index rows = 5, cols = 501;
         const auto x = draw(rows * cols, 1, 30);
@@ -347,9 +342,8 @@ START_TEST(cross_entropy_agrees_with_fp64_forward_and_backward) {
         close(dx, want_dx, 2e-6, "dlogits");
     }
 }
-END_TEST
 
-START_TEST(adamw_agrees_with_fp64_over_three_steps) {
+TEST(adamw_agrees_with_fp64_over_three_steps) {
     for (const int threads : thread_counts) {
         const Index n = 1003;
         auto p = draw(n, 1), m = Floats(size_of(n), 0), v = m;
@@ -372,9 +366,8 @@ START_TEST(adamw_agrees_with_fp64_over_three_steps) {
         close(v, V, 1e-6, "second moment");
     }
 }
-END_TEST
 
-START_TEST(parallel_for_covers_each_index_once) {
+TEST(parallel_for_covers_each_index_once) {
     for (const Index n : {0, 1, 2, 7, 100})
         for (const int threads : {1, 2, 3, 8}) {
             std::vector<int> seen(size_of(n), 0);
@@ -385,26 +378,5 @@ START_TEST(parallel_for_covers_each_index_once) {
             for (const int times : seen) ck_assert_int_eq(times, 1);
         }
 }
-END_TEST
 
-int main() {
-    const std::vector<const TTest*> need_gemm{
-        gemm_of_every_layout_agrees_with_fp64, attention_forward_agrees_with_fp64,
-        attention_backward_agrees_with_differences_of_the_fp64_forward};
-    std::vector<const TTest*> tests{
-        norms_agree_with_fp64_forward_and_backward,
-        gelu_agrees_with_fp64_forward_and_backward,
-        swiglu_agrees_with_fp64_forward_and_backward,
-        sums_agree_with_fp64_forward_and_backward,
-        embedding_gathers_and_adds_up_equal_ids,
-        cross_entropy_agrees_with_fp64_forward_and_backward,
-        adamw_agrees_with_fp64_over_three_steps,
-        parallel_for_covers_each_index_once,
-    };
-    tests.insert(tests.end(), need_gemm.begin(), need_gemm.end());
-    return arena::test::run_suite(
-        "profiler kernels", tests,
-        {.fork = false,
-         .conditional = need_gemm,
-         .lacks = have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN"});
-}
+int main() { return arena::test::run_suite({.fork = false}); }

@@ -95,13 +95,11 @@ void check_all(const StackShape& shape) {
 
 }  // namespace
 
-START_TEST(gradients_of_a_gpt_stack_are_those_of_its_output) { check_all(gpt()); }
-END_TEST
+TEST(gradients_of_a_gpt_stack_are_those_of_its_output) { check_all(gpt()); }
 
-START_TEST(gradients_of_a_llama_stack_are_those_of_its_output) { check_all(llama()); }
-END_TEST
+TEST(gradients_of_a_llama_stack_are_those_of_its_output) { check_all(llama()); }
 
-START_TEST(a_token_never_sees_a_later_one) {
+TEST(a_token_never_sees_a_later_one) {
     StackShape shape = gpt();
     shape.samples = 1;
     LayerStack stack(shape, 1);
@@ -113,9 +111,8 @@ START_TEST(a_token_never_sees_a_later_one) {
     for (std::size_t i = 0; i < row * 32; ++i) ck_assert(stack.output()[i] == before[i]);
     ck_assert(stack.output()[row * 32] != before[row * 32]);
 }
-END_TEST
 
-START_TEST(direct_runs_refuse_what_they_would_not_run_as_it_is) {
+TEST(direct_runs_refuse_what_they_would_not_run_as_it_is) {
     DirectOptions o;
     o.model = *find_zoo_model("gpt2");
     o.model.seq_length = 8;
@@ -137,9 +134,8 @@ START_TEST(direct_runs_refuse_what_they_would_not_run_as_it_is) {
     large.shard.micro_batch = 1 << 10;
     test::assert_refused(run_direct(large), "of memory");
 }
-END_TEST
 
-START_TEST(prediction_is_the_sum_of_the_layers_operators) {
+TEST(prediction_is_the_sum_of_the_layers_operators) {
     DirectOptions o;
     o.model = *find_zoo_model("gpt2");
     o.layers = 3;
@@ -157,9 +153,8 @@ START_TEST(prediction_is_the_sum_of_the_layers_operators) {
     ck_assert_double_eq_tol(p.exact, 1, 1e-9);
     ck_assert_double_eq_tol(predict_direct(o, Pricer(type, {})).exact, 0, 1e-9);
 }
-END_TEST
 
-START_TEST(prediction_is_the_whole_layer_where_the_profile_has_it) {
+TEST(prediction_is_the_whole_layer_where_the_profile_has_it) {
     DirectOptions o;
     o.model = *find_zoo_model("gpt2");
     o.layers = 3;
@@ -177,9 +172,9 @@ START_TEST(prediction_is_the_whole_layer_where_the_profile_has_it) {
     ck_assert_double_gt(p.operators_s, 0);
     ck_assert_double_lt(p.operators_s, 90);
 }
-END_TEST
 
-START_TEST(the_cpu_measures_whole_layers_of_every_family_but_no_graphs) {
+TEST_NEEDING(the_cpu_measures_whole_layers_of_every_family_but_no_graphs,
+             cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
     const auto backend = make_cpu_backend(1);
     ck_assert_msg(backend.ok(), "%s", backend.ok() ? "" : backend.error().message().c_str());
     for (const char* name : {"gpt2", "llama-2-7b", "bert-large"})
@@ -205,19 +200,5 @@ START_TEST(the_cpu_measures_whole_layers_of_every_family_but_no_graphs) {
     huge.dims[0] = 1;
     test::assert_refused((*backend)->prepare(huge), "no such variant");
 }
-END_TEST
 
-int main() {
-    return test::run_suite(
-        "profiler stack",
-        {gradients_of_a_gpt_stack_are_those_of_its_output,
-         gradients_of_a_llama_stack_are_those_of_its_output, a_token_never_sees_a_later_one,
-         direct_runs_refuse_what_they_would_not_run_as_it_is,
-         prediction_is_the_sum_of_the_layers_operators,
-         prediction_is_the_whole_layer_where_the_profile_has_it,
-         the_cpu_measures_whole_layers_of_every_family_but_no_graphs},
-        {.timeout_s = 60,
-         .fork = false,
-         .conditional = {the_cpu_measures_whole_layers_of_every_family_but_no_graphs},
-         .lacks = cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN"});
-}
+int main() { return test::run_suite({.timeout_s = 60, .fork = false}); }

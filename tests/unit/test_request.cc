@@ -67,25 +67,23 @@ void directives_refused(const std::string& script, const std::string& word) {
 
 }  // namespace
 
-START_TEST(a_record_reads_back_as_the_request_it_was_made_of) {
+TEST(a_record_reads_back_as_the_request_it_was_made_of) {
     const Request r = sample();
     const Result<Request> back = parse_record(record(r));
     ck_assert_msg(back.ok(), "%s", back.ok() ? "" : back.error().message().c_str());
     ck_assert(*back == r);
     ck_assert(record(r).find('\n') == std::string::npos);
 }
-END_TEST
 
-START_TEST(a_minimal_request_keeps_its_defaults) {
+TEST(a_minimal_request_keeps_its_defaults) {
     Request r;
     r.global_batch = 1;
     const Result<Request> back = parse_record(record(r));
     ck_assert(back.ok());
     ck_assert(*back == r);
 }
-END_TEST
 
-START_TEST(equal_custom_layers_travel_as_one_with_a_count) {
+TEST(equal_custom_layers_travel_as_one_with_a_count) {
     Request r;
     r.global_batch = 8;
     r.model.family = Family::custom;
@@ -99,9 +97,8 @@ START_TEST(equal_custom_layers_travel_as_one_with_a_count) {
     ck_assert_int_eq(back->model.custom_layers[0].count, 1000);
     ck_assert(back->model.custom_layers[1] == r.model.custom_layers.back());
 }
-END_TEST
 
-START_TEST(a_record_that_would_not_fit_is_refused_when_it_is_written) {
+TEST(a_record_that_would_not_fit_is_refused_when_it_is_written) {
     Request r;
     r.global_batch = 8;
     for (int i = 0; i < 1000; ++i)
@@ -111,9 +108,8 @@ START_TEST(a_record_that_would_not_fit_is_refused_when_it_is_written) {
     ck_assert(!text.ok());
     ck_assert(text.error().text.find("32768") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_name_with_control_bytes_is_escaped) {
+TEST(a_name_with_control_bytes_is_escaped) {
     Request r;
     r.global_batch = 1;
     r.model.name = "a\nb\x1b[31m";
@@ -121,18 +117,16 @@ START_TEST(a_name_with_control_bytes_is_escaped) {
     ck_assert(back.ok());
     ck_assert_str_eq(back->model.name.c_str(), "a\\x0ab\\x1b[31m");
 }
-END_TEST
 
-START_TEST(unknown_keys_are_ignored) {
+TEST(unknown_keys_are_ignored) {
     const Request r = sample();
     const std::string text = replaced(record(r), "{", "{\"later\":{\"a\":[1]},");
     const Result<Request> back = parse_record(text);
     ck_assert(back.ok());
     ck_assert(*back == r);
 }
-END_TEST
 
-START_TEST(forged_records_are_refused) {
+TEST(forged_records_are_refused) {
     const std::string good = record(sample());
     refuses("", "JSON");
     refuses("{", "JSON");
@@ -161,9 +155,8 @@ START_TEST(forged_records_are_refused) {
     refuses(std::string(10000, '['), "deep");
     refuses(replaced(good, "\"model\":{", "\"x\":[[[[[[[[[]]]]]]]]],\"model\":{"), "deep");
 }
-END_TEST
 
-START_TEST(forged_custom_layers_are_refused) {
+TEST(forged_custom_layers_are_refused) {
     Request r;
     r.global_batch = 8;
     r.model.family = Family::custom;
@@ -176,9 +169,8 @@ START_TEST(forged_custom_layers_are_refused) {
     refuses(replaced(good, "1000000000000.0", "null"), "flops");
     refuses(replaced(good, "\"block\"", "\"a\\u0007b\""), "name");
 }
-END_TEST
 
-START_TEST(directives_are_read_up_to_the_first_command) {
+TEST(directives_are_read_up_to_the_first_command) {
     const auto r = parse_directives(
         "#!/bin/bash\n#SBATCH -N1\n#ARENA model=gpt2-xl\n\n  # words\n#ARENA batch=512 gpus=2-8\n"
         "#ARENAX not=ours\n #ARENA indented=comment\n#ARENA\tkv_heads=8\nsrun ./a\n#ARENA "
@@ -188,9 +180,8 @@ START_TEST(directives_are_read_up_to_the_first_command) {
         {"model", "gpt2-xl"}, {"batch", "512"}, {"gpus", "2-8"}, {"kv-heads", "8"}};
     ck_assert(*r == expected);
 }
-END_TEST
 
-START_TEST(scripts_without_directives_have_no_settings) {
+TEST(scripts_without_directives_have_no_settings) {
     for (const char* script :
          {"", "#!/bin/sh\n", "#!/bin/sh\necho '#ARENA model=x'\n", "\n\n\n", "#ARENAmodel=x"}) {
         const auto r = parse_directives(script);
@@ -198,9 +189,8 @@ START_TEST(scripts_without_directives_have_no_settings) {
         ck_assert(r->empty());
     }
 }
-END_TEST
 
-START_TEST(bad_directives_are_refused_with_their_line) {
+TEST(bad_directives_are_refused_with_their_line) {
     directives_refused("#!/bin/sh\n#ARENA\n", "line 2");
     directives_refused("#ARENA model\n", "key=value");
     directives_refused("#ARENA =x\n", "key=value");
@@ -218,9 +208,8 @@ START_TEST(bad_directives_are_refused_with_their_line) {
     directives_refused("#ARENA model=\xff\n", "printable ASCII");
     directives_refused("#ARENA model=" + std::string(300, 'a') + "\n", "longer than 256");
 }
-END_TEST
 
-START_TEST(the_number_of_directives_is_limited) {
+TEST(the_number_of_directives_is_limited) {
     std::string script;
     for (int i = 0; i < 65; ++i) script += "#ARENA batch=" + std::to_string(i) + "\n";
     directives_refused(script, "more than 64");
@@ -228,9 +217,8 @@ START_TEST(the_number_of_directives_is_limited) {
     for (int i = 0; i < 100000; ++i) bare += "#ARENA \n";
     directives_refused(bare, "more than 64");
 }
-END_TEST
 
-START_TEST(only_the_first_64_kib_are_read) {
+TEST(only_the_first_64_kib_are_read) {
     const std::string filler(64 * 1024 - 10, '#');
     const auto past = parse_directives(filler + "#########\n\n#ARENA model=x\n");
     ck_assert(past.ok());
@@ -238,23 +226,5 @@ START_TEST(only_the_first_64_kib_are_read) {
     directives_refused(filler + "\n#ARENA model=x\n", "64 KiB");
     ck_assert(parse_directives(std::string(1 << 26, 'x')).ok());
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("request",
-                                  {
-                                      a_record_reads_back_as_the_request_it_was_made_of,
-                                      a_minimal_request_keeps_its_defaults,
-                                      equal_custom_layers_travel_as_one_with_a_count,
-                                      a_record_that_would_not_fit_is_refused_when_it_is_written,
-                                      a_name_with_control_bytes_is_escaped,
-                                      unknown_keys_are_ignored,
-                                      forged_records_are_refused,
-                                      forged_custom_layers_are_refused,
-                                      directives_are_read_up_to_the_first_command,
-                                      scripts_without_directives_have_no_settings,
-                                      bad_directives_are_refused_with_their_line,
-                                      the_number_of_directives_is_limited,
-                                      only_the_first_64_kib_are_read,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

@@ -39,7 +39,7 @@ std::string small_record() {
     return format_record(request).value();
 }
 
-START_TEST(equal_records_are_one_request) {
+TEST(equal_records_are_one_request) {
     RequestCache book;
     const std::string record = large_record();
     const SharedRequest first = book.get(1, record, "");
@@ -50,9 +50,8 @@ START_TEST(equal_records_are_one_request) {
     ck_assert_uint_eq(book.size(), 1);
     ck_assert_ptr_ne(book.get(4, large_record(1), "").get(), first.get());
 }
-END_TEST
 
-START_TEST(a_text_is_needed_once) {
+TEST(a_text_is_needed_once) {
     RequestCache book;
     const RecordText record(small_record());
     ck_assert(!book.knows(1, record.tag, ""));
@@ -68,9 +67,8 @@ START_TEST(a_text_is_needed_once) {
     ck_assert(!book.knows(1, record.tag, ""));
     ck_assert_uint_eq(book.size(), 1);  // which we hold still
 }
-END_TEST
 
-START_TEST(a_comment_makes_another_request_of_the_same_record) {
+TEST(a_comment_makes_another_request_of_the_same_record) {
     RequestCache book;
     const RecordText record(small_record());
     const SharedRequest plain = book.get(1, record, "");
@@ -80,19 +78,17 @@ START_TEST(a_comment_makes_another_request_of_the_same_record) {
     ck_assert_ptr_eq(book.get(1, record, "arena:gpus=1-1").get(), one_gpu.get());
     ck_assert_ptr_eq(book.get(1, record, "").get(), plain.get());
 }
-END_TEST
 
-START_TEST(a_job_without_text_waits_to_be_read) {
+TEST(a_job_without_text_waits_to_be_read) {
     RequestCache book;
     RecordText untold;
     untold.tag = 7;
     ck_assert(!book.get(1, untold, "")->problem.empty());
     ck_assert(book.get(1, small_record(), "")->problem.empty());
 }
-END_TEST
 
 /// In several rounds, so that nothing is shared by chance of one.
-START_TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
+TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
     RequestCache book;
     const auto bytes = [] { return mallinfo2().uordblks; };
     (void)book.get(1, large_record(), "");
@@ -105,17 +101,7 @@ START_TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
     const std::size_t per_job = (bytes() - before) / 1000;
     ck_assert_msg(per_job < 1024, "%zu bytes per job", per_job);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("request_cache",
-                                  {
-                                      equal_records_are_one_request,
-                                      a_text_is_needed_once,
-                                      a_comment_makes_another_request_of_the_same_record,
-                                      a_job_without_text_waits_to_be_read,
-                                      a_thousand_large_jobs_are_kept_in_little_memory,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

@@ -84,22 +84,20 @@ const Row rows[] = {
      false},
 };
 
-START_TEST(holds_belong_to_whoever_the_mark_names) {
+TEST(holds_belong_to_whoever_the_mark_names) {
     for (const Row& row : rows) {
         ck_assert_msg(classify(row.facts) == row.step, "%s: step", row.what);
         ck_assert_msg(plannable(row.facts) == row.plannable, "%s: plannable", row.what);
     }
 }
-END_TEST
 
-START_TEST(a_users_own_hold_is_kept) {
+TEST(a_users_own_hold_is_kept) {
     JobFacts f = facts(P, true, 0);
     f.asked_to_hold = true;
     ck_assert(classify(f) == Step::take_user_hold);
 }
-END_TEST
 
-START_TEST(marks_survive_their_text_form) {
+TEST(marks_survive_their_text_form) {
     for (Phase phase : {Phase::held, Phase::released, Phase::starting, Phase::started,
                         Phase::checkpointing, Phase::off})
         for (OtherHold hold : {OtherHold::none, OtherHold::user, OtherHold::admin}) {
@@ -111,9 +109,8 @@ START_TEST(marks_survive_their_text_form) {
         ck_assert_msg(!parse_mark(bad), "accepted: %s", bad);
     ck_assert(!parse_mark(std::string(600, 'v')));
 }
-END_TEST
 
-START_TEST(what_a_later_version_planned_is_left_to_it) {
+TEST(what_a_later_version_planned_is_left_to_it) {
     struct {
         const char* text;
         OtherHold hold;
@@ -151,17 +148,15 @@ START_TEST(what_a_later_version_planned_is_left_to_it) {
     ck_assert_msg(decide_modify(facts) == ModifyDecision{},
                   "Slurm's own hold is enough, and no mark is written");
 }
-END_TEST
 
-START_TEST(a_record_of_another_size_is_named_with_both_sizes) {
+TEST(a_record_of_another_size_is_named_with_both_sizes) {
     ck_assert(size_fault("job_record_t", 1048, 1048).empty());
     ck_assert(size_fault("job_record_t", 1048, 1056) ==
               "job_record_t has 1048 bytes in the running Slurm and 1056 in the headers");
     ck_assert(!size_fault("node_record_t", 481, 480).empty());
 }
-END_TEST
 
-START_TEST(a_fingerprint_tells_fields_apart) {
+TEST(a_fingerprint_tells_fields_apart) {
     const auto of = [](std::string_view a, std::string_view b) {
         return Fingerprint().add(a).add(b).value();
     };
@@ -170,7 +165,6 @@ START_TEST(a_fingerprint_tells_fields_apart) {
     ck_assert(of("", "a") != of("a", ""));
     ck_assert(Fingerprint().add(1).add(2).value() != Fingerprint().add(2).add(1).value());
 }
-END_TEST
 
 Request a_request(std::vector<Setting> more = {}) {
     std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
@@ -178,7 +172,7 @@ Request a_request(std::vector<Setting> more = {}) {
     return *build_request(settings, {}, {});
 }
 
-START_TEST(comments_change_only_what_they_name) {
+TEST(comments_change_only_what_they_name) {
     Request r = a_request({{"gpus", "1-8"}});
     const Request before = r;
     ck_assert(!*apply_comment("my favourite job", r) && r == before);
@@ -201,9 +195,8 @@ START_TEST(comments_change_only_what_they_name) {
         ck_assert_msg(other == before, "changed by a refused one: %s", bad);
     }
 }
-END_TEST
 
-START_TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
+TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
     Request r = a_request();
     ck_assert(apply_comment("arena:plan=pp2,dp2,tp1,cp2", r).ok());
     ck_assert(r.min_gpus == 8 && r.max_gpus == 8);  // and not 4: cp counts
@@ -218,9 +211,8 @@ START_TEST(a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option) {
     ck_assert(!apply_comment("arena:gpus=3-3;plan=pp2", even).ok());
     ck_assert(even == a_request({{"launcher", "megatron-deepspeed"}}));
 }
-END_TEST
 
-START_TEST(a_forged_pin_that_can_never_be_is_a_problem) {
+TEST(a_forged_pin_that_can_never_be_is_a_problem) {
     Request forged = a_request();
     forged.pin.ep = 2;
     ck_assert(make_effective_request(*format_record(forged), "")
@@ -228,7 +220,6 @@ START_TEST(a_forged_pin_that_can_never_be_is_a_problem) {
     ck_assert(make_effective_request(*format_record(a_request()), "arena:plan=ep2").problem ==
               "Comment=arena:plan: ep2 shares out experts, and gpt2 has none: give ep1");
 }
-END_TEST
 
 Offer example_offer() {
     Offer offer;
@@ -244,7 +235,7 @@ Offer example_offer() {
     return offer;
 }
 
-START_TEST(the_environment_and_comments_carry_the_plan) {
+TEST(the_environment_and_comments_carry_the_plan) {
     Request request;
     request.global_batch = 128;
     request.launcher = "megatron";
@@ -278,9 +269,8 @@ START_TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert(offers.size() <= 1024);
     ck_assert_int_eq(std::count(offers.begin(), offers.end(), ';'), 5);
 }
-END_TEST
 
-START_TEST(a_job_that_is_over_does_not_say_that_it_runs) {
+TEST(a_job_that_is_over_does_not_say_that_it_runs) {
     const std::string rest = " grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled";
     for (const char* state : {"running", "released", "submitted", "profiling"}) {
         const auto comment = comment_of_end("arena:v1 state=" + (state + rest), "COMPLETED");
@@ -293,10 +283,9 @@ START_TEST(a_job_that_is_over_does_not_say_that_it_runs) {
          {"arena:v1 state=off", "", "arena:v1", "of the admin's: arena:v1 state=running"})
         ck_assert_msg(!comment_of_end(other, "COMPLETED"), "%s", other);
 }
-END_TEST
 
 /// Golden lines: what each framework is told of one plan with every feature that it has.
-START_TEST(each_launcher_is_told_the_plan_in_its_own_words) {
+TEST(each_launcher_is_told_the_plan_in_its_own_words) {
     Request request;
     request.global_batch = 128;
     Plan plan = example_offer().plan;
@@ -339,10 +328,9 @@ START_TEST(each_launcher_is_told_the_plan_in_its_own_words) {
          "--global-batch-size 128 --recompute-granularity selective "
          "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 5 --bf16");
 }
-END_TEST
 
 /// tests/unit/test_launchers.cc knows the features; here is what follows for plans.
-START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
+TEST(capabilities_say_which_plans_a_launcher_can_run) {
     Plan plan = example_offer().plan;
     Model model;
     model.kv_heads = 4;
@@ -412,9 +400,8 @@ START_TEST(capabilities_say_which_plans_a_launcher_can_run) {
                   "convolutions split by tp2");
     ck_assert(inexpressible(all_capabilities(), images, plan).empty());
 }
-END_TEST
 
-START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
+TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     const Offer offer = example_offer();
     const JobMark started{Phase::started, 0, OtherHold::none, 1, 0, {}};
     const double long_s = 1e6;
@@ -450,9 +437,8 @@ START_TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     ck_assert(!parse_report(start + "iteration_s=1;" + rest + std::string(512, '1')));
     ck_assert(!parse_report("arena:gpus=1-1"));
 }
-END_TEST
 
-START_TEST(a_mark_keeps_the_history_of_its_job) {
+TEST(a_mark_keeps_the_history_of_its_job) {
     JobMark mark{Phase::checkpointing,     3,         OtherHold::user, 1700000000, 4711,
                  {1699990000, 1699999999}, 1690000000};
     ck_assert(parse_mark(format_mark(mark)) == mark);
@@ -474,27 +460,7 @@ START_TEST(a_mark_keeps_the_history_of_its_job) {
     const ModifyDecision held = decide_modify(facts);
     ck_assert(held.mark && held.mark->done == 99 && held.mark->moves.size() == 1);
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("sched_rules",
-                                  {
-                                      holds_belong_to_whoever_the_mark_names,
-                                      a_users_own_hold_is_kept,
-                                      marks_survive_their_text_form,
-                                      what_a_later_version_planned_is_left_to_it,
-                                      a_record_of_another_size_is_named_with_both_sizes,
-                                      a_fingerprint_tells_fields_apart,
-                                      a_mark_keeps_the_history_of_its_job,
-                                      a_report_is_taken_of_the_plan_that_runs_and_of_no_other,
-                                      comments_change_only_what_they_name,
-                                      a_pin_by_comment_counts_gpus_and_is_checked_as_one_by_option,
-                                      a_forged_pin_that_can_never_be_is_a_problem,
-                                      the_environment_and_comments_carry_the_plan,
-                                      a_job_that_is_over_does_not_say_that_it_runs,
-                                      each_launcher_is_told_the_plan_in_its_own_words,
-                                      capabilities_say_which_plans_a_launcher_can_run,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

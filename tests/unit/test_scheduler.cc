@@ -14,7 +14,7 @@ using namespace arena;
 
 namespace {
 
-START_TEST(a_job_starts_on_free_gpus_with_its_plan) {
+TEST(a_job_starts_on_free_gpus_with_its_plan) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1);
@@ -26,9 +26,8 @@ START_TEST(a_job_starts_on_free_gpus_with_its_plan) {
     ck_assert_int_le(shape.offer.grid.gpus(), 2);
     ck_assert_int_eq(shape.cpus_per_task, 4);
 }
-END_TEST
 
-START_TEST(a_job_behind_ordinary_ones_waits_at_its_place) {
+TEST(a_job_behind_ordinary_ones_waits_at_its_place) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1).ordinary_start_s = 0;
@@ -36,9 +35,8 @@ START_TEST(a_job_behind_ordinary_ones_waits_at_its_place) {
     ck_assert(called(scene.host, "release 1"));
     ck_assert(!called(scene.host, "start 1 n1"));
 }
-END_TEST
 
-START_TEST(a_full_cluster_gives_one_reservation_and_reasons) {
+TEST(a_full_cluster_gives_one_reservation_and_reasons) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     scene.job(1);
@@ -49,9 +47,8 @@ START_TEST(a_full_cluster_gives_one_reservation_and_reasons) {
     ck_assert_uint_eq(scene.host.reasons.size(), 1);
     ck_assert_int_eq(scene.host.reasons[0].job, 2);
 }
-END_TEST
 
-START_TEST(a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over) {
+TEST(a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     scene.job(1);
@@ -69,9 +66,8 @@ START_TEST(a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_pas
     ck_assert(called(scene.host, "hold 1"));
     ck_assert(called(scene.host, "release 2"));
 }
-END_TEST
 
-START_TEST(a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often) {
+TEST(a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often) {
     Scene scene;
     auto scheduler = scene.scheduler();
     const Grid first = scene.refused_start(*scheduler, {ApplyOutcome::retry, "no node has it"});
@@ -92,9 +88,8 @@ START_TEST(a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often) {
     ck_assert_int_eq(static_cast<int>(scene.host.errors.size()), 1);
     ck_assert(scene.host.errors[0].find("no node has it") != std::string::npos);
 }
-END_TEST
 
-START_TEST(memory_is_asked_for_as_its_user_asked) {
+TEST(memory_is_asked_for_as_its_user_asked) {
     const auto shape_of = [](const std::function<void(Request&)>& ask) {
         Scene scene;
         scene.host.view.memory_tracked = true;
@@ -123,9 +118,8 @@ START_TEST(memory_is_asked_for_as_its_user_asked) {
     ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64001; }).job, 0);
     ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64000; }).job, 1);
 }
-END_TEST
 
-START_TEST(jobs_whose_nodes_are_gone_wait_in_slurms_words) {
+TEST(jobs_whose_nodes_are_gone_wait_in_slurms_words) {
     Scene scene;
     scene.config.reserve_depth = 0;
     scene.node("n1", "a40", 4, 0);
@@ -149,9 +143,8 @@ START_TEST(jobs_whose_nodes_are_gone_wait_in_slurms_words) {
     ck_assert(scene.host.reasons.back().text.starts_with(
         "Arena: update refused: Comment: 'warp' is not known; BadConstraints"));
 }
-END_TEST
 
-START_TEST(a_job_without_a_plan_says_why) {
+TEST(a_job_without_a_plan_says_why) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     Request r = Scene::request();
@@ -176,9 +169,8 @@ START_TEST(a_job_without_a_plan_says_why) {
     ck_assert(reason(2) ==
               "Arena: no node that it may use has a GPU type that it may have and arena.yaml maps");
 }
-END_TEST
 
-START_TEST(what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes) {
+TEST(what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes) {
     Scene scene;
     auto scheduler = scene.scheduler();
     (void)scene.refused_start(*scheduler, {ApplyOutcome::retry, "no node has it"});
@@ -193,9 +185,8 @@ START_TEST(what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes
     scheduler->round();
     ck_assert(!scene.host.calls.empty());
 }
-END_TEST
 
-START_TEST(a_refused_update_stands_before_the_reason_until_one_is_taken) {
+TEST(a_refused_update_stands_before_the_reason_until_one_is_taken) {
     Scene scene;
     auto scheduler = scene.scheduler();
     (void)scene.refused_start(*scheduler, {ApplyOutcome::limited, "not allowed: AssocGrpGRES"});
@@ -210,9 +201,8 @@ START_TEST(a_refused_update_stands_before_the_reason_until_one_is_taken) {
     scheduler->round();
     ck_assert_str_eq(scene.host.reasons.back().text.c_str(), "Arena: not allowed: AssocGrpGRES");
 }
-END_TEST
 
-START_TEST(an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends) {
+TEST(an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends) {
     Scene scene;
     scene.node("n1", "a40", 4, 3);
     Request one = Scene::request();
@@ -229,9 +219,8 @@ START_TEST(an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends) {
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
 }
-END_TEST
 
-START_TEST(busy_nodes_cost_a_job_its_place_only_after_a_while) {
+TEST(busy_nodes_cost_a_job_its_place_only_after_a_while) {
     Scene scene;
     auto scheduler = scene.scheduler();
     const Grid first = scene.refused_start(*scheduler, {ApplyOutcome::busy, "nodes are busy"});
@@ -245,9 +234,8 @@ START_TEST(busy_nodes_cost_a_job_its_place_only_after_a_while) {
     scheduler->round();
     ck_assert(!(scene.host.last_shape.offer.grid == first));
 }
-END_TEST
 
-START_TEST(requeued_jobs_wait_until_slurmd_accepts_them_again) {
+TEST(requeued_jobs_wait_until_slurmd_accepts_them_again) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     JobView& job = scene.job(1);
@@ -260,9 +248,8 @@ START_TEST(requeued_jobs_wait_until_slurmd_accepts_them_again) {
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
 }
-END_TEST
 
-START_TEST(nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot) {
+TEST(nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1);
@@ -274,9 +261,8 @@ START_TEST(nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgo
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
 }
-END_TEST
 
-START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
+TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
     ProfilingScene scene;
     scene.node("n2", "a100", 4, 4);
     scene.job(1);
@@ -288,9 +274,8 @@ START_TEST(two_jobs_of_one_model_cause_one_profile_run_per_type) {
     ck_assert_uint_eq(scene.host.reasons.size(), 2);
     ck_assert(scene.host.reasons[0].text.find("profiling gpt2 on") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
+TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
     ProfilingScene scene;
     JobView& job = scene.job(1);
     job.eligible_s = scene.host.view.snapshot.time_s;
@@ -305,16 +290,14 @@ START_TEST(a_profile_run_delays_no_ordinary_job_that_stands_before) {
     scheduler->round();  // in time before that job
     ck_assert(called(scene.host, "carrier a40 n1"));
 }
-END_TEST
 
-START_TEST(behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in) {
+TEST(behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in) {
     ProfilingScene scene;
     JobView& job = scene.job(1);
     job.ordinary_start_s = scene.host.view.snapshot.time_s + 5;
     scene.scheduler()->round();
     ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
 }
-END_TEST
 
 Profile result_for(const ProfileRequest& request) {
     Profile profile;
@@ -344,7 +327,7 @@ void finish_carriers(Scene& scene, bool with_result, std::uint32_t user_id = 0) 
     }
 }
 
-START_TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
+TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
     ProfilingScene scene;
     scene.job(1);
     auto scheduler = scene.scheduler();
@@ -361,9 +344,8 @@ START_TEST(a_result_in_the_spool_is_imported_once_and_the_job_starts) {
     restarted->round();
     ck_assert(!called(scene.host, "carrier a40 n1"));
 }
-END_TEST
 
-START_TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
+TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
     ProfilingScene scene;
     scene.job(1);
     auto scheduler = scene.scheduler();
@@ -375,9 +357,8 @@ START_TEST(a_job_of_another_user_is_no_carrier_whatever_it_carries) {
     ck_assert(called(scene.host,
                      "carrier a40 n1"));  // the forged one counts neither as result nor as running
 }
-END_TEST
 
-START_TEST(failed_profiling_is_tried_on_another_node_and_then_estimated) {
+TEST(failed_profiling_is_tried_on_another_node_and_then_estimated) {
     ProfilingScene scene;
     scene.node("n2", "a40", 4, 4);
     scene.job(1);
@@ -399,9 +380,8 @@ START_TEST(failed_profiling_is_tried_on_another_node_and_then_estimated) {
                           [](const std::string& c) { return c.starts_with("start 1"); }));
     ck_assert(scene.host.last_shape.offer.estimate.source == Source::analytic);
 }
-END_TEST
 
-START_TEST(a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off) {
+TEST(a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.config.profile_backoff_s = 600;
@@ -428,9 +408,8 @@ START_TEST(a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off)
     scheduler->round();
     ck_assert_uint_eq(scene.host.specs.size(), 3);
 }
-END_TEST
 
-START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
+TEST(a_refused_carrier_leaves_the_analytic_estimate) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.host.carriers_refused = true;
@@ -443,7 +422,6 @@ START_TEST(a_refused_carrier_leaves_the_analytic_estimate) {
         " not measured: a40: refused by the partition"));
     ck_assert(scheduler->explain(1).find("a40: refused by the partition") != std::string::npos);
 }
-END_TEST
 
 Request other_model() {
     Request r = Scene::request();
@@ -452,7 +430,7 @@ Request other_model() {
     return r;
 }
 
-START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
+TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
     ProfilingScene scene;
     scene.node("n2", "a100", 4, 4);
     Request first = Scene::request(), second = other_model();
@@ -482,9 +460,8 @@ START_TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
     ck_assert_uint_eq(scene.host.specs.size(), 2);
     ck_assert_str_eq(scene.host.specs[1].request.model.name.c_str(), "gpt2-half");
 }
-END_TEST
 
-START_TEST(a_gpu_that_a_user_has_leaves_the_analytic_estimate) {
+TEST(a_gpu_that_a_user_has_leaves_the_analytic_estimate) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 4, 0);
@@ -494,9 +471,8 @@ START_TEST(a_gpu_that_a_user_has_leaves_the_analytic_estimate) {
     ck_assert(scene.host.specs.empty() && called(scene.host, "release 1"));
     ck_assert(scheduler->explain(1).find("no free a40 to profile on") != std::string::npos);
 }
-END_TEST
 
-START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
+TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 1, 1);
@@ -520,10 +496,9 @@ START_TEST(nodes_that_profile_runs_just_took_are_given_to_nobody) {
     ck_assert_msg(decided.find("\"free_gpus\":1") == std::string::npos, "decided on %s",
                   decided.c_str());
 }
-END_TEST
 
 /// So that what is due at a time is due in one round, however often there are rounds.
-START_TEST(the_policy_knows_how_long_ago_it_decided) {
+TEST(the_policy_knows_how_long_ago_it_decided) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     auto scheduler = scene.scheduler();
@@ -541,9 +516,8 @@ START_TEST(the_policy_knows_how_long_ago_it_decided) {
     scene.host.view.snapshot.time_s -= 60;  // somebody set the clock
     ck_assert(window_s() == 0);
 }
-END_TEST
 
-START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
+TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
     Scene scene;
     scene.config.profile_enabled = true;
     scene.node("n1", "a40", 4, 0);  // users have it: its jobs go without a profile
@@ -572,9 +546,8 @@ START_TEST(the_store_is_asked_once_a_round_for_a_model_on_a_type) {
     scheduler->round();
     ck_assert(!unmeasured(1) && !unmeasured(3));
 }
-END_TEST
 
-START_TEST(a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
+TEST(a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     Request request = Scene::request();
@@ -608,9 +581,8 @@ START_TEST(a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeue
     scheduler->round();
     ck_assert(called(scene.host, "requeue 1"));
 }
-END_TEST
 
-START_TEST(a_round_ends_where_the_controller_stops) {
+TEST(a_round_ends_where_the_controller_stops) {
     Scene scene;
     for (int i = 1; i <= 8; ++i) {
         scene.node("n" + std::to_string(i), "a40", 2, 2);
@@ -629,9 +601,8 @@ START_TEST(a_round_ends_where_the_controller_stops) {
     scheduler->round();
     ck_assert_msg(scene.host.calls.empty(), "nothing at all once it has begun");
 }
-END_TEST
 
-START_TEST(what_was_planned_is_sent_with_what_it_rested_on) {
+TEST(what_was_planned_is_sent_with_what_it_rested_on) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1).basis = 4711;
@@ -644,9 +615,8 @@ START_TEST(what_was_planned_is_sent_with_what_it_rested_on) {
     ck_assert(called(scene.host, "opt_out 1x 1"));
     ck_assert_uint_eq(scene.host.last_shape.basis, 4712);
 }
-END_TEST
 
-START_TEST(preemption_that_never_ends_is_given_up) {
+TEST(preemption_that_never_ends_is_given_up) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     JobView& job = scene.job(1);
@@ -659,9 +629,8 @@ START_TEST(preemption_that_never_ends_is_given_up) {
     scheduler->round();
     ck_assert(called(scene.host, "hold 1"));
 }
-END_TEST
 
-START_TEST(comments_opt_out_and_bad_comments_are_told) {
+TEST(comments_opt_out_and_bad_comments_are_told) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1).comment = "arena:off";
@@ -671,9 +640,8 @@ START_TEST(comments_opt_out_and_bad_comments_are_told) {
     ck_assert_uint_eq(scene.host.reasons.size(), 1);
     ck_assert(scene.host.reasons[0].text.find("arena:gpus=MIN-MAX") != std::string::npos);
 }
-END_TEST
 
-START_TEST(an_opted_out_job_stays_within_its_types_and_count) {
+TEST(an_opted_out_job_stays_within_its_types_and_count) {
     Scene scene;
     scene.host.view.memory_tracked = true;
     scene.node("n1", "a40", 4, 4);
@@ -688,9 +656,8 @@ START_TEST(an_opted_out_job_stays_within_its_types_and_count) {
     ck_assert(called(scene.host, "opt_out 2x3xa100 1"));
     ck_assert_int_eq(scene.host.last_shape.memory_mb_per_node, 3 * 16000);
 }
-END_TEST
 
-START_TEST(a_released_job_with_a_bad_comment_is_held_to_say_so) {
+TEST(a_released_job_with_a_bad_comment_is_held_to_say_so) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     JobView& job = scene.job(1);
@@ -701,9 +668,8 @@ START_TEST(a_released_job_with_a_bad_comment_is_held_to_say_so) {
     ck_assert(called(scene.host, "hold 1"));
     ck_assert_uint_eq(scene.host.reasons.size(), 1);
 }
-END_TEST
 
-START_TEST(a_richer_type_does_not_make_a_poorer_one_impossible) {
+TEST(a_richer_type_does_not_make_a_poorer_one_impossible) {
     Scene scene;
     scene.host.view.memory_tracked = true;
     scene.node("n1", "a40", 2, 0);   // 32000 MB for each of its GPUs
@@ -717,7 +683,6 @@ START_TEST(a_richer_type_does_not_make_a_poorer_one_impossible) {
     ck_assert(called(scene.host, "start 1 n2"));
     ck_assert_int_eq(scene.host.last_shape.memory_mb_per_node, 64000);
 }
-END_TEST
 
 /// Its first job starts in the first round.
 struct ReportingScene : Scene {
@@ -742,7 +707,7 @@ struct ReportingScene : Scene {
     }
 };
 
-START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) {
+TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) {
     ReportingScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -764,7 +729,6 @@ START_TEST(a_report_corrects_what_the_next_job_is_offered_also_after_a_restart) 
     scheduler->observe(left, 2001);
     ck_assert(scheduler->stats_json() == before);
 }
-END_TEST
 
 /// A directory in its place: the store cannot be opened. The next round, a minute later, may again.
 void close_store(Scene& scene) {
@@ -781,7 +745,7 @@ void open_store(Scene& scene) {
     scene.host.view.snapshot.time_s += 60;
 }
 
-START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported) {
+TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported) {
     ReportingScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -808,9 +772,8 @@ START_TEST(a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_w
     scheduler = scene.scheduler();
     ck_assert(told_observed(7));
 }
-END_TEST
 
-START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count) {
+TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count) {
     ReportingScene scene;
     auto scheduler = scene.scheduler();
     scheduler->round();
@@ -835,9 +798,8 @@ START_TEST(a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_cou
         ck_assert_msg(scene.host.errors[0].find(part) != std::string::npos, "%s",
                       scene.host.errors[0].c_str());
 }
-END_TEST
 
-START_TEST(a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens) {
+TEST(a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens) {
     ProfilingScene scene;
     scene.job(1);
     auto scheduler = scene.scheduler();
@@ -857,9 +819,8 @@ START_TEST(a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_ope
     ck_assert(called(scene.host, "start 2 n1"));
     ck_assert(!called(scene.host, "carrier a40 n1"));
 }
-END_TEST
 
-START_TEST(explain_answers_its_owner_and_admins_only) {
+TEST(explain_answers_its_owner_and_admins_only) {
     Scene scene;
     scene.node("n1", "a40", 4, 0);
     scene.job(1).user_id = 7;
@@ -871,53 +832,7 @@ START_TEST(explain_answers_its_owner_and_admins_only) {
     ck_assert(own.find("\"chosen\":0") != std::string::npos);
     ck_assert(own == scheduler->explain(1));
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "scheduler",
-        {
-            a_job_starts_on_free_gpus_with_its_plan,
-            a_job_behind_ordinary_ones_waits_at_its_place,
-            a_full_cluster_gives_one_reservation_and_reasons,
-            a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_over,
-            a_job_whose_shapes_slurm_refuses_is_tried_less_and_less_often,
-            memory_is_asked_for_as_its_user_asked,
-            jobs_whose_nodes_are_gone_wait_in_slurms_words,
-            a_job_without_a_plan_says_why,
-            what_slurm_refused_is_tried_again_when_its_job_or_the_cluster_changes,
-            a_refused_update_stands_before_the_reason_until_one_is_taken,
-            an_offer_that_a_limit_refused_is_tried_again_as_soon_as_a_job_ends,
-            busy_nodes_cost_a_job_its_place_only_after_a_while,
-            requeued_jobs_wait_until_slurmd_accepts_them_again,
-            nothing_starts_while_nodes_may_hold_jobs_that_a_dead_controller_forgot,
-            two_jobs_of_one_model_cause_one_profile_run_per_type,
-            a_result_in_the_spool_is_imported_once_and_the_job_starts,
-            a_store_that_opens_late_gives_back_what_was_observed_and_takes_what_was_reported,
-            a_report_in_the_store_that_cannot_be_is_named_once_and_the_others_count,
-            a_result_that_comes_while_the_store_is_closed_is_taken_in_when_it_opens,
-            a_profile_run_delays_no_ordinary_job_that_stands_before,
-            behind_an_ordinary_job_that_is_about_to_start_the_analytic_estimate_stands_in,
-            a_job_of_another_user_is_no_carrier_whatever_it_carries,
-            failed_profiling_is_tried_on_another_node_and_then_estimated,
-            a_model_that_could_not_be_profiled_is_tried_again_after_the_back_off,
-            a_refused_carrier_leaves_the_analytic_estimate,
-            a_job_waits_for_the_profile_run_that_has_its_node,
-            a_gpu_that_a_user_has_leaves_the_analytic_estimate,
-            nodes_that_profile_runs_just_took_are_given_to_nobody,
-            the_policy_knows_how_long_ago_it_decided,
-            the_store_is_asked_once_a_round_for_a_model_on_a_type,
-            a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it,
-            a_round_ends_where_the_controller_stops,
-            what_was_planned_is_sent_with_what_it_rested_on,
-            preemption_that_never_ends_is_given_up,
-            comments_opt_out_and_bad_comments_are_told,
-            an_opted_out_job_stays_within_its_types_and_count,
-            a_released_job_with_a_bad_comment_is_held_to_say_so,
-            a_richer_type_does_not_make_a_poorer_one_impossible,
-            explain_answers_its_owner_and_admins_only,
-            a_report_corrects_what_the_next_job_is_offered_also_after_a_restart,
-        });
-}
+int main() { return arena::test::run_suite(); }

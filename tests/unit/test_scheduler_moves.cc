@@ -57,7 +57,7 @@ struct MovesScene : Scene {
     double iteration_s() { return host.last_shape.offer.estimate.iteration_s; }
 };
 
-START_TEST(a_long_job_gives_way_to_a_short_one) {
+TEST(a_long_job_gives_way_to_a_short_one) {
     MovesScene scene;
     scene.short_job();
     const double iteration_s = scene.iteration_s();
@@ -72,9 +72,8 @@ START_TEST(a_long_job_gives_way_to_a_short_one) {
                      70 + static_cast<std::int64_t>((5000 - cost.seconds(4)) / iteration_s));
     ck_assert(scene.plan->explain(1).find("checkpointing") != std::string::npos);
 }
-END_TEST
 
-START_TEST(while_it_saves_its_state_the_decision_stands) {
+TEST(while_it_saves_its_state_the_decision_stands) {
     MovesScene scene;
     scene.short_job();
     scene.plan->round();
@@ -108,10 +107,9 @@ START_TEST(while_it_saves_its_state_the_decision_stands) {
     ck_assert(called(scene.host, "start 1 n1"));
     ck_assert_int_eq(scene.host.last_shape.offer.grid.gpus(), 2);
 }
-END_TEST
 
 /// Two weeks are the bound of a job that was started once before.
-START_TEST(a_requeue_does_not_make_a_job_young_again) {
+TEST(a_requeue_does_not_make_a_job_young_again) {
     for (const double waited_days : {0.0, 13.0, 15.0}) {
         Scene scene;
         scene.config.policy = "arena";
@@ -137,7 +135,6 @@ START_TEST(a_requeue_does_not_make_a_job_young_again) {
         ck_assert_msg(first != second && first == (waited_days > 14), "%g days", waited_days);
     }
 }
-END_TEST
 
 void expect_no_move(void (*change)(MovesScene&), const char* why) {
     MovesScene scene;
@@ -147,7 +144,7 @@ void expect_no_move(void (*change)(MovesScene&), const char* why) {
     ck_assert_msg(!called(scene.host, "move 1"), "%s", why);
 }
 
-START_TEST(what_may_not_be_moved_stays) {
+TEST(what_may_not_be_moved_stays) {
     expect_no_move([](MovesScene& s) { s.view(1).start_s = now_s - s.config.cooldown_s + 1; },
                    "cool-down");
     expect_no_move(
@@ -163,9 +160,8 @@ START_TEST(what_may_not_be_moved_stays) {
     expect_no_move([](MovesScene& s) { s.view(1).facts.mark.reset(); },
                    "no mark says that Arena started it");
 }
-END_TEST
 
-START_TEST(moves_of_more_than_an_hour_ago_do_not_count) {
+TEST(moves_of_more_than_an_hour_ago_do_not_count) {
     MovesScene scene;
     scene.short_job();
     const auto at = static_cast<std::int64_t>(now_s);
@@ -173,9 +169,8 @@ START_TEST(moves_of_more_than_an_hour_ago_do_not_count) {
     scene.plan->round();
     ck_assert(called(scene.host, "move 1"));
 }
-END_TEST
 
-START_TEST(a_rigid_job_is_never_moved) {
+TEST(a_rigid_job_is_never_moved) {
     MovesScene scene;
     scene.short_job();
     Request request = Scene::request();
@@ -186,9 +181,8 @@ START_TEST(a_rigid_job_is_never_moved) {
     ck_assert(!called(scene.host, "move 1"));
     ck_assert_msg(called(scene.host, "release 2"), "Slurm's backfill reserves for it");
 }
-END_TEST
 
-START_TEST(a_job_that_was_just_requeued_keeps_its_place) {
+TEST(a_job_that_was_just_requeued_keeps_its_place) {
     Scene scene;
     scene.config.policy = "fifo";
     scene.node("n1", "a40", 4, 4);
@@ -206,19 +200,7 @@ START_TEST(a_job_that_was_just_requeued_keeps_its_place) {
     scheduler->round();
     ck_assert(called(scene.host, "start 1 n1"));
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("scheduler moves",
-                                  {
-                                      a_long_job_gives_way_to_a_short_one,
-                                      while_it_saves_its_state_the_decision_stands,
-                                      what_may_not_be_moved_stays,
-                                      moves_of_more_than_an_hour_ago_do_not_count,
-                                      a_rigid_job_is_never_moved,
-                                      a_job_that_was_just_requeued_keeps_its_place,
-                                      a_requeue_does_not_make_a_job_young_again,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

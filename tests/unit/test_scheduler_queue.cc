@@ -32,7 +32,7 @@ Json asked(const Scheduler& scheduler, bool privileged, std::uint32_t uid, bool 
     return Json::parse(scheduler.queue_json({privileged, uid, sees_others}));
 }
 
-START_TEST(places_and_starts_follow_the_queue) {
+TEST(places_and_starts_follow_the_queue) {
     QueueScene scene;
     scene.waits(1, 10);
     scene.waits(2, 11);
@@ -53,9 +53,8 @@ START_TEST(places_and_starts_follow_the_queue) {
     ck_assert_uint_eq(scene.host.expected.size(), 3);
     ck_assert(scene.host.expected[0].start_s >= 1600);
 }
-END_TEST
 
-START_TEST(users_see_their_own_jobs_and_others_places) {
+TEST(users_see_their_own_jobs_and_others_places) {
     QueueScene scene;
     scene.waits(1, 10);
     scene.waits(2, 11);
@@ -73,9 +72,8 @@ START_TEST(users_see_their_own_jobs_and_others_places) {
     ck_assert_int_eq(closed["jobs"][1]["place"].get<int>(), 2);
     ck_assert(closed["jobs"][1].contains("expected_start_s"));
 }
-END_TEST
 
-START_TEST(places_count_those_who_want_the_same_nodes) {
+TEST(places_count_those_who_want_the_same_nodes) {
     QueueScene scene;
     auto& snapshot = scene.host.view.snapshot;
     scene.node("n2", "a40", 4, 0);
@@ -96,9 +94,8 @@ START_TEST(places_count_those_who_want_the_same_nodes) {
     ck_assert(places[3].first == 3);
     ck_assert(places[4] == std::pair(3, 3));  // behind 2 and 3
 }
-END_TEST
 
-START_TEST(behind_an_ordinary_job_it_starts_no_earlier) {
+TEST(behind_an_ordinary_job_it_starts_no_earlier) {
     QueueScene scene;
     scene.waits(1, 10).ordinary_start_s = 5000;
     scene.waits(2, 10).ordinary_start_s = 0;  // Slurm has not said
@@ -111,10 +108,9 @@ START_TEST(behind_an_ordinary_job_it_starts_no_earlier) {
     for (const auto& expected : scene.host.expected)
         ck_assert(expected.job == 1 ? expected.start_s >= 5000 : expected.start_s == 0);
 }
-END_TEST
 
 /// A job that became another between two slices of the reading is neither started nor forgotten.
-START_TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
+TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
     Scene scene;
     scene.node("n1", "a40", 4, 4);
     scene.job(1).changing = true;
@@ -130,17 +126,7 @@ START_TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
     scheduler->round();
     ck_assert_str_eq(scene.host.calls.back().c_str(), "start 1 n1");
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("scheduler_queue",
-                                  {
-                                      places_and_starts_follow_the_queue,
-                                      users_see_their_own_jobs_and_others_places,
-                                      places_count_those_who_want_the_same_nodes,
-                                      behind_an_ordinary_job_it_starts_no_earlier,
-                                      a_job_that_changes_while_it_is_read_is_left_alone,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

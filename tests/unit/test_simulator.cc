@@ -66,7 +66,7 @@ const std::string two_a40 = "  - {gpu_type: a40, count: 2, gpus_per_node: 2}\n";
 
 }  // namespace
 
-START_TEST(a_job_pays_its_restart_and_then_runs_exactly) {
+TEST(a_job_pays_its_restart_and_then_runs_exactly) {
     // 51 / 5 = 10 iterations; 2 GPUs take the faster layout (4 s): 30 + 20 s restart + 40 s work.
     const Metrics m = run(workload_of(two_a40, "x,1000,51,bert__1B,,8,2,a40\n"), decide_fcfs);
     ck_assert(m.jobs == 1 && m.finished == 1 && m.restarts == 1);
@@ -78,9 +78,8 @@ START_TEST(a_job_pays_its_restart_and_then_runs_exactly) {
     assert_near(m.normalized_throughput_mean, 40.0 / 90);
     ck_assert(m.queuing_s.max == 0);
 }
-END_TEST
 
-START_TEST(rounds_of_any_length_follow_each_other) {
+TEST(rounds_of_any_length_follow_each_other) {
     SimulationOptions options;
     for (const double round_s : {1.1, 33.3, 59.9, 100.1}) {  // floor(k * r / r) is k - 1 for some k
         options.round_s = round_s;
@@ -89,17 +88,15 @@ START_TEST(rounds_of_any_length_follow_each_other) {
         assert_near(m.jct_s.mean, 50 + 4 * 1020);
     }
 }
-END_TEST
 
-START_TEST(launch_cost_grows_with_gpus_up_to_a_cap) {
+TEST(launch_cost_grows_with_gpus_up_to_a_cap) {
     const RestartCost cost;
     assert_near(cost.seconds(1), 40);
     assert_near(cost.seconds(4), 70);
     assert_near(cost.seconds(64), 70);
 }
-END_TEST
 
-START_TEST(fcfs_blocks_its_type_and_backfill_fills_behind) {
+TEST(fcfs_blocks_its_type_and_backfill_fills_behind) {
     // a holds 3 of 4 GPUs for 40+800 s; b wants 4 and waits; c wants 1 for 40+80 s and may pass.
     const std::string jobs =
         "a0,0,500,bert__1B,,8,2,a40\na,0,500,bert__1B,,8,1,a40\nb,1,500,bert__1B,,8,4,a40\n"
@@ -114,9 +111,8 @@ START_TEST(fcfs_blocks_its_type_and_backfill_fills_behind) {
     assert_near(easy.outcomes[2].jct_s, strict.outcomes[2].jct_s);
     assert_near(strict.outcomes[4].jct_s, 70 + 3);  // another type is not blocked
 }
-END_TEST
 
-START_TEST(unfinished_jobs_count_until_the_end_of_the_simulation) {
+TEST(unfinished_jobs_count_until_the_end_of_the_simulation) {
     SimulationOptions options;
     options.max_time_s = 60;
     const std::string jobs =
@@ -128,9 +124,8 @@ START_TEST(unfinished_jobs_count_until_the_end_of_the_simulation) {
     assert_near(m.outcomes[1].jct_s, 40 + 8);
     assert_near(m.makespan_s, 60);
 }
-END_TEST
 
-START_TEST(requests_without_a_row_take_the_nearest_larger_count_then_another_type) {
+TEST(requests_without_a_row_take_the_nearest_larger_count_then_another_type) {
     const std::string nodes = two_a40 + "  - {gpu_type: v100, count: 1, gpus_per_node: 4}\n";
     const Workload w = workload_of(nodes,
                                    "three,0,5,bert__1B,,8,3,a40\nnine,0,5,bert__1B,,8,9,a40\n"
@@ -143,9 +138,8 @@ START_TEST(requests_without_a_row_take_the_nearest_larger_count_then_another_typ
     assert_text(asked(1), "2x2xa40");
     assert_text(asked(2), "4xv100");
 }
-END_TEST
 
-START_TEST(only_measured_rows_are_offers) {
+TEST(only_measured_rows_are_offers) {
     const auto view = parse_throughputs(
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,num_gpus,feasible,"
         "throughput_samples_per_s,derivation\n"
@@ -158,9 +152,8 @@ START_TEST(only_measured_rows_are_offers) {
     const auto slow = parse_throughputs(table_header + "bert,1B,8,a40,1,1,301\n", "v.csv");
     ck_assert(slow.ok() && slow->rows.at({"bert__1B", 8}).empty());
 }
-END_TEST
 
-START_TEST(malformed_files_are_refused_with_their_line) {
+TEST(malformed_files_are_refused_with_their_line) {
     const std::string good = "x,0,5,bert__1B,,8,2,a40\n";
     const auto refuse = [&](const std::string& rows, const char* why) {
         assert_refused(parse_trace(header + rows, "t.csv"), why);
@@ -188,9 +181,8 @@ START_TEST(malformed_files_are_refused_with_their_line) {
     assert_refused(parse_cluster("nodes:\n  - {gpu_type: a, count: 1}\n", "c.yaml"),
                    "gpus_per_node is missing");
 }
-END_TEST
 
-START_TEST(unknown_models_and_types_are_refused_where_they_stand) {
+TEST(unknown_models_and_types_are_refused_where_they_stand) {
     const auto table = parse_throughputs(small_table, "p.csv");
     WorkloadOptions options;
     options.trace_name = "t.csv";
@@ -203,9 +195,8 @@ START_TEST(unknown_models_and_types_are_refused_where_they_stand) {
     assert_refused(bind("x,0,5,bert__1B,,8,2,h900\n"), "t.csv:2: gpu_type: \"h900\"");
     assert_refused(bind("x,0,5,bert__2B,,8,2,a40\n"), "no job of the trace has a usable row");
 }
-END_TEST
 
-START_TEST(errors_are_hidden_from_the_policy_and_fixed_by_the_seed) {
+TEST(errors_are_hidden_from_the_policy_and_fixed_by_the_seed) {
     const Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
     SimulationOptions options;
     options.errors = {0.3, 0.5, 7};
@@ -224,9 +215,8 @@ START_TEST(errors_are_hidden_from_the_policy_and_fixed_by_the_seed) {
     options.errors.seed = 8;
     ck_assert(run(w, decide_fcfs, options).jct_s.mean != a.jct_s.mean);
 }
-END_TEST
 
-START_TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_work) {
+TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_work) {
     const Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
     SimulationOptions options;
     options.errors.seed = 3;
@@ -244,7 +234,6 @@ START_TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_wo
     };
     ck_assert(run(w, decide_fcfs, options).jct_s.mean == exact.jct_s.mean);
 }
-END_TEST
 
 namespace {
 
@@ -260,7 +249,7 @@ Workload crowd() {
 
 }  // namespace
 
-START_TEST(jobs_that_are_not_elastic_keep_what_they_start_with_under_every_policy) {
+TEST(jobs_that_are_not_elastic_keep_what_they_start_with_under_every_policy) {
     const Workload w = crowd();
     SimulationOptions options;
     options.errors.seed = 5;
@@ -282,9 +271,8 @@ START_TEST(jobs_that_are_not_elastic_keep_what_they_start_with_under_every_polic
         }
     }
 }
-END_TEST
 
-START_TEST(which_jobs_are_elastic_follows_from_the_seed_alone) {
+TEST(which_jobs_are_elastic_follows_from_the_seed_alone) {
     int small = 0, large = 0, other = 0;
     for (std::uint32_t job = 0; job < 10000; ++job) {
         const bool is_small = Workload::is_elastic(0.2, 1, job),
@@ -298,9 +286,8 @@ START_TEST(which_jobs_are_elastic_follows_from_the_seed_alone) {
     ck_assert(std::abs(small - 2000) < 160 && std::abs(large - 5000) < 200 &&
               std::abs(other - 5000) < 200);
 }
-END_TEST
 
-START_TEST(a_policy_that_moves_a_job_that_is_not_elastic_is_an_error) {
+TEST(a_policy_that_moves_a_job_that_is_not_elastic_is_an_error) {
     const PolicyFunction mover = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
         const ActionKind kind =
             s.jobs[0].phase == JobPhase::running ? ActionKind::preempt : ActionKind::start;
@@ -321,9 +308,8 @@ START_TEST(a_policy_that_moves_a_job_that_is_not_elastic_is_an_error) {
     ck_assert(broken.error().message().find("changes a job that is not elastic") !=
               std::string::npos);
 }
-END_TEST
 
-START_TEST(work_that_is_unknown_shows_as_a_time_limit_only) {
+TEST(work_that_is_unknown_shows_as_a_time_limit_only) {
     const Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
     SimulationOptions options;
     options.errors.seed = 3;
@@ -338,9 +324,8 @@ START_TEST(work_that_is_unknown_shows_as_a_time_limit_only) {
     };
     ck_assert(run(w, decide_fcfs, options).jct_s.mean == known.jct_s.mean);
 }
-END_TEST
 
-START_TEST(a_policy_that_breaks_its_contract_is_an_error) {
+TEST(a_policy_that_breaks_its_contract_is_an_error) {
     const PolicyFunction greedy = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
         Decision d;
         for (const JobState& job : s.jobs) {
@@ -356,9 +341,8 @@ START_TEST(a_policy_that_breaks_its_contract_is_an_error) {
     };
     assert_refused(simulate(w, "lazy", lazy, {}), "leaves 2 jobs waiting on an idle cluster");
 }
-END_TEST
 
-START_TEST(a_resize_keeps_the_work_done_and_pays_again) {
+TEST(a_resize_keeps_the_work_done_and_pays_again) {
     // 100 iterations on 1 GPU (8 s); at the round at 300 s: (300 - 40) / 8 = 32.5 done; then 2.5 s
     // each.
     const PolicyFunction grow = [](const Snapshot& s, const Offers& o, const PolicyOptions&) {
@@ -381,9 +365,8 @@ START_TEST(a_resize_keeps_the_work_done_and_pays_again) {
     assert_near(m.jct_s.mean, 300 + 70 + 67.5 * 2.5);
     ck_assert(m.restarts == 2 && m.stays.size() == 2 && m.stays[0].to_s == 300);
 }
-END_TEST
 
-START_TEST(generated_traces_have_the_load_and_shares_asked_for) {
+TEST(generated_traces_have_the_load_and_shares_asked_for) {
     const auto table = parse_throughputs(small_table, "p.csv");
     const Cluster cluster = cluster_of(two_a40);
     GeneratorOptions options;
@@ -410,10 +393,9 @@ START_TEST(generated_traces_have_the_load_and_shares_asked_for) {
     const auto again = generate_trace(cluster, *table, options);
     ck_assert(format_trace(*again) == format_trace(*jobs));
 }
-END_TEST
 
 /// All jobs of the mix ask for a40, on which most work takes longest; two of three have no choice.
-START_TEST(a_mix_loads_every_gpu_type_alike) {
+TEST(a_mix_loads_every_gpu_type_alike) {
     const auto table = parse_throughputs(small_table, "p.csv");
     const Cluster cluster =
         cluster_of(two_a40 + "  - {gpu_type: v100, count: 4, gpus_per_node: 4}\n");
@@ -440,9 +422,9 @@ START_TEST(a_mix_loads_every_gpu_type_alike) {
     assert_near(gpu_s["a40"] / 4 / bound->jobs.back().submit_s, 0.8, 0.08);
     assert_near(gpu_s["v100"] / 16 / bound->jobs.back().submit_s, 0.8, 0.08);
 }
-END_TEST
 
-START_TEST(the_published_yardstick_is_reproduced) {
+TEST_NEEDING(the_published_yardstick_is_reproduced,
+             arena::test::lacks_reference(arena::test::philly_trace)) {
     const auto philly = arena::test::read_philly();
     WorkloadOptions pools;
     pools.placement = PlacementRule::pools;
@@ -460,42 +442,14 @@ START_TEST(the_published_yardstick_is_reproduced) {
     assert_near(strict.jct_s.mean, 276225, 1e-5);
     assert_near(easy.jct_s.mean, 260056, 1e-5);
 }
-END_TEST
 
-START_TEST(our_own_trace_keeps_its_numbers) {
+TEST(our_own_trace_keeps_its_numbers) {
     const Workload w = arena::test::own_workload();
     const Metrics strict = run(w, decide_fcfs), easy = run(w, decide_backfill);
     ck_assert(strict.jobs == 150 && strict.finished == 150 && easy.finished == 150);
     assert_near(strict.jct_s.mean, 173994, 1e-5);
     assert_near(easy.jct_s.mean, 41907.5, 1e-5);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "simulator",
-        {a_job_pays_its_restart_and_then_runs_exactly,
-         rounds_of_any_length_follow_each_other,
-         launch_cost_grows_with_gpus_up_to_a_cap,
-         fcfs_blocks_its_type_and_backfill_fills_behind,
-         unfinished_jobs_count_until_the_end_of_the_simulation,
-         requests_without_a_row_take_the_nearest_larger_count_then_another_type,
-         only_measured_rows_are_offers,
-         malformed_files_are_refused_with_their_line,
-         unknown_models_and_types_are_refused_where_they_stand,
-         errors_are_hidden_from_the_policy_and_fixed_by_the_seed,
-         what_users_say_of_their_work_changes_what_policies_see_and_not_the_work,
-         jobs_that_are_not_elastic_keep_what_they_start_with_under_every_policy,
-         which_jobs_are_elastic_follows_from_the_seed_alone,
-         a_policy_that_moves_a_job_that_is_not_elastic_is_an_error,
-         work_that_is_unknown_shows_as_a_time_limit_only,
-         a_policy_that_breaks_its_contract_is_an_error,
-         a_resize_keeps_the_work_done_and_pays_again,
-         generated_traces_have_the_load_and_shares_asked_for,
-         a_mix_loads_every_gpu_type_alike,
-         our_own_trace_keeps_its_numbers,
-         the_published_yardstick_is_reproduced},
-        {.timeout_s = 300,  // whole simulations, maybe on a busy machine
-         .conditional = {the_published_yardstick_is_reproduced},
-         .lacks = arena::test::lacks_reference(arena::test::philly_trace)});
-}
+// Whole simulations, maybe on a busy machine.
+int main() { return arena::test::run_suite({.timeout_s = 300}); }

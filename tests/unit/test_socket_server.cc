@@ -107,7 +107,7 @@ std::vector<SocketClients::Heard> look(SocketClients& clients) {
 
 }  // namespace
 
-START_TEST(silent_clients_delay_nobody) {
+TEST(silent_clients_delay_nobody) {
     SocketServer server;
     SocketLimits limits;
     limits.question = 1h;
@@ -126,9 +126,8 @@ START_TEST(silent_clients_delay_nobody) {
     // The old server took 4.9 s; the limit is for a loaded machine.
     ck_assert_msg(seconds_since(start) < 2, "the answer took %.1f s", seconds_since(start));
 }
-END_TEST
 
-START_TEST(a_silent_client_is_hung_up_in_time) {
+TEST(a_silent_client_is_hung_up_in_time) {
     SocketServer server;
     SocketLimits limits;
     limits.question = 20ms;
@@ -138,9 +137,8 @@ START_TEST(a_silent_client_is_hung_up_in_time) {
     assert_text(hear(silent), "");
     assert_text(hear(halfway), "");
 }
-END_TEST
 
-START_TEST(a_line_may_come_in_pieces_and_not_be_too_long) {
+TEST(a_line_may_come_in_pieces_and_not_be_too_long) {
     SocketServer server;
     open_server(server);
     const FileDescriptor pieces = dial(), longer = dial();
@@ -152,9 +150,8 @@ START_TEST(a_line_may_come_in_pieces_and_not_be_too_long) {
     auto questions = questions_of(server, 1);
     assert_text(questions[0].line, "explain 12");
 }
-END_TEST
 
-START_TEST(an_answer_may_come_later_and_from_any_thread) {
+TEST(an_answer_may_come_later_and_from_any_thread) {
     SocketServer server;
     open_server(server);
     const FileDescriptor first = dial(), second = dial(), refused = dial();
@@ -175,9 +172,8 @@ START_TEST(an_answer_may_come_later_and_from_any_thread) {
     assert_text(hear(first), "one");
     worker.join();
 }
-END_TEST
 
-START_TEST(a_client_that_leaves_takes_its_question_along) {
+TEST(a_client_that_leaves_takes_its_question_along) {
     SocketServer server;
     open_server(server);
     FileDescriptor leaving = dial();
@@ -197,9 +193,8 @@ START_TEST(a_client_that_leaves_takes_its_question_along) {
                       question.line.c_str());
     ck_assert(questions.back().reply.wanted());
 }
-END_TEST
 
-START_TEST(a_slow_reader_gets_all_of_it_and_delays_nobody) {
+TEST(a_slow_reader_gets_all_of_it_and_delays_nobody) {
     SocketServer server;
     open_server(server);
     const std::string much(std::size_t{8} << 20, 'm');
@@ -211,9 +206,8 @@ START_TEST(a_slow_reader_gets_all_of_it_and_delays_nobody) {
     assert_text(hear(quick), "{}");
     ck_assert_uint_eq(hear(slow).size(), much.size());
 }
-END_TEST
 
-START_TEST(who_does_not_take_the_answer_is_hung_up) {
+TEST(who_does_not_take_the_answer_is_hung_up) {
     SocketServer server;
     SocketLimits limits;
     limits.answer = 20ms;
@@ -226,9 +220,8 @@ START_TEST(who_does_not_take_the_answer_is_hung_up) {
     ck_assert_int_eq(::poll(&end, 1, patience_ms), 1);  // POLLHUP while all is unread
     ck_assert_uint_lt(hear(deaf).size(), much.size());
 }
-END_TEST
 
-START_TEST(closing_ends_at_once_and_replies_lead_nowhere) {
+TEST(closing_ends_at_once_and_replies_lead_nowhere) {
     SocketServer server;
     SocketLimits limits;
     limits.question = 1h;
@@ -250,9 +243,8 @@ START_TEST(closing_ends_at_once_and_replies_lead_nowhere) {
     questions_of(server, 1)[0].reply.send("again");
     assert_text(hear(again), "again");
 }
-END_TEST
 
-START_TEST(a_user_with_too_many_loses_the_longest_silent_one) {
+TEST(a_user_with_too_many_loses_the_longest_silent_one) {
     SocketLimits limits;
     limits.clients_per_user = 3;
     SocketClients clients(limits);
@@ -266,9 +258,8 @@ START_TEST(a_user_with_too_many_loses_the_longest_silent_one) {
     say(mine[3].client, "stats\n");
     ck_assert_uint_eq(look(clients).size(), 1);
 }
-END_TEST
 
-START_TEST(clients_that_wait_for_answers_make_no_room_for_more_of_that_user) {
+TEST(clients_that_wait_for_answers_make_no_room_for_more_of_that_user) {
     SocketLimits limits;
     limits.clients_per_user = 2;
     SocketClients clients(limits);
@@ -285,9 +276,8 @@ START_TEST(clients_that_wait_for_answers_make_no_room_for_more_of_that_user) {
     ck_assert(!is_hung_up(other.client));
     ck_assert(!is_hung_up(asking[0].client) && !is_hung_up(asking[1].client));
 }
-END_TEST
 
-START_TEST(when_all_is_full_the_user_with_most_makes_room) {
+TEST(when_all_is_full_the_user_with_most_makes_room) {
     SocketLimits limits;
     limits.clients = 4;
     SocketClients clients(limits);
@@ -299,9 +289,8 @@ START_TEST(when_all_is_full_the_user_with_most_makes_room) {
     ck_assert(is_hung_up(greedy[0].client));
     ck_assert(!is_hung_up(modest.client) && !is_hung_up(late.client));
 }
-END_TEST
 
-START_TEST(time_is_over_by_the_clock_that_is_given) {
+TEST(time_is_over_by_the_clock_that_is_given) {
     SocketLimits limits;
     limits.question = 2s;
     limits.answer = 5s;
@@ -326,19 +315,5 @@ START_TEST(time_is_over_by_the_clock_that_is_given) {
     clients.expire(now + 1h + 5s);
     ck_assert_uint_eq(clients.polls().size(), 0);
 }
-END_TEST
 
-int main() {
-    return run_suite(
-        "socket_server",
-        {silent_clients_delay_nobody, a_silent_client_is_hung_up_in_time,
-         a_line_may_come_in_pieces_and_not_be_too_long,
-         an_answer_may_come_later_and_from_any_thread,
-         a_client_that_leaves_takes_its_question_along,
-         a_slow_reader_gets_all_of_it_and_delays_nobody, who_does_not_take_the_answer_is_hung_up,
-         closing_ends_at_once_and_replies_lead_nowhere,
-         a_user_with_too_many_loses_the_longest_silent_one,
-         clients_that_wait_for_answers_make_no_room_for_more_of_that_user,
-         when_all_is_full_the_user_with_most_makes_room, time_is_over_by_the_clock_that_is_given},
-        {.before = before, .after = after});
-}
+int main() { return run_suite({.before = before, .after = after}); }

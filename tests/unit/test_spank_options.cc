@@ -65,7 +65,7 @@ const char* const tiny =
 
 }  // namespace
 
-START_TEST(the_command_line_wins_over_environment_and_script) {
+TEST(the_command_line_wins_over_environment_and_script) {
     OptionSet set;
     set.add("batch", "1", OptionSource::script);
     set.add("batch", "2", OptionSource::environment);
@@ -74,9 +74,8 @@ START_TEST(the_command_line_wins_over_environment_and_script) {
     ck_assert(set.status().ok());
     ck_assert_str_eq(set.find("batch")->c_str(), "3");
 }
-END_TEST
 
-START_TEST(two_values_from_one_place_are_a_mistake) {
+TEST(two_values_from_one_place_are_a_mistake) {
     for (const OptionSource place : {OptionSource::script, OptionSource::command_line}) {
         OptionSet set;
         set.add("gpus", "1-2", place);
@@ -86,9 +85,8 @@ START_TEST(two_values_from_one_place_are_a_mistake) {
         ck_assert(!make_record(set, false).ok());
     }
 }
-END_TEST
 
-START_TEST(a_flag_without_a_place_never_conflicts) {
+TEST(a_flag_without_a_place_never_conflicts) {
     OptionSet set;
     set.add("elastic", "no", OptionSource::script);
     set.add("elastic", "yes", std::nullopt);
@@ -97,9 +95,8 @@ START_TEST(a_flag_without_a_place_never_conflicts) {
     ck_assert_str_eq(set.find("elastic")->c_str(), "no");
     ck_assert(set.status().ok());
 }
-END_TEST
 
-START_TEST(names_and_files_are_told_apart) {
+TEST(names_and_files_are_told_apart) {
     ck_assert(!names_model_file("gpt2"));
     ck_assert(!names_model_file("no-such-model"));
     for (const char* file : {"./gpt2", "a/b", "/dev/zero", "config.json", "m.yaml", "m.yml"})
@@ -113,9 +110,8 @@ START_TEST(names_and_files_are_told_apart) {
     ck_assert_int_eq(chdir("/"), 0);
     remove_directory();
 }
-END_TEST
 
-START_TEST(names_and_files_become_records) {
+TEST(names_and_files_become_records) {
     make_directory();
     for (const std::string& model : {std::string("gpt2"), written("m.yaml", tiny)}) {
         const auto r = make_record(options(model), false);
@@ -124,9 +120,8 @@ START_TEST(names_and_files_become_records) {
     }
     remove_directory();
 }
-END_TEST
 
-START_TEST(hostile_files_are_refused) {
+TEST(hostile_files_are_refused) {
     make_directory();
     refused("no-such-model", "no-such-model");
     refused(in_directory("absent.json"), "absent.json");
@@ -150,9 +145,8 @@ START_TEST(hostile_files_are_refused) {
     refused(fifo, "not a regular file");
     remove_directory();
 }
-END_TEST
 
-START_TEST(a_user_may_name_a_link_and_root_may_not) {
+TEST(a_user_may_name_a_link_and_root_may_not) {
     make_directory();
     const std::string link = in_directory("link.yaml");
     ck_assert_int_eq(symlink(written("m.yaml", tiny).c_str(), link.c_str()), 0);
@@ -160,10 +154,9 @@ START_TEST(a_user_may_name_a_link_and_root_may_not) {
     refused(link, "symbolic link", true);
     remove_directory();
 }
-END_TEST
 
 /// A job may allow as many GPU types as a site may map: what a writer accepts every reader takes.
-START_TEST(as_many_gpu_types_are_read_as_are_written) {
+TEST(as_many_gpu_types_are_read_as_are_written) {
     std::string types;
     for (std::size_t i = 0; i < limits::gpu_types; ++i)
         types += (i == 0 ? "t" : ",t") + std::to_string(i);
@@ -191,18 +184,16 @@ START_TEST(as_many_gpu_types_are_read_as_are_written) {
     forged.gpu_types.push_back("x");
     ck_assert(!parse_record(format_record(forged).value()).ok());
 }
-END_TEST
 
-START_TEST(a_controller_that_runs_arena_takes_requests) {
+TEST(a_controller_that_runs_arena_takes_requests) {
     for (const char* plugins : {"arena", "lua,arena", "lua, arena", "job_submit/arena"})
         ck_assert_msg(check_controller({plugins, "sched/arena", "/usr/lib/slurm"}).ok(), "%s",
                       plugins);
     // Nothing here tells which scheduler /nonexistent has.
     ck_assert(check_controller({"arena", "sched/backfill", "/nonexistent"}).ok());
 }
-END_TEST
 
-START_TEST(a_controller_without_arenas_parts_gets_no_requests) {
+TEST(a_controller_without_arenas_parts_gets_no_requests) {
     for (const char* plugins : {"", "lua", "arenas", "lua,not/arena"}) {
         const ControllerFacts facts{plugins, "sched/arena", ""};
         arena::test::assert_refused(check_controller(facts), "JobSubmitPlugins is ");
@@ -212,9 +203,8 @@ START_TEST(a_controller_without_arenas_parts_gets_no_requests) {
     arena::test::assert_refused(check_controller({"arena", "sched/builtin", ""}),
                                 "SchedulerType is sched/builtin, not sched/arena");
 }
-END_TEST
 
-START_TEST(which_scheduler_stands_behind_slurms_name_is_looked_up) {
+TEST(which_scheduler_stands_behind_slurms_name_is_looked_up) {
     make_directory();
     const std::string ours = written("sched_arena.so", ""), alias = in_directory("alias"),
                       stock = in_directory("stock");
@@ -227,7 +217,6 @@ START_TEST(which_scheduler_stands_behind_slurms_name_is_looked_up) {
                                 "SchedulerType is sched/backfill, not sched/arena");
     remove_directory();
 }
-END_TEST
 
 // ---- the look before the submission ------------------------------------------------------------
 
@@ -246,7 +235,7 @@ static PlanQuery query_for(const char* model, std::int64_t gpus) {
     return query;
 }
 
-START_TEST(a_preview_is_what_the_planner_offers) {
+TEST(a_preview_is_what_the_planner_offers) {
     const auto estimate = parse_estimate(preview({query_for("gpt2", 8)}, std::chrono::seconds(60)));
     ck_assert(estimate && estimate->complete);
     const std::vector<Offer> offers = make_offers(query_for("gpt2", 8));
@@ -256,9 +245,8 @@ START_TEST(a_preview_is_what_the_planner_offers) {
               1e-3 * offers[0].estimate.iteration_s);
     ck_assert(preview({}, std::chrono::seconds(1)).empty());
 }
-END_TEST
 
-START_TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {
+TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {
     // More than can be planned in a second: the child is killed, and what it gave before counts.
     std::vector<PlanQuery> queries(20000, query_for("gpt2", 64));
     queries.insert(queries.begin(), query_for("gpt2", 1));
@@ -269,23 +257,5 @@ START_TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {
     const auto none = parse_estimate(preview({query_for("gpt2", 1)}, std::chrono::milliseconds(0)));
     ck_assert(none && !none->complete && none->shapes.empty());
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("spank_options",
-                                  {
-                                      the_command_line_wins_over_environment_and_script,
-                                      two_values_from_one_place_are_a_mistake,
-                                      a_flag_without_a_place_never_conflicts,
-                                      names_and_files_are_told_apart,
-                                      names_and_files_become_records,
-                                      hostile_files_are_refused,
-                                      a_user_may_name_a_link_and_root_may_not,
-                                      as_many_gpu_types_are_read_as_are_written,
-                                      a_controller_that_runs_arena_takes_requests,
-                                      a_controller_without_arenas_parts_gets_no_requests,
-                                      which_scheduler_stands_behind_slurms_name_is_looked_up,
-                                      a_preview_is_what_the_planner_offers,
-                                      a_preview_ends_when_its_time_is_up_with_what_it_has,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

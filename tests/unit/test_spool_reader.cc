@@ -59,7 +59,7 @@ SpoolReader::Source source_of(const std::shared_ptr<Gate>& gate) {
             }};
 }
 
-START_TEST(a_spool_that_answers_answers_at_once) {
+TEST(a_spool_that_answers_answers_at_once) {
     const auto gate = std::make_shared<Gate>();
     SpoolReader reader(source_of(gate));
     for (const char* nonce : {"a", "b", "a"}) {
@@ -71,9 +71,8 @@ START_TEST(a_spool_that_answers_answers_at_once) {
     ck_assert_int_eq(gate->gone, 6);
     ck_assert_double_eq(reader.silent_s(), 0);
 }
-END_TEST
 
-START_TEST(one_that_hangs_is_waited_for_once_and_answers_when_it_is_back) {
+TEST(one_that_hangs_is_waited_for_once_and_answers_when_it_is_back) {
     const auto gate = std::make_shared<Gate>();
     gate->set(false);
     SpoolReader reader(source_of(gate));
@@ -93,9 +92,8 @@ START_TEST(one_that_hangs_is_waited_for_once_and_answers_when_it_is_back) {
     ck_assert(result && (*result)->nonce == "a");
     ck_assert_msg(reader.result("c").has_value(), "it is waited for again");
 }
-END_TEST
 
-START_TEST(the_end_does_not_wait_for_a_spool_that_hangs) {
+TEST(the_end_does_not_wait_for_a_spool_that_hangs) {
     const auto gate = std::make_shared<Gate>();
     gate->set(false);
     {
@@ -111,9 +109,8 @@ START_TEST(the_end_does_not_wait_for_a_spool_that_hangs) {
     SpoolReader next(source_of(gate));
     ck_assert(next.result("b").has_value());
 }
-END_TEST
 
-START_TEST(a_spool_that_never_comes_back_fills_no_process_with_threads) {
+TEST(a_spool_that_never_comes_back_fills_no_process_with_threads) {
     const auto gate = std::make_shared<Gate>();
     gate->set(false);
     for (int i = 0; i < 7; ++i) {
@@ -124,16 +121,7 @@ START_TEST(a_spool_that_never_comes_back_fills_no_process_with_threads) {
     gate->set(true);
     ck_assert(gate->wait_gone(4));
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("spool reader",
-                                  {
-                                      a_spool_that_answers_answers_at_once,
-                                      one_that_hangs_is_waited_for_once_and_answers_when_it_is_back,
-                                      the_end_does_not_wait_for_a_spool_that_hangs,
-                                      a_spool_that_never_comes_back_fills_no_process_with_threads,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

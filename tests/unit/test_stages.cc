@@ -42,7 +42,7 @@ Offer offer_of(const Grid& of) {
 }
 const OfferList one_offer = std::make_shared<const std::vector<Offer>>(1, offer_of(grid));
 
-START_TEST(a_blocked_offer_is_tried_again_when_its_reason_is_gone) {
+TEST(a_blocked_offer_is_tried_again_when_its_reason_is_gone) {
     BlockedOffers blocked;
     blocked.new_round(view_at(100));
     ck_assert_uint_eq(blocked.open(1, one_offer).size(), 1);
@@ -64,9 +64,8 @@ START_TEST(a_blocked_offer_is_tried_again_when_its_reason_is_gone) {
     blocked.new_round(view_at(1001, 2));  // its node came back
     ck_assert_uint_eq(blocked.open(1, one_offer).size(), 1);
 }
-END_TEST
 
-START_TEST(what_fails_once_is_no_plan_that_slurm_does_not_share) {
+TEST(what_fails_once_is_no_plan_that_slurm_does_not_share) {
     BlockedOffers blocked;
     blocked.new_round(view_at(100));
     for (int round = 0; round < 2; ++round) ck_assert(!blocked.stale_too_often(1, grid, "gone"));
@@ -83,9 +82,8 @@ START_TEST(what_fails_once_is_no_plan_that_slurm_does_not_share) {
     blocked.forget([](const auto& entry) { return entry.first == 1; });
     ck_assert_uint_eq(blocked.open(1, one_offer).size(), 1);
 }
-END_TEST
 
-START_TEST(setting_the_clock_ends_no_wait) {
+TEST(setting_the_clock_ends_no_wait) {
     JobClocks clocks;
     ClusterView view = view_at(50);
     view.snapshot.time_s = 1000;
@@ -109,9 +107,8 @@ START_TEST(setting_the_clock_ends_no_wait) {
     clocks.new_round(view);
     ck_assert(!clocks.may_launch(job));
 }
-END_TEST
 
-START_TEST(what_may_be_moved_and_how_far_it_is) {
+TEST(what_may_be_moved_and_how_far_it_is) {
     JobView job;
     job.nodes_open = true;
     job.start_s = 1000;
@@ -143,9 +140,8 @@ START_TEST(what_may_be_moved_and_how_far_it_is) {
     request.gpu_types = {"a100"};
     ck_assert(!inside_request(request, plan));
 }
-END_TEST
 
-START_TEST(intake_changes_no_job_and_says_what_each_needs) {
+TEST(intake_changes_no_job_and_says_what_each_needs) {
     StagesScene scene;
     JobView& job = scene.job(1);
     job.facts.held = false;
@@ -170,9 +166,8 @@ START_TEST(intake_changes_no_job_and_says_what_each_needs) {
     ck_assert_uint_eq(journal.changes.opt_outs, 1);
     ck_assert_uint_eq(journal.changes.reholds, 0);  // it is no change of mind
 }
-END_TEST
 
-START_TEST(nothing_is_changed_once_the_controller_stops) {
+TEST(nothing_is_changed_once_the_controller_stops) {
     StagesScene scene;
     scene.job(1).comment = "arena:off";
     scene.job(2);
@@ -187,9 +182,8 @@ START_TEST(nothing_is_changed_once_the_controller_stops) {
             .planned.empty(),
         "the intake ends, too");
 }
-END_TEST
 
-START_TEST(a_start_on_gpus_that_are_still_held_waits_with_its_shape) {
+TEST(a_start_on_gpus_that_are_still_held_waits_with_its_shape) {
     StagesScene scene;
     scene.job(1);
     Round round = scene.take_in();
@@ -202,9 +196,8 @@ START_TEST(a_start_on_gpus_that_are_still_held_waits_with_its_shape) {
     ck_assert_str_eq(journal.notes.at(0).state.c_str(), "waiting with a reservation");
     ck_assert(journal.notes[0].chosen == decision.actions[0].offer.grid);
 }
-END_TEST
 
-START_TEST(looks_ahead_are_few_and_keep_what_ready_jobs_would_take) {
+TEST(looks_ahead_are_few_and_keep_what_ready_jobs_would_take) {
     StagesScene scene;
     scene.job(1);
     Round round = scene.take_in();
@@ -227,9 +220,8 @@ START_TEST(looks_ahead_are_few_and_keep_what_ready_jobs_would_take) {
     round.returns.push_back({.node = 0, .gpus = 3, .cpus = 2, .memory_mb = 1});
     ck_assert_int_eq(free_nodes(round).at(0).free_gpus, 7);
 }
-END_TEST
 
-START_TEST(each_job_is_told_in_the_words_of_whom_it_waits_for) {
+TEST(each_job_is_told_in_the_words_of_whom_it_waits_for) {
     StagesScene scene;
     scene.job(1);
     scene.job(2);
@@ -258,21 +250,7 @@ START_TEST(each_job_is_told_in_the_words_of_whom_it_waits_for) {
     ck_assert(scene.books->statuses.at(2).chosen == grid);
     ck_assert_str_eq(scene.books->statuses.at(2).state.c_str(), "checkpointing");
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("stages",
-                                  {
-                                      a_blocked_offer_is_tried_again_when_its_reason_is_gone,
-                                      what_fails_once_is_no_plan_that_slurm_does_not_share,
-                                      setting_the_clock_ends_no_wait,
-                                      what_may_be_moved_and_how_far_it_is,
-                                      intake_changes_no_job_and_says_what_each_needs,
-                                      nothing_is_changed_once_the_controller_stops,
-                                      a_start_on_gpus_that_are_still_held_waits_with_its_shape,
-                                      looks_ahead_are_few_and_keep_what_ready_jobs_would_take,
-                                      each_job_is_told_in_the_words_of_whom_it_waits_for,
-                                  });
-}
+int main() { return arena::test::run_suite(); }

@@ -7,7 +7,7 @@
 
 using namespace arena;
 
-START_TEST(quantiles_lie_between_their_neighbours) {
+TEST(quantiles_lie_between_their_neighbours) {
     const std::vector<double> four{1, 2, 4, 8};
     ck_assert_double_eq(median(four), 3);
     ck_assert_double_eq(median_high(four), 4);
@@ -18,9 +18,8 @@ START_TEST(quantiles_lie_between_their_neighbours) {
     ck_assert_double_eq(median(std::vector<double>{7}), 7);
     ck_assert_double_eq(median(std::vector<double>{1, 5, 6}), 5);
 }
-END_TEST
 
-START_TEST(percentiles_are_values_that_were_there) {
+TEST(percentiles_are_values_that_were_there) {
     const std::vector<double> four{1, 2, 4, 8};
     ck_assert_double_eq(percentile(four, 0.5), 2);
     ck_assert_double_eq(percentile(four, 0.51), 4);
@@ -29,9 +28,5 @@ START_TEST(percentiles_are_values_that_were_there) {
     ck_assert_double_eq(percentile(four, 1e-9), 1);
     ck_assert_double_eq(percentile({}, 0.5), 0);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("statistics", {quantiles_lie_between_their_neighbours,
-                                                 percentiles_are_values_that_were_there});
-}
+int main() { return arena::test::run_suite(); }

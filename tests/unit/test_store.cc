@@ -12,7 +12,7 @@
 using namespace arena;
 using namespace arena::test;
 
-START_TEST(profile_comes_back_as_it_was) {
+TEST(profile_comes_back_as_it_was) {
     auto store = must_open();
     Profile p = sample(nonce_of(1), 0.001);
     must(store->import(p, "gpt2"));
@@ -34,9 +34,8 @@ START_TEST(profile_comes_back_as_it_was) {
     ck_assert(found.ok() && *found == runs->front());
     ck_assert(store->verify().ok() && store->verify()->empty());
 }
-END_TEST
 
-START_TEST(file_has_mode_0600_even_if_it_was_wider) {
+TEST(file_has_mode_0600_even_if_it_was_wider) {
     must_open().reset();
     struct stat st {};
     ck_assert_int_eq(stat(db_path().c_str(), &st), 0);
@@ -49,9 +48,8 @@ START_TEST(file_has_mode_0600_even_if_it_was_wider) {
         ck_assert_msg((st.st_mode & 077) == 0, "%s is open to others", e.path().c_str());
     }
 }
-END_TEST
 
-START_TEST(same_nonce_twice_is_refused_and_changes_nothing) {
+TEST(same_nonce_twice_is_refused_and_changes_nothing) {
     auto store = must_open();
     must(store->import(sample(nonce_of(1), 0.001), "m"));
     const auto again = store->import(sample(nonce_of(1), 0.5), "m");
@@ -60,9 +58,8 @@ START_TEST(same_nonce_twice_is_refused_and_changes_nothing) {
     ck_assert_uint_eq(store->runs()->size(), 1);
     ck_assert_double_eq(store->table("a40")->rows().front().second > 0.1, 0);
 }
-END_TEST
 
-START_TEST(same_operator_twice_in_one_profile_is_refused_whole) {
+TEST(same_operator_twice_in_one_profile_is_refused_whole) {
     auto store = must_open();
     Profile p = sample(nonce_of(1), 0.001);
     p.entries.push_back(p.entries[0]);
@@ -73,9 +70,8 @@ START_TEST(same_operator_twice_in_one_profile_is_refused_whole) {
     ck_assert(!store->import(p, "m").ok());
     ck_assert(store->runs()->empty());
 }
-END_TEST
 
-START_TEST(table_has_the_newest_seconds_of_the_newest_device) {
+TEST(table_has_the_newest_seconds_of_the_newest_device) {
     auto store = must_open();
     ck_assert(store->table("a40").ok() && store->table("a40")->empty());
     must(store->import(sample(nonce_of(1), 0.001), "m"));
@@ -99,9 +95,8 @@ START_TEST(table_has_the_newest_seconds_of_the_newest_device) {
     ck_assert_uint_eq(store->table("a40")->rows().size(), 2);
     ck_assert(store->table("h100")->empty());
 }
-END_TEST
 
-START_TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
+TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
     auto store = must_open();
     ck_assert(store->known("a40", "n1").ok() && store->known("a40", "n1")->operators.empty());
     const Profile old_library = sample(nonce_of(1), 0.001);
@@ -119,9 +114,8 @@ START_TEST(what_is_known_for_a_node_is_that_of_its_own_device) {
     ck_assert_uint_eq(known_on(old_library.device.node).operators.size(), 2);
     ck_assert(known_on("never seen").device_identity == updated.device.identity());
 }
-END_TEST
 
-START_TEST(failed_run_is_listed_but_never_found) {
+TEST(failed_run_is_listed_but_never_found) {
     auto store = must_open();
     Profile p = sample(nonce_of(1), 1);
     p.status = ProfileStatus::failed;
@@ -136,9 +130,8 @@ START_TEST(failed_run_is_listed_but_never_found) {
     ck_assert(!store->find(p.model_fingerprint, "h100").ok());
     ck_assert(store->runs()->front().nonce == nonce_of(2));
 }
-END_TEST
 
-START_TEST(corrupt_file_is_set_aside_with_a_notice) {
+TEST(corrupt_file_is_set_aside_with_a_notice) {
     must(must_open()->import(sample(nonce_of(1), 1), "m"));
     std::fstream(db_path(), std::ios::in | std::ios::out | std::ios::binary)
         << "this is no header of a database, only words over one";
@@ -153,11 +146,10 @@ START_TEST(corrupt_file_is_set_aside_with_a_notice) {
     ck_assert_uint_eq(must_open(&none)->runs()->size(), 1);
     ck_assert_str_eq(none.c_str(), "");
 }
-END_TEST
 
 /// profile.store named another file by mistake: it used to be renamed, and closed to its group
 /// before anybody had looked.
-START_TEST(a_file_that_is_no_store_is_refused_and_stays_as_it_is) {
+TEST(a_file_that_is_no_store_is_refused_and_stays_as_it_is) {
     const std::string json = R"({"key": "gemm/forward/fp32/1x1x1x1"})", page(4096, 'x');
     for (const std::string& text :
          {std::string("a"), std::string("interval_s: 5\n"), std::string(512, 'x'),
@@ -180,11 +172,10 @@ START_TEST(a_file_that_is_no_store_is_refused_and_stays_as_it_is) {
         ck_assert_int_eq(count_named("profiles.db"), 1);
     }
 }
-END_TEST
 
 /// Cut or damaged at any place: never a crash, never an error, never rows that verify() would
 /// refuse.
-START_TEST(file_cut_at_any_place_opens_with_all_rows_or_a_notice) {
+TEST(file_cut_at_any_place_opens_with_all_rows_or_a_notice) {
     fill(20);
     const auto size = fs::file_size(db_path());
     ck_assert_uint_gt(size, 20000);
@@ -203,9 +194,8 @@ START_TEST(file_cut_at_any_place_opens_with_all_rows_or_a_notice) {
     }
     ck_assert_int_gt(set_aside, 10);
 }
-END_TEST
 
-START_TEST(pages_of_garbage_are_noticed_on_open_or_by_verify) {
+TEST(pages_of_garbage_are_noticed_on_open_or_by_verify) {
     fill(20);
     const auto size = fs::file_size(db_path());
     fs::copy_file(db_path(), directory + "/whole");
@@ -222,9 +212,8 @@ START_TEST(pages_of_garbage_are_noticed_on_open_or_by_verify) {
         ck_assert(store->runs()->empty());
     }
 }
-END_TEST
 
-START_TEST(locked_file_is_an_error_and_stays) {
+TEST(locked_file_is_an_error_and_stays) {
     must_open().reset();
     sqlite3* db = nullptr;
     ck_assert_int_eq(sqlite3_open(db_path().c_str(), &db), SQLITE_OK);
@@ -249,9 +238,8 @@ START_TEST(locked_file_is_an_error_and_stays) {
     sqlite3_close(db);
     ck_assert_uint_eq(must_open()->runs()->size(), 1);
 }
-END_TEST
 
-START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
+TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     must_open().reset();
     sql("PRAGMA user_version = 6");
     auto r = ProfileStore::open(db_path());
@@ -269,9 +257,8 @@ START_TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     ck_assert_int_eq(count_named("corrupt"), 0);
     ck_assert_int_eq(static_cast<int>(fs::status(db_path()).permissions()), 0644);
 }
-END_TEST
 
-START_TEST(read_only_sees_rows_and_cannot_write_nor_create) {
+TEST(read_only_sees_rows_and_cannot_write_nor_create) {
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     ck_assert(!fs::exists(db_path()));
     auto writer = must_open();
@@ -287,7 +274,6 @@ START_TEST(read_only_sees_rows_and_cannot_write_nor_create) {
     ck_assert(!ProfileStore::open_read_only(directory + "/words").ok());
     ck_assert_int_eq(count_named("corrupt"), 0);
 }
-END_TEST
 
 /// The table of reports of version 4, as it was, with two jobs' reports and one measured by hand.
 const char* observed_of_version_4 =
@@ -302,7 +288,7 @@ const char* observed_of_version_4 =
     " steps INTEGER NOT NULL, job INTEGER NOT NULL, at_s REAL NOT NULL,"
     " UNIQUE(model_fingerprint, global_batch, launcher, gpu_type, nodes, gpus_per_node, plan));";
 
-START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_so) {
+TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_so) {
     must_open().reset();
     std::string rows = observed_of_version_4;
     int seq = 3;
@@ -331,9 +317,8 @@ START_TEST(store_of_version_4_keeps_its_reports_which_count_when_somebody_says_s
     store.reset();
     ck_assert_uint_eq(must_open()->reports().all()->runs.size(), 3);
 }
-END_TEST
 
-START_TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_theirs) {
+TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_theirs) {
     auto store = must_open();
     const auto keep = [&](std::int64_t user, JobId job, double iteration_s) {
         ObservedRun run = observed_run(iteration_s, 1);
@@ -364,7 +349,6 @@ START_TEST(reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_th
     ck_assert(runs[1].job == 6 && !runs[1].shared);  // what its user reported since stays
     ck_assert(store->verify()->empty());
 }
-END_TEST
 
 /// The schema of version 1, as it was.
 const char* version_1 =
@@ -395,7 +379,7 @@ const char* version_1 =
     " 0.001, 5, 0.01);"
     "PRAGMA application_id = 1095913025; PRAGMA user_version = 1;";
 
-START_TEST(store_of_version_1_is_converted_with_all_rows) {
+TEST(store_of_version_1_is_converted_with_all_rows) {
     sql(version_1);
     const auto early = ProfileStore::open_read_only(db_path());
     ck_assert(!early.ok() && early.error().text.find("older schema") != std::string::npos);
@@ -411,9 +395,8 @@ START_TEST(store_of_version_1_is_converted_with_all_rows) {
     ck_assert(ProfileStore::open_read_only(db_path()).ok());
     ck_assert_int_eq(count_named("corrupt"), 0);
 }
-END_TEST
 
-START_TEST(store_of_version_2_is_converted_with_all_rows) {
+TEST(store_of_version_2_is_converted_with_all_rows) {
     must(must_open()->import(sample(nonce_of(1), 1), "m"));
     sql("ALTER TABLE runs DROP COLUMN place; DROP TABLE observed; PRAGMA user_version = 2");
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
@@ -425,9 +408,8 @@ START_TEST(store_of_version_2_is_converted_with_all_rows) {
     ck_assert(store->load(nonce_of(2))->place == sample(nonce_of(2), 0.5).place);
     ck_assert_uint_eq(store->comm().times("").value().size(), 0);
 }
-END_TEST
 
-START_TEST(store_of_version_3_is_converted_and_takes_reports) {
+TEST(store_of_version_3_is_converted_and_takes_reports) {
     must(must_open()->import(sample(nonce_of(1), 1), "m"));
     sql("DROP TABLE observed; PRAGMA user_version = 3");
     auto store = must_open();
@@ -435,9 +417,8 @@ START_TEST(store_of_version_3_is_converted_and_takes_reports) {
     must(store->reports().keep(observed_run(1.5, 1)));
     ck_assert_uint_eq(store->reports().all()->runs.size(), 1);
 }
-END_TEST
 
-START_TEST(a_profile_ages_out_when_its_node_shows_another_driver_or_library) {
+TEST(a_profile_ages_out_when_its_node_shows_another_driver_or_library) {
     auto store = must_open();
     must(store->import(sample(nonce_of(1), 1), "old"));
     Profile elsewhere = sample(nonce_of(2), 1, "OpenBLAS 2");
@@ -460,9 +441,8 @@ START_TEST(a_profile_ages_out_when_its_node_shows_another_driver_or_library) {
     must(store->import(sample(nonce_of(5), 1, "OpenBLAS 2"), "old"));
     ck_assert(store->find("0123456789abcdef", "a40").ok());
 }
-END_TEST
 
-START_TEST(what_was_measured_on_a_device_is_that_devices_alone) {
+TEST(what_was_measured_on_a_device_is_that_devices_alone) {
     auto store = must_open();
     const Profile first = sample(nonce_of(1), 1), again = sample(nonce_of(2), 2);
     must(store->import(first, "m"));
@@ -475,9 +455,8 @@ START_TEST(what_was_measured_on_a_device_is_that_devices_alone) {
         ck_assert_double_eq(e.seconds, has_variant(e.shape, Gradient::weights) ? 4 : 2);
     ck_assert(store->measured_on("a40", "nobody")->empty());
 }
-END_TEST
 
-START_TEST(link_fifo_and_open_directory_are_refused) {
+TEST(link_fifo_and_open_directory_are_refused) {
     fs::create_symlink(directory + "/elsewhere", db_path());
     ck_assert(!ProfileStore::open(db_path()).ok());
     ck_assert(!fs::exists(directory + "/elsewhere"));
@@ -492,32 +471,5 @@ START_TEST(link_fifo_and_open_directory_are_refused) {
                   r.error().text.c_str());
     ck_assert(!ProfileStore::open(directory + "/none/profiles.db").ok());
 }
-END_TEST
 
-int main() {
-    const std::vector<const TTest*> tests{
-        profile_comes_back_as_it_was,
-        file_has_mode_0600_even_if_it_was_wider,
-        same_nonce_twice_is_refused_and_changes_nothing,
-        same_operator_twice_in_one_profile_is_refused_whole,
-        table_has_the_newest_seconds_of_the_newest_device,
-        what_is_known_for_a_node_is_that_of_its_own_device,
-        failed_run_is_listed_but_never_found,
-        corrupt_file_is_set_aside_with_a_notice,
-        a_file_that_is_no_store_is_refused_and_stays_as_it_is,
-        file_cut_at_any_place_opens_with_all_rows_or_a_notice,
-        pages_of_garbage_are_noticed_on_open_or_by_verify,
-        locked_file_is_an_error_and_stays,
-        newer_schema_and_foreign_database_are_refused_untouched,
-        read_only_sees_rows_and_cannot_write_nor_create,
-        link_fifo_and_open_directory_are_refused,
-        store_of_version_1_is_converted_with_all_rows,
-        store_of_version_4_keeps_its_reports_which_count_when_somebody_says_so,
-        reports_of_users_lie_apart_and_a_shared_one_is_replaced_by_none_of_theirs,
-        store_of_version_2_is_converted_with_all_rows,
-        store_of_version_3_is_converted_and_takes_reports,
-        a_profile_ages_out_when_its_node_shows_another_driver_or_library,
-        what_was_measured_on_a_device_is_that_devices_alone,
-    };
-    return arena::test::run_suite("store", tests, {make_directory, remove_directory, 60});
-}
+int main() { return arena::test::run_suite({make_directory, remove_directory, 60}); }

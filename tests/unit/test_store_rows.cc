@@ -9,7 +9,7 @@
 using namespace arena;
 using namespace arena::test;
 
-START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
+TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
     auto store = must_open();
     must(store->reports().keep(observed_run(1.5, 1)));
     must(store->reports().keep(observed_run(0.8, 2)));
@@ -27,9 +27,8 @@ START_TEST(what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays) {
     ck_assert(store->prune(1700000001).ok());
     ck_assert(store->reports().all()->runs.empty());
 }
-END_TEST
 
-START_TEST(communication_times_come_back_and_newer_ones_replace_older) {
+TEST(communication_times_come_back_and_newer_ones_replace_older) {
     auto store = must_open();
     CommTime t{"a40", CommOp::all_reduce, 8, 2, 1, 1 << 20, 1e-3, 2e-3, 3e-3};
     CommTime small = t;
@@ -47,9 +46,8 @@ START_TEST(communication_times_come_back_and_newer_ones_replace_older) {
     ck_assert(!store->comm().import({small, bad}, "x").ok());
     ck_assert_uint_eq(store->comm().times("")->size(), 2);
 }
-END_TEST
 
-START_TEST(verify_names_the_bad_rows) {
+TEST(verify_names_the_bad_rows) {
     fill(1);
     sql("UPDATE entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7;"
         "UPDATE entries SET spread = 99 WHERE d0 = 6 AND d2 = 7;"
@@ -58,7 +56,6 @@ START_TEST(verify_names_the_bad_rows) {
     ck_assert(wrong.ok());
     ck_assert_uint_eq(wrong->size(), 3);
 }
-END_TEST
 
 namespace {
 
@@ -97,7 +94,7 @@ void remove_and_verify() {
 
 }  // namespace
 
-START_TEST(operators_that_cannot_be_are_refused_and_their_model_is_measured_again) {
+TEST(operators_that_cannot_be_are_refused_and_their_model_is_measured_again) {
     fill(2);
     fs::copy_file(db_path(), directory + "/whole");
     const Profile whole = *must_open()->load(nonce_of(0));
@@ -134,9 +131,8 @@ START_TEST(operators_that_cannot_be_are_refused_and_their_model_is_measured_agai
     remove_and_verify();
     ck_assert_uint_eq(must_open()->runs()->size(), 1);
 }
-END_TEST
 
-START_TEST(operators_of_no_run_are_removed) {
+TEST(operators_of_no_run_are_removed) {
     fill(2);
     sql("PRAGMA foreign_keys = OFF; UPDATE entries SET run = 77 WHERE d0 = 8 AND d2 = 7");
     ck_assert_uint_eq(must_open()->verify()->size(), 2);
@@ -145,7 +141,6 @@ START_TEST(operators_of_no_run_are_removed) {
     ck_assert_uint_eq(store->load(nonce_of(0))->entries.size(), 60);
     ck_assert_uint_eq(store->load(nonce_of(1))->entries.size(), 60);
 }
-END_TEST
 
 namespace {
 
@@ -177,7 +172,7 @@ struct Damage {
 
 }  // namespace
 
-START_TEST(collectives_that_cannot_be_are_refused_until_they_are_removed) {
+TEST(collectives_that_cannot_be_are_refused_until_they_are_removed) {
     const char* seconds = "cannot be: seconds must be 0 < min <= median <= p95 <= 3600";
     for (const Damage& d :
          {Damage{"median_s = -1", seconds},
@@ -210,9 +205,8 @@ START_TEST(collectives_that_cannot_be_are_refused_until_they_are_removed) {
         ck_assert_int_eq(rest->front().bytes, 1024);
     }
 }
-END_TEST
 
-START_TEST(a_report_that_cannot_be_is_named_and_the_others_count) {
+TEST(a_report_that_cannot_be_is_named_and_the_others_count) {
     const char* times =
         "cannot be: observed times must be positive, and within a factor of 8 of the estimate";
     const char* counts = "cannot be: batch, nodes, GPUs per node and stages must be at least 1";
@@ -253,9 +247,8 @@ START_TEST(a_report_that_cannot_be_is_named_and_the_others_count) {
         ck_assert_uint_eq(store->reports().all()->runs.size(), 2);
     }
 }
-END_TEST
 
-START_TEST(of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted) {
+TEST(of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted) {
     {
         auto store = must_open();
         for (int dp = 1; dp <= 12; ++dp) must(store->reports().keep(observed_run(1, dp)));
@@ -271,9 +264,8 @@ START_TEST(of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted
     assert_has(observed->bad[8], ": 3 more rows of observed cannot be and are left out");
     ck_assert_uint_eq(store->verify()->size(), 11);
 }
-END_TEST
 
-START_TEST(rows_are_not_removed_while_another_process_writes) {
+TEST(rows_are_not_removed_while_another_process_writes) {
     make_damaged("observed SET iteration_s = -1 WHERE gpus_per_node = 1");
     auto store = must_open();
     sqlite3* other = nullptr;
@@ -286,9 +278,8 @@ START_TEST(rows_are_not_removed_while_another_process_writes) {
     must(store->remove_bad());
     ck_assert(store->verify()->empty());
 }
-END_TEST
 
-START_TEST(reports_that_cannot_be_are_not_kept) {
+TEST(reports_that_cannot_be_are_not_kept) {
     auto store = must_open();
     ObservedRun run = observed_run(1, 2);
     run.observation.grid.stages = 2;
@@ -298,22 +289,5 @@ START_TEST(reports_that_cannot_be_are_not_kept) {
     assert_refused(store->reports().keep(run), "spread must be 0 or more");
     ck_assert(store->reports().all()->runs.empty());
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "store rows",
-        {
-            what_jobs_observed_comes_back_and_the_latest_of_a_shape_stays,
-            communication_times_come_back_and_newer_ones_replace_older,
-            verify_names_the_bad_rows,
-            operators_that_cannot_be_are_refused_and_their_model_is_measured_again,
-            operators_of_no_run_are_removed,
-            collectives_that_cannot_be_are_refused_until_they_are_removed,
-            a_report_that_cannot_be_is_named_and_the_others_count,
-            of_many_reports_that_cannot_be_eight_are_named_and_the_others_counted,
-            rows_are_not_removed_while_another_process_writes,
-            reports_that_cannot_be_are_not_kept,
-        },
-        {make_directory, remove_directory, 60});
-}
+int main() { return arena::test::run_suite({make_directory, remove_directory, 60}); }

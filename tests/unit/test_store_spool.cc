@@ -53,40 +53,35 @@ void refused(ErrorCode code, const std::string& words, unsigned owner = geteuid(
 
 }  // namespace
 
-START_TEST(good_file_is_read) {
+TEST(good_file_is_read) {
     write(to_json(sample()));
     const auto r = read_spool_profile(spool, nonce, geteuid());
     ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
     ck_assert(*r == sample());
 }
-END_TEST
 
-START_TEST(missing_file_is_no_and_not_an_environment_error) { refused(ErrorCode::no, "no result"); }
-END_TEST
+TEST(missing_file_is_no_and_not_an_environment_error) { refused(ErrorCode::no, "no result"); }
 
-START_TEST(symbolic_link_to_a_good_file_is_refused) {
+TEST(symbolic_link_to_a_good_file_is_refused) {
     write(to_json(sample()));
     fs::rename(file(), spool + "/real");
     fs::create_symlink("real", file());
     refused(ErrorCode::environment, "symbolic link");
 }
-END_TEST
 
-START_TEST(fifo_is_refused_without_waiting) {
+TEST(fifo_is_refused_without_waiting) {
     ck_assert_int_eq(mkfifo(file().c_str(), 0644), 0);
     alarm(5);
     refused(ErrorCode::environment, "not a regular file");
     alarm(0);
 }
-END_TEST
 
-START_TEST(directory_in_place_of_the_file_is_refused) {
+TEST(directory_in_place_of_the_file_is_refused) {
     fs::create_directory(file());
     refused(ErrorCode::environment, "not a regular file");
 }
-END_TEST
 
-START_TEST(file_of_another_owner_is_refused) {
+TEST(file_of_another_owner_is_refused) {
     write(to_json(sample()));
     if (geteuid() == 0) {
         ck_assert_int_eq(chown(file().c_str(), 12345, 12345), 0);
@@ -95,9 +90,8 @@ START_TEST(file_of_another_owner_is_refused) {
         refused(ErrorCode::environment, "belongs to uid", geteuid() + 1);
     }
 }
-END_TEST
 
-START_TEST(spool_of_another_owner_or_open_to_others_is_refused) {
+TEST(spool_of_another_owner_or_open_to_others_is_refused) {
     write(to_json(sample()));
     chmod(spool.c_str(), 0777);
     refused(ErrorCode::environment, "writable by group or others");
@@ -109,25 +103,22 @@ START_TEST(spool_of_another_owner_or_open_to_others_is_refused) {
         refused(ErrorCode::environment, "spool belongs to uid", geteuid() + 1);
     }
 }
-END_TEST
 
-START_TEST(file_over_one_mebibyte_is_refused) {
+TEST(file_over_one_mebibyte_is_refused) {
     write(to_json(sample()) + std::string(max_profile_bytes, ' '));
     refused(ErrorCode::environment, "larger than 1 MiB");
     fs::resize_file(file(), 1ULL << 40);  // sparse
     refused(ErrorCode::environment, "larger than 1 MiB");
 }
-END_TEST
 
-START_TEST(nonce_inside_must_be_that_of_the_file) {
+TEST(nonce_inside_must_be_that_of_the_file) {
     Profile p = sample();
     p.nonce = "Zbcdefgh01234567";
     write(to_json(p));
     refused(ErrorCode::usage, "nonce inside");
 }
-END_TEST
 
-START_TEST(garbage_cut_and_empty_files_are_refused) {
+TEST(garbage_cut_and_empty_files_are_refused) {
     const auto text = to_json(sample());
     for (std::size_t n = 0; n < text.size(); n += 7) {
         write(text.substr(0, n));
@@ -137,30 +128,13 @@ START_TEST(garbage_cut_and_empty_files_are_refused) {
     write(std::string("\0\xff\xfe{}", 5));
     ck_assert(!read_spool_profile(spool, nonce, geteuid()).ok());
 }
-END_TEST
 
-START_TEST(nonce_cannot_name_a_path) {
+TEST(nonce_cannot_name_a_path) {
     for (const char* bad :
          {"", "short", "../../etc/passwd/x", "abcdefghijklmnop/", "abcdefgh.jklmnop"})
         ck_assert(!read_spool_profile(spool, bad, geteuid()).ok());
     ck_assert(!read_spool_profile(spool, std::string(65, 'a'), geteuid()).ok());
     ck_assert(!read_spool_profile(spool, std::string("abcdefgh\0ijklmnop", 17), geteuid()).ok());
 }
-END_TEST
 
-int main() {
-    const std::vector<const TTest*> tests{
-        good_file_is_read,
-        missing_file_is_no_and_not_an_environment_error,
-        symbolic_link_to_a_good_file_is_refused,
-        fifo_is_refused_without_waiting,
-        directory_in_place_of_the_file_is_refused,
-        file_of_another_owner_is_refused,
-        spool_of_another_owner_or_open_to_others_is_refused,
-        file_over_one_mebibyte_is_refused,
-        nonce_inside_must_be_that_of_the_file,
-        garbage_cut_and_empty_files_are_refused,
-        nonce_cannot_name_a_path,
-    };
-    return arena::test::run_suite("spool", tests, {make_spool, remove_spool});
-}
+int main() { return arena::test::run_suite({make_spool, remove_spool}); }

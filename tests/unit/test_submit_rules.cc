@@ -76,7 +76,7 @@ void unreadable(const SubmitFacts& f, const std::string& word) {
 
 // ---- GPUs of nodes ---------------------------------------------------------------------------
 
-START_TEST(gres_texts_of_every_form_are_read) {
+TEST(gres_texts_of_every_form_are_read) {
     const auto one = [](std::string_view text) { return parse_gres_config(text); };
     ck_assert(one("gpu:a40:4") == std::vector<NodeGpus>({{"a40", 4}}));
     ck_assert(one("gpu:a40:4(S:0,1),nic:1") == std::vector<NodeGpus>({{"a40", 4}}));
@@ -89,9 +89,8 @@ START_TEST(gres_texts_of_every_form_are_read) {
                              "gpu:a:b:1", "(", ","})
         ck_assert_msg(one(none).empty(), "%s", none);
 }
-END_TEST
 
-START_TEST(a_job_has_one_type_and_the_same_count_on_every_node) {
+TEST(a_job_has_one_type_and_the_same_count_on_every_node) {
     TypePool pool("a40");
     for (const std::int64_t gpus : {4, 4, 2}) pool.add_node(gpus);
     ck_assert_int_eq(pool.largest(), 8);
@@ -103,11 +102,10 @@ START_TEST(a_job_has_one_type_and_the_same_count_on_every_node) {
     ck_assert(!pool.can_place_any(5, 65536, 5));
     ck_assert_int_eq(TypePool("none").largest(), 0);
 }
-END_TEST
 
 // ---- submit ------------------------------------------------------------------------------------
 
-START_TEST(ordinary_and_interactive_jobs_have_no_request) {
+TEST(ordinary_and_interactive_jobs_have_no_request) {
     const auto plain = read_request(batch_job());
     ck_assert(plain.ok() && !plain->has_value());
     SubmitFacts interactive;
@@ -118,9 +116,8 @@ START_TEST(ordinary_and_interactive_jobs_have_no_request) {
     array.array = array.het = true;
     ck_assert(read_request(array).ok());
 }
-END_TEST
 
-START_TEST(channels_do_not_mix) {
+TEST(channels_do_not_mix) {
     SubmitFacts f = batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n");
     f.records = {*format_record(request())};
     unreadable(f, "use one of the two");
@@ -128,9 +125,8 @@ START_TEST(channels_do_not_mix) {
     f.records = {*format_record(request()), *format_record(request())};
     unreadable(f, "more than one");
 }
-END_TEST
 
-START_TEST(jobs_of_other_kinds_are_refused) {
+TEST(jobs_of_other_kinds_are_refused) {
     SubmitFacts f = batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n");
     f.het = true;
     unreadable(f, "heterogeneous");
@@ -141,9 +137,8 @@ START_TEST(jobs_of_other_kinds_are_refused) {
     f.cron = false, f.offered_from = "north";
     unreadable(f, "submit it with --clusters=north");
 }
-END_TEST
 
-START_TEST(forged_records_and_paths_in_directives_are_refused) {
+TEST(forged_records_and_paths_in_directives_are_refused) {
     SubmitFacts f = batch_job();
     f.records = {"rubbish"};
     unreadable(f, "record");
@@ -156,9 +151,8 @@ START_TEST(forged_records_and_paths_in_directives_are_refused) {
     unreadable(f, "record");
     unreadable(batch_job("#!/bin/sh\n#ARENA model=config.json batch=8\n"), "--arena-model=FILE");
 }
-END_TEST
 
-START_TEST(an_accepted_job_carries_what_the_user_limited) {
+TEST(an_accepted_job_carries_what_the_user_limited) {
     SubmitFacts f = batch_job();
     f.held = true;
     f.cpus_per_tres = "gres:gpu:6";
@@ -177,9 +171,8 @@ START_TEST(an_accepted_job_carries_what_the_user_limited) {
     ck_assert_int_eq(a.request.cpus_per_gpu, 3);
     ck_assert(a.note.find("nodes and tasks") != std::string::npos);
 }
-END_TEST
 
-START_TEST(a_forged_hold_in_the_record_counts_for_nothing) {
+TEST(a_forged_hold_in_the_record_counts_for_nothing) {
     Request r = request();
     r.user_hold = true;
     r.cpus_per_gpu = 99;
@@ -187,9 +180,8 @@ START_TEST(a_forged_hold_in_the_record_counts_for_nothing) {
     ck_assert(!a.request.user_hold);
     ck_assert_int_eq(a.request.cpus_per_gpu, 0);
 }
-END_TEST
 
-START_TEST(requests_that_the_cluster_cannot_serve_are_refused) {
+TEST(requests_that_the_cluster_cannot_serve_are_refused) {
     const SubmitFacts f = batch_job();
     refused(request({{"types", "a100"}}), f,
             "this cluster has no GPU type 'a100'; it has a40, h100, l4, v100");
@@ -203,9 +195,8 @@ START_TEST(requests_that_the_cluster_cannot_serve_are_refused) {
     accepted(request({{"gpus", "2-64"}}), f);
     accepted(request({{"plan", "pp2,dp2,tp1"}}), f);
 }
-END_TEST
 
-START_TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
+TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
     SubmitFacts f = batch_job();
     f.cpus_per_tres = "gres:gpu:100";
     refused(request(), f, "--cpus-per-gpu (or --cpus-per-task): asks for 100 CPUs for each GPU");
@@ -236,9 +227,8 @@ START_TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
     f.whole_memory = true;
     ck_assert(accepted(request(), f).request.whole_memory);
 }
-END_TEST
 
-START_TEST(needs_that_no_node_has_together_name_all_options) {
+TEST(needs_that_no_node_has_together_name_all_options) {
     SubmitFacts f = batch_job();
     f.cpus_per_tres = "gres:gpu:8";
     f.tmp_mb = 2000;
@@ -251,25 +241,22 @@ START_TEST(needs_that_no_node_has_together_name_all_options) {
     ck_assert_str_eq(r.error().where.c_str(), "--cpus-per-gpu (or --cpus-per-task), --tmp");
     ck_assert(r.error().text.find("not all together") != std::string::npos);
 }
-END_TEST
 
-START_TEST(types_that_lack_the_precision_are_refused) {
+TEST(types_that_lack_the_precision_are_refused) {
     refused(request({{"types", "a40"}, {"precision", "fp8"}}), batch_job(),
             "--arena-precision (#ARENA precision): no GPU type that this job may have in partition "
             "main "
             "computes in fp8: a40 (");
     accepted(request({{"precision", "fp8"}}), batch_job());  // h100 does
 }
-END_TEST
 
-START_TEST(tensor_parallel_groups_fill_nodes) {
+TEST(tensor_parallel_groups_fill_nodes) {
     refused(request({{"plan", "pp1,dp1,tp6"}}), batch_job(),
             "tp6 takes a multiple of 6 GPUs of each node; nodes of partition main have at most 4 "
             "a40, 4 h100");
 }
-END_TEST
 
-START_TEST(a_comment_is_checked_as_a_submission) {
+TEST(a_comment_is_checked_as_a_submission) {
     SubmitFacts f = batch_job();
     f.records = {*format_record(request({{"gpus", "1-8"}}))};
     f.comment = "arena:types=h100;plan=pp2,dp1,tp1";
@@ -303,9 +290,8 @@ START_TEST(a_comment_is_checked_as_a_submission) {
         same(changed.error().message(), sentence);
     }
 }
-END_TEST
 
-START_TEST(estimates_survive_their_text_form_and_nothing_else_does) {
+TEST(estimates_survive_their_text_form_and_nothing_else_does) {
     QuickEstimate e;
     e.shapes = {{{"a40", 1, 4, 1}, 0.512, Source::analytic},
                 {{"h100", 2, 8, 1}, 3.1, Source::profiled}};
@@ -320,9 +306,8 @@ START_TEST(estimates_survive_their_text_form_and_nothing_else_does) {
         ck_assert_msg(!parse_estimate(bad), "accepted: %s", bad);
     ck_assert(!parse_estimate(std::string(10000, 'v')));
 }
-END_TEST
 
-START_TEST(a_long_list_of_offers_keeps_powers_of_two) {
+TEST(a_long_list_of_offers_keeps_powers_of_two) {
     std::vector<Offer> offers(200);
     for (std::size_t i = 0; i < offers.size(); ++i) {
         offers[i].grid = {"a40", 1, static_cast<std::int64_t>(i) + 1, 3};
@@ -332,9 +317,8 @@ START_TEST(a_long_list_of_offers_keeps_powers_of_two) {
     ck_assert_int_eq(static_cast<int>(e.shapes.size()), 8);  // 1, 2, 4 ... 128
     ck_assert(parse_estimate(format_estimate(e)) == e);
 }
-END_TEST
 
-START_TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
+TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     QuickEstimate e;
     e.shapes = {{{"a40", 4, 4, 1}, 0.25, Source::analytic},  // more than the partition has
                 {{"h100", 1, 4, 1}, 0.5, Source::profiled},
@@ -364,9 +348,8 @@ START_TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     same(line(request(), 1800), model);
     same(submit_line(request(), std::nullopt, 0, cluster(), site(), 0), model);
 }
-END_TEST
 
-START_TEST(options_that_contradict_arena_are_refused) {
+TEST(options_that_contradict_arena_are_refused) {
     SubmitFacts f = batch_job();
     f.gpu_option = "--gpus";
     refused(request(), f, "--gpus cannot be combined");
@@ -378,18 +361,16 @@ START_TEST(options_that_contradict_arena_are_refused) {
     refused(request({{"elastic", "yes"}}), f, "--no-requeue");
     accepted(request(), f);
 }
-END_TEST
 
-START_TEST(a_switched_off_arena_refuses) {
+TEST(a_switched_off_arena_refuses) {
     SiteFacts off = site();
     off.config.enabled = false;
     const auto r = accept_request(request(), batch_job(), cluster(), off);
     ck_assert(!r.ok());
     ck_assert(r.error().text.find("switched off") != std::string::npos);
 }
-END_TEST
 
-START_TEST(control_and_stale_variables_are_told_apart) {
+TEST(control_and_stale_variables_are_told_apart) {
     for (const char* e : {"ARENA_RECORD=x", "ARENA_PROFILE=1", "SPANK_ARENA_X=1", "ARENA_="})
         ck_assert_msg(is_arena_control(e), "%s", e);
     for (const char* e :
@@ -403,7 +384,6 @@ START_TEST(control_and_stale_variables_are_told_apart) {
                           "SLURM_PRIO_PROCESS=0", "SLURM_NTASKSX=1"})
         ck_assert_msg(!is_stale_variable(e), "%s", e);
 }
-END_TEST
 
 // ---- modify ------------------------------------------------------------------------------------
 
@@ -417,7 +397,7 @@ static ModifyFacts waiting(Phase phase = Phase::held, OtherHold hold = OtherHold
     return f;
 }
 
-START_TEST(a_release_never_starts_an_unplanned_job) {
+TEST(a_release_never_starts_an_unplanned_job) {
     for (const OtherHold hold : {OtherHold::none, OtherHold::user}) {
         ModifyFacts f = waiting(Phase::held, hold);
         f.priority = PriorityChange::release;
@@ -428,9 +408,8 @@ START_TEST(a_release_never_starts_an_unplanned_job) {
         ck_assert(d.reason == ShownReason::arena);
     }
 }
-END_TEST
 
-START_TEST(a_release_after_another_hold_is_planned_again) {
+TEST(a_release_after_another_hold_is_planned_again) {
     ModifyFacts f = waiting(Phase::started);
     f.held = true;
     f.mark->restart = 1;
@@ -439,25 +418,22 @@ START_TEST(a_release_after_another_hold_is_planned_again) {
     ck_assert(d.drop_priority);
     ck_assert(d.mark == JobMark({Phase::held, 2, OtherHold::none, 1000}));
 }
-END_TEST
 
-START_TEST(a_released_planned_job_stays_released) {
+TEST(a_released_planned_job_stays_released) {
     ModifyFacts f = waiting(Phase::released);
     f.priority = PriorityChange::release;
     ck_assert(decide_modify(f) == ModifyDecision{});
 }
-END_TEST
 
-START_TEST(only_operators_lift_an_administrators_hold) {
+TEST(only_operators_lift_an_administrators_hold) {
     ModifyFacts f = waiting(Phase::held, OtherHold::admin);
     f.priority = PriorityChange::release;
     ck_assert(decide_modify(f).refusal == Refusal::not_permitted);
     f.by_operator = true;
     ck_assert(decide_modify(f).refusal == Refusal::none);
 }
-END_TEST
 
-START_TEST(a_hold_is_noted_with_its_owner) {
+TEST(a_hold_is_noted_with_its_owner) {
     for (const Phase phase : {Phase::held, Phase::released}) {
         ModifyFacts f = waiting(phase);
         f.priority = PriorityChange::hold;
@@ -470,16 +446,14 @@ START_TEST(a_hold_is_noted_with_its_owner) {
         ck_assert(decide_modify(f).mark->hold == OtherHold::user);
     }
 }
-END_TEST
 
-START_TEST(a_user_cannot_weaken_an_administrators_hold) {
+TEST(a_user_cannot_weaken_an_administrators_hold) {
     ModifyFacts f = waiting(Phase::held, OtherHold::admin);
     f.priority = PriorityChange::hold;
     ck_assert(decide_modify(f) == ModifyDecision{});
 }
-END_TEST
 
-START_TEST(a_hold_at_submit_counts_before_there_is_a_mark) {
+TEST(a_hold_at_submit_counts_before_there_is_a_mark) {
     ModifyFacts f = waiting();
     f.mark.reset();
     f.restart = 0;
@@ -487,9 +461,8 @@ START_TEST(a_hold_at_submit_counts_before_there_is_a_mark) {
     f.priority = PriorityChange::release;
     ck_assert(decide_modify(f).mark == JobMark({Phase::held, 0, OtherHold::none, 1000}));
 }
-END_TEST
 
-START_TEST(a_hold_of_a_running_job_is_for_its_next_life) {
+TEST(a_hold_of_a_running_job_is_for_its_next_life) {
     ModifyFacts f = waiting(Phase::started);
     f.pending = f.held = false;
     f.priority = PriorityChange::hold;
@@ -502,9 +475,8 @@ START_TEST(a_hold_of_a_running_job_is_for_its_next_life) {
     f.mark.reset();
     ck_assert(decide_modify(f) == ModifyDecision{});
 }
-END_TEST
 
-START_TEST(shapes_are_arenas_and_the_rest_is_the_users) {
+TEST(shapes_are_arenas_and_the_rest_is_the_users) {
     ModifyFacts f = waiting();
     f.shape_change = true;
     ck_assert(decide_modify(f).refusal == Refusal::shape);
@@ -517,9 +489,8 @@ START_TEST(shapes_are_arenas_and_the_rest_is_the_users) {
     f.priority = PriorityChange::value;
     ck_assert(decide_modify(f) == ModifyDecision{});
 }
-END_TEST
 
-START_TEST(another_request_takes_a_released_job_back_at_once) {
+TEST(another_request_takes_a_released_job_back_at_once) {
     for (Phase phase : {Phase::released, Phase::starting}) {
         ModifyFacts f = waiting(phase);
         ck_assert(decide_modify(f) == ModifyDecision{});
@@ -542,9 +513,8 @@ START_TEST(another_request_takes_a_released_job_back_at_once) {
     f.restart = 3;
     ck_assert_msg(!decide_modify(f).take_back, "the mark is of an earlier life");
 }
-END_TEST
 
-START_TEST(a_nice_value_never_starts_a_held_job) {
+TEST(a_nice_value_never_starts_a_held_job) {
     ModifyFacts f = waiting();
     f.nice_change = true;
     ck_assert(decide_modify(f).take_nice);
@@ -554,41 +524,5 @@ START_TEST(a_nice_value_never_starts_a_held_job) {
     f.mark->phase = Phase::off;
     ck_assert(!decide_modify(f).take_nice);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "submit_rules", {
-                            gres_texts_of_every_form_are_read,
-                            a_job_has_one_type_and_the_same_count_on_every_node,
-                            ordinary_and_interactive_jobs_have_no_request,
-                            channels_do_not_mix,
-                            jobs_of_other_kinds_are_refused,
-                            forged_records_and_paths_in_directives_are_refused,
-                            an_accepted_job_carries_what_the_user_limited,
-                            a_forged_hold_in_the_record_counts_for_nothing,
-                            requests_that_the_cluster_cannot_serve_are_refused,
-                            what_no_node_has_is_refused_by_the_name_of_its_option,
-                            needs_that_no_node_has_together_name_all_options,
-                            types_that_lack_the_precision_are_refused,
-                            tensor_parallel_groups_fill_nodes,
-                            a_comment_is_checked_as_a_submission,
-                            estimates_survive_their_text_form_and_nothing_else_does,
-                            a_long_list_of_offers_keeps_powers_of_two,
-                            one_line_says_how_a_request_was_understood_and_how_it_would_run,
-                            options_that_contradict_arena_are_refused,
-                            a_switched_off_arena_refuses,
-                            control_and_stale_variables_are_told_apart,
-                            a_release_never_starts_an_unplanned_job,
-                            a_release_after_another_hold_is_planned_again,
-                            a_released_planned_job_stays_released,
-                            only_operators_lift_an_administrators_hold,
-                            a_hold_is_noted_with_its_owner,
-                            a_user_cannot_weaken_an_administrators_hold,
-                            a_hold_at_submit_counts_before_there_is_a_mark,
-                            a_hold_of_a_running_job_is_for_its_next_life,
-                            shapes_are_arenas_and_the_rest_is_the_users,
-                            another_request_takes_a_released_job_back_at_once,
-                            a_nice_value_never_starts_a_held_job,
-                        });
-}
+int main() { return arena::test::run_suite(); }

@@ -30,7 +30,7 @@ constexpr const char* model =
 
 /// The columns of `arena profile list` and `arena profile observed`, with the widest that a site
 /// has.
-START_TEST(the_widest_rows_fit_a_line) {
+TEST(the_widest_rows_fit_a_line) {
     Table runs({{"nonce", false, Wide::whole},
                 {"started", false, Wide::whole},
                 {"model"},
@@ -75,9 +75,8 @@ START_TEST(the_widest_rows_fit_a_line) {
     for (const char* whole : {plan, "4294967295", "16777216"}) assert_has(rows, whole);
     assert_has(rows, "\n    plan " + std::string(plan));
 }
-END_TEST
 
-START_TEST(what_fits_stays_a_table) {
+TEST(what_fits_stays_a_table) {
     Table table(
         {{"job", true}, {"plan", false, Wide::below}, {"started", false, Wide::whole}, {"reason"}});
     table.add({"7", "pp2,dp2,tp1,mb4x16,full,zero1", "2026-11-22 16:52:22", "waits"});
@@ -92,8 +91,5 @@ START_TEST(what_fits_stays_a_table) {
     Table empty({{"a"}, {"b", true}});
     assert_text(empty.text(), "a  b\n");
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite("tables", {the_widest_rows_fit_a_line, what_fits_stays_a_table});
-}
+int main() { return arena::test::run_suite(); }

@@ -94,7 +94,7 @@ std::string two_sockets() {
     return xml.close().text();
 }
 
-START_TEST(each_gpu_is_found_with_its_socket_its_switches_and_its_adapters) {
+TEST(each_gpu_is_found_with_its_socket_its_switches_and_its_adapters) {
     const auto found = parse_topology_xml(two_sockets());
     ck_assert_msg(found.ok(), "%s", found.ok() ? "" : found.error().message().c_str());
     ck_assert_uint_eq(found->gpus.size(), 4);
@@ -110,9 +110,8 @@ START_TEST(each_gpu_is_found_with_its_socket_its_switches_and_its_adapters) {
     assert_text(gpu(1).name, "cuda1");
     assert_text(gpu(2).name, "nvml2");
 }
-END_TEST
 
-START_TEST(what_two_gpus_share_is_the_nearest_of_switch_socket_and_machine) {
+TEST(what_two_gpus_share_is_the_nearest_of_switch_socket_and_machine) {
     const auto found = parse_topology_xml(two_sockets());
     const auto shared = [&](std::size_t a, std::size_t b) {
         return std::string(shared_by(found->gpus.at(a).place, found->gpus.at(b).place));
@@ -127,17 +126,15 @@ START_TEST(what_two_gpus_share_is_the_nearest_of_switch_socket_and_machine) {
     unknown.numa_node = other.numa_node = -1;
     assert_text(std::string(shared_by(unknown, other)), "machine");
 }
-END_TEST
 
-START_TEST(a_gpu_is_looked_up_by_its_pci_address) {
+TEST(a_gpu_is_looked_up_by_its_pci_address) {
     const auto found = parse_topology_xml(two_sockets());
     assert_text(place_of(*found, "0000:18:00.0").switches.at(0), "0000:10:01.0");
     ck_assert(place_of(*found, "0000:83:00.0") == GpuPlace{});  // the display chip
     ck_assert(place_of(*found, "") == GpuPlace{});
 }
-END_TEST
 
-START_TEST(the_same_for_people_and_programs) {
+TEST(the_same_for_people_and_programs) {
     const auto found = parse_topology_xml(two_sockets());
     const auto lines = to_text(*found);
     assert_text(lines.substr(0, lines.find('\n')),
@@ -153,9 +150,8 @@ START_TEST(the_same_for_people_and_programs) {
         R"({"name":"","nics":["eth0"],"numa_node":1,"pci":"0000:81:00.0","switches":["0000:80:01.0"]})");
     assert_text(to_text(NodeTopology{}), "no GPU here\n");
 }
-END_TEST
 
-START_TEST(places_survive_json_and_anything_else_is_none) {
+TEST(places_survive_json_and_anything_else_is_none) {
     const GpuPlace place{"0000:14:00.0", 0, {"0000:10:00.0"}, {"mlx5_0", "mlx5_1"}};
     ck_assert(parse_gpu_place(to_json(place)) == place);
     assert_text(to_json(GpuPlace{}), "");
@@ -163,27 +159,17 @@ START_TEST(places_survive_json_and_anything_else_is_none) {
                             "{\"pci\":\"x\",\"numa_node\":-2,\"switches\":[],\"nics\":[]}"})
         ck_assert(!parse_gpu_place(bad));
 }
-END_TEST
 
-START_TEST(what_is_no_topology_is_refused) {
+TEST(what_is_no_topology_is_refused) {
     for (const std::string& bad :
          {std::string(), std::string("<topology"), std::string("{}"), two_sockets().substr(0, 700)})
         assert_refused(parse_topology_xml(bad), "is not hwloc's XML");
     assert_refused(parse_topology_xml(std::string((16 << 20) + 1, ' ')), "larger than 16 MiB");
     assert_refused(read_topology_of("/nonexistent/x.xml"), "/nonexistent/x.xml");
 }
-END_TEST
 
-START_TEST(this_machine_can_be_read) { ck_assert(read_topology().ok()); }
-END_TEST
+TEST(this_machine_can_be_read) { ck_assert(read_topology().ok()); }
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "topology", {each_gpu_is_found_with_its_socket_its_switches_and_its_adapters,
-                     what_two_gpus_share_is_the_nearest_of_switch_socket_and_machine,
-                     a_gpu_is_looked_up_by_its_pci_address, the_same_for_people_and_programs,
-                     places_survive_json_and_anything_else_is_none, what_is_no_topology_is_refused,
-                     this_machine_can_be_read});
-}
+int main() { return arena::test::run_suite(); }

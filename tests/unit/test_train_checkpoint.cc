@@ -39,7 +39,7 @@ std::vector<double> uninterrupted() {
     return losses_of(options);
 }
 
-START_TEST(a_run_goes_on_exactly_under_another_plan) {
+TEST(a_run_goes_on_exactly_under_another_plan) {
     const TrainPlan one = make_plan(1, 1, 1), pp2 = make_plan(2, 1, 1, {1, 3}),
                     dp4 = make_plan(1, 4, 1, {}, 2), tp4 = make_plan(1, 1, 4),
                     zero = make_plan(1, 2, 1, {}, 1, Recompute::none, 1),
@@ -58,9 +58,8 @@ START_TEST(a_run_goes_on_exactly_under_another_plan) {
         assert_same_losses(losses, wanted, 1e-5, describe(writer) + " then " + describe(reader));
     }
 }
-END_TEST
 
-START_TEST(a_checkpoint_is_the_same_whatever_plan_wrote_it) {
+TEST(a_checkpoint_is_the_same_whatever_plan_wrote_it) {
     std::string first;
     for (const TrainPlan& plan :
          {make_plan(1, 1, 1), make_plan(4, 1, 1), make_plan(2, 1, 1, {3, 1})}) {
@@ -72,9 +71,8 @@ START_TEST(a_checkpoint_is_the_same_whatever_plan_wrote_it) {
         ck_assert_msg(bytes == first, "%s", describe(plan).c_str());
     }
 }
-END_TEST
 
-START_TEST(the_newest_two_are_kept) {
+TEST(the_newest_two_are_kept) {
     const Directory directory;
     auto options = options_in(directory, make_plan(1, 2, 1), 7);
     options.save_every = 2;
@@ -83,9 +81,8 @@ START_TEST(the_newest_two_are_kept) {
     ck_assert(*checkpoint_steps(directory.path()) == (std::vector<Index>{7, 6}));
     ck_assert(!std::filesystem::exists(checkpoint_path(directory.path(), 3) + ".new"));
 }
-END_TEST
 
-START_TEST(a_signal_ends_the_run_after_the_step_with_a_checkpoint_and_the_code_of_requeue) {
+TEST(a_signal_ends_the_run_after_the_step_with_a_checkpoint_and_the_code_of_requeue) {
     const Directory directory;
     const auto options = options_in(directory, make_plan(2, 1, 1), all);
     told_to_leave = true;
@@ -103,9 +100,8 @@ START_TEST(a_signal_ends_the_run_after_the_step_with_a_checkpoint_and_the_code_o
     losses.insert(losses.end(), rest.front().losses.begin(), rest.front().losses.end());
     assert_same_losses(losses, uninterrupted(), 1e-5, "after the signal");
 }
-END_TEST
 
-START_TEST(a_signal_without_a_place_to_save_to_is_no_success) {
+TEST(a_signal_without_a_place_to_save_to_is_no_success) {
     const Directory directory;
     auto options = options_in(directory, make_plan(1, 1, 1), all);
     options.checkpoints.clear();
@@ -115,7 +111,6 @@ START_TEST(a_signal_without_a_place_to_save_to_is_no_success) {
     assert_refused(outcome.status, "told to leave after step 1 of 12, without --checkpoint");
     ck_assert_int_eq(exit_code(outcome, options), 1);
 }
-END_TEST
 
 // ---- the file, without a run
 // ---------------------------------------------------------------------
@@ -179,7 +174,7 @@ bool save_until_killed(const std::string& directory, int n) {
     return true;
 }
 
-START_TEST(a_kill_before_any_operation_of_a_save_leaves_whole_checkpoints) {
+TEST(a_kill_before_any_operation_of_a_save_leaves_whole_checkpoints) {
     int kills = 0;
     for (bool alive = false; !alive; ++kills) {
         const Directory directory;
@@ -194,9 +189,8 @@ START_TEST(a_kill_before_any_operation_of_a_save_leaves_whole_checkpoints) {
     }
     ck_assert_int_ge(kills, 50);  // 48 arrays, footer, syncs, rename, removal
 }
-END_TEST
 
-START_TEST(a_checkpoint_that_is_cut_anywhere_is_refused) {
+TEST(a_checkpoint_that_is_cut_anywhere_is_refused) {
     const Directory directory;
     ck_assert(write_tiny(directory.path(), 2).ok());
     const std::string path = checkpoint_path(directory.path(), 2), whole = read_file(path);
@@ -207,9 +201,8 @@ START_TEST(a_checkpoint_that_is_cut_anywhere_is_refused) {
                                    : "is damaged: it does not end as a checkpoint does");
     }
 }
-END_TEST
 
-START_TEST(a_flipped_bit_anywhere_is_found) {
+TEST(a_flipped_bit_anywhere_is_found) {
     const Directory directory;
     ck_assert(write_tiny(directory.path(), 2).ok());
     const std::string path = checkpoint_path(directory.path(), 2), whole = read_file(path);
@@ -223,7 +216,6 @@ START_TEST(a_flipped_bit_anywhere_is_found) {
         ck_assert(status.error().code == ErrorCode::environment);
     }
 }
-END_TEST
 
 void flip(const std::string& path) {
     std::string bytes = read_file(path);
@@ -231,7 +223,7 @@ void flip(const std::string& path) {
     write_file(path, bytes);
 }
 
-START_TEST(a_damaged_newest_checkpoint_is_passed_by_for_the_one_before) {
+TEST(a_damaged_newest_checkpoint_is_passed_by_for_the_one_before) {
     const Directory directory;
     auto options = options_in(directory, make_plan(1, 1, 1), half);
     options.save_every = 3;
@@ -246,9 +238,8 @@ START_TEST(a_damaged_newest_checkpoint_is_passed_by_for_the_one_before) {
     const auto wanted = uninterrupted();
     assert_same_losses(losses, {wanted.begin() + 3, wanted.end()}, 1e-5, "from the older one");
 }
-END_TEST
 
-START_TEST(no_whole_checkpoint_among_several_is_an_error_and_no_new_start) {
+TEST(no_whole_checkpoint_among_several_is_an_error_and_no_new_start) {
     const Directory directory;
     auto options = options_in(directory, make_plan(1, 1, 1), 2);
     options.save_every = 1;
@@ -260,9 +251,8 @@ START_TEST(no_whole_checkpoint_among_several_is_an_error_and_no_new_start) {
     assert_refused(outcomes.front().status, "none of its 2 checkpoints is whole");
     for (const Outcome& outcome : outcomes) ck_assert_int_eq(exit_code(outcome, options), 3);
 }
-END_TEST
 
-START_TEST(a_checkpoint_of_another_model_or_run_is_refused) {
+TEST(a_checkpoint_of_another_model_or_run_is_refused) {
     const Directory directory;
     auto options = options_in(directory, make_plan(1, 1, 1), 1);
     losses_of(options);
@@ -279,9 +269,8 @@ START_TEST(a_checkpoint_of_another_model_or_run_is_refused) {
         train_all(options).front().status,
         "is of a run with seed 1, global batch 8 and 2000 tokens of data; this one has 5");
 }
-END_TEST
 
-START_TEST(a_full_disk_ends_the_run_and_leaves_the_checkpoint_before) {
+TEST(a_full_disk_ends_the_run_and_leaves_the_checkpoint_before) {
     const Directory directory;
     auto options = options_in(directory, make_plan(2, 1, 1), 1);
     losses_of(options);
@@ -300,9 +289,8 @@ START_TEST(a_full_disk_ends_the_run_and_leaves_the_checkpoint_before) {
     ck_assert(!std::filesystem::exists(checkpoint_path(directory.path(), 2) + ".new"));
     ck_assert_uint_eq(losses_of(options).size(), 1U);
 }
-END_TEST
 
-START_TEST(data_that_cannot_be_used_is_refused_with_a_sentence) {
+TEST(data_that_cannot_be_used_is_refused_with_a_sentence) {
     const Directory directory;
     const auto refused = [&](const std::string& bytes, TokenWidth width, const char* why,
                              int code) {
@@ -325,9 +313,8 @@ START_TEST(data_that_cannot_be_used_is_refused_with_a_sentence) {
     refused(std::string(500, 'z'), TokenWidth::u8, "token 122 at position", 2);
     refused(std::string(500, '\1'), TokenWidth::u32, "token 16843009 at position", 2);
 }
-END_TEST
 
-START_TEST(tokens_of_all_widths_are_little_endian) {
+TEST(tokens_of_all_widths_are_little_endian) {
     const Directory directory;
     std::vector<std::int32_t> inputs(2), labels(2);
     write_file(directory / "data", std::string("\1\0\0\0\2\1\0\0\3\0\1\0", 12));
@@ -342,23 +329,7 @@ START_TEST(tokens_of_all_widths_are_little_endian) {
     ck_assert(inputs == (std::vector<std::int32_t>{1, 0}) &&
               labels == (std::vector<std::int32_t>{0, 258}));
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "train_checkpoint",
-        {a_run_goes_on_exactly_under_another_plan, a_checkpoint_is_the_same_whatever_plan_wrote_it,
-         the_newest_two_are_kept,
-         a_signal_ends_the_run_after_the_step_with_a_checkpoint_and_the_code_of_requeue,
-         a_signal_without_a_place_to_save_to_is_no_success,
-         a_kill_before_any_operation_of_a_save_leaves_whole_checkpoints,
-         a_checkpoint_that_is_cut_anywhere_is_refused, a_flipped_bit_anywhere_is_found,
-         a_damaged_newest_checkpoint_is_passed_by_for_the_one_before,
-         no_whole_checkpoint_among_several_is_an_error_and_no_new_start,
-         a_checkpoint_of_another_model_or_run_is_refused,
-         a_full_disk_ends_the_run_and_leaves_the_checkpoint_before,
-         data_that_cannot_be_used_is_refused_with_a_sentence,
-         tokens_of_all_widths_are_little_endian});
-}
+int main() { return arena::test::run_suite(); }

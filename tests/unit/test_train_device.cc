@@ -50,7 +50,7 @@ static_assert(!std::is_convertible_v<Pointer<float>, Pointer<Element>> &&
               !std::is_convertible_v<float*, Pointer<float>> &&
               std::is_convertible_v<Pointer<float>, Pointer<const float>>);
 
-START_TEST(bf16_is_the_nearest_and_ties_go_to_even) {
+TEST(bf16_is_the_nearest_and_ties_go_to_even) {
     ck_assert_float_eq(to_float(to_bf16(1.0F)), 1.0F);
     ck_assert_float_eq(to_float(to_bf16(1.0F + 0x1p-8F)), 1.0F);  // a tie: to even
     ck_assert_float_eq(to_float(to_bf16(1.0F + 3 * 0x1p-8F)), 1.0F + 0x1p-6F);
@@ -60,7 +60,6 @@ START_TEST(bf16_is_the_nearest_and_ties_go_to_even) {
     for (const float x : draw(1000, 1, 8))
         ck_assert_float_le(std::abs(to_float(to_bf16(x)) - x), std::abs(x) * 0x1p-8F);
 }
-END_TEST
 
 /// The signal that ends a process that reads through the address; 0 = none does.
 int signal_of_reading(const float* address) {
@@ -75,7 +74,7 @@ int signal_of_reading(const float* address) {
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-START_TEST(who_follows_an_address_of_the_emulated_device_is_ended) {
+TEST(who_follows_an_address_of_the_emulated_device_is_ended) {
     std::unique_ptr<Device> device;
     run_threads(1, [&](Comm& world) { device = arena_train_open_device(1, world); });
     const Array<float> array(*device, 4);
@@ -83,9 +82,8 @@ START_TEST(who_follows_an_address_of_the_emulated_device_is_ended) {
     ck_assert_int_eq(signal_of_reading(array.data().address()), SIGSEGV);
     ck_assert_int_eq(signal_of_reading(host.data()), 0);
 }
-END_TEST
 
-START_TEST(heads_lie_where_the_cpu_puts_them) {
+TEST(heads_lie_where_the_cpu_puts_them) {
     const auto cpu = make_cpu_device(1);
     for (const Index parts : {1, 3}) {
         const AttentionShape s{.samples = 2, .heads = 3, .seq = 5, .head_dim = 4};
@@ -101,9 +99,8 @@ START_TEST(heads_lie_where_the_cpu_puts_them) {
         }
     }
 }
-END_TEST
 
-START_TEST(each_id_is_in_one_shard_of_the_vocabulary) {
+TEST(each_id_is_in_one_shard_of_the_vocabulary) {
     for (std::int32_t id = 0; id < 12; ++id) {
         int found = 0;
         for (const cuda::VocabularyShard s :
@@ -117,9 +114,8 @@ START_TEST(each_id_is_in_one_shard_of_the_vocabulary) {
         ck_assert_int_eq(found, 1);
     }
 }
-END_TEST
 
-START_TEST(loss_and_gradient_of_logits_are_those_of_the_cpu) {
+TEST(loss_and_gradient_of_logits_are_those_of_the_cpu) {
     const auto cpu = make_cpu_device(1);
     const LogitsShape whole{.tokens = 7, .width = 30, .first = 20};
     const auto logits = draw(whole.tokens * whole.width, 3, 20);
@@ -148,9 +144,8 @@ START_TEST(loss_and_gradient_of_logits_are_those_of_the_cpu) {
     }
     ck_assert_double_eq_tol(sum, loss, 1e-9 * std::abs(loss));
 }
-END_TEST
 
-START_TEST(a_step_of_adamw_is_the_cpus) {
+TEST(a_step_of_adamw_is_the_cpus) {
     const Index n = 1003;
     auto p = draw(n, 5), m = draw(n, 6), v = draw(n, 7);
     for (float& x : v) x = std::abs(x);
@@ -172,14 +167,13 @@ START_TEST(a_step_of_adamw_is_the_cpus) {
         ck_assert_float_le(std::abs(v2[at(i)] - v[at(i)]), 1e-6F);
     }
 }
-END_TEST
 
 /// A machine that has the module.
 DeviceFacts machine(Result<int> gpus, Index ranks) {
     return {true, [gpus] { return gpus; }, [ranks] { return ranks; }};
 }
 
-START_TEST(the_device_is_a_gpu_only_where_each_rank_has_one) {
+TEST(the_device_is_a_gpu_only_where_each_rank_has_one) {
     const Error none = environment_error("no usable GPU: no driver");
     ck_assert(choose_device("auto", machine(2, 2))->is_gpu);
     ck_assert(choose_device("auto", machine(2, 0))->is_gpu);
@@ -195,9 +189,8 @@ START_TEST(the_device_is_a_gpu_only_where_each_rank_has_one) {
     arena::test::assert_refused(choose_device("cuda", {}), "this build has no arena-train-cuda.so");
     ck_assert(!choose_device("auto", {})->is_gpu && choose_device("auto", {})->why.empty());
 }
-END_TEST
 
-START_TEST(the_ranks_of_a_machine_are_what_its_launcher_says) {
+TEST(the_ranks_of_a_machine_are_what_its_launcher_says) {
     const auto with = [](const std::string& name, const std::string& value) {
         return launched_ranks([=](std::string_view wanted) -> std::optional<std::string> {
             if (wanted == name) return value;
@@ -210,9 +203,8 @@ START_TEST(the_ranks_of_a_machine_are_what_its_launcher_says) {
     ck_assert_int_eq(with("SLURM_STEP_TASKS_PER_NODE", "x"), 0);
     ck_assert_int_eq(with("OTHER", "4"), 0);
 }
-END_TEST
 
-START_TEST(neighbouring_stages_meet_in_pairs_and_nobody_else_does) {
+TEST(neighbouring_stages_meet_in_pairs_and_nobody_else_does) {
     for (const RankLayout layout :
          {RankLayout{1, 2, 1}, {2, 1, 1}, {3, 2, 2}, {4, 1, 2}, {5, 2, 1}}) {
         std::vector<int> boundaries(at(layout.size()));  // that each rank was paired over
@@ -235,7 +227,6 @@ START_TEST(neighbouring_stages_meet_in_pairs_and_nobody_else_does) {
         }
     }
 }
-END_TEST
 
 /// Rank 0 of {0, 1} fails while rank 2 of {2, 3} waits for rank 3 with what it shows, gives that
 /// up and is gone when rank 3 comes.
@@ -271,7 +262,7 @@ void end_while_another_waits(const std::function<void(Comm&, std::span<float>)>&
     for (const float value : shown[3]) ck_assert_float_eq(value, 0);
 }
 
-START_TEST(who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it) {
+TEST(who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it) {
     end_while_another_waits([](Comm& pair, std::span<float> values) {
         pair.broadcast(std::as_writable_bytes(values), 0);
     });
@@ -284,28 +275,14 @@ START_TEST(who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it) {
     end_while_another_waits(
         [](Comm& pair, std::span<float> values) { pair.all_reduce_sum(values); });
 }
-END_TEST
 
-START_TEST(the_peak_of_a_gpu_is_that_of_its_hardware_entry) {
+TEST(the_peak_of_a_gpu_is_that_of_its_hardware_entry) {
     ck_assert_double_eq_tol(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12, 1e9);
     ck_assert_double_eq_tol(peak_flops("NVIDIA A100-SXM4-40GB"), 312e12, 1e9);
     ck_assert_double_eq(peak_flops("emulated"), 0);
     ck_assert_double_eq(peak_flops("Tesla V100-SXM2-16GB"), 0);  // no bf16
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "train_device",
-        {bf16_is_the_nearest_and_ties_go_to_even,
-         who_follows_an_address_of_the_emulated_device_is_ended, heads_lie_where_the_cpu_puts_them,
-         each_id_is_in_one_shard_of_the_vocabulary,
-         loss_and_gradient_of_logits_are_those_of_the_cpu, a_step_of_adamw_is_the_cpus,
-         the_device_is_a_gpu_only_where_each_rank_has_one,
-         neighbouring_stages_meet_in_pairs_and_nobody_else_does,
-         who_comes_late_to_a_group_that_has_ended_reads_nothing_of_it,
-         the_ranks_of_a_machine_are_what_its_launcher_says,
-         the_peak_of_a_gpu_is_that_of_its_hardware_entry});
-}
+int main() { return arena::test::run_suite(); }

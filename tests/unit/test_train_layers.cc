@@ -193,14 +193,11 @@ void on_shards(void (*check)(Comm&)) {
     for (const int shards : {1, 2}) run_threads(shards, check);
 }
 
-START_TEST(gradients_of_a_block_are_the_slopes_of_its_forward) { on_shards(check_block); }
-END_TEST
-START_TEST(gradients_of_the_embedding_are_the_slopes_of_its_forward) { on_shards(check_embedding); }
-END_TEST
-START_TEST(gradients_of_head_and_loss_are_the_slopes_of_their_forward) { on_shards(check_head); }
-END_TEST
+TEST(gradients_of_a_block_are_the_slopes_of_its_forward) { on_shards(check_block); }
+TEST(gradients_of_the_embedding_are_the_slopes_of_its_forward) { on_shards(check_embedding); }
+TEST(gradients_of_head_and_loss_are_the_slopes_of_their_forward) { on_shards(check_head); }
 
-START_TEST(recomputed_activations_are_those_of_the_forward) {
+TEST(recomputed_activations_are_those_of_the_forward) {
     run_threads(1, [](Comm& shards) {
         OneRank r(shards);
         Block block(r.sizes, r.model, 0, *r.group, r.scratch);
@@ -220,9 +217,8 @@ START_TEST(recomputed_activations_are_those_of_the_forward) {
         ck_assert(same(core_from_state.lse, core.lse) && same(core_from_state.out, core.out));
     });
 }
-END_TEST
 
-START_TEST(the_loss_of_even_logits_is_the_log_of_the_vocabulary) {
+TEST(the_loss_of_even_logits_is_the_log_of_the_vocabulary) {
     run_threads(2, [](Comm& shards) {
         OneRank r(shards);
         std::ranges::fill(r.parameters.weights(), 0.0F);
@@ -232,9 +228,8 @@ START_TEST(the_loss_of_even_logits_is_the_log_of_the_vocabulary) {
         ck_assert_double_eq_tol(loss, std::log(66.0), 1e-5);
     });
 }
-END_TEST
 
-START_TEST(shards_of_a_tensor_hold_what_the_whole_has) {
+TEST(shards_of_a_tensor_hold_what_the_whole_has) {
     const GptShape shape = small_gpt();
     for (const TensorSpec& spec : all_specs(shape)) {
         std::vector<float> whole, again(static_cast<std::size_t>(spec.size()), -1);
@@ -249,16 +244,7 @@ START_TEST(shards_of_a_tensor_hold_what_the_whole_has) {
         ck_assert_msg(whole == again, "%s", spec.name.c_str());
     }
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite("train_layers",
-                                  {gradients_of_a_block_are_the_slopes_of_its_forward,
-                                   gradients_of_the_embedding_are_the_slopes_of_its_forward,
-                                   gradients_of_head_and_loss_are_the_slopes_of_their_forward,
-                                   recomputed_activations_are_those_of_the_forward,
-                                   the_loss_of_even_logits_is_the_log_of_the_vocabulary,
-                                   shards_of_a_tensor_hold_what_the_whole_has});
-}
+int main() { return arena::test::run_suite(); }

@@ -28,7 +28,7 @@ void compare(const std::vector<TrainPlan>& plans, GptShape shape = small_gpt()) 
     }
 }
 
-START_TEST(every_plan_of_up_to_eight_ranks_gives_the_losses_of_one) {
+TEST(every_plan_of_up_to_eight_ranks_gives_the_losses_of_one) {
     std::vector<TrainPlan> plans;
     const Recompute kinds[] = {Recompute::none, Recompute::selective, Recompute::full};
     for (Index pp = 1; pp <= 4; ++pp)
@@ -41,9 +41,8 @@ START_TEST(every_plan_of_up_to_eight_ranks_gives_the_losses_of_one) {
     ck_assert_uint_eq(plans.size(), 21);
     compare(plans);
 }
-END_TEST
 
-START_TEST(uneven_stages_with_and_without_recomputation_give_the_losses_of_one_rank) {
+TEST(uneven_stages_with_and_without_recomputation_give_the_losses_of_one_rank) {
     std::vector<TrainPlan> plans;
     for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
         plans.push_back(make_plan(2, 1, 1, {1, 3}, 2, kind));
@@ -52,25 +51,22 @@ START_TEST(uneven_stages_with_and_without_recomputation_give_the_losses_of_one_r
     }
     compare(plans);
 }
-END_TEST
 
-START_TEST(an_untied_head_gives_the_same_losses_under_every_plan) {
+TEST(an_untied_head_gives_the_same_losses_under_every_plan) {
     GptShape shape = small_gpt();
     shape.tied = false;
     compare({make_plan(2, 1, 1), make_plan(2, 2, 2, {}, 1, Recompute::none, 1),
              make_plan(1, 4, 1, {}, 2)},
             shape);
 }
-END_TEST
 
-START_TEST(a_stage_holds_no_more_micro_batches_than_1f1b_needs) {
+TEST(a_stage_holds_no_more_micro_batches_than_1f1b_needs) {
     ck_assert_int_eq(in_flight(4, 0, 16), 4);
     ck_assert_int_eq(in_flight(4, 3, 16), 1);
     ck_assert_int_eq(in_flight(4, 0, 2), 2);
 }
-END_TEST
 
-START_TEST(recomputation_saves_memory) {
+TEST(recomputation_saves_memory) {
     const Directory directory;
     write_file(directory / "text", text(2000));
     std::vector<double> bytes;
@@ -84,9 +80,8 @@ START_TEST(recomputation_saves_memory) {
     // four blocks and the head, each with its input of seq x hidden floats
     ck_assert_double_eq(bytes[2], 5.0 * 12 * 16 * sizeof(float));
 }
-END_TEST
 
-START_TEST(each_epoch_draws_every_sample_once_and_in_another_order) {
+TEST(each_epoch_draws_every_sample_once_and_in_another_order) {
     constexpr Index samples = 77;
     std::vector<Index> orders[2];
     for (Index epoch = 0; epoch < 2; ++epoch) {
@@ -100,9 +95,8 @@ START_TEST(each_epoch_draws_every_sample_once_and_in_another_order) {
     ck_assert(orders[0] != orders[1]);
     ck_assert_int_ne(sample_of(0, samples, 5), sample_of(0, samples, 6));
 }
-END_TEST
 
-START_TEST(ranks_are_laid_out_with_tensor_shards_fastest_and_stages_slowest) {
+TEST(ranks_are_laid_out_with_tensor_shards_fastest_and_stages_slowest) {
     const RankLayout layout{2, 3, 4};
     ck_assert(layout.place(0) == (train::Place{0, 0, 0}));
     ck_assert(layout.place(5) == (train::Place{0, 1, 1}));
@@ -110,7 +104,6 @@ START_TEST(ranks_are_laid_out_with_tensor_shards_fastest_and_stages_slowest) {
     for (Index rank = 0; rank < layout.size(); ++rank)
         ck_assert_int_eq(layout.rank(layout.place(rank)), rank);
 }
-END_TEST
 
 Environment with_plan(const Plan& plan) {
     return [plan](std::string_view name) -> std::optional<std::string> {
@@ -130,15 +123,14 @@ Plan offered() {
     return plan;
 }
 
-START_TEST(an_offer_is_read_as_the_plan_that_it_is) {
+TEST(an_offer_is_read_as_the_plan_that_it_is) {
     const auto plan = plan_of_environment(with_plan(offered()));
     ck_assert(plan.ok() && plan->has_value());
     ck_assert(**plan == make_plan(2, 2, 1, {1, 3}, 2, Recompute::full, 1));
     ck_assert(!plan_of_environment([](std::string_view) { return std::nullopt; })->has_value());
 }
-END_TEST
 
-START_TEST(an_offer_that_the_trainer_cannot_run_is_refused_with_the_reason) {
+TEST(an_offer_that_the_trainer_cannot_run_is_refused_with_the_reason) {
     Plan plan = offered();
     plan.sequence_parallel = true;  // means something with tensor parallelism only
     plan.stage_tp = {2, 2};
@@ -151,9 +143,8 @@ START_TEST(an_offer_that_the_trainer_cannot_run_is_refused_with_the_reason) {
     arena::test::assert_refused(plan_of_environment([](std::string_view) { return "{"; }),
                                 "ARENA_PLAN");
 }
-END_TEST
 
-START_TEST(a_plan_that_does_not_fit_is_refused_with_a_sentence) {
+TEST(a_plan_that_does_not_fit_is_refused_with_a_sentence) {
     const auto refused = [](TrainPlan plan, Index ranks, const char* why) {
         arena::test::assert_refused(check_plan(plan, small_gpt(), 8, ranks), why);
     };
@@ -170,9 +161,8 @@ START_TEST(a_plan_that_does_not_fit_is_refused_with_a_sentence) {
     plan.num_micro_batches = 3;
     refused(plan, 1, "micro-batch 1 x 3 micro-batches x dp1 is not the global batch of 8");
 }
-END_TEST
 
-START_TEST(a_model_that_is_no_gpt2_is_refused_with_what_it_has) {
+TEST(a_model_that_is_no_gpt2_is_refused_with_what_it_has) {
     Model model;
     model.layers = 2;
     model.hidden = 8;
@@ -190,21 +180,7 @@ START_TEST(a_model_that_is_no_gpt2_is_refused_with_what_it_has) {
     model.family = Family::llama;
     arena::test::assert_refused(shape_of(model), "family llama");
 }
-END_TEST
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite(
-        "train_plans",
-        {every_plan_of_up_to_eight_ranks_gives_the_losses_of_one,
-         uneven_stages_with_and_without_recomputation_give_the_losses_of_one_rank,
-         an_untied_head_gives_the_same_losses_under_every_plan,
-         a_stage_holds_no_more_micro_batches_than_1f1b_needs, recomputation_saves_memory,
-         each_epoch_draws_every_sample_once_and_in_another_order,
-         ranks_are_laid_out_with_tensor_shards_fastest_and_stages_slowest,
-         an_offer_is_read_as_the_plan_that_it_is,
-         an_offer_that_the_trainer_cannot_run_is_refused_with_the_reason,
-         a_plan_that_does_not_fit_is_refused_with_a_sentence,
-         a_model_that_is_no_gpt2_is_refused_with_what_it_has});
-}
+int main() { return arena::test::run_suite(); }

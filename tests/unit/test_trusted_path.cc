@@ -42,7 +42,7 @@ void give_away(const std::string& path, uid_t uid) {
 
 }  // namespace
 
-START_TEST(a_file_below_tmp_is_trusted_where_all_of_it_is_ours) {
+TEST(a_file_below_tmp_is_trusted_where_all_of_it_is_ours) {
     ck_assert_msg(check(file).ok(), "%s", check(file) ? "" : check(file).error().message().c_str());
     ck_assert(check(site).ok());
     ck_assert(check(site + "/./../site//arena.yaml").ok());
@@ -50,9 +50,8 @@ START_TEST(a_file_below_tmp_is_trusted_where_all_of_it_is_ours) {
     ck_assert(check(site + "/missing").ok());  // for the reader to say
     ck_assert(load_config(file).ok());
 }
-END_TEST
 
-START_TEST(a_file_that_others_may_write_to_is_refused) {
+TEST(a_file_that_others_may_write_to_is_refused) {
     for (const mode_t mode : {0666, 0646, 0602}) {
         change_mode(file, mode);
         assert_refused(check(file), file + ": others may write to it (mode 0" +
@@ -62,9 +61,8 @@ START_TEST(a_file_that_others_may_write_to_is_refused) {
         assert_refused(load_config(file), "chmod go-w it");
     }
 }
-END_TEST
 
-START_TEST(so_is_one_in_a_directory_that_others_may_write_to) {
+TEST(so_is_one_in_a_directory_that_others_may_write_to) {
     for (const mode_t mode : {0777, 0757}) {
         change_mode(site, mode);
         assert_refused(check(file), site + ": others may write to it");
@@ -73,18 +71,18 @@ START_TEST(so_is_one_in_a_directory_that_others_may_write_to) {
     ck_assert(check(file).ok());  // who may make files there cannot move ours
     assert_refused(check(site), "others may write to it");
 }
-END_TEST
 
-START_TEST(a_group_may_write_only_where_it_is_the_owners_own) {
+TEST_NEEDING(a_group_may_write_only_where_it_is_the_owners_own,
+             ::geteuid() == 0 ? "" : "only root can give files away") {
     ck_assert(::chown(site.c_str(), 0, 65534) == 0);
     change_mode(site, 0775);
     assert_refused(check(file), site + ": others may write to it (mode 0775)");
     ck_assert(::chown(site.c_str(), 0, 0) == 0);  // root's group is root
     ck_assert(check(file).ok());
 }
-END_TEST
 
-START_TEST(what_belongs_to_another_is_refused_wherever_it_stands) {
+TEST_NEEDING(what_belongs_to_another_is_refused_wherever_it_stands,
+             ::geteuid() == 0 ? "" : "only root can give files away") {
     give_away(file, other);
     assert_refused(check(file), file + ": belongs to nobody, not to root");
     assert_refused(load_config(file), "belongs to nobody");
@@ -95,9 +93,9 @@ START_TEST(what_belongs_to_another_is_refused_wherever_it_stands) {
     assert_refused(check(file), site + ": belongs to nobody");
     assert_refused(check_trusted(file, 12345), "not to root or uid 12345");
 }
-END_TEST
 
-START_TEST(links_are_looked_at_and_what_they_lead_through) {
+TEST_NEEDING(links_are_looked_at_and_what_they_lead_through,
+             ::geteuid() == 0 ? "" : "only root can give files away") {
     const std::string link = top + "/link", theirs = top + "/theirs", inner = theirs + "/inner";
     ck_assert(::symlink("site", link.c_str()) == 0);
     ck_assert(check(link + "/arena.yaml").ok());
@@ -113,20 +111,5 @@ START_TEST(links_are_looked_at_and_what_they_lead_through) {
     ck_assert(::symlink("loop", loop.c_str()) == 0);
     assert_refused(check(loop), "too many links");
 }
-END_TEST
 
-int main() {
-    return run_suite("trusted_path",
-                     {a_file_below_tmp_is_trusted_where_all_of_it_is_ours,
-                      a_file_that_others_may_write_to_is_refused,
-                      so_is_one_in_a_directory_that_others_may_write_to,
-                      a_group_may_write_only_where_it_is_the_owners_own,
-                      what_belongs_to_another_is_refused_wherever_it_stands,
-                      links_are_looked_at_and_what_they_lead_through},
-                     {.before = before,
-                      .after = after,
-                      .conditional = {a_group_may_write_only_where_it_is_the_owners_own,
-                                      what_belongs_to_another_is_refused_wherever_it_stands,
-                                      links_are_looked_at_and_what_they_lead_through},
-                      .lacks = ::geteuid() == 0 ? "" : "only root can give files away"});
-}
+int main() { return run_suite({.before = before, .after = after}); }

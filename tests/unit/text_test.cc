@@ -15,45 +15,40 @@ using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
 
-START_TEST(integers_are_whole_and_in_range) {
+TEST(integers_are_whole_and_in_range) {
     ck_assert(parse_integer("42", 0, 100) == 42);
     ck_assert(parse_integer("-3", -5, 0) == -3);
     for (const char* bad : {"", " 1", "1 ", "+1", "0x10", "1e3", "101", "99999999999999999999"}) {
         ck_assert_msg(!parse_integer(bad, 0, 100), "%s", bad);
     }
 }
-END_TEST
 
-START_TEST(numbers_are_finite) {
+TEST(numbers_are_finite) {
     ck_assert(parse_number("2.5e3", 0, 1e9) == 2500.0);
     for (const char* bad : {"", "nan", "inf", "-inf", "1,5", "1.5x", "1e999"}) {
         ck_assert_msg(!parse_number(bad, -1e300, 1e300), "%s", bad);
     }
 }
-END_TEST
 
-START_TEST(splitting_keeps_empty_parts) {
+TEST(splitting_keeps_empty_parts) {
     ck_assert(split("a,,b", ',') == (std::vector<std::string_view>{"a", "", "b"}));
     ck_assert(split("", ',').size() == 1);
     ck_assert(trim(" \t a b \r\n") == "a b");
     ck_assert(join({"x", "y"}, ", ") == "x, y");
 }
-END_TEST
 
-START_TEST(the_nearest_word_is_within_half_its_length) {
+TEST(the_nearest_word_is_within_half_its_length) {
     assert_text(nearest("polcy", {"interval", "policy"}), "policy");
     assert_text(nearest("zzzzzz", {"interval", "policy"}), "");
     assert_text(nearest(std::string(100000, 'a'), {"a"}), "");
 }
-END_TEST
 
-START_TEST(printable_text_has_no_control_bytes_and_a_bound) {
+TEST(printable_text_has_no_control_bytes_and_a_bound) {
     assert_text(printable("a\n\x1b[31m\xff"), "a\\x0a\\x1b[31m\\xff");
     ck_assert_uint_le(printable(std::string(1000, '\n'), 80).size(), 80);
 }
-END_TEST
 
-START_TEST(people_read_bytes_and_seconds) {
+TEST(people_read_bytes_and_seconds) {
     assert_text(human_bytes(1536), "1.5 KiB");
     assert_text(human_bytes(80.0 * (1 << 30)), "80.0 GiB");
     assert_text(human_seconds(0.35), "350 ms");
@@ -65,15 +60,13 @@ START_TEST(people_read_bytes_and_seconds) {
     assert_text(count_text(51200), "51.2 k");
     assert_text(count_text(12), "12");
 }
-END_TEST
 
-START_TEST(the_hash_is_fnv_1a_64) {
+TEST(the_hash_is_fnv_1a_64) {
     assert_text(hash_hex(""), "cbf29ce484222325");
     assert_text(hash_hex("a"), "af63dc4c8601ec8c");
 }
-END_TEST
 
-START_TEST(only_regular_files_of_bounded_size_are_read) {
+TEST(only_regular_files_of_bounded_size_are_read) {
     char name[] = "/tmp/arena-text-XXXXXX";
     const std::string dir = ::mkdtemp(name);
     const std::string file = dir + "/file", link = dir + "/link", fifo = dir + "/fifo";
@@ -92,9 +85,8 @@ START_TEST(only_regular_files_of_bounded_size_are_read) {
     assert_refused(read_regular_file(dir, 99), "not a regular file");
     std::filesystem::remove_all(dir);
 }
-END_TEST
 
-START_TEST(devices_and_pipes_are_never_replaced_by_a_file) {
+TEST(devices_and_pipes_are_never_replaced_by_a_file) {
     char name[] = "/tmp/arena-text-XXXXXX";
     const std::string dir = ::mkdtemp(name);
     const std::string file = dir + "/file", fifo = dir + "/fifo", null = dir + "/null";
@@ -114,13 +106,5 @@ START_TEST(devices_and_pipes_are_never_replaced_by_a_file) {
     assert_text(read_regular_file(file, 5).value(), "two");
     std::filesystem::remove_all(dir);
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "text", {integers_are_whole_and_in_range, numbers_are_finite, splitting_keeps_empty_parts,
-                 the_nearest_word_is_within_half_its_length,
-                 printable_text_has_no_control_bytes_and_a_bound, people_read_bytes_and_seconds,
-                 the_hash_is_fnv_1a_64, only_regular_files_of_bounded_size_are_read,
-                 devices_and_pipes_are_never_replaced_by_a_file});
-}
+int main() { return arena::test::run_suite(); }

@@ -48,7 +48,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-START_TEST(short_forms_are_the_words_of_admin_comment) {
+TEST(short_forms_are_the_words_of_admin_comment) {
     assert_text(short_form(uniform_plan()), "pp2,dp2,tp1,mb4x16");
     assert_text(short_form(Grid{"a40", 1, 4, 2}), "4xa40");
     assert_text(short_form(Grid{"a40", 2, 4, 2}), "2x4xa40");
@@ -62,18 +62,16 @@ START_TEST(short_forms_are_the_words_of_admin_comment) {
     ck_assert_int_eq(plan.gpus(), 8);  // experts are shared out over ranks that are there anyway
     ck_assert(parse_plan_json(to_json(plan)).value() == plan);
 }
-END_TEST
 
-START_TEST(plans_written_before_vpp_cp_and_ep_read_as_ones) {
+TEST(plans_written_before_vpp_cp_and_ep_read_as_ones) {
     std::string text = to_json(uniform_plan());
     for (const char* key : {"\"vpp\":1,", "\"cp\":1,", "\"ep\":1,"}) text = replaced(text, key, "");
     ck_assert(parse_plan_json(text).value() == uniform_plan());
     assert_refused(parse_plan_json(replaced(to_json(uniform_plan()), "\"vpp\":1", "\"vpp\":0")),
                    "vpp");
 }
-END_TEST
 
-START_TEST(pins_are_read_and_matched) {
+TEST(pins_are_read_and_matched) {
     const auto pin = parse_plan_pin("tp1,pp2,dp2");
     ck_assert(pin.ok());
     assert_text(to_string(*pin), "pp2,dp2,tp1");
@@ -102,9 +100,8 @@ START_TEST(pins_are_read_and_matched) {
         assert_refused(parse_plan_pin(bad), "for example pp2,dp2,tp1");
     }
 }
-END_TEST
 
-START_TEST(the_fingerprint_ignores_the_name_and_nothing_else) {
+TEST(the_fingerprint_ignores_the_name_and_nothing_else) {
     Model a;
     a.layers = 48;
     Model b = a;
@@ -132,9 +129,8 @@ START_TEST(the_fingerprint_ignores_the_name_and_nothing_else) {
     assert_text(hash(a, {"x", 1, 1, 2, 3, 4}), hash(a, {"y", 1, 1, 2, 3, 4}));
     ck_assert(hash(a, {"x", 1, 1, 2, 3, 4}) != hash(a, {"x", 1, 1, 2, 3, 5}));
 }
-END_TEST
 
-START_TEST(no_two_facts_of_a_model_share_a_name) {
+TEST(no_two_facts_of_a_model_share_a_name) {
     std::set<std::string> seen{"name", "family", "precision", "capacity_factor", "blocks"};
     for (const IntegerField& field : integer_fields()) {
         ck_assert_msg(seen.insert(field.key).second, "%s", field.key);
@@ -144,16 +140,14 @@ START_TEST(no_two_facts_of_a_model_share_a_name) {
         ck_assert_msg(seen.insert(field.key).second, "%s", field.key);
     ck_assert(find_integer_field("no_such_key") == nullptr);
 }
-END_TEST
 
-START_TEST(operator_keys_are_printable_and_unique) {
+TEST(operator_keys_are_printable_and_unique) {
     assert_text(op_key(gemm(1024, 2304, 768)), "gemm/forward/fp32/1024x2304x768x1");
     const OpShape norm{OpKind::norm, Pass::backward, Precision::bf16, {64, 768}, NormKind::layer};
     assert_text(op_key(norm), "norm/backward/bf16/64x768/layer");
 }
-END_TEST
 
-START_TEST(operator_costs_follow_the_formulas) {
+TEST(operator_costs_follow_the_formulas) {
     ck_assert(op_flops(gemm(2, 3, 5)) == 60);
     ck_assert(op_bytes(gemm(2, 3, 5)) == 4 * (2 * 5 + 5 * 3 + 2 * 3));
     OpShape attention{
@@ -168,9 +162,8 @@ START_TEST(operator_costs_follow_the_formulas) {
         OpKind::optimizer, Pass::forward, Precision::bf16, {1000}, OptimizerKind::adamw};
     ck_assert(op_bytes(adamw) == 28000);
 }
-END_TEST
 
-START_TEST(a_good_profile_reads_back_and_bad_ones_do_not) {
+TEST(a_good_profile_reads_back_and_bad_ones_do_not) {
     const Profile profile = small_profile();
     const std::string text = to_json(profile);
     ck_assert(parse_profile(text).value() == profile);
@@ -200,9 +193,8 @@ START_TEST(a_good_profile_reads_back_and_bad_ones_do_not) {
     twice.entries.push_back(twice.entries.front());
     assert_refused(parse_profile(to_json(twice)), "each operator once");
 }
-END_TEST
 
-START_TEST(a_profile_request_reads_back) {
+TEST(a_profile_request_reads_back) {
     ProfileRequest request;
     request.nonce = "AAAABBBBCCCCDDDD";
     request.gpu_type = "a40";
@@ -214,9 +206,8 @@ START_TEST(a_profile_request_reads_back) {
     request.known = {"zz"};
     assert_refused(parse_profile_request(to_json(request)), "known");
 }
-END_TEST
 
-START_TEST(inconsistent_snapshots_are_refused) {
+TEST(inconsistent_snapshots_are_refused) {
     Snapshot snapshot;
     snapshot.nodes.resize(2);
     snapshot.node_sets = {{0, 1}};
@@ -237,9 +228,8 @@ START_TEST(inconsistent_snapshots_are_refused) {
     snapshot.jobs.push_back(snapshot.jobs[0]);
     assert_refused(parse_snapshot(to_json(snapshot)), "each job id once");
 }
-END_TEST
 
-START_TEST(hostile_json_is_refused_in_bounded_time) {
+TEST(hostile_json_is_refused_in_bounded_time) {
     const std::string deep = std::string(1 << 20, '[');
     assert_refused(parse_snapshot(deep), "deeper than 32");
     assert_refused(parse_decision("{\"schema_version\":1"), "not valid JSON");
@@ -247,15 +237,5 @@ START_TEST(hostile_json_is_refused_in_bounded_time) {
     assert_refused(parse_offers("\xff"), "not valid JSON");
     assert_refused(parse_plan_json(R"({"micro_batch":18446744073709551615})"), "micro_batch");
 }
-END_TEST
 
-int main() {
-    return arena::test::run_suite(
-        "values",
-        {short_forms_are_the_words_of_admin_comment,
-         plans_written_before_vpp_cp_and_ep_read_as_ones, pins_are_read_and_matched,
-         the_fingerprint_ignores_the_name_and_nothing_else, no_two_facts_of_a_model_share_a_name,
-         operator_keys_are_printable_and_unique, operator_costs_follow_the_formulas,
-         a_good_profile_reads_back_and_bad_ones_do_not, a_profile_request_reads_back,
-         inconsistent_snapshots_are_refused, hostile_json_is_refused_in_bounded_time});
-}
+int main() { return arena::test::run_suite(); }
