@@ -41,6 +41,14 @@ libarena_core_la_SOURCES = \
 	# end
 core_libs = libarena_core.la $(base_libs)
 
+noinst_LTLIBRARIES += libarena_reports.la
+libarena_reports_la_SOURCES = \
+	src/reports/rate_limit.h src/reports/rate_limit.cc \
+	src/reports/slow_report.h src/reports/slow_report.cc \
+	src/reports/slowdown_mode.h \
+	# end
+reports_libs = libarena_reports.la $(core_libs)
+
 noinst_LTLIBRARIES += libarena_site.la
 libarena_site_la_SOURCES = \
 	src/site/config.h src/site/config.cc \
@@ -50,7 +58,7 @@ libarena_site_la_SOURCES = \
 	src/site/plugin_version.h src/site/plugin_version.cc \
 	src/site/slurm_conf.h src/site/slurm_conf.cc \
 	# end
-site_libs = libarena_site.la $(core_libs)
+site_libs = libarena_site.la $(reports_libs)
 
 noinst_LTLIBRARIES += libarena_request.la
 libarena_request_la_SOURCES = \

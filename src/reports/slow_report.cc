@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See slow_report.h.
+#include "reports/slow_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+#include "core/limits.h"
+
+namespace arena {
+namespace {
+
+constexpr std::size_t max_report_bytes = 512;
+constexpr double max_factor = 1000, max_lost_s = 1e8;
+constexpr std::int64_t last_second = std::int64_t{1} << 33;  ///< in the year 2242
+constexpr std::int64_t max_life = UINT32_MAX;
+
+template <typename Enum, std::size_t n>
+std::optional<Enum> parse_word(std::string_view text,
+                               const std::array<std::string_view, n>& words) {
+    const auto at = std::find(words.begin(), words.end(), text);
+    if (at == words.end()) return std::nullopt;
+    return static_cast<Enum>(at - words.begin());
+}
+
+bool is_node_name(std::string_view name) {
+    const auto accepted = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+               c == '-' || c == '_' || c == '.';
+    };
+    return !name.empty() && name.size() <= limits::name_bytes && name.front() != '-' &&
+           std::all_of(name.begin(), name.end(), accepted);
+}
+
+/// False where the value is no such number.
+template <typename Target>
+bool read_number(std::string_view text, std::int64_t max, Target& target) {
+    const auto value = parse_integer(text, 0, max);
+    if (value) target = static_cast<Target>(*value);
+    return value.has_value();
+}
+
+bool read_number(std::string_view text, double max, double& target) {
+    const auto value = parse_number(text, 0, max);
+    if (value) target = *value;
+    return value.has_value();
+}
+
+template <typename Parsed, typename T>
+bool keep(const Parsed& value, T& target) {
+    if (value) target = *value;
+    return static_cast<bool>(value);
+}
+
+/// False when the value of a known key is not accepted, or the key is not known.
+bool read_item(SlowReport& report, std::string_view key, std::string_view value) {
+    if (key == "life") return read_number(value, max_life, report.life);
+    if (key == "onset") return read_number(value, last_second, report.onset);
+    if (key == "relief") return read_number(value, last_second, report.relief);
+    if (key == "factor") return read_number(value, max_factor, report.factor);
+    if (key == "lost_s") return read_number(value, max_lost_s, report.lost_s);
+    if (key == "at") return keep(parse_slow_place(value, key), report.at);
+    if (key == "peer") return keep(parse_slow_place(value, key), report.peer);
+    if (key == "cause") return keep(parse_slow_cause(value), report.cause);
+    if (key == "action") return keep(parse_slow_action(value), report.action);
+    return false;
+}
+
+Status check_numbers(const SlowReport& report) {
+    if (report.onset < 1 || report.onset > last_second)
+        return usage_error("takes seconds since the epoch", "--onset");
+    if (report.relief != 0 && (report.relief < report.onset || report.relief > last_second))
+        return usage_error("takes seconds since the epoch, not before --onset", "--relief");
+    if (!(report.factor > 1) || report.factor > max_factor)
+        return usage_error("takes a number above 1, at most 1000", "--factor");
+    if (!(report.lost_s >= 0) || report.lost_s > max_lost_s)
+        return usage_error("takes seconds, 0 to 100000000", "--lost-s");
+    return Done{};
+}
+
+bool is_place(const SlowPlace& place) {
+    return is_node_name(place.node) && place.gpu >= any_gpu && place.gpu < limits::gpus_per_node;
+}
+
+}  // namespace
+
+std::string_view to_string(SlowCause cause) { return slow_causes[static_cast<std::size_t>(cause)]; }
+std::string_view to_string(SlowAction action) {
+    return slow_actions[static_cast<std::size_t>(action)];
+}
+
+std::string to_string(const SlowPlace& place) {
+    return place.gpu == any_gpu ? place.node : fmt::format("{}/{}", place.node, place.gpu);
+}
+
+Result<SlowPlace> parse_slow_place(std::string_view text, std::string_view key) {
+    const std::size_t slash = text.find('/');
+    SlowPlace place{std::string(text.substr(0, slash)), any_gpu};
+    bool good = is_node_name(place.node);
+    if (slash != std::string_view::npos)
+        good = read_number(text.substr(slash + 1), limits::gpus_per_node - 1, place.gpu) && good;
+    if (good) return place;
+    return usage_error(fmt::format("'{}' is not NODE or NODE/GPU, with a GPU from 0 to {}",
+                                   printable(text, 40), limits::gpus_per_node - 1),
+                       fmt::format("--{}", key));
+}
+
+std::optional<SlowCause> parse_slow_cause(std::string_view text) {
+    return parse_word<SlowCause>(text, slow_causes);
+}
+
+std::optional<SlowAction> parse_slow_action(std::string_view text) {
+    return parse_word<SlowAction>(text, slow_actions);
+}
+
+bool same_event(const SlowReport& a, const SlowReport& b) {
+    return a.life == b.life && a.onset == b.onset && a.at == b.at && a.peer == b.peer;
+}
+
+std::string slow_word(const SlowReport& report) {
+    return fmt::format("{}{}{}:{}:x{:.1f}", to_string(report.at),
+                       report.peer.node.empty() ? "" : "+", to_string(report.peer),
+                       to_string(report.cause), report.factor);
+}
+
+Status check_slow_report(const SlowReport& report) {
+    if (auto wrong = check_numbers(report); !wrong) return wrong;
+    if (!is_place(report.at)) return usage_error("takes NODE or NODE/GPU", "--at");
+    const bool alone = report.peer == SlowPlace{};
+    if (!alone && !is_place(report.peer)) return usage_error("takes NODE or NODE/GPU", "--peer");
+    if (report.cause == SlowCause::compute && (report.at.gpu == any_gpu || !alone))
+        return usage_error("takes NODE/GPU, and no --peer, where the cause is compute", "--at");
+    if (report.cause == SlowCause::compute) return Done{};
+    const bool two_gpus =
+        report.at.gpu != any_gpu && report.peer.gpu != any_gpu && report.at.gpu != report.peer.gpu;
+    if (alone || (report.at.node == report.peer.node && !two_gpus))
+        return usage_error(
+            "takes another node, or another GPU of the node, where the cause is "
+            "communication",
+            "--peer");
+    return Done{};
+}
+
+std::string format_slow_report(const SlowReport& report) {
+    std::string text = fmt::format(
+        "{}life={};onset={};at={};cause={};factor={:.6g};action={};lost_s={:.6g}",
+        slow_report_prefix, report.life, report.onset, to_string(report.at),
+        to_string(report.cause), report.factor, to_string(report.action), report.lost_s);
+    if (!report.peer.node.empty()) text += fmt::format(";peer={}", to_string(report.peer));
+    if (report.relief != 0) text += fmt::format(";relief={}", report.relief);
+    return text;
+}
+
+Result<SlowReport> parse_slowdown_report(std::string_view text) {
+    if (!text.starts_with(slow_report_prefix) || text.size() > max_report_bytes)
+        return usage_error("is no report");
+    SlowReport report;
+    std::set<std::string_view> seen;
+    for (const std::string_view item : split(text.substr(slow_report_prefix.size()), ';')) {
+        const std::size_t equal = item.find('=');
+        if (equal == std::string_view::npos || !seen.insert(item.substr(0, equal)).second ||
+            !read_item(report, item.substr(0, equal), item.substr(equal + 1)))
+            return usage_error(
+                fmt::format("'{}' is not accepted in a report", printable(item, 40)));
+    }
+    if (auto wrong = check_slow_report(report); !wrong) return wrong.error();
+    return report;
+}
+
+}  // namespace arena
