@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 #include <variant>
 
 #include "base/text.h"
@@ -18,11 +19,23 @@
 #include "base/yaml.h"
 #include "core/cluster.h"
 #include "core/limits.h"
+#include "reports/slowdown_mode.h"
 
 namespace arena {
 namespace {
 
-enum class Form { any, path, optional_path, word, optional_word, user, signal, objective };
+enum class Form {
+    any,
+    path,
+    optional_path,
+    word,
+    optional_word,
+    user,
+    signal,
+    objective,
+    slowdown,
+    quarantine
+};
 
 using Field = std::variant<bool Config::*, std::int64_t Config::*, double Config::*,
                            std::string Config::*, std::vector<GpuMapping> Config::*>;
@@ -40,7 +53,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 33> keys{{
+constexpr std::array<Key, 42> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -109,12 +122,41 @@ constexpr std::array<Key, 33> keys{{
      "what starting costs besides, for each GPU of the job"},
     {"resize", "restart_launch_cap_s", &Config::restart_launch_cap_s, 0, 86400, Form::any,
      "seconds", "the most that starting costs, however many the GPUs"},
+    {"slowdown", "default", &Config::slowdown_default, no, no, Form::slowdown, "",
+     "what --arena-slowdown is of a job that does not say"},
+    {"slowdown", "poll_s", &Config::slowdown_poll_s, 1, 300, Form::any, "seconds",
+     "time between two looks of a node's agent at the calls of a watched job"},
+    {"slowdown", "threshold", &Config::slowdown_threshold, 1.01, 10, Form::any, "times",
+     "how much slower than healthy a step, a GPU or a link is to count as slow"},
+    {"slowdown", "precheck", &Config::slowdown_precheck, no, no, Form::any, "",
+     "whether GPUs and links of a watched job are checked before its first step"},
+    {"slowdown", "confirmations", &Config::slowdown_confirmations, 1, 100, Form::any, "jobs",
+     "different jobs that must have found a node slow before it is quarantined"},
+    {"slowdown", "quarantine", &Config::slowdown_quarantine, no, no, Form::quarantine, "",
+     "what becomes of a node that is found slow: it is reported only, avoided by Arena's jobs, "
+     "reserved, or drained"},
+    {"slowdown", "max_quarantined_percent", &Config::slowdown_max_quarantined_percent, 0, 100,
+     Form::any, "percent", "the most nodes of a GPU type that are quarantined at a time"},
+    {"slowdown", "recheck_s", &Config::slowdown_recheck_s, 60, 2592000, Form::any, "seconds",
+     "time between two checks of a node that is quarantined"},
+    {"slowdown", "check_time_limit_s", &Config::slowdown_check_time_limit_s, 10, 86400, Form::any,
+     "seconds", "wall-clock limit of the job that checks a node"},
 }};
-constexpr std::array<std::string_view, 3> groups{"", "profile", "resize"};
+constexpr std::array<std::string_view, 4> groups{"", "profile", "resize", "slowdown"};
 
 constexpr std::array<std::string_view, 8> signals{"USR1", "USR2", "TERM", "INT",
                                                   "HUP",  "CONT", "URG",  "QUIT"};
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
+constexpr std::array<std::string_view, 4> quarantines{"report", "avoid", "reserve", "drain"};
+
+/// The words of a form that is one of a few; none for another form.
+std::span<const std::string_view> choices_of(Form form) {
+    if (form == Form::signal) return signals;
+    if (form == Form::objective) return objectives;
+    if (form == Form::slowdown) return slowdown_modes;
+    if (form == Form::quarantine) return quarantines;
+    return {};
+}
 
 bool has_only(std::string_view text, std::string_view more) {
     return std::all_of(text.begin(), text.end(), [&](char c) {
@@ -153,12 +195,11 @@ bool has_form(std::string_view text, Form form) {
             return text.empty() || is_word(text);
         case Form::user:
             return is_user(text);
-        case Form::objective:
-            return std::find(objectives.begin(), objectives.end(), text) != objectives.end();
-        case Form::signal:
-            return std::find(signals.begin(), signals.end(), text) != signals.end();
+        default:
+            break;
     }
-    return false;
+    const auto choices = choices_of(form);
+    return std::find(choices.begin(), choices.end(), text) != choices.end();
 }
 
 std::string form_words(Form form) {
@@ -175,12 +216,9 @@ std::string form_words(Form form) {
             return "a name of letters, digits, '_', '.' and '-', or nothing";
         case Form::user:
             return "a user name other than root and nobody";
-        case Form::objective:
-            return fmt::format("one of {}", fmt::join(objectives, ", "));
-        case Form::signal:
-            return fmt::format("one of {}", fmt::join(signals, ", "));
+        default:
+            return fmt::format("one of {}", fmt::join(choices_of(form), ", "));
     }
-    return {};
 }
 
 // ---- reading --------------------------------------------------------------------------------

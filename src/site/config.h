@@ -56,6 +56,16 @@ struct Config {
     std::int64_t moves_per_hour = 3;      ///< Arena's own resizes of one job, 0..12
     double restart_checkpoint_s = 30;     ///< what a restart costs: see RestartCost; 0..86400
     double restart_per_gpu_s = 10, restart_launch_cap_s = 40;
+    // slowdown:
+    std::string slowdown_default = "off";     ///< of jobs that do not say: slowdown_modes
+    double slowdown_poll_s = 5;               ///< between looks of a node's agent, 1..300
+    double slowdown_threshold = 1.10;         ///< slower than this times healthy is slow, 1.01..10
+    bool slowdown_precheck = true;            ///< GPUs and links are checked before the first step
+    std::int64_t slowdown_confirmations = 2;  ///< different jobs, 1..100
+    std::string slowdown_quarantine = "avoid";    ///< report, avoid, reserve or drain
+    double slowdown_max_quarantined_percent = 5;  ///< of the nodes of a GPU type, 0..100
+    double slowdown_recheck_s = 3600;             ///< between checks of a slow node, 60..2592000
+    double slowdown_check_time_limit_s = 120;     ///< of a check carrier, 10..86400
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };
