@@ -275,6 +275,11 @@ Status check_needs(const Request& request, const NodeNeeds& needs, const Usable&
 
 }  // namespace
 
+SlowdownMode slowdown_of(const Request& request, const Config& config) {
+    const auto by_default = parse_slowdown_mode(config.slowdown_default);
+    return request.slowdown.value_or(by_default.value_or(SlowdownMode::off));
+}
+
 std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb,
                                 const ClusterFacts& facts, const SiteFacts& site) {
     return Usable(request, facts, site).pools(needs_of(request, tmp_mb, site.config));

@@ -29,6 +29,9 @@ struct SiteFacts {
     std::vector<GpuType> hardware;
 };
 
+/// What the job is watched for, by its own word, else by the site's.
+SlowdownMode slowdown_of(const Request& request, const Config& config);
+
 /// The GPUs that the job may have there, on nodes that have all it needs beside them.
 std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb,
                                 const ClusterFacts& facts, const SiteFacts& site);

@@ -90,6 +90,13 @@ Status parse_launcher_option(std::string_view text, Request& request) {
     return Done{};
 }
 
+Status parse_slowdown(std::string_view text, Request& request) {
+    request.slowdown = parse_slowdown_mode(text);
+    if (request.slowdown) return Done{};
+    return usage_error(
+        fmt::format("'{}' is not one of {}", printable(text, 40), fmt::join(slowdown_modes, ", ")));
+}
+
 constexpr Option table[] = {
     {.key = "model",
      .argument = "NAME|FILE",
@@ -148,6 +155,14 @@ constexpr Option table[] = {
      .parse = [](std::string_view text,
                  Request& r) { return read_integer(text, 1, max_steps, r.steps); },
      .format = [](const Request& r) { return number_or_nothing(r.steps); },
+     .offers = false},
+    {.key = "slowdown",
+     .argument = "off|watch|mitigate",
+     .usage = "find slow GPUs and links (watch), and work around them (mitigate)",
+     .parse = parse_slowdown,
+     .format =
+         [](const Request& r) { return std::string(r.slowdown ? to_string(*r.slowdown) : ""); },
+     .change = "off|watch|mitigate",
      .offers = false},
 };
 

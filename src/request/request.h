@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "core/model.h"
 #include "core/plan.h"
+#include "reports/slowdown_mode.h"
 
 namespace arena {
 
@@ -32,6 +33,7 @@ struct Request {
     std::string launcher = "env";        ///< a name of request/launchers.h
     std::string launcher_version;        ///< "" = the one that its table means
     bool elastic = false;
+    std::optional<SlowdownMode> slowdown;  ///< not given: the site's slowdown.default
     std::int64_t steps = 0;  ///< iterations to do; 0 = not given, the time limit stands for it
     bool user_hold = false;  ///< sbatch --hold: stay away until released
     std::int64_t cpus_per_gpu = 0;     ///< the user's own request; 0 = not given

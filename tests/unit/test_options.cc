@@ -41,6 +41,7 @@ const std::vector<Sample> samples = {
      {"mpirun", "megatron@99", "env@1", "Megatron"}},
     {"elastic", {"yes", "no"}, {"maybe", "true", "1"}},
     {"steps", {"1", "1099511627776"}, {"0", "1099511627777", "1.5"}},
+    {"slowdown", {"off", "watch", "mitigate"}, {"on", "Watch", "yes"}},
 };
 
 struct Told {

@@ -150,6 +150,8 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
         job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
     write_memory(shape, request, job);
     shape.environment = launch_environment(request, offer);
+    if (const auto mode = slowdown_of(request, books_.site.config); mode != SlowdownMode::off)
+        shape.environment.push_back(fmt::format("ARENA_SLOWDOWN={}", to_string(mode)));
     shape.admin_comment = admin_comment(state, offer);
     shape.system_comment = system_comment(*planned.offers, books_.statuses[shape.job].unmeasured);
     return shape;
