@@ -282,7 +282,7 @@ dist_check_SCRIPTS += tests/layering.t tests/said-once.t
 EXTRA_DIST += tests/rooms
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
-sched_tests = tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
+sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
@@ -296,6 +296,11 @@ tests_unit_test_sched_rules_SOURCES = \
 	tests/unit/test_sched_rules.cc plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc
 tests_unit_test_sched_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_sched_rules_LDADD = $(sched_test_libs)
+tests_unit_test_slow_reports_SOURCES = \
+	tests/unit/test_slow_reports.cc tests/unit/scripted_host.h plugin/common/job_mark.cc \
+	plugin/common/shared.cc plugin/job_submit/modify_rules.cc
+tests_unit_test_slow_reports_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slow_reports_LDADD = $(sched_test_libs)
 tests_unit_test_scheduler_queue_SOURCES = \
 	tests/unit/test_scheduler_queue.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
 tests_unit_test_scheduler_queue_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -386,4 +391,5 @@ tests_unit_test_fairness_LDADD = $(all_libs) $(CHECK_LIBS)
 tests_unit_test_simulator_LDADD = $(all_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
-	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slurm_conf.cc
+	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
+	tests/fuzz/parse_slurm_conf.cc

@@ -8,6 +8,7 @@
 
 #include "core/cluster.h"
 #include "core/observation.h"
+#include "reports/slow_report.h"
 
 namespace arena {
 
@@ -38,6 +39,25 @@ struct LeftReport {
 /// correct estimates, no more.
 void leave_report(LeftReport);
 std::vector<LeftReport> take_reports();
+
+/// A report of a slow GPU or link that job_modify has checked.
+struct LeftSlowReport {
+    JobId job = 0;
+    std::uint32_t user = 0;  ///< the job's
+    std::int64_t gpus = 0;   ///< that the job has in all
+    SlowReport report;
+};
+/// job_modify -> scheduler. The latest of each event waits; false where 256 others wait already.
+bool leave_slow_report(LeftSlowReport);
+std::vector<LeftSlowReport> take_slow_reports();
+
+/// What became of the reports of slow GPUs and links that came to job_modify.
+struct SlowReportCounts {
+    std::uint64_t taken = 0, refused = 0;
+    std::uint64_t over_rate = 0;  ///< left out unread: too many in too short a time
+};
+void count_slow_reports(const SlowReportCounts& more);
+SlowReportCounts slow_report_counts();
 
 /// An update of one of Arena's jobs that was taken, or refused and why.
 struct LeftUpdate {

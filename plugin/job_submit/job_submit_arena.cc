@@ -28,6 +28,7 @@
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
+#include "plugin/job_submit/take_report.h"
 #include "request/request.h"
 #include "site/config.h"
 #include "site/config_sum.h"
@@ -43,6 +44,8 @@ namespace {
 
 using arena::assign_text;
 using arena::find_variable;
+using arena::is_report;
+using arena::record_of;
 using arena::SubmitFacts;
 using arena::text_of;
 using arena::value_of;
@@ -55,6 +58,8 @@ class Context {
   public:
     /// What holds for one submission, however long that takes.
     arena::Result<Site> current();
+    /// Slurm asks about updates one at a time: it holds its write lock of jobs.
+    arena::ReportDesk reports;
 
   private:
     void refresh();
@@ -378,11 +383,6 @@ int submit(job_desc_msg_t* job, std::uint32_t uid, char** message) {
 
 // ---- modify ------------------------------------------------------------------------------------
 
-const char* record_of(const job_record_t* job) {
-    if (job->batch_flag == 0 || job->details == nullptr) return nullptr;
-    return find_variable(job->spank_job_env, job->spank_job_env_size, arena::record_variable);
-}
-
 arena::PriorityChange priority_change(const job_desc_msg_t* change) {
     if (change->priority == NO_VAL) return arena::PriorityChange::none;
     if (change->priority == INFINITE) return arena::PriorityChange::release;
@@ -401,11 +401,6 @@ bool changes_shape(const job_desc_msg_t* c) {
            c->tres_per_socket != nullptr || c->tres_per_task != nullptr ||
            c->cpus_per_tres != nullptr || c->mem_per_tres != nullptr ||
            arena::chooses_numbers(text_of(c->features));
-}
-
-bool is_report(const job_desc_msg_t* change) {
-    return change->comment != nullptr &&
-           std::string_view(change->comment).starts_with(arena::report_prefix);
 }
 
 /// Comments that say nothing to Arena come and go.
@@ -495,34 +490,10 @@ int apply_decision(const arena::ModifyDecision& decision, job_desc_msg_t* change
     return SLURM_SUCCESS;
 }
 
-/// Takes a report out of the comment that it came as: it goes to the scheduler, the comment stays.
 int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t uid) {
-    const auto refuse = [&](int code, const std::string& why) {
-        info("arena: JobId=%u report refused: %s (uid=%u)", job->job_id, why.c_str(), uid);
-        return code;
-    };
-    if (uid != job->user_id && !validate_operator(uid))
-        return refuse(ESLURM_ACCESS_DENIED, "not its user's");
-    const auto report = arena::parse_report(change->comment);
-    if (!report) return refuse(ESLURM_NOT_SUPPORTED, report.error().message());
-    const char* record = record_of(job);
-    if (record == nullptr) return refuse(ESLURM_JOB_NOT_RUNNING, "not a job of Arena's");
-    const auto variable = [&](std::string_view name) {
-        return find_variable(job->details->env_sup, job->details->env_cnt, name);
-    };
-    const char *plan = variable("ARENA_PLAN"), *mark = variable(arena::state_variable);
-    std::optional<arena::Offer> offer;
-    if (plan != nullptr)
-        if (auto parsed = arena::parse_offer_json(plan)) offer = std::move(*parsed);
-    const std::string why = arena::refuse_report(
-        *report, offer, mark != nullptr ? arena::parse_mark(mark) : std::nullopt,
-        IS_JOB_RUNNING(job) ? std::optional(difftime(time(nullptr), job->start_time))
-                            : std::nullopt);
-    if (!why.empty()) return refuse(offer ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
-    arena::leave_report({job->job_id, record, plan, *report, job->user_id});
-    xfree(change->comment);
-    arena::request_round();
-    return SLURM_SUCCESS;
+    const auto site = context->current();
+    return arena::take_report(context->reports, site ? &(*site)->config : nullptr, change, job,
+                              uid);
 }
 
 /// Puts a Comment that asks something of Arena into the job's record, where it stays when another

@@ -86,6 +86,25 @@ bool waits_released(const ModifyFacts& f) {
            (f.mark->phase == Phase::released || f.mark->phase == Phase::starting);
 }
 
+/// By how much the clocks of a node and of the controller may differ.
+constexpr std::int64_t clock_skew_s = 60;
+
+std::string refuse_place(const SlowPlace& place, std::optional<std::int64_t> gpus) {
+    if (!gpus) return fmt::format("{} is no node of it", place.node);
+    if (place.gpu < *gpus) return {};
+    return fmt::format("{} has {} GPUs, none of index {}", place.node, *gpus, place.gpu);
+}
+
+std::string refuse_times(const SlowReport& report, const WatchedJob& job) {
+    const std::int64_t end = report.relief != 0 ? report.relief : job.now;
+    if (report.onset < job.start - clock_skew_s) return "the onset lies before its start";
+    if (report.onset > job.now + clock_skew_s || report.relief > job.now + clock_skew_s)
+        return "onset or relief lie in the future";
+    if (report.lost_s > static_cast<double>(end - report.onset + clock_skew_s))
+        return "it cannot have lost more than the time since the onset";
+    return {};
+}
+
 }  // namespace
 
 ModifyDecision decide_modify(const ModifyFacts& facts) {
@@ -124,6 +143,16 @@ std::string refuse_report(const IterationReport& report, const std::optional<Off
             "{} iterations of {:.6g} s take longer than the {:.0f} s that it has run", report.steps,
             report.iteration_s, *ran_s);
     return {};
+}
+
+std::string refuse_slow_report(const SlowReport& report, const WatchedJob& job) {
+    if (!job.runs) return "it does not run under a plan of Arena's";
+    if (job.mode == SlowdownMode::off) return "it is not watched: --arena-slowdown is off";
+    if (report.life != job.life)
+        return fmt::format("it is in its life {}, not {}", job.life, report.life);
+    if (std::string why = refuse_times(report, job); !why.empty()) return why;
+    if (std::string why = refuse_place(report.at, job.gpus_at); !why.empty()) return why;
+    return report.peer.node.empty() ? "" : refuse_place(report.peer, job.gpus_of_peer);
 }
 
 }  // namespace arena

@@ -12,6 +12,8 @@
 #include "core/observation.h"
 #include "core/offer.h"
 #include "plugin/common/job_mark.h"
+#include "reports/slow_report.h"
+#include "reports/slowdown_mode.h"
 
 namespace arena {
 
@@ -57,5 +59,17 @@ ModifyDecision decide_modify(const ModifyFacts& facts);
 /// does not.
 std::string refuse_report(const IterationReport&, const std::optional<Offer>& offer,
                           const std::optional<JobMark>&, std::optional<double> ran_s);
+
+/// Of a job that says that a GPU or a link is slow.
+struct WatchedJob {
+    SlowdownMode mode = SlowdownMode::off;
+    bool runs = false;  ///< under a plan of Arena's
+    std::uint32_t life = 0;
+    std::int64_t start = 0, now = 0;  ///< epoch seconds
+    /// GPUs of the nodes that the report names; nothing: no node of the job's.
+    std::optional<std::int64_t> gpus_at, gpus_of_peer;
+};
+/// Why a report that parse_slowdown_report() takes is refused; "" = it is taken.
+std::string refuse_slow_report(const SlowReport&, const WatchedJob&);
 
 }  // namespace arena

@@ -25,6 +25,8 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/round/running.h plugin/sched/round/running.cc \
 	plugin/sched/round/report.h plugin/sched/round/report.cc \
 	plugin/sched/round/scheduler.h plugin/sched/round/scheduler.cc \
+	plugin/sched/slowdown/slowdown_book.h plugin/sched/slowdown/slowdown_book.cc \
+	plugin/sched/socket/verbs.h plugin/sched/socket/verbs.cc \
 	plugin/sched/socket/socket_clients.h plugin/sched/socket/socket_clients.cc \
 	plugin/sched/profiles/spool_reader.h plugin/sched/profiles/spool_reader.cc \
 	plugin/sched/socket/socket_server.h plugin/sched/socket/socket_server.cc \

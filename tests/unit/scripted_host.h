@@ -77,6 +77,9 @@ class ScriptedHost : public Host {
         last_done = done;
         return note(moved ? "move" : "checkpoint", id);
     }
+    ApplyResult show_slowdown(JobId id, std::uint32_t, const std::string& words) override {
+        return note("show " + words, id);
+    }
     ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/host.h"
 
@@ -75,6 +76,16 @@ std::optional<std::string> comment_of_end(std::string_view comment, std::string_
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (state == "off" || state == word) return std::nullopt;
     return fmt::format("{}{}{}", before, word, rest.substr(state.size()));
+}
+
+std::string with_slow_words(std::string_view comment, std::string_view words) {
+    std::vector<std::string> kept;
+    for (const std::string_view word : split(comment, ' ')) {
+        const std::string_view key = word.substr(0, word.find('='));
+        if (key != "slow" && key != "action" && key != "lost") kept.emplace_back(word);
+    }
+    kept.emplace_back(words);
+    return join(kept, " ");
 }
 
 }  // namespace arena

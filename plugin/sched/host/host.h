@@ -242,6 +242,8 @@ class HostJobs {
     /// request.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,
                                    bool moved) = 0;
+    /// What a running job said of slow GPUs, as words of its AdminComment: see with_slow_words().
+    virtual ApplyResult show_slowdown(JobId, std::uint32_t restart, const std::string& words) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.
     virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
 };

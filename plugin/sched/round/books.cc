@@ -76,6 +76,7 @@ void Books::forget_gone(const ClusterView& view) {
     clocks.forget(gone);
     blocked.forget(gone);
     queue.forget(gone);
+    slowdown.forget(gone);
     std::erase_if(statuses, gone);
     std::erase_if(patience, gone);
     std::erase_if(refused_updates, gone);

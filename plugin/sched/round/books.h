@@ -14,6 +14,7 @@
 #include "plugin/sched/round/blocked_offers.h"
 #include "plugin/sched/round/queue.h"
 #include "plugin/sched/round/request_cache.h"
+#include "plugin/sched/slowdown/slowdown_book.h"
 #include "policy/policy.h"
 
 namespace arena {
@@ -57,6 +58,7 @@ struct JobStatus {
     std::optional<Grid> chosen;
     OfferList none;        ///< a list without an offer,
     std::string none_why;  ///< and why it has none
+    SlowdownMode slowdown = SlowdownMode::off;
 };
 
 struct Books {
@@ -79,6 +81,7 @@ struct Books {
     JobClocks clocks;
     BlockedOffers blocked;
     Queue queue;
+    SlowdownBook slowdown;
     std::map<JobId, JobStatus> statuses;
     std::map<JobId, std::string> refused_updates;  ///< the latest, why
     std::map<JobId, double> patience;  ///< the first since each last ran: see Decision::patience

@@ -111,6 +111,7 @@ void Intake::consider(const JobView& job) {
     ++round_.pending;
     JobStatus& status = books_.statuses[job.id];
     status.uid = job.user_id;
+    status.slowdown = slowdown_of(wanted->request, config_);
     status.wanted = wanted;
     if (!plannable(job.facts)) return follow_unplannable(job);
     if (!wanted->problem.empty()) return wait_held(job, wanted->problem);
@@ -168,6 +169,7 @@ void Intake::follow_unplannable(const JobView& job) {
 void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     ++round_.running;
     books_.statuses[job.id].uid = job.user_id;
+    books_.statuses[job.id].slowdown = slowdown_of(wanted->request, config_);
     const std::optional<Offer>& plan = books_.requests.plan(job.id, job.offer_json);
     const auto& mark = job.facts.mark;
     const bool ours = mark && !mark->newer && plan;

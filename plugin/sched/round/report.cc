@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace arena {
 namespace {
@@ -34,6 +35,45 @@ Json place_json(const QueuePosition& place, bool ahead_is_known) {
     json["expected_grid"] = short_form(place.expected->grid);
     json["expected_plan"] = short_form(place.expected->plan);
     return json;
+}
+
+Json slow_json(JobId job, const SlowEvent& event) {
+    const SlowReport& told = event.report;
+    Json json{{"job", job},
+              {"uid", event.user},
+              {"gpus", event.gpus},
+              {"life", told.life},
+              {"onset", told.onset},
+              {"at", to_string(told.at)},
+              {"peer", to_string(told.peer)},
+              {"cause", to_string(told.cause)},
+              {"factor", told.factor},
+              {"action", to_string(told.action)},
+              {"lost_s", told.lost_s},
+              {"relief", nullptr},
+              {"cleared", event.cleared}};
+    if (told.relief != 0) json["relief"] = told.relief;
+    return json;
+}
+
+Json slow_events(const SlowdownBook& book, JobId job) {
+    Json events = Json::array();
+    for (const SlowEvent& event : book.events(job)) events.push_back(slow_json(job, event));
+    return events;
+}
+
+Json slowdown_of_job(const SlowdownBook& book, JobId job, SlowdownMode mode) {
+    return {{"mode", to_string(mode)},
+            {"words", book.events(job).empty() ? "" : book.words_of(job)},
+            {"events", slow_events(book, job)}};
+}
+
+Json slow_counts(const SlowdownBook& book, const SlowReportCounts& reports) {
+    const SlowdownBook::Counts& counts = book.counts();
+    return {{"events", counts.events},       {"open", book.open()},
+            {"moves", counts.moves},         {"lost_gpu_s", counts.lost_gpu_s},
+            {"reports", reports.taken},      {"refused", reports.refused},
+            {"over_rate", reports.over_rate}};
 }
 
 }  // namespace
@@ -78,6 +118,8 @@ std::string explain_json(Books& books, JobId job, const Asker& asker) {
             json["offers"].push_back(parsed(to_json(offer)));
         }
     }
+    if (last.slowdown != SlowdownMode::off)
+        json["slowdown"] = slowdown_of_job(books.slowdown, job, last.slowdown);
     if (!last.wanted || !last.pools || last.pools->empty()) return line(json);
     const OfferBook::Grids* grids = books.offers.grids(last.uid, last.wanted->request, *last.pools);
     json["left_out"] =
@@ -90,8 +132,9 @@ std::string explain_json(Books& books, JobId job, const Asker& asker) {
     return line(json);
 }
 
-std::string stats_json(const Books& books, const SchedulerStats& stats, const LockTimes& locks,
-                       const Asker& asker) {
+std::string stats_json(const Books& books, const Counted& counted, const Asker& asker) {
+    const SchedulerStats& stats = counted.scheduler;
+    const LockTimes& locks = counted.locks;
     const PlanDesk::Stats planning = books.offers.planning();
     const double rounds = static_cast<double>(std::max<std::uint64_t>(stats.timed_rounds, 1));
     const Json json{
@@ -134,8 +177,40 @@ std::string stats_json(const Books& books, const SchedulerStats& stats, const Lo
           {"imported", books.profiles.imported()},
           {"failed", books.profiles.failed()},
           {"users", profile_users(books.profiles.turns(), asker)}}},
+        {"slowdown", slow_counts(books.slowdown, counted.slow_reports)},
         {"faults", stats.faults}};
     return line(json);
+}
+
+std::string slowdowns_json(const Books& books, const Asker& asker) {
+    Json events = Json::array();
+    for (const auto& [job, list] : books.slowdown.jobs())
+        for (const SlowEvent& event : list)
+            if (asker.privileged || asker.sees_others || event.user == asker.uid)
+                events.push_back(slow_json(job, event));
+    return line({{"schema_version", 1},
+                 {"events", std::move(events)},
+                 {"checks", books.slowdown.checks()}});
+}
+
+std::string slowdown_json(const Books& books, std::string_view word, const Asker& asker) {
+    const auto number = parse_integer(word, 1, UINT32_MAX);
+    if (!number) return error_json(usage_error("is no job id", printable(word)));
+    const auto job = static_cast<JobId>(*number);
+    const auto at = books.statuses.find(job);
+    const bool known =
+        at != books.statuses.end() && (asker.privileged || at->second.uid == asker.uid);
+    if (!known)
+        return error_json(no_error("the scheduler does not speak of it: over, or not yours",
+                                   "JobId=" + std::to_string(job)));
+    Json json = slowdown_of_job(books.slowdown, job, at->second.slowdown);
+    json.update({{"schema_version", 1}, {"job", job}});
+    return line(json);
+}
+
+std::string error_json(const Error& error) {
+    return line({{"schema_version", 1},
+                 {"error", {{"code", exit_code(error.code)}, {"text", error.message()}}}});
 }
 
 std::string queue_json(const Books& books, double time_s, const Asker& asker) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "plugin/sched/round/books.h"
 
@@ -33,8 +34,21 @@ struct Asker {
 
 /// Empty when the asker may not see the job, or there is none.
 std::string explain_json(Books& books, JobId job, const Asker& asker);
-std::string stats_json(const Books& books, const SchedulerStats& stats, const LockTimes& locks,
-                       const Asker& asker);
+/// What is counted, and by whom else.
+struct Counted {
+    const SchedulerStats& scheduler;
+    LockTimes locks;
+    SlowReportCounts slow_reports;
+};
+std::string stats_json(const Books& books, const Counted& counted, const Asker& asker);
+/// `arena slowdown`: what of it the scheduler answers.
+enum class SlowdownVerb { list, show, clear, check };
+/// What jobs said of slow GPUs and links: of the asker's own, of others' where the asker sees them.
+std::string slowdowns_json(const Books& books, const Asker& asker);
+/// Of one.
+std::string slowdown_json(const Books& books, std::string_view job, const Asker& asker);
+/// What is refused, as a document.
+std::string error_json(const Error& error);
 /// Everybody's places; of others' jobs that, and their ids where the asker sees others.
 std::string queue_json(const Books& books, double time_s, const Asker& asker);
 

@@ -6,7 +6,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <set>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "planner/models/model.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/replay.h"
@@ -109,6 +112,48 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
         waits ? fmt::format(": more than {:g} times off, it counts when {} jobs of uid {} agree",
                             max_single_ratio, outlier_jobs, left.user)
               : ""));
+}
+
+void Scheduler::on_slow_report(const LeftSlowReport& left) {
+    const SlowReport& told = left.report;
+    const bool is_news = books_.slowdown.on_slow_report(left);
+    host_.show_slowdown(left.job, told.life, books_.slowdown.words_of(left.job));
+    if (!is_news) return;
+    host_.log_info(fmt::format("JobId={} {} {}, action {}, lost {:.0f} s", left.job,
+                               slow_word(told), told.relief != 0 ? "is over" : "is slow",
+                               to_string(told.action), told.lost_s));
+}
+
+std::string Scheduler::slowdown(SlowdownVerb verb, std::string_view word, const Asker& asker) {
+    switch (verb) {
+        case SlowdownVerb::list:
+            return slowdowns_json(books_, asker);
+        case SlowdownVerb::show:
+            return slowdown_json(books_, word, asker);
+        case SlowdownVerb::clear:
+            return clear_slowdown(std::string(word));
+        case SlowdownVerb::check:
+            break;
+    }
+    return check_slowdown(std::string(word));
+}
+
+std::string Scheduler::clear_slowdown(const std::string& node) {
+    if (!books_.slowdown.is_suspected(node))
+        return error_json(no_error("nothing slow is known of it", printable(node)));
+    const std::set<JobId> jobs = books_.slowdown.clear(node);
+    for (const JobId job : jobs)
+        host_.show_slowdown(job, books_.slowdown.events(job).back().report.life,
+                            books_.slowdown.words_of(job));
+    host_.log_info(fmt::format("{} is taken for healthy again: an administrator says so", node));
+    return dump_json({{"schema_version", 1}, {"node", node}, {"jobs", jobs}}) + "\n";
+}
+
+std::string Scheduler::check_slowdown(const std::string& node) {
+    if (!books_.slowdown.is_suspected(node))
+        return error_json(no_error("nothing slow is known of it", printable(node)));
+    books_.slowdown.ask_check(node);
+    return dump_json({{"schema_version", 1}, {"node", node}, {"check", "asked"}}) + "\n";
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plugin/common/shared.h"
@@ -23,6 +24,8 @@ class Scheduler {
     /// A running job's iteration time: corrects the offers of its like from now on and goes to the
     /// store.
     void observe(const LeftReport& left, double now_s);
+    /// A running job says that a GPU or a link is slow, or is so no more.
+    void on_slow_report(const LeftSlowReport& left);
     /// An update that job_modify took or refused: why it was refused stands before what the job
     /// waits for, until another is taken or the job starts.
     void note_update(const LeftUpdate&);
@@ -32,17 +35,23 @@ class Scheduler {
     [[nodiscard]] std::string explain(JobId job, const Asker& asker = {}) {
         return explain_json(books_, job, asker);
     }
-    [[nodiscard]] std::string stats_json(const Asker& asker = {}) const {
-        return arena::stats_json(books_, stats_, host_.lock_times(), asker);
+    [[nodiscard]] std::string stats_json(const Asker& asker = {},
+                                         const SlowReportCounts& slow_reports = {}) const {
+        return arena::stats_json(books_, {stats_, host_.lock_times(), slow_reports}, asker);
     }
     [[nodiscard]] std::string queue_json(const Asker& asker = {}) const {
         return arena::queue_json(books_, round_.view.snapshot.time_s, asker);
     }
     [[nodiscard]] std::string snapshot_json() const;
+    /// `arena slowdown`: of `word`, a job or a node. Whether who asks may is asked before.
+    std::string slowdown(SlowdownVerb verb, std::string_view word, const Asker& asker);
     /// Longest and mean times are counted afresh; counters are not.
     void forget_times();
 
   private:
+    std::string clear_slowdown(const std::string& node);
+    std::string check_slowdown(const std::string& node);
+
     Host& host_;
     Books books_;
     SchedulerStats stats_;

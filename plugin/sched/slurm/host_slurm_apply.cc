@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "plugin/common/shared.h"
+#include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 #include "plugin/sched/slurm/slurm_util.h"
@@ -359,6 +360,18 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
         return failed(ApplyOutcome::retry, slurm_strerror(rc));
     }
     info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
+    note_job_change();
+    schedule_job_save();
+    return {};
+}
+
+ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_running(id, restart);
+    if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
+    if (!assign_text(&job->admin_comment, with_slow_words(text_of(job->admin_comment), words)))
+        return {};
     note_job_change();
     schedule_job_save();
     return {};

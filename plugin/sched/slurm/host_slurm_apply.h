@@ -20,6 +20,7 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart);
 ApplyResult opt_out_job(const Shape& shape);
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
                            bool moved);
+ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words);
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
 
 }  // namespace arena

@@ -207,6 +207,9 @@ class SlurmHost : public Host {
                            bool moved) override {
         return checkpoint_job(id, restart, signal, done, moved);
     }
+    ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words) override {
+        return arena::show_slowdown(id, restart, words);
+    }
     ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
         return requeue_held_job(id, restart);
     }

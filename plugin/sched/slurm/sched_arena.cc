@@ -19,6 +19,7 @@
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/socket/socket_server.h"
+#include "plugin/sched/socket/verbs.h"
 #include "policy/arena/slurm_policies.h"
 #include "site/config.h"
 #include "site/config_sum.h"
@@ -51,6 +52,7 @@ class Plugin {
     void guarded_round() noexcept;
     void note_fault(const char* what);
     PlanLimits plan_limits() const;
+    std::vector<Verb> verbs(const Asker& asker);
     std::string answer(std::string_view line, std::uint32_t uid);
 
     StockBackfill backfill_;
@@ -215,6 +217,13 @@ void Plugin::take_in_reports() {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
     }
+    for (const LeftSlowReport& report : take_slow_reports()) {
+        try {
+            scheduler_->on_slow_report(report);
+        } catch (const std::exception& fault) {
+            error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
+        }
+    }
 }
 
 void Plugin::guarded_round() noexcept {
@@ -233,20 +242,63 @@ void Plugin::guarded_round() noexcept {
     last_round_ = Clock::now();
 }
 
+/// What may be said on the socket. Where nothing says why, an empty answer is the refusal.
+std::vector<Verb> Plugin::verbs(const Asker& asker) {
+    const auto slowdown = [this, asker](SlowdownVerb verb) {
+        return [this, asker, verb](std::string_view word) {
+            return scheduler_->slowdown(verb, word, asker);
+        };
+    };
+    const auto explain = [this, asker](std::string_view word) {
+        const auto job = parse_integer(word, 1, UINT32_MAX);
+        return job ? scheduler_->explain(static_cast<JobId>(*job), asker) : std::string();
+    };
+    const auto stats = [this, asker](std::string_view) {
+        return scheduler_->stats_json(asker, slow_report_counts());
+    };
+    const auto stats_reset = [this, stats](std::string_view word) {
+        scheduler_->forget_times();
+        return stats(word);
+    };
+    return {
+        {.name = "config",
+         .answer =
+             [this](std::string_view) {
+                 return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
+             }},
+        {.name = "explain", .subject = "JOB", .answer = explain},
+        {.name = "queue",
+         .answer = [this, asker](std::string_view) { return scheduler_->queue_json(asker); }},
+        {.name = "snapshot",
+         .right = Right::administrator,
+         .answer = [this](std::string_view) { return scheduler_->snapshot_json(); }},
+        {.name = "stats", .answer = stats},
+        {.name = "stats reset", .right = Right::administrator, .answer = stats_reset},
+        {.name = "slowdown list", .answer = slowdown(SlowdownVerb::list)},
+        {.name = "slowdown show", .subject = "JOB", .answer = slowdown(SlowdownVerb::show)},
+        {.name = "slowdown clear",
+         .subject = "NODE",
+         .right = Right::administrator,
+         .says_why = true,
+         .answer = slowdown(SlowdownVerb::clear)},
+        {.name = "slowdown check",
+         .subject = "NODE",
+         .right = Right::administrator,
+         .says_why = true,
+         .answer = slowdown(SlowdownVerb::check)},
+    };
+}
+
 std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
-    const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
-    const Asker asker{privileged, uid, !(slurm_conf.private_data & PRIVATE_DATA_JOBS)};
     if (!scheduler_) return {};
-    if (line == "config") return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
-    if (line == "stats reset" && privileged) scheduler_->forget_times();
-    if (line == "stats" || (line == "stats reset" && privileged))
-        return scheduler_->stats_json(asker);
-    if (line == "queue") return scheduler_->queue_json(asker);
-    if (line == "snapshot") return privileged ? scheduler_->snapshot_json() : std::string();
-    constexpr std::string_view verb = "explain ";
-    if (!line.starts_with(verb)) return {};
-    const auto job = parse_integer(line.substr(verb.size()), 1, UINT32_MAX);
-    return job ? scheduler_->explain(static_cast<JobId>(*job), asker) : std::string();
+    const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
+    const std::vector<Verb> known =
+        verbs({privileged, uid, !(slurm_conf.private_data & PRIVATE_DATA_JOBS)});
+    std::string_view word;
+    const Verb* verb = find_verb(known, line, word);
+    if (verb == nullptr) return {};
+    if (may(*verb, uid, slurm_conf.slurm_user_id)) return verb->answer(word);
+    return verb->says_why ? error_json(no_error(words_of_refusal(*verb, uid))) : std::string();
 }
 
 void Plugin::run() noexcept {

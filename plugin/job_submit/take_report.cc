@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See take_report.h. Field copying and Slurm calls; the rules are in modify_rules.
+#include "plugin/job_submit/take_report.h"
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "planner/requests/cluster_rules.h"
+#include "plugin/common/job_mark.h"
+#include "plugin/common/shared.h"
+#include "plugin/common/slurm_layout.h"
+#include "plugin/common/slurm_text.h"
+#include "plugin/job_submit/modify_rules.h"
+
+namespace arena {
+namespace {
+
+struct Sender {
+    ReportDesk& desk;
+    const Config* config;
+    const job_desc_msg_t* change;
+    const job_record_t* job;
+    std::uint32_t uid;
+};
+
+int refuse(const Sender& from, int code, const std::string& why) {
+    info("arena: JobId=%u report refused: %s (uid=%u)", from.job->job_id, why.c_str(), from.uid);
+    return code;
+}
+
+const char* variable(const job_record_t* job, std::string_view name) {
+    return find_variable(job->details->env_sup, job->details->env_cnt, name);
+}
+
+std::optional<Offer> plan_of(const job_record_t* job) {
+    const char* plan = variable(job, "ARENA_PLAN");
+    if (plan == nullptr) return std::nullopt;
+    auto offer = parse_offer_json(plan);
+    return offer ? std::optional(std::move(*offer)) : std::nullopt;
+}
+
+std::optional<JobMark> mark_of(const job_record_t* job) {
+    const char* mark = variable(job, state_variable);
+    return mark != nullptr ? parse_mark(mark) : std::nullopt;
+}
+
+// ---- iteration times ---------------------------------------------------------------------------
+
+int take_iteration_times(const Sender& from) {
+    const job_record_t* job = from.job;
+    if (from.uid != job->user_id && !validate_operator(from.uid))
+        return refuse(from, ESLURM_ACCESS_DENIED, "not its user's");
+    const auto report = parse_report(from.change->comment);
+    if (!report) return refuse(from, ESLURM_NOT_SUPPORTED, report.error().message());
+    const char* record = record_of(job);
+    if (record == nullptr) return refuse(from, ESLURM_JOB_NOT_RUNNING, "not a job of Arena's");
+    const std::optional<Offer> offer = plan_of(job);
+    const auto ran_s = IS_JOB_RUNNING(job)
+                           ? std::optional(difftime(std::time(nullptr), job->start_time))
+                           : std::nullopt;
+    const std::string why = refuse_report(*report, offer, mark_of(job), ran_s);
+    if (!why.empty())
+        return refuse(from, offer ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
+    leave_report({job->job_id, record, variable(job, "ARENA_PLAN"), *report, job->user_id});
+    return SLURM_SUCCESS;
+}
+
+// ---- slow GPUs and links -----------------------------------------------------------------------
+
+/// By a clock that nobody sets.
+double steady_s() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+/// The GPUs that one of the job's nodes is configured with; nothing: it has no such node.
+std::optional<std::int64_t> gpus_of(const job_record_t* job, const std::string& name) {
+    node_record_t* node =
+        name.empty() ? nullptr : find_node_record(const_cast<char*>(name.c_str()));
+    if (node == nullptr || !layout_fault(node).empty() || job->node_bitmap == nullptr)
+        return std::nullopt;
+    const auto index = static_cast<bitoff_t>(node->index);
+    if (index >= bit_size(job->node_bitmap) || bit_test(job->node_bitmap, index) == 0)
+        return std::nullopt;
+    std::int64_t count = 0;
+    const char* gres = node->gres != nullptr ? node->gres : node->config_ptr->gres;
+    for (const NodeGpus& gpus : parse_gres_config(text_of(gres))) count += gpus.count;
+    return count;
+}
+
+WatchedJob watched(const Sender& from, const SlowReport& report, bool has_plan) {
+    const job_record_t* job = from.job;
+    const auto request = parse_record(record_of(job));
+    const auto mark = mark_of(job);
+    const bool ours = mark && !mark->newer && mark->restart == job->restart_cnt &&
+                      (mark->phase == Phase::started || mark->phase == Phase::checkpointing);
+    return {.mode = request ? slowdown_of(*request, *from.config) : SlowdownMode::off,
+            .runs = IS_JOB_RUNNING(job) && ours && has_plan,
+            .life = job->restart_cnt,
+            .start = job->start_time,
+            .now = std::time(nullptr),
+            .gpus_at = gpus_of(job, report.at.node),
+            .gpus_of_peer = gpus_of(job, report.peer.node)};
+}
+
+bool is_its_user(const Sender& from) {
+    return from.uid == from.job->user_id || from.uid == 0 || from.uid == slurm_conf.slurm_user_id;
+}
+
+/// What is sent without end costs no line and no parsing; a stranger takes no turn from its user.
+int take_slowdown(const Sender& from) {
+    const double now_s = steady_s();
+    if (!is_its_user(from)) {
+        count_slow_reports({.refused = 1});
+        if (!from.desk.lines.has_one(now_s)) return ESLURM_ACCESS_DENIED;
+        from.desk.lines.take_one(now_s);
+        return refuse(from, ESLURM_ACCESS_DENIED, "not its user's");
+    }
+    if (!from.desk.limit.take(from.job->job_id, from.job->user_id, now_s)) {
+        count_slow_reports({.over_rate = 1});
+        return EAGAIN;
+    }
+    const auto refused = [&](int code, const std::string& why) {
+        count_slow_reports({.refused = 1});
+        return refuse(from, code, why);
+    };
+    const auto report = parse_slowdown_report(from.change->comment);
+    if (!report) return refused(ESLURM_NOT_SUPPORTED, report.error().message());
+    if (record_of(from.job) == nullptr || from.config == nullptr)
+        return refused(ESLURM_JOB_NOT_RUNNING, "not a job of Arena's");
+    const std::optional<Offer> offer = plan_of(from.job);
+    const WatchedJob job = watched(from, *report, offer.has_value());
+    if (const std::string why = refuse_slow_report(*report, job); !why.empty())
+        return refused(job.runs ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
+    const bool left =
+        leave_slow_report({from.job->job_id, from.job->user_id, offer->grid.gpus(), *report});
+    count_slow_reports({.taken = left, .over_rate = !left});
+    return left ? SLURM_SUCCESS : EAGAIN;
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+struct ReportWord {
+    std::string_view prefix;
+    int (*take)(const Sender&);
+};
+constexpr ReportWord report_words[] = {
+    {report_prefix, take_iteration_times},
+    {slow_report_prefix, take_slowdown},
+};
+
+const ReportWord* word_of(const job_desc_msg_t* change) {
+    if (change->comment == nullptr) return nullptr;
+    for (const ReportWord& word : report_words)
+        if (std::string_view(change->comment).starts_with(word.prefix)) return &word;
+    return nullptr;
+}
+
+}  // namespace
+
+const char* record_of(const job_record_t* job) {
+    if (job->batch_flag == 0 || job->details == nullptr) return nullptr;
+    return find_variable(job->spank_job_env, job->spank_job_env_size, record_variable);
+}
+
+bool is_report(const job_desc_msg_t* change) { return word_of(change) != nullptr; }
+
+int take_report(ReportDesk& desk, const Config* config, job_desc_msg_t* change,
+                const job_record_t* job, std::uint32_t uid) {
+    const int rc = word_of(change)->take(
+        {.desk = desk, .config = config, .change = change, .job = job, .uid = uid});
+    if (rc != SLURM_SUCCESS) return rc;
+    xfree(change->comment);
+    request_round();
+    return SLURM_SUCCESS;
+}
+
+}  // namespace arena
