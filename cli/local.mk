@@ -30,6 +30,8 @@ arena_SOURCES = \
 	cli/cluster/profile_run.h cli/cluster/profile_run.cc \
 	cli/cluster/queue_command.cc \
 	cli/cluster/report_command.cc \
+	cli/cluster/send_report.h cli/cluster/send_report.cc \
+	cli/cluster/slowdown_command.cc \
 	cli/doctor/commands.h \
 	cli/doctor/doctor.h cli/doctor/doctor.cc \
 	cli/doctor/doctor_accounts.cc \

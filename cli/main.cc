@@ -93,6 +93,7 @@ int main(int argc, char** argv) {
     add_queue(app, globals);
     add_profile(app, globals);
     add_config(app, globals);
+    add_slowdown(app, globals);
     add_snapshot(app, globals);
     add_simulate(app, globals);
     add_trace(app, globals);

@@ -12,5 +12,7 @@ void add_stats(CLI::App&, Globals&);
 void add_report(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
 void add_config(CLI::App&, Globals&);
+/// To the sub-command `slowdown`, which others may have added.
+void add_slowdown(CLI::App&, Globals&);
 
 }  // namespace arena::cli

@@ -25,6 +25,7 @@ namespace {
 
 struct Explanation {
     std::string state, reason, unmeasured, left_out;
+    std::string slowdown, slow_words;  ///< "" = it is not watched; nothing slow was found
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
@@ -52,6 +53,11 @@ Result<Explanation> parse_explanation(const Json& json) {
     fields.text("reason", out.reason, 1024);
     if (fields.has("unmeasured")) fields.text("unmeasured", out.unmeasured, 4096);
     if (fields.has("left_out")) fields.text("left_out", out.left_out, 1024);
+    if (const Json* told = fields.has("slowdown") ? fields.object("slowdown") : nullptr) {
+        const JsonFields slowdown(*told, "slowdown", error);
+        slowdown.text("mode", out.slowdown);
+        slowdown.text("words", out.slow_words, 512);
+    }
     fields.integer("chosen", out.chosen, -1, 1 << 20);
     if (const Json* offers = fields.list("offers", 1 << 20)) {
         for (const Json& offer : *offers) {
@@ -179,8 +185,17 @@ void print_all_impossible(const Explanation& e) {
         print_wrapped(fmt::format("  {} pp{}: ", short_form(grid), grid.stages), reason);
 }
 
+void print_slowdown(JobId job, const Explanation& e) {
+    if (e.slowdown.empty()) return;
+    const std::string found = e.slow_words.empty()
+                                  ? "nothing is known to be slow"
+                                  : fmt::format("{} (arena slowdown show {})", e.slow_words, job);
+    fmt::print("Watched for slow GPUs and links ({}): {}\n", e.slowdown, found);
+}
+
 void print_explanation(JobId job, const Explanation& e, const Config& config, const Shown& shown) {
     fmt::print("JobId={} {}: {}\n", job, e.state, e.reason);
+    print_slowdown(job, e);
     print_emulated(config);
     const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);
     print_choice(e);

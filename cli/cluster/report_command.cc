@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena report`: a running job tells how long its iterations take. It goes the way that every node
-// and every user has, `scontrol update`; job_submit/arena takes it out of the comment that it
-// travels as, and checks it again. See core/observation.h.
+// `arena report`: a running job tells how long its iterations take; job_submit/arena checks it
+// again. See core/observation.h.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <memory>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/send_report.h"
 #include "cli/common/ask.h"
 #include "core/observation.h"
 
@@ -28,27 +27,12 @@ struct Subject {
     double estimated_s = 0;  ///< 0 = not known
 };
 
-std::string environment(const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr ? value : "";
-}
-
 /// The value of `word=value` in AdminComment.
 std::string_view word_of(std::string_view comment, std::string_view word) {
     for (const std::string_view part : split(comment, ' '))
         if (part.starts_with(word) && part.substr(word.size()).starts_with('='))
             return part.substr(word.size() + 1);
     return {};
-}
-
-Result<JobId> job_of(const ReportOptions& options) {
-    if (options.job != 0) return options.job;
-    const std::string text = environment("SLURM_JOB_ID");
-    if (text.empty()) return usage_error("is needed outside a job", "--job");
-    const auto id = parse_integer(text, 1, UINT32_MAX);
-    if (!id)
-        return usage_error(fmt::format("\"{}\" is no job id", printable(text)), "SLURM_JOB_ID");
-    return static_cast<JobId>(*id);
 }
 
 /// Grid, plan and estimate as the job's own environment has them: they are of this life of the job.
@@ -129,22 +113,6 @@ Status check_job(JobId job, ReportOptions& options) {
     return Done{};
 }
 
-Status send_report(JobId job, const IterationReport& report) {
-    const auto sent = run_program(
-        {"scontrol", "update", fmt::format("JobId={}", job), "Comment=" + format_report(report)});
-    if (!sent) return sent.error();
-    if (sent->status == 0) return Done{};
-    const std::string said(trim(sent->err.empty() ? sent->out : sent->err));
-    const bool refused = said.find("Requested operation not supported") != std::string::npos ||
-                         said.find("denied") != std::string::npos ||
-                         said.find("not running") != std::string::npos;
-    if (refused)
-        return usage_error(
-            fmt::format("JobId={}: slurmctld refuses the report ({}); its log says why", job,
-                        printable(said, 160)));
-    return environment_error(printable(said, 200), "scontrol update");
-}
-
 void show(const Globals& globals, const Subject& subject, const IterationReport& report) {
     if (globals.json) {
         Json json{{"schema_version", 1},
@@ -167,7 +135,7 @@ void show(const Globals& globals, const Subject& subject, const IterationReport&
 }
 
 int report(const Globals& globals, ReportOptions options) {
-    const auto job = job_of(options);
+    const auto job = reporting_job(options.job);
     if (!job) return fail(globals, job.error());
     Subject subject{*job, 0};
     if (auto s = read_own_plan(*job, options, subject); !s) return fail(globals, s.error());
@@ -176,7 +144,8 @@ int report(const Globals& globals, ReportOptions options) {
     if (numbers.plan.empty()) numbers.grid = numbers.plan = "any";
     if (auto s = check_report(numbers); !s) return fail(globals, s.error());
     if (auto s = check_job(*job, options); !s) return fail(globals, s.error());
-    if (auto s = send_report(*job, options.report); !s) return fail(globals, s.error());
+    if (auto s = send_report(*job, format_report(options.report)); !s)
+        return fail(globals, s.error());
     show(globals, subject, options.report);
     return exit_yes;
 }

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// `arena slowdown` list, show, clear, check: what watched jobs have said of slow GPUs and links,
+// and an administrator's word about a node; the scheduler plug-in answers on its socket. `arena
+// slowdown report` is how a job says it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/cluster/commands.h"
+#include "cli/cluster/send_report.h"
+#include "cli/common/ask.h"
+#include "reports/slow_report.h"
+
+namespace arena::cli {
+namespace {
+
+// ---- what the scheduler answers ----------------------------------------------------------------
+
+/// An answer that is an error is one of ours.
+Result<Json> ask_scheduler(const Globals& globals, const std::string& line) {
+    const Result<Config> config = load_site_config(globals);
+    if (!config) return config.error();
+    const Result<std::string> answer = ask_socket(config->socket, line);
+    if (!answer) {
+        Error error = answer.error();
+        error.text += "; run it on the controller";
+        return error;
+    }
+    Result<Json> json = parse_json(*answer);
+    if (!json || !json->is_object())
+        return environment_error(
+            "the scheduler plug-in gave no answer: it is off or still starting; see slurmctld's "
+            "log",
+            config->socket);
+    std::optional<Error> wrong;
+    const JsonFields fields(*json, "", wrong);
+    if (!fields.has("error")) return json;
+    Error error;
+    std::int64_t code = 0;
+    if (const Json* told = fields.object("error")) {
+        const JsonFields said(*told, "error", wrong);
+        said.integer("code", code, 1, 3);
+        said.text("text", error.text, 1024);
+    }
+    if (wrong) return environment_error(wrong->message(), "answer of the scheduler plug-in");
+    error.code = static_cast<ErrorCode>(code);
+    return error;
+}
+
+struct Event {
+    std::int64_t job = 0, onset = 0, relief = 0;
+    std::string at, peer, cause, action;
+    double factor = 0, lost_s = 0;
+    bool cleared = false;
+};
+
+Result<std::vector<Event>> read_events(const Json& json) {
+    std::vector<Event> events;
+    std::optional<Error> error;
+    const JsonFields fields(json, "", error);
+    const Json* list = fields.list("events", 1 << 20);
+    for (std::size_t i = 0; list != nullptr && i < list->size() && !error; ++i) {
+        const JsonFields told((*list)[i], "events", error);
+        Event& event = events.emplace_back();
+        told.integer("job", event.job, 1, UINT32_MAX);
+        told.integer("onset", event.onset, 0, INT64_MAX);
+        if (told.has("relief")) told.integer("relief", event.relief, 0, INT64_MAX);
+        told.text("at", event.at);
+        told.text("peer", event.peer);
+        told.text("cause", event.cause);
+        told.text("action", event.action);
+        told.number("factor", event.factor, 1, 1e6);
+        told.number("lost_s", event.lost_s, 0, 1e12);
+        told.boolean("cleared", event.cleared);
+    }
+    if (error) return environment_error(error->message(), "answer of the scheduler plug-in");
+    return events;
+}
+
+std::string state_of(const Event& event) {
+    if (event.cleared) return "cleared";
+    return event.relief != 0 ? "over" : "goes on";
+}
+
+void print_events(const std::vector<Event>& events) {
+    Table table({{"job", true},
+                 {"at", false, Wide::whole},
+                 {"cause", false},
+                 {"slower", true},
+                 {"since (UTC)", false, Wide::whole},
+                 {"action", false},
+                 {"lost", true},
+                 {"state", false}});
+    for (const Event& event : events)
+        table.add({std::to_string(event.job),
+                   event.peer.empty() ? event.at : event.at + "+" + event.peer, event.cause,
+                   fmt::format("x{:.1f}", event.factor), utc_time(static_cast<double>(event.onset)),
+                   event.action, human_seconds(event.lost_s), state_of(event)});
+    fmt::print("{}", table.text());
+}
+
+int show_json(const Json& json) {
+    fmt::print("{}\n", dump_json(json));
+    return exit_yes;
+}
+
+int list(const Globals& globals) {
+    const Result<Json> json = ask_scheduler(globals, "slowdown list");
+    if (!json) return fail(globals, json.error());
+    if (globals.json) return show_json(*json);
+    const auto events = read_events(*json);
+    if (!events) return fail(globals, events.error());
+    if (events->empty())
+        fmt::print("No watched job says that a GPU or a link is slow.\n");
+    else
+        print_events(*events);
+    for (const Json& node : json->value("checks", Json::array()))
+        fmt::print("{}: a check is asked for\n", node.is_string() ? node.get<std::string>() : "?");
+    return exit_yes;
+}
+
+int show(const Globals& globals, JobId job) {
+    const Result<Json> json = ask_scheduler(globals, fmt::format("slowdown show {}", job));
+    if (!json) return fail(globals, json.error());
+    if (globals.json) return show_json(*json);
+    const auto events = read_events(*json);
+    if (!events) return fail(globals, events.error());
+    const std::string mode = json->value("mode", "off");
+    fmt::print("JobId={} {}{}\n", job, mode == "off" ? "is not watched" : "is watched: " + mode,
+               events->empty() ? "; nothing slow was found" : "");
+    if (!events->empty()) print_events(*events);
+    return exit_yes;
+}
+
+int tell_of_node(const Globals& globals, const std::string& verb, const std::string& node) {
+    const auto place = parse_slow_place(node, "node");
+    if (!place || place->gpu != any_gpu)
+        return fail(globals,
+                    usage_error(fmt::format("\"{}\" is no name of a node", printable(node))));
+    const Result<Json> json = ask_scheduler(globals, fmt::format("slowdown {} {}", verb, node));
+    if (!json) return fail(globals, json.error());
+    if (globals.json) return show_json(*json);
+    fmt::print("{}: {}\n", node,
+               verb == "clear" ? "taken for healthy again" : "a check is asked for");
+    return exit_yes;
+}
+
+// ---- what a job says ---------------------------------------------------------------------------
+
+struct ReportOptions {
+    JobId job = 0;
+    std::int64_t life = -1;  ///< -1 = SLURM_RESTART_COUNT
+    std::string at, peer, cause, action = "none";
+    SlowReport report;
+    double wait_s = 0;
+};
+
+Status read_place(const std::string& text, std::string_view key, SlowPlace& place) {
+    if (text.empty()) return Done{};
+    const auto parsed = parse_slow_place(text, key);
+    if (!parsed) return parsed.error();
+    place = *parsed;
+    return Done{};
+}
+
+template <typename Word, typename Names>
+Status read_word(const std::string& text, std::optional<Word> (*parse)(std::string_view),
+                 const Names& names, const char* option, Word& word) {
+    const auto parsed = parse(text);
+    if (!parsed)
+        return usage_error(
+            fmt::format("'{}' is not one of {}", printable(text, 40), fmt::join(names, ", ")),
+            option);
+    word = *parsed;
+    return Done{};
+}
+
+Result<SlowReport> read_report(const ReportOptions& options) {
+    SlowReport report = options.report;
+    const std::string restarts = environment("SLURM_RESTART_COUNT");
+    const auto life = options.life >= 0
+                          ? std::optional(options.life)
+                          : parse_integer(restarts.empty() ? "0" : restarts, 0, UINT32_MAX);
+    if (!life) return usage_error("is no number of restarts", "SLURM_RESTART_COUNT");
+    report.life = static_cast<std::uint32_t>(*life);
+    for (const Status& read :
+         {read_place(options.at, "at", report.at), read_place(options.peer, "peer", report.peer),
+          read_word(options.cause, parse_slow_cause, slow_causes, "--cause", report.cause),
+          read_word(options.action, parse_slow_action, slow_actions, "--action", report.action),
+          check_slow_report(report)})
+        if (!read) return read.error();
+    return report;
+}
+
+/// Again until it is answered for good, or the time is over.
+Status deliver(JobId job, const std::string& text, double wait_s) {
+    using Clock = std::chrono::steady_clock;
+    constexpr auto pause = std::chrono::seconds(2);
+    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(wait_s));
+    for (;;) {
+        Status sent = send_report(job, text);
+        const bool final = sent || sent.error().code == ErrorCode::usage;
+        if (final || Clock::now() + pause > end) return sent;
+        std::this_thread::sleep_for(pause);
+    }
+}
+
+int report(const Globals& globals, const ReportOptions& options) {
+    const auto job = reporting_job(options.job);
+    if (!job) return fail(globals, job.error());
+    const auto report = read_report(options);
+    if (!report) return fail(globals, report.error());
+    if (auto sent = deliver(*job, format_slow_report(*report), options.wait_s); !sent)
+        return fail(globals, sent.error());
+    if (globals.json)
+        return show_json({{"schema_version", 1}, {"job", *job}, {"reported", slow_word(*report)}});
+    fmt::print("JobId={} {}; reported\n", *job, slow_word(*report));
+    return exit_yes;
+}
+
+void add_report_to(CLI::App& group, Globals& globals) {
+    CLI::App* command =
+        group.add_subcommand("report", "a running job says that a GPU or a link is slow");
+    const auto o = std::make_shared<ReportOptions>();
+    SlowReport& told = o->report;
+    command->add_option("--onset", told.onset, "epoch seconds of the first slow step")->required();
+    command->add_option("--at", o->at, "NODE/GPU; of a link also NODE")->required();
+    command->add_option("--peer", o->peer, "the other end of a link, NODE or NODE/GPU");
+    command->add_option("--cause", o->cause, "compute or communication")->required();
+    command->add_option("--factor", told.factor, "how many times slower than healthy")->required();
+    command->add_option("--action", o->action, "what the job does: none, S2, S3; or asks for: S4")
+        ->capture_default_str();
+    command->add_option("--lost-s", told.lost_s, "seconds that the job has lost so far")
+        ->capture_default_str();
+    command->add_option("--relief", told.relief, "epoch seconds since when it is over");
+    command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")
+        ->check(CLI::Range(1U, UINT32_MAX));
+    command->add_option("--life", o->life, "restarts of the job so far [SLURM_RESTART_COUNT]")
+        ->check(CLI::Range(0U, UINT32_MAX));
+    command->add_option("--wait", o->wait_s, "seconds to try again while slurmctld is away [0]")
+        ->check(CLI::Range(0.0, 86400.0));
+    command->callback([&globals, o] { globals.status = report(globals, *o); });
+}
+
+void add_word_to(CLI::App& group, Globals& globals, const char* verb, const char* what) {
+    CLI::App* command = group.add_subcommand(verb, what);
+    const auto node = std::make_shared<std::string>();
+    command->add_option("node", *node, "name of the node")->required();
+    command->callback([&globals, verb = std::string(verb), node] {
+        globals.status = tell_of_node(globals, verb, *node);
+    });
+}
+
+}  // namespace
+
+void add_slowdown(CLI::App& app, Globals& globals) {
+    const auto known =
+        app.get_subcommands([](const CLI::App* sub) { return sub->get_name() == "slowdown"; });
+    CLI::App* group = known.empty()
+                          ? app.add_subcommand("slowdown", "slow GPUs and links, and what is done")
+                          : known.front();
+    group->require_subcommand(1);
+    group->add_subcommand("list", "what watched jobs say")->callback([&globals] {
+        globals.status = list(globals);
+    });
+    CLI::App* of_job = group->add_subcommand("show", "what one job says");
+    const auto job = std::make_shared<JobId>(0);
+    of_job->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
+    of_job->callback([&globals, job] { globals.status = show(globals, *job); });
+    add_word_to(*group, globals, "clear", "take a node for healthy again (root, SlurmUser)");
+    add_word_to(*group, globals, "check", "have a node checked (root, SlurmUser)");
+    add_report_to(*group, globals);
+}
+
+}  // namespace arena::cli
