@@ -101,6 +101,22 @@ for plan in '--pp 3' '--dp 2 --zero 1 --micro-batch 2' '--tp 2' '--pp 2 --stage-
     ok "the losses are those of one rank within 0.2 %" same "$work/plan" "$wanted" 0.002
 done
 
+# What ranks are told between two steps: of masters that are sharded, and that are not.
+printf '%s\n' '5 swap 0 3' '9 swap 1 2' '20 swap 1 0' >"$work/swaps"
+printf '%s\n' '5 split 3,5' '20 split 7,1' >"$work/splits"
+for plan in '--pp 2 --dp 2 --zero 1' '--dp 2 --tp 2'; do
+    rm -f "$work/plan" "$work/told"
+    # shellcheck disable=SC2086
+    "${far[@]}" --steps 30 $plan --log "$work/plan"
+    # shellcheck disable=SC2086
+    ok "30 steps as $plan, whose ranks change roles" "${far[@]}" --steps 30 $plan --control "$work/swaps" --log "$work/told"
+    ok "the losses are the same to the bit: masters travel, not what bf16 leaves of them" same "$work/told" "$work/plan" 0
+    rm -f "$work/told"
+    # shellcheck disable=SC2086
+    ok "30 steps as $plan, dealt anew" "${far[@]}" --steps 30 $plan --control "$work/splits" --log "$work/told"
+    ok "the losses are the same within 0.2 %" same "$work/told" "$work/plan" 0.002
+done
+
 # FLOPs of 8 samples, forward and twice that backward: 3 layers of 2 s (4 h^2 + 2 h f) + 4 s^2 h, logits 2 s h v
 ok "where the GPU's peak is known the log has MFU" env ARENA_EMULATED_NAME='NVIDIA H100 80GB HBM3' "${far[@]}" --steps 3 --log "$work/mfu"
 ok "which is the model's FLOPs over the peak and the time" jq -es 'map(select(has("loss"))) | length == 3 and

@@ -158,7 +158,7 @@ TEST(a_plan_that_does_not_fit_is_refused_with_a_sentence) {
     plan.layout.tp = 3;
     refused(plan, 3, "tensor parallelism of 3 does not divide 4 heads");
     plan = make_plan(1, 1, 1);
-    plan.num_micro_batches = 3;
+    plan.micro_batches = {3};
     refused(plan, 1, "micro-batch 1 x 3 micro-batches x dp1 is not the global batch of 8");
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "train/comm/messages.h"
+
 namespace arena::train {
 namespace {
 
@@ -99,13 +101,6 @@ Result<std::string> next_candidate(const std::string& directory, const std::vect
     return std::string();
 }
 
-void broadcast_floats(Comm& comm, std::span<float> values, int root) {
-    constexpr std::size_t longest = std::size_t{1} << 28;
-    for (std::size_t i = 0; i < values.size(); i += longest)
-        comm.broadcast(
-            std::as_writable_bytes(values.subspan(i, std::min(longest, values.size() - i))), root);
-}
-
 /// Collective over the ranks of a stage, which take turns in reading the stage's arrays: all stages
 /// together read and check the file once. A rank that fails goes on, for the others wait for it.
 Status load(const Result<CheckpointReader>& reader, Comm& stage, const RunState& run) {
@@ -125,15 +120,6 @@ Status load(const Result<CheckpointReader>& reader, Comm& stage, const RunState&
     run.optimizer.set(Optimizer::Moment::first, first);
     run.optimizer.set(Optimizer::Moment::second, second);
     return status;
-}
-
-/// The text of rank `root` on all ranks.
-std::string share_text(Comm& world, std::string text, int root) {
-    auto size = static_cast<std::uint64_t>(text.size());
-    world.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-    text.resize(size);
-    world.broadcast(std::as_writable_bytes(std::span(text)), root);
-    return text;
 }
 
 /// The lowest rank that has failed and how; -1 = none has.

@@ -44,8 +44,13 @@ class Comm {
     /// Returns when what was sent needs no more memory here.
     virtual void flush() = 0;
 
-    /// A group of the ranks that gave the same color, in the order of their ranks here. Collective.
-    virtual std::unique_ptr<Comm> split(int color) = 0;
+    /// A group of the ranks that gave the same color, in the order of their keys, of equal ones in
+    /// that of their ranks here. Collective.
+    virtual std::unique_ptr<Comm> split(int color, int key) = 0;
+    std::unique_ptr<Comm> split(int color) { return split(color, rank()); }
+
+    /// Said from time to time by a rank that does something else: it is not stalled.
+    virtual void still_here() {}
 };
 
 /// Runs body on `ranks` threads of this process, each with its own Comm; returns when all are done.

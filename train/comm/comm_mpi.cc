@@ -138,11 +138,13 @@ class MpiComm final : public Comm {
         for (Message& message : outgoing_) MPI_Wait(&message.request, MPI_STATUS_IGNORE);
         outgoing_.clear();
     }
-    std::unique_ptr<Comm> split(int color) override {
+    std::unique_ptr<Comm> split(int color, int key) override {
         MPI_Comm part = MPI_COMM_NULL;
-        MPI_Comm_split(comm_, color, rank_, &part);
+        MPI_Comm_split(comm_, color, key, &part);
         return std::make_unique<MpiComm>(part, true);
     }
+
+    void still_here() override { progress += 1; }
 
   private:
     struct Message {

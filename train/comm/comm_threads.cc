@@ -105,12 +105,13 @@ struct Group {
           barrier(n),
           shown(static_cast<std::size_t>(n)),
           colors(shown.size()),
+          keys(shown.size()),
           groups(shown.size()),
           boxes(shown.size() * shown.size()) {}
     int size;
     Barrier barrier;
     std::vector<const void*> shown;
-    std::vector<int> colors;
+    std::vector<int> colors, keys;
     std::vector<std::shared_ptr<Group>> groups;
     std::vector<Mailbox> boxes;  ///< [from * size + to]
     std::vector<std::byte> result;
@@ -175,15 +176,16 @@ class ThreadComm final : public Comm {
     void receive(std::span<float> values, int from) override { mailbox(from, rank_).take(values); }
     void flush() override {}
 
-    std::unique_ptr<Comm> split(int color) override {
+    std::unique_ptr<Comm> split(int color, int key) override {
         Group& g = *group_;
         g.colors[static_cast<std::size_t>(rank_)] = color;
+        g.keys[static_cast<std::size_t>(rank_)] = key;
         g.barrier.arrive_and_wait();
         int first = -1, members = 0, mine = 0;
         for (int r = 0; r < g.size; ++r) {
             if (g.colors[static_cast<std::size_t>(r)] != color) continue;
             if (first < 0) first = r;
-            if (r == rank_) mine = members;
+            if (std::pair(g.keys[static_cast<std::size_t>(r)], r) < std::pair(key, rank_)) ++mine;
             ++members;
         }
         if (first == rank_) g.groups[static_cast<std::size_t>(rank_)] = g.part(members);

@@ -105,17 +105,24 @@ void Optimizer::download() {
     if (o_.sharded) replicas_.host.all_gather(part(host, owned_), host);
 }
 
-std::vector<float> Optimizer::gather(Moment which) {
+std::vector<float> Optimizer::own(Moment which) {
     std::vector<float> mine(at(owned_.size()));
     device_.download(moment(which).data(), mine);
+    return mine;
+}
+
+void Optimizer::set_own(Moment which, std::span<const float> mine) {
+    device_.upload(mine, moment(which).data());
+}
+
+std::vector<float> Optimizer::gather(Moment which) {
+    const std::vector<float> mine = own(which);
     if (!o_.sharded) return mine;
     std::vector<float> all(w_.weights().size());
     replicas_.host.all_gather(mine, all);
     return all;
 }
 
-void Optimizer::set(Moment which, std::span<const float> all) {
-    device_.upload(part(all, owned_), moment(which).data());
-}
+void Optimizer::set(Moment which, std::span<const float> all) { set_own(which, part(all, owned_)); }
 
 }  // namespace arena::train

@@ -41,8 +41,12 @@ class Optimizer {
     /// done.
     void upload();
     void download();
-    /// A moment of all of this rank's elements, gathered over the replicas. Collective among them.
     enum class Moment { first, second };
+    /// A moment of the elements that this rank updates: all, or with ZeRO its share.
+    [[nodiscard]] std::size_t own_size() const { return at(owned_.size()); }
+    std::vector<float> own(Moment);
+    void set_own(Moment, std::span<const float> mine);
+    /// A moment of all of this rank's elements, gathered over the replicas. Collective among them.
     std::vector<float> gather(Moment);
     /// The inverse, from all elements; not collective.
     void set(Moment, std::span<const float> all);

@@ -24,6 +24,16 @@ Range TrainPlan::layers(Index stage) const {
     return {begin, begin + stage_layers[at(stage)]};
 }
 
+Index TrainPlan::global_batch() const {
+    return micro_batch * std::accumulate(micro_batches.begin(), micro_batches.end(), Index{0});
+}
+
+Range TrainPlan::samples(Index replica) const {
+    const auto mine = micro_batches.begin() + replica;
+    const Index begin = micro_batch * std::accumulate(micro_batches.begin(), mine, Index{0});
+    return {begin, begin + micro_batch * *mine};
+}
+
 Index in_flight(Index stages, Index stage, Index micro_batches) {
     return std::min(stages - stage, micro_batches);
 }
@@ -44,20 +54,34 @@ Stage::Stage(const GptShape& shape, const TrainPlan& plan, const Place& place, W
     const Index count = plan.stage_layers[at(place.stage)];
     for (Index i = 0; i < count; ++i)
         blocks_.emplace_back(block_shape_, weights, i * block_tensors, shards, scratch_);
-    const auto tokens = at(plan.num_micro_batches * block_shape_.tokens());
-    if (is_first()) inputs_ = {device, tokens};
-    if (is_last()) labels_ = {device, tokens};
     if (is_first()) embedding_ = std::make_unique<Embedding>(block_shape_, weights, shards);
     if (is_last()) head_ = std::make_unique<Head>(block_shape_, weights, shards);
-    slots_.resize(at(in_flight(plan.layout.pp, place.stage, plan.num_micro_batches)));
-    for (Slot& slot : slots_) {
-        for (Index i = 0; i <= count; ++i)
-            slot.inputs.push_back(block_shape_.elements(shape.hidden));
-        for (Index i = 0; i < count; ++i) {
-            if (plan.recompute != Recompute::full) slot.states.emplace_back(block_shape_);
-            if (plan.recompute == Recompute::none) slot.cores.emplace_back(block_shape_);
-        }
+    make_room();
+}
+
+Stage::Slot Stage::make_slot() {
+    Slot slot;
+    for (std::size_t i = 0; i <= blocks_.size(); ++i)
+        slot.inputs.push_back(block_shape_.elements(shape_.hidden));
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        if (plan_.recompute != Recompute::full) slot.states.emplace_back(block_shape_);
+        if (plan_.recompute == Recompute::none) slot.cores.emplace_back(block_shape_);
     }
+    return slot;
+}
+
+/// For as many micro-batches as this replica has; more than that does no harm.
+void Stage::make_room() {
+    const auto tokens = at(micro_batches() * block_shape_.tokens());
+    if (is_first() && inputs_.size() < tokens) inputs_ = {device_, tokens};
+    if (is_last() && labels_.size() < tokens) labels_ = {device_, tokens};
+    const auto slots = at(in_flight(plan_.layout.pp, place_.stage, micro_batches()));
+    while (slots_.size() < slots) slots_.push_back(make_slot());
+}
+
+void Stage::split(const std::vector<Index>& micro_batches) {
+    plan_.micro_batches = micro_batches;
+    make_room();
 }
 
 double Stage::activation_bytes() const {
@@ -71,7 +95,7 @@ double Stage::activation_bytes() const {
 }
 
 double Stage::run(const Batch& batch) {
-    const Index all = plan_.num_micro_batches;
+    const Index all = micro_batches();
     const Index warmup = in_flight(plan_.layout.pp, place_.stage, all) - 1;
     if (is_first()) device_.upload(std::span(batch.inputs), inputs_.data());
     if (is_last()) device_.upload(std::span(batch.labels), labels_.data());

@@ -16,17 +16,19 @@ namespace arena::train {
 /// The plan that a run trains under; see plan.h for where it comes from.
 struct TrainPlan {
     RankLayout layout;
-    std::vector<Index> stage_layers = {1};  ///< one entry per stage, each >= 0, sum = layers
-    Index micro_batch = 1;                  ///< samples
-    Index num_micro_batches = 1;
+    std::vector<Index> stage_layers = {1};   ///< one entry per stage, each >= 0, sum = layers
+    Index micro_batch = 1;                   ///< samples
+    std::vector<Index> micro_batches = {1};  ///< of each replica in a step, each >= 1
     Recompute recompute = Recompute::none;
     Index zero_stage = 0;  ///< 0 or 1
-    [[nodiscard]] Index global_batch() const { return micro_batch * num_micro_batches * layout.dp; }
+    [[nodiscard]] Index global_batch() const;
+    /// Of the samples of a step those of a replica: one after the other, as many as it has.
+    [[nodiscard]] Range samples(Index replica) const;
     [[nodiscard]] Range layers(Index stage) const;
     bool operator==(const TrainPlan&) const = default;
 };
 
-/// Tokens and labels of one step for one replica, [num_micro_batches, micro_batch, seq].
+/// Tokens and labels of one step for one replica, [micro_batches, micro_batch, seq].
 struct Batch {
     std::vector<std::int32_t> inputs, labels;
 };
@@ -43,6 +45,8 @@ class Stage {
     /// Forward and backward of all micro-batches; adds d(mean loss of the global batch) to the
     /// gradients. Returns this replica's sum of token losses on the last stage, 0 on the others.
     double run(const Batch&);
+    /// TrainPlan::micro_batches from the next run() on, of the same sum.
+    void split(const std::vector<Index>& micro_batches);
     /// Bytes of activations that this rank keeps between forward and backward.
     [[nodiscard]] double activation_bytes() const;
 
@@ -56,6 +60,9 @@ class Stage {
     [[nodiscard]] bool is_last() const { return place_.stage == plan_.layout.pp - 1; }
     [[nodiscard]] int neighbour(Index step) const;
     [[nodiscard]] Tokens part(const Array<std::int32_t>&, Index micro_batch) const;
+    [[nodiscard]] Index micro_batches() const { return plan_.micro_batches[at(place_.replica)]; }
+    void make_room();
+    Slot make_slot();
     Slot& slot(Index micro_batch);
     void forward(Index micro_batch);
     void backward(Index micro_batch);

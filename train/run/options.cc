@@ -95,6 +95,8 @@ void add_training_options(CLI::App& app, CommandLine& line) {
     app.add_option("--save-every", line.run.save_every,
                    "steps between checkpoints [at the end, and when told to leave]")
         ->check(CLI::Range(std::int64_t{1}, limits::batch));
+    app.add_option("--control", line.run.control,
+                   "file of what is done before which step: split, swap, park");
     app.add_option("--log", line.run.log, "append one line of JSON per step to this file");
     app.add_flag("!--no-report", line.run.report,
                  "do not tell Arena how long the steps take (else, in a job that it started, by "

@@ -69,12 +69,13 @@ Result<std::optional<TrainPlan>> plan_of_environment(const Environment& environm
                 "has {}, which arena-train cannot run; submit with --arena-launcher=arena-train",
                 foreign),
             "ARENA_PLAN");
-    return std::optional<TrainPlan>{{.layout = {plan.pp(), plan.dp(), plan.tp()},
-                                     .stage_layers = plan.stage_layers,
-                                     .micro_batch = plan.micro_batch,
-                                     .num_micro_batches = plan.num_micro_batches,
-                                     .recompute = plan.recompute,
-                                     .zero_stage = plan.zero_stage}};
+    return std::optional<TrainPlan>{
+        {.layout = {plan.pp(), plan.dp(), plan.tp()},
+         .stage_layers = plan.stage_layers,
+         .micro_batch = plan.micro_batch,
+         .micro_batches = std::vector<Index>(at(plan.dp()), plan.num_micro_batches),
+         .recompute = plan.recompute,
+         .zero_stage = plan.zero_stage}};
 }
 
 Result<TrainPlan> plan_of_flags(const PlanFlags& flags, const GptShape& shape, Index global_batch,
@@ -85,7 +86,8 @@ Result<TrainPlan> plan_of_flags(const PlanFlags& flags, const GptShape& shape, I
     plan.layout.dp =
         flags.dp != 0 ? flags.dp : std::max<Index>(ranks / (plan.layout.pp * plan.layout.tp), 1);
     plan.micro_batch = std::max<Index>(flags.micro_batch, 1);
-    plan.num_micro_batches = global_batch / (plan.micro_batch * plan.layout.dp);
+    plan.micro_batches.assign(at(plan.layout.dp),
+                              global_batch / (plan.micro_batch * plan.layout.dp));
     plan.zero_stage = std::max<Index>(flags.zero, 0);
     plan.stage_layers = even_stages(shape.layers, plan.layout.pp);
     if (!flags.stage_layers.empty()) {
@@ -122,7 +124,7 @@ Status check_plan(const TrainPlan& plan, const GptShape& shape, Index global_bat
     if (plan.global_batch() != global_batch)
         return misfit(
             fmt::format("micro-batch {} x {} micro-batches x dp{} is not the global batch of {}",
-                        plan.micro_batch, plan.num_micro_batches, l.dp, global_batch));
+                        plan.micro_batch, plan.micro_batches.front(), l.dp, global_batch));
     if (plan.zero_stage > 1)
         return misfit(fmt::format("ZeRO stage {}; arena-train knows 0 and 1", plan.zero_stage));
     return Done{};
@@ -130,7 +132,7 @@ Status check_plan(const TrainPlan& plan, const GptShape& shape, Index global_bat
 
 std::string describe(const TrainPlan& plan) {
     std::string text = fmt::format("pp{},dp{},tp{},mb{}x{}", plan.layout.pp, plan.layout.dp,
-                                   plan.layout.tp, plan.micro_batch, plan.num_micro_batches);
+                                   plan.layout.tp, plan.micro_batch, plan.micro_batches.front());
     if (plan.recompute != Recompute::none) text += fmt::format(",{}", to_string(plan.recompute));
     if (plan.zero_stage != 0) text += fmt::format(",zero{}", plan.zero_stage);
     if (plan.layout.pp > 1) text += fmt::format(", stages of {} layers", joined(plan.stage_layers));

@@ -9,15 +9,20 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/json.h"
 #include "base/statistics.h"
-#include "train/checkpoint/checkpoint.h"
+#include "base/text.h"
+#include "train/comm/messages.h"
+#include "train/run/control.h"
 #include "train/run/device_choice.h"
 #include "train/run/plan.h"
 #include "train/run/report.h"
+#include "train/run/role.h"
 
 namespace arena::train {
 
@@ -69,91 +74,86 @@ class Rank {
     Rank(const TrainOptions& o, Comm& world, const DeviceMaker& make_device)
         : o_(o),
           world_(world),
-          place_(o.plan.layout.place(world.rank())),
-          shards_(
-              world.split(static_cast<int>(o.plan.layout.rank({place_.stage, place_.replica, 0})))),
-          replicas_(
-              world.split(static_cast<int>(o.plan.layout.rank({place_.stage, 0, place_.shard})))),
-          ends_(world.split(static_cast<int>(ends_color()))),
           own_device_(make_device(o.threads, world)),
           device_(*own_device_),
-          world_group_(device_.group(world)),
-          shard_group_(device_.group(*shards_)),
-          replica_group_(device_.group(*replicas_)),
-          end_group_(device_.group(*ends_)),
-          parameters_(o.shape, o.plan.layout, place_, o.plan.layers(place_.stage),
-                      device_.alignment()),
-          weights_(parameters_, device_),
-          stage_(o.shape, o.plan, place_, weights_, *world_group_, *shard_group_, device_),
-          optimizer_(optimizer_options(), weights_, {*replicas_, *replica_group_}, world,
-                     place_.shard, device_),
+          plan_(o.plan),
+          places_(at(plan_.layout.size())),
           reporter_(o.report && world.rank() == 0) {
-        world_group_->connect(o.plan.layout, place_);
+        std::iota(places_.begin(), places_.end(), 0);
+        take_role();
     }
 
     Outcome run();
 
   private:
-    [[nodiscard]] bool is_last() const { return place_.stage == o_.plan.layout.pp - 1; }
-    /// First and last stage of one replica and shard share a color: they hold a tied table
-    /// together.
-    [[nodiscard]] Index ends_color() const {
-        const bool at_end = place_.stage == 0 || is_last();
-        return o_.plan.layout.rank({at_end ? 0 : place_.stage, place_.replica, place_.shard});
-    }
-    [[nodiscard]] OptimizerOptions optimizer_options() const {
-        OptimizerOptions options = o_.optimizer;
-        options.sharded = o_.plan.zero_stage == 1;
-        return options;
-    }
+    [[nodiscard]] bool is_chief() const { return world_.rank() == 0; }
     /// "cpu (2 ranks here, 1 GPU visible)"
     [[nodiscard]] std::string on() const {
         return o_.device_note.empty() ? device_.name()
                                       : fmt::format("{} ({})", device_.name(), o_.device_note);
     }
-    RunState state() { return {o_.plan, place_, parameters_, optimizer_, world_}; }
     [[nodiscard]] CheckpointFacts facts() const {
-        return {o_.shape, step_, o_.seed, o_.plan.global_batch(), data_->tokens()};
+        return {o_.shape, step_, o_.seed, plan_.global_batch(), data_->tokens()};
+    }
+    /// What was worked around for its slowness says nothing of how long the plan's steps take.
+    [[nodiscard]] bool is_as_planned() const {
+        return plan_ == o_.plan && std::ranges::is_sorted(places_);
     }
 
+    void take_role();
     Status prepare();
     Status restore();
     Status read_batch();
     Status one_step(Outcome&);
     Status save();
-    void add_tied_gradients();
     void report(double loss, double norm, double seconds);
+    std::string words();
+    void obey(const std::string& words);
+    void obey(const Split&);
+    void obey(const Swap&);
+    void obey(const Park&);
+    void note_word(const std::string& text, Json facts);
 
     TrainOptions o_;
     Comm& world_;
-    Place place_;
-    std::unique_ptr<Comm> shards_, replicas_, ends_;
     std::unique_ptr<Device> own_device_;
     Device& device_;
-    std::unique_ptr<Group> world_group_, shard_group_, replica_group_, end_group_;
-    Parameters parameters_;
-    Weights weights_;
-    Stage stage_;
-    Optimizer optimizer_;
+    TrainPlan plan_;                   ///< the micro-batches as they are split now
+    std::vector<int> places_;          ///< of each rank, now
+    std::unique_ptr<Comm> in_places_;  ///< all ranks in the order of their places
+    std::optional<Role> role_;
     std::optional<TokenFile> data_;
     Batch batch_;
     Journal journal_;
     Reporter reporter_;
+    std::unique_ptr<Control> control_;
     Index step_ = 0, saved_ = -1;
     bool leaving_ = false;
     std::vector<double> seconds_;
     double peak_ = 0;  ///< FLOP/s of all ranks' devices; 0 = not known
 };
 
+void Rank::take_role() {
+    role_.reset();
+    in_places_ = world_.split(0, places_[at(world_.rank())]);
+    role_.emplace(o_.shape, plan_, o_.optimizer, *in_places_, device_);
+}
+
 Status Rank::prepare() {
-    if (Status status = agree(world_, journal_.open(o_, world_.rank() == 0)); !status)
-        return status;
+    if (Status status = agree(world_, journal_.open(o_, is_chief())); !status) return status;
+    if (!o_.control.empty()) {
+        auto script = ControlScript::open(o_.control, plan_, is_chief());
+        if (Status status = agree(world_, script ? Status(Done{}) : Status(script.error()));
+            !status)
+            return status;
+        control_ = std::move(*script);
+    }
     auto file = TokenFile::open(o_.data, o_.width, o_.shape.seq, o_.shape.vocab);
     if (Status status = agree(world_, file ? Status(Done{}) : Status(file.error())); !status)
         return status;
     data_.emplace(std::move(*file));
     peak_ = o_.flops_per_sample > 0 ? peak_flops(device_.name()) * world_.size() : 0;
-    parameters_.initialize(o_.seed);
+    role_->initialize(o_.seed);
     journal_.note(
         fmt::format("{} {} as {} on {}; {:.4g} million parameters, {:.4g} million tokens of data",
                     world_.size(), world_.size() == 1 ? "rank" : "ranks", describe(o_.plan), on(),
@@ -162,15 +162,15 @@ Status Rank::prepare() {
          {"ranks", world_.size()},
          {"plan", describe(o_.plan)},
          {"device", device_.name()},
-         {"activation_bytes", stage_.activation_bytes()}});
+         {"activation_bytes", role_->activation_bytes()}});
     if (Status status = restore(); !status) return status;
-    optimizer_.upload();
+    role_->upload();
     return Done{};
 }
 
 Status Rank::restore() {
     if (o_.checkpoints.empty()) return Done{};
-    const auto resumed = resume(o_.checkpoints, facts(), state());
+    const auto resumed = resume(o_.checkpoints, facts(), role_->state(plan_));
     if (!resumed) return resumed.error();
     if (!resumed->passed_by.empty())
         journal_.note("a newer checkpoint is passed by: " + resumed->passed_by,
@@ -182,14 +182,15 @@ Status Rank::restore() {
     return Done{};
 }
 
-/// This replica's samples of the next step, in an order that does not depend on dp or the
-/// micro-batch.
+/// This replica's samples of the next step, in an order that does not depend on dp, the micro-batch
+/// or how the micro-batches are split.
 Status Rank::read_batch() {
-    const Index each = o_.plan.micro_batch * o_.plan.num_micro_batches, seq = o_.shape.seq;
-    batch_.inputs.resize(static_cast<std::size_t>(each * seq));
+    const Range mine = plan_.samples(role_->place().replica);
+    const Index seq = o_.shape.seq;
+    batch_.inputs.resize(static_cast<std::size_t>(mine.size() * seq));
     batch_.labels.resize(batch_.inputs.size());
-    for (Index i = 0; i < each; ++i) {
-        const Index n = step_ * o_.plan.global_batch() + place_.replica * each + i;
+    for (Index i = 0; i < mine.size(); ++i) {
+        const Index n = step_ * plan_.global_batch() + mine.begin + i;
         const auto row = static_cast<std::size_t>(i * seq), size = static_cast<std::size_t>(seq);
         if (Status s = data_->read(sample_of(n, data_->samples(), o_.seed),
                                    std::span(batch_.inputs).subspan(row, size),
@@ -200,41 +201,33 @@ Status Rank::read_batch() {
     return Done{};
 }
 
-void Rank::add_tied_gradients() {
-    if (!o_.shape.tied || ends_->size() < 2) return;
-    const Index table = weights_.find("wte.weight");
-    const auto size = static_cast<std::size_t>(weights_.tensors()[at(table)].size());
-    end_group_->all_reduce_sum(Span<float>(weights_.gradient(table), size));
-}
-
 Status Rank::one_step(Outcome& outcome) {
     const auto start = Clock::now();
-    device_.clear(weights_.gradients().span());
-    const double mine = stage_.run(batch_);
-    add_tied_gradients();
-    const double norm = optimizer_.update(step_ + 1);
-    double sums[] = {is_last() && place_.shard == 0 ? mine : 0, told_to_leave ? 1.0 : 0.0};
-    world_.all_reduce_sum(std::span<double>(sums));
+    const auto [loss, norm] = role_->train(batch_, step_ + 1);
     step_ += 1;
+    const std::string word = words();
+    double sums[] = {loss, told_to_leave ? 1.0 : 0.0, word.empty() ? 0.0 : 1.0};
+    in_places_->all_reduce_sum(std::span<double>(sums));
     leaving_ = sums[1] != 0;
-    outcome.losses.push_back(sums[0] / static_cast<double>(o_.plan.global_batch() * o_.shape.seq));
+    outcome.losses.push_back(sums[0] / static_cast<double>(plan_.global_batch() * o_.shape.seq));
     seconds_.push_back(seconds_since(start));
-    reporter_.add(seconds_.back());
+    if (is_as_planned()) reporter_.add(seconds_.back());
     report(outcome.losses.back(), norm, seconds_.back());
-    const bool due = o_.save_every > 0 && step_ % o_.save_every == 0;
-    return due || leaving_ || step_ >= o_.steps ? save() : Status(Done{});
+    const bool due = o_.save_every > 0 && step_ % o_.save_every == 0, ends = step_ >= o_.steps;
+    const Status saved = due || leaving_ || ends ? save() : Status(Done{});
+    if (saved && sums[2] != 0 && !leaving_ && !ends) obey(share_text(world_, word, 0));
+    return saved;
 }
 
 void Rank::report(double loss, double norm, double seconds) {
-    const double tokens_per_s =
-        static_cast<double>(o_.plan.global_batch() * o_.shape.seq) / seconds;
+    const double tokens_per_s = static_cast<double>(plan_.global_batch() * o_.shape.seq) / seconds;
     std::string text = fmt::format("step {} loss {:.6f} {:.4f} s {:.0f} tokens/s", step_, loss,
                                    seconds, tokens_per_s);
     Json facts{{"step", step_},          {"loss", loss},
                {"iteration_s", seconds}, {"tokens_per_s", tokens_per_s},
-               {"gradient_norm", norm},  {"learning_rate", optimizer_.rate(step_)}};
+               {"gradient_norm", norm},  {"learning_rate", role_->rate(step_)}};
     if (peak_ > 0) {
-        const double flops = o_.flops_per_sample * static_cast<double>(o_.plan.global_batch());
+        const double flops = o_.flops_per_sample * static_cast<double>(plan_.global_batch());
         facts["mfu"] = flops / seconds / peak_;
         text += fmt::format(" MFU {:.1f} %", 100 * flops / seconds / peak_);
     }
@@ -244,8 +237,9 @@ void Rank::report(double loss, double norm, double seconds) {
 Status Rank::save() {
     if (o_.checkpoints.empty() || saved_ == step_) return Done{};
     const auto start = Clock::now();
-    optimizer_.download();
-    if (Status status = save_checkpoint(o_.checkpoints, facts(), state()); !status) return status;
+    role_->download();
+    if (Status status = save_checkpoint(o_.checkpoints, facts(), role_->state(plan_)); !status)
+        return status;
     saved_ = step_;
     journal_.note(
         fmt::format("saved {} in {:.3f} s", checkpoint_path(o_.checkpoints, step_),
@@ -255,11 +249,75 @@ Status Rank::save() {
     return Done{};
 }
 
+/// On rank 0: what comes before the next step, a line each.
+std::string Rank::words() {
+    std::string lines;
+    if (!control_ || !is_chief()) return lines;
+    for (const Word& word : control_->before(step_ + 1)) lines += to_text(word) + "\n";
+    return lines;
+}
+
+void Rank::obey(const std::string& words) {
+    for (const std::string_view line : split(words, '\n'))
+        if (!line.empty())
+            std::visit([this](const auto& word) { obey(word); }, read_word(line).value());
+}
+
+void Rank::note_word(const std::string& text, Json facts) {
+    facts["step"] = step_ + 1;
+    journal_.note(fmt::format("{} before step {}", text, step_ + 1), std::move(facts));
+}
+
+void Rank::obey(const Split& word) {
+    plan_.micro_batches = word.micro_batches;
+    role_->split(word.micro_batches);
+    note_word(to_text(word), {{"event", "split"}, {"micro_batches", word.micro_batches}});
+}
+
+/// The others make new roles, too: every group of a changed rank is another one.
+void Rank::obey(const Swap& word) {
+    const auto start = Clock::now();
+    ModelState state = role_->model_state();
+    std::swap(places_[at(word.a)], places_[at(word.b)]);
+    take_role();
+    const int me = world_.rank();
+    if (me == word.a || me == word.b) {
+        const int other = static_cast<int>(me == word.a ? word.b : word.a);
+        ModelState others = role_->empty_model_state();
+        for (auto part : {&ModelState::weights, &ModelState::first, &ModelState::second})
+            send_floats(world_, state.*part, other);
+        for (auto part : {&ModelState::weights, &ModelState::first, &ModelState::second})
+            receive_floats(world_, others.*part, other);
+        world_.flush();
+        state = std::move(others);
+    }
+    role_->set_model_state(state);
+    const double seconds = seconds_since(start);
+    note_word(
+        fmt::format("ranks {} and {} have changed roles, in {:.3f} s,", word.a, word.b, seconds),
+        {{"event", "swapped"}, {"ranks", {word.a, word.b}}, {"seconds", seconds}});
+}
+
+/// Each rank by its own clock, in no operation of Comm: nothing disturbs what is measured now.
+void Rank::obey(const Park& word) {
+    note_word(fmt::format("parked for {} s at the most", word.seconds),
+              {{"event", "parked"}, {"seconds", word.seconds}});
+    const auto start = Clock::now();
+    while (seconds_since(start) < word.seconds && !told_to_leave && !control_->is_released()) {
+        world_.still_here();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    const double seconds = seconds_since(start);
+    note_word(fmt::format("goes on after {:.3f} s", seconds),
+              {{"event", "unparked"}, {"seconds", seconds}});
+}
+
 Outcome Rank::run() {
     Outcome outcome;
     outcome.status = prepare();
-    outcome.activation_bytes = stage_.activation_bytes();
+    outcome.activation_bytes = role_->activation_bytes();
     if (outcome.status && step_ >= o_.steps) outcome.status = save();
+    if (outcome.status && control_) obey(share_text(world_, words(), 0));
     while (outcome.status && step_ < o_.steps && !leaving_) {
         outcome.status = agree(world_, read_batch());
         if (outcome.status) outcome.status = one_step(outcome);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The training loop of one rank: batch, pipeline, optimizer, one line a step, checkpoints, and
-// leaving when it is told to. All ranks decide the same at the end of each step: whether to go on
-// is one value of the all-reduce that also sums the loss.
+// leaving when it is told to. All ranks decide the same at the end of each step: whether to go on,
+// to leave, or to obey a word first (control.h) are values of the all-reduce that also sums the
+// loss.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,7 @@ struct TrainOptions {
     Index steps = 0;          ///< the run ends when so many are done, over all its lives
     std::string checkpoints;  ///< directory that exists; "" = none is read or written
     Index save_every = 0;     ///< steps; 0 = at the end and when told to leave
+    std::string control;      ///< script of words to obey (control.h); "" = none
     std::string log;          ///< file of JSON lines, appended to; "" = none
     bool quiet = false;       ///< no lines on stdout
     int requeue_code = 99;    ///< exit code after a signal, where checkpoints are written

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "train/comm/messages.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace arena::train {
+namespace {
+
+template <typename T, typename Do>
+void in_pieces(std::span<T> values, Do piece) {
+    constexpr std::size_t longest = std::size_t{1} << 28;
+    for (std::size_t i = 0; i < values.size(); i += longest)
+        piece(values.subspan(i, std::min(longest, values.size() - i)));
+}
+
+}  // namespace
+
+void broadcast_floats(Comm& comm, std::span<float> values, int root) {
+    in_pieces(values, [&](auto piece) { comm.broadcast(std::as_writable_bytes(piece), root); });
+}
+
+void send_floats(Comm& comm, std::span<const float> values, int to) {
+    in_pieces(values, [&](auto piece) { comm.send(piece, to); });
+}
+
+void receive_floats(Comm& comm, std::span<float> values, int from) {
+    in_pieces(values, [&](auto piece) { comm.receive(piece, from); });
+}
+
+std::string share_text(Comm& comm, std::string text, int root) {
+    auto size = static_cast<std::uint64_t>(text.size());
+    comm.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+    text.resize(size);
+    comm.broadcast(std::as_writable_bytes(std::span(text)), root);
+    return text;
+}
+
+}  // namespace arena::train
