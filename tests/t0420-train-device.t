@@ -113,7 +113,7 @@ for plan in '--pp 2 --dp 2 --zero 1' '--dp 2 --tp 2'; do
     ok "the losses are the same to the bit: masters travel, not what bf16 leaves of them" same "$work/told" "$work/plan" 0
     rm -f "$work/told"
     # shellcheck disable=SC2086
-    ok "30 steps as $plan, dealt anew" "${far[@]}" --steps 30 $plan --control "$work/splits" --log "$work/told"
+    ok "30 steps as $plan, split anew" "${far[@]}" --steps 30 $plan --control "$work/splits" --log "$work/told"
     ok "the losses are the same within 0.2 %" same "$work/told" "$work/plan" 0.002
 done
 
