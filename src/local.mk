@@ -172,3 +172,16 @@ libarena_sim_la_SOURCES = \
 	src/sim/workload.h src/sim/workload.cc \
 	# end
 sim_libs = libarena_sim.la $(baselines_libs)
+
+noinst_LTLIBRARIES += libarena_slowdown.la
+libarena_slowdown_la_SOURCES = \
+	src/slowdown/calls.h src/slowdown/calls.cc \
+	src/slowdown/change_points.h src/slowdown/change_points.cc \
+	src/slowdown/event.h src/slowdown/event.cc \
+	src/slowdown/period.h src/slowdown/period.cc \
+	src/slowdown/series.h src/slowdown/series.cc \
+	src/slowdown/steps.h src/slowdown/steps.cc \
+	src/slowdown/suspects.h src/slowdown/suspects.cc \
+	src/slowdown/verify.h src/slowdown/verify.cc \
+	# end
+slowdown_libs = libarena_slowdown.la $(base_libs)

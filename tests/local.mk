@@ -276,6 +276,23 @@ check_PROGRAMS += tests/bench/arena-optimum
 tests_bench_arena_optimum_SOURCES = tests/bench/arena_optimum.cc tests/unit/arena_cases.h
 tests_bench_arena_optimum_LDADD = $(baselines_libs)
 
+# ---- slowdowns ---------------------------------------------------------------------------------
+slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period
+if HAVE_CHECK
+check_PROGRAMS += $(slowdown_tests)
+TESTS += $(slowdown_tests)
+endif
+slowdown_cases = tests/unit/slowdown_cases.h tests/unit/reference_data.h tests/unit/suite.h
+tests_unit_test_slowdown_changes_SOURCES = tests/unit/test_slowdown_changes.cc $(slowdown_cases)
+tests_unit_test_slowdown_changes_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slowdown_changes_LDADD = $(slowdown_libs) $(CHECK_LIBS)
+tests_unit_test_slowdown_period_SOURCES = tests/unit/test_slowdown_period.cc $(slowdown_cases)
+tests_unit_test_slowdown_period_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slowdown_period_LDADD = $(slowdown_libs) $(CHECK_LIBS)
+check_PROGRAMS += tests/bench/slowdown
+tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases.h
+tests_bench_slowdown_LDADD = $(slowdown_libs)
+
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t
 dist_check_SCRIPTS += tests/layering.t tests/said-once.t

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A stream of communication calls as one rank makes them: what the recorder keeps of a call, and
+// the table (CSV) of such streams. What a stream says about time is period.h's. Source:
+// Greyhound (ATC'25), section on tracking.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace arena::slowdown {
+
+/// Numbers 0 to 7 are those of the published logs; further operations follow.
+enum class Op : std::uint8_t {
+    send = 0,
+    recv = 1,
+    bcast = 2,
+    broadcast = 3,
+    all_gather = 4,
+    reduce_scatter = 5,
+    all_reduce = 6,
+    invalid = 7,
+    most = 63,  ///< the largest number that is read
+};
+
+/// What makes two calls of a rank the same step of its program.
+struct CallKey {
+    Op op = Op::invalid;
+    std::int64_t count = 0;  ///< elements, >= 0
+    std::int64_t comm = 0;   ///< names a communicator within the stream
+    std::int64_t peer = -1;  ///< of send and recv; -1: not known
+    auto operator<=>(const CallKey&) const = default;
+};
+
+struct Call {
+    CallKey key;
+    std::int64_t time_us = 0;  ///< on one clock, not decreasing within a stream
+};
+
+struct CallStream {
+    std::string name;
+    std::vector<Call> calls;
+};
+
+/// Columns sequence, t_us, op_id, count, comm and, where known, peer; others are ignored. Rows of a
+/// sequence stand in order of time. Streams in the order of their first row. Errors name the line.
+Result<std::vector<CallStream>> parse_calls(std::string_view text, const std::string& file);
+
+}  // namespace arena::slowdown
