@@ -176,10 +176,16 @@ sim_libs = libarena_sim.la $(baselines_libs)
 noinst_LTLIBRARIES += libarena_slowdown.la
 libarena_slowdown_la_SOURCES = \
 	src/slowdown/calls.h src/slowdown/calls.cc \
+	src/slowdown/cause.h \
 	src/slowdown/change_points.h src/slowdown/change_points.cc \
 	src/slowdown/event.h src/slowdown/event.cc \
+	src/slowdown/locate.h src/slowdown/locate.cc \
+	src/slowdown/micro_batches.h src/slowdown/micro_batches.cc \
+	src/slowdown/passes.h src/slowdown/passes.cc \
 	src/slowdown/period.h src/slowdown/period.cc \
+	src/slowdown/roles.h src/slowdown/roles.cc \
 	src/slowdown/series.h src/slowdown/series.cc \
+	src/slowdown/ski_rental.h src/slowdown/ski_rental.cc \
 	src/slowdown/steps.h src/slowdown/steps.cc \
 	src/slowdown/suspects.h src/slowdown/suspects.cc \
 	src/slowdown/verify.h src/slowdown/verify.cc \

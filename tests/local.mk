@@ -292,6 +292,25 @@ tests_unit_test_slowdown_period_LDADD = $(slowdown_libs) $(CHECK_LIBS)
 check_PROGRAMS += tests/bench/slowdown
 tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases.h
 tests_bench_slowdown_LDADD = $(slowdown_libs)
+# ---- slowdown: mitigation ---------------------------------------------------------------------
+mitigation_tests = tests/unit/test_slowdown_locate tests/unit/test_slowdown_mitigate tests/unit/test_slowdown_roles
+if HAVE_CHECK
+check_PROGRAMS += $(mitigation_tests)
+TESTS += $(mitigation_tests)
+endif
+tests_unit_test_slowdown_locate_SOURCES = tests/unit/test_slowdown_locate.cc tests/unit/reference_data.h tests/unit/suite.h
+tests_unit_test_slowdown_locate_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slowdown_locate_LDADD = $(slowdown_libs) $(CHECK_LIBS)
+tests_unit_test_slowdown_mitigate_SOURCES = tests/unit/test_slowdown_mitigate.cc tests/unit/reference_data.h tests/unit/suite.h
+tests_unit_test_slowdown_mitigate_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slowdown_mitigate_LDADD = $(slowdown_libs) $(CHECK_LIBS)
+tests_unit_test_slowdown_roles_SOURCES = tests/unit/test_slowdown_roles.cc tests/unit/reference_data.h tests/unit/suite.h
+tests_unit_test_slowdown_roles_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slowdown_roles_LDADD = $(slowdown_libs) $(CHECK_LIBS)
+# Built by `make check`, by hand: what the answers to a slowdown take to find.
+check_PROGRAMS += tests/bench/slowdown-mitigation
+tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
+tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t
