@@ -15,6 +15,7 @@
 
 #include "cli/common/ask.h"
 #include "cli/planning/plan_input.h"
+#include "directory.h"
 #include "site/plugin_version.h"
 #include "suite.h"
 
@@ -72,22 +73,11 @@ std::string first_remedy(const Finding& finding) {
     return finding.remedy.empty() ? "" : finding.remedy.front();
 }
 
-class Directory {
-  public:
+struct Directory : test::Directory {
     Directory() {
-        char name[] = "/tmp/arena-doctor-XXXXXX";
-        path_ = ::mkdtemp(name);
-        for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"}) {
-            std::ofstream(path_ + "/" + file) << "x";
-        }
+        for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"})
+            std::ofstream(*this / file) << "x";
     }
-    Directory(const Directory&) = delete;
-    Directory& operator=(const Directory&) = delete;
-    ~Directory() { std::filesystem::remove_all(path_); }
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
 };
 
 }  // namespace

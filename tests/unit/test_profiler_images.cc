@@ -9,23 +9,9 @@
 #include "suite.h"
 
 using namespace arena::cpu;
-using arena::test::at, arena::test::draw;
-using Floats = std::vector<float>;
-using Doubles = std::vector<double>;
+using namespace arena::test;
 
 namespace {
-
-void close(const Floats& got, const Doubles& want, double bound, const char* what) {
-    ck_assert_uint_eq(got.size(), want.size());
-    double top = 0, worst = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-        top = std::max(top, std::abs(want[i]));
-        worst = std::max(worst, std::abs(static_cast<double>(got[i]) - want[i]));
-        if (std::isnan(got[i])) worst = INFINITY;
-    }
-    ck_assert_msg(worst / (1e-3 + top) <= bound, "%s: %g, bound %g", what, worst / (1e-3 + top),
-                  bound);
-}
 
 /// Calls body(source index, filter index, result index) for every product of the convolution.
 template <typename Body>

@@ -4,46 +4,20 @@
 // |want|); bounds: 1e-6 for sums of few terms and element-wise functions, 1e-5 where hundreds of
 // terms add up.
 #include <cmath>
-#include <cstdio>
 #include <functional>
-#include <random>
 #include <vector>
 
+#include "float_arrays.h"
 #include "profiler/cpu/cpu_kernels.h"
 #include "suite.h"
 
 using namespace arena::cpu;
-using Floats = std::vector<float>;
-using Doubles = std::vector<double>;
+using namespace arena::test;
 
 namespace {
 
-std::size_t size_of(Index n) { return static_cast<std::size_t>(n); }
-
-Floats draw(Index n, unsigned seed, double width = 2) {
-    std::mt19937 engine(seed);
-    std::uniform_real_distribution<float> value(static_cast<float>(-width / 2),
-                                                static_cast<float>(width / 2));
-    Floats v(size_of(n));
-    for (auto& x : v) x = value(engine);
-    return v;
-}
-
-Doubles wide(const Floats& v) { return {v.begin(), v.end()}; }
 /// What an output holds before: a kernel that forgets an element is seen.
-Floats stale(Index n) { return Floats(size_of(n), 1e9F); }
-
-void close(const Floats& got, const Doubles& want, double bound, const char* what) {
-    ck_assert_uint_eq(got.size(), want.size());
-    double top = 0, worst = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-        top = std::max(top, std::abs(want[i]));
-        worst = std::max(worst, std::abs(static_cast<double>(got[i]) - want[i]));
-        if (std::isnan(got[i])) worst = INFINITY;
-    }
-    const double error = worst / (1e-3 + top);
-    ck_assert_msg(error <= bound, "%s: relative error %g, bound %g", what, error, bound);
-}
+Floats stale(Index n) { return Floats(at(n), 1e9F); }
 
 /// d(sum(weight * f(x)))/dx by central differences in fp64: an independent check of a backward
 /// formula.
@@ -71,7 +45,7 @@ Doubles numeric_gradient(Doubles x, const Doubles& weight,
 const int thread_counts[] = {1, 2, 3};
 
 Doubles gemm_reference(const Gemm& g, Index batch, const Floats& a, const Floats& b) {
-    Doubles c(size_of(batch * g.m * g.n));
+    Doubles c(at(batch * g.m * g.n));
     for (Index q = 0; q < batch; ++q)
         for (Index i = 0; i < g.m; ++i)
             for (Index j = 0; j < g.n; ++j) {
@@ -79,10 +53,10 @@ Doubles gemm_reference(const Gemm& g, Index batch, const Floats& a, const Floats
                 for (Index l = 0; l < g.k; ++l) {
                     const Index ia = g.layout == Layout::tn ? l * g.m + i : i * g.k + l;
                     const Index ib = g.layout == Layout::nt ? j * g.k + l : l * g.n + j;
-                    sum += static_cast<double>(a[size_of(q * g.m * g.k + ia)]) *
-                           b[size_of(q * g.k * g.n + ib)];
+                    sum +=
+                        static_cast<double>(a[at(q * g.m * g.k + ia)]) * b[at(q * g.k * g.n + ib)];
                 }
-                c[size_of((q * g.m + i) * g.n + j)] = sum;
+                c[at((q * g.m + i) * g.n + j)] = sum;
             }
     return c;
 }
@@ -95,19 +69,19 @@ Doubles attention_reference(const Attention& a, const Doubles& q, const Doubles&
     for (Index h = 0; h < a.heads; ++h)
         for (Index i = 0; i < a.seq; ++i) {
             const Index kv = h / (a.heads / a.kv_heads), end = a.causal ? i + 1 : a.seq;
-            Doubles p(size_of(end));
+            Doubles p(at(end));
             double sum = 0;
             for (Index j = 0; j < end; ++j) {
                 double dot = 0;
                 for (Index d = 0; d < a.head_dim; ++d)
-                    dot += q[size_of((h * a.seq + i) * a.head_dim + d)] *
-                           k[size_of((kv * a.seq + j) * a.head_dim + d)];
-                sum += p[size_of(j)] = std::exp(dot * scale);
+                    dot += q[at((h * a.seq + i) * a.head_dim + d)] *
+                           k[at((kv * a.seq + j) * a.head_dim + d)];
+                sum += p[at(j)] = std::exp(dot * scale);
             }
             for (Index j = 0; j < end; ++j)
                 for (Index d = 0; d < a.head_dim; ++d)
-                    o[size_of((h * a.seq + i) * a.head_dim + d)] +=
-                        p[size_of(j)] / sum * v[size_of((kv * a.seq + j) * a.head_dim + d)];
+                    o[at((h * a.seq + i) * a.head_dim + d)] +=
+                        p[at(j)] / sum * v[at((kv * a.seq + j) * a.head_dim + d)];
         }
     return o;
 }
@@ -116,14 +90,13 @@ Doubles norm_reference(const Norm& n, const Doubles& x, const Doubles& gamma, co
     Doubles y(x.size());
     for (Index r = 0; r < n.rows; ++r) {
         double mean = 0, square = 0;
-        for (Index i = 0; i < n.cols && !n.rms; ++i) mean += x[size_of(r * n.cols + i)];
+        for (Index i = 0; i < n.cols && !n.rms; ++i) mean += x[at(r * n.cols + i)];
         mean /= static_cast<double>(n.cols);
-        for (Index i = 0; i < n.cols; ++i) square += std::pow(x[size_of(r * n.cols + i)] - mean, 2);
+        for (Index i = 0; i < n.cols; ++i) square += std::pow(x[at(r * n.cols + i)] - mean, 2);
         const double deviation = std::sqrt(square / static_cast<double>(n.cols) + n.epsilon);
         for (Index i = 0; i < n.cols; ++i)
-            y[size_of(r * n.cols + i)] =
-                (x[size_of(r * n.cols + i)] - mean) / deviation * gamma[size_of(i)] +
-                (n.rms ? 0 : beta[size_of(i)]);
+            y[at(r * n.cols + i)] = (x[at(r * n.cols + i)] - mean) / deviation * gamma[at(i)] +
+                                    (n.rms ? 0 : beta[at(i)]);
     }
     return y;
 }
@@ -246,7 +219,7 @@ TEST(gelu_agrees_with_fp64_forward_and_backward) {
         gelu_forward(n, near.data(), y.data(), threads);
         close(y, mapped(wide(near), gelu), 1e-6, "gelu near 0");
         gelu_backward(n, near.data(), dy.data(), dx.data(), threads);
-        Doubles want(size_of(n));
+        Doubles want(at(n));
         for (std::size_t i = 0; i < want.size(); ++i)
             want[i] = dy[i] * (gelu(near[i] + 1e-5) - gelu(near[i] - 1e-5)) / 2e-5;
         close(dx, want, 2e-6, "dgelu");
@@ -260,7 +233,7 @@ TEST(swiglu_agrees_with_fp64_forward_and_backward) {
         auto y = stale(n), dg = stale(n), du = stale(n);
         swiglu_forward(n, gate.data(), up.data(), y.data(), threads);
         swiglu_backward(n, gate.data(), up.data(), dy.data(), dg.data(), du.data(), threads);
-        Doubles want(size_of(n)), want_gate(want), want_up(want);
+        Doubles want(at(n)), want_gate(want), want_up(want);
         for (std::size_t i = 0; i < want.size(); ++i) {
             const double g = gate[i], u = up[i];
             want[i] = silu(g) * u;
@@ -280,10 +253,10 @@ TEST(sums_agree_with_fp64_forward_and_backward) {
         auto y = stale(n), dx = stale(n), db = stale(cols), partial = stale(threads * cols);
         bias_residual_forward(rows, cols, x.data(), bias.data(), r.data(), y.data(), threads);
         bias_residual_backward(rows, cols, r.data(), dx.data(), db.data(), partial.data(), threads);
-        Doubles want(size_of(n)), want_bias(size_of(cols), 0), sum(size_of(n));
+        Doubles want(at(n)), want_bias(at(cols), 0), sum(at(n));
         for (std::size_t i = 0; i < want.size(); ++i) {
-            want[i] = static_cast<double>(x[i]) + bias[i % size_of(cols)] + r[i];
-            want_bias[i % size_of(cols)] += r[i];
+            want[i] = static_cast<double>(x[i]) + bias[i % at(cols)] + r[i];
+            want_bias[i % at(cols)] += r[i];
             sum[i] = static_cast<double>(x[i]) + r[i];
         }
         close(y, want, 1e-6, "bias_residual");
@@ -309,8 +282,8 @@ TEST(embedding_gathers_and_adds_up_equal_ids) {
         Doubles want(out.size()), want_table = wide(before);
         for (Index t = 0; t < tokens; ++t)
             for (Index i = 0; i < hidden; ++i) {
-                want[size_of(t * hidden + i)] = table[size_of(ids[size_of(t)] * hidden + i)];
-                want_table[size_of(ids[size_of(t)] * hidden + i)] += d_out[size_of(t * hidden + i)];
+                want[at(t * hidden + i)] = table[at(ids[at(t)] * hidden + i)];
+                want_table[at(ids[at(t)] * hidden + i)] += d_out[at(t * hidden + i)];
             }
         close(out, want, 0, "gather");
         close(d_table, want_table, 1e-6, "scatter");
@@ -327,16 +300,16 @@ TEST(cross_entropy_agrees_with_fp64_forward_and_backward) {
         cross_entropy_backward(rows, cols,
                                {.x = x.data(), .label = label.data(), .lse = lse.data()}, 0.25F,
                                dx.data(), threads);
-        Doubles want(size_of(rows)), want_dx(dx.size());
+        Doubles want(at(rows)), want_dx(dx.size());
         for (Index r = 0; r < rows; ++r) {
             double sum = 0;
             for (Index i = 0; i < cols; ++i)
-                sum += std::exp(static_cast<double>(x[size_of(r * cols + i)]));
-            want[size_of(r)] = std::log(sum) - x[size_of(r * cols + label[size_of(r)])];
+                sum += std::exp(static_cast<double>(x[at(r * cols + i)]));
+            want[at(r)] = std::log(sum) - x[at(r * cols + label[at(r)])];
             for (Index i = 0; i < cols; ++i)
-                want_dx[size_of(r * cols + i)] =
-                    0.25 * (std::exp(static_cast<double>(x[size_of(r * cols + i)])) / sum -
-                            (i == label[size_of(r)]));
+                want_dx[at(r * cols + i)] =
+                    0.25 * (std::exp(static_cast<double>(x[at(r * cols + i)])) / sum -
+                            (i == label[at(r)]));
         }
         close(loss, want, 1e-6, "loss");
         close(dx, want_dx, 2e-6, "dlogits");
@@ -346,7 +319,7 @@ TEST(cross_entropy_agrees_with_fp64_forward_and_backward) {
 TEST(adamw_agrees_with_fp64_over_three_steps) {
     for (const int threads : thread_counts) {
         const Index n = 1003;
-        auto p = draw(n, 1), m = Floats(size_of(n), 0), v = m;
+        auto p = draw(n, 1), m = Floats(at(n), 0), v = m;
         Doubles P = wide(p), M = wide(m), V = wide(v);
         AdamW a;
         a.rate = 0.01F;
@@ -370,10 +343,10 @@ TEST(adamw_agrees_with_fp64_over_three_steps) {
 TEST(parallel_for_covers_each_index_once) {
     for (const Index n : {0, 1, 2, 7, 100})
         for (const int threads : {1, 2, 3, 8}) {
-            std::vector<int> seen(size_of(n), 0);
+            std::vector<int> seen(at(n), 0);
             parallel_for(n, threads, [&](int part, Index begin, Index end) {
                 ck_assert_int_lt(part, threads);
-                for (Index i = begin; i < end; ++i) ++seen[size_of(i)];
+                for (Index i = begin; i < end; ++i) ++seen[at(i)];
             });
             for (const int times : seen) ck_assert_int_eq(times, 1);
         }

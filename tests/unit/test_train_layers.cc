@@ -2,6 +2,9 @@
 // arena-train's hand-written backward passes against numerical derivatives of their forward passes:
 // for every tensor of a block and of both ends, and for their inputs, along the gradient and along
 // a random direction, alone and with two tensor-parallel shards.
+#include <cstring>
+#include <random>
+
 #include "train_cases.h"
 
 using namespace arena;

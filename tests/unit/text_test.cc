@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/count_text.h"
+#include "directory.h"
 #include "suite.h"
 
 using namespace arena;
@@ -67,29 +68,26 @@ TEST(the_hash_is_fnv_1a_64) {
 }
 
 TEST(only_regular_files_of_bounded_size_are_read) {
-    char name[] = "/tmp/arena-text-XXXXXX";
-    const std::string dir = ::mkdtemp(name);
-    const std::string file = dir + "/file", link = dir + "/link", fifo = dir + "/fifo";
+    const test::Directory dir;
+    const std::string file = dir / "file", link = dir / "link", fifo = dir / "fifo";
     ck_assert(write_file_atomic(file, "hello", 0600).ok());
     struct stat info {};
     ck_assert_int_eq(::stat(file.c_str(), &info), 0);
     ck_assert_int_eq(info.st_mode & 07777, 0600);
     assert_text(read_regular_file(file, 5).value(), "hello");
     assert_refused(read_regular_file(file, 4), "larger than 4 bytes");
-    assert_refused(read_regular_file(dir + "/none", 4), "No such file");
+    assert_refused(read_regular_file(dir / "none", 4), "No such file");
     ck_assert_int_eq(::symlink(file.c_str(), link.c_str()), 0);
     assert_refused(read_regular_file(link, 99), "symbolic link");
     ck_assert_int_eq(::mkfifo(fifo.c_str(), 0600), 0);
     assert_refused(read_regular_file(fifo, 99), "not a regular file");
     assert_refused(read_regular_file("/dev/zero", 99), "not a regular file");
-    assert_refused(read_regular_file(dir, 99), "not a regular file");
-    std::filesystem::remove_all(dir);
+    assert_refused(read_regular_file(dir.path(), 99), "not a regular file");
 }
 
 TEST(devices_and_pipes_are_never_replaced_by_a_file) {
-    char name[] = "/tmp/arena-text-XXXXXX";
-    const std::string dir = ::mkdtemp(name);
-    const std::string file = dir + "/file", fifo = dir + "/fifo", null = dir + "/null";
+    const test::Directory dir;
+    const std::string file = dir / "file", fifo = dir / "fifo", null = dir / "null";
     ck_assert_int_eq(::mkfifo(fifo.c_str(), 0600), 0);
     ck_assert_int_eq(::symlink("/dev/null", null.c_str()), 0);  // the device itself is not risked
     for (const std::string& path : {fifo, null}) {
@@ -104,7 +102,6 @@ TEST(devices_and_pipes_are_never_replaced_by_a_file) {
     }
     ck_assert(write_file_atomic(file, "one").ok() && write_file_atomic(file, "two").ok());
     assert_text(read_regular_file(file, 5).value(), "two");
-    std::filesystem::remove_all(dir);
 }
 
 int main() { return arena::test::run_suite(); }

@@ -7,11 +7,7 @@
 // clang-format off
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -22,6 +18,7 @@
 #include "train/cpu/cpu_device.h"
 #include "train/run/trainer.h"
 
+#include "directory.h"
 #include "suite.h"
 #include "core/plan.h"
 #include <stdlib.h>
@@ -29,25 +26,7 @@
 
 namespace arena::train::test {
 
-/// A directory of the test's own, removed with everything in it.
-class Directory {
-  public:
-    Directory() {
-        char name[] = "/tmp/arena-train-XXXXXX";
-        ck_assert_ptr_nonnull(mkdtemp(name));
-        path_ = name;
-    }
-    ~Directory() { std::filesystem::remove_all(path_); }
-    Directory(const Directory&) = delete;
-    Directory& operator=(const Directory&) = delete;
-    [[nodiscard]] std::string operator/(const std::string& name) const {
-        return path_ + "/" + name;
-    }
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
+using arena::test::Directory;
 
 inline void write_file(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
