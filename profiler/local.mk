@@ -146,20 +146,8 @@ if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_spool tests/unit/test_comm_table
 TESTS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_spool tests/unit/test_comm_table
 endif
-tests_unit_test_comm_table_SOURCES = tests/unit/test_comm_table.cc tests/unit/suite.h
-tests_unit_test_comm_table_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_comm_table_LDADD = $(store_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost \
 	tests/bench/profile_rounds.py
-tests_unit_test_store_SOURCES = tests/unit/test_store.cc tests/unit/store_cases.h
-tests_unit_test_store_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_store_LDADD = $(store_libs) $(CHECK_LIBS) $(SQLITE_LIBS)
-tests_unit_test_store_rows_SOURCES = tests/unit/test_store_rows.cc tests/unit/store_cases.h
-tests_unit_test_store_rows_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_store_rows_LDADD = $(store_libs) $(CHECK_LIBS) $(SQLITE_LIBS)
-tests_unit_test_store_spool_SOURCES = tests/unit/test_store_spool.cc
-tests_unit_test_store_spool_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_store_spool_LDADD = $(store_libs) $(CHECK_LIBS)
 
 # ---- tests of the profiler ---------------------------------------------------------------------
 if HAVE_CHECK
@@ -170,22 +158,12 @@ TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
 	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
 	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
 endif
-tests_unit_test_profiler_kernels_SOURCES = tests/unit/test_profiler_kernels.cc
-tests_unit_test_profiler_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_kernels_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_images_SOURCES = tests/unit/test_profiler_images.cc tests/unit/float_arrays.h tests/unit/suite.h
-tests_unit_test_profiler_images_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_images_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_attention_SOURCES = tests/unit/test_profiler_attention.cc tests/unit/float_arrays.h tests/unit/suite.h
-tests_unit_test_profiler_attention_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_stack_SOURCES = tests/unit/test_profiler_stack.cc tests/unit/float_arrays.h tests/unit/suite.h
-tests_unit_test_profiler_stack_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/comm/no_communicator.cc tests/unit/suite.h
-tests_unit_test_comm_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/comm/no_communicator.cc
 tests_unit_test_comm_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_nvml_SOURCES = tests/unit/test_nvml.cc tests/unit/suite.h
 tests_unit_test_nvml_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -DARENA_FAKE_NVML='"$(abs_builddir)/tests/tools/fake_nvml.so"'
 tests_unit_test_nvml_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 EXTRA_tests_unit_test_nvml_DEPENDENCIES = tests/tools/fake_nvml.so
@@ -193,11 +171,7 @@ tests/tools/fake_nvml.so: tests/tools/fake_nvml.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/fake_nvml.cc
 CLEANFILES += tests/tools/fake_nvml.so
 EXTRA_DIST += tests/tools/fake_nvml.cc
-tests_unit_test_topology_SOURCES = tests/unit/test_topology.cc tests/unit/suite.h
-tests_unit_test_topology_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_topology_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_SOURCES = tests/unit/test_profiler.cc
-tests_unit_test_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 
 profiler_black_box_tests = \

@@ -1,4 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# A test of one file that needs no more than these libraries is said in its list alone.
+AM_DEFAULT_SOURCE_EXT = .cc
+LDADD = libarena_sched_logic.la libarena_plugin_rules.la $(all_libs) $(CHECK_LIBS)
+# The rules of the plug-ins, which their Slurm-facing files call.
+check_LTLIBRARIES += libarena_plugin_rules.la
+libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/job_submit/modify_rules.cc \
+	plugin/job_submit/submit_line.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/preview.cc \
+	plugin/spank/spank_options.cc
+EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
+	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
+	tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h
 
 # ---- submission: record, directives, plug-in rules -------------------------------------------
 if HAVE_CHECK
@@ -6,23 +17,6 @@ submit_unit_tests = tests/unit/test_request tests/unit/test_options tests/unit/t
 check_PROGRAMS += $(submit_unit_tests)
 TESTS += $(submit_unit_tests)
 endif
-tests_unit_test_request_SOURCES = tests/unit/test_request.cc
-tests_unit_test_request_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_request_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_options_SOURCES = tests/unit/test_options.cc plugin/spank/spank_options.cc \
-	plugin/job_submit/submit_rules.cc plugin/job_submit/submit_line.cc plugin/common/quick_estimate.cc
-tests_unit_test_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_options_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_spank_options_SOURCES = tests/unit/test_spank_options.cc plugin/spank/spank_options.cc \
-	plugin/spank/controller.h plugin/spank/controller_rules.cc \
-	plugin/spank/preview.cc plugin/common/quick_estimate.cc
-tests_unit_test_spank_options_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_spank_options_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_submit_rules_SOURCES = tests/unit/test_submit_rules.cc \
-	plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc plugin/job_submit/submit_rules.cc \
-	plugin/job_submit/submit_line.cc plugin/common/quick_estimate.cc
-tests_unit_test_submit_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_submit_rules_LDADD = $(all_libs) $(CHECK_LIBS)
 
 # A client of Slurm's public API that sends what sbatch would not.
 if HAVE_SLURM
@@ -61,54 +55,10 @@ if HAVE_CHECK
 check_PROGRAMS += $(planner_tests)
 TESTS += $(planner_tests)
 endif
-tests_unit_test_planner_models_SOURCES = tests/unit/test_planner_models.cc
-tests_unit_test_planner_models_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_models_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_models_readers_SOURCES = tests/unit/test_planner_models_readers.cc tests/unit/suite.h
-tests_unit_test_planner_models_readers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_models_readers_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_models_layers_SOURCES = tests/unit/test_planner_models_layers.cc tests/unit/suite.h
-tests_unit_test_planner_models_layers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_models_layers_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_cost_SOURCES = tests/unit/test_planner_cost.cc tests/unit/planner_cases.h
-tests_unit_test_planner_cost_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_cost_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_frameworks_SOURCES = tests/unit/test_planner_frameworks.cc tests/unit/planner_cases.h
-tests_unit_test_planner_frameworks_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_frameworks_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_grids_SOURCES = tests/unit/test_planner_grids.cc
-tests_unit_test_planner_grids_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_grids_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_budget_SOURCES = \
-	tests/unit/test_planner_budget.cc tests/unit/hostile_models.h tests/unit/suite.h
-tests_unit_test_planner_budget_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_budget_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_search_SOURCES = tests/unit/test_planner_search.cc tests/unit/planner_cases.h
-tests_unit_test_planner_search_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_search_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_mixed_SOURCES = tests/unit/test_planner_mixed.cc tests/unit/planner_cases.h
-tests_unit_test_planner_mixed_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_mixed_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_pins_SOURCES = tests/unit/test_planner_pins.cc tests/unit/planner_cases.h
-tests_unit_test_planner_pins_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_pins_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_physics_SOURCES = tests/unit/test_planner_physics.cc tests/unit/planner_cases.h
-tests_unit_test_planner_physics_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_physics_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_offers_SOURCES = tests/unit/test_planner_offers.cc tests/unit/planner_cases.h
-tests_unit_test_planner_offers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_offers_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_schedule_SOURCES = tests/unit/test_planner_schedule.cc tests/unit/planner_cases.h
-tests_unit_test_planner_schedule_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_schedule_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_planner_measured_SOURCES = tests/unit/test_planner_measured.cc tests/unit/reference_data.h
-tests_unit_test_planner_measured_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_planner_measured_LDADD = $(all_libs) $(CHECK_LIBS)
 if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/test_planner_properties
 TESTS += tests/unit/test_planner_properties
 endif
-tests_unit_test_planner_properties_SOURCES = tests/unit/test_planner_properties.cc tests/unit/property.h
 tests_unit_test_planner_properties_LDADD = $(all_libs) -lrapidcheck
 # Built by `make check`, run by tests/bench/planner.
 check_PROGRAMS += tests/bench/planner-speed
@@ -223,48 +173,18 @@ if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
 endif
-tests_unit_text_test_SOURCES = tests/unit/text_test.cc tests/unit/suite.h
-tests_unit_text_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_text_test_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_trusted_path_SOURCES = tests/unit/test_trusted_path.cc tests/unit/suite.h
-tests_unit_test_trusted_path_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_trusted_path_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_config_test_SOURCES = tests/unit/config_test.cc
-tests_unit_config_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_config_test_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_launchers_SOURCES = tests/unit/test_launchers.cc tests/unit/suite.h
-tests_unit_test_launchers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_launchers_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_values_test_SOURCES = tests/unit/values_test.cc
-tests_unit_values_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_values_test_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_fifo_test_SOURCES = tests/unit/fifo_test.cc
-tests_unit_fifo_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_fifo_test_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc cli/doctor/doctor.cc cli/doctor/doctor_slurm.cc cli/doctor/doctor_devices.cc cli/doctor/doctor_accounts.cc \
 	cli/doctor/doctor_prolog.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_nodes.cc cli/common/ask.cc \
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
-tests_unit_doctor_test_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_doctor_test_LDADD = $(all_libs) $(CHECK_LIBS)
 tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc
-tests_unit_test_tables_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_tables_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_statistics_SOURCES = tests/unit/test_statistics.cc
-tests_unit_test_statistics_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_statistics_LDADD = $(CHECK_LIBS)
 tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
-tests_unit_test_plan_command_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_plan_command_LDADD = $(all_libs) $(CHECK_LIBS) $(SQLITE_LIBS)
 
 if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/properties_test tests/unit/test_arena_properties
 TESTS += tests/unit/properties_test tests/unit/test_arena_properties
 endif
-tests_unit_properties_test_SOURCES = tests/unit/properties_test.cc tests/unit/property.h
 tests_unit_properties_test_LDADD = $(baselines_libs) -lrapidcheck
-tests_unit_test_arena_properties_SOURCES = tests/unit/test_arena_properties.cc tests/unit/arena_cases.h \
-	tests/unit/property.h
 tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
 # Built by `make check`, run by tests/bench/planner-budget.
 check_PROGRAMS += tests/bench/planner-budget-search
@@ -327,69 +247,7 @@ if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 endif
-sched_test_libs = libarena_sched_logic.la $(all_libs) $(CHECK_LIBS)
-tests_unit_test_sched_rules_SOURCES = \
-	tests/unit/test_sched_rules.cc plugin/common/job_mark.cc plugin/job_submit/modify_rules.cc
-tests_unit_test_sched_rules_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_sched_rules_LDADD = $(sched_test_libs)
-tests_unit_test_slow_reports_SOURCES = \
-	tests/unit/test_slow_reports.cc tests/unit/scripted_host.h plugin/common/job_mark.cc \
-	plugin/common/shared.cc plugin/job_submit/modify_rules.cc
-tests_unit_test_slow_reports_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slow_reports_LDADD = $(sched_test_libs)
-tests_unit_test_scheduler_queue_SOURCES = \
-	tests/unit/test_scheduler_queue.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_scheduler_queue_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_scheduler_queue_LDADD = $(sched_test_libs)
-tests_unit_test_stages_SOURCES = \
-	tests/unit/test_stages.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_stages_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_stages_LDADD = $(sched_test_libs)
-tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.cc tests/unit/suite.h
-tests_unit_test_forecast_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_forecast_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_request_cache_SOURCES = tests/unit/test_request_cache.cc plugin/common/job_mark.cc
-tests_unit_test_request_cache_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_request_cache_LDADD = $(sched_test_libs)
-tests_unit_test_plan_desk_SOURCES = \
-	tests/unit/test_plan_desk.cc tests/unit/hostile_models.h tests/unit/scripted_host.h \
-	plugin/common/job_mark.cc
-tests_unit_test_plan_desk_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_plan_desk_LDADD = $(sched_test_libs)
-tests_unit_test_offer_book_SOURCES = \
-	tests/unit/test_offer_book.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_offer_book_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_offer_book_LDADD = $(sched_test_libs)
-tests_unit_test_places_SOURCES = \
-	tests/unit/test_places.cc tests/unit/scripted_host.h tests/unit/suite.h plugin/common/job_mark.cc
-tests_unit_test_places_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_places_LDADD = $(sched_test_libs)
-tests_unit_test_carriers_SOURCES = \
-	tests/unit/test_carriers.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_carriers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_carriers_LDADD = $(sched_test_libs)
-tests_unit_test_socket_server_SOURCES = tests/unit/test_socket_server.cc tests/unit/suite.h
-tests_unit_test_socket_server_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_socket_server_LDADD = libarena_sched_logic.la $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_spool_reader_SOURCES = tests/unit/test_spool_reader.cc
-tests_unit_test_spool_reader_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_spool_reader_LDADD = $(sched_test_libs)
-tests_unit_test_profile_run_SOURCES = \
-	tests/unit/test_profile_run.cc tests/unit/suite.h plugin/common/job_mark.cc
-tests_unit_test_profile_run_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_profile_run_LDADD = $(sched_test_libs)
-tests_unit_test_profile_turns_SOURCES = \
-	tests/unit/test_profile_turns.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_profile_turns_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_profile_turns_LDADD = $(sched_test_libs)
-tests_unit_test_scheduler_SOURCES = \
-	tests/unit/test_scheduler.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_scheduler_moves_SOURCES = \
-	tests/unit/test_scheduler_moves.cc tests/unit/scripted_host.h plugin/common/job_mark.cc
-tests_unit_test_scheduler_moves_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_scheduler_moves_LDADD = $(sched_test_libs)
-tests_unit_test_scheduler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_scheduler_LDADD = $(sched_test_libs)
+tests_unit_test_slow_reports_SOURCES = tests/unit/test_slow_reports.cc plugin/common/shared.cc
 
 # ---- golden decisions ------------------------------------------------------------------------
 TESTS += tests/golden.t tests/soak-judge.t
@@ -404,27 +262,6 @@ check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/u
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
 	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid
 endif
-tests_unit_test_simulator_SOURCES = tests/unit/test_simulator.cc tests/unit/philly.h tests/unit/reference_data.h tests/unit/suite.h
-tests_unit_test_simulator_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_arena_policy_SOURCES = tests/unit/test_arena_policy.cc tests/unit/philly.h tests/unit/reference_data.h tests/unit/suite.h
-tests_unit_test_arena_policy_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_arena_policy_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_appointed_SOURCES = tests/unit/test_appointed.cc tests/unit/suite.h
-tests_unit_test_appointed_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_appointed_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_arena_rigid_SOURCES = tests/unit/test_arena_rigid.cc tests/unit/suite.h
-tests_unit_test_arena_rigid_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_arena_rigid_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_page_SOURCES = tests/unit/test_page.cc tests/unit/suite.h
-tests_unit_test_page_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_page_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_policies_SOURCES = tests/unit/test_policies.cc tests/unit/suite.h
-tests_unit_test_policies_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_policies_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_fairness_SOURCES = tests/unit/test_fairness.cc tests/unit/suite.h
-tests_unit_test_fairness_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_fairness_LDADD = $(all_libs) $(CHECK_LIBS)
-tests_unit_test_simulator_LDADD = $(all_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
 	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
