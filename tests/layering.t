@@ -187,6 +187,35 @@ def numbers_in_a_row(texts):
                 yield f"{path}: name the members of {match.group(0)[:60]!r}"
 
 
+def members_of(code, start):
+    """What stands between the commas of the braces that open at `start`; nothing where they hold statements."""
+    depth, begin, members = 0, start + 1, []
+    for at in range(start, len(code)):
+        c = code[at]
+        depth += (c in "([{") - (c in ")]}")
+        if c == ";":
+            return []
+        if depth == 0 or (c == "," and depth == 1):
+            members.append(code[begin:at].strip())
+            begin = at + 1
+        if depth == 0:
+            return members
+    return []
+
+
+def silent_members(texts):
+    """One object of five members and more, some of which ({}, 0, true, "") say nothing of what they are. Of a row in a table
+    its neighbours do."""
+    silent = re.compile(r'\{\}|""|nullptr|true|false|-?[\d.]+')
+    for path, text in texts.items():
+        code = re.sub(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"', lambda m: '""' if m.group(0) == '""' else "word", text)
+        for match in re.finditer(r"(?<![{,\]>=])(?<=\S)\s*\{", code) if path not in TABLES else ():
+            members = members_of(code, match.end() - 1)
+            named = any(m.startswith((".", "{")) and m != "{}" for m in members)
+            if len(members) >= 5 and not named and len({bool(silent.fullmatch(m)) for m in members}) == 2:
+                yield f"{path}: name the members of {{{', '.join(members)[:80]}}}"
+
+
 def defined_elsewhere(entries):
     """Prototypes of headers whose definitions all lie in other rooms. Two implementations of one interface are in its
     own room or in a program's (nccl_communicator.cc beside no_communicator.cc)."""
@@ -259,6 +288,8 @@ def main():
     result("Slurm's internals and versions have one header each", list(internals(files, read_texts(files))))
     sees("numbers without names", list(numbers_in_a_row({"src/core/a.cc": 'T t{"a", 1, 2.5, 3, 4e9, 5};'})))
     result("no aggregate has five numbers without their names", list(numbers_in_a_row(read_texts(files))))
+    sees("members that say nothing", list(silent_members({"src/core/a.cc": 'f({id, text(s), "", {}, true});'})))
+    result("no object of five members has some that say nothing", list(silent_members(read_texts(files))))
     try:
         entries = list(tags(sorted(files)))
     except FileNotFoundError:

@@ -110,7 +110,7 @@ void Realisation::place(std::size_t i) {
         decision_.actions.push_back(action_for(task, placement_, std::string(why_)));
     } else if (task.runs()) {
         decision_.actions.push_back(
-            {ActionKind::preempt, task.job->id, {}, {}, "", "no nodes left for it"});
+            {.kind = ActionKind::preempt, .job = task.job->id, .reason = "no nodes left for it"});
     }
 }
 
@@ -124,8 +124,9 @@ Decision Realisation::run() {
         if (wanted != nullptr) {
             changes.emplace_back(-wanted->gpus, i);
         } else {
-            decision_.actions.push_back(
-                {ActionKind::preempt, tasks[i].job->id, {}, {}, "", "others take its GPUs"});
+            decision_.actions.push_back({.kind = ActionKind::preempt,
+                                         .job = tasks[i].job->id,
+                                         .reason = "others take its GPUs"});
         }
     }
     std::sort(changes.begin(), changes.end());

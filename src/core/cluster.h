@@ -12,8 +12,8 @@ using JobId = std::uint32_t;
 using NodeIndex = std::uint32_t;  ///< index into Snapshot::nodes
 
 struct NodeState {
-    std::string name;
-    std::string gpu_type;  ///< GRES type name; "" = no typed GPU
+    std::string name = {};
+    std::string gpu_type = {};  ///< GRES type name; "" = no typed GPU
     std::int64_t total_gpus = 0;
     std::int64_t free_gpus = 0;  ///< 0 when the node is down, drained or reserved for others
     std::int64_t free_cpus = 0;

@@ -13,13 +13,13 @@ std::optional<ActionKind> parse_action_kind(std::string_view);
 struct Action {
     ActionKind kind = ActionKind::start;
     JobId job = 0;
-    Offer offer;  ///< start, reshape_and_wait, resize
-    std::vector<NodeIndex>
-        nodes;                ///< start, resize: exactly offer.grid.nodes entries; GPUs that the
-                              ///< decision's own resizes and preemptions free count as free
-    std::string gpu_type;     ///< profile: GRES type to measure on
-    std::string reason;       ///< for people: why this, in a few words
-    std::uint32_t place = 0;  ///< start: index into the job's places
+    Offer offer = {};  ///< start, reshape_and_wait, resize
+    std::vector<NodeIndex> nodes =
+        {};                     ///< start, resize: exactly offer.grid.nodes entries; GPUs that the
+                                ///< decision's own resizes and preemptions free count as free
+    std::string gpu_type = {};  ///< profile: GRES type to measure on
+    std::string reason = {};    ///< for people: why this, in a few words
+    std::uint32_t place = 0;    ///< start: index into the job's places
     bool operator==(const Action&) const = default;
 };
 

@@ -103,8 +103,10 @@ void Fifo::wait(const Task& task) {
         }
         if (ahead >= problem_.options().reserve_depth)
             return void(decision_.waiting.emplace(job, std::move(reason)));
-        return decision_.actions.push_back(
-            {ActionKind::reshape_and_wait, job, *shape.offer, {}, "", std::move(reason)});
+        return decision_.actions.push_back({.kind = ActionKind::reshape_and_wait,
+                                            .job = job,
+                                            .offer = *shape.offer,
+                                            .reason = std::move(reason)});
     }
     decision_.waiting.emplace(job, task.choice_count > 0 ? nowhere_words : infeasible_words);
 }

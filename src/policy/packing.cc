@@ -17,8 +17,10 @@ Packing::Packing(const Problem& problem, Ties ties)
     free_.reserve(snapshot.nodes.size());
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
         const NodeState& node = snapshot.nodes[i];
-        free_.push_back(
-            {node.free_gpus, node.free_cpus, node.free_memory_mb, problem.type_of_node(i), 0});
+        free_.push_back({.gpus = node.free_gpus,
+                         .cpus = node.free_cpus,
+                         .memory_mb = node.free_memory_mb,
+                         .type = problem.type_of_node(i)});
         if (free_.back().type < 0) continue;
         auto& by_free = buckets_[static_cast<std::size_t>(free_.back().type)];
         const auto most = static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus));

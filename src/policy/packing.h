@@ -80,7 +80,7 @@ class Packing {
     struct Free {
         std::int64_t gpus, cpus, memory_mb;
         std::int32_t type;
-        std::uint32_t slot;  ///< position in its bucket
+        std::uint32_t slot = 0;  ///< position in its bucket
     };
     [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
                             Placement&);

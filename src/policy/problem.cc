@@ -135,8 +135,10 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
                           choices_.back().gpus == s.gpus;
         if (same && s.iteration_s > slowest_layout * choices_.back().iteration_s) continue;
         if (!same) {
-            choices_.push_back(
-                {s.type, s.gpus, s.iteration_s, static_cast<std::uint32_t>(offers_.size()), 0});
+            choices_.push_back({.type = s.type,
+                                .gpus = s.gpus,
+                                .iteration_s = s.iteration_s,
+                                .first_offer = static_cast<std::uint32_t>(offers_.size())});
         }
         offers_.push_back(s.offer);
         ++choices_.back().offer_count;

@@ -85,8 +85,10 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
         const Offer* offer = shape_for(problem, task, values);
         if (offer == nullptr) continue;
         if (left[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))]-- <= 0) continue;
-        actions.push_back(
-            {ActionKind::reshape_and_wait, task.job->id, *offer, {}, "", waits_for(*offer)});
+        actions.push_back({.kind = ActionKind::reshape_and_wait,
+                           .job = task.job->id,
+                           .offer = *offer,
+                           .reason = waits_for(*offer)});
         given[i] = true;
     }
     return actions;

@@ -47,7 +47,11 @@ double largest_y(const Chart& chart) {
 }
 
 Scale x_scale(const Chart& chart) {
-    Scale scale{chart.logarithmic ? 1.0 : 0.0, 10, chart.logarithmic, left, width - left - right};
+    Scale scale{.from = chart.logarithmic ? 1.0 : 0.0,
+                .to = 10,
+                .logarithmic = chart.logarithmic,
+                .start = left,
+                .length = width - left - right};
     double least = 1e300, most = 0;
     for (const Series& s : chart.series) {
         if (s.points.empty()) continue;
@@ -198,8 +202,9 @@ std::vector<double> time_ticks(double most_s, int wanted) {
 
 std::string chart_svg(const Chart& chart) {
     const Scale x = x_scale(chart);
-    const Scale y{0, chart.percent ? 1 : largest_y(chart), false, height - bottom,
-                  -(height - bottom - top)};
+    const Scale y{.to = chart.percent ? 1 : largest_y(chart),
+                  .start = height - bottom,
+                  .length = -(height - bottom - top)};
     std::string out = fmt::format(
         "<figure><figcaption>{0}</figcaption>\n<svg viewBox=\"0 0 {1} {2}\" role=\"img\" "
         "aria-label=\"{0}: {3}\">",
@@ -210,7 +215,7 @@ std::string chart_svg(const Chart& chart) {
 }
 
 Chart throughput_chart(const Workload& workload, const std::vector<Metrics>& runs, double until_s) {
-    Chart chart{"Throughput, samples/s", "time since the first job", "", false, false, {}};
+    Chart chart{.title = "Throughput, samples/s", .x_label = "time since the first job"};
     chart.series = over_time(
         runs, until_s, [](const Stay& s) { return s.progress_s; },
         [&](const Stay& s) {
@@ -224,7 +229,8 @@ Chart throughput_chart(const Workload& workload, const std::vector<Metrics>& run
 
 Chart utilisation_chart(const Workload& workload, const std::vector<Metrics>& runs,
                         double until_s) {
-    Chart chart{"GPUs held by jobs", "time since the first job", "", true, false, {}};
+    Chart chart{
+        .title = "GPUs held by jobs", .x_label = "time since the first job", .percent = true};
     const auto all = static_cast<double>(workload.gpus());
     chart.series = over_time(
         runs, until_s, [](const Stay& s) { return s.from_s; },
@@ -239,12 +245,10 @@ Chart utilisation_chart(const Workload& workload, const std::vector<Metrics>& ru
 }
 
 Chart jct_chart(const std::vector<Metrics>& runs) {
-    Chart chart{"Jobs that took at most so long (JCT; unfinished jobs until the end)",
-                "JCT",
-                "",
-                true,
-                true,
-                {}};
+    Chart chart{.title = "Jobs that took at most so long (JCT; unfinished jobs until the end)",
+                .x_label = "JCT",
+                .percent = true,
+                .logarithmic = true};
     for (const Metrics& run : runs) {
         std::vector<double> values;
         for (const JobOutcome& outcome : run.outcomes)

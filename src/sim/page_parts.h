@@ -30,10 +30,10 @@ struct Series {
     std::vector<std::pair<double, double>> points;  ///< x ascending; y holds until the next x
 };
 struct Chart {
-    std::string title, x_label, summary;
+    std::string title, x_label, summary = {};
     bool percent = false;      ///< y from 0 to 100 %, given as 0..1
     bool logarithmic = false;  ///< x > 0
-    std::vector<Series> series;
+    std::vector<Series> series = {};
 };
 std::string chart_svg(const Chart&);
 /// Mean over each part of [0, until_s) of what the runs' stays add up to.

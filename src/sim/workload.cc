@@ -42,7 +42,8 @@ std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     if (rule == PlacementRule::nodes) return nodes;
     std::vector<NodeState> pools;
     for (const std::string& type : cluster.gpu_types()) {
-        NodeState& pool = pools.emplace_back(NodeState{type, type, 0, 0, plenty, plenty});
+        NodeState& pool = pools.emplace_back(NodeState{
+            .name = type, .gpu_type = type, .free_cpus = plenty, .free_memory_mb = plenty});
         for (const NodeState& node : nodes) {
             if (node.gpu_type == type) pool.total_gpus += node.total_gpus;
         }

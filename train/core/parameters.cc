@@ -14,11 +14,22 @@ constexpr float deviation = 0.02F;  // GPT-2's
 
 TensorSpec matrix(std::string name, Index outer, Index axis, Index inner, bool sharded,
                   float sigma = deviation) {
-    return {std::move(name), outer, axis, inner, sharded, true, sigma, 0};
+    return {.name = std::move(name),
+            .outer = outer,
+            .axis = axis,
+            .inner = inner,
+            .sharded = sharded,
+            .decayed = true,
+            .deviation = sigma};
 }
 TensorSpec vector(std::string name, Index outer, Index axis, Index inner, bool sharded,
                   float value = 0) {
-    return {std::move(name), outer, axis, inner, sharded, false, 0, value};
+    return {.name = std::move(name),
+            .outer = outer,
+            .axis = axis,
+            .inner = inner,
+            .sharded = sharded,
+            .value = value};
 }
 
 std::uint64_t hash(const std::string& text) {

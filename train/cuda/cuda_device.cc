@@ -182,12 +182,12 @@ class CudaDevice final : public Device {
     }
 
     void multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) override {
-        gemms_.run({layout_of(layout), m, n, k, 1, Precision::bf16}, a.address(), b.address(),
+        gemms_.run({.layout = layout_of(layout), .m = m, .n = n, .k = k}, a.address(), b.address(),
                    c.address());
     }
     void multiply_add(Layout layout, Index m, Index n, Index k, In a, In b, Numbers c) override {
-        gemms_.run({layout_of(layout), m, n, k, 1, Precision::bf16, true}, a.address(), b.address(),
-                   c.address());
+        gemms_.run({.layout = layout_of(layout), .m = m, .n = n, .k = k, .adds = true}, a.address(),
+                   b.address(), c.address());
     }
 
     void norm_forward(Index rows, Index cols, In x, In gamma, In beta, Out y,

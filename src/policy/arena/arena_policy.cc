@@ -68,8 +68,9 @@ Decision explain(const Problem& problem, const Prices& prices, const ArenaRules&
         const Task& task = problem.tasks()[i];
         if (seating.given()[i]) continue;
         if (task.runs()) {
-            decision.actions.push_back(
-                {ActionKind::preempt, task.job->id, {}, {}, "", "others make more of its GPUs"});
+            decision.actions.push_back({.kind = ActionKind::preempt,
+                                        .job = task.job->id,
+                                        .reason = "others make more of its GPUs"});
             continue;
         }
         if (!prices.prospects.empty() && prices.prospects[i].scattered)

@@ -31,8 +31,10 @@ Exhaustive::Exhaustive(const Problem& problem, const Packing& layouts,
     const Snapshot& snapshot = problem.snapshot();
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
         const NodeState& node = snapshot.nodes[n];
-        nodes_.push_back(
-            {node.free_gpus, node.free_cpus, node.free_memory_mb, problem.type_of_node(n), 0});
+        nodes_.push_back({.gpus = node.free_gpus,
+                          .cpus = node.free_cpus,
+                          .memory_mb = node.free_memory_mb,
+                          .type = problem.type_of_node(n)});
     }
     for (std::size_t t = 0; t < problem.types(); ++t)
         free_.push_back(layouts.free_gpus(static_cast<std::int32_t>(t)));

@@ -233,7 +233,7 @@ Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>
     std::size_t at = 0;
     for (const Choice& c : problem_.choices(problem_.tasks()[i]))
         all.push_back(prospect_of(i, c, price, refused[at++]));
-    Prospect best{nullptr, 0, never, false, price};
+    Prospect best{.least_cost = never, .price = price};
     for (const Prospect& p : all)
         if (p.best != nullptr && p.least_cost < best.least_cost) best = p;
     for (const Prospect& p : all) {  // by type, then GPUs ascending
