@@ -3,8 +3,6 @@
 // for profile runs are its jobs.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "cli/common/ask.h"
 #include "cli/doctor/doctor_parts.h"

@@ -178,14 +178,6 @@ double first_input_elements(const Model& model, const LayerList& list) {
     return real(b.in) * real(b.edge_in) * real(b.edge_in);
 }
 
-std::vector<double> layer_inputs(const Model& model, const LayerList& list) {
-    std::vector<double> inputs{first_input_elements(model, list)};
-    for (const LayerRun& run : list.runs)
-        inputs.insert(inputs.end(), static_cast<std::size_t>(run.count),
-                      layer_output_elements(model, list.kinds[run.kind]));
-    return inputs;
-}
-
 LayerParameters layer_parameters(const Model& model, const LayerKind& kind) {
     if (kind.body == Body::bottleneck) {
         const double p = bottleneck_parameters(bottleneck(model, kind), kind.is_first);

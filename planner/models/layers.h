@@ -45,8 +45,6 @@ LayerList layer_list(const Model&);
 /// Elements of one sample that reach the first layer; of a custom model, of whose input nothing is
 /// said, as much as that layer writes.
 double first_input_elements(const Model&, const LayerList&);
-/// Elements of one sample that reach each layer, and last what leaves the model: layers + 1.
-std::vector<double> layer_inputs(const Model&, const LayerList&);
 
 /// Trainable parameters of one layer. `dense`: outside experts, of which tensor parallelism divides
 /// `split`: those in matrices; of a bottleneck block, all. `expert`: in routed experts. `active`:

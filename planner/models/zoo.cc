@@ -3,7 +3,6 @@
 // test holds each against its published parameter count.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "base/text.h"

@@ -52,7 +52,6 @@ class Pricer {
     Pricer(const GpuType& type, ProfileTable profile)
         : Pricer(type, builtin_calibration().constants(type.name, "default"), std::move(profile)) {}
     [[nodiscard]] OpTime price(const OpShape&) const;
-    [[nodiscard]] bool has_profile() const { return !operators_.empty(); }
     /// Whether whole layers (whole_layer.h) were measured.
     [[nodiscard]] bool has_layers() const { return !layers_.empty(); }
     /// A whole layer whose operators are priced at `sum_s`: measured, or scaled as measured layers

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "planner/operators/operators.h"

@@ -5,7 +5,6 @@
 #include "planner/plans/iteration.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/profile.h"
 #include "planner/models/model.h"

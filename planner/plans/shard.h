@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/offer.h"
 #include "planner/hardware/collectives.h"

@@ -4,9 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
-#include <tuple>
 
 #include "base/text.h"
 #include "core/limits.h"

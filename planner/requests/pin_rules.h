@@ -5,7 +5,6 @@
 // planner's question.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "base/result.h"

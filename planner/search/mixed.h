@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "base/result.h"

@@ -4,7 +4,6 @@
 // no Slurm.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "base/result.h"

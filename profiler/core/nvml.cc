@@ -41,7 +41,6 @@ struct Nvml::Functions {
     int (*clock)(Handle, int, unsigned*) = nullptr;
     int (*temperature)(Handle, int, unsigned*) = nullptr;
     int (*power_limit)(Handle, unsigned*) = nullptr;
-    int (*driver_version)(char*, unsigned) = nullptr;
 
     Functions() = default;
     ~Functions() {
@@ -68,7 +67,6 @@ struct Nvml::Functions {
         find(clock, "nvmlDeviceGetClockInfo");
         find(temperature, "nvmlDeviceGetTemperature");
         find(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
-        find(driver_version, "nvmlSystemGetDriverVersion");
         return missing;
     }
 };
@@ -132,12 +130,6 @@ DeviceState Nvml::state(const std::string& pci) const {
     if (f_->temperature(gpu, temperature_gpu, &value) == success) state.temperature_c = value;
     if (f_->power_limit(gpu, &value) == success) state.power_limit_w = value / 1000.0;
     return state;
-}
-
-std::string Nvml::driver() const {
-    std::array<char, 96> version{};
-    if (f_->driver_version(version.data(), version.size() - 1) != success) return {};
-    return printable(version.data(), 80);
 }
 
 Error busy_error(const std::string& gpu, const std::vector<GpuProcess>& processes) {

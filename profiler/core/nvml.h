@@ -4,7 +4,6 @@
 // here after nvml.h, so that a build needs no header of it.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,8 +31,6 @@ class Nvml {
     [[nodiscard]] Result<std::vector<GpuProcess>> processes(const std::string& pci) const;
     /// 0 for what the GPU does not tell.
     [[nodiscard]] DeviceState state(const std::string& pci) const;
-    /// "580.65.06"; "" = not told.
-    [[nodiscard]] std::string driver() const;
 
   private:
     struct Functions;

@@ -3,16 +3,12 @@
 #include "profiler/core/prolog_help.h"
 
 #include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "base/text.h"
 #include "profiler/core/request.h"

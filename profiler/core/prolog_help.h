@@ -5,8 +5,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/result.h"
 #include "core/profile.h"

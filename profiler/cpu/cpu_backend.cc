@@ -5,8 +5,6 @@
 // would be a lie.
 #include "profiler/cpu/cpu_backend.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>

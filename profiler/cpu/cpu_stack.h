@@ -5,7 +5,6 @@
 // GEMMs add on the fly are left out, as in the planner's operator list.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>

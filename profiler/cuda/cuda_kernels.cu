@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See cuda_kernels.h. Memory-bound kernels: 16-byte loads where the address allows, one block per
 // row for reductions along a row, atomics into fp32 for sums over rows.
-#include <algorithm>
 
 #include "profiler/cuda/cuda_common.cuh"
 

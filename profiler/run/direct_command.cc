@@ -2,7 +2,6 @@
 // See direct_command.h.
 #include "profiler/run/direct_command.h"
 
-#include <cmath>
 #include <cstdio>
 
 #include "base/json.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
 
 #include "base/text.h"
 #include "profiler/core/progress.h"

@@ -8,12 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <utility>
 
 #include "base/file_descriptor.h"
 #include "base/text.h"

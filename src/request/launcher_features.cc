@@ -167,7 +167,6 @@ std::string feature_names() {
     return join(names, " ");
 }
 
-FeatureSet silent_features() { return silent; }
 FeatureSet asked_features() { return asked; }
 
 bool expresses(LayerSplit split, std::span<const std::int64_t> layers) {

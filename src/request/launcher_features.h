@@ -104,8 +104,6 @@ class FeatureSet {
 std::string_view to_string(Feature);
 std::optional<Feature> parse_feature(std::string_view name);
 std::string feature_names();
-/// Degree 1 and the like: most launchers need no word for it.
-FeatureSet silent_features();
 /// What the search takes by itself only where the launcher's table says so.
 FeatureSet asked_features();
 

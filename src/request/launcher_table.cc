@@ -384,11 +384,6 @@ bool Launcher::names_hosts() const {
     return found;
 }
 
-bool Launcher::has_words() const {
-    return std::any_of(rows.begin(), rows.end(),
-                       [](const LauncherRow& row) { return !row.words.empty(); });
-}
-
 Result<Version> parse_version_of(const Launcher& launcher, std::string_view text) {
     if (!launcher.version)
         return usage_error(

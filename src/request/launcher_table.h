@@ -52,8 +52,6 @@ struct Launcher {
     [[nodiscard]] Capabilities can(std::optional<Version> = {}) const;
     /// Whether words name what is known only on the job's nodes ({host}, {job}, ...).
     [[nodiscard]] bool names_hosts() const;
-    /// Whether it has words at all.
-    [[nodiscard]] bool has_words() const;
 };
 
 /// A version that the launcher knows. Errors say what is accepted.

@@ -349,31 +349,6 @@ std::string text_of_key(const Config& config, const Key& key) {
     return std::visit([&](auto field) { return text_of(config.*field); }, key.field);
 }
 
-std::string quote(std::string_view text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        out += c;
-    }
-    return out + '"';
-}
-
-std::string yaml_line(const Config& config, const Key& key) {
-    const std::string text = text_of_key(config, key);
-    if (std::holds_alternative<std::string Config::*>(key.field)) {
-        return fmt::format("{}: {}\n", key.name, quote(text));
-    }
-    if (!std::holds_alternative<std::vector<GpuMapping> Config::*>(key.field)) {
-        return fmt::format("{}: {}\n", key.name, text);
-    }
-    if (config.gpu_types.empty()) return fmt::format("{}: {{}}\n", key.name);
-    std::string out = fmt::format("{}:\n", key.name);
-    for (const GpuMapping& m : config.gpu_types) {
-        out += fmt::format("  {}: {}\n", quote(m.gres_type), quote(m.hardware));
-    }
-    return out;
-}
-
 std::string range_words(const Key& key) {
     if (std::holds_alternative<bool Config::*>(key.field)) return "true or false";
     if (std::holds_alternative<std::string Config::*>(key.field)) return form_words(key.form);
@@ -452,19 +427,6 @@ std::string describe_config_keys() {
         out += fmt::format("{}: {}; default {}; {}{}{}\n", key.path(), key.meaning,
                            value.empty() ? "none" : value, range_words(key),
                            key.unit.empty() ? "" : " ", key.unit);
-    }
-    return out;
-}
-
-std::string to_yaml(const Config& config) {
-    std::string out;
-    for (const std::string_view group : groups) {
-        if (!group.empty()) out += fmt::format("{}:\n", group);
-        for (const Key& key : keys) {
-            if (key.group != group) continue;
-            if (!group.empty()) out += "  ";
-            out += yaml_line(config, key);
-        }
     }
     return out;
 }

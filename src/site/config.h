@@ -92,6 +92,5 @@ Result<Config> load_config_or_defaults(const std::string& named, std::string* un
 Result<std::string> config_value(const Config&, std::string_view key);
 /// Every key with default, unit, range and meaning, one per line: the source of the manual page.
 std::string describe_config_keys();
-std::string to_yaml(const Config&);
 
 }  // namespace arena

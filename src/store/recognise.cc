@@ -3,8 +3,6 @@
 // and 1.6.
 #include "store/recognise.h"
 
-#include <algorithm>
-
 namespace arena::sql {
 namespace {
 

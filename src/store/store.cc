@@ -5,7 +5,6 @@
 #include "store/store.h"
 
 #include <cmath>
-#include <optional>
 #include <set>
 #include <utility>
 

@@ -3,14 +3,12 @@
 // (tests/unit/hostile_models.h): by mutation of what overran its budget the most so far, then the
 // worst of them with the limits of slurmctld and of arena plan. Exit 1 when a goal is missed.
 //   planner-budget-search [EVALUATIONS [SEED]]
-#include <pthread.h>
 #include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <thread>
 
 #include "../unit/hostile_models.h"
 #include "planner/hardware/hardware.h"

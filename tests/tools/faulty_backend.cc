@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <limits>
-#include <new>
 #include <stdexcept>
 #include <string>
 

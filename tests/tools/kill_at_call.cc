@@ -4,7 +4,6 @@
 // *.arena.new, fsync, rename, unlink), a write after half of its bytes. So that a real run of
 // arena-train dies at a point of a save that a seed chose, on any machine.
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The launcher table: that every table compiled in is sound, what its text may be, versions, and
 // that what can be told is what has words.
-#include <fmt/format.h>
 
 #include "base/hostlist.h"
 #include "base/text.h"

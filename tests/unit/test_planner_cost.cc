@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <string>
 #include <vector>
 
 #include "planner/hardware/collectives.h"

@@ -5,7 +5,6 @@
 // wrong.
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "base/text.h"

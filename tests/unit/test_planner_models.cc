@@ -2,7 +2,6 @@
 // Model readers, zoo, hardware entries and build_request(): good input gives the published facts,
 // bad input gives one sentence that names the key.
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>

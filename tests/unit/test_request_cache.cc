@@ -4,7 +4,6 @@
 #include <malloc.h>
 
 #include <string>
-#include <vector>
 
 #include "planner/models/readers.h"
 #include "plugin/sched/round/request_cache.h"

@@ -2,7 +2,6 @@
 // A profile spool whose file server is away: neither a round nor the end waits for it.
 #include <fcntl.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <pwd.h>
-#include <sys/types.h>
 
 #include <algorithm>
 #include <random>
