@@ -148,9 +148,9 @@ def internals(files, texts):
             yield f"{path} asks which Slurm it is: plugin/common/slurm_compat.h is the place"
 
 
-def tags(paths):
-    """(path, kind, scope::name, lines, signature) of the functions of these files."""
-    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", "--kinds-C++=fp", "--fields=KsSne", "--sort=no", "-L", "-"],
+def tags(paths, kinds="fp"):
+    """(path, kind, scope::name, lines, signature) of what these files have of such kinds: functions."""
+    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", f"--kinds-C++={kinds}", "--fields=KsSne", "--sort=no", "-L", "-"],
                           input="\n".join(paths), capture_output=True, text=True, check=True, cwd=top).stdout
     for line in text.splitlines():
         name, path, _, kind, *fields = line.split("\t")
@@ -234,6 +234,17 @@ def defined_elsewhere(entries):
             yield f"{name} of {', '.join(sorted(headers))} is defined in {', '.join(sorted(defined[name]))}"
 
 
+def named_twice(entries):
+    """Types of one name in several files: who links both has the members of one and the destructor of the other."""
+    homes = collections.defaultdict(set)
+    for path, _, name, *_ in entries:
+        if not name.startswith("::") and "__anon" not in name and "/no_" not in path:  # no_x.cc is built in place of x.cc
+            homes[name].add(path)
+    for name, paths in sorted(homes.items()):
+        if len(paths) > 1:
+            yield f"{name} is defined in {', '.join(sorted(paths))}"
+
+
 def symbols(archive, kinds):
     text = subprocess.run(["nm", "-P", "-g", archive], capture_output=True, text=True, check=True).stdout
     return {line.split()[0] for line in text.splitlines() if len(line.split()) > 1 and line.split()[1] in kinds}
@@ -298,6 +309,8 @@ def main():
         away = [("src/base/a.h", "prototype", "arena::f", 1, "()"), ("src/core/a.cc", "function", "arena::f", 1, "()")]
         sees("a function that is declared elsewhere", list(defined_elsewhere(away)))
         result("prototypes are defined in their own rooms", list(defined_elsewhere(entries)))
+        sees("a type that is defined twice", list(named_twice([("src/a.h", "s", "arena::T"), ("src/b.h", "s", "arena::T")])))
+        result("a type is defined once", list(named_twice(tags(sorted(files), "scgu"))))
         at_most = f"(std::map<int, int> m, f g(int, int){', int' * (MOST_PARAMETERS - 2)}) const"
         result("a function at both limits is none too large", list(too_large([("a.cc", "function", "::f", MOST_LINES, at_most)])))
         sees("a long function", list(too_large([("a.cc", "function", "::f", MOST_LINES + 1, "()")])))

@@ -32,7 +32,7 @@ Status HostRanks::reserve(std::int64_t max_bytes) {
 Result<std::string> HostRanks::share(const std::function<std::string()>& make, std::size_t size) {
     try {
         std::string bytes = world_.rank == 0 ? make() : std::string(size, '\0');
-        const Step step(watch_, "share");
+        const WatchedStep step(watch_, "share");
         transport_.broadcast(bytes);
         return bytes;
     } catch (const std::runtime_error& error) {
@@ -50,12 +50,12 @@ Device HostRanks::device() const {
 }
 
 void HostRanks::regroup(std::int64_t group) {
-    const Step step(watch_, "make groups");
+    const WatchedStep step(watch_, "make groups");
     transport_.regroup(static_cast<int>(group));
 }
 
 double HostRanks::execute(CommOp op, std::int64_t bytes, std::int64_t times) {
-    const Step step(watch_, to_string(op).data());
+    const WatchedStep step(watch_, to_string(op).data());
     transport_.meet();
     const double begin = monotonic_s();
     for (std::int64_t i = 0; i < times; ++i)
@@ -66,7 +66,7 @@ double HostRanks::execute(CommOp op, std::int64_t bytes, std::int64_t times) {
 
 std::vector<double> HostRanks::largest(const std::vector<double>& numbers) {
     std::vector<double> all = numbers;
-    const Step step(watch_, "agree");
+    const WatchedStep step(watch_, "agree");
     transport_.largest(all);
     return all;
 }

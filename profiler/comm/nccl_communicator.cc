@@ -153,7 +153,7 @@ class NcclCommunicator final : public Communicator {
     }
     ~NcclCommunicator() override {
         // Whoever waits here for a rank that is gone is ended by the watch.
-        const Step step(watch_, "leave");
+        const WatchedStep step(watch_, "leave");
         group_.close();
         all_.close();
     }
@@ -174,7 +174,7 @@ class NcclCommunicator final : public Communicator {
     }
 
     void regroup(std::int64_t group) override {
-        const Step step(watch_, "make groups");
+        const WatchedStep step(watch_, "make groups");
         group_.close();
         const int color = group < 0 ? NCCL_SPLIT_NOCOLOR : static_cast<int>(group);
         check(
@@ -187,7 +187,7 @@ class NcclCommunicator final : public Communicator {
 
     double execute(CommOp op, std::int64_t bytes, std::int64_t times) override {
         {
-            const Step step(watch_, "launch");
+            const WatchedStep step(watch_, "launch");
             check(cudaEventRecord(stream_.begin, stream_.handle), "record");
             for (std::int64_t i = 0; i < times; ++i) launch(op, static_cast<std::size_t>(bytes));
             check(cudaEventRecord(stream_.end, stream_.handle), "record");
@@ -205,7 +205,7 @@ class NcclCommunicator final : public Communicator {
         std::copy(numbers.begin(), numbers.end(), host);
         const std::size_t bytes = numbers.size() * sizeof(double);
         {
-            const Step step(watch_, "agree");
+            const WatchedStep step(watch_, "agree");
             check(cudaMemcpyAsync(numbers_.get(), host, bytes, cudaMemcpyHostToDevice,
                                   stream_.handle),
                   "copy");
@@ -233,7 +233,7 @@ class NcclCommunicator final : public Communicator {
         if (!id) throw std::runtime_error(id.error().message());
         ncclUniqueId unique{};
         std::memcpy(unique.internal, id->data(), sizeof unique.internal);
-        const Step step(watch_, "join");
+        const WatchedStep step(watch_, "join");
         check(ncclCommInitRank(all_.put(), static_cast<int>(world_.ranks()), unique,
                                static_cast<int>(world_.rank)),
               nullptr, "join");
@@ -321,7 +321,7 @@ class NcclCommunicator final : public Communicator {
     }
 
     void abort() {
-        const Step step(watch_, "abort");
+        const WatchedStep step(watch_, "abort");
         group_.abort();
         all_.abort();
     }

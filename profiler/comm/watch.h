@@ -36,12 +36,12 @@ class Watch {
 };
 
 /// One step under watch.
-class Step {
+class WatchedStep {
   public:
-    Step(Watch& watch, const char* doing) : watch_(watch) { watch_.begin(doing); }
-    ~Step() { watch_.end(); }
-    Step(const Step&) = delete;
-    Step& operator=(const Step&) = delete;
+    WatchedStep(Watch& watch, const char* doing) : watch_(watch) { watch_.begin(doing); }
+    ~WatchedStep() { watch_.end(); }
+    WatchedStep(const WatchedStep&) = delete;
+    WatchedStep& operator=(const WatchedStep&) = delete;
 
   private:
     Watch& watch_;

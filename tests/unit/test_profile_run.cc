@@ -91,7 +91,7 @@ TEST(a_start_ends_all_waits) {
     ck_assert(!run.has_yielded(100));
 }
 
-using Outcome = Placement::Outcome;
+using Outcome = RunPlacement::Outcome;
 
 /// Nodes n0, n1, ... of four GPUs of type a40, all in partition main.
 struct Nodes {
@@ -129,9 +129,9 @@ struct Nodes {
         return run_places(job(partitions), view, own);
     }
     [[nodiscard]] PlaceNeed need() const { return {places, failed_on, kept, &taken}; }
-    [[nodiscard]] Placement place() const { return place_run(need(), view, refusals); }
+    [[nodiscard]] RunPlacement place() const { return place_run(need(), view, refusals); }
     [[nodiscard]] const char* node() const {
-        const Placement found = place();
+        const RunPlacement found = place();
         return found.place ? view.snapshot.nodes[found.place->node].name.c_str() : "";
     }
     void refuse(const std::string& node) { ck_assert(refusals.nodes.note(node, "busy", 1000)); }
@@ -157,7 +157,7 @@ TEST(a_node_that_failed_or_refused_once_is_the_last_choice) {
     nodes.view.snapshot.nodes[2].free_gpus = 0;
     ck_assert_str_eq(nodes.node(), "n0");
     nodes.view.snapshot.nodes[0].free_gpus = 0;
-    const Placement none = nodes.place();
+    const RunPlacement none = nodes.place();
     ck_assert(none.outcome == Outcome::resting && none.node == "n1");
     nodes.view.steady_s += 2;
     ck_assert_str_eq(nodes.node(), "n1");
@@ -168,7 +168,7 @@ TEST(while_three_nodes_rest_no_other_is_asked) {
     for (const char* name : {"n2", "n1"}) nodes.refuse(name);
     ck_assert_str_eq(nodes.node(), "n0");
     nodes.refuse("n3");
-    const Placement none = nodes.place();
+    const RunPlacement none = nodes.place();
     ck_assert(!none.place && none.outcome == Outcome::resting && none.node == "n1");
 }
 
@@ -178,7 +178,7 @@ TEST(a_node_measures_for_one_run_at_a_time_and_those_that_end_are_waited_for) {
     ck_assert_str_eq(nodes.node(), "n1");
     nodes.run_on("n1");
     nodes.run_on("elsewhere");
-    const Placement none = nodes.place();
+    const RunPlacement none = nodes.place();
     ck_assert(none.outcome == Outcome::behind_runs);
     ck_assert_uint_eq(none.runs, 2);
     nodes.view.carriers[0].finished = true;

@@ -276,9 +276,9 @@ ProfileAnswer ProfileBook::resting(const std::string& node, const ProfileNeed& n
     return {ProfileState::stand_in, why};
 }
 
-ProfileAnswer ProfileBook::not_placed(const Placement& placement, const ProfileNeed& need,
+ProfileAnswer ProfileBook::not_placed(const RunPlacement& placement, const ProfileNeed& need,
                                       const ProfileKey& key, const ClusterView& view) {
-    using Outcome = Placement::Outcome;
+    using Outcome = RunPlacement::Outcome;
     RunMachine& run = run_of(key);
     if (placement.outcome == Outcome::closed) {
         run.stops_waiting(&RunMachine::Waiting::busy_since_s);
@@ -301,7 +301,7 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const ProfileKey& key,
     want(need, view);
     const PlaceNeed wanted = place_need(need, run_of(key), view);
     while (true) {
-        const Placement placement = place_run(wanted, view, refusals_);
+        const RunPlacement placement = place_run(wanted, view, refusals_);
         if (!placement.place) return not_placed(placement, need, key, view);
         if (host_.stopping()) return waiting(need, {});
         CarrierSpec spec = carrier_for(need, *placement.place, view);

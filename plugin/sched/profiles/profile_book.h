@@ -88,7 +88,7 @@ class ProfileBook {
                           JobId carrier, ClusterView& view);
     void note_refusal(const ProfileNeed& need, const RunPlace& place, const CarrierStart& start,
                       ClusterView& view);
-    ProfileAnswer not_placed(const Placement& placement, const ProfileNeed& need,
+    ProfileAnswer not_placed(const RunPlacement& placement, const ProfileNeed& need,
                              const ProfileKey& key, const ClusterView& view);
     ProfileAnswer resting(const std::string& node, const ProfileNeed& need, const ProfileKey& key,
                           double now_s);

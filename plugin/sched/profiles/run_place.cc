@@ -150,8 +150,9 @@ const RunPlace* pick_place(const PlaceNeed& need, const ClusterView& view,
     return best;
 }
 
-Placement place_run(const PlaceNeed& need, const ClusterView& view, const RunRefusals& refusals) {
-    using Outcome = Placement::Outcome;
+RunPlacement place_run(const PlaceNeed& need, const ClusterView& view,
+                       const RunRefusals& refusals) {
+    using Outcome = RunPlacement::Outcome;
     if (const RunPlace* place = pick_place(need, view, refusals))
         return {.outcome = Outcome::found, .place = place};
     if (all_closed(need.places, refusals, view.steady_s)) return {.outcome = Outcome::closed};

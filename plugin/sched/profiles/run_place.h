@@ -71,7 +71,7 @@ struct PlaceNeed {
     const std::vector<Taken>* taken = nullptr;  ///< as in ProfileNeed
 };
 
-struct Placement {
+struct RunPlacement {
     enum class Outcome {
         found,
         closed,        ///< see all_closed()
@@ -91,7 +91,7 @@ struct Placement {
 const RunPlace* pick_place(const PlaceNeed& need, const ClusterView& view,
                            const RunRefusals& refusals);
 /// The same, and why there is none.
-Placement place_run(const PlaceNeed& need, const ClusterView& view, const RunRefusals& refusals);
+RunPlacement place_run(const PlaceNeed& need, const ClusterView& view, const RunRefusals& refusals);
 
 /// CPUs and memory that a run asks for with its GPU.
 struct RunShare {
