@@ -35,9 +35,7 @@ inline sim::Workload own_workload() {
     const auto jobs = sim::parse_trace(read_own("trace.csv"), "trace.csv");
     const auto table = sim::parse_throughputs(read_own("throughputs.csv"), "throughputs.csv");
     ck_assert(cluster.ok() && jobs.ok() && table.ok());
-    auto workload = sim::bind_workload(*cluster, *jobs, *table, {});
-    ck_assert(workload.ok());
-    return std::move(workload).value();
+    return must(sim::bind_workload(*cluster, *jobs, *table, {}));
 }
 
 }  // namespace arena::test

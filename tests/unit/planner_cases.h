@@ -18,10 +18,7 @@
 #include "planner/models/readers.h"
 #include "planner/operators/operators.h"
 #include "planner/search/planner.h"
-
-// clang-format off
-#include <check.h>  // after the C++ library: it defines fail()
-// clang-format on
+#include "suite.h"
 
 namespace arena::test {
 
@@ -94,9 +91,7 @@ inline Model any_list(Random& random, std::int64_t max_layers) {
         m.custom_layers.push_back(layer);
         left -= layer.count;
     }
-    const Result<Model> model = complete_model(m, "generated");
-    ck_assert(model.ok());
-    return *model;
+    return must(complete_model(m, "generated"));
 }
 
 inline Model any_resnet(Random& random, std::int64_t max_layers) {
@@ -111,9 +106,7 @@ inline Model any_resnet(Random& random, std::int64_t max_layers) {
     m.width_factor = random.whole(1, 3);
     m.image_size = random.of<std::int64_t>({64, 224, 299});
     m.precision = random.of({Precision::fp32, Precision::fp16});
-    const Result<Model> model = complete_model(m, "generated");
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
-    return *model;
+    return must(complete_model(m, "generated"));
 }
 
 /// Dense first layers, every n-th one with experts or with a whole window.
@@ -149,9 +142,7 @@ inline Model small_model(Random& random, std::int64_t max_layers) {
     m.seq_length = random.of<std::int64_t>({128, 512, 768, 1024, 2048});
     m.precision = random.of({Precision::fp32, Precision::fp16, Precision::bf16});
     if (list >= 8) mix_kinds(random, m);
-    const Result<Model> model = complete_model(m, "generated");
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
-    return *model;
+    return must(complete_model(m, "generated"));
 }
 
 struct Case {
@@ -206,9 +197,7 @@ struct Priced {
     std::int64_t batch = 1;
 
     [[nodiscard]] Estimate price() const {
-        const auto estimate = price_plan(model, batch, grid, plan, pool);
-        ck_assert_msg(estimate.ok(), "%s", estimate.ok() ? "" : estimate.error().message().c_str());
-        return *estimate;
+        return must(price_plan(model, batch, grid, plan, pool));
     }
 };
 

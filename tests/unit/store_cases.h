@@ -64,13 +64,7 @@ inline std::string nonce_of(int i) {
 }
 
 inline std::unique_ptr<ProfileStore> must_open(std::string* notice = nullptr) {
-    auto r = ProfileStore::open(db_path(), notice);
-    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
-    return std::move(r).value();
-}
-
-inline void must(const Status& s) {
-    ck_assert_msg(s.ok(), "%s", s.ok() ? "" : s.error().message().c_str());
+    return must(ProfileStore::open(db_path(), notice));
 }
 
 inline void sql(const std::string& text) {

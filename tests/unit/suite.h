@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace arena::test {
@@ -71,6 +72,14 @@ inline void assert_text(const std::string& actual, const std::string& expected,
                         const std::source_location& at = std::source_location::current()) {
     ck_assert_msg(actual == expected, "line %u: \"%s\" is not \"%s\"", at.line(), actual.c_str(),
                   expected.c_str());
+}
+
+/// What a Result holds, which must be there.
+template <typename R>
+auto must(R result, const std::source_location& at = std::source_location::current()) {
+    ck_assert_msg(result.ok(), "line %u: %s", at.line(),
+                  result.ok() ? "" : result.error().message().c_str());
+    return std::move(result).value();
 }
 
 /// The message of a refusal must contain what the user needs; `needle` is part of it.

@@ -22,6 +22,7 @@ namespace {
 using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
+using arena::test::must;
 
 /// 1 ms for anything, or what `seconds` says of the n-th execution; writes down every call.
 class ScriptedCommunicator final : public Communicator {
@@ -169,9 +170,8 @@ TEST(every_size_gets_a_row_with_the_scripted_time) {
         ck_assert_double_eq_tol(t.median_s, 2e-3, 1e-12);
         bytes *= 2;
     }
-    const auto read = parse_comm_csv(to_csv(run.times), "", "");
-    ck_assert(read.ok());
-    ck_assert_uint_eq(read->size(), 3);
+    const auto read = must(parse_comm_csv(to_csv(run.times), "", ""));
+    ck_assert_uint_eq(read.size(), 3);
 }
 
 TEST(short_collectives_are_timed_many_at_once_after_a_warm_up) {
@@ -299,10 +299,9 @@ TEST(a_query_is_checked_before_a_gpu_is_touched) {
     const CommWorld world{0, 1, 4};
     CommCommand good;
     good.gpu_type = "h100";
-    const auto query = query_of(good, world);
-    ck_assert(query.ok());
-    ck_assert_uint_eq(query->ops.size(), 5);
-    ck_assert_uint_eq(query->placements.size(), 3);
+    const auto query = must(query_of(good, world));
+    ck_assert_uint_eq(query.ops.size(), 5);
+    ck_assert_uint_eq(query.placements.size(), 3);
     const auto with = [&](auto change) {
         CommCommand c = good;
         change(c);

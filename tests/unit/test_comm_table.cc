@@ -8,6 +8,7 @@
 using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
+using arena::test::must;
 
 namespace {
 
@@ -19,11 +20,6 @@ const char* artifact =
     "one,a100,1,2,0,all-reduce,2,1,1,1,4,3.4e-05\n"
     "one,a100,1,2,0,send,2,1,1,1,4,2e-05\r\n"
     "two,a100,2,4,0,all-reduce,8,2,1,1,4,5e-05\n\n";
-
-std::vector<CommTime> must(const Result<std::vector<CommTime>>& r) {
-    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
-    return *r;
-}
 
 CommTime all_reduce() { return {"h100", CommOp::all_reduce, 8, 1, 1, 1 << 30, 4e-3, 5e-3, 6e-3}; }
 
@@ -86,9 +82,8 @@ TEST(bad_tables_are_refused_with_line_and_words) {
 
 TEST(progress_is_read_exactly_or_not_at_all) {
     const ProfileProgress p{12, 40, 31.5, 58.25};
-    const auto back = parse_progress(to_text(p));
-    ck_assert(back.ok());
-    ck_assert(back->done == 12 && back->total == 40 && back->spent_s == 31.5);
+    const auto back = must(parse_progress(to_text(p)));
+    ck_assert(back.done == 12 && back.total == 40 && back.spent_s == 31.5);
     assert_text(short_form(p), "12/40, about 1 min");
     assert_text(short_form({1, 3, 1, 12.4}), "1/3, about 12 s");
     assert_text(short_form({1, 3, 1, 200}), "1/3, about 3 min");

@@ -14,6 +14,7 @@
 
 using namespace arena;
 using namespace arena::sim;
+using arena::test::must;
 
 namespace {
 
@@ -49,17 +50,14 @@ struct Run {
 Run run(const Cluster& cluster, const GeneratorOptions& generator, std::string_view policy,
         Objective objective = Objective::jct, double max_time_s = 0) {
     const Throughputs table = small_table();
-    const auto trace = generate_trace(cluster, table, generator);
-    ck_assert_msg(trace.ok(), "%s", trace.ok() ? "" : trace.error().message().c_str());
-    auto workload = bind_workload(cluster, *trace, table, {});
-    ck_assert(workload.ok());
+    const auto trace = must(generate_trace(cluster, table, generator));
+    auto workload = must(bind_workload(cluster, trace, table, {}));
     SimulationOptions options;
     options.keep_stays = true;
     options.policy.objective = objective;
     if (max_time_s > 0) options.max_time_s = max_time_s;
-    auto metrics = simulate(*workload, policy, find_policy(policy)->decide, options);
-    ck_assert_msg(metrics.ok(), "%s", metrics.ok() ? "" : metrics.error().message().c_str());
-    return {std::move(*workload), std::move(*metrics)};
+    auto metrics = must(simulate(workload, policy, find_policy(policy)->decide, options));
+    return {std::move(workload), std::move(metrics)};
 }
 
 /// GPU-seconds that the accounts held between two times.
@@ -164,15 +162,13 @@ TEST(an_old_blocked_job_starts_within_a_week) {
         "s0,0,2000,small__1B,8,1,p\nbig,1,180000,big__1B,8,8,p\n";
     for (int i = 1; i < 1800; ++i)
         text += fmt::format("s{},{},2000,small__1B,8,1,p\n", i, 2 + 450 * i);
-    const auto workload = bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {});
-    ck_assert(workload.ok());
+    const auto workload = must(bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {}));
     SimulationOptions options;
     options.keep_stays = true;
-    const auto m = simulate(*workload, "arena", find_policy("arena")->decide, options);
-    ck_assert(m.ok());
+    const auto m = must(simulate(workload, "arena", find_policy("arena")->decide, options));
     double first_s = 1e300;
-    for (const Stay& stay : m->stays) {
-        if (workload->jobs[stay.job].name == "big") first_s = std::min(first_s, stay.from_s);
+    for (const Stay& stay : m.stays) {
+        if (workload.jobs[stay.job].name == "big") first_s = std::min(first_s, stay.from_s);
     }
     ck_assert_msg(first_s <= 7 * 86400 + 600, "started at %.0f s", first_s);
     ck_assert_msg(first_s >= 86400, "started at %.0f s: nothing blocked it", first_s);

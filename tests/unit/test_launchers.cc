@@ -8,15 +8,14 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
 constexpr const char* head = "title A framework\ntasks gpu\nversion 1.1\n";
 
 Launcher parsed(const std::string& rows) {
-    const auto table = parse_launcher_table(head + rows, "x.table");
-    ck_assert_msg(table.ok(), "%s", table.ok() ? "" : table.error().message().c_str());
-    return *table;
+    return must(parse_launcher_table(head + rows, "x.table"));
 }
 
 void refused(const std::string& text, const char* message) {

@@ -15,6 +15,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -140,10 +141,8 @@ const Sample& sample_of(const Option& option) {
 
 std::string manual_page() {
     const char* top = std::getenv("ARENA_SRCDIR");
-    const auto text = read_regular_file(
-        std::string(top != nullptr ? top : ".") + "/doc/man/spank_arena.8", 1 << 20);
-    ck_assert_msg(text.ok(), "%s", text.ok() ? "" : text.error().message().c_str());
-    return *text;
+    return must(read_regular_file(
+        std::string(top != nullptr ? top : ".") + "/doc/man/spank_arena.8", 1 << 20));
 }
 
 /// Without the backslashes of "\-".

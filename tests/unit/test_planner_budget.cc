@@ -21,10 +21,9 @@ namespace {
 
 PlanQuery query_of(const std::string& text, std::int64_t batch, std::int64_t gpus,
                    const Capabilities& can = {}) {
-    const Result<Model> model = parse_model(text, "hostile.yaml");
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
+    const Model model = must(parse_model(text, "hostile.yaml"));
     const GpuType type = find_hardware(load_hardware("").value(), "A100-SXM-80GB").value();
-    return {*model, batch, 1, gpus, {}, {{"a100", type, 8, gpus, {}, {}, {}}}, can};
+    return {model, batch, 1, gpus, {}, {{"a100", type, 8, gpus, {}, {}, {}}}, can};
 }
 
 struct Hostile {

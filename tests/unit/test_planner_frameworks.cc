@@ -10,6 +10,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 using test::hardware;
 using test::zoo;
 
@@ -180,10 +181,8 @@ struct Case {
         plan.stage_tp.assign(static_cast<std::size_t>(pp), tp);
         plan.cp = cp, plan.vpp = vpp, plan.zero_stage = zero, plan.recompute = recompute;
         plan.num_micro_batches = micro_batches;
-        const auto estimate = price_plan(model, dp * micro_batches,
-                                         {"a100", nodes, pool.gpus_per_node, pp}, plan, pool);
-        ck_assert_msg(estimate.ok(), "%s", estimate.ok() ? "" : estimate.error().message().c_str());
-        return *estimate;
+        return must(price_plan(model, dp * micro_batches, {"a100", nodes, pool.gpus_per_node, pp},
+                               plan, pool));
     }
 };
 

@@ -19,6 +19,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -202,9 +203,8 @@ TEST(price_plan_agrees_with_the_search) {
     for (const GridResult& grid : plan_grids(query)) {
         if (!grid.feasible) continue;
         const GpuPool& pool = query.pools[grid.grid.gpu_type == "a100" ? 0 : 1];
-        const auto priced = price_plan(query.model, 256, grid.grid, grid.plan, pool);
-        ck_assert_msg(priced.ok(), "%s", priced.ok() ? "" : priced.error().message().c_str());
-        ck_assert(*priced == grid.estimate);
+        const auto priced = must(price_plan(query.model, 256, grid.grid, grid.plan, pool));
+        ck_assert(priced == grid.estimate);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -37,13 +38,11 @@ constexpr const char* good =
 }  // namespace
 
 TEST_NEEDING(published_iteration_times_are_met, arena::test::lacks_reference(measured)) {
-    const Result<std::string> text = read_regular_file(data_file(), max_measured_bytes);
-    ck_assert_msg(text.ok(), "%s", text.ok() ? "" : text.error().message().c_str());
-    const auto rows = parse_measured(*text, data_file());
+    const std::string text = must(read_regular_file(data_file(), max_measured_bytes));
+    const auto rows = parse_measured(text, data_file());
     ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
-    const auto hardware = load_hardware("");
-    ck_assert_msg(hardware.ok(), "%s", hardware.ok() ? "" : hardware.error().message().c_str());
-    const auto evaluated = evaluate_rows(*rows, {*hardware, builtin_calibration()});
+    const auto hardware = must(load_hardware(""));
+    const auto evaluated = evaluate_rows(*rows, {hardware, builtin_calibration()});
     const auto by_source =
         summarise_by(evaluated, [](const MeasuredRow& row) { return row.source; });
     const std::pair<const char*, double> bounds[] = {{"vTrain", 0.07},
@@ -58,11 +57,10 @@ TEST_NEEDING(published_iteration_times_are_met, arena::test::lacks_reference(mea
 
 // Prices of our own making say nothing of how true they are: only that nobody changes one unseen.
 TEST(prices_of_our_own_plans_are_as_they_were) {
-    const auto rows = parse_measured(arena::test::read_own("prices.csv"), "prices.csv");
-    ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
-    ck_assert_uint_eq(rows->size(), 49);
+    const auto rows = must(parse_measured(arena::test::read_own("prices.csv"), "prices.csv"));
+    ck_assert_uint_eq(rows.size(), 49);
     const auto hardware = load_hardware("");
-    for (const MeasuredRow& row : *rows) {
+    for (const MeasuredRow& row : rows) {
         const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
         ck_assert_msg(out.timed(), "id %d: %s", static_cast<int>(row.id), out.reason.c_str());
         ck_assert_msg(std::fabs(out.estimate.iteration_s / *row.iteration_s - 1) < 1e-3,
@@ -72,10 +70,9 @@ TEST(prices_of_our_own_plans_are_as_they_were) {
 }
 
 TEST(a_row_becomes_a_plan_and_a_price) {
-    const auto rows = parse_measured(std::string(header) + good, "t.csv");
-    ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
-    ck_assert_int_eq(static_cast<int>(rows->size()), 1);
-    const MeasuredRow& row = rows->front();
+    const auto rows = must(parse_measured(std::string(header) + good, "t.csv"));
+    ck_assert_int_eq(static_cast<int>(rows.size()), 1);
+    const MeasuredRow& row = rows.front();
     ck_assert(row.id == 7 && row.line == 2 && row.notes == "a, \"quoted\" note");
     const auto hardware = load_hardware("");
     const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
@@ -131,12 +128,11 @@ TEST(a_network_that_collides_slows_gradients_that_change_rails) {
         row.intra_link = "rails", row.inter_gbps = 800, row.gpus_per_node = 8;
         row.gpus = 64, row.tp = tp, row.pp = 1, row.dp = 64 / tp;
         row.global_batch = row.micro_batch * row.dp;
-        const auto table = parse_calibration(
+        const auto table = must(parse_calibration(
             std::string("networks:\n  - {intra_link: rails, inter_gbps: 800, cross_rail_cost: ") +
                 cost + "}\n",
-            "c", builtin_calibration());
-        ck_assert_msg(table.ok(), "%s", table.ok() ? "" : table.error().message().c_str());
-        const EvaluatedRow out = evaluate_row(row, {*hardware, *table});
+            "c", builtin_calibration()));
+        const EvaluatedRow out = evaluate_row(row, {*hardware, table});
         ck_assert_msg(out.priced(), "%s", out.reason.c_str());
         return out.estimate.dp_comm_s;
     };
@@ -195,14 +191,13 @@ TEST(a_row_that_cannot_be_read_is_left_out_and_says_why) {
     const auto reason = [&](const char* was, const char* is) {
         std::string row = good;
         row.replace(row.find(was), std::string(was).size(), is);
-        const auto rows = parse_measured(std::string(header) + row + good, "t.csv");
-        ck_assert_msg(rows.ok(), "%s", rows.ok() ? "" : rows.error().message().c_str());
-        ck_assert_uint_eq(rows->size(), 2);
-        ck_assert(evaluate_row(rows->back(), {*hardware, builtin_calibration()}).priced());
-        const EvaluatedRow out = evaluate_row(rows->front(), {*hardware, builtin_calibration()});
-        ck_assert(out.priced() == rows->front().unreadable.empty());
-        ck_assert(rows->front().source == "here" && rows->front().line == 2);
-        return rows->front().unreadable;
+        const auto rows = must(parse_measured(std::string(header) + row + good, "t.csv"));
+        ck_assert_uint_eq(rows.size(), 2);
+        ck_assert(evaluate_row(rows.back(), {*hardware, builtin_calibration()}).priced());
+        const EvaluatedRow out = evaluate_row(rows.front(), {*hardware, builtin_calibration()});
+        ck_assert(out.priced() == rows.front().unreadable.empty());
+        ck_assert(rows.front().source == "here" && rows.front().line == 2);
+        return rows.front().unreadable;
     };
     const std::string wanted = ": a whole number from 0 to 2^40 is wanted";
     check_text(reason(",24,2048", ",24.0,2048"), "layers is '24.0'" + wanted);

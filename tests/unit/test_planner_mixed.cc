@@ -148,9 +148,7 @@ Model heterogeneous_model(std::int64_t layers) {
         layer.activation_bytes = 1e4;
         m.custom_layers.push_back(layer);
     }
-    const Result<Model> model = complete_model(m, "differing");
-    ck_assert(model.ok());
-    return *model;
+    return must(complete_model(m, "differing"));
 }
 
 PlanQuery query_of(const Model& model, std::int64_t gpus, const Capabilities& can) {

@@ -15,6 +15,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -24,16 +25,11 @@ const char* source_dir() {
 }
 
 std::string read_source(const std::string& path) {
-    const Result<std::string> text =
-        read_regular_file(std::string(source_dir()) + "/" + path, 1 << 20);
-    ck_assert_msg(text.ok(), "%s", text.ok() ? "" : text.error().message().c_str());
-    return *text;
+    return must(read_regular_file(std::string(source_dir()) + "/" + path, 1 << 20));
 }
 
 Model good_model(std::string_view text, std::string_view name = "model") {
-    const Result<Model> model = parse_model(text, name);
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
-    return *model;
+    return must(parse_model(text, name));
 }
 
 /// The reader must refuse, and its sentence must contain `part`.
@@ -71,9 +67,7 @@ void request_refused(const std::vector<Setting>& settings, const char* part) {
 }
 
 Request good_request(const std::vector<Setting>& settings) {
-    const Result<Request> request = build_request(settings, "", "");
-    ck_assert_msg(request.ok(), "%s", request.ok() ? "" : request.error().message().c_str());
-    return *request;
+    return must(build_request(settings, "", ""));
 }
 
 }  // namespace
@@ -216,20 +210,19 @@ TEST(yaml_models_are_read_and_refused) {
 }
 
 TEST(built_in_hardware_is_complete_and_found_by_alias) {
-    const Result<std::vector<GpuType>> types = load_hardware("");
-    ck_assert_msg(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
+    const std::vector<GpuType> types = must(load_hardware(""));
     for (const char* name : {"a100-sxm-80gb", "A100-PCIe-40GB", "H100-SXM-80GB", "H100-PCIe",
                              "H200", "A40", "A10", "L40S", "L4", "T4", "V100-16GB", "V100", "B200",
                              "3090", "4090", "A6000", "A30", "emulated-cpu"})
-        ck_assert_msg(find_hardware(*types, name).ok(), "%s", name);
-    const GpuType a100 = *find_hardware(*types, "a100");
+        ck_assert_msg(find_hardware(types, name).ok(), "%s", name);
+    const GpuType a100 = *find_hardware(types, "a100");
     ck_assert_str_eq(a100.name.c_str(), "A100-SXM-80GB");
     ck_assert_double_eq(a100.flops.at(Precision::bf16), 312e12);
     ck_assert_double_eq(a100.intra.bytes_per_s, 225e9);
     ck_assert(!a100.emulated);
-    const Result<GpuType> unknown = find_hardware(*types, "A40X");
+    const Result<GpuType> unknown = find_hardware(types, "A40X");
     ck_assert(!unknown.ok() && unknown.error().text.find("A40") != std::string::npos);
-    for (const GpuType& type : *types) {
+    for (const GpuType& type : types) {
         ck_assert(type.memory_bytes > 0 && type.memory_bytes_per_s > 0 && !type.flops.empty());
         ck_assert(type.intra.bytes_per_s > 0 && type.inter.bytes_per_s > 0);
     }
@@ -251,10 +244,9 @@ TEST(bad_hardware_files_are_refused) {
         "    sm_count: 10\n    gpus_per_node: 2\n"
         "    intra: {name: a, gb_per_s: 10, alpha_us: 5}\n"
         "    inter: {name: b, gb_per_s: 1, alpha_us: 5, efficiency: 0.5}\n";
-    const auto good = parse_hardware(head + "    tflops: {fp32: 1}\n", "hw");
-    ck_assert_msg(good.ok(), "%s", good.ok() ? "" : good.error().message().c_str());
-    ck_assert_double_eq(good->front().inter.bytes_per_s, 0.5e9);
-    ck_assert_double_eq(good->front().inter.cross_rail_cost, 0);
+    const auto good = must(parse_hardware(head + "    tflops: {fp32: 1}\n", "hw"));
+    ck_assert_double_eq(good.front().inter.bytes_per_s, 0.5e9);
+    ck_assert_double_eq(good.front().inter.cross_rail_cost, 0);
     const auto with_rails = [&](std::string text, const char* link, const char* cost) {
         const std::size_t at = text.find('}', text.find(link));
         return text.insert(at, std::string(", cross_rail_cost: ") + cost) +
@@ -323,9 +315,8 @@ TEST(inline_models_and_model_files_become_requests) {
     ck_assert_int_eq(r.model.kv_heads, 4);
     ck_assert(r.model.gated_mlp);
     const std::vector<Setting> file{{"model", "dir/tiny.yaml"}, {"batch", "4"}};
-    const Result<Request> read = build_request(file, gpt_yaml, "dir/tiny.yaml");
-    ck_assert(read.ok());
-    ck_assert_str_eq(read->model.name.c_str(), "tiny");
+    const Request read = must(build_request(file, gpt_yaml, "dir/tiny.yaml"));
+    ck_assert_str_eq(read.model.name.c_str(), "tiny");
     const Result<Request> bad = build_request(file, "family: gpt\n", "dir/tiny.yaml");
     ck_assert(!bad.ok() && bad.error().message().find("dir/tiny.yaml") != std::string::npos);
 }

@@ -15,14 +15,11 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
-Model zoo(const std::string& name) {
-    Result<Model> model = find_zoo_model(name);
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
-    return *model;
-}
+Model zoo(const std::string& name) { return must(find_zoo_model(name)); }
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -287,9 +284,8 @@ TEST(custom_layers_cost_what_their_owner_says) {
 }
 
 TEST(every_operator_has_a_key_that_reads_back_and_a_positive_time) {
-    const auto types = load_hardware("");
-    ck_assert(types.ok());
-    const GpuType h100 = *find_hardware(*types, "h100");
+    const auto types = must(load_hardware(""));
+    const GpuType h100 = *find_hardware(types, "h100");
     for (const std::string& name : zoo_names()) {
         const Model m = zoo(name);
         for (const LayerKind& kind : layer_list(m).kinds) {
@@ -331,13 +327,12 @@ TEST(layers_sum_to_the_model) {
 }
 
 TEST(what_leaves_a_residual_block_depends_on_the_stage_of_the_network) {
-    const Result<Model> m = find_zoo_model("resnet-50");
-    ck_assert(m.ok());
-    const LayerList list = layer_list(*m);
-    std::vector<double> inputs{first_input_elements(*m, list)};
+    const Model m = must(find_zoo_model("resnet-50"));
+    const LayerList list = layer_list(m);
+    std::vector<double> inputs{first_input_elements(m, list)};
     for (const LayerRun& run : list.runs)
         inputs.insert(inputs.end(), static_cast<std::size_t>(run.count),
-                      layer_output_elements(*m, list.kinds[run.kind]));
+                      layer_output_elements(m, list.kinds[run.kind]));
     ck_assert_uint_eq(inputs.size(), 17);
     const auto map = [](double channels, double edge) { return channels * edge * edge; };
     ck_assert_double_eq(inputs[0], map(64, 56));  // from the stem

@@ -20,14 +20,11 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
-Model good(std::string_view text) {
-    const Result<Model> model = parse_model(text, "m");
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
-    return *model;
-}
+Model good(std::string_view text) { return must(parse_model(text, "m")); }
 
 void refused(std::string_view text, const std::string& part) {
     const Result<Model> model = parse_model(text, "bad");
@@ -40,11 +37,7 @@ void refused(std::string_view text, const std::string& part) {
     ck_assert_uint_lt(message.size(), 600);
 }
 
-Model zoo(const char* name) {
-    const Result<Model> model = find_zoo_model(name);
-    ck_assert_msg(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
-    return *model;
-}
+Model zoo(const char* name) { return must(find_zoo_model(name)); }
 
 /// `text` with the value of a top-level JSON key replaced, or the key removed when value is "".
 std::string changed(std::string text, const std::string& key, const std::string& value) {
@@ -523,14 +516,13 @@ TEST(every_zoo_model_survives_its_record_and_a_changed_one_does_not_pass) {
 
 TEST(every_fact_has_its_manual_entry) {
     const char* dir = std::getenv("ARENA_SRCDIR");
-    const Result<std::string> page = read_regular_file(
-        std::string(dir == nullptr ? "." : dir) + "/doc/man/arena-model.5", 1 << 20);
-    ck_assert(page.ok());
+    const std::string page = must(read_regular_file(
+        std::string(dir == nullptr ? "." : dir) + "/doc/man/arena-model.5", 1 << 20));
     std::vector<std::string> keys{"name", "family", "precision", "blocks", "capacity_factor"};
     for (const IntegerField& field : integer_fields()) keys.emplace_back(field.key);
     for (const FlagField& field : flag_fields()) keys.emplace_back(field.key);
     for (const std::string& key : keys)
-        ck_assert_msg(page->find("\n.BR " + key + " \"") != std::string::npos, "%s", key.c_str());
+        ck_assert_msg(page.find("\n.BR " + key + " \"") != std::string::npos, "%s", key.c_str());
 }
 
 int main() { return arena::test::run_suite(); }

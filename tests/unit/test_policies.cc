@@ -23,6 +23,7 @@
 
 using namespace arena;
 using namespace arena::sim;
+using arena::test::must;
 
 namespace {
 
@@ -242,34 +243,32 @@ TEST(every_policy_finishes_every_job_and_repeats_itself) {
         generator.jobs = 30;
         generator.load = random.uniform(0.3, 3);
         generator.seed = static_cast<std::uint64_t>(i);
-        const auto trace = generate_trace(*cluster, table, generator);
-        ck_assert_msg(trace.ok(), "%s", trace.ok() ? "" : trace.error().message().c_str());
+        const auto trace = must(generate_trace(*cluster, table, generator));
         WorkloadOptions binding;
         if (random.uniform() < 0.5) binding.placement = PlacementRule::pools;
-        const auto workload = bind_workload(*cluster, *trace, table, binding);
-        ck_assert(workload.ok());
+        const auto workload = must(bind_workload(*cluster, trace, table, binding));
         for (const Policy& policy : policies()) {
             SimulationOptions options;
             options.errors = {random.uniform() < 0.5 ? 0 : 0.3, random.uniform() < 0.5 ? 0 : 1.0,
                               3};
-            const auto first = simulate(*workload, policy.name, policy.decide, options);
+            const auto first = simulate(workload, policy.name, policy.decide, options);
             ck_assert_msg(first.ok(), "%s, case %d: %s", std::string(policy.name).c_str(), i,
                           first.ok() ? "" : first.error().message().c_str());
             BoundOptions bounding;
             bounding.errors = options.errors;
             bounding.iterations = 40;
-            const Bound bound = lower_bound(*workload, bounding);
+            const Bound bound = lower_bound(workload, bounding);
             ck_assert_msg(first->jct_s.mean >= bound.mean_jct_s * (1 - 1e-9), "%s: %g below %g",
                           std::string(policy.name).c_str(), first->jct_s.mean, bound.mean_jct_s);
             ck_assert_int_eq(first->finished, first->jobs);
-            const auto second = simulate(*workload, policy.name, policy.decide, options);
+            const auto second = simulate(workload, policy.name, policy.decide, options);
             ck_assert(first->jct_s.mean == second->jct_s.mean &&
                       first->restarts == second->restarts);
             if (!policy.only_events) continue;
             options.min_gap_s = 0;  // a round keeps nobody waiting
-            const auto rounds = simulate(*workload, policy.name, policy.decide, options);
+            const auto rounds = simulate(workload, policy.name, policy.decide, options);
             options.only_events = true;
-            const auto events = simulate(*workload, policy.name, policy.decide, options);
+            const auto events = simulate(workload, policy.name, policy.decide, options);
             ck_assert(rounds->jct_s.mean == events->jct_s.mean &&
                       rounds->decisions > events->decisions);
         }
@@ -286,15 +285,14 @@ TEST(the_bound_knows_that_jobs_share_gpus_and_that_time_ends) {
     std::string text =
         "job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,gpu_type\n";
     for (int i = 0; i < 5; ++i) text += fmt::format("j{},0,{},a__1B,8,1,p\n", i, 1000 << i);
-    const auto workload = bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {});
-    ck_assert(workload.ok());
+    const auto workload = must(bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {}));
     BoundOptions options;  // 2,000 s, 4,000 s .. 32,000 s, the shortest first: 22,800 s on average
-    const Bound bound = lower_bound(*workload, options);
+    const Bound bound = lower_bound(workload, options);
     ck_assert_int_eq(bound.jobs, 5);
     ck_assert_double_eq_tol(bound.alone_s, 12440, 1e-6);
     ck_assert_msg(bound.mean_jct_s > 20000 && bound.mean_jct_s <= 22920, "%g", bound.mean_jct_s);
     options.max_time_s = 15000;  // three end: (2 + 6 + 14 + 2 x 15) / 5
-    const Bound cut = lower_bound(*workload, options);
+    const Bound cut = lower_bound(workload, options);
     ck_assert_msg(cut.mean_jct_s > 9500 && cut.mean_jct_s <= 10472, "%g", cut.mean_jct_s);
 }
 

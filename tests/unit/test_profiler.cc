@@ -24,6 +24,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 namespace fs = std::filesystem;
 
 namespace {
@@ -273,14 +274,12 @@ TEST(session_reports_refusals_and_device_failures) {
 
 TEST_NEEDING(cpu_back_end_times_every_kind_and_refuses_what_it_cannot,
              cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
-    auto backend = make_cpu_backend(1);
-    ck_assert_msg(backend.ok(), "%s", backend.ok() ? "" : backend.error().message().c_str());
+    auto backend = must(make_cpu_backend(1));
     const auto times = [&](OpKind kind, Pass pass, std::array<std::int64_t, 4> dims,
                            const char* variant) {
         OpShape s{kind, pass, Precision::fp32, dims, parse_variant(kind, variant).value()};
-        auto op = (*backend)->prepare(s);
-        ck_assert_msg(op.ok(), "%s", op.ok() ? "" : op.error().message().c_str());
-        ck_assert_double_gt((*op)->execute(3), 0);
+        auto op = must((backend)->prepare(s));
+        ck_assert_double_gt((op)->execute(3), 0);
     };
     times(OpKind::gemm, Pass::forward, {33, 20, 40, 1}, "");
     times(OpKind::gemm, Pass::backward, {33, 20, 40, 3}, "dgrad");
@@ -301,17 +300,17 @@ TEST_NEEDING(cpu_back_end_times_every_kind_and_refuses_what_it_cannot,
     }
     OpShape bf16 = gemm(8);
     bf16.precision = Precision::bf16;
-    auto r = (*backend)->prepare(bf16);
+    auto r = (backend)->prepare(bf16);
     ck_assert(!r.ok() && r.error().text.find("fp32") != std::string::npos);
     const std::int64_t top = (std::int64_t{1} << 31) - 1;
-    r = (*backend)->prepare(gemm(top, top, top));
+    r = (backend)->prepare(gemm(top, top, top));
     ck_assert(!r.ok() && r.error().text.find("memory") != std::string::npos);
-    ck_assert(!(*backend)
+    ck_assert(!(backend)
                    ->prepare({OpKind::embedding, Pass::forward, Precision::fp32, {1, top, top, 0}})
                    .ok());
-    ck_assert(!(*backend)->prepare(gemm(0)).ok());
+    ck_assert(!(backend)->prepare(gemm(0)).ok());
     ck_assert(
-        !(*backend)->prepare({OpKind::norm, Pass::forward, Precision::fp32, {2, 2, 0, 0}}).ok());
+        !(backend)->prepare({OpKind::norm, Pass::forward, Precision::fp32, {2, 2, 0, 0}}).ok());
 }
 
 TEST(a_cpu_never_answers_for_a_gpu_nor_the_other_way_round) {
@@ -378,11 +377,10 @@ TEST(site_facts_refuse_unsafe_users_and_files) {
     refused(conf("nosuchuser77"), "", "does not exist");
     refused(directory + "/none", "", "No such file");
     auto path = conf("daemon");
-    const auto good = site_facts(path, "slurm");
-    ck_assert_msg(good.ok(), "%s", good.ok() ? "" : good.error().message().c_str());
+    const auto good = must(site_facts(path, "slurm"));
     const struct passwd* daemon = getpwnam("daemon");
-    ck_assert(*good == "daemon\n" + std::to_string(daemon->pw_uid) + "\n" +
-                           std::to_string(daemon->pw_gid) + "\n/x/y\n30\n60\n\n");
+    ck_assert(good == "daemon\n" + std::to_string(daemon->pw_uid) + "\n" +
+                          std::to_string(daemon->pw_gid) + "\n/x/y\n30\n60\n\n");
     refused(path, "daemon", "SlurmUser");
     chmod(path.c_str(), 0666);
     refused(path, "", "others may write to it");

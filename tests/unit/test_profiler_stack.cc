@@ -19,6 +19,7 @@
 
 using namespace arena;
 using arena::test::draw;
+using arena::test::must;
 using cpu::LayerStack;
 using cpu::StackShape;
 using Floats = std::vector<float>;
@@ -117,9 +118,8 @@ TEST(direct_runs_refuse_what_they_would_not_run_as_it_is) {
     o.model = *find_zoo_model("gpt2");
     o.model.seq_length = 8;
     o.iterations = 1;
-    const auto good = run_direct(o);
-    ck_assert(good.ok());
-    ck_assert(good->forward_s > 0 && good->backward_s > 0);
+    const auto good = must(run_direct(o));
+    ck_assert(good.forward_s > 0 && good.backward_s > 0);
     DirectOptions moe = o;
     moe.model.experts = 4;
     test::assert_refused(run_direct(moe), "dense transformers");
@@ -139,9 +139,8 @@ TEST(prediction_is_the_sum_of_the_layers_operators) {
     DirectOptions o;
     o.model = *find_zoo_model("gpt2");
     o.layers = 3;
-    const auto all = load_hardware("");
-    ck_assert(all.ok());
-    const GpuType type = *find_hardware(*all, "emulated-cpu");
+    const auto all = must(load_hardware(""));
+    const GpuType type = *find_hardware(all, "emulated-cpu");
     OpSeconds table;
     double forward = 0;
     const ShardOperators ops = shard_operators(o.model, Precision::fp32, o.shard);
@@ -175,8 +174,7 @@ TEST(prediction_is_the_whole_layer_where_the_profile_has_it) {
 
 TEST_NEEDING(the_cpu_measures_whole_layers_of_every_family_but_no_graphs,
              cpu::have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
-    const auto backend = make_cpu_backend(1);
-    ck_assert_msg(backend.ok(), "%s", backend.ok() ? "" : backend.error().message().c_str());
+    const auto backend = must(make_cpu_backend(1));
     for (const char* name : {"gpt2", "llama-2-7b", "bert-large"})
         for (const ShardShape& shape : {ShardShape{4, 2, false}, {4, 1, true}})
             for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -186,19 +184,19 @@ TEST_NEEDING(the_cpu_measures_whole_layers_of_every_family_but_no_graphs,
                 model.heads = 8, model.kv_heads = 8;
                 const auto layer = whole_layer(model, Precision::fp32, shape, {}, pass);
                 ck_assert(layer.has_value());
-                const auto op = (*backend)->prepare(*layer);
+                const auto op = (backend)->prepare(*layer);
                 ck_assert_msg(op.ok(), "%s: %s", op_key(*layer).c_str(),
                               op.ok() ? "" : op.error().message().c_str());
                 ck_assert((*op)->execute(300) >
                           0);  // more often than there are layers in the stack
-                test::assert_refused((*backend)->prepare(as_graph(*layer)), "no graphs");
+                test::assert_refused((backend)->prepare(as_graph(*layer)), "no graphs");
             }
     OpShape huge = *whole_layer(*find_zoo_model("gpt2"), Precision::fp32, {1, 1 << 16, false}, {},
                                 Pass::forward);
-    test::assert_refused((*backend)->prepare(huge), "of memory");
+    test::assert_refused((backend)->prepare(huge), "of memory");
     huge.variant = {};
     huge.dims[0] = 1;
-    test::assert_refused((*backend)->prepare(huge), "no such variant");
+    test::assert_refused((backend)->prepare(huge), "no such variant");
 }
 
 int main() { return test::run_suite({.timeout_s = 60, .fork = false}); }

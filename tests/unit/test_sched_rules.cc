@@ -16,6 +16,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -407,10 +408,9 @@ TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
     const double long_s = 1e6;
     IterationReport report{1.2 * offer.estimate.iteration_s, 0.01, 40, short_form(offer.grid),
                            short_form(offer.plan)};
-    const auto read = parse_report(format_report(report));
-    ck_assert_msg(read.ok(), "%s", read ? "" : read.error().message().c_str());
-    ck_assert(read->plan == report.plan && read->grid == report.grid && read->steps == 40);
-    ck_assert_double_eq_tol(read->iteration_s, report.iteration_s, 1e-5 * report.iteration_s);
+    const auto read = must(parse_report(format_report(report)));
+    ck_assert(read.plan == report.plan && read.grid == report.grid && read.steps == 40);
+    ck_assert_double_eq_tol(read.iteration_s, report.iteration_s, 1e-5 * report.iteration_s);
     ck_assert_str_eq(refuse_report(report, offer, started, long_s).c_str(), "");
     ck_assert(!refuse_report(report, offer, started, std::nullopt).empty());
     const double reported_s = 40 * report.iteration_s;

@@ -11,6 +11,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -504,9 +505,8 @@ TEST(the_policy_knows_how_long_ago_it_decided) {
     auto scheduler = scene.scheduler();
     const auto window_s = [&] {
         scheduler->round();
-        const Result<Replay> decided = parse_replay(scheduler->snapshot_json());
-        ck_assert(decided.ok());
-        return decided->options.window_s;
+        const Replay decided = must(parse_replay(scheduler->snapshot_json()));
+        return decided.options.window_s;
     };
     ck_assert(window_s() == 0);
     scene.host.view.snapshot.time_s += 4;

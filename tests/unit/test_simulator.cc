@@ -18,6 +18,7 @@ using namespace arena;
 using namespace arena::sim;
 using arena::test::assert_refused;
 using arena::test::assert_text;
+using arena::test::must;
 
 namespace {
 
@@ -34,27 +35,19 @@ const std::string small_table = table_header +
                                 "bert,2B,8,v100,1,4,6\n";
 
 Cluster cluster_of(const std::string& nodes) {
-    const Result<Cluster> cluster = parse_cluster("nodes:\n" + nodes, "c.yaml");
-    ck_assert_msg(cluster.ok(), "%s", cluster.ok() ? "" : cluster.error().message().c_str());
-    return *cluster;
+    return must(parse_cluster("nodes:\n" + nodes, "c.yaml"));
 }
 
 Workload workload_of(const std::string& nodes, const std::string& jobs,
                      const std::string& table = small_table, WorkloadOptions options = {}) {
-    const auto trace = parse_trace(header + jobs, "t.csv");
-    ck_assert_msg(trace.ok(), "%s", trace.ok() ? "" : trace.error().message().c_str());
-    const auto throughputs = parse_throughputs(table, "p.csv");
-    ck_assert(throughputs.ok());
+    const auto trace = must(parse_trace(header + jobs, "t.csv"));
+    const auto throughputs = must(parse_throughputs(table, "p.csv"));
     options.trace_name = "t.csv";
-    const auto workload = bind_workload(cluster_of(nodes), *trace, *throughputs, options);
-    ck_assert_msg(workload.ok(), "%s", workload.ok() ? "" : workload.error().message().c_str());
-    return *workload;
+    return must(bind_workload(cluster_of(nodes), trace, throughputs, options));
 }
 
 Metrics run(const Workload& workload, PolicyFunction policy, SimulationOptions options = {}) {
-    Result<Metrics> metrics = simulate(workload, "test", policy, options);
-    ck_assert_msg(metrics.ok(), "%s", metrics.ok() ? "" : metrics.error().message().c_str());
-    return std::move(*metrics);
+    return must(simulate(workload, "test", policy, options));
 }
 
 void assert_near(double got, double wanted, double relative = 1e-9) {
@@ -140,15 +133,14 @@ TEST(requests_without_a_row_take_the_nearest_larger_count_then_another_type) {
 }
 
 TEST(only_measured_rows_are_offers) {
-    const auto view = parse_throughputs(
+    const auto view = must(parse_throughputs(
         "model,params,global_batch,gpu_type,num_nodes,gpus_per_node,num_gpus,feasible,"
         "throughput_samples_per_s,derivation\n"
         "bert,1B,8,a40,1,1,1,1,4,direct\nbert,1B,8,a40,1,2,2,1,9,larger_model_x1.8^1\n"
         "bert,1B,8,a40,2,2,4,0,,none\n",
-        "v.csv");
-    ck_assert(view.ok());
-    ck_assert(view->rows.at({"bert__1B", 8}).size() == 1);
-    assert_near(view->rows.at({"bert__1B", 8})[0].iteration_s, 2);
+        "v.csv"));
+    ck_assert(view.rows.at({"bert__1B", 8}).size() == 1);
+    assert_near(view.rows.at({"bert__1B", 8})[0].iteration_s, 2);
     const auto slow = parse_throughputs(table_header + "bert,1B,8,a40,1,1,301\n", "v.csv");
     ck_assert(slow.ok() && slow->rows.at({"bert__1B", 8}).empty());
 }
@@ -187,9 +179,8 @@ TEST(unknown_models_and_types_are_refused_where_they_stand) {
     WorkloadOptions options;
     options.trace_name = "t.csv";
     const auto bind = [&](const std::string& row) {
-        const auto trace = parse_trace(header + row, "t.csv");
-        ck_assert(trace.ok());
-        return bind_workload(cluster_of(two_a40), *trace, *table, options);
+        const auto trace = must(parse_trace(header + row, "t.csv"));
+        return bind_workload(cluster_of(two_a40), trace, *table, options);
     };
     assert_refused(bind("x,0,5,bert__9B,,8,2,a40\n"), "t.csv:2: model_name: the throughput table");
     assert_refused(bind("x,0,5,bert__1B,,8,2,h900\n"), "t.csv:2: gpu_type: \"h900\"");
@@ -376,19 +367,17 @@ TEST(generated_traces_have_the_load_and_shares_asked_for) {
     options.priorities = 2;
     const auto jobs = generate_trace(cluster, *table, options);
     ck_assert(jobs.ok() && jobs->size() == 4000);
-    const auto read = parse_trace(format_trace(*jobs), "g.csv");
-    ck_assert(read.ok());
-    const auto bound = bind_workload(cluster, *read, *table, {});
-    ck_assert(bound.ok());
+    const auto read = must(parse_trace(format_trace(*jobs), "g.csv"));
+    const auto bound = must(bind_workload(cluster, read, *table, {}));
     double gpu_s = 0, of_a = 0;
-    for (const SimJob& job : bound->jobs) {
-        const Offer& asked = bound->profiles[job.profile].offers[job.asked];
+    for (const SimJob& job : bound.jobs) {
+        const Offer& asked = bound.profiles[job.profile].offers[job.asked];
         const double run_s = job.iterations * asked.estimate.iteration_s + 70;
         gpu_s += run_s * static_cast<double>(asked.grid.gpus());
         ck_assert(job.time_limit_s >= run_s - 1 && job.time_limit_s <= 5 * run_s + 1);
-        of_a += bound->accounts[job.account] == "a" ? 1 : 0;
+        of_a += bound.accounts[job.account] == "a" ? 1 : 0;
     }
-    assert_near(gpu_s / (4 * bound->jobs.back().submit_s), 0.5, 0.05);
+    assert_near(gpu_s / (4 * bound.jobs.back().submit_s), 0.5, 0.05);
     assert_near(of_a / 4000, 0.7, 0.05);
     const auto again = generate_trace(cluster, *table, options);
     ck_assert(format_trace(*again) == format_trace(*jobs));
@@ -411,16 +400,15 @@ TEST(a_mix_loads_every_gpu_type_alike) {
     options.mix = *mix;
     const auto jobs = generate_trace(cluster, *table, options);
     ck_assert(jobs.ok() && jobs->size() == 4000);
-    const auto bound = bind_workload(cluster, *jobs, *table, {});
-    ck_assert(bound.ok());
+    const auto bound = must(bind_workload(cluster, *jobs, *table, {}));
     std::map<std::string, double> gpu_s;
-    for (const SimJob& job : bound->jobs) {
-        const Offer& asked = bound->profiles[job.profile].offers[job.asked];
+    for (const SimJob& job : bound.jobs) {
+        const Offer& asked = bound.profiles[job.profile].offers[job.asked];
         const double run_s = job.iterations * asked.estimate.iteration_s;
         gpu_s[asked.grid.gpu_type] += run_s * static_cast<double>(asked.grid.gpus());
     }
-    assert_near(gpu_s["a40"] / 4 / bound->jobs.back().submit_s, 0.8, 0.08);
-    assert_near(gpu_s["v100"] / 16 / bound->jobs.back().submit_s, 0.8, 0.08);
+    assert_near(gpu_s["a40"] / 4 / bound.jobs.back().submit_s, 0.8, 0.08);
+    assert_near(gpu_s["v100"] / 16 / bound.jobs.back().submit_s, 0.8, 0.08);
 }
 
 TEST_NEEDING(the_published_yardstick_is_reproduced,
@@ -428,16 +416,16 @@ TEST_NEEDING(the_published_yardstick_is_reproduced,
     const auto philly = arena::test::read_philly();
     WorkloadOptions pools;
     pools.placement = PlacementRule::pools;
-    const auto w = bind_workload(cluster_of("  - {gpu_type: a100, count: 10, gpus_per_node: 4}\n"
-                                            "  - {gpu_type: v100, count: 5, gpus_per_node: 8}\n"
-                                            "  - {gpu_type: a40, count: 20, gpus_per_node: 2}\n"
-                                            "  - {gpu_type: a10, count: 20, gpus_per_node: 2}\n"),
-                                 philly.jobs, philly.table, pools);
-    ck_assert(w.ok());
+    const auto w =
+        must(bind_workload(cluster_of("  - {gpu_type: a100, count: 10, gpus_per_node: 4}\n"
+                                      "  - {gpu_type: v100, count: 5, gpus_per_node: 8}\n"
+                                      "  - {gpu_type: a40, count: 20, gpus_per_node: 2}\n"
+                                      "  - {gpu_type: a10, count: 20, gpus_per_node: 2}\n"),
+                           philly.jobs, philly.table, pools));
     SimulationOptions options;
     options.max_time_s = 600000;
     options.placement = PlacementRule::pools;
-    const Metrics strict = run(*w, decide_fcfs, options), easy = run(*w, decide_backfill, options);
+    const Metrics strict = run(w, decide_fcfs, options), easy = run(w, decide_backfill, options);
     ck_assert(strict.jobs == 985);
     assert_near(strict.jct_s.mean, 276225, 1e-5);
     assert_near(easy.jct_s.mean, 260056, 1e-5);

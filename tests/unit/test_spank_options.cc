@@ -19,6 +19,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -113,9 +114,8 @@ TEST(names_and_files_are_told_apart) {
 TEST(names_and_files_become_records) {
     make_directory();
     for (const std::string& model : {std::string("gpt2"), written("m.yaml", tiny)}) {
-        const auto r = make_record(options(model), false);
-        ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
-        ck_assert(parse_record(*r).ok());
+        const auto r = must(make_record(options(model), false));
+        ck_assert(parse_record(r).ok());
     }
     remove_directory();
 }
@@ -161,16 +161,14 @@ TEST(as_many_gpu_types_are_read_as_are_written) {
         types += (i == 0 ? "t" : ",t") + std::to_string(i);
     OptionSet most = options("gpt2");
     most.add("types", types, OptionSource::command_line);
-    const auto record = make_record(most, false);
-    ck_assert_msg(record.ok(), "%s", record.ok() ? "" : record.error().message().c_str());
-    const auto request = parse_record(*record);
-    ck_assert(request.ok());
-    ck_assert_uint_eq(request->gpu_types.size(), limits::gpu_types);
+    const auto record = must(make_record(most, false));
+    const auto request = must(parse_record(record));
+    ck_assert_uint_eq(request.gpu_types.size(), limits::gpu_types);
     Snapshot snapshot;
     snapshot.node_sets = {{}};
     JobState& job = snapshot.jobs.emplace_back();
     job.id = 1;
-    job.gpu_types = request->gpu_types;
+    job.gpu_types = request.gpu_types;
     ck_assert(parse_snapshot(to_json(snapshot)).ok());
 
     OptionSet more = options("gpt2");
@@ -179,7 +177,7 @@ TEST(as_many_gpu_types_are_read_as_are_written) {
     ck_assert(!refused.ok());
     ck_assert_msg(refused.error().message().find("65 types given; at most 64") != std::string::npos,
                   "%s", refused.error().message().c_str());
-    Request forged = *request;
+    Request forged = request;
     forged.gpu_types.push_back("x");
     ck_assert(!parse_record(format_record(forged).value()).ok());
 }

@@ -18,20 +18,18 @@ TEST(profile_comes_back_as_it_was) {
     must(store->import(p, "gpt2"));
     store.reset();
     store = must_open();
-    auto back = store->load(p.nonce);
-    ck_assert(back.ok());
+    auto back = must(store->load(p.nonce));
     std::swap(p.entries[0], p.entries[1]);  // the store answers in order of op_key
     if (op_key(p.entries[0].shape) > op_key(p.entries[1].shape))
         std::swap(p.entries[0], p.entries[1]);
-    ck_assert(*back == p);
-    auto runs = store->runs();
-    ck_assert(runs.ok());
-    ck_assert_uint_eq(runs->size(), 1);
-    ck_assert_str_eq(runs->front().model_name.c_str(), "gpt2");
-    ck_assert_int_eq(runs->front().entries, 2);
-    ck_assert(runs->front().device_identity == p.device.identity());
+    ck_assert(back == p);
+    auto runs = must(store->runs());
+    ck_assert_uint_eq(runs.size(), 1);
+    ck_assert_str_eq(runs.front().model_name.c_str(), "gpt2");
+    ck_assert_int_eq(runs.front().entries, 2);
+    ck_assert(runs.front().device_identity == p.device.identity());
     auto found = store->find(p.model_fingerprint, "a40");
-    ck_assert(found.ok() && *found == runs->front());
+    ck_assert(found.ok() && *found == runs.front());
     ck_assert(store->verify().ok() && store->verify()->empty());
 }
 
@@ -263,10 +261,9 @@ TEST(read_only_sees_rows_and_cannot_write_nor_create) {
     ck_assert(!fs::exists(db_path()));
     auto writer = must_open();
     must(writer->import(sample(nonce_of(1), 1), "m"));
-    auto reader = ProfileStore::open_read_only(db_path());
-    ck_assert(reader.ok());
-    ck_assert_uint_eq(reader.value()->runs()->size(), 1);
-    const auto refused = reader.value()->import(sample(nonce_of(2), 1), "m");
+    auto reader = must(ProfileStore::open_read_only(db_path()));
+    ck_assert_uint_eq(reader->runs()->size(), 1);
+    const auto refused = reader->import(sample(nonce_of(2), 1), "m");
     ck_assert(!refused.ok() && refused.error().code == ErrorCode::environment);
     std::ofstream(directory + "/words")
         << "no database, just many words, more than a header has room for; "
@@ -384,10 +381,9 @@ TEST(store_of_version_1_is_converted_with_all_rows) {
     const auto early = ProfileStore::open_read_only(db_path());
     ck_assert(!early.ok() && early.error().text.find("older schema") != std::string::npos);
     auto store = must_open();
-    const auto old = store->load("nonce0000000000000001");
-    ck_assert(old.ok());
-    ck_assert_uint_eq(old->entries.size(), 1);
-    ck_assert_int_eq(old->reused, 0);
+    const auto old = must(store->load("nonce0000000000000001"));
+    ck_assert_uint_eq(old.entries.size(), 1);
+    ck_assert_int_eq(old.reused, 0);
     must(store->import(sample(nonce_of(2), 0.5), "m"));
     ck_assert(store->verify().ok() && store->verify()->empty());
     store.reset();
@@ -448,10 +444,9 @@ TEST(what_was_measured_on_a_device_is_that_devices_alone) {
     must(store->import(first, "m"));
     must(store->import(sample(nonce_of(3), 5, "other library"), "m"));
     must(store->import(again, "m"));
-    const auto rows = store->measured_on("a40", first.device.identity());
-    ck_assert(rows.ok());
-    ck_assert_uint_eq(rows->size(), 2);
-    for (const ProfileEntry& e : *rows)
+    const auto rows = must(store->measured_on("a40", first.device.identity()));
+    ck_assert_uint_eq(rows.size(), 2);
+    for (const ProfileEntry& e : rows)
         ck_assert_double_eq(e.seconds, has_variant(e.shape, Gradient::weights) ? 4 : 2);
     ck_assert(store->measured_on("a40", "nobody")->empty());
 }

@@ -36,10 +36,9 @@ TEST(communication_times_come_back_and_newer_ones_replace_older) {
     ck_assert_int_eq(store->comm().import({t, small}, "nccl").value(), 2);
     t.median_s = 1.5e-3;
     ck_assert_int_eq(store->comm().import({t}, "nccl").value(), 1);
-    const auto rows = store->comm().times("a40");
-    ck_assert(rows.ok());
-    ck_assert_uint_eq(rows->size(), 2);
-    ck_assert(rows->front() == small && rows->back() == t);
+    const auto rows = must(store->comm().times("a40"));
+    ck_assert_uint_eq(rows.size(), 2);
+    ck_assert(rows.front() == small && rows.back() == t);
     ck_assert(store->comm().times("v100")->empty());
     CommTime bad = t;
     bad.nodes = 3;
@@ -52,9 +51,8 @@ TEST(verify_names_the_bad_rows) {
     sql("UPDATE entries SET op_key = 'gemm/forward/fp32/9x9x9x9' WHERE d0 = 5 AND d2 = 7;"
         "UPDATE entries SET spread = 99 WHERE d0 = 6 AND d2 = 7;"
         "PRAGMA foreign_keys = OFF; UPDATE entries SET run = 77 WHERE d0 = 8 AND d2 = 7");
-    const auto wrong = must_open()->verify();
-    ck_assert(wrong.ok());
-    ck_assert_uint_eq(wrong->size(), 3);
+    const auto wrong = must(must_open()->verify());
+    ck_assert_uint_eq(wrong.size(), 3);
 }
 
 namespace {
@@ -77,9 +75,8 @@ void with_one_bad_row(const std::string& update, const std::function<void(Profil
         const auto store = writable ? ProfileStore::open(db_path(), &notice)
                                     : ProfileStore::open_read_only(db_path());
         ck_assert_msg(store.ok() && notice.empty(), "%s: %s", update.c_str(), notice.c_str());
-        const auto wrong = store.value()->verify();
-        ck_assert(wrong.ok());
-        ck_assert_msg(wrong->size() == 1, "%s: %zu lines", update.c_str(), wrong->size());
+        const auto wrong = must(store.value()->verify());
+        ck_assert_msg(wrong.size() == 1, "%s: %zu lines", update.c_str(), wrong.size());
         check(*store.value());
     }
 }
@@ -232,10 +229,9 @@ TEST(a_report_that_cannot_be_is_named_and_the_others_count) {
             assert_has(wrong, "row 1 of observed, report of job 7 on a40, ");
             assert_has(wrong, d.wrong);
             for (int again = 0; again < 2; ++again) {
-                const auto observed = store.reports().all();
-                ck_assert(observed.ok());
-                ck_assert(observed->runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
-                ck_assert(observed->bad == std::vector<std::string>{wrong});
+                const auto observed = must(store.reports().all());
+                ck_assert(observed.runs == std::vector<ObservedRun>{observed_run(0.8, 2)});
+                ck_assert(observed.bad == std::vector<std::string>{wrong});
             }
             ck_assert_uint_eq(store.comm().times("")->size(), 2);
         });

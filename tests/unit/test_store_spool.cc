@@ -13,6 +13,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 namespace fs = std::filesystem;
 
 namespace {
@@ -55,9 +56,8 @@ void refused(ErrorCode code, const std::string& words, unsigned owner = geteuid(
 
 TEST(good_file_is_read) {
     write(to_json(sample()));
-    const auto r = read_spool_profile(spool, nonce, geteuid());
-    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
-    ck_assert(*r == sample());
+    const auto r = must(read_spool_profile(spool, nonce, geteuid()));
+    ck_assert(r == sample());
 }
 
 TEST(missing_file_is_no_and_not_an_environment_error) { refused(ErrorCode::no, "no result"); }

@@ -13,6 +13,7 @@
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -37,9 +38,7 @@ SiteFacts site() {
 Request request(const std::vector<Setting>& more = {}) {
     std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
     settings.insert(settings.end(), more.begin(), more.end());
-    const auto r = build_request(settings, {}, {});
-    ck_assert_msg(r.ok(), "%s", r.ok() ? "" : r.error().message().c_str());
-    return *r;
+    return must(build_request(settings, {}, {}));
 }
 
 SubmitFacts batch_job(std::string_view script = "#!/bin/sh\ntrue\n") {
@@ -56,9 +55,7 @@ void refused(const Request& r, const SubmitFacts& f, const std::string& word) {
 }
 
 Acceptance accepted(const Request& r, const SubmitFacts& f) {
-    const auto result = accept_request(r, f, cluster(), site());
-    ck_assert_msg(result.ok(), "%s", result.ok() ? "" : result.error().message().c_str());
-    return *result;
+    return must(accept_request(r, f, cluster(), site()));
 }
 
 void same(const std::string& got, const std::string& wanted) {

@@ -11,6 +11,7 @@ namespace {
 using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
+using arena::test::must;
 
 /// hwloc's XML, one object inside the other.
 class Xml {
@@ -95,10 +96,9 @@ std::string two_sockets() {
 }
 
 TEST(each_gpu_is_found_with_its_socket_its_switches_and_its_adapters) {
-    const auto found = parse_topology_xml(two_sockets());
-    ck_assert_msg(found.ok(), "%s", found.ok() ? "" : found.error().message().c_str());
-    ck_assert_uint_eq(found->gpus.size(), 4);
-    const auto gpu = [&](std::size_t i) { return found->gpus[i]; };
+    const auto found = must(parse_topology_xml(two_sockets()));
+    ck_assert_uint_eq(found.gpus.size(), 4);
+    const auto gpu = [&](std::size_t i) { return found.gpus[i]; };
     ck_assert(gpu(0).place ==
               GpuPlace({"0000:14:00.0", 0, {"0000:10:00.0", "0000:00:01.0"}, {"mlx5_0"}}));
     ck_assert(gpu(1).place ==

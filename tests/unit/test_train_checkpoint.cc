@@ -14,6 +14,7 @@ using namespace arena;
 using namespace arena::train;
 using namespace arena::train::test;
 using arena::test::assert_refused;
+using arena::test::must;
 
 namespace {
 
@@ -136,13 +137,12 @@ Status write_tiny(const std::string& directory, Index step,
 }
 
 void assert_whole(const std::string& directory, Index step) {
-    const auto reader = CheckpointReader::open(checkpoint_path(directory, step));
-    ck_assert_msg(reader.ok(), "%s", reader.ok() ? "" : reader.error().message().c_str());
-    ck_assert(reader->facts() == tiny_facts(step));
+    const auto reader = must(CheckpointReader::open(checkpoint_path(directory, step)));
+    ck_assert(reader.facts() == tiny_facts(step));
     for (const TensorSpec& spec : all_specs(tiny()))
         for (const Part part : parts) {
             std::vector<float> whole(static_cast<std::size_t>(spec.size()));
-            ck_assert(reader->read(spec, part, whole).ok());
+            ck_assert(reader.read(spec, part, whole).ok());
             ck_assert(whole == values_of(spec, part, step));
         }
 }

@@ -27,6 +27,7 @@
 namespace arena::train::test {
 
 using arena::test::Directory;
+using arena::test::must;
 
 inline void write_file(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
@@ -59,9 +60,8 @@ inline TrainPlan make_plan(Index pp, Index dp, Index tp, std::vector<Index> stag
     flags.tp = tp;
     flags.micro_batch = micro_batch;
     flags.zero = zero;
-    const auto plan = plan_of_flags(flags, small_gpt(), 8, pp * dp * tp);
-    ck_assert(plan.ok());
-    TrainPlan made = *plan;
+    const auto plan = must(plan_of_flags(flags, small_gpt(), 8, pp * dp * tp));
+    TrainPlan made = plan;
     if (!stage_layers.empty()) made.stage_layers = std::move(stage_layers);
     made.recompute = recompute;
     const Status status = check_plan(made, small_gpt(), 8, pp * dp * tp);

@@ -12,6 +12,7 @@
 using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
+using arena::test::must;
 
 namespace {
 
@@ -72,17 +73,16 @@ TEST(plans_written_before_vpp_cp_and_ep_read_as_ones) {
 }
 
 TEST(pins_are_read_and_matched) {
-    const auto pin = parse_plan_pin("tp1,pp2,dp2");
-    ck_assert(pin.ok());
-    assert_text(to_string(*pin), "pp2,dp2,tp1");
-    ck_assert(matches(*pin, uniform_plan()));
+    const auto pin = must(parse_plan_pin("tp1,pp2,dp2"));
+    assert_text(to_string(pin), "pp2,dp2,tp1");
+    ck_assert(matches(pin, uniform_plan()));
     ck_assert(matches(PlanPin{}, uniform_plan()));
     ck_assert(!matches(*parse_plan_pin("mb2"), uniform_plan()));
     Plan uneven = uniform_plan();
     uneven.stage_dp = {2, 1};
-    ck_assert(!matches(*pin, uneven));
-    ck_assert_int_eq(pin->gpus(), 4);
-    ck_assert(pin->fixes_gpus());
+    ck_assert(!matches(pin, uneven));
+    ck_assert_int_eq(pin.gpus(), 4);
+    ck_assert(pin.fixes_gpus());
     const auto wide = parse_plan_pin("vpp2,cp4,ep8,tp1");
     assert_text(to_string(*wide), "tp1,vpp2,cp4,ep8");
     ck_assert_int_eq(wide->gpus(), 4);
