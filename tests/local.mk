@@ -4,12 +4,12 @@ AM_DEFAULT_SOURCE_EXT = .cc
 LDADD = libarena_sched_logic.la libarena_plugin_rules.la $(all_libs) $(CHECK_LIBS)
 # The rules of the plug-ins, which their Slurm-facing files call.
 check_LTLIBRARIES += libarena_plugin_rules.la
-libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/job_submit/modify_rules.cc \
+libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/common/shared.cc plugin/job_submit/modify_rules.cc \
 	plugin/job_submit/submit_line.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/preview.cc \
 	plugin/spank/spank_options.cc
 EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
 	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
-	tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h
+	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h
 
 # ---- submission: record, directives, plug-in rules -------------------------------------------
 if HAVE_CHECK
@@ -197,38 +197,16 @@ tests_bench_arena_optimum_SOURCES = tests/bench/arena_optimum.cc tests/unit/aren
 tests_bench_arena_optimum_LDADD = $(baselines_libs)
 
 # ---- slowdowns ---------------------------------------------------------------------------------
-slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period
+slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period tests/unit/test_slowdown_locate \
+	tests/unit/test_slowdown_mitigate tests/unit/test_slowdown_roles
 if HAVE_CHECK
 check_PROGRAMS += $(slowdown_tests)
 TESTS += $(slowdown_tests)
 endif
-slowdown_cases = tests/unit/slowdown_cases.h tests/unit/reference_data.h tests/unit/suite.h
-tests_unit_test_slowdown_changes_SOURCES = tests/unit/test_slowdown_changes.cc $(slowdown_cases)
-tests_unit_test_slowdown_changes_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slowdown_changes_LDADD = $(slowdown_libs) $(CHECK_LIBS)
-tests_unit_test_slowdown_period_SOURCES = tests/unit/test_slowdown_period.cc $(slowdown_cases)
-tests_unit_test_slowdown_period_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slowdown_period_LDADD = $(slowdown_libs) $(CHECK_LIBS)
-check_PROGRAMS += tests/bench/slowdown
+# Built by `make check`, run by hand: what a sample costs, and what the answers to a slowdown take to find.
+check_PROGRAMS += tests/bench/slowdown tests/bench/slowdown-mitigation
 tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases.h
 tests_bench_slowdown_LDADD = $(slowdown_libs)
-# ---- slowdown: mitigation ---------------------------------------------------------------------
-mitigation_tests = tests/unit/test_slowdown_locate tests/unit/test_slowdown_mitigate tests/unit/test_slowdown_roles
-if HAVE_CHECK
-check_PROGRAMS += $(mitigation_tests)
-TESTS += $(mitigation_tests)
-endif
-tests_unit_test_slowdown_locate_SOURCES = tests/unit/test_slowdown_locate.cc tests/unit/reference_data.h tests/unit/suite.h
-tests_unit_test_slowdown_locate_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slowdown_locate_LDADD = $(slowdown_libs) $(CHECK_LIBS)
-tests_unit_test_slowdown_mitigate_SOURCES = tests/unit/test_slowdown_mitigate.cc tests/unit/reference_data.h tests/unit/suite.h
-tests_unit_test_slowdown_mitigate_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slowdown_mitigate_LDADD = $(slowdown_libs) $(CHECK_LIBS)
-tests_unit_test_slowdown_roles_SOURCES = tests/unit/test_slowdown_roles.cc tests/unit/reference_data.h tests/unit/suite.h
-tests_unit_test_slowdown_roles_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slowdown_roles_LDADD = $(slowdown_libs) $(CHECK_LIBS)
-# Built by `make check`, by hand: what the answers to a slowdown take to find.
-check_PROGRAMS += tests/bench/slowdown-mitigation
 tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
 tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
 
@@ -247,7 +225,6 @@ if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 endif
-tests_unit_test_slow_reports_SOURCES = tests/unit/test_slow_reports.cc plugin/common/shared.cc
 
 # ---- golden decisions ------------------------------------------------------------------------
 TESTS += tests/golden.t tests/soak-judge.t

@@ -31,16 +31,15 @@ std::string with(std::string text, const std::string& old, const std::string& no
     return text.replace(at, old.size(), now);
 }
 
-START_TEST(a_report_says_itself_again) {
+TEST(a_report_says_itself_again) {
     for (const std::string& text : {compute, link, compute + ";relief=1100"})
         assert_text(format_slow_report(report(text)), text);
     assert_text(slow_word(report()), "n3/1:compute:x2.1");
     assert_text(slow_word(report(link)), "n3+n4:communication:x3.0");
     ck_assert(report() == parse_slowdown_report(format_slow_report(report())).value());
 }
-END_TEST
 
-START_TEST(what_cannot_be_is_refused) {
+TEST(what_cannot_be_is_refused) {
     for (const char* factor : {"nan", "inf", "-2", "0", "1", "1000.1", "1e308", "2,1", ""})
         ck_assert_msg(is_refused(with(compute, "2.1", factor)), "%s", factor);
     for (const char* lost : {"nan", "-1", "1e9", "inf"})
@@ -65,9 +64,8 @@ START_TEST(what_cannot_be_is_refused) {
     ck_assert(is_refused("arena:slow;"));
     ck_assert(is_refused("arena:observed;iteration_s=1"));
 }
-END_TEST
 
-START_TEST(a_job_that_floods_is_refused_alone) {
+TEST(a_job_that_floods_is_refused_alone) {
     ReportLimit limit({.job = {6, 10}, .user = {60, 1}, .all = {240, 0.25}});
     double now_s = 1e6;
     int taken = 0;
@@ -81,9 +79,8 @@ START_TEST(a_job_that_floods_is_refused_alone) {
     ck_assert(!limit.take(1, 500, now_s + 100));
     ck_assert(!limit.take(1, 500, now_s));  // nor do earlier times fill it
 }
-END_TEST
 
-START_TEST(many_jobs_of_a_user_and_of_all_have_a_limit_and_little_is_kept) {
+TEST(many_jobs_of_a_user_and_of_all_have_a_limit_and_little_is_kept) {
     ReportLimit limit({.job = {6, 10}, .user = {60, 1}, .all = {240, 0.25}});
     int of_one = 0, of_all = 0;
     for (JobId job = 1; job <= 1000; ++job) of_one += limit.take(job, 500, 0);
@@ -95,7 +92,6 @@ START_TEST(many_jobs_of_a_user_and_of_all_have_a_limit_and_little_is_kept) {
             limit.take(10'000 + job * 7 + static_cast<JobId>(second) * 1000, job, second);
     ck_assert_uint_le(limit.kept(), 2100);
 }
-END_TEST
 
 WatchedJob watched() {
     return {.mode = SlowdownMode::watch,
@@ -116,7 +112,7 @@ void refused(const std::string& text, const std::function<void(WatchedJob&)>& ch
     ck_assert_msg(why.find(words) != std::string::npos, "\"%s\", not \"%s\"", why.c_str(), words);
 }
 
-START_TEST(a_report_must_fit_the_job) {
+TEST(a_report_must_fit_the_job) {
     assert_text(refuse_slow_report(report(), watched()), "");
     const auto as_it_is = [](WatchedJob&) {};
     refused(
@@ -140,13 +136,12 @@ START_TEST(a_report_must_fit_the_job) {
     job.gpus_of_peer = 2;
     assert_text(refuse_slow_report(report(link), job), "");
 }
-END_TEST
 
 LeftSlowReport left(JobId job, const std::string& text, std::int64_t gpus = 4) {
     return {.job = job, .user = 500, .gpus = gpus, .report = report(text)};
 }
 
-START_TEST(the_box_keeps_the_latest_of_each_event_and_has_an_end) {
+TEST(the_box_keeps_the_latest_of_each_event_and_has_an_end) {
     (void)take_slow_reports();
     ck_assert(leave_slow_report(left(1, compute)));
     ck_assert(leave_slow_report(left(1, link)));
@@ -160,9 +155,8 @@ START_TEST(the_box_keeps_the_latest_of_each_event_and_has_an_end) {
     ck_assert(leave_slow_report(left(1, compute)));  // of an event that waits already
     ck_assert_uint_eq(take_slow_reports().size(), 256);
 }
-END_TEST
 
-START_TEST(the_book_counts_what_was_lost_once) {
+TEST(the_book_counts_what_was_lost_once) {
     SlowdownBook book;
     ck_assert(book.on_slow_report(left(1, compute)));
     assert_text(book.words_of(1), "slow=n3/1:compute:x2.1 action=S2 lost=41s");
@@ -184,9 +178,8 @@ START_TEST(the_book_counts_what_was_lost_once) {
     ck_assert(book.on_slow_report(left(1, with(compute, "life=0", "life=1"))));
     ck_assert_uint_eq(book.events(1).size(), 1);
 }
-END_TEST
 
-START_TEST(a_job_has_few_events) {
+TEST(a_job_has_few_events) {
     SlowdownBook book;
     for (int i = 0; i < 100; ++i)
         book.on_slow_report(left(1, with(compute, "1000", std::to_string(1000 + i))));
@@ -194,15 +187,13 @@ START_TEST(a_job_has_few_events) {
     ck_assert_int_eq(book.events(1).back().report.onset, 1099);
     ck_assert(book.events(2).empty());
 }
-END_TEST
 
-START_TEST(the_comment_has_the_words_once) {
+TEST(the_comment_has_the_words_once) {
     const std::string running = "arena:v1 state=running grid=2xa40";
     const std::string slow = with_slow_words(running, "slow=n3/1:compute:x2.1 action=S2 lost=4s");
     assert_text(slow, running + " slow=n3/1:compute:x2.1 action=S2 lost=4s");
     assert_text(with_slow_words(slow, "lost=9s"), running + " lost=9s");
 }
-END_TEST
 
 // ---- the scheduler ------------------------------------------------------------------------------
 
@@ -217,7 +208,7 @@ JobView& running_job(Scene& scene, std::optional<SlowdownMode> mode) {
     return job;
 }
 
-START_TEST(a_report_is_shown_and_told) {
+TEST(a_report_is_shown_and_told) {
     Scene scene;
     running_job(scene, SlowdownMode::mitigate);
     auto scheduler = scene.scheduler();
@@ -231,9 +222,8 @@ START_TEST(a_report_is_shown_and_told) {
     const Json stats = Json::parse(scheduler->stats_json({}, {.taken = 1, .over_rate = 7}));
     ck_assert(stats["slowdown"]["lost_gpu_s"] == 164 && stats["slowdown"]["over_rate"] == 7);
 }
-END_TEST
 
-START_TEST(a_round_of_jobs_that_are_not_watched_makes_no_call_more) {
+TEST(a_round_of_jobs_that_are_not_watched_makes_no_call_more) {
     const auto calls = [](std::optional<SlowdownMode> mode) {
         Scene scene;
         running_job(scene, mode);
@@ -247,9 +237,8 @@ START_TEST(a_round_of_jobs_that_are_not_watched_makes_no_call_more) {
     ck_assert(calls(std::nullopt) == calls(SlowdownMode::off));
     for (const std::string& call : calls(std::nullopt)) ck_assert(!call.starts_with("show"));
 }
-END_TEST
 
-START_TEST(a_job_goes_by_its_own_word_and_then_by_the_site) {
+TEST(a_job_goes_by_its_own_word_and_then_by_the_site) {
     const auto told = [](std::optional<SlowdownMode> mode, const char* by_default) {
         Scene scene;
         scene.config.slowdown_default = by_default;
@@ -264,9 +253,8 @@ START_TEST(a_job_goes_by_its_own_word_and_then_by_the_site) {
     assert_text(told(SlowdownMode::off, "mitigate"), "off");
     assert_text(told(SlowdownMode::mitigate, "watch"), "mitigate");
 }
-END_TEST
 
-START_TEST(users_see_their_own_and_an_administrator_clears) {
+TEST(users_see_their_own_and_an_administrator_clears) {
     Scene scene;
     running_job(scene, SlowdownMode::watch);
     auto scheduler = scene.scheduler();
@@ -290,11 +278,10 @@ START_TEST(users_see_their_own_and_an_administrator_clears) {
     ck_assert(ask(SlowdownVerb::clear, "n3", root)["error"]["code"] == 1);
     ck_assert(ask(SlowdownVerb::list, "", root)["checks"].empty());
 }
-END_TEST
 
 // ---- verbs of the socket ------------------------------------------------------------------------
 
-START_TEST(a_line_is_the_longest_verb_that_it_reads_as) {
+TEST(a_line_is_the_longest_verb_that_it_reads_as) {
     const std::vector<Verb> verbs{
         {.name = "stats"}, {.name = "stats reset"}, {.name = "slowdown clear", .subject = "NODE"}};
     const auto read = [&](std::string_view line) {
@@ -309,9 +296,8 @@ START_TEST(a_line_is_the_longest_verb_that_it_reads_as) {
                              "slowdown clear a b", "slowdown  clear n3"})
         assert_text(read(line), "-");
 }
-END_TEST
 
-START_TEST(verbs_have_rights) {
+TEST(verbs_have_rights) {
     const Verb all{.name = "a"}, some{.name = "b", .right = Right::listed, .listed = {7}},
         few{.name = "c", .right = Right::administrator, .listed = {7}};
     constexpr std::uint32_t slurm = 64030;
@@ -321,27 +307,9 @@ START_TEST(verbs_have_rights) {
     ck_assert(may(all, 8, slurm) && !may(some, 8, slurm) && !may(few, 8, slurm));
     assert_text(words_of_refusal(few, 8), "only root and SlurmUser may say \"c\"; you are uid 8");
 }
-END_TEST
 
 }  // namespace
 
 int main() {
-    return arena::test::run_suite(
-        "slow reports", {
-                            a_report_says_itself_again,
-                            what_cannot_be_is_refused,
-                            a_job_that_floods_is_refused_alone,
-                            many_jobs_of_a_user_and_of_all_have_a_limit_and_little_is_kept,
-                            a_report_must_fit_the_job,
-                            the_box_keeps_the_latest_of_each_event_and_has_an_end,
-                            the_book_counts_what_was_lost_once,
-                            a_job_has_few_events,
-                            the_comment_has_the_words_once,
-                            a_report_is_shown_and_told,
-                            a_round_of_jobs_that_are_not_watched_makes_no_call_more,
-                            a_job_goes_by_its_own_word_and_then_by_the_site,
-                            users_see_their_own_and_an_administrator_clears,
-                            a_line_is_the_longest_verb_that_it_reads_as,
-                            verbs_have_rights,
-                        });
+    return arena::test::run_suite();
 }
