@@ -26,6 +26,7 @@ namespace {
 struct Explanation {
     std::string state, reason, unmeasured, left_out;
     std::string slowdown, slow_words;  ///< "" = it is not watched; nothing slow was found
+    std::vector<std::string> avoids;
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
@@ -58,6 +59,7 @@ Result<Explanation> parse_explanation(const Json& json) {
         slowdown.text("mode", out.slowdown);
         slowdown.text("words", out.slow_words, 512);
     }
+    if (fields.has("avoids")) fields.texts("avoids", out.avoids, 4096, 1024);
     fields.integer("chosen", out.chosen, -1, 1 << 20);
     if (const Json* offers = fields.list("offers", 1 << 20)) {
         for (const Json& offer : *offers) {
@@ -201,6 +203,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
     print_choice(e);
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);
     if (!e.left_out.empty()) fmt::print("\nLeft out: {}\n", e.left_out);
+    if (!e.avoids.empty()) fmt::print("\nAvoids: {}\n", join(e.avoids, "; "));
     if (shown.all) return print_all_impossible(e);
     print_impossible(e);
     if (hidden == 0 && e.infeasible.empty()) return;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/names.h"
 #include "base/text.h"
 
@@ -42,6 +44,26 @@ bool assign_moves(JobMark& mark, std::string_view value) {
     return true;
 }
 
+bool is_node_name(std::string_view text) {
+    return !text.empty() && text.size() <= JobMark::max_node_bytes &&
+           std::all_of(text.begin(), text.end(), [](char c) {
+               const bool alnum =
+                   (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+               return alnum || c == '-' || c == '.' || c == '_';
+           });
+}
+
+bool assign_avoid(JobMark& mark, std::string_view value) {
+    for (std::string_view item : split(value, ',')) {
+        const std::size_t at = item.find('@');
+        if (at == std::string_view::npos || mark.avoid.size() == JobMark::max_avoided) return false;
+        const auto until = parse_integer(item.substr(at + 1), 0, INT64_MAX);
+        if (!until || !is_node_name(item.substr(0, at))) return false;
+        mark.avoid.push_back({std::string(item.substr(0, at)), *until});
+    }
+    return true;
+}
+
 bool assign_field(JobMark& mark, std::string_view key, std::string_view value, bool& versioned) {
     if (key == "v") {
         versioned = value == "1";
@@ -50,6 +72,7 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     if (key == "phase") return assign_named(phases, value, mark.phase);
     if (key == "hold") return assign_named(holds, value, mark.hold);
     if (key == "moves") return assign_moves(mark, value);
+    if (key == "avoid") return assign_avoid(mark, value);
     if (key == "restart") {
         auto number = parse_integer(value, 0, UINT32_MAX);
         if (number) mark.restart = static_cast<std::uint32_t>(*number);
@@ -95,7 +118,19 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     mark.restart = restart;
     mark.hold = hold;
     mark.since = now;
+    std::erase_if(mark.avoid, [&](const AvoidedNode& avoided) { return avoided.until <= now; });
     return mark;
+}
+
+void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes) {
+    for (AvoidedNode add : nodes) {
+        if (!is_node_name(add.node)) continue;
+        for (const AvoidedNode& known : mark.avoid)
+            if (known.node == add.node) add.until = std::max(add.until, known.until);
+        std::erase_if(mark.avoid, [&](const AvoidedNode& known) { return known.node == add.node; });
+        if (mark.avoid.size() == JobMark::max_avoided) mark.avoid.erase(mark.avoid.begin());
+        mark.avoid.push_back(std::move(add));
+    }
 }
 
 std::string format_mark(const JobMark& mark) {
@@ -105,6 +140,9 @@ std::string format_mark(const JobMark& mark) {
     if (mark.done != 0) text += fmt::format(";done={}", mark.done);
     if (mark.waited_since != 0) text += fmt::format(";waited={}", mark.waited_since);
     if (!mark.moves.empty()) text += fmt::format(";moves={}", fmt::join(mark.moves, ","));
+    for (std::size_t i = 0; i < mark.avoid.size(); ++i)
+        text += fmt::format("{}{}@{}", i == 0 ? ";avoid=" : ",", mark.avoid[i].node,
+                            mark.avoid[i].until);
     return text;
 }
 

@@ -29,8 +29,15 @@ std::string_view to_string(Phase);
 enum class OtherHold { none, user, admin };
 std::string_view to_string(OtherHold);
 
+/// A node that a job is not to start on again before that time.
+struct AvoidedNode {
+    std::string node;
+    std::int64_t until = 0;  ///< epoch seconds
+    bool operator==(const AvoidedNode&) const = default;
+};
+
 struct JobMark {
-    static constexpr std::size_t max_moves = 12;
+    static constexpr std::size_t max_moves = 12, max_avoided = 4, max_node_bytes = 48;
     Phase phase = Phase::held;
     std::uint32_t restart = 0;  ///< job_ptr->restart_cnt when the mark was written
     OtherHold hold = OtherHold::none;
@@ -40,19 +47,25 @@ struct JobMark {
         {};  ///< epoch seconds of Arena's own resizes, oldest first, at most max_moves
     std::int64_t waited_since =
         0;  ///< epoch seconds: since when it waited for its first start; 0 = had none
+    std::vector<AvoidedNode> avoid = {};  ///< at most max_avoided, the latest wish last
     /// Of a later version of Arena, which this one replaced: nothing but who holds the job is
     /// known, and neither the job nor its mark is touched.
     bool newer = false;
     bool operator==(const JobMark&) const = default;
 };
 
-/// The mark of the phase that begins `now`; the history of the one before stays.
+/// The mark of the phase that begins `now`; the history of the one before stays, but for nodes that
+/// need not be avoided any more.
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
                   std::int64_t now);
 
+/// The job avoids these nodes, too, a known one until the later time. Beyond max_avoided the oldest
+/// wish is dropped; a name of more than max_node_bytes is not taken.
+void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes);
+
 /// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions
 /// begin with "v=N;", too, and keep the words of `hold`), and where there are any
-/// ";done=4000;waited=1690000000;moves=1700000000,1700000900".
+/// ";done=4000;waited=1690000000;moves=1700000000,1700000900;avoid=n3@1700003600,n7@1700000900".
 std::string format_mark(const JobMark&);
 /// Nothing for an unknown phase or malformed text. More than 512 bytes is malformed. What begins
 /// with "v=N;", N above 1, is a later version's, whatever follows: a `hold` that this version does

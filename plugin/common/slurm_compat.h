@@ -195,6 +195,41 @@ inline bitstr_t* nodes_left_by_reservations(job_record_t* job) {
     return nodes;
 }
 
+namespace compat {
+
+inline int make_reservation(int (*call)(resv_desc_msg_t*), resv_desc_msg_t* wanted) {
+    return call(wanted);
+}
+inline int make_reservation(int (*call)(resv_desc_msg_t*, char**), resv_desc_msg_t* wanted) {
+    char* message = nullptr;
+    const int rc = call(wanted, &message);
+    xfree(message);
+    return rc;
+}
+
+inline void name_nodes(int (*call)(char*, bool, bitstr_t**), char* list, bitstr_t** nodes) {
+    (void)call(list, true, nodes);
+}
+template <typename Invalid>
+void name_nodes(int (*call)(char*, bool, bitstr_t**, Invalid**), char* list, bitstr_t** nodes) {
+    (void)call(list, true, nodes, nullptr);
+}
+
+}  // namespace compat
+
+/// create_resv() has a message for its user since 24.11.
+inline int make_reservation(resv_desc_msg_t* wanted) {
+    return compat::make_reservation(&::create_resv, wanted);
+}
+
+/// The nodes of a list, to be freed; those that are no more are left out. One more argument since
+/// 24.11.
+inline bitstr_t* named_nodes(std::string list) {
+    bitstr_t* nodes = nullptr;
+    compat::name_nodes(&::node_name2bitmap, list.data(), &nodes);
+    return nodes;
+}
+
 /// job_requeue() is gone in 25.11. The job is not an array.
 inline int requeue_job(std::uint32_t id, std::uint32_t flags) {
     std::string name = std::to_string(id);

@@ -3,6 +3,11 @@
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host/host.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
+	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \
+	plugin/sched/nodes/node_book.h plugin/sched/nodes/node_book.cc \
+	plugin/sched/nodes/avoidance.h plugin/sched/nodes/avoidance.cc \
+	plugin/sched/host/excludes.h plugin/sched/host/excludes.cc \
 	plugin/sched/round/request_cache.h plugin/sched/round/request_cache.cc \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
@@ -46,6 +51,7 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm/host_slurm_apply.h plugin/sched/slurm/host_slurm_apply.cc \
 	plugin/sched/slurm/host_slurm_survey.cc plugin/sched/slurm/host_slurm_checks.cc \
 	plugin/sched/slurm/fingerprint.h \
+	plugin/sched/slurm/host_slurm_facts.h plugin/sched/slurm/host_slurm_facts.cc \
 	plugin/sched/slurm/host_slurm_launch.h plugin/sched/slurm/host_slurm_launch.cc \
 	# end
 sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)

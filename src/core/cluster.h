@@ -18,7 +18,10 @@ struct NodeState {
     std::int64_t free_gpus = 0;  ///< 0 when the node is down, drained or reserved for others
     std::int64_t free_cpus = 0;
     std::int64_t free_memory_mb = 0;
-    bool up = true;  ///< takes jobs, now or when those that run there have ended
+    bool up = true;          ///< takes jobs, now or when those that run there have ended
+    std::string lent = {};   ///< the loan by which it is here; "" = it is nobody else's
+    double returning_s = 0;  ///< seconds since the epoch: when it is to be back; 0 = it stays
+    double slow = 1;         ///< times slower than its like, confirmed; 1 = as far as known not
     bool operator==(const NodeState&) const = default;
 };
 

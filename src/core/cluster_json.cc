@@ -95,6 +95,9 @@ Json json_of(const NodeState& node) {
               {"free_cpus", node.free_cpus},
               {"free_memory_mb", node.free_memory_mb}};
     if (!node.up) json["up"] = false;
+    if (!node.lent.empty()) json["lent"] = node.lent;
+    if (node.returning_s != 0) json["returning"] = node.returning_s;
+    if (node.slow != 1) json["slow"] = node.slow;
     return json;
 }
 
@@ -107,6 +110,9 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("free_cpus", out.free_cpus, 0, big);
     fields.integer("free_memory_mb", out.free_memory_mb, 0, big);
     if (fields.has("up")) fields.boolean("up", out.up);
+    if (fields.has("lent")) fields.text("lent", out.lent, limits::name_bytes);
+    if (fields.has("returning")) fields.number("returning", out.returning_s, 0, huge);
+    if (fields.has("slow")) fields.number("slow", out.slow, 1, huge);
 }
 
 void put_history(const JobState& job, Json& json) {

@@ -71,9 +71,30 @@ class ScriptedHost : public Host {
         last_shape = shape;
         return note("opt_out " + short_form(shape.offer.grid), shape.job);
     }
-    ApplyResult checkpoint(JobId id, std::uint32_t, int, std::int64_t done, bool moved) override {
+    ApplyResult checkpoint(JobId id, std::uint32_t, int, std::int64_t done,
+                           const Move& move) override {
         last_done = done;
-        return note(moved ? "move" : "checkpoint", id);
+        last_move = move;
+        return note(!move.why.empty() ? "leave" : move.counts ? "move" : "checkpoint", id);
+    }
+    ApplyResult note_avoided(JobId id, std::uint32_t,
+                             const std::vector<AvoidedNode>& nodes) override {
+        last_move = {.why = {}, .avoid = nodes};
+        return note("note_avoided", id);
+    }
+    std::size_t write_extras(const std::vector<ExtraChange>& changes) override {
+        for (const ExtraChange& change : changes) {
+            calls.push_back("extra " + change.node + " " + change.after);
+            extras.push_back(change);
+        }
+        return changes.size();
+    }
+    ApplyResult fence(const Fencing& f) override {
+        calls.push_back(std::string(f.fence == Fence::none       ? "unfence "
+                                    : f.fence == Fence::reserved ? "reserve "
+                                                                 : "drain ") +
+                        f.node);
+        return {};
     }
     ApplyResult show_slowdown(JobId id, std::uint32_t, const std::string& words) override {
         return note("show " + words, id);
@@ -97,6 +118,8 @@ class ScriptedHost : public Host {
     Shape last_shape;
     std::map<JobId, Shape> started;  ///< the latest of each job
     std::int64_t last_done = -1;
+    Move last_move;
+    std::vector<ExtraChange> extras;
 
   private:
     ApplyResult note(const std::string& what, JobId id) {

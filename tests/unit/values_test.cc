@@ -229,6 +229,21 @@ TEST(inconsistent_snapshots_are_refused) {
     assert_refused(parse_snapshot(to_json(snapshot)), "each job id once");
 }
 
+TEST(facts_of_nodes_are_written_where_there_are_any) {
+    Snapshot snapshot;
+    snapshot.nodes.resize(2);
+    const std::string plain = to_json(snapshot);
+    for (const char* key : {"lent", "returning", "slow"})
+        ck_assert_msg(plain.find(key) == std::string::npos, "%s", key);
+    snapshot.nodes[1].lent = "L7";
+    snapshot.nodes[1].returning_s = 1700000000;
+    snapshot.nodes[1].slow = 2.1;
+    const std::string told = to_json(snapshot);
+    ck_assert(parse_snapshot(told).value() == snapshot);
+    assert_refused(parse_snapshot(replaced(told, "\"slow\":2.1", "\"slow\":0.5")), "slow");
+    assert_refused(parse_snapshot(replaced(told, "\"lent\":\"L7\"", "\"lent\":7")), "lent");
+}
+
 TEST(hostile_json_is_refused_in_bounded_time) {
     const std::string deep = std::string(1 << 20, '[');
     assert_refused(parse_snapshot(deep), "deeper than 32");

@@ -96,8 +96,20 @@ struct JobView {
         no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
     bool configuring =
         false;  ///< running: a Prolog or a booting node still keeps its script waiting
-    std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
+    std::vector<NodeIndex> excluded;  ///< in its ExcNodeList by Arena, beside its user's own
+    std::vector<NodeIndex> avoided;   ///< of the nodes that it could have: see Avoidance
+    std::vector<NodeIndex> nodes;     ///< running or completing: those it holds
     bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
+};
+
+/// What keeps others' jobs off a node, in Arena's name.
+enum class Fence { none, reserved, drained };
+
+/// What a node's record says for Arena.
+struct NodeRecord {
+    std::string extra;  ///< its Extra field
+    double boot_s = 0;  ///< since when it is up, by the epoch; 0 = not known
+    Fence fence = Fence::none;
 };
 
 /// A profiling job of the service user.
@@ -117,6 +129,13 @@ struct ClusterView {
     /// snapshot.time_s jumps where somebody sets the clock.
     double steady_s = 0;
     std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
+    std::map<NodeIndex, NodeRecord> node_records;         ///< of those with an Extra or a fence
+    /// A set that lacks nodes because they are avoided -> the set with them: see Avoidance.
+    std::map<std::uint32_t, std::uint32_t> whole_sets;
+    [[nodiscard]] std::uint32_t whole_set(std::uint32_t node_set) const {
+        const auto at = whole_sets.find(node_set);
+        return at == whole_sets.end() ? node_set : at->second;
+    }
     /// Those that take new jobs: their nodes, in ascending order.
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;
@@ -140,6 +159,7 @@ struct Shape {
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
     std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
     std::string partition;                 ///< to start it in, one of the job's
+    std::vector<std::string> exclude;      ///< nodes that Slurm is to leave out, too
     std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
 };
@@ -208,6 +228,35 @@ class HostReader {
     virtual std::int64_t last_change() = 0;
 };
 
+/// Why a running job is told to save its state, and what its next start obeys.
+struct Move {
+    std::string why = {};  ///< "leaves n3: ...", shown as its reason; "" = for another plan
+    std::vector<AvoidedNode> avoid = {};  ///< kept in its mark
+    /// Among its moves per hour: Arena's own decision, neither its user's wish nor a reclaim.
+    bool counts = false;
+    std::string comment = {};  ///< "slow=n3/1:compute:x2.10 action=S4", added to its AdminComment
+};
+
+/// Changes nodes.
+class HostNodes {
+  public:
+    virtual ~HostNodes() = default;
+    struct ExtraChange {
+        std::string node, before, after;
+        bool operator==(const ExtraChange&) const = default;
+    };
+    /// Those that still read `before`; saved with the nodes. How many were written.
+    virtual std::size_t write_extras(const std::vector<ExtraChange>&) = 0;
+    struct Fencing {
+        std::string node;
+        Fence fence;
+        std::string why;
+    };
+    /// From whatever fence of Arena's the node has to this one; a drain or a reservation that is
+    /// somebody else's stays.
+    virtual ApplyResult fence(const Fencing&) = 0;
+};
+
 /// Changes users' jobs.
 class HostJobs {
   public:
@@ -238,10 +287,12 @@ class HostJobs {
     /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
     virtual ApplyResult opt_out(const Shape&) = 0;
     /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind
-    /// it. `moved`: by Arena's own decision, which counts among its moves, not by its user's
-    /// request.
+    /// it. Neither a cool-down nor a drained node is in the way.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,
-                                   bool moved) = 0;
+                                   const Move& move) = 0;
+    /// Of a job that cannot leave yet: kept in its mark.
+    virtual ApplyResult note_avoided(JobId, std::uint32_t restart,
+                                     const std::vector<AvoidedNode>& nodes) = 0;
     /// What a running job said of slow GPUs, as words of its AdminComment: see with_slow_words().
     virtual ApplyResult show_slowdown(JobId, std::uint32_t restart, const std::string& words) = 0;
     /// Deadline passed: requeue and hold, if it still runs with that restart count.
@@ -262,7 +313,7 @@ class HostCarriers {
 
 /// All calls come from the scheduler's one thread and take and give back their own locks; none
 /// holds a lock longer than about `slice_ms`.
-class Host : public HostReader, public HostJobs, public HostCarriers {
+class Host : public HostReader, public HostNodes, public HostJobs, public HostCarriers {
   public:
     /// True from when the controller, or only this plug-in, began to stop: every change answers
     /// stale from then on, and a round in progress ends.

@@ -43,7 +43,8 @@ void merge(SitePool& pool, const SitePool& other) {
 
 std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& place) const {
     std::map<std::string, SitePool> found;
-    for (NodeIndex index : view.snapshot.node_sets[place.node_set]) {
+    // What may be avoided for an hour is no reason to plan anew.
+    for (NodeIndex index : view.snapshot.node_sets[view.whole_set(place.node_set)]) {
         const NodeState& node = view.snapshot.nodes[index];
         if (node.gpu_type.empty() || node.total_gpus == 0) continue;
         const std::string* hardware = hardware_of(config_, node.gpu_type);

@@ -32,7 +32,10 @@ class Application {
     void move(const PlannedJob& planned, const Action& action);
     void keep_trying(const PlannedJob& planned, const Grid& grid, const std::string& why);
     void note_refusal(const PlannedJob& planned, const Grid& grid, const ApplyResult& result);
-    [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, bool moved);
+    [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, const Move& move);
+    void write_facts();
+    void leave(const Order& order);
+    void note_avoided(const Order& order);
     [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Offer& offer,
                                   std::string_view state) const;
     void hold_again(const JobView& job) {
@@ -54,6 +57,7 @@ Application::Application(const Round& round, Books& books, Host& host)
 }
 
 Journal Application::run(const Decision& decision) {
+    write_facts();
     for (const Order& order : round_.orders)
         if (!host_.stopping()) carry_out(order);
     // The first counts; a start ends it.
@@ -78,8 +82,12 @@ void Application::carry_out(const Order& order) {
         case Order::Kind::give_up:
             return hold_again(job);
         case Order::Kind::save_state:
-            (void)checkpoint(job, order.done, false);
+            (void)checkpoint(job, order.done, {});
             return;
+        case Order::Kind::leave:
+            return leave(order);
+        case Order::Kind::note_avoided:
+            return note_avoided(order);
         case Order::Kind::requeue:
             changes_.requeues += is_done(host_.requeue_hold(job.id, job.facts.restart));
             return;
@@ -89,10 +97,38 @@ void Application::carry_out(const Order& order) {
     }
 }
 
-/// Tells the job to save its state and exit. `moved`: by the policy, not by its owner's request.
-bool Application::checkpoint(const JobView& job, std::int64_t done, bool moved) {
+/// What was learnt of nodes stands in their records before anything rests on it.
+void Application::write_facts() {
+    for (const NodeBook::Line& line : books_.nodes.take_log())
+        line.error ? host_.log_error(line.text) : host_.log_info(line.text);
+    const auto changes = books_.nodes.take_changes();
+    if (!changes.empty()) (void)host_.write_extras(changes);
+    for (const HostNodes::Fencing& fencing : books_.nodes.take_fencings()) {
+        const ApplyResult result = host_.fence(fencing);
+        if (!is_done(result))
+            host_.log_error(fmt::format("node {} not fenced: {}", fencing.node, result.text));
+    }
+}
+
+void Application::leave(const Order& order) {
+    const JobView& job = *order.job;
+    if (!checkpoint(job, order.done, order.move)) return;
+    books_.leaving.erase(job.id);
+    changes_.moves += order.move.counts;
+    host_.log_info(fmt::format("JobId={} {}", job.id, order.move.why));
+    note({.job = &job, .state = "checkpointing", .reason = order.move.why, .keeps_chosen = true});
+}
+
+void Application::note_avoided(const Order& order) {
+    const JobView& job = *order.job;
+    if (is_done(host_.note_avoided(job.id, job.facts.restart, order.move.avoid)))
+        books_.leaving.erase(job.id);
+}
+
+/// Tells the job to save its state and exit.
+bool Application::checkpoint(const JobView& job, std::int64_t done, const Move& move) {
     const int signal = signal_number(books_.site.config.checkpoint_signal);
-    if (!is_done(host_.checkpoint(job.id, job.facts.restart, signal, done, moved))) return false;
+    if (!is_done(host_.checkpoint(job.id, job.facts.restart, signal, done, move))) return false;
     ++changes_.checkpoints;
     return true;
 }
@@ -149,6 +185,8 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
     shape.cpus_per_task = std::max<std::int64_t>(
         job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
     write_memory(shape, request, job);
+    for (const NodeIndex index : planned.view->avoided)
+        shape.exclude.push_back(round_.snapshot.nodes[index].name);
     shape.environment = launch_environment(request, offer);
     if (const auto mode = slowdown_of(request, books_.site.config); mode != SlowdownMode::off)
         shape.environment.push_back(fmt::format("ARENA_SLOWDOWN={}", to_string(mode)));
@@ -199,7 +237,8 @@ void Application::release(const PlannedJob& planned, const Action& action) {
           .chosen = grid});
     if (!job.facts.held) {
         const auto& current = books_.requests.plan(job.id, job.offer_json);
-        if (current && same_shape(*current, action.offer)) return;
+        const bool same = current && same_shape(*current, action.offer);
+        if (same && job.avoided == job.excluded) return;
     }
     const ApplyResult result = host_.release(shape_for(planned, action.offer, "released"));
     if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
@@ -213,7 +252,7 @@ void Application::release(const PlannedJob& planned, const Action& action) {
 void Application::move(const PlannedJob& planned, const Action& action) {
     const JobView& job = *planned.view;
     const double done = round_.snapshot.jobs[planned.state].done_iterations;
-    if (!checkpoint(job, static_cast<std::int64_t>(done), true)) return;
+    if (!checkpoint(job, static_cast<std::int64_t>(done), {.why = {}, .counts = true})) return;
     ++changes_.moves;
     const std::string to =
         action.kind == ActionKind::preempt ? "others" : short_form(action.offer.grid);

@@ -45,7 +45,8 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
       policy(find_slurm_policy(site.config.policy)),
       measurements(host, site.config, site.hardware),
       profiles(host, site.config, measurements),
-      offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)) {
+      offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)),
+      nodes(slowdown_rules(site.config)) {
     assert(policy && "an unknown policy is refused when arena.yaml is loaded");
     options.reserve_depth = site.config.reserve_depth;
     options.objective = parse_objective(site.config.objective).value_or(Objective::jct);
@@ -79,6 +80,8 @@ void Books::forget_gone(const ClusterView& view) {
     slowdown.forget(gone);
     std::erase_if(statuses, gone);
     std::erase_if(patience, gone);
+    std::erase_if(imposed, gone);
+    std::erase_if(leaving, gone);
     std::erase_if(refused_updates, gone);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/requests/cluster_rules.h"
+#include "plugin/sched/nodes/node_book.h"
 #include "plugin/sched/plans/offer_book.h"
 #include "plugin/sched/profiles/measurements.h"
 #include "plugin/sched/profiles/profile_book.h"
@@ -56,8 +57,9 @@ struct JobStatus {
     SharedRequest wanted;
     SharedPools pools;
     std::optional<Grid> chosen;
-    OfferList none;        ///< a list without an offer,
-    std::string none_why;  ///< and why it has none
+    OfferList none;                   ///< a list without an offer,
+    std::string none_why;             ///< and why it has none
+    std::vector<std::string> avoids;  ///< nodes that it avoids, and why
     SlowdownMode slowdown = SlowdownMode::off;
 };
 
@@ -79,6 +81,12 @@ struct Books {
     OfferBook offers;
     RequestCache requests;
     JobClocks clocks;
+    NodeBook nodes;
+    /// Jobs that are to leave some of their nodes, whatever the policy decides: each round carries
+    /// out what it can, and whoever asks says so again until it is done.
+    std::map<JobId, Move> imposed;
+    /// Jobs that asked to leave nodes, until their marks say so.
+    std::map<JobId, std::vector<AvoidedNode>> leaving;
     BlockedOffers blocked;
     Queue queue;
     SlowdownBook slowdown;

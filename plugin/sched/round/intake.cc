@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "plugin/sched/nodes/avoidance.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
 #include "plugin/sched/round/stages.h"
@@ -38,12 +40,18 @@ class Intake {
     Round run(const Stopping& stopping);
 
   private:
+    void avoid_nodes();
     void consider(const JobView& job);
     void follow_running(const JobView& job, const SharedRequest& wanted);
     void follow_checkpointing(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void follow_owner(const JobView& job, const SharedRequest& wanted);
+    [[nodiscard]] std::optional<Move> imposed_move(const JobView& job);
+    [[nodiscard]] bool leaves(const JobView& job, const Request& request, Move move);
+    [[nodiscard]] std::vector<std::string> slow_nodes(const JobView& job, const JobState& state);
     void add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
+    void note_avoided(const JobView& job, JobStatus& status) const;
+    [[nodiscard]] std::string why_no_node_left(const JobView& job, const Request& request) const;
     void follow_unplannable(const JobView& job);
     void follow_pending(const JobView& job, const SharedRequest& wanted);
     [[nodiscard]] bool wait_for_profile(const JobView& job, const EffectiveRequest& wanted);
@@ -85,12 +93,20 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
     books_.clocks.new_round(view_);
     books_.blocked.new_round(view_);
     if (books_.measurements.new_round(view_.steady_s)) books_.recall_observed();
+    books_.nodes.new_round(view_);
+    avoid_nodes();
     books_.profiles.update(view_);
     round_.snapshot = view_.snapshot;
     const double now_s = round_.snapshot.time_s;
     round_.options = books_.options;
     round_.options.window_s = books_.decided_s > 0 ? std::max(now_s - books_.decided_s, 0.0) : 0;
     books_.decided_s = now_s;
+}
+
+void Intake::avoid_nodes() {
+    Avoidance avoidance(view_, books_.nodes.avoided());
+    for (JobView& job : view_.jobs)
+        if (!job.changing) avoidance.restrict(job);
 }
 
 Round Intake::run(const Stopping& stopping) {
@@ -113,10 +129,20 @@ void Intake::consider(const JobView& job) {
     status.uid = job.user_id;
     status.slowdown = slowdown_of(wanted->request, config_);
     status.wanted = wanted;
+    note_avoided(job, status);
     if (!plannable(job.facts)) return follow_unplannable(job);
     if (!wanted->problem.empty()) return wait_held(job, wanted->problem);
     status.pools = books_.offers.shared_pools(view_, job);
     follow_pending(job, wanted);
+}
+
+void Intake::note_avoided(const JobView& job, JobStatus& status) const {
+    status.avoids.clear();
+    for (const NodeIndex index : job.avoided) {
+        const std::string& node = view_.snapshot.nodes[index].name;
+        const std::string why = books_.nodes.why(node);
+        status.avoids.push_back(node + ": " + (why.empty() ? "it was to leave it" : why));
+    }
 }
 
 /// A released one is held again, to be told why.
@@ -170,6 +196,7 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     ++round_.running;
     books_.statuses[job.id].uid = job.user_id;
     books_.statuses[job.id].slowdown = slowdown_of(wanted->request, config_);
+    note_avoided(job, books_.statuses[job.id]);
     const std::optional<Offer>& plan = books_.requests.plan(job.id, job.offer_json);
     const auto& mark = job.facts.mark;
     const bool ours = mark && !mark->newer && plan;
@@ -179,6 +206,8 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});
     if (!ours || mark->phase != Phase::started || !wanted->problem.empty()) return;
+    if (auto move = imposed_move(job); move && leaves(job, wanted->request, *std::move(move)))
+        return;
     if (wanted->request.elastic && !inside_request(wanted->request, *plan))
         follow_owner(job, wanted);
     else
@@ -199,6 +228,54 @@ void Intake::follow_owner(const JobView& job, const SharedRequest& wanted) {
           .reason = offers ? "keeps running: no plan fits what its comment asks for"
                            : "keeps running: what its comment asks for waits to be planned",
           .keeps_chosen = true});
+}
+
+/// Of a job that somebody wants off its nodes, or that asked to leave some.
+std::optional<Move> Intake::imposed_move(const JobView& job) {
+    if (const auto at = books_.imposed.find(job.id); at != books_.imposed.end()) return at->second;
+    const auto asked = books_.leaving.find(job.id);
+    const auto& wishes = asked == books_.leaving.end() ? std::vector<AvoidedNode>() : asked->second;
+    const std::vector<std::string> nodes = nodes_to_leave(job, wishes, view_.snapshot);
+    if (nodes.empty()) return std::nullopt;
+    Move move = leave_slow(nodes, books_.nodes);
+    move.avoid = wishes;
+    return move;
+}
+
+/// False where it stays: its mark says that it should leave, and each round tries again.
+bool Intake::leaves(const JobView& job, const Request& request, Move move) {
+    const double run_s = books_.clocks.age_s(job.id, job.start_s);
+    const std::string why_not =
+        why_not_to_leave(job, request, move.counts, run_s, view_.snapshot.time_s, config_);
+    const bool goes = why_not.empty();
+    note({.job = &job,
+          .state = "running",
+          .reason = goes ? move.why : move.why + ", but stays: " + why_not,
+          .keeps_chosen = true});
+    if (goes || !is_noted(move.avoid, job, view_.snapshot.time_s))
+        round_.orders.push_back({.kind = goes ? Order::Kind::leave : Order::Kind::note_avoided,
+                                 .job = &job,
+                                 .done = static_cast<std::int64_t>(done(job)),
+                                 .move = std::move(move)});
+    return goes;
+}
+
+/// Those that it should leave although it did not ask to, for it would gain by it.
+std::vector<std::string> Intake::slow_nodes(const JobView& job, const JobState& state) {
+    std::vector<std::string> names;
+    double factor = 1;
+    for (const NodeIndex index : job.nodes) {
+        const auto& avoided = books_.nodes.avoided();
+        if (!std::binary_search(avoided.begin(), avoided.end(), index)) continue;
+        const NodeState& node = view_.snapshot.nodes[index];
+        names.push_back(node.name);
+        factor = std::max(factor, node.slow);
+    }
+    const bool cools = books_.clocks.age_s(job.id, job.start_s) < config_.cooldown_s;
+    const bool gains = !names.empty() && !cools && !job.avoided.empty() &&
+                       pays_to_leave(state, factor, books_.options.restart) &&
+                       has_room_elsewhere(state, view_.snapshot);
+    return gains ? names : std::vector<std::string>();
 }
 
 /// Requeues a job that did not exit before the deadline. Until it is back it counts as waiting and
@@ -232,6 +309,8 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     state.start_s = job.start_s;
     if (state.time_limit_s > 0)
         state.time_limit_s = std::max(state.time_limit_s - (now_s - job.start_s), 1.0);
+    const std::vector<std::string> slow = slow_nodes(job, state);
+    if (!slow.empty() && leaves(job, wanted->request, leave_slow(slow, books_.nodes))) return;
     round_.offers.emplace(job.id, offers);
     take_part(job, wanted, std::move(state), std::move(offers), Role::runs);
 }
@@ -314,6 +393,12 @@ std::string Intake::why_no_plan(const JobView& job, const EffectiveRequest& want
     return status.none_why.empty() ? "no plan fits" : status.none_why;
 }
 
+std::string Intake::why_no_node_left(const JobView& job, const Request& request) const {
+    if (job.avoided.empty()) return why_no_node(job, request, view_, books_.site);
+    return "waits for nodes that it does not avoid; it avoids " +
+           join(books_.statuses[job.id].avoids, ", ");
+}
+
 void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
     OfferList offers = offers_of(job, *wanted);
     books_.statuses[job.id].offers = offers;
@@ -325,7 +410,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
     JobState state = state_of(job, *wanted);
     if (!can_hold_any(node_pools_.of(job.node_set, false, needs_of(state, wanted->request)),
                       *offers))
-        return wait_held(job, why_no_node(job, wanted->request, view_, books_.site));
+        return wait_held(job, why_no_node_left(job, wanted->request));
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);

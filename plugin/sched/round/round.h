@@ -36,16 +36,19 @@ struct PlannedJob {
 /// What a job needs whatever is decided about all of them.
 struct Order {
     enum class Kind {
-        hold,        ///< released, it is held again to be told why it waits
-        give_up,     ///< the same where Slurm's preemption for it does not end
-        save_state,  ///< its owner asks for another shape
-        requeue,     ///< it did not exit in time after it was told to save its state
+        hold,          ///< released, it is held again to be told why it waits
+        give_up,       ///< the same where Slurm's preemption for it does not end
+        save_state,    ///< its owner asks for another shape
+        requeue,       ///< it did not exit in time after it was told to save its state
+        leave,         ///< some of its nodes: see Books::imposed
+        note_avoided,  ///< it asked to leave some of its nodes, and cannot yet
         leave_to_slurm
     };
     Kind kind;
     const JobView* job;     ///< in Round::view
-    std::int64_t done = 0;  ///< save_state: iterations
+    std::int64_t done = 0;  ///< save_state, leave: iterations
     Shape shape = {};       ///< leave_to_slurm
+    Move move = {};         ///< leave, note_avoided
 };
 
 /// What there is to say of a job: to its owner as Slurm's reason, and to whoever asks.

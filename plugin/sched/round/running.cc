@@ -49,16 +49,46 @@ bool ready_for_signals(const JobView& job, double run_s) {
 
 bool movable(const JobView& job, const Request& request, double run_s, double now_s,
              const Config& config) {
+    return job.nodes_open && run_s >= config.cooldown_s &&
+           why_not_to_leave(job, request, true, run_s, now_s, config).empty();
+}
+
+std::string why_not_to_leave(const JobView& job, const Request& request, bool counts, double run_s,
+                             double now_s, const Config& config) {
     const JobMark& mark = *job.facts.mark;
-    if (!request.elastic || mark.phase != Phase::started || mark.hold != OtherHold::none)
-        return false;
-    if (!job.nodes_open || !ready_for_signals(job, run_s) || run_s < config.cooldown_s)
-        return false;
+    if (!request.elastic) return "it is not elastic";
+    if (mark.phase != Phase::started) return "it saves its state already";
+    if (mark.hold != OtherHold::none) return "it is held and would not come back";
+    if (!ready_for_signals(job, run_s)) return "it has only just started";
     // One of the future is of a clock that was set back since.
     const auto recent = [&](std::int64_t at) {
         return std::abs(now_s - static_cast<double>(at)) < 3600;
     };
-    return std::count_if(mark.moves.begin(), mark.moves.end(), recent) < config.moves_per_hour;
+    if (counts &&
+        std::count_if(mark.moves.begin(), mark.moves.end(), recent) >= config.moves_per_hour)
+        return "it was moved often enough in this hour";
+    return {};
+}
+
+bool pays_to_leave(const JobState& job, double factor, const RestartCost& restart) {
+    if (!job.current) return false;
+    const double left_s = job.remaining_iterations > 0
+                              ? job.remaining_iterations * job.current->estimate.iteration_s
+                              : job.time_limit_s;
+    return left_s * (factor - 1) > 2 * restart.seconds(job.current->grid.gpus());
+}
+
+bool has_room_elsewhere(const JobState& job, const Snapshot& snapshot) {
+    if (!job.current) return false;
+    const Grid& grid = job.current->grid;
+    const auto& set = snapshot.node_sets[job.node_set];
+    const auto fits = [&](NodeIndex index) {
+        const NodeState& node = snapshot.nodes[index];
+        const bool own = std::find(job.nodes.begin(), job.nodes.end(), index) != job.nodes.end();
+        return node.gpu_type == grid.gpu_type &&
+               node.free_gpus + (own ? grid.gpus_per_node : 0) >= grid.gpus_per_node;
+    };
+    return std::count_if(set.begin(), set.end(), fits) >= grid.nodes;
 }
 
 }  // namespace arena

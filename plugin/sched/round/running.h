@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "plugin/sched/host/host.h"
@@ -31,5 +32,16 @@ bool ready_for_signals(const JobView& job, double run_s);
 /// not come back.
 bool movable(const JobView& job, const Request& request, double run_s, double now_s,
              const Config& config);
+/// Why the running job, which has a mark, cannot be made to leave its nodes now; "" = it can. A
+/// cool-down and a drained node are not in the way; `counts`: as Move has it.
+std::string why_not_to_leave(const JobView& job, const Request& request, bool counts, double run_s,
+                             double now_s, const Config& config);
+
+/// Whether a job on a device that is `factor` times slower than the estimate of its plan loses, in
+/// what it has left, more than twice what a restart costs.
+bool pays_to_leave(const JobState& job, double factor, const RestartCost& restart);
+/// Whether its shape has room now without the nodes that it avoids: on free GPUs and on those that
+/// it gives back.
+bool has_room_elsewhere(const JobState& job, const Snapshot& snapshot);
 
 }  // namespace arena

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -76,11 +77,27 @@ void Scheduler::round() {
     stats_.add_time(whole.ms());
 }
 
+/// A node of the job of which something slow is known: its times say nothing of its plan.
+std::string Scheduler::slow_node_of(JobId job) const {
+    const auto& jobs = round_.view.jobs;
+    const auto at =
+        std::find_if(jobs.begin(), jobs.end(), [&](const JobView& view) { return view.id == job; });
+    if (at == jobs.end()) return {};
+    for (const NodeIndex index : at->nodes)
+        if (const std::string& node = round_.view.snapshot.nodes[index].name;
+            !books_.nodes.slow(node).empty())
+            return node;
+    return {};
+}
+
 /// job_modify has checked that it is the job's plan; what cannot be used all the same is said.
 void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto request = parse_record(left.record);
     const auto offer = parse_offer_json(left.offer_json);
     if (!request || !offer || !check_model(request->model)) return;
+    if (const std::string node = slow_node_of(left.job); !node.empty())
+        return host_.log_info(fmt::format("JobId={} its report is left out: node {}: {}", left.job,
+                                          node, books_.nodes.why(node)));
     const bool use_reports = books_.site.config.use_reports;
     const auto estimate = books_.offers.price(*request, *offer);
     const Observation observation{.grid = offer->grid,
@@ -154,6 +171,14 @@ std::string Scheduler::check_slowdown(const std::string& node) {
         return error_json(no_error("nothing slow is known of it", printable(node)));
     books_.slowdown.ask_check(node);
     return dump_json({{"schema_version", 1}, {"node", node}, {"check", "asked"}}) + "\n";
+}
+
+void Scheduler::note_slow(const SlowVerdict& verdict, bool leave, double now_s) {
+    if (!books_.nodes.note(verdict) || !leave) return;
+    const auto until = static_cast<std::int64_t>(now_s + books_.nodes.rules().recheck_s);
+    std::vector<AvoidedNode>& nodes = books_.leaving[verdict.job];
+    std::erase_if(nodes, [&](const AvoidedNode& known) { return known.node == verdict.node; });
+    nodes.push_back({verdict.node, until});
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

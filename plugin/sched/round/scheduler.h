@@ -26,6 +26,8 @@ class Scheduler {
     void observe(const LeftReport& left, double now_s);
     /// A running job says that a GPU or a link is slow, or is so no more.
     void on_slow_report(const LeftSlowReport& left);
+    /// A running job found one of its devices slow; `leave`: and is to be moved off the node.
+    void note_slow(const SlowVerdict& verdict, bool leave, double now_s);
     /// An update that job_modify took or refused: why it was refused stands before what the job
     /// waits for, until another is taken or the job starts.
     void note_update(const LeftUpdate&);
@@ -51,6 +53,7 @@ class Scheduler {
   private:
     std::string clear_slowdown(const std::string& node);
     std::string check_slowdown(const std::string& node);
+    [[nodiscard]] std::string slow_node_of(JobId job) const;
 
     Host& host_;
     Books books_;

@@ -8,6 +8,7 @@
 
 #include "plugin/common/shared.h"
 #include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 #include "plugin/sched/slurm/slurm_util.h"
@@ -133,6 +134,7 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(desc.ntasks_per_node));
     set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(desc.cpus_per_task));
     assign_text(&job->system_comment, shape.system_comment);
+    exclude_too(job, shape.exclude);
     write_mark(job, phase);
     restore_place(job, eligible);
     return SLURM_SUCCESS;
@@ -216,6 +218,7 @@ int select_with_lock(job_record_t* job, bitstr_t* chosen) {
 
 void launched(job_record_t* job) {
     write_mark(job, Phase::started);
+    restore_excludes(job);
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes,
          job->admin_comment ? job->admin_comment : "");
     if (!IS_JOB_CONFIGURING(job)) launch_job(job);
@@ -327,11 +330,12 @@ namespace {
 
 /// The mark of a job that is told to save its state now. Who holds its next life goes on to do so.
 JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>& before,
-                           std::int64_t done, bool moved) {
+                           std::int64_t done, const Move& move) {
     const OtherHold hold = before ? before->hold : OtherHold::none;
     JobMark mark = next_mark(before, Phase::checkpointing, job->restart_cnt, hold, time(nullptr));
     mark.done = done;
-    if (!moved) return mark;
+    add_avoided(mark, move.avoid);
+    if (!move.counts) return mark;
     if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
     mark.moves.push_back(mark.since);
     return mark;
@@ -340,13 +344,13 @@ JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>
 }  // namespace
 
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
-                           bool moved) {
+                           const Move& move) {
     ActionLock lock;
     if (!lock) return stopping();
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const std::optional<JobMark> before = read_mark(job);
-    write_mark(job, checkpointing_mark(job, before, done, moved));
+    write_mark(job, checkpointing_mark(job, before, done, move));
     const auto is_step = [](void* item, void*) -> int {
         return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
     };
@@ -360,6 +364,23 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
         return failed(ApplyOutcome::retry, slurm_strerror(rc));
     }
     info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
+    if (!move.why.empty()) assign_text(&job->state_desc, "Arena: " + move.why);
+    if (!move.comment.empty())
+        assign_text(&job->admin_comment, text_of(job->admin_comment) + " " + move.comment);
+    note_job_change();
+    schedule_job_save();
+    return {};
+}
+
+ApplyResult note_avoided_nodes(JobId id, std::uint32_t restart,
+                               const std::vector<AvoidedNode>& nodes) {
+    ActionLock lock;
+    if (!lock) return stopping();
+    job_record_t* job = find_running(id, restart);
+    std::optional<JobMark> mark = job ? read_mark(job) : std::nullopt;
+    if (!mark) return failed(ApplyOutcome::stale, "the job does not run any more");
+    add_avoided(*mark, nodes);
+    write_mark(job, *mark);
     note_job_change();
     schedule_job_save();
     return {};

@@ -19,7 +19,9 @@ ApplyResult release_job(const Shape& shape);
 ApplyResult rehold_job(JobId id, std::uint32_t restart);
 ApplyResult opt_out_job(const Shape& shape);
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
-                           bool moved);
+                           const Move& move);
+ApplyResult note_avoided_nodes(JobId id, std::uint32_t restart,
+                               const std::vector<AvoidedNode>& nodes);
 ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words);
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/slurm/host_slurm_apply.h"
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 #include "plugin/sched/slurm/slurm_util.h"
@@ -204,12 +205,20 @@ class SlurmHost : public Host {
     }
     ApplyResult opt_out(const Shape& shape) override { return opt_out_job(shape); }
     ApplyResult checkpoint(JobId id, std::uint32_t restart, int signal, std::int64_t done,
-                           bool moved) override {
-        return checkpoint_job(id, restart, signal, done, moved);
+                           const Move& move) override {
+        return checkpoint_job(id, restart, signal, done, move);
     }
     ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words) override {
         return arena::show_slowdown(id, restart, words);
     }
+    ApplyResult note_avoided(JobId id, std::uint32_t restart,
+                             const std::vector<AvoidedNode>& nodes) override {
+        return note_avoided_nodes(id, restart, nodes);
+    }
+    std::size_t write_extras(const std::vector<ExtraChange>& changes) override {
+        return write_node_extras(changes);
+    }
+    ApplyResult fence(const Fencing& fencing) override { return fence_node(fencing); }
     ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
         return requeue_held_job(id, restart);
     }

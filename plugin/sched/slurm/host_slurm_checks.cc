@@ -3,6 +3,7 @@
 // select_nodes() does not ask again, in Slurm's own calls; and whether it is still the job that was
 // planned.
 #include "plugin/sched/slurm/fingerprint.h"
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
 namespace arena {
@@ -51,8 +52,9 @@ std::uint64_t basis_of(const job_record_t* job) {
     basis.add(reinterpret_cast<std::uintptr_t>(arena_record(job)));
     for (const char* text :
          {job->comment, job->partition, job->account, job->resv_name, job->licenses,
-          details->features, details->cluster_features, details->req_nodes, details->exc_nodes})
+          details->features, details->cluster_features, details->req_nodes})
         basis.add(field(text));
+    basis.add(own_excludes(job));
     basis.add(job->user_id).add(job->qos_id).add(job->time_limit).add(job->time_min);
     basis.add(static_cast<std::uint64_t>(job->deadline))
         .add(details->nice)

@@ -2,6 +2,7 @@
 // See host_slurm_nodes.h.
 #include "plugin/sched/slurm/host_slurm_nodes.h"
 
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
@@ -134,7 +135,7 @@ std::string node_options(const job_record_t* job) {
     };
     if (details->pn_min_tmp_disk != 0) add("--tmp=", std::to_string(details->pn_min_tmp_disk));
     if (details->features) add("--constraint=", text_of(details->features));
-    if (details->exc_nodes) add("--exclude=", text_of(details->exc_nodes));
+    if (const std::string own = own_excludes(job); !own.empty()) add("--exclude=", own);
     const multi_core_data_t none{};
     const multi_core_data_t& cores = details->mc_ptr ? *details->mc_ptr : none;
     for (const auto& [option, value] : {std::pair{"--sockets-per-node=", cores.sockets_per_node},
@@ -155,7 +156,7 @@ std::string bad_constraints(const job_record_t* job) {
 Bitmap suitable_nodes(const job_record_t* job, const PartitionTry& where) {
     Bitmap nodes(bit_copy(where.partition->node_bitmap));
     keep_featured(job->details->feature_list, nodes.get());
-    if (job->details->exc_node_bitmap) bit_and_not(nodes.get(), job->details->exc_node_bitmap);
+    if (const Bitmap own = own_excluded_nodes(job)) bit_and_not(nodes.get(), own.get());
     if (job->details->req_node_bitmap) bit_and(nodes.get(), job->details->req_node_bitmap);
     for (int i = 0; i < node_record_count; ++i)
         if (bit_test(nodes.get(), i) && node_record_table_ptr[i] &&

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "plugin/common/slurm_layout.h"
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_tables.h"
 
 namespace arena {
@@ -106,6 +107,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.no_nodes = placed.no_nodes;
     view.priority += tier_size * placed.tier;
     view.configuring = IS_JOB_CONFIGURING(job);
+    view.excluded = sets.ours(added_excludes(job).get());
     return view;
 }
 
@@ -317,6 +319,7 @@ class Reading {
 };
 
 constexpr int all = INT_MAX, jobs_looked_at = 64;
+constexpr std::size_t npos = std::string::npos;
 
 std::string fault_of(const part_record_t* part) { return layout_fault(part); }
 
@@ -358,6 +361,18 @@ std::string first_fault(SlurmList list, int most) {
     return walk.fault;
 }
 
+/// Facts end in time, and fences with them, jobs or not.
+bool nodes_say_something() {
+    const ReservedNodes reserved = nodes_reserved_by_arena();
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        const auto record = node ? node_record(node, reserved) : std::nullopt;
+        if (record && (record->fence != Fence::none || record->extra.find("arena:v") != npos))
+            return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 bool slurm_has_work() {
@@ -366,7 +381,7 @@ bool slurm_has_work() {
         const auto* job = static_cast<const job_record_t*>(item);
         return arena_record(job) || carrier_request(job) ? 1 : 0;
     };
-    return list_find_first_ro(job_list, ours, nullptr) != nullptr;
+    return list_find_first_ro(job_list, ours, nullptr) != nullptr || nodes_say_something();
 }
 
 bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }

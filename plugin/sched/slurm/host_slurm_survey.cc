@@ -6,6 +6,7 @@
 
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/slurm/host_slurm_apply.h"
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
@@ -91,6 +92,7 @@ bool mark_started(job_record_t* job) {
     if (at != std::string::npos)
         comment.replace(at, std::size("state=released") - 1, "state=running");
     assign_text(&job->admin_comment, comment);
+    restore_excludes(job);
     info("arena: JobId=%u started on %s: Slurm started it in the shape it waited with", job->job_id,
          job->nodes ? job->nodes : "?");
     note_job_change();

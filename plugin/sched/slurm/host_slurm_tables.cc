@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "plugin/sched/slurm/host_slurm_facts.h"
+
 namespace arena {
 namespace {
 
@@ -119,11 +121,15 @@ bool node_is_up(const node_record_t* node) {
 NodeTable read_nodes(ClusterView& view) {
     NodeTable table;
     table.ours.assign(static_cast<std::size_t>(node_record_count), -1);
+    const ReservedNodes reserved = nodes_reserved_by_arena();
     for (int i = 0; i < node_record_count; ++i) {
         const node_record_t* node = node_record_table_ptr[i];
         if (!node || !node->name) continue;
         table.ours[static_cast<std::size_t>(i)] =
             static_cast<std::int32_t>(view.snapshot.nodes.size());
+        if (auto record = node_record(node, reserved))
+            view.node_records.emplace(static_cast<NodeIndex>(view.snapshot.nodes.size()),
+                                      *std::move(record));
         view.snapshot.nodes.push_back(read_node(node));
         view.node_cpus.push_back(view.snapshot.nodes.back().free_cpus);
         view.node_memory_mb.push_back(view.snapshot.nodes.back().free_memory_mb);
@@ -214,11 +220,16 @@ bool NodeSets::has_gpus(std::uint32_t node_set) const {
                        [&](NodeIndex index) { return view_.snapshot.nodes[index].total_gpus > 0; });
 }
 
-std::uint32_t NodeSets::intern(const bitstr_t* nodes) {
+std::vector<NodeIndex> NodeSets::ours(const bitstr_t* nodes) const {
     std::vector<NodeIndex> list;
-    for (std::size_t i = 0; i < table_.ours.size(); ++i)
+    for (std::size_t i = 0; nodes && i < table_.ours.size(); ++i)
         if (table_.ours[i] >= 0 && bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
             list.push_back(static_cast<NodeIndex>(table_.ours[i]));
+    return list;
+}
+
+std::uint32_t NodeSets::intern(const bitstr_t* nodes) {
+    std::vector<NodeIndex> list = ours(nodes);
     const auto next = static_cast<std::uint32_t>(view_.snapshot.node_sets.size());
     const auto [known, added] = seen_.emplace(list, next);
     if (added) view_.snapshot.node_sets.push_back(std::move(list));

@@ -41,6 +41,8 @@ class NodeSets {
     NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
     /// Good until the next call.
     const Placed& of(job_record_t* job);
+    /// As nodes of the view, ascending; none of nullptr.
+    [[nodiscard]] std::vector<NodeIndex> ours(const bitstr_t* nodes) const;
 
   private:
     /// What the places of a job depend on. Most jobs of a long queue have it in common, and what a

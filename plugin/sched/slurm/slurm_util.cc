@@ -3,6 +3,7 @@
 #include "plugin/sched/slurm/slurm_util.h"
 
 #include "base/text.h"
+#include "plugin/sched/slurm/host_slurm_facts.h"
 #include "request/request.h"
 
 namespace arena {
@@ -151,6 +152,7 @@ void hold_for_arena(job_record_t* job, const char* reason) {
     clear_state_flag(job, JOB_SPECIAL_EXIT);
     assign_text(&job->state_desc, reason);
     forget_requeue_delay(job);
+    restore_excludes(job);
     write_mark(job, Phase::held);
     note_job_change();
 }

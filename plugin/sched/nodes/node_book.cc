@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See node_book.h.
+#include "plugin/sched/nodes/node_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace arena {
+namespace {
+
+/// More than come of honest jobs between two rounds.
+constexpr std::size_t max_waiting = 256;
+
+const NodeRecord& record_of(const ClusterView& view, NodeIndex index) {
+    static const NodeRecord none;
+    const auto at = view.node_records.find(index);
+    return at == view.node_records.end() ? none : at->second;
+}
+
+bool is_confirmed_slow(const std::vector<SlowFact>& facts, const SlowdownRules& rules) {
+    return std::any_of(facts.begin(), facts.end(),
+                       [&](const SlowFact& fact) { return is_confirmed(fact, rules); });
+}
+
+Fence fence_of(Quarantine quarantine) {
+    if (quarantine == Quarantine::reserve) return Fence::reserved;
+    return quarantine == Quarantine::drain ? Fence::drained : Fence::none;
+}
+
+}  // namespace
+
+NodeExtra NodeBook::Entry::whole() const {
+    NodeExtra all = extra;
+    std::vector<Fact> facts;
+    for (const SlowFact& fact : slow) facts.push_back(fact_of(fact));
+    all.facts.insert(all.facts.begin(), facts.begin(), facts.end());
+    return all;
+}
+
+void NodeBook::new_round(ClusterView& view) {
+    avoided_.clear();
+    if (view.node_records.empty() && entries_.empty() && verdicts_.empty()) {
+        cleared_.clear();
+        return tell(view);
+    }
+    Names names;
+    for (NodeIndex i = 0; i < view.snapshot.nodes.size(); ++i)
+        names.emplace(view.snapshot.nodes[i].name, i);
+    read(view);
+    take_in(view, names);
+    drop_ended(view, names);
+    choose(view, names);
+    describe(view, names);
+    fence(view);
+    tell(view);
+}
+
+void NodeBook::read(const ClusterView& view) {
+    std::map<std::string, Entry, std::less<>> now;
+    for (const auto& [index, record] : view.node_records) {
+        if (record.extra.empty()) continue;
+        const std::string& node = view.snapshot.nodes[index].name;
+        const auto known = entries_.find(node);
+        if (known != entries_.end() && known->second.text == record.extra)
+            now.emplace(node, std::move(known->second));
+        else
+            now.emplace(node, parse(node, record.extra));
+    }
+    entries_ = std::move(now);
+}
+
+NodeBook::Entry NodeBook::parse(const std::string& node, const std::string& text) {
+    Entry entry{text, parse_node_extra(text), {}, {}};
+    std::vector<Fact> others;
+    for (const Fact& fact : entry.extra.facts) {
+        if (const auto slow = slow_fact(fact, &entry.extra.broken))
+            entry.slow.push_back(*slow);
+        else
+            others.push_back(fact);
+    }
+    entry.extra.facts = std::move(others);
+    if (!entry.extra.broken.empty()) {
+        entry.extra.facts.clear();
+        entry.slow.clear();
+        log(true, fmt::format("node {}: its Extra is left alone, and says nothing: {}; scontrol "
+                              "update NodeName={} Extra= ends that",
+                              node, entry.extra.broken, node));
+    }
+    entry.was = entry.whole();
+    return entry;
+}
+
+bool NodeBook::note(const SlowVerdict& verdict) {
+    const bool sound = verdict.job != 0 && std::isfinite(verdict.factor) && verdict.factor >= 1 &&
+                       verdict.factor <= 1e4 && verdict.device >= any_gpu &&
+                       verdicts_.size() < max_waiting;
+    if (sound) verdicts_.push_back(verdict);
+    return sound;
+}
+
+void NodeBook::note_driver(const std::string& node, const std::string& driver) {
+    if (!driver.empty()) drivers_[node] = driver;
+}
+
+void NodeBook::take_in(const ClusterView& view, const Names& names) {
+    const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
+    for (const SlowVerdict& verdict : std::exchange(verdicts_, {})) {
+        if (!names.contains(verdict.node)) continue;
+        Entry& entry = entries_[verdict.node];
+        if (!entry.extra.broken.empty()) continue;
+        const bool had = is_confirmed_slow(entry.slow, rules_);
+        add_verdict(entry.slow, verdict, now, rules_);
+        const bool has = is_confirmed_slow(entry.slow, rules_);
+        log(false, fmt::format("JobId={} finds node {} slow: {}{}", verdict.job, verdict.node,
+                               why(verdict.node),
+                               had || has ? "" : ": not avoided before other jobs find it, too"));
+    }
+    for (const std::string& node : std::exchange(cleared_, {})) {
+        const auto at = entries_.find(node);
+        if (at == entries_.end() || at->second.slow.empty()) continue;
+        log(false, fmt::format("node {} is sound again: it was told so", node));
+        at->second.slow.clear();
+    }
+}
+
+void NodeBook::drop_ended(const ClusterView& view, const Names& names) {
+    const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
+    for (auto& [node, entry] : entries_) {
+        const auto at = names.find(node);
+        if (at == names.end()) continue;
+        const auto booted = static_cast<std::int64_t>(record_of(view, at->second).boot_s);
+        const auto known = drivers_.find(node);
+        const std::string driver = known == drivers_.end() ? "" : known->second;
+        std::erase_if(entry.slow, [&](const SlowFact& fact) {
+            if (!is_over(fact, now, booted, driver)) return false;
+            log(false, fmt::format("node {}: no longer held slow ({})", node, words_of(fact)));
+            return true;
+        });
+    }
+}
+
+/// Which of the confirmed are avoided; in mode `report` none.
+void NodeBook::choose(const ClusterView& view, const Names& names) {
+    if (rules_.quarantine == Quarantine::report) return;
+    std::vector<Suspect> suspects;
+    for (const auto& [node, entry] : entries_) {
+        const auto at = names.find(node);
+        Suspect suspect;
+        for (const SlowFact& fact : entry.slow)
+            if (is_confirmed(fact, rules_)) suspect.since = std::max(suspect.since, fact.since);
+        if (at == names.end() || !is_confirmed_slow(entry.slow, rules_)) continue;
+        suspect.node = at->second;
+        suspects.push_back(suspect);
+    }
+    if (suspects.empty()) return;
+    avoided_ = choose_quarantined(suspects, view.snapshot.nodes, rules_);
+    if (avoided_.size() < suspects.size()) drop_beyond_cap(suspects, view);
+}
+
+/// Where nearly all are slow the measure is wrong, not the nodes.
+void NodeBook::drop_beyond_cap(const std::vector<Suspect>& suspects, const ClusterView& view) {
+    for (const Suspect& suspect : suspects) {
+        if (std::binary_search(avoided_.begin(), avoided_.end(), suspect.node)) continue;
+        const std::string& node = view.snapshot.nodes[suspect.node].name;
+        log(true, fmt::format("node {} is not avoided although {}: it would be the last of its GPU "
+                              "type, or one more than max_quarantined_percent={:g} allows; look at "
+                              "the nodes yourself",
+                              node, why(node), rules_.max_quarantined_percent));
+        std::erase_if(entries_[node].slow,
+                      [&](const SlowFact& fact) { return is_confirmed(fact, rules_); });
+    }
+}
+
+/// What policies and snapshots have of it.
+void NodeBook::describe(ClusterView& view, const Names& names) const {
+    for (const auto& [node, entry] : entries_) {
+        const auto at = names.find(node);
+        if (at == names.end()) continue;
+        NodeState& state = view.snapshot.nodes[at->second];
+        for (const SlowFact& fact : entry.slow)
+            if (is_confirmed(fact, rules_)) state.slow = std::max(state.slow, fact.factor);
+        for (const Fact& fact : entry.extra.facts) {
+            if (fact.kind != "loan") continue;
+            state.lent = fact.value;
+            const std::string *phase = fact.find("state"), *until = fact.find("until");
+            if (phase && *phase == "returning" && until)
+                state.returning_s = parse_number(*until, 0, 1e15).value_or(0);
+        }
+    }
+}
+
+void NodeBook::fence(const ClusterView& view) {
+    fencings_.clear();
+    const Fence wanted = fence_of(rules_.quarantine);
+    const auto look = [&](NodeIndex index, Fence fence) {
+        const std::string& node = view.snapshot.nodes[index].name;
+        if (record_of(view, index).fence != fence) fencings_.push_back({node, fence, why(node)});
+    };
+    for (const NodeIndex index : avoided_) look(index, wanted);
+    for (const auto& [index, record] : view.node_records)
+        if (record.fence != Fence::none &&
+            !std::binary_search(avoided_.begin(), avoided_.end(), index))
+            look(index, Fence::none);
+}
+
+/// One line where avoidance begins, and one where it ends.
+void NodeBook::tell(const ClusterView& view) {
+    std::map<std::string, std::string> now;
+    for (const NodeIndex index : avoided_) {
+        const std::string& node = view.snapshot.nodes[index].name;
+        now.emplace(node, why(node));
+    }
+    for (const auto& [node, words] : now)
+        if (!told_.contains(node)) log(false, fmt::format("node {} is avoided: {}", node, words));
+    for (const auto& [node, words] : told_)
+        if (!now.contains(node)) log(false, fmt::format("node {} is no longer avoided", node));
+    told_ = std::move(now);
+}
+
+std::string NodeBook::why(const std::string& node) const {
+    const SlowFact* worst = nullptr;
+    const auto at = entries_.find(node);
+    if (at == entries_.end()) return {};
+    for (const SlowFact& fact : at->second.slow)
+        if (!worst || std::pair(worst->seen, worst->factor) < std::pair(fact.seen, fact.factor))
+            worst = &fact;
+    return worst ? words_of(*worst) : std::string();
+}
+
+std::vector<SlowFact> NodeBook::slow(const std::string& node) const {
+    const auto at = entries_.find(node);
+    return at == entries_.end() ? std::vector<SlowFact>() : at->second.slow;
+}
+
+std::vector<std::pair<std::string, Fact>> NodeBook::facts(std::string_view kind) const {
+    std::vector<std::pair<std::string, Fact>> list;
+    for (const auto& [node, entry] : entries_)
+        for (const Fact& fact : entry.whole().facts)
+            if (fact.kind == kind) list.emplace_back(node, fact);
+    return list;
+}
+
+bool NodeBook::put(const std::string& node, const Fact& fact) {
+    Entry& entry = entries_[node];
+    if (!entry.extra.broken.empty()) return false;
+    drop(node, fact.kind);
+    entry.extra.facts.push_back(fact);
+    return true;
+}
+
+void NodeBook::drop(const std::string& node, std::string_view kind) {
+    const auto at = entries_.find(node);
+    if (at == entries_.end()) return;
+    std::erase_if(at->second.extra.facts, [&](const Fact& fact) { return fact.kind == kind; });
+}
+
+std::vector<HostNodes::ExtraChange> NodeBook::take_changes() {
+    std::vector<HostNodes::ExtraChange> changes;
+    for (const auto& [node, entry] : entries_)
+        if (const NodeExtra now = entry.whole(); now != entry.was)
+            changes.push_back({node, entry.text, format_node_extra(now)});
+    return changes;
+}
+
+std::vector<HostNodes::Fencing> NodeBook::take_fencings() { return std::exchange(fencings_, {}); }
+
+Move leave_slow(const std::vector<std::string>& nodes, const NodeBook& book) {
+    const std::string why = book.why(nodes.front());
+    Move move{.why = "leaves " + join(nodes, ",") + ": " + (why.empty() ? "it was asked to" : why),
+              .counts = true};
+    if (const auto slow = book.slow(nodes.front()); !slow.empty())
+        move.comment = fmt::format("slow={}/{} action=S4", nodes.front(), short_form(slow.front()));
+    return move;
+}
+
+}  // namespace arena

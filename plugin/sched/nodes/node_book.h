@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// NodeBook: what is known of nodes beyond what Slurm says: which are slow, which are lent. Truth is
+// each node's Extra field; this is what was read there last, and what is to be written there. Nodes
+// that several jobs found slow are avoided, within bounds.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plugin/sched/host/host.h"
+#include "plugin/sched/nodes/node_extra.h"
+#include "plugin/sched/nodes/slow_fact.h"
+
+namespace arena {
+
+class NodeBook {
+  public:
+    explicit NodeBook(SlowdownRules rules) : rules_(rules) {}
+
+    /// Reads what changed, takes in verdicts, drops what is over, says in the view which nodes are
+    /// slow, lent or returning. Without a fact anywhere nothing is done.
+    void new_round(ClusterView& view);
+
+    /// Taken in by the next round. False, and nothing noted, of a verdict that cannot be.
+    bool note(const SlowVerdict& verdict);
+    /// A check found the node sound, or an administrator says so: its slow facts end with the next
+    /// round.
+    void clear(const std::string& node) { cleared_.push_back(node); }
+    /// The driver of a node's devices, as a measurement there told it.
+    void note_driver(const std::string& node, const std::string& driver);
+
+    /// Nodes that no job of Arena's is to start on, ascending.
+    [[nodiscard]] const std::vector<NodeIndex>& avoided() const { return avoided_; }
+    /// "GPU 1 computes 2.1 times slower"; "" of a node of which nothing slow is known.
+    [[nodiscard]] std::string why(const std::string& node) const;
+    /// Its slow facts; none of an unknown node.
+    [[nodiscard]] std::vector<SlowFact> slow(const std::string& node) const;
+
+    /// Facts of one kind ("loan"), by node.
+    [[nodiscard]] std::vector<std::pair<std::string, Fact>> facts(std::string_view kind) const;
+    /// Puts a fact of a kind of which a node has one, in place of the one that it has. False where
+    /// an administrator has broken Arena's part of the node's Extra.
+    bool put(const std::string& node, const Fact& fact);
+    void drop(const std::string& node, std::string_view kind);
+
+    /// What is to be written: after a round nothing of it is left.
+    [[nodiscard]] std::vector<HostNodes::ExtraChange> take_changes();
+    [[nodiscard]] std::vector<HostNodes::Fencing> take_fencings();
+    struct Line {
+        bool error;
+        std::string text;
+    };
+    [[nodiscard]] std::vector<Line> take_log() { return std::exchange(log_, {}); }
+
+    [[nodiscard]] const SlowdownRules& rules() const { return rules_; }
+
+  private:
+    struct Entry {
+        std::string text;  ///< as it was read
+        NodeExtra extra;   ///< as it is to be, less its slow facts
+        std::vector<SlowFact> slow;
+        NodeExtra was;  ///< whole() of the text
+        [[nodiscard]] NodeExtra whole() const;
+    };
+    using Names = std::map<std::string, NodeIndex, std::less<>>;
+
+    void read(const ClusterView& view);
+    Entry parse(const std::string& node, const std::string& text);
+    void take_in(const ClusterView& view, const Names& names);
+    void drop_ended(const ClusterView& view, const Names& names);
+    void choose(const ClusterView& view, const Names& names);
+    void drop_beyond_cap(const std::vector<Suspect>& suspects, const ClusterView& view);
+    void describe(ClusterView& view, const Names& names) const;
+    void fence(const ClusterView& view);
+    void tell(const ClusterView& view);
+    void log(bool error, std::string text) { log_.push_back({error, std::move(text)}); }
+
+    SlowdownRules rules_;
+    std::map<std::string, Entry, std::less<>> entries_;
+    std::vector<SlowVerdict> verdicts_;
+    std::vector<std::string> cleared_;
+    std::map<std::string, std::string> drivers_;
+    std::vector<NodeIndex> avoided_;
+    std::map<std::string, std::string> told_;  ///< avoided nodes and why, as the log has it
+    std::vector<HostNodes::Fencing> fencings_;
+    std::vector<Line> log_;
+};
+
+/// What makes a job leave these nodes of its own: at least one, the first is the one that is named.
+Move leave_slow(const std::vector<std::string>& nodes, const NodeBook& book);
+
+}  // namespace arena

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What is known of a slow device: who found it so, how often, until when that holds, and which
+// nodes are kept from jobs because of it. Pure rules over values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster.h"
+#include "plugin/sched/nodes/node_extra.h"
+#include "reports/slow_report.h"
+#include "site/config.h"
+
+namespace arena {
+
+/// What is done with a node that is confirmed to be slow.
+enum class Quarantine {
+    report,   ///< it is told, no more
+    avoid,    ///< Arena's jobs do not start there
+    reserve,  ///< the same, and a reservation keeps other jobs away
+    drain,    ///< the same, and the node is drained
+};
+
+struct SlowdownRules {
+    Quarantine quarantine = Quarantine::avoid;
+    double max_quarantined_percent = 5;  ///< of the nodes of a type; at least one node, unless 0
+    std::int64_t confirmations = 2;      ///< different jobs
+    double recheck_s = 3600;             ///< how long a verdict holds without another
+};
+
+SlowdownRules slowdown_rules(const Config& config);
+
+/// A device that computes or sends slower than its like.
+struct SlowFact {
+    static constexpr std::size_t max_by = 8;
+    std::int64_t device = any_gpu;  ///< any_gpu: the whole node
+    SlowCause cause = SlowCause::compute;
+    double factor = 1;       ///< times slower; 1 to 10,000
+    std::int64_t seen = 1;   ///< different jobs so far
+    std::vector<JobId> by;   ///< the latest of them, at most max_by; an administrator names none
+    std::int64_t since = 0;  ///< epoch seconds: the first verdict; 0 = not known
+    std::int64_t until = 0;  ///< epoch seconds; 0 = until somebody takes it back
+    std::string driver;      ///< of the device as it was found slow; "" = not known
+    bool operator==(const SlowFact&) const = default;
+};
+
+/// Nothing for a fact of another kind; `why` is set where it is one of this kind and not sound.
+std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why);
+/// "slow=1:compute:2.10 seen=2 by=7,9 since=... until=...", device "*" for the whole node.
+Fact fact_of(const SlowFact& slow);
+
+/// "1:compute:x2.10", as AdminComment has it.
+std::string short_form(const SlowFact& slow);
+/// "GPU 1 computes 2.1 times slower".
+std::string words_of(const SlowFact& slow);
+
+/// What one job says of one device.
+struct SlowVerdict {
+    JobId job = 0;
+    std::string node;
+    std::int64_t device = any_gpu;
+    SlowCause cause = SlowCause::compute;
+    double factor = 1;
+};
+/// The device is found slow by this job, perhaps again. The latest factor counts.
+void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
+                 const SlowdownRules& rules);
+
+/// Whether the fact has ended: by its time, because the node has booted since (`booted`, epoch
+/// seconds; 0 = not known), or by another driver.
+bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
+             const std::string& driver);
+
+/// One job's verdict never suffices, unless the site says so.
+inline bool is_confirmed(const SlowFact& fact, const SlowdownRules& rules) {
+    return fact.seen >= rules.confirmations;
+}
+
+/// A node with confirmed facts.
+struct Suspect {
+    NodeIndex node = 0;
+    std::int64_t since = 0;  ///< of the latest of them
+};
+/// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
+/// node of a GPU type. The latest stay.
+std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
+                                          const std::vector<NodeState>& nodes,
+                                          const SlowdownRules& rules);
+
+}  // namespace arena

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See host_slurm_facts.h.
+#include "plugin/sched/slurm/host_slurm_facts.h"
+
+#include "plugin/sched/host/excludes.h"
+#include "plugin/sched/slurm/host_slurm_read.h"
+
+namespace arena {
+namespace {
+
+/// Of env_sup, as the mark; gone when the user's own list is back.
+constexpr std::string_view kept_variable = "ARENA_EXCLUDES";
+/// How Arena knows a drain and a reservation of its own.
+constexpr std::string_view drain_reason = "Arena: slow: ", reservation_prefix = "arena_slow_";
+
+std::optional<std::string_view> kept(const job_record_t* job) {
+    const char* text = find_variable(job->details->env_sup, job->details->env_cnt, kept_variable);
+    return text ? std::optional<std::string_view>(text) : std::nullopt;
+}
+
+void set_excludes(job_record_t* job, const std::string& list) {
+    assign_text(&job->details->exc_nodes, list);
+    FREE_NULL_BITMAP(job->details->exc_node_bitmap);
+    if (!list.empty()) job->details->exc_node_bitmap = named_nodes(list);
+}
+
+void forget_kept(job_record_t* job) {
+    JobDetails* details = job->details;
+    std::uint16_t left = 0;
+    for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
+        if (value_of(details->env_sup[i], kept_variable))
+            xfree(details->env_sup[i]);
+        else
+            details->env_sup[left++] = details->env_sup[i];
+    }
+    details->env_cnt = left;
+}
+
+Fence fence_of(const node_record_t* node, const ReservedNodes& reserved) {
+    if (IS_NODE_DRAIN(node) && text_of(node->reason).starts_with(drain_reason))
+        return Fence::drained;
+    return reserved.contains(node->name) ? Fence::reserved : Fence::none;
+}
+
+int set_drain(const std::string& node, bool drained, const std::string& why) {
+    update_node_msg_t change;
+    slurm_init_update_node_msg(&change);
+    std::string name = node, reason = std::string(drain_reason) + why;
+    change.node_names = name.data();
+    change.node_state = drained ? NODE_STATE_DRAIN : NODE_STATE_UNDRAIN;
+    if (drained) change.reason = reason.data();
+    change.reason_uid = slurm_conf.slurm_user_id;
+    return update_node(&change, slurm_conf.slurm_user_id);
+}
+
+/// For whoever runs slurmctld alone; what runs there goes on.
+int reserve(const std::string& node) {
+    resv_desc_msg_t wanted;
+    slurm_init_resv_desc_msg(&wanted);
+    // Slurm keeps some of these texts as its own.
+    wanted.name = xstrdup((std::string(reservation_prefix) + node).c_str());
+    wanted.node_list = xstrdup(node.c_str());
+    wanted.users = xstrdup(slurm_conf.slurm_user_name);
+    wanted.start_time = time(nullptr);
+    wanted.duration = INFINITE;
+    wanted.flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
+    const int rc = make_reservation(&wanted);
+    for (char** left : {&wanted.name, &wanted.node_list, &wanted.users}) xfree(*left);
+    return rc;
+}
+
+int unreserve(const std::string& node) {
+    std::string name = std::string(reservation_prefix) + node;
+    reservation_name_msg_t gone{};
+    gone.name = name.data();
+    return delete_resv(&gone);
+}
+
+/// As a list that Slurm takes, and shows.
+std::string list_of(bitstr_t* nodes) {
+    char* text = bitmap2node_name(nodes);
+    std::string list = text_of(text);
+    xfree(text);
+    return list;
+}
+
+}  // namespace
+
+std::size_t write_node_extras(const std::vector<HostNodes::ExtraChange>& changes) {
+    ActionLock lock;
+    if (!lock) return 0;
+    std::size_t written = 0;
+    for (const HostNodes::ExtraChange& change : changes) {
+        node_record_t* node = find_node_record(const_cast<char*>(change.node.c_str()));
+        // An administrator's newer text wins: it is read in the next round.
+        if (!node || text_of(node->extra) != change.before) continue;
+        assign_text(&node->extra, change.after);
+        ++written;
+    }
+    if (written == 0) return 0;
+    last_node_update = time(nullptr);
+    schedule_node_save();
+    return written;
+}
+
+ApplyResult fence_node(const HostNodes::Fencing& fencing) {
+    ActionLock lock;
+    if (!lock) return {ApplyOutcome::stale, "slurmctld is stopping"};
+    const node_record_t* node = find_node_record(const_cast<char*>(fencing.node.c_str()));
+    if (!node) return {ApplyOutcome::stale, "no such node"};
+    const Fence now = fence_of(node, nodes_reserved_by_arena());
+    int rc = SLURM_SUCCESS;
+    if (now == Fence::drained && fencing.fence != now) rc = set_drain(fencing.node, false, {});
+    if (now == Fence::reserved && fencing.fence != now) rc = unreserve(fencing.node);
+    // A node that somebody has drained is kept from jobs, and by whom stays to be seen.
+    const bool drains = fencing.fence == Fence::drained && !IS_NODE_DRAIN(node);
+    if (rc == SLURM_SUCCESS && drains) rc = set_drain(fencing.node, true, fencing.why);
+    if (rc == SLURM_SUCCESS && fencing.fence == Fence::reserved && now != Fence::reserved)
+        rc = reserve(fencing.node);
+    if (rc != SLURM_SUCCESS) return {ApplyOutcome::retry, slurm_strerror(rc)};
+    schedule_node_save();
+    return {};
+}
+
+ReservedNodes nodes_reserved_by_arena() {
+    ReservedNodes names;
+    if (!slurm_has_reservations()) return names;
+    list_for_each_ro(
+        resv_list,
+        [](void* item, void* argument) {
+            const std::string name = text_of(static_cast<const slurmctld_resv_t*>(item)->name);
+            if (name.starts_with(reservation_prefix))
+                static_cast<ReservedNodes*>(argument)->insert(
+                    name.substr(reservation_prefix.size()));
+            return 0;
+        },
+        &names);
+    return names;
+}
+
+std::optional<NodeRecord> node_record(const node_record_t* node, const ReservedNodes& reserved) {
+    NodeRecord record{text_of(node->extra), static_cast<double>(node->boot_time),
+                      fence_of(node, reserved)};
+    if (record.extra.empty() && record.fence == Fence::none) return std::nullopt;
+    return record;
+}
+
+std::string own_excludes(const job_record_t* job) {
+    if (!job->details->exc_nodes) return {};
+    return own_excludes(text_of(job->details->exc_nodes), kept(job));
+}
+
+Bitmap own_excluded_nodes(const job_record_t* job) {
+    if (!job->details->exc_node_bitmap) return nullptr;
+    if (!kept(job)) {
+        bitstr_t* nodes = job->details->exc_node_bitmap;
+        return Bitmap(nodes ? bit_copy(nodes) : nullptr);
+    }
+    const std::string own = own_excludes(job);
+    return Bitmap(own.empty() ? nullptr : named_nodes(own));
+}
+
+Bitmap added_excludes(const job_record_t* job) {
+    bitstr_t* all = job->details->exc_node_bitmap;
+    if (!all || !excludes_are_ours(text_of(job->details->exc_nodes), kept(job))) return nullptr;
+    Bitmap added(bit_copy(all));
+    if (const Bitmap own = own_excluded_nodes(job)) bit_and_not(added.get(), own.get());
+    return added;
+}
+
+void exclude_too(job_record_t* job, const std::vector<std::string>& nodes) {
+    if (nodes.empty()) return;
+    const Bitmap more(bitmap_of(nodes));
+    if (!more) return;  // one is gone: the next round has other ones
+    const std::string own = own_excludes(job);
+    if (const Bitmap before = own_excluded_nodes(job)) bit_or(more.get(), before.get());
+    set_excludes(job, list_of(more.get()));
+    set_supplement(job, kept_variable, keep_own_excludes(own, text_of(job->details->exc_nodes)));
+}
+
+void restore_excludes(job_record_t* job) {
+    if (!kept(job)) return;
+    if (excludes_are_ours(text_of(job->details->exc_nodes), kept(job)))
+        set_excludes(job, own_excludes(job));
+    forget_kept(job);
+}
+
+}  // namespace arena

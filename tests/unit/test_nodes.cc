@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Facts of nodes: their text form in Extra, when a slow one counts and ends, what is kept from jobs
+// because of it, and which nodes a job is left with. No round of the scheduler.
+#include "plugin/sched/host/excludes.h"
+#include "plugin/sched/nodes/avoidance.h"
+#include "plugin/sched/nodes/node_book.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+void expect_same(const std::string& got, const std::string& wanted) {
+    ck_assert_str_eq(got.c_str(), wanted.c_str());
+}
+
+constexpr const char* slow_text = "arena:v1 slow=1:compute:2.10 seen=2 until=5000";
+
+// ---- text
+// ----------------------------------------------------------------------------------------
+
+TEST(text_of_the_admins_stays_around_arenas) {
+    for (const std::string text :
+         {"", "rack=7", slow_text, "rack=7 arena:v1 slow=1:compute:2.10 seen=2 until=5000",
+          "arena:v1 slow=1:compute:2.10 seen=2 by=7,9 until=5000 state=CA  two blanks",
+          "a  b arena:v1 loan=L7 state=returning until=9 slow=*:communication:5.00 seen=1 c=d",
+          "arena:v1x", "arena:v1 slow=1:compute:2.10 until=1 since=2 until-when?"}) {
+        const NodeExtra extra = parse_node_extra(text);
+        if (extra.broken.empty()) expect_same(format_node_extra(extra), text);
+    }
+    const NodeExtra extra = parse_node_extra(
+        "rack=7 arena:v1 loan=L7 state=returning until=9 slow=1:compute:2.10 seen=2 state=CA end");
+    expect_same(extra.before, "rack=7");
+    ck_assert_msg(extra.after == "state=CA end", "a slow fact has no state: %s",
+                  extra.after.c_str());
+    ck_assert_uint_eq(extra.facts.size(), 2);
+    expect_same(extra.facts[0].value, "L7");
+    expect_same(*extra.facts[0].find("until"), "9");
+    ck_assert_ptr_null(extra.facts[1].find("until"));
+}
+
+TEST(without_a_fact_nothing_of_arenas_is_left) {
+    NodeExtra extra = parse_node_extra("rack=7 " + std::string(slow_text) + " spare");
+    extra.facts.clear();
+    expect_same(format_node_extra(extra), "rack=7 spare");
+}
+
+TEST(what_arena_would_not_write_is_broken) {
+    for (const std::string& text :
+         {std::string("arena:v2 slow=1:compute:2.10"), std::string("arena:v1 slow="),
+          std::string("arena:v1 slow=1:compute:2.10 seen=2 seen=3"),
+          std::string("arena:v1 slow=1:comp'ute:2.1"), std::string("arena:v1 slow=a\nb"),
+          "arena:v1 slow=" + std::string(300, 'a'),
+          std::string(5000, 'x') + " arena:v1 slow=1:compute:2.1"}) {
+        const NodeExtra extra = parse_node_extra(text);
+        ck_assert_msg(!extra.broken.empty() && extra.facts.empty(), "%s", text.c_str());
+    }
+    std::string many = "arena:v1";
+    for (int i = 0; i < 17; ++i) many += " slow=" + std::to_string(i) + ":compute:2.00";
+    ck_assert(!parse_node_extra(many).broken.empty());
+}
+
+TEST(slow_facts_survive_their_text_form) {
+    SlowFact slow;
+    slow.device = 3;
+    slow.cause = SlowCause::communication;
+    slow.factor = 7.85;
+    slow.seen = 9;
+    slow.by = {4, 5, 4294967295};
+    slow.since = 1700000000;
+    slow.until = 1700003600;
+    slow.driver = "550.54.15";
+    std::string why;
+    for (const std::int64_t device : {std::int64_t{3}, any_gpu}) {
+        slow.device = device;
+        ck_assert(slow_fact(fact_of(slow), &why) == slow);
+        const std::string text = format_node_extra({"", "", {fact_of(slow)}, ""});
+        const NodeExtra extra = parse_node_extra(text);
+        ck_assert_uint_eq(extra.facts.size(), 1);
+        ck_assert(slow_fact(extra.facts[0], &why) == slow);
+    }
+    ck_assert(why.empty());
+    expect_same(words_of(slow), "it communicates 7.8 times slower");
+    for (const char* value : {"1:compute", "1:compute:nan", "1:compute:0.5", "1:compute:1e9",
+                              "-2:compute:2", "1:power:2", "9999:compute:2", ":compute:2"}) {
+        why.clear();
+        ck_assert_msg(!slow_fact({"slow", value, {}}, &why) && !why.empty(), "%s", value);
+    }
+    ck_assert(!slow_fact({"slow", "1:compute:2", {{"by", "1,2,3,4,5,6,7,8,9"}}}, &why));
+    ck_assert(!slow_fact({"slow", "1:compute:2", {{"until", "soon"}}}, &why));
+}
+
+// ---- verdicts
+// ------------------------------------------------------------------------------------
+
+SlowVerdict verdict(JobId job, double factor = 2.1) {
+    SlowVerdict v;
+    v.job = job;
+    v.node = "n1";
+    v.device = 1;
+    v.factor = factor;
+    return v;
+}
+
+TEST(one_job_alone_confirms_nothing) {
+    const SlowdownRules rules;
+    std::vector<SlowFact> facts;
+    for (int i = 0; i < 100; ++i) add_verdict(facts, verdict(7), 1000 + i, rules);
+    ck_assert_uint_eq(facts.size(), 1);
+    ck_assert(!is_confirmed(facts[0], rules));
+    ck_assert_int_eq(facts[0].since, 1000);
+    ck_assert_int_eq(facts[0].until, 1099 + 3600);
+    add_verdict(facts, verdict(8, 3), 1100, rules);
+    ck_assert(is_confirmed(facts[0], rules));
+    ck_assert_msg(facts[0].factor == 3, "the latest counts");
+    SlowVerdict other = verdict(9);
+    other.device = 2;
+    add_verdict(facts, other, 1100, rules);
+    ck_assert_msg(facts.size() == 2 && !is_confirmed(facts[1], rules), "of another device");
+    for (JobId job = 20; job < 60; ++job) add_verdict(facts, verdict(job), 1100, rules);
+    ck_assert_uint_eq(facts[0].by.size(), SlowFact::max_by);
+}
+
+TEST(a_fact_ends_by_time_boot_or_driver) {
+    SlowFact fact;
+    fact.since = 1000;
+    fact.until = 5000;
+    fact.driver = "1";
+    ck_assert(!is_over(fact, 4999, 0, ""));
+    ck_assert(is_over(fact, 5000, 0, ""));
+    ck_assert_msg(!is_over(fact, 2000, 990, "1"), "it was up before");
+    ck_assert_msg(!is_over(fact, 2000, 1003, "1"), "counted anew, a second off");
+    ck_assert(is_over(fact, 2000, 1500, "1"));
+    ck_assert(is_over(fact, 2000, 990, "2"));
+    fact.since = fact.until = 0;
+    ck_assert_msg(!is_over(fact, INT64_MAX, 1e9, "1"), "an administrator takes it back himself");
+}
+
+std::vector<NodeState> nodes_of(std::size_t count, const std::string& type = "a40") {
+    std::vector<NodeState> nodes;
+    for (std::size_t i = 0; i < count; ++i) {
+        NodeState node;
+        node.name = "n" + std::to_string(i + 1);
+        node.gpu_type = type;
+        node.total_gpus = node.free_gpus = 4;
+        nodes.push_back(node);
+    }
+    return nodes;
+}
+
+TEST(no_more_nodes_are_quarantined_than_the_rules_allow) {
+    SlowdownRules rules;
+    const std::vector<Suspect> suspects{{0, 10}, {1, 30}, {2, 20}, {3, 5}};
+    const auto chosen = [&](std::size_t nodes) {
+        return choose_quarantined(suspects, nodes_of(nodes), rules);
+    };
+    ck_assert_msg(chosen(4) == std::vector<NodeIndex>{1}, "the latest one, of few nodes");
+    ck_assert((chosen(40) == std::vector<NodeIndex>{1, 2}));
+    ck_assert_uint_eq(chosen(100).size(), 4);
+    rules.max_quarantined_percent = 100;
+    ck_assert_msg(chosen(4).size() == 3, "never the last of its type");
+    rules.max_quarantined_percent = 0;
+    ck_assert(chosen(100).empty());
+}
+
+// ---- book
+// ----------------------------------------------------------------------------------------
+
+struct BookScene {
+    ClusterView view;
+    NodeBook book;
+    explicit BookScene(SlowdownRules rules = {}, std::size_t nodes = 4) : book(rules) {
+        view.snapshot.nodes = nodes_of(nodes);
+        view.snapshot.time_s = 1000;
+    }
+    void extra(NodeIndex node, const std::string& text) { view.node_records[node].extra = text; }
+    [[nodiscard]] const std::string& extra(NodeIndex node) { return view.node_records[node].extra; }
+    /// A round, and Slurm takes what it writes.
+    std::size_t round() {
+        for (NodeState& node : view.snapshot.nodes) node.slow = 1;
+        book.new_round(view);
+        const auto changes = book.take_changes();
+        for (const auto& change : changes) {
+            const auto at =
+                std::find_if(view.snapshot.nodes.begin(), view.snapshot.nodes.end(),
+                             [&](const NodeState& node) { return node.name == change.node; });
+            const auto index = static_cast<NodeIndex>(at - view.snapshot.nodes.begin());
+            expect_same(extra(index), change.before);
+            extra(index, change.after);
+        }
+        return changes.size();
+    }
+    std::string log() {
+        std::string text;
+        for (const auto& line : book.take_log()) text += line.text + "\n";
+        return text;
+    }
+};
+
+TEST(two_jobs_verdicts_make_all_avoid_the_node) {
+    BookScene scene;
+    scene.extra(0, "rack=7");
+    ck_assert_uint_eq(scene.round(), 0);
+    ck_assert(scene.book.note(verdict(7)));
+    ck_assert_uint_eq(scene.round(), 1);
+    expect_same(scene.extra(0),
+                "rack=7 arena:v1 slow=1:compute:2.10 seen=1 by=7 since=1000 until=4600");
+    ck_assert(scene.book.avoided().empty());
+    // Another life of slurmctld, the same job again, then another.
+    scene.book = NodeBook(SlowdownRules{});
+    (void)scene.book.note(verdict(7));
+    ck_assert_msg(scene.round() == 0, "%s", scene.extra(0).c_str());
+    (void)scene.book.note(verdict(8));
+    ck_assert_uint_eq(scene.round(), 1);
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
+    ck_assert(scene.view.snapshot.nodes[0].slow == 2.1);
+    ck_assert(scene.log().find("node n1 is avoided: GPU 1 computes 2.1 times slower") !=
+              std::string::npos);
+    ck_assert_msg(scene.round() == 0 && scene.log().empty(), "said once, written once");
+    scene.view.snapshot.time_s = 4600;
+    ck_assert_uint_eq(scene.round(), 1);
+    expect_same(scene.extra(0), "rack=7");
+    ck_assert(scene.book.avoided().empty());
+}
+
+TEST(what_an_administrator_writes_counts) {
+    BookScene scene;
+    scene.extra(2, slow_text);
+    ck_assert_msg(scene.round() == 0, "it is not written anew");
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{2});
+    scene.extra(2, "");
+    ck_assert_uint_eq(scene.round(), 0);
+    ck_assert(scene.book.avoided().empty());
+    scene.extra(0, "arena:v1 slow=fast");
+    (void)scene.book.note(verdict(7));
+    ck_assert_msg(scene.round() == 0, "what is not sound is left alone");
+    ck_assert(scene.log().find("its Extra is left alone") != std::string::npos);
+    scene.round();
+    ck_assert_msg(scene.log().empty(), "and told once");
+}
+
+TEST(a_verdict_that_cannot_be_changes_nothing) {
+    BookScene scene;
+    for (const double factor : {double{NAN}, double{INFINITY}, 0.5, -1.0, 1e9})
+        ck_assert(!scene.book.note(verdict(7, factor)));
+    ck_assert(!scene.book.note(verdict(0)));
+    SlowVerdict elsewhere = verdict(7);
+    elsewhere.node = "m1";
+    (void)scene.book.note(elsewhere);
+    for (int i = 0; i < 100000; ++i) (void)scene.book.note(verdict(7));
+    ck_assert_uint_eq(scene.round(), 1);
+    ck_assert_msg(scene.view.node_records.size() == 1, "n1's alone");
+}
+
+TEST(where_all_are_slow_the_oldest_are_dropped) {
+    BookScene scene;
+    for (NodeIndex i = 0; i < 4; ++i)
+        scene.extra(i, "arena:v1 slow=0:compute:2.00 seen=2 since=" + std::to_string(900 + i));
+    ck_assert_uint_eq(scene.round(), 3);
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{3});
+    expect_same(scene.extra(0), "");
+    std::size_t errors = 0;
+    for (const auto& line : scene.book.take_log()) errors += line.error;
+    ck_assert_uint_eq(errors, 3);
+}
+
+TEST(a_check_or_an_administrator_clears_a_node) {
+    BookScene scene;
+    scene.extra(1, std::string(slow_text) + " loan=L7 state=lent");
+    scene.round();
+    ck_assert(scene.view.snapshot.nodes[1].lent == "L7");
+    scene.book.clear("n2");
+    scene.book.clear("n3");
+    ck_assert_uint_eq(scene.round(), 1);
+    expect_same(scene.extra(1), "arena:v1 loan=L7 state=lent");
+}
+
+TEST(facts_of_other_kinds_stand_beside) {
+    BookScene scene;
+    scene.extra(0, slow_text);
+    scene.round();
+    ck_assert(scene.book.put("n1", {"loan", "L7", {{"state", "lent"}}}));
+    ck_assert(scene.book.put("n1", {"loan", "L7", {{"state", "returning"}, {"until", "2000"}}}));
+    ck_assert_uint_eq(scene.book.take_changes().size(), 1);
+    scene.extra(0, scene.book.take_changes()[0].after);
+    scene.round();
+    ck_assert_uint_eq(scene.book.facts("loan").size(), 1);
+    ck_assert(scene.view.snapshot.nodes[0].returning_s == 2000);
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
+    scene.book.drop("n1", "loan");
+    expect_same(scene.book.take_changes()[0].after, slow_text);
+}
+
+TEST(fences_follow_the_rules) {
+    for (const Quarantine mode :
+         {Quarantine::report, Quarantine::avoid, Quarantine::reserve, Quarantine::drain}) {
+        SlowdownRules rules;
+        rules.quarantine = mode;
+        BookScene scene(rules);
+        scene.extra(0, slow_text);
+        scene.round();
+        ck_assert_uint_eq(scene.book.avoided().size(), mode == Quarantine::report ? 0 : 1);
+        ck_assert_msg(scene.view.snapshot.nodes[0].slow == 2.1, "told in any case");
+        const auto fencings = scene.book.take_fencings();
+        const bool fences = mode == Quarantine::reserve || mode == Quarantine::drain;
+        ck_assert_uint_eq(fencings.size(), fences);
+        if (!fences) continue;
+        scene.view.node_records[0].fence = fencings[0].fence;
+        scene.round();
+        ck_assert(scene.book.take_fencings().empty());
+        scene.extra(0, "");
+        scene.round();
+        const auto ended = scene.book.take_fencings();
+        ck_assert(ended.size() == 1 && ended[0].fence == Fence::none);
+    }
+}
+
+// ---- avoidance
+// -----------------------------------------------------------------------------------
+
+TEST(a_job_is_left_with_the_other_nodes) {
+    ClusterView view;
+    view.snapshot.time_s = 1000;
+    view.snapshot.nodes = nodes_of(4);
+    view.snapshot.node_sets = {{0, 1, 2, 3}, {0, 1}, {2}};
+    Avoidance avoidance(view, {2});
+    JobView job;
+    job.slots = {{"main", Place{.node_set = 1}, false}, {"all", Place{.node_set = 0}, false}};
+    job.facts.mark = JobMark{};
+    job.facts.mark->avoid = {{"n1", 1001}, {"n2", 1000}, {"gone", 5000}};
+    JobView other = job, named;
+    avoidance.restrict(job);
+    ck_assert((job.avoided == std::vector<NodeIndex>{0, 2}));
+    ck_assert((view.snapshot.node_sets[job.node_set] == std::vector<NodeIndex>{1, 3}));
+    ck_assert((view.snapshot.node_sets[job.slots[0].place.node_set] == std::vector<NodeIndex>{1}));
+    ck_assert_uint_eq(job.node_set, job.slots[1].place.node_set);
+    ck_assert_uint_eq(view.whole_set(job.node_set), 0);
+    const std::size_t sets = view.snapshot.node_sets.size();
+    avoidance.restrict(other);
+    ck_assert_uint_eq(view.snapshot.node_sets.size(), sets);
+    named.node_set = 2;
+    avoidance.restrict(named);
+    ck_assert_msg(named.node_set == 2 && named.avoided.empty(), "it has no other node");
+    JobView plain;
+    Avoidance none(view, {});
+    none.restrict(plain);
+    ck_assert(plain.node_set == 0 && view.snapshot.node_sets.size() == sets);
+}
+
+TEST(a_users_own_excludes_come_back_unless_changed) {
+    const std::string kept = keep_own_excludes("n[1-2]", "n[1-3]");
+    expect_same(own_excludes("n[1-3]", kept), "n[1-2]");
+    ck_assert_msg(own_excludes("n4", kept) == "n4", "its user has changed it since");
+    expect_same(own_excludes("", kept), "");
+    expect_same(own_excludes("n4", std::nullopt), "n4");
+    expect_same(own_excludes("n3", keep_own_excludes("", "n3")), "");
+    expect_same(own_excludes("n3", "nonsense"), "n3");
+}
+
+}  // namespace
+
+int main() { return arena::test::run_suite(); }
