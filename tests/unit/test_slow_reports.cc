@@ -214,7 +214,7 @@ TEST(a_report_is_shown_and_told) {
     auto scheduler = scene.scheduler();
     scheduler->round();
     scene.host.calls.clear();
-    scheduler->on_slow_report(left(1, compute));
+    scheduler->on_slow_report(left(1, compute), 1000);
     ck_assert_uint_eq(scene.host.calls.size(), 1);
     assert_text(scene.host.calls[0], "show slow=n3/1:compute:x2.1 action=S2 lost=41s 1");
     const Json explained = Json::parse(scheduler->explain(1))["slowdown"];
@@ -259,7 +259,7 @@ TEST(users_see_their_own_and_an_administrator_clears) {
     running_job(scene, SlowdownMode::watch);
     auto scheduler = scene.scheduler();
     scheduler->round();
-    scheduler->on_slow_report(left(1, compute));
+    scheduler->on_slow_report(left(1, compute), 1000);
     const auto ask = [&](SlowdownVerb verb, const char* word, const Asker& asker) {
         return Json::parse(scheduler->slowdown(verb, word, asker));
     };

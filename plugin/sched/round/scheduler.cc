@@ -131,11 +131,25 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
               : ""));
 }
 
-void Scheduler::on_slow_report(const LeftSlowReport& left) {
+/// A link is held against the node that the job names first.
+void Scheduler::take_verdict(const LeftSlowReport& left, double now_s) {
+    const SlowReport& told = left.report;
+    if (told.relief != 0) return;
+    SlowVerdict verdict;
+    verdict.job = left.job;
+    verdict.node = told.at.node;
+    verdict.device = told.at.gpu;
+    verdict.cause = told.cause;
+    verdict.factor = told.factor;
+    note_slow(verdict, told.action == SlowAction::s4, now_s);
+}
+
+void Scheduler::on_slow_report(const LeftSlowReport& left, double now_s) {
     const SlowReport& told = left.report;
     const bool is_news = books_.slowdown.on_slow_report(left);
     host_.show_slowdown(left.job, told.life, books_.slowdown.words_of(left.job));
     if (!is_news) return;
+    take_verdict(left, now_s);
     host_.log_info(fmt::format("JobId={} {} {}, action {}, lost {:.0f} s", left.job,
                                slow_word(told), told.relief != 0 ? "is over" : "is slow",
                                to_string(told.action), told.lost_s));
@@ -156,8 +170,9 @@ std::string Scheduler::slowdown(SlowdownVerb verb, std::string_view word, const 
 }
 
 std::string Scheduler::clear_slowdown(const std::string& node) {
-    if (!books_.slowdown.is_suspected(node))
+    if (!is_suspected(node))
         return error_json(no_error("nothing slow is known of it", printable(node)));
+    books_.nodes.clear(node);
     const std::set<JobId> jobs = books_.slowdown.clear(node);
     for (const JobId job : jobs)
         host_.show_slowdown(job, books_.slowdown.events(job).back().report.life,
@@ -167,7 +182,7 @@ std::string Scheduler::clear_slowdown(const std::string& node) {
 }
 
 std::string Scheduler::check_slowdown(const std::string& node) {
-    if (!books_.slowdown.is_suspected(node))
+    if (!is_suspected(node))
         return error_json(no_error("nothing slow is known of it", printable(node)));
     books_.slowdown.ask_check(node);
     return dump_json({{"schema_version", 1}, {"node", node}, {"check", "asked"}}) + "\n";

@@ -25,7 +25,7 @@ class Scheduler {
     /// store.
     void observe(const LeftReport& left, double now_s);
     /// A running job says that a GPU or a link is slow, or is so no more.
-    void on_slow_report(const LeftSlowReport& left);
+    void on_slow_report(const LeftSlowReport& left, double now_s);
     /// A running job found one of its devices slow; `leave`: and is to be moved off the node.
     void note_slow(const SlowVerdict& verdict, bool leave, double now_s);
     /// An update that job_modify took or refused: why it was refused stands before what the job
@@ -51,6 +51,10 @@ class Scheduler {
     void forget_times();
 
   private:
+    void take_verdict(const LeftSlowReport& left, double now_s);
+    [[nodiscard]] bool is_suspected(const std::string& node) const {
+        return books_.slowdown.is_suspected(node) || !books_.nodes.slow(node).empty();
+    }
     std::string clear_slowdown(const std::string& node);
     std::string check_slowdown(const std::string& node);
     [[nodiscard]] std::string slow_node_of(JobId job) const;

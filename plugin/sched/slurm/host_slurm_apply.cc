@@ -366,7 +366,8 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
     info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
     if (!move.why.empty()) assign_text(&job->state_desc, "Arena: " + move.why);
     if (!move.comment.empty())
-        assign_text(&job->admin_comment, text_of(job->admin_comment) + " " + move.comment);
+        assign_text(&job->admin_comment,
+                    with_slow_words(text_of(job->admin_comment), move.comment));
     note_job_change();
     schedule_job_save();
     return {};

@@ -210,16 +210,17 @@ void Plugin::note_fault(const char* what) {
 /// fails is no fault of a round, and costs the others nothing.
 void Plugin::take_in_reports() {
     if (off_ || !scheduler_) return;
+    const auto now_s = static_cast<double>(time(nullptr));
     for (const LeftReport& report : take_reports()) {
         try {
-            scheduler_->observe(report, static_cast<double>(time(nullptr)));
+            scheduler_->observe(report, now_s);
         } catch (const std::exception& fault) {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
     }
     for (const LeftSlowReport& report : take_slow_reports()) {
         try {
-            scheduler_->on_slow_report(report);
+            scheduler_->on_slow_report(report, now_s);
         } catch (const std::exception& fault) {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
