@@ -184,10 +184,15 @@ libarena_slowdown_la_SOURCES = \
 	src/slowdown/passes.h src/slowdown/passes.cc \
 	src/slowdown/period.h src/slowdown/period.cc \
 	src/slowdown/roles.h src/slowdown/roles.cc \
-	src/slowdown/series.h src/slowdown/series.cc \
 	src/slowdown/ski_rental.h src/slowdown/ski_rental.cc \
-	src/slowdown/steps.h src/slowdown/steps.cc \
 	src/slowdown/suspects.h src/slowdown/suspects.cc \
 	src/slowdown/verify.h src/slowdown/verify.cc \
 	# end
 slowdown_libs = libarena_slowdown.la $(base_libs)
+
+noinst_LTLIBRARIES += libarena_slowdown_truth.la
+libarena_slowdown_truth_la_SOURCES = \
+	src/slowdown/truth/series.h src/slowdown/truth/series.cc \
+	src/slowdown/truth/steps.h src/slowdown/truth/steps.cc \
+	# end
+slowdown_truth_libs = libarena_slowdown_truth.la $(slowdown_libs)

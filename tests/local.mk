@@ -206,7 +206,7 @@ endif
 # Built by `make check`, run by hand: what a sample costs, and what the answers to a slowdown take to find.
 check_PROGRAMS += tests/bench/slowdown tests/bench/slowdown-mitigation
 tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases.h
-tests_bench_slowdown_LDADD = $(slowdown_libs)
+tests_bench_slowdown_LDADD = $(slowdown_truth_libs)
 tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
 tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "slowdown/calls.h"
-#include "slowdown/series.h"
+#include "slowdown/truth/series.h"
 
 namespace arena::test {
 

@@ -3,7 +3,7 @@
 // they are.
 #include "reference_data.h"
 #include "slowdown/period.h"
-#include "slowdown/steps.h"
+#include "slowdown/truth/steps.h"
 #include "slowdown_cases.h"
 #include "suite.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "slowdown/steps.h"
+#include "slowdown/truth/steps.h"
 
 #include <algorithm>
 #include <cmath>

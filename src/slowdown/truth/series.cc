@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "slowdown/series.h"
+#include "slowdown/truth/series.h"
 
 #include <algorithm>
 
