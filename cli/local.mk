@@ -23,6 +23,15 @@ arena_SOURCES = \
 	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
 	cli/simulation/snapshot_command.cc \
 	cli/simulation/trace_command.cc \
+	cli/slowdown/commands.h \
+	cli/slowdown/evaluate_slowdown_command.cc \
+	cli/slowdown/kind_detection.cc \
+	cli/slowdown/kind_locate.cc \
+	cli/slowdown/kind_logs.cc \
+	cli/slowdown/kind_mitigate.cc \
+	cli/slowdown/kind_period.cc \
+	cli/slowdown/kinds.h cli/slowdown/kinds.cc \
+	cli/slowdown/slowdown_command.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
 	cli/cluster/explain_command.cc \
@@ -45,6 +54,6 @@ arena_SOURCES = \
 	cli/doctor/doctor_spank.cc \
 	# end
 arena_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_PLUGINDIR='"$(pkglibdir)"'
-arena_LDADD = $(all_libs)
+arena_LDADD = libarena_slowdown_truth.la libarena_slowdown.la $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena

@@ -13,6 +13,7 @@
 #include "cli/doctor/commands.h"
 #include "cli/planning/commands.h"
 #include "cli/simulation/commands.h"
+#include "cli/slowdown/commands.h"
 
 using namespace arena::cli;
 
@@ -97,6 +98,8 @@ int main(int argc, char** argv) {
     add_snapshot(app, globals);
     add_simulate(app, globals);
     add_trace(app, globals);
+    add_slowdown(app, globals);
+    add_evaluate_slowdown(app, globals);
     add_doctor(app, globals);
     try {
         app.parse(argc, argv);
