@@ -3,7 +3,7 @@
 # Facts that stood in several places, and disagreed, stand in one: a pattern for each, and where it may stand.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 
-rooms=(src planner plugin profiler train cli)
+rooms=(src planner plugin profiler train watch cli)
 
 # elsewhere TREE PATTERN PLACES: lines of code that match the pattern outside those files (both are extended REs).
 elsewhere() {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// FNV-1a, finished as splitmix64 does: names that are the same on every rank and need no exchange.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace arena::watch {
+
+class Hash {
+  public:
+    Hash& bytes(const void* data, std::size_t size) {
+        const auto* byte = static_cast<const unsigned char*>(data);
+        for (std::size_t i = 0; i < size; ++i) state_ = (state_ ^ byte[i]) * 0x100000001b3;
+        return *this;
+    }
+    Hash& number(std::uint64_t value) { return bytes(&value, sizeof value); }
+    Hash& text(const char* text) {
+        for (; *text != '\0'; ++text) bytes(text, 1);
+        return number(0);
+    }
+    /// Below 2^62, and never 0: a number that any reader of tables takes.
+    [[nodiscard]] std::uint64_t value() const {
+        std::uint64_t v = state_;
+        v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9;
+        v = (v ^ (v >> 27)) * 0x94d049bb133111eb;
+        v = (v ^ (v >> 31)) >> 2;
+        return v == 0 ? 1 : v;
+    }
+
+  private:
+    std::uint64_t state_ = 0xcbf29ce484222325;
+};
+
+}  // namespace arena::watch
