@@ -12,7 +12,7 @@ make_work
 # ---- files ----------------------------------------------------------------------------------------
 plugins=$stage/lib/slurm-arena
 foreign=$(cd "$stage" && find . \( -type f -o -type l \) ! -name .staged | sed 's|^\./||' | grep -vE \
-    '^(bin/arena(-(args|train))?$|lib/slurm-arena/|libexec/slurm-arena/|share/slurm-arena/|share/doc/slurm-arena/|share/man/man[1578]/[^/]*arena[^/]*$|share/bash-completion/completions/arena$|etc/slurm/(arena|plugstack\.conf\.d/arena))')
+    '^(bin/arena(-(args|train|watch))?$|include/arena_watch\.h$|lib/slurm-arena/|libexec/slurm-arena/|share/slurm-arena/|share/doc/slurm-arena/|share/man/man[1578]/[^/]*arena[^/]*$|share/bash-completion/completions/arena$|etc/slurm/(arena|plugstack\.conf\.d/arena))')
 is "$foreign" "" "every installed file lies in a directory of ours or carries our name"
 is "$(find "$plugins" -name '*.so' | sed "s|$plugins/||" | sort | tr '\n' ' ')" \
     "as-backfill/sched_backfill.so job_submit_arena.so libarena_slurm.so sched_arena.so spank_arena.so " \

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Communication calls of ranks: the rings in which they are recorded, by code that stands in foreign processes.
+# The recorder that stands in ranks (two preloaded libraries), the rings it writes, and arena-watch, which reads them.
+# A preloaded library comes before all of a foreign program: it is linked as C, for a C++ library of ours in front of the
+# program's own would be an older or a newer one than it needs.
+bin_PROGRAMS += arena-watch
+include_HEADERS = watch/arena_watch.h
+watchdir = $(pkglibexecdir)
+watch_LTLIBRARIES = libarena_watch.la
 noinst_LTLIBRARIES += libarena_watch_ring.la libarena_watch_reader.la
 ARENA_RECORDER_CXXFLAGS = $(AM_CXXFLAGS) -fvisibility=hidden -fvisibility-inlines-hidden -fno-exceptions -fno-rtti \
 	-fno-threadsafe-statics
+ARENA_RECORDER_LDFLAGS = -avoid-version -shared -Wl,-z,defs
+ARENA_RECORDER_LINK = $(LIBTOOL) $(AM_V_lt) --tag=CC $(AM_LIBTOOLFLAGS) $(LIBTOOLFLAGS) --mode=link $(CC) $(CFLAGS)
+
 libarena_watch_ring_la_SOURCES = \
 	watch/ring/hash.h \
 	watch/ring/process.h watch/ring/process.cc \
@@ -17,9 +26,40 @@ libarena_watch_reader_la_SOURCES = \
 	watch/reader/ring_reader.h watch/reader/ring_reader.cc \
 	# end
 watch_libs = libarena_watch_reader.la libarena_watch_ring.la $(base_libs)
+arena_watch_SOURCES = watch/main.cc
+arena_watch_LDADD = $(watch_libs)
+
+libarena_watch_la_SOURCES = \
+	watch/recorder/comms.h watch/recorder/comms.cc \
+	watch/recorder/nccl_calls.h watch/recorder/nccl_front.cc \
+	watch/recorder/nccl_comms.h watch/recorder/nccl_comms.cc \
+	watch/recorder/nccl_profiler_abi.h watch/recorder/nccl_profiler.cc \
+	watch/recorder/real.h watch/recorder/real.cc \
+	watch/recorder/recorder.h watch/recorder/recorder.cc \
+	watch/recorder/step_front.cc \
+	# end
+libarena_watch_la_CXXFLAGS = $(ARENA_RECORDER_CXXFLAGS)
+libarena_watch_la_LIBADD = libarena_watch_ring.la
+libarena_watch_la_LDFLAGS = $(ARENA_RECORDER_LDFLAGS)
+libarena_watch_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_watch_la_LDFLAGS) $(LDFLAGS) -o $@
+
+# Found beside it, wherever the directory lies: given to the linker as a file (see plugin/local.mk).
+if HAVE_MPI
+watch_LTLIBRARIES += libarena_watch_mpi.la
+endif
+libarena_watch_mpi_la_SOURCES = \
+	watch/recorder/mpi_calls.h watch/recorder/mpi_front.cc \
+	watch/recorder/real.cc \
+	# end
+libarena_watch_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+libarena_watch_mpi_la_CXXFLAGS = $(ARENA_RECORDER_CXXFLAGS)
+libarena_watch_mpi_la_LDFLAGS = $(ARENA_RECORDER_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed,.libs/libarena_watch.so,--as-needed
+libarena_watch_mpi_la_DEPENDENCIES = libarena_watch.la
+libarena_watch_mpi_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_watch_mpi_la_LDFLAGS) $(LDFLAGS) -o $@
+dist_man_MANS += doc/man/arena-watch.1
 
 # ---- tests ------------------------------------------------------------------------------------
-watch_tests = tests/unit/test_watch_ring
+watch_tests = tests/unit/test_watch_ring tests/unit/test_watch_profiler
 if HAVE_CHECK
 check_PROGRAMS += $(watch_tests)
 TESTS += $(watch_tests)
@@ -27,4 +67,23 @@ endif
 tests_unit_test_watch_ring_SOURCES = tests/unit/test_watch_ring.cc tests/unit/suite.h
 tests_unit_test_watch_ring_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_watch_ring_LDADD = $(watch_libs) $(CHECK_LIBS)
-EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/watch/ring_race.cc
+tests_unit_test_watch_profiler_SOURCES = tests/unit/test_watch_profiler.cc tests/unit/suite.h
+tests_unit_test_watch_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_watch_profiler_LDADD = $(watch_libs) $(CHECK_LIBS) -ldl
+tests/unit/test_watch_profiler.log: libarena_watch.la
+if HAVE_NCCL
+check_PROGRAMS += tests/watch/nccl_abi
+endif
+tests_watch_nccl_abi_SOURCES = tests/watch/nccl_abi.cc
+tests_watch_nccl_abi_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
+TESTS += tests/t0540-watch-recorder.t
+dist_check_SCRIPTS += tests/t0540-watch-recorder.t
+tests/t0540-watch-recorder.log: arena-watch$(EXEEXT) arena-train$(EXEEXT) $(watch_LTLIBRARIES) tests/watch/nccl_program
+# A program that stands for one with NCCL, and a libnccl that stands for NCCL's.
+tests/watch/libnccl.so.2: tests/watch/stub_nccl.cc watch/recorder/nccl_calls.h
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -I$(srcdir) $(CXXFLAGS) -shared -fPIC -Wl,-soname,libnccl.so.2 -o $@ $(srcdir)/tests/watch/stub_nccl.cc
+tests/watch/nccl_program: tests/watch/nccl_program.cc watch/recorder/nccl_calls.h watch/arena_watch.h tests/watch/libnccl.so.2
+	$(AM_V_CXX)$(CXX) -I$(srcdir) $(CXXFLAGS) -o $@ $(srcdir)/tests/watch/nccl_program.cc tests/watch/libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -lpthread
+check_DATA += tests/watch/libnccl.so.2 tests/watch/nccl_program
+CLEANFILES += tests/watch/libnccl.so.2 tests/watch/nccl_program
+EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/watch/stub_nccl.cc tests/watch/nccl_program.cc tests/watch/ring_race.cc
