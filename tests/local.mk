@@ -36,7 +36,7 @@ CLEANFILES += tests/tools/round_gate.so
 EXTRA_DIST += tests/tools/round_gate.cc
 
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
-EXTRA_DIST += tests/fuzz/run tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
+EXTRA_DIST += tests/fuzz/run tests/fuzz/fuzz.h tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
 	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
 .PHONY: check-fuzz

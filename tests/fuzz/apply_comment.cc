@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any text may be a job's Comment; what it makes of a request stays within
+// Any text may be a job's Comment; what it makes of a request stays within
 // bounds, can be planned as far as its model goes, and is the same when it comes again.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string_view>
-
 #include "core/cluster.h"
 #include "core/limits.h"
+#include "fuzz.h"
 #include "planner/requests/build_request.h"
 #include "request/request.h"
 
@@ -30,13 +26,12 @@ const arena::Request& base() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const std::string_view text(reinterpret_cast<const char*>(data), size);
+FUZZ(text) {
     arena::Request request = base();
     const auto off = arena::apply_comment(text, request);
     const bool changed = request != base();
     if (!off && changed) std::abort();
-    if (!off) return 0;
+    if (!off) return;
     if (!text.starts_with("arena:") && (*off || changed)) std::abort();
     if (request.min_gpus < 1 || (request.max_gpus != 0 && request.max_gpus < request.min_gpus) ||
         request.max_gpus > arena::limits::gpus ||
@@ -47,5 +42,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!record || *arena::parse_record(*record) != request) std::abort();
     arena::Request again = request;
     if (!arena::apply_comment(text, again) || again != request) std::abort();
-    return 0;
 }

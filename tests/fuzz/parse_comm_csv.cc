@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may claim to be a table of collectives; what is accepted is within
+// Any bytes may claim to be a table of collectives; what is accepted is within
 // its limits and reads back as itself.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string_view>
-
 #include "core/comm_table.h"
+#include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const std::string_view text(reinterpret_cast<const char*>(data), size);
+FUZZ(text) {
     const auto times = arena::parse_comm_csv(text, "", "");
-    if (!times) return 0;
+    if (!times) return;
     for (const auto& time : *times)
         if (!arena::check_comm_time(time)) std::abort();
     const auto again = arena::parse_comm_csv(arena::to_csv(*times), "", "");
     if (!again || again->size() != times->size()) std::abort();
-    return 0;
 }

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a JSON text. A fault has a place in it and printable words; a
+// Any bytes may be a JSON text. A fault has a place in it and printable words; a
 // member of a text that is JSON is found where its name stands.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string_view>
-
 #include "base/json.h"
 #include "base/json_place.h"
 #include "base/text.h"
+#include "fuzz.h"
 
 namespace {
 
@@ -30,15 +26,14 @@ void check_member(std::string_view text, const std::string& name,
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const std::string_view text(reinterpret_cast<const char*>(data), size);
-    if (arena::nests_deeper(text, 32)) return 0;
+FUZZ(text) {
+    if (arena::nests_deeper(text, 32)) return;
     const auto json = arena::parse_json(text);
     if (!json) {
         check_fault(text);
-        return 0;
+        return;
     }
-    if (!json->is_object()) return 0;
+    if (!json->is_object()) return;
     for (const auto& [name, value] : json->items()) {
         check_member(text, name, {name});
         if (!value.is_object()) continue;
@@ -47,5 +42,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             if (text.find('\\') == std::string_view::npos) check_member(text, inner, {name, inner});
         }
     }
-    return 0;
 }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a launcher's table; what is accepted can be asked about each
+// Any bytes may be a launcher's table; what is accepted can be asked about each
 // of its versions, and tells a plan or says why not.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string_view>
-
+#include "fuzz.h"
 #include "request/launcher_table.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(text) {
     using namespace arena;
-    const auto table =
-        parse_launcher_table(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
-    if (!table) return 0;
+    const auto table = parse_launcher_table(text, "fuzz");
+    if (!table) return;
     Plan plan, flat;
     plan.stage_layers = {3, 4}, plan.stage_dp = {2, 2}, plan.stage_tp = {2, 2};
     flat.stage_layers = {7}, flat.stage_dp = {8}, flat.stage_tp = {1};
@@ -27,5 +22,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     if (table->version && !table->knows(*table->version)) std::abort();
     if (table->version && table->known_versions().empty()) std::abort();
-    return 0;
 }

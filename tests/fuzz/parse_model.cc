@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may be a model file (config.json, YAML, Megatron's arguments). A
+// Any bytes may be a model file (config.json, YAML, Megatron's arguments). A
 // refusal is one line of bounded length; an accepted model passes its own check, travels in a
 // record, has layers that add up, and operators of positive sizes for every kind of layer.
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string_view>
 
+#include "fuzz.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
 #include "planner/operators/operators.h"
@@ -57,17 +54,15 @@ void check_record(const Model& model) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const Result<Model> model =
-        parse_model(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
+FUZZ(text) {
+    const Result<Model> model = parse_model(text, "fuzz");
     if (!model) {
         const std::string message = model.error().message();
         demand(!message.empty() && message.size() < 2000 &&
                message.find('\n') == std::string::npos);
-        return 0;
+        return;
     }
     demand(check_model(*model).ok());
     check_layers(*model);
     check_record(*model);
-    return 0;
 }

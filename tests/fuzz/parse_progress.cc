@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may lie beside a result in the profile spool; what is accepted is
+// Any bytes may lie beside a result in the profile spool; what is accepted is
 // shown to people.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-
 #include "core/profile.h"
+#include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const auto progress = arena::parse_progress({reinterpret_cast<const char*>(data), size});
-    if (!progress) return 0;
+FUZZ(text) {
+    const auto progress = arena::parse_progress(text);
+    if (!progress) return;
     if (progress->done > progress->total || arena::short_form(*progress).size() > 64) std::abort();
-    return 0;
 }

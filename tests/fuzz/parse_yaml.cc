@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libFuzzer target: any bytes may claim to be YAML; what is accepted stays within the limits.
+// Any bytes may claim to be YAML; what is accepted stays within the limits.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 
 #include "base/yaml.h"
+#include "fuzz.h"
 
 namespace {
 
@@ -18,9 +16,8 @@ std::size_t depth_of(const arena::YamlNode& node) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const auto root = arena::parse_yaml({reinterpret_cast<const char*>(data), size}, "fuzz");
+FUZZ(text) {
+    const auto root = arena::parse_yaml(text, "fuzz");
     if (!root && root.error().text.empty()) std::abort();
     if (root && depth_of(*root) > arena::YamlLimits{}.depth) std::abort();
-    return 0;
 }
