@@ -61,6 +61,14 @@ double weight(double squared) {
     return 1 / (soft * soft);
 }
 
+/// Of rows sorted by key_of(row), those that have the key. What std::ranges::equal_range() gives is
+/// no range to clang 14, by which `make check-fuzz` builds.
+template <typename Rows, typename Key, typename KeyOf>
+Rows rows_with(Rows rows, const Key& key, KeyOf key_of) {
+    return Rows(std::ranges::lower_bound(rows, key, {}, key_of),
+                std::ranges::upper_bound(rows, key, {}, key_of));
+}
+
 }  // namespace
 
 Pricer::Pricer(const GpuType& type, const CostConstants& constants, ProfileTable profile)
@@ -101,8 +109,8 @@ Pricer::Scale Pricer::class_scale(Rows rows, const OpShape& shape) const {
     const auto together = [](const OpShape& s) { return std::tuple(s.kind, s.pass, s.precision); };
     const std::array<double, 4> at = octaves_of(shape);
     double sum = 0, weights = 0, nearest_squared = std::numeric_limits<double>::infinity();
-    for (const Row& row : std::ranges::equal_range(
-             rows, together(shape), {}, [&](const Row& r) { return together(r.first); })) {
+    for (const Row& row :
+         rows_with(rows, together(shape), [&](const Row& r) { return together(r.first); })) {
         if (!same_class(row.first, shape)) continue;
         const Sample& near = sample(row);
         double squared = 0;
@@ -123,9 +131,8 @@ double Pricer::mean_log_ratio(Rows rows) const {
 
 /// Mean over the kind, else over everything measured.
 double Pricer::wide_scale(OpKind kind) const {
-    const auto own = std::ranges::equal_range(operators_, kind, {},
-                                              [](const Row& row) { return row.first.kind; });
-    return mean_log_ratio(own.empty() ? operators_ : Rows(own));
+    const Rows own = rows_with(operators_, kind, [](const Row& row) { return row.first.kind; });
+    return mean_log_ratio(own.empty() ? operators_ : own);
 }
 
 OpTime Pricer::price(const OpShape& shape) const {
