@@ -196,6 +196,9 @@ tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la $(all_libs)
 check_PROGRAMS += tests/bench/arena-optimum
 tests_bench_arena_optimum_SOURCES = tests/bench/arena_optimum.cc tests/unit/arena_cases.h
 tests_bench_arena_optimum_LDADD = $(baselines_libs)
+check_PROGRAMS += tests/bench/arena-rules
+tests_bench_arena_rules_SOURCES = tests/bench/arena_rules.cc
+tests_bench_arena_rules_LDADD = $(sim_libs)
 
 # ---- slowdowns ---------------------------------------------------------------------------------
 slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period tests/unit/test_slowdown_locate \

@@ -201,17 +201,14 @@ inline double value_of(const Round& r, const JobState& job, const std::string& t
         return weight * std::pow(least_s / time_s / (std::min(least_s, 360000.0) + 7200), 1.25);
     };
     if (job.phase == JobPhase::pending) return worth(left_s + restart_s);
-    const std::int64_t now_gpus = job.current->grid.gpus();
-    const double now_left_s =
-        job.remaining_iterations * time_of(r, job, job.current->grid.gpu_type, now_gpus);
-    const double momentum = 1.5 * (1 + std::min(1.0, 3000 / now_left_s));
+    const double momentum = 1.5;
     if (stays) {
-        const double rest_s =
-            std::max(0.0, job.start_s + r.options.restart.seconds(now_gpus) - r.snapshot.time_s);
+        const double started_s = job.start_s + r.options.restart.seconds(job.current->grid.gpus());
+        const double rest_s = std::max(0.0, started_s - r.snapshot.time_s);
         return momentum * change * worth(left_s + rest_s);
     }
     const auto again = static_cast<double>(std::max<std::int64_t>(0, job.restarts - 2));
-    const double stay_charge = 1 + 25 * restart_s * again / std::max(1800.0, job.age_s);
+    const double stay_charge = 1 + 25 * restart_s * again / (7200 + job.age_s);
     const double by_type = type == job.current->grid.gpu_type ? 1 : change;
     return momentum / by_type / stay_charge * worth(left_s + 25 * restart_s);
 }

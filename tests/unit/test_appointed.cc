@@ -56,9 +56,10 @@ int openings(double epoch_s, double round_s) {
 }  // namespace
 
 TEST(a_period_is_a_power_of_two_near_a_tenth_of_the_work) {
-    ck_assert(appointed_period_s(10000, {}) == 0 && appointed_period_s(30000, {}) == 2048);
-    ck_assert(appointed_period_s(1e6, {}) == 8192 && appointed_period_s(1e9, {}) == 8192);
-    ck_assert(appointed_period_s(0, {}) == 0 && appointed_period_s(std::nan(""), {}) == 0);
+    ck_assert(appointed_period_s(10000, {}) == 512 && appointed_period_s(30000, {}) == 2048);
+    ck_assert(appointed_period_s(10240, {}) == 1024 && appointed_period_s(1e6, {}) == 65536);
+    ck_assert(appointed_period_s(0, {}) == 0 && appointed_period_s(9, {}) == 0);
+    ck_assert(appointed_period_s(std::nan(""), {}) == 0);
 }
 
 TEST(each_time_is_said_once) {

@@ -4,19 +4,17 @@
 // where they are as it runs.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 
 #include "policy/arena/arena_rules.h"
 
 namespace arena {
 
-/// Seconds between a job's appointed times, by its work left when it started: a power of two near
-/// a share of it; 0: it is too short to have any.
+/// Seconds between a job's appointed times, by its work left when it started: the power of two
+/// below a share of it; 0 where that is less than a second, or unknown.
 inline double appointed_period_s(double left_at_start_s, const ArenaRules& rules) {
     const double wanted_s = rules.period_share * left_at_start_s;
-    if (!(wanted_s >= rules.shortest_period_s)) return 0;
-    return std::exp2(std::floor(std::log2(std::min(wanted_s, rules.longest_period_s))));
+    return wanted_s >= 1 ? std::exp2(std::floor(std::log2(wanted_s))) : 0;
 }
 
 /// Whether an appointed time fell within the last window_s, or falls on this moment; the start

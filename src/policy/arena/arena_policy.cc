@@ -58,8 +58,7 @@ void say_what_is_impossible(const Problem& problem, Decision& decision) {
 }
 
 /// The actions of the seating, and what those hear that have nothing.
-Decision explain(const Problem& problem, const Prices& prices, const ArenaRules& rules,
-                 Seating& seating) {
+Decision explain(const Problem& problem, const Prices& prices, Seating& seating) {
     Decision decision;
     decision.actions = std::move(seating.actions());
     for (Action& action : reservations(problem, prices.wanted, seating.given()))
@@ -74,9 +73,8 @@ Decision explain(const Problem& problem, const Prices& prices, const ArenaRules&
             continue;
         }
         if (!prices.prospects.empty() && prices.prospects[i].scattered)
-            decision.patience.emplace(
-                task.job->id,
-                problem.snapshot().time_s + prices.prospects[i].wait_s + rules.patience_s);
+            decision.patience.emplace(task.job->id,
+                                      problem.snapshot().time_s + prices.prospects[i].wait_s);
         if (problem.options().explain)
             decision.waiting.emplace(task.job->id, why_waits(problem, prices, i));
     }
@@ -94,9 +92,9 @@ Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const Poli
     const Worth worth(problem, offers, rules);
     const Prices prices =
         price(problem, packing, worth, rules, std::count(left_out.begin(), left_out.end(), true));
-    Seating seating = seat(problem, packing, prices, choose(problem, prices.values, rules), rules);
+    Seating seating = seat(problem, packing, prices, choose(problem, prices.values, rules));
     grow(problem, worth, rules, seating);
-    return explain(problem, prices, rules, seating);
+    return explain(problem, prices, seating);
 }
 
 Decision decide_arena(const Snapshot& snapshot, const Offers& offers,

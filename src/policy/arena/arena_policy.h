@@ -24,18 +24,18 @@ namespace arena {
 /// A running job keeps what it has unless another offer, with 25 restarts charged to its time, is
 /// worth 1.08 to 1.38 times as much (by how many jobs wait), and as much again for another GPU
 /// type; another 25 restarts are charged, from its third start on, to the time that the job kept
-/// its GPUs on average so far, so that nobody is moved often. It makes room for a waiting job only
-/// when that one is worth 1.5 times as much, or up to twice that when it is nearly done. Idle GPUs
-/// go to running jobs that they finish by a tenth sooner. Objective jct: while no GPU is idle and
-/// few wait, long jobs change, or start again, only at appointed times (every power of two near a
-/// tenth of what they had left at their start, at most two hours and a quarter, from that start on:
-/// appointed.h), and between them can only be stopped. So restarts pay for themselves and stay few.
+/// its GPUs on average so far (its age and two hours, per start), so that nobody is moved often. It
+/// makes room for a waiting job only when that one is worth 1.5 times as much. Idle GPUs go to
+/// running jobs that they finish by a tenth sooner. Objective jct: while no GPU is idle and few
+/// wait, jobs change, or start again, only at appointed times (every power of two below a tenth of
+/// what they had left at their start, from that start on: appointed.h), and between them can only
+/// be stopped. So restarts pay for themselves and stay few. The numbers: arena_rules.h.
 ///
 /// Objective jct: a job that is not elastic is given what a list schedule of all such jobs, on the
 /// GPUs as they will come free, foresees as best for it (foresight.h), or waits for that; beside
 /// elastic jobs also what costs at most a twentieth more, for less value. One for which enough GPUs
-/// are free, but scattered, waits for the next ones, ten minutes longer than was first expected at
-/// most (JobState::patient_until_s); then it takes what it can get.
+/// are free, but scattered, waits for the next ones, no longer than was first expected
+/// (JobState::patient_until_s); then it takes what it can get.
 ///
 /// A week: times the starts that the job had and one more, at most four; then it gets the best that
 /// it could have without all others, and keeps it for an hour, so that more such jobs than GPUs do

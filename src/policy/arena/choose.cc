@@ -43,7 +43,7 @@ std::vector<std::int32_t> solve(const Problem& problem, Knapsack& knapsack, std:
 /// furthest account is below its share; accounts without tasks, or with all they can use, lack
 /// nothing.
 double balance(const Problem& problem, const std::vector<std::int32_t>& chosen,
-               const ArenaRules& rules, std::vector<double>& factors) {
+               std::vector<double>& factors) {
     std::vector<double> used(factors.size(), 0), share(factors.size(), 0);
     std::vector<bool> wants(factors.size(), false);
     double all_used = 0, all_shares = 0;
@@ -67,8 +67,7 @@ double balance(const Problem& problem, const std::vector<std::int32_t>& chosen,
         const double fair = share[a] / all_shares, has = used[a] / all_used;
         if (wants[a]) worst = std::max(worst, fair - has);
         const double step = std::clamp(fair / std::max(has, 1e-3), 0.5, 2.0);
-        factors[a] =
-            std::clamp(factors[a] * step, 1 / rules.most_share_factor, rules.most_share_factor);
+        factors[a] *= step;
     }
     return worst;
 }
@@ -97,11 +96,11 @@ Selection choose(const Problem& problem, std::span<const double> values, const A
     best.exact = knapsack.solved_exactly();
     if (!has_shares(problem)) return best;
     std::vector<double> factors(problem.options().shares.size() + 1, 1.0);
-    double least = balance(problem, best.chosen, rules, factors);
+    double least = balance(problem, best.chosen, factors);
     for (int i = 0; i < rules.share_rounds && least > 0; ++i) {
         Knapsack scaled = fill(problem, factors, values);
         std::vector<std::int32_t> other = solve(problem, scaled, best.steps);
-        const double lacking = balance(problem, other, rules, factors);
+        const double lacking = balance(problem, other, factors);
         if (lacking >= least) continue;
         least = lacking;
         best.chosen = std::move(other);

@@ -77,7 +77,7 @@ Foresight::Foresight(const Problem& problem, const Packing& packing,
     weigh_types();
     auto behind = static_cast<double>(
         std::count_if(tasks.begin(), tasks.end(), [](const Task& t) { return !t.runs(); }));
-    const double base = rules.lately_share * waited_lately() + rules.running_share * running_;
+    const double base = waited_lately();
     for (const std::size_t i : order()) {
         if (steps_ <= 0) break;
         behind -= 1;
@@ -102,7 +102,6 @@ void Foresight::count_gpus() {
 void Foresight::count_releases() {
     for (const JobState& job : problem_.snapshot().jobs) {
         if (job.phase != JobPhase::running || !job.current) continue;
-        running_ += 1;
         const std::int32_t type = problem_.type_of(job.current->grid.gpu_type);
         const double in_s = left_s(job);
         if (type < 0 || in_s == never) continue;
@@ -249,9 +248,7 @@ void Foresight::choose(std::size_t i, double price) {
     const Task& task = problem_.tasks()[i];
     std::vector<bool> refused(task.choice_count, false);
     Placement placement;
-    for (int tries = 0; tries < rules_.most_tries; ++tries) {
-        const Prospect found = best_of(i, price, refused);
-        if (found.best == nullptr) return;
+    for (Prospect found; (found = best_of(i, price, refused)).best != nullptr;) {
         if (found.wait_s > 0 || packing_.place(task, *found.best, placement)) {
             prospects_[i] = found;
             const double gpus = found.best->gpus;

@@ -28,9 +28,9 @@ struct Prospect {
 
 /// A cost is in seconds: the time until the job ends with the choice, and the delay of others,
 /// which is price x worth of the type x the GPU-seconds that it takes, or leaves idle while it
-/// waits for the last of them. The price of a GPU-second: how many jobs wait behind this one, half
-/// of as many as waited on average over the last twelve hours (as far as they are still here), and
-/// a tenth of the running ones, over all GPUs; half of it for GPUs that are idle now. The worth of
+/// waits for the last of them. The price of a GPU-second: how many jobs wait behind this one, and
+/// as many as waited on average over the last twelve hours (as far as they are still here), over
+/// all GPUs; half of it for GPUs that are idle now. The worth of
 /// a type: the speed per GPU of its best count, relative to the job's best type, averaged over
 /// jobs, with a mean over the GPUs of 1. Jobs choose in the order of their least worth x GPUs x
 /// time by weight. Of choices of a type that cost hardly more than the best the one with the fewest
@@ -86,7 +86,7 @@ class Foresight {
     std::vector<double> worth_, total_;
     /// By node set that is not all nodes, then type; without what the jobs before will take.
     std::map<std::uint32_t, std::vector<Releases>> releases_of_set_;
-    double gpus_ = 0, running_ = 0;
+    double gpus_ = 0;
     std::int64_t steps_;  ///< left of the budget
     std::vector<Prospect> prospects_;
 };

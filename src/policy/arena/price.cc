@@ -88,9 +88,10 @@ void look_ahead(const Problem& problem, const Packing& packing, const ArenaRules
         for (const Choice& c : problem.choices(tasks[i])) {
             const double over = foresight.over(i, c);
             const bool takes = &c == prospect.best && prospect.wait_s <= 0;
-            const double factor = takes                                    ? 1
-                                  : any_elastic && over <= rules.most_over ? 1 / std::max(over, 1.0)
-                                                                           : 0;
+            const double factor = takes ? 1
+                                  : any_elastic && over <= 1 + rules.estimate_error
+                                      ? 1 / std::max(over, 1.0)
+                                      : 0;
             if (&c == prospect.best) prices.wanted[at] = most_wanted;
             prices.values[at++] *= factor;
         }

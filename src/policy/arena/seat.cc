@@ -61,34 +61,23 @@ void find_growth(const Problem& problem, const Worth& worth, const ArenaRules& r
 
 }  // namespace
 
-/// What finds no nodes is tried first in the next attempt, then not chosen again, as far as the
-/// budget goes; an attempt has to be better by what one job matters in a small cluster.
+/// What finds no nodes is not chosen again in the next attempt, as far as the budget goes.
 Seating seat(const Problem& problem, const Packing& packing, const Prices& prices,
-             Selection selection, const ArenaRules& rules) {
+             Selection selection) {
     const Seats seats{&problem, prices.values, prices.moved, &prices.starving};
     RoomMaker room(problem, prices.values, prices.moved);
     Seating best(seats, packing);
-    best.seat(selection.chosen, {}, room);
+    best.seat(selection.chosen, room);
     if (search_all(problem, packing, seats, selection, best)) return best;
-    std::vector<std::size_t> missed = best.missed(), first;
+    std::vector<std::size_t> missed = best.missed();
     std::vector<double> left = prices.values;
-    for (int attempt = 1; !missed.empty() && (attempt <= rules.reseatings || selection.steps > 0);
-         ++attempt) {
-        if (attempt % (rules.reseatings + 1) == 0) {
-            if (has_shares(problem)) break;
-            for (const std::size_t i : missed) left[item(problem, i, selection.chosen[i])] = 0;
-            choose_anew(problem, left, selection);
-            first.clear();
-        } else {
-            std::erase_if(first, [&](std::size_t i) {
-                return std::count(missed.begin(), missed.end(), i) > 0;
-            });
-            first.insert(first.begin(), missed.begin(), missed.end());
-        }
+    while (!missed.empty() && selection.steps > 0 && !has_shares(problem)) {
+        for (const std::size_t i : missed) left[item(problem, i, selection.chosen[i])] = 0;
+        choose_anew(problem, left, selection);
         Seating other(seats, packing);
-        other.seat(selection.chosen, first, room);
+        other.seat(selection.chosen, room);
         missed = other.missed();
-        if (other.value() > rules.better_seating * best.value()) best = std::move(other);
+        if (other.value() > best.value()) best = std::move(other);
     }
     return best;
 }

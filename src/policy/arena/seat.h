@@ -11,7 +11,7 @@
 namespace arena {
 
 /// The seating keeps references to the prices.
-Seating seat(const Problem&, const Packing&, const Prices&, Selection, const ArenaRules&);
+Seating seat(const Problem&, const Packing&, const Prices&, Selection);
 /// Running jobs that keep their GPUs move to idle ones: nobody else wants them, so no bonus need
 /// protect anybody.
 void grow(const Problem&, const Worth&, const ArenaRules&, Seating&);

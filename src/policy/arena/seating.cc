@@ -76,13 +76,10 @@ std::vector<std::size_t> Seating::release_changes() {
     return changes;
 }
 
-void Seating::sort_changes(std::vector<std::size_t>& changes,
-                           const std::vector<std::size_t>& first) const {
+void Seating::sort_changes(std::vector<std::size_t>& changes) const {
     const auto key = [&](std::size_t i) {
-        const auto at = std::find(first.begin(), first.end(), i);
         const auto choices = seats_.problem->choices(seats_.problem->tasks()[i]);
-        return std::make_tuple(at - first.begin(),
-                               -choices[static_cast<std::size_t>(chosen_[i])].gpus, i);
+        return std::make_tuple(-choices[static_cast<std::size_t>(chosen_[i])].gpus, i);
     };
     std::sort(changes.begin(), changes.end(),
               [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
@@ -229,12 +226,11 @@ void Seating::fill() {
     }
 }
 
-void Seating::seat(const std::vector<std::int32_t>& chosen, const std::vector<std::size_t>& first,
-                   RoomMaker& room) {
+void Seating::seat(const std::vector<std::int32_t>& chosen, RoomMaker& room) {
     chosen_ = chosen;
     std::vector<std::size_t> changes = release_changes();
     rescue(room);
-    sort_changes(changes, first);
+    sort_changes(changes);
     for (const std::size_t i : changes) {
         if (!given_[i]) place_or_fall_back(i, room);
     }

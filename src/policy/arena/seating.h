@@ -31,10 +31,8 @@ class Seating {
     Seating(const Seats&, Packing packing);
 
     /// chosen: by task, index within its choices or -1. Changes are made in the order of their
-    /// GPUs, most first, so that small ones fill gaps; but tasks of `first` before all others.
-    /// Once.
-    void seat(const std::vector<std::int32_t>& chosen, const std::vector<std::size_t>& first,
-              RoomMaker&);
+    /// GPUs, most first, so that small ones fill gaps. Once.
+    void seat(const std::vector<std::int32_t>& chosen, RoomMaker&);
 
     /// Gives everybody just that, by task; instead of seat(). Once.
     void seat_as(std::vector<Seat> seats);
@@ -61,7 +59,7 @@ class Seating {
     void keep(std::size_t i);
     void give(std::size_t i, std::string_view why);
     [[nodiscard]] std::vector<std::size_t> release_changes();
-    void sort_changes(std::vector<std::size_t>&, const std::vector<std::size_t>& first) const;
+    void sort_changes(std::vector<std::size_t>&) const;
     bool place_any(std::size_t i);
     [[nodiscard]] double value_of_fall_back(std::size_t i);
     bool make_room(std::size_t i, const Choice&, double alternative,

@@ -39,7 +39,7 @@ Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rul
         waiting += job.phase == JobPhase::pending ? 1 : 0;
         all += 1;
     }
-    const double crowd = all > 0 ? std::min(1.0, waiting / all / rules.crowded_share) : 0;
+    const double crowd = all > 0 ? std::min(1.0, waiting / all / rules.few_waiting_share) : 0;
     change_bonus_ = rules.least_bonus + crowd * (rules.most_bonus - rules.least_bonus);
 }
 
@@ -85,16 +85,15 @@ double Worth::stay_charge(const Task& task, const Choice& choice, double restart
     const auto starts =
         static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - rules_.free_starts));
     return 1 + restarts * options_.restart.seconds(choice.gpus) * starts /
-                   std::max(rules_.least_age_s, task.job->age_s);
+                   (rules_.soon_s + task.job->age_s);
 }
 
 double Worth::bonus(const Task& task, const Choice& choice, bool here) const {
     if (!task.runs()) return 1;
-    const double left_s = Problem::time_left_s(task, problem_.choice(task.current));
-    const double m = rules_.momentum * (1 + std::min(1.0, rules_.nearly_done_s / left_s));
-    if (here) return m * change_bonus_;
+    if (here) return rules_.momentum * change_bonus_;
     const bool same_type = choice.type == problem_.choice(task.current).type;
-    return m / (same_type ? 1 : change_bonus_) / stay_charge(task, choice, rules_.charged_restarts);
+    return rules_.momentum / (same_type ? 1 : change_bonus_) /
+           stay_charge(task, choice, rules_.charged_restarts);
 }
 
 double Worth::rate(const Task& task, double weight, double time_s) const {

@@ -23,7 +23,7 @@ class Worth {
     /// Time to finish with the choice, restarts included.
     [[nodiscard]] double time_s(const Task&, const Choice&, bool here) const;
     /// By what a restart, so often, lengthens the job's age per start; the first starts do not
-    /// count, and a young job may still grow.
+    /// count, and it is never short: a young job may still grow.
     [[nodiscard]] double stay_charge(const Task&, const Choice&, double restarts) const;
     /// Waits, or has just been started after it did, for longer than its bound.
     [[nodiscard]] bool is_starving(const Task&) const;
