@@ -130,14 +130,14 @@ libarena_policy_arena_la_SOURCES = \
 	src/policy/arena/appointed.h \
 	src/policy/arena/arena_policy.h src/policy/arena/arena_policy.cc \
 	src/policy/arena/arena_rules.h \
+	src/policy/arena/assignment.h src/policy/arena/assignment.cc \
 	src/policy/arena/choose.h src/policy/arena/choose.cc \
+	src/policy/arena/displacement.h src/policy/arena/displacement.cc \
 	src/policy/arena/exhaustive.h src/policy/arena/exhaustive.cc \
 	src/policy/arena/foresight.h src/policy/arena/foresight.cc \
 	src/policy/arena/long_queue.h src/policy/arena/long_queue.cc \
+	src/policy/arena/place.h src/policy/arena/place.cc \
 	src/policy/arena/price.h src/policy/arena/price.cc \
-	src/policy/arena/room.h src/policy/arena/room.cc \
-	src/policy/arena/seat.h src/policy/arena/seat.cc \
-	src/policy/arena/seating.h src/policy/arena/seating.cc \
 	src/policy/arena/slurm_policies.h src/policy/arena/slurm_policies.cc \
 	src/policy/arena/worth.h src/policy/arena/worth.cc \
 	# end

@@ -100,14 +100,14 @@ bool ArenaPaper::is_opportunist(std::size_t i, double older_submit_s) const {
 bool ArenaPaper::suspend_opportunists(std::size_t target) {
     const Choice& wanted = plan_.choice(target, plan_.requested(target));
     std::vector<std::pair<double, std::size_t>> young;
-    std::int64_t room = plan_.free_gpus(wanted.type);
+    std::int64_t left = plan_.free_gpus(wanted.type);
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         if (!is_opportunist(i, problem_.tasks()[target].job->submit_s)) continue;
         if (plan_.given(i)->type != wanted.type) continue;
         young.emplace_back(-problem_.tasks()[i].job->submit_s, i);
-        room += plan_.given(i)->gpus;
+        left += plan_.given(i)->gpus;
     }
-    if (room < wanted.gpus) return false;
+    if (left < wanted.gpus) return false;
     std::sort(young.begin(), young.end());
     for (const auto& [submit, i] : young) {
         if (plan_.fits(target, plan_.requested(target))) break;

@@ -10,7 +10,7 @@
 namespace arena {
 namespace {
 
-constexpr double least_gain = 0.1, settle_s = 1800;
+constexpr double least_gain = 0.1, cooldown_s = 1800;
 /// A running job's next GPUs count this much more while it holds them already.
 constexpr double keep_bonus = 2;
 
@@ -28,7 +28,7 @@ class ElasticFlow {
     [[nodiscard]] double gain(std::size_t task, std::int32_t index) const;
     void admit();
     void grow();
-    void settle();
+    void cool_down();
 
     Problem problem_;
     Allocation plan_;
@@ -124,20 +124,20 @@ void ElasticFlow::grow() {
 }
 
 /// Growth of jobs that have only just changed waits.
-void ElasticFlow::settle() {
+void ElasticFlow::cool_down() {
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         const std::int32_t current = plan_.current(i);
         if (current == Allocation::nothing || plan_.given(i) == nullptr) continue;
         const JobState& job = *problem_.tasks()[i].job;
         const bool grows = plan_.given(i)->gpus > plan_.choice(i, current).gpus;
-        if (grows && problem_.snapshot().time_s - job.start_s < settle_s) plan_.set(i, current);
+        if (grows && problem_.snapshot().time_s - job.start_s < cooldown_s) plan_.set(i, current);
     }
 }
 
 Decision ElasticFlow::decide() {
     admit();
     grow();
-    settle();
+    cool_down();
     return plan_.realise("its minimum, and what adds most speed");
 }
 

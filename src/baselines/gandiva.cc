@@ -11,7 +11,7 @@
 namespace arena {
 namespace {
 
-constexpr double least_gain = 0.1, settle_s = 1800;
+constexpr double least_gain = 0.1, cooldown_s = 1800;
 
 class Gandiva {
   public:
@@ -105,21 +105,22 @@ void Gandiva::serve() {
 /// One doubling per round and job, to whom it adds most speed per GPU; nothing of a type that is
 /// waited for.
 void Gandiva::lend() {
-    std::vector<std::tuple<double, std::size_t, std::int32_t>> wishes;
+    std::vector<std::tuple<double, std::size_t, std::int32_t>> loans;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         const JobState& job = *problem_.tasks()[i].job;
         const Choice* now = plan_.given(i);
         if (now == nullptr || blocked_[static_cast<std::size_t>(now->type)]) continue;
-        if (plan_.current(i) != plan_.of(i) || problem_.snapshot().time_s - job.start_s < settle_s)
+        if (plan_.current(i) != plan_.of(i) ||
+            problem_.snapshot().time_s - job.start_s < cooldown_s)
             continue;
         const std::int32_t larger = plan_.find(i, now->type, 2 * now->gpus);
         if (larger == Allocation::nothing) continue;
         const double more = plan_.speed(i, larger) - plan_.speed(i, plan_.of(i));
         if (more < least_gain * plan_.speed(i, plan_.of(i))) continue;
-        wishes.emplace_back(-more / static_cast<double>(now->gpus), i, larger);
+        loans.emplace_back(-more / static_cast<double>(now->gpus), i, larger);
     }
-    std::sort(wishes.begin(), wishes.end());
-    for (const auto& [gain, i, larger] : wishes) {
+    std::sort(loans.begin(), loans.end());
+    for (const auto& [gain, i, larger] : loans) {
         if (plan_.fits(i, larger)) plan_.set(i, larger);
     }
 }

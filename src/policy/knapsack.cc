@@ -128,12 +128,12 @@ void Knapsack::find_prices() {
 }
 
 bool Knapsack::fits(std::size_t g, const Item& item) const {
-    std::int64_t room = free_[static_cast<std::size_t>(item.type)];
+    std::int64_t left = free_[static_cast<std::size_t>(item.type)];
     if (chosen_[g] >= 0) {
         const Item& now = group(g)[static_cast<std::size_t>(chosen_[g])];
-        if (now.type == item.type) room += now.gpus;
+        if (now.type == item.type) left += now.gpus;
     }
-    return item.gpus <= room;
+    return item.gpus <= left;
 }
 
 void Knapsack::choose(std::size_t g, std::int32_t item) {

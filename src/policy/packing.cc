@@ -174,7 +174,7 @@ void Packing::take_current(const Task& task) {
 bool Packing::can_take_current(const Task& task) const {
     const std::int64_t per_node = task.job->current->grid.gpus_per_node;
     return std::all_of(task.job->nodes.begin(), task.job->nodes.end(),
-                       [&](NodeIndex n) { return has_room(task, n, per_node); });
+                       [&](NodeIndex n) { return fits_on(task, n, per_node); });
 }
 
 Action action_for(const Task& task, const Placement& placement, std::string reason) {

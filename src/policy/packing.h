@@ -64,7 +64,7 @@ class Packing {
     [[nodiscard]] bool is_in_set(std::uint32_t node_set, NodeIndex) const;
     /// Whether the task may use the node, and so many GPUs, and what goes with them, are free
     /// there.
-    [[nodiscard]] bool has_room(const Task& task, NodeIndex index, std::int64_t per_node) const {
+    [[nodiscard]] bool fits_on(const Task& task, NodeIndex index, std::int64_t per_node) const {
         return free_[index].gpus >= per_node && has_resources(task, index, per_node) &&
                is_in_set(task.job->node_set, index);
     }

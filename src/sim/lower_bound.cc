@@ -216,14 +216,14 @@ void Relaxation::move_prices(double step) {
 Bound Relaxation::solve() {
     double best = alone_s_;
     std::vector<double> mean(prices_.size(), 0);
-    const int settled = options_.iterations / 2;
+    const int warm_up = options_.iterations / 2;
     for (int i = 0; i < options_.iterations; ++i) {
         best = std::max(best, round());
         const double done = static_cast<double>(i) / options_.iterations;
         move_prices(first_step * std::pow(last_step / first_step, done));
-        if (i < settled) continue;
+        if (i < warm_up) continue;
         for (std::size_t p = 0; p < mean.size(); ++p) {
-            mean[p] += prices_[p] / (options_.iterations - settled);
+            mean[p] += prices_[p] / (options_.iterations - warm_up);
         }
     }
     prices_ = mean;

@@ -28,8 +28,8 @@ struct Variant {
 };
 /// Each takes one rule out: what it multiplies counts once, what it adds not at all.
 constexpr Variant variants[] = {
-    {"soon_s", [](ArenaRules& r) { r.soon_s = 0; }},
-    {"far_s", [](ArenaRules& r) { r.far_s = infinite; }},
+    {"short_s", [](ArenaRules& r) { r.short_s = 0; }},
+    {"long_s", [](ArenaRules& r) { r.long_s = infinite; }},
     {"charged_restarts", [](ArenaRules& r) { r.charged_restarts = 1; }},
     {"growth_restarts", [](ArenaRules& r) { r.growth_restarts = 0; }},
     {"free_starts", [](ArenaRules& r) { r.free_starts = 0; }},

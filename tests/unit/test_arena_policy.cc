@@ -27,11 +27,11 @@ double optimum(const Groups& groups, std::size_t at, std::vector<std::int64_t>& 
     if (at == groups.size()) return 0;
     double best = optimum(groups, at + 1, free);
     for (const Item& item : groups[at]) {
-        auto& room = free[static_cast<std::size_t>(item.type)];
-        if (item.gpus > room) continue;
-        room -= item.gpus;
+        auto& left = free[static_cast<std::size_t>(item.type)];
+        if (item.gpus > left) continue;
+        left -= item.gpus;
         best = std::max(best, item.value + optimum(groups, at + 1, free));
-        room += item.gpus;
+        left += item.gpus;
     }
     return best;
 }

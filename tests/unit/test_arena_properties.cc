@@ -111,13 +111,13 @@ void every_job_has_one_answer_that_fits_its_state() {
     for (const JobState& job : r.snapshot.jobs) {
         bool offered = false;
         for (const Offer& o : r.offers.at(job.id)) {
-            std::int64_t room = 0;
+            std::int64_t gpus = 0;
             for (const NodeIndex n : r.snapshot.node_sets[job.node_set]) {
                 const NodeState& node = r.snapshot.nodes[n];
-                if (node.gpu_type == o.grid.gpu_type) room += node.total_gpus;
+                if (node.gpu_type == o.grid.gpu_type) gpus += node.total_gpus;
             }
             offered = offered || (test::time_of(r, job, o.grid.gpu_type, o.grid.gpus()) > 0 &&
-                                  o.grid.gpus() <= room);
+                                  o.grid.gpus() <= gpus);
         }
         if (job.phase == JobPhase::pending && offered) RC_ASSERT(answered.count(job.id) == 1U);
     }

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "policy/arena/long_queue.h"
-#include "policy/arena/seat.h"
+#include "policy/arena/place.h"
 #include "policy/reservation.h"
 
 namespace arena {
@@ -57,15 +57,15 @@ void say_what_is_impossible(const Problem& problem, Decision& decision) {
     }
 }
 
-/// The actions of the seating, and what those hear that have nothing.
-Decision explain(const Problem& problem, const Prices& prices, Seating& seating) {
+/// The actions of the assignment, and what those hear that have nothing.
+Decision explain(const Problem& problem, const Prices& prices, Assignment& assignment) {
     Decision decision;
-    decision.actions = std::move(seating.actions());
-    for (Action& action : reservations(problem, prices.wanted, seating.given()))
+    decision.actions = std::move(assignment.actions());
+    for (Action& action : reservations(problem, prices.wanted, assignment.given()))
         decision.actions.push_back(std::move(action));
-    for (std::size_t i = 0; i < seating.given().size(); ++i) {
+    for (std::size_t i = 0; i < assignment.given().size(); ++i) {
         const Task& task = problem.tasks()[i];
-        if (seating.given()[i]) continue;
+        if (assignment.given()[i]) continue;
         if (task.runs()) {
             decision.actions.push_back({.kind = ActionKind::preempt,
                                         .job = task.job->id,
@@ -92,9 +92,9 @@ Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const Poli
     const Worth worth(problem, offers, rules);
     const Prices prices =
         price(problem, packing, worth, rules, std::count(left_out.begin(), left_out.end(), true));
-    Seating seating = seat(problem, packing, prices, choose(problem, prices.values, rules));
-    grow(problem, worth, rules, seating);
-    return explain(problem, prices, seating);
+    Assignment assignment = place(problem, packing, prices, choose(problem, prices.values, rules));
+    grow(problem, worth, rules, assignment);
+    return explain(problem, prices, assignment);
 }
 
 Decision decide_arena(const Snapshot& snapshot, const Offers& offers,

@@ -18,7 +18,7 @@ namespace arena {
 /// everybody two hours more than he has. throughput: speed relative to the job's fastest offer.
 /// fairness: the same, times the fourth power of the job's finish-time slow-down so far. All are
 /// multiplied by a weight of the job's priority (1 to 4, linear between the lowest and the highest
-/// present); a job that waits longer than a week goes first (seating.h). With options.shares,
+/// present); a job that waits longer than a week goes first (assignment.h). With options.shares,
 /// accounts' values are scaled until those that want more have their share of the GPUs.
 ///
 /// A running job keeps what it has unless another offer, with 25 restarts charged to its time, is
@@ -42,12 +42,13 @@ namespace arena {
 /// not only start each other anew.
 ///
 /// The choice is a multiple-choice knapsack per GPU type (knapsack.h), then put on nodes
-/// (seating.h): running jobs make room for what finds none, by moving or stopping, where that is
-/// worth more than it costs (room.h); else it keeps what it had, or takes its best offer that finds
-/// some. Of few jobs on few nodes all ways are searched (exhaustive.h) where that fell short of the
-/// knapsack, no job waits beyond its bound and no shares are asked for. options.search_steps bounds
-/// the work: fewer steps, coarser prices, still a valid decision. O(steps + nodes + jobs log jobs),
-/// and for each job that finds no nodes, of which there are few, the nodes of a type.
+/// (assignment.h): running jobs make room for what finds none, by moving or stopping, where that is
+/// worth more than it costs (displacement.h); else it keeps what it had, or takes its best offer
+/// that finds some. Of few jobs on few nodes all ways are searched (exhaustive.h) where that fell
+/// short of the knapsack, no job waits beyond its bound and no shares are asked for.
+/// options.search_steps bounds the work: fewer steps, coarser prices, still a valid decision.
+/// O(steps + nodes + jobs log jobs), and for each job that finds no nodes, of which there are few,
+/// the nodes of a type.
 Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&);
 /// With other constants than its own.
 Decision decide_arena(const Snapshot&, const Offers&, const PolicyOptions&, const ArenaRules&);

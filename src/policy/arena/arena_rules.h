@@ -7,10 +7,11 @@
 namespace arena {
 
 struct ArenaRules {
-    /// Value of an offer, objective jct: jobs that end much sooner than this are much alike, as are
-    /// all that need longer than that. And so are, when a change is charged to their age, all that
-    /// are much younger: who gave way soon after its start grows again when GPUs come free.
-    double soon_s = 7200, far_s = 360000;
+    /// Value of an offer, objective jct: jobs that end much sooner than short_s are valued as one,
+    /// as are all that need longer than long_s. And so are, when a change is charged to their age,
+    /// all that are much younger: who gave way soon after its start grows again when GPUs come
+    /// free.
+    double short_s = 7200, long_s = 360000;
 
     /// A change of a running job is charged with so many restarts over the time left (it may cause
     /// others), and with so many over the job's age per start: who was moved often is soon moved

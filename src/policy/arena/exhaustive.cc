@@ -177,16 +177,16 @@ void Exhaustive::stay(std::size_t depth, const Option& option, double sum) {
         if (!fits(job, nodes_[n], here)) return;
     }
     for (const NodeIndex n : job.nodes) take(job, n, per_node);
-    seats_[order_[depth]].stays = true;
+    outcomes_[order_[depth]].stays = true;
     descend(depth + 1, sum + option.value);
-    seats_[order_[depth]].stays = false;
+    outcomes_[order_[depth]].stays = false;
     for (const NodeIndex n : job.nodes) take(job, n, -per_node);
 }
 
 /// On all sets of nodes, from node `from` on, that complete the placement begun.
 void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from, double sum) {
     const JobState& job = *problem_.tasks()[order_[depth]].job;
-    auto& chosen = seats_[order_[depth]].placement.nodes;
+    auto& chosen = outcomes_[order_[depth]].placement.nodes;
     if (static_cast<std::int64_t>(chosen.size()) * option.per_node == option.choice->gpus)
         return descend(depth + 1, sum + option.value);
     for (std::size_t n = from; n < nodes_.size() && steps_ > 0; ++n) {
@@ -205,29 +205,29 @@ void Exhaustive::descend(std::size_t depth, double sum) {
     if (--steps_ <= 0 || sum + bound(depth) <= most_ * (1 + rounding)) return;
     if (depth == order_.size()) {
         most_ = sum;
-        best_ = seats_;
+        best_ = outcomes_;
         return;
     }
     if (!is_new(depth, sum)) return;
-    Seat& seat = seats_[order_[depth]];
+    Outcome& outcome = outcomes_[order_[depth]];
     for (const Option& option : options_[order_[depth]]) {
         if (sum + option.value + rest_value_[depth + 1] <= most_ * (1 + rounding)) break;
         if (option.per_node == 0) {
             stay(depth, option, sum);
             continue;
         }
-        seat.placement.offer = option.offer;
-        seat.placement.gpus_per_node = option.per_node;
-        seat.placement.place = option.place;
+        outcome.placement.offer = option.offer;
+        outcome.placement.gpus_per_node = option.per_node;
+        outcome.placement.place = option.place;
         place(depth, option, 0, sum);
     }
     descend(depth + 1, sum);
 }
 
-std::vector<Seat> Exhaustive::search(double least, std::int64_t& steps) {
+std::vector<Outcome> Exhaustive::search(double least, std::int64_t& steps) {
     most_ = least;
     steps_ = steps;
-    seats_.assign(order_.size(), {});
+    outcomes_.assign(order_.size(), {});
     best_.clear();
     seen_.clear();
     descend(0, 0);

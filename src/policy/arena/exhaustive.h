@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The best way to put few tasks on few nodes, by depth-first branch and bound: each task stays, has
 // one of its choices on some nodes, or has nothing. Bounded by the prices of GPUs (knapsack.h), and
-// no state of the nodes is entered twice with less in hand. For small rounds, where one wrong seat
-// costs a tenth of all.
+// no state of the nodes is entered twice with less in hand. For small rounds, where one wrong
+// placement costs a tenth of all.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 namespace arena {
 
 /// What a task has in the end.
-struct Seat {
+struct Outcome {
     bool stays = false;   ///< on the nodes that it runs on
     Placement placement;  ///< without nodes: it stays, or has nothing
 };
@@ -31,10 +31,10 @@ class Exhaustive {
 
     /// Whether there are so few tasks and nodes that a search is worth its steps.
     [[nodiscard]] static bool is_small(const Problem&);
-    /// The seats of all tasks with the greatest sum of values above `least`, or the best found in
-    /// the steps; empty when there are none. Takes its steps off `steps`: what is left above 0 says
-    /// that the search was complete. Deterministic.
-    [[nodiscard]] std::vector<Seat> search(double least, std::int64_t& steps);
+    /// The outcomes of all tasks with the greatest sum of values above `least`, or the best found
+    /// in the steps; empty when there are none. Takes its steps off `steps`: what is left above 0
+    /// says that the search was complete. Deterministic.
+    [[nodiscard]] std::vector<Outcome> search(double least, std::int64_t& steps);
 
   private:
     struct Option {
@@ -69,7 +69,7 @@ class Exhaustive {
     std::vector<std::size_t> order_;                      ///< tasks, the most valued first
     std::vector<std::vector<Option>> options_;            ///< by task, the best first
     std::vector<double> prices_, rest_net_, rest_value_;  ///< of the tasks from a depth on
-    std::vector<Seat> seats_, best_;                      ///< by task
+    std::vector<Outcome> outcomes_, best_;                ///< by task
     std::unordered_map<std::string, double> seen_;        ///< depth and nodes: most in hand so far
     double most_ = 0;
     std::int64_t steps_ = 0;

@@ -236,9 +236,9 @@ Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>
     for (const Prospect& p : all)
         if (p.best != nullptr && p.least_cost < best.least_cost) best = p;
     for (const Prospect& p : all) {  // by type, then GPUs ascending
-        const bool alike =
+        const bool comparable =
             p.best != nullptr && p.best->type == best.best->type && p.wait_s <= best.wait_s;
-        if (alike && p.least_cost <= (1 + rules_.estimate_error) * best.least_cost) return p;
+        if (comparable && p.least_cost <= (1 + rules_.estimate_error) * best.least_cost) return p;
     }
     return best;
 }

@@ -12,7 +12,7 @@
 namespace arena {
 namespace {
 
-/// Alike but for their work and age.
+/// The same but for their work and age.
 struct Group {
     const JobState* first;
     bool starves;

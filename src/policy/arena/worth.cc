@@ -85,7 +85,7 @@ double Worth::stay_charge(const Task& task, const Choice& choice, double restart
     const auto starts =
         static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - rules_.free_starts));
     return 1 + restarts * options_.restart.seconds(choice.gpus) * starts /
-                   (rules_.soon_s + task.job->age_s);
+                   (rules_.short_s + task.job->age_s);
 }
 
 double Worth::bonus(const Task& task, const Choice& choice, bool here) const {
@@ -101,7 +101,8 @@ double Worth::rate(const Task& task, double weight, double time_s) const {
     if (options_.objective != Objective::jct) return weight * task.remaining / time_s;
     const double least_s = task.remaining * task.fastest_s + options_.restart.checkpoint_s +
                            options_.restart.launch_cap_s;
-    return weight * sharpened(least_s / time_s / (std::min(least_s, rules_.far_s) + rules_.soon_s));
+    return weight *
+           sharpened(least_s / time_s / (std::min(least_s, rules_.long_s) + rules_.short_s));
 }
 
 }  // namespace arena

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Making room: see room.h.
-#include "policy/arena/room.h"
+// Making room: see displacement.h.
+#include "policy/arena/displacement.h"
 
 #include <algorithm>
 
@@ -8,12 +8,12 @@
 
 namespace arena {
 
-RoomMaker::RoomMaker(const Problem& problem, std::span<const double> values,
-                     std::span<const double> moved)
+Displacement::Displacement(const Problem& problem, std::span<const double> values,
+                           std::span<const double> moved)
     : problem_(problem), values_(values), moved_(moved) {}
 
 /// Most rounds need no room: done on the first call.
-void RoomMaker::index_nodes() {
+void Displacement::index_nodes() {
     if (!on_node_.empty()) return;
     on_node_.resize(problem_.snapshot().nodes.size());
     nodes_of_type_.resize(problem_.types());
@@ -29,8 +29,8 @@ void RoomMaker::index_nodes() {
 
 /// The tasks of least value per GPU that have to leave the node; false when not even all of them
 /// suffice.
-bool RoomMaker::cost_of_node(const Task& task, NodeIndex node, std::int64_t per_node,
-                             const std::vector<bool>& keeps, NodeCost& out) const {
+bool Displacement::cost_of_node(const Task& task, NodeIndex node, std::int64_t per_node,
+                                const std::vector<bool>& keeps, NodeCost& out) const {
     out = {0, node, {}};
     std::vector<std::pair<double, std::size_t>> order;
     for (const std::size_t v : on_node_[node]) {
@@ -40,20 +40,20 @@ bool RoomMaker::cost_of_node(const Task& task, NodeIndex node, std::int64_t per_
     }
     std::sort(order.begin(), order.end());
     for (const auto& [density, v] : order) {
-        if (packing_->has_room(task, node, per_node)) break;
+        if (packing_->fits_on(task, node, per_node)) break;
         packing_->release_current(problem_.tasks()[v]);
         out.loss += current_value(v);
         out.victims.push_back(v);
     }
-    const bool fits = packing_->has_room(task, node, per_node);
+    const bool fits = packing_->fits_on(task, node, per_node);
     for (const std::size_t v : out.victims) packing_->take_current(problem_.tasks()[v]);
     return fits;
 }
 
 /// Of the nodes of the place that cost least to clear; nobody when there are not enough.
-std::vector<std::size_t> RoomMaker::victims_for(const Task& task, const Choice& choice,
-                                                const Place& place, std::int64_t per_node,
-                                                const std::vector<bool>& keeps) const {
+std::vector<std::size_t> Displacement::victims_for(const Task& task, const Choice& choice,
+                                                   const Place& place, std::int64_t per_node,
+                                                   const std::vector<bool>& keeps) const {
     const std::int64_t nodes = choice.gpus / per_node;
     if (!allows(place, *task.job, nodes, per_node)) return {};
     std::vector<NodeCost> costs;
@@ -78,7 +78,7 @@ std::vector<std::size_t> RoomMaker::victims_for(const Task& task, const Choice& 
 
 /// What a victim is worth after it was cleared away: where it stood if that is free still, else its
 /// best choice that finds nodes, else nothing.
-double RoomMaker::settle(std::size_t v, std::vector<Leaver>& leavers) {
+double Displacement::relocate(std::size_t v, std::vector<Leaver>& leavers) {
     const Task& task = problem_.tasks()[v];
     if (packing_->can_take_current(task)) {
         packing_->take_current(task);
@@ -101,9 +101,9 @@ double RoomMaker::settle(std::size_t v, std::vector<Leaver>& leavers) {
     return 0;
 }
 
-bool RoomMaker::try_layout(const Newcomer& newcomer, const Place& place, const Offer& offer,
-                           std::int64_t per_node, double least_gain, Placement& out,
-                           std::vector<Leaver>& leavers) {
+bool Displacement::try_layout(const Newcomer& newcomer, const Place& place, const Offer& offer,
+                              std::int64_t per_node, double least_gain, Placement& out,
+                              std::vector<Leaver>& leavers) {
     const Task& task = problem_.tasks()[newcomer.task];
     std::vector<std::size_t> victims =
         victims_for(task, newcomer.choice, place, per_node, newcomer.keeps);
@@ -115,7 +115,7 @@ bool RoomMaker::try_layout(const Newcomer& newcomer, const Place& place, const O
     });
     double gain = 0;
     leavers.clear();
-    for (const std::size_t v : victims) gain += settle(v, leavers) - current_value(v);
+    for (const std::size_t v : victims) gain += relocate(v, leavers) - current_value(v);
     if (placed && gain > least_gain) return true;
     for (const Leaver& leaver : leavers) {
         if (!leaver.placement.nodes.empty())
@@ -127,8 +127,8 @@ bool RoomMaker::try_layout(const Newcomer& newcomer, const Place& place, const O
     return false;
 }
 
-bool RoomMaker::make(const Newcomer& newcomer, Packing& packing, Placement& out,
-                     std::vector<Leaver>& leavers) {
+bool Displacement::displace(const Newcomer& newcomer, Packing& packing, Placement& out,
+                            std::vector<Leaver>& leavers) {
     index_nodes();
     packing_ = &packing;
     elsewhere_ = newcomer.elsewhere;

@@ -12,11 +12,11 @@
 
 namespace arena {
 
-class RoomMaker {
+class Displacement {
   public:
     /// values: of all choices, one task after the other, that of a task's current choice where it
     /// stands; moved: by task, that of its current choice on other nodes. Keeps the references.
-    RoomMaker(const Problem&, std::span<const double> values, std::span<const double> moved);
+    Displacement(const Problem&, std::span<const double> values, std::span<const double> moved);
 
     /// Who had to leave; without nodes, for nothing else.
     struct Leaver {
@@ -34,8 +34,8 @@ class RoomMaker {
     /// Places the newcomer's choice where tasks of `keeps` stand, when all values together then
     /// grow by more than `alternative`. True: placed, and the leavers are off their nodes and on
     /// their new ones. False: nothing has changed. O(nodes of the type x jobs on them).
-    [[nodiscard]] bool make(const Newcomer&, Packing&, Placement& out,
-                            std::vector<Leaver>& leavers);
+    [[nodiscard]] bool displace(const Newcomer&, Packing&, Placement& out,
+                                std::vector<Leaver>& leavers);
 
   private:
     struct NodeCost {
@@ -54,7 +54,7 @@ class RoomMaker {
                                                        const std::vector<bool>& keeps) const;
     bool try_layout(const Newcomer&, const Place&, const Offer&, std::int64_t per_node,
                     double least_gain, Placement& out, std::vector<Leaver>& leavers);
-    double settle(std::size_t victim, std::vector<Leaver>& leavers);
+    double relocate(std::size_t victim, std::vector<Leaver>& leavers);
 
     const Problem& problem_;
     Packing* packing_ = nullptr;  ///< of the call

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See seat.h.
-#include "policy/arena/seat.h"
+// See place.h.
+#include "policy/arena/place.h"
 
 #include <algorithm>
 #include <tuple>
@@ -16,25 +16,25 @@ std::size_t item(const Problem& problem, std::size_t i, std::int32_t choice) {
 }
 
 /// Few jobs: tries all that could be. True when nothing can be better than `best` then.
-bool search_all(const Problem& problem, const Packing& packing, const Seats& seats,
-                Selection& selection, Seating& best) {
+bool search_all(const Problem& problem, const Packing& packing, const AssignmentInput& input,
+                Selection& selection, Assignment& best) {
     if (has_shares(problem)) return false;
     double by_count = 0;
     for (std::size_t i = 0; i < selection.chosen.size(); ++i) {
         const std::int32_t choice = selection.chosen[i];
-        if (choice >= 0) by_count += seats.values[item(problem, i, choice)];
+        if (choice >= 0) by_count += input.values[item(problem, i, choice)];
     }
     if (selection.exact && best.value() >= (1 - rounding) * by_count) return true;
     const bool starves =
-        std::find(seats.starving->begin(), seats.starving->end(), true) != seats.starving->end();
+        std::find(input.starving->begin(), input.starving->end(), true) != input.starving->end();
     if (starves || !Exhaustive::is_small(problem)) return false;
     std::int64_t steps = selection.steps / 2;
     selection.steps -= steps;
-    Exhaustive all(problem, packing, seats.values, seats.moved, selection.gpu_prices);
-    std::vector<Seat> found = all.search(best.value(), steps);
+    Exhaustive all(problem, packing, input.values, input.moved, selection.gpu_prices);
+    std::vector<Outcome> found = all.search(best.value(), steps);
     if (!found.empty()) {
-        Seating other(seats, packing);
-        other.seat_as(std::move(found));
+        Assignment other(input, packing);
+        other.assign(std::move(found));
         best = std::move(other);
     }
     return steps > 0;
@@ -62,36 +62,38 @@ void find_growth(const Problem& problem, const Worth& worth, const ArenaRules& r
 }  // namespace
 
 /// What finds no nodes is not chosen again in the next attempt, as far as the budget goes.
-Seating seat(const Problem& problem, const Packing& packing, const Prices& prices,
-             Selection selection) {
-    const Seats seats{&problem, prices.values, prices.moved, &prices.starving};
-    RoomMaker room(problem, prices.values, prices.moved);
-    Seating best(seats, packing);
-    best.seat(selection.chosen, room);
-    if (search_all(problem, packing, seats, selection, best)) return best;
+Assignment place(const Problem& problem, const Packing& packing, const Prices& prices,
+                 Selection selection) {
+    const AssignmentInput input{&problem, prices.values, prices.moved, &prices.starving};
+    Displacement displacement(problem, prices.values, prices.moved);
+    Assignment best(input, packing);
+    best.place_all(selection.chosen, displacement);
+    if (search_all(problem, packing, input, selection, best)) return best;
     std::vector<std::size_t> missed = best.missed();
     std::vector<double> left = prices.values;
     while (!missed.empty() && selection.steps > 0 && !has_shares(problem)) {
         for (const std::size_t i : missed) left[item(problem, i, selection.chosen[i])] = 0;
         choose_anew(problem, left, selection);
-        Seating other(seats, packing);
-        other.seat(selection.chosen, room);
+        Assignment other(input, packing);
+        other.place_all(selection.chosen, displacement);
         missed = other.missed();
         if (other.value() > best.value()) best = std::move(other);
     }
     return best;
 }
 
-void grow(const Problem& problem, const Worth& worth, const ArenaRules& rules, Seating& seating) {
+void grow(const Problem& problem, const Worth& worth, const ArenaRules& rules,
+          Assignment& assignment) {
     const auto& tasks = problem.tasks();
     std::vector<Move> moves;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (seating.keeps()[i]) find_growth(problem, worth, rules, seating.packing(), i, moves);
+        if (assignment.keeps()[i])
+            find_growth(problem, worth, rules, assignment.packing(), i, moves);
     }
     std::sort(moves.begin(), moves.end());
     for (const auto& [gain, i, c] : moves) {
-        if (seating.keeps()[i])
-            seating.move(i, problem.choices(tasks[i])[c], "idle GPUs finish it sooner");
+        if (assignment.keeps()[i])
+            assignment.move(i, problem.choices(tasks[i])[c], "idle GPUs finish it sooner");
     }
 }
 

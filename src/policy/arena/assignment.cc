@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Chosen offers on nodes: see seating.h.
-#include "policy/arena/seating.h"
+// Chosen offers on nodes: see assignment.h.
+#include "policy/arena/assignment.h"
 
 #include <algorithm>
 #include <limits>
@@ -18,41 +18,41 @@ std::string_view why_of(const Task& task) {
 
 }  // namespace
 
-Seating::Seating(const Seats& seats, Packing packing)
-    : seats_(seats), packing_(std::move(packing)) {
-    const std::size_t tasks = seats.problem->tasks().size();
+Assignment::Assignment(const AssignmentInput& input, Packing packing)
+    : input_(input), packing_(std::move(packing)) {
+    const std::size_t tasks = input.problem->tasks().size();
     given_.assign(tasks, false);
     keeps_.assign(tasks, false);
     got_.assign(tasks, 0);
 }
 
 /// Those of value that the free GPUs could hold by count, the best first.
-Seating::ByValue Seating::choices_by_value(std::size_t i) const {
-    const auto choices = seats_.problem->choices(seats_.problem->tasks()[i]);
+Assignment::ByValue Assignment::choices_by_value(std::size_t i) const {
+    const auto choices = input_.problem->choices(input_.problem->tasks()[i]);
     ByValue order;
     for (std::size_t c = 0; c < choices.size(); ++c) {
-        const double value = seats_.values[item(i, c)];
+        const double value = input_.values[item(i, c)];
         if (value > 0 && packing_.could_fit(choices[c])) order.emplace_back(-value, c);
     }
     std::sort(order.begin(), order.end());
     return order;
 }
 
-double Seating::value_of(std::size_t i, const Placement& placement) const {
-    const Task& task = seats_.problem->tasks()[i];
+double Assignment::value_of(std::size_t i, const Placement& placement) const {
+    const Task& task = input_.problem->tasks()[i];
     const Grid& grid = placement.offer->grid;
     const std::int32_t at =
-        seats_.problem->find_choice(task, seats_.problem->type_of(grid.gpu_type), grid.gpus());
-    return at == task.current ? seats_.moved[i] : seats_.values[static_cast<std::size_t>(at)];
+        input_.problem->find_choice(task, input_.problem->type_of(grid.gpu_type), grid.gpus());
+    return at == task.current ? input_.moved[i] : input_.values[static_cast<std::size_t>(at)];
 }
 
-void Seating::keep(std::size_t i) {
+void Assignment::keep(std::size_t i) {
     given_[i] = keeps_[i] = true;
-    got_[i] = seats_.values[static_cast<std::size_t>(seats_.problem->tasks()[i].current)];
+    got_[i] = input_.values[static_cast<std::size_t>(input_.problem->tasks()[i].current)];
 }
 
-void Seating::give(std::size_t i, std::string_view why) {
-    actions_.push_back(action_for(seats_.problem->tasks()[i], placement_, std::string(why)));
+void Assignment::give(std::size_t i, std::string_view why) {
+    actions_.push_back(action_for(input_.problem->tasks()[i], placement_, std::string(why)));
     given_[i] = true;
     keeps_[i] = false;
     got_[i] = value_of(i, placement_);
@@ -60,8 +60,8 @@ void Seating::give(std::size_t i, std::string_view why) {
 
 /// Those that keep their nodes do; the others' nodes are free. Answers who is to get something
 /// else.
-std::vector<std::size_t> Seating::release_changes() {
-    const auto& tasks = seats_.problem->tasks();
+std::vector<std::size_t> Assignment::release_changes() {
+    const auto& tasks = input_.problem->tasks();
     std::vector<std::size_t> changes;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         const auto choice = static_cast<std::size_t>(std::max(chosen_[i], 0));
@@ -76,9 +76,9 @@ std::vector<std::size_t> Seating::release_changes() {
     return changes;
 }
 
-void Seating::sort_changes(std::vector<std::size_t>& changes) const {
+void Assignment::sort_changes(std::vector<std::size_t>& changes) const {
     const auto key = [&](std::size_t i) {
-        const auto choices = seats_.problem->choices(seats_.problem->tasks()[i]);
+        const auto choices = input_.problem->choices(input_.problem->tasks()[i]);
         return std::make_tuple(-choices[static_cast<std::size_t>(chosen_[i])].gpus, i);
     };
     std::sort(changes.begin(), changes.end(),
@@ -86,9 +86,9 @@ void Seating::sort_changes(std::vector<std::size_t>& changes) const {
 }
 
 /// The best offer of the task, but none beyond the GPUs chosen for it, that finds nodes.
-bool Seating::place_any(std::size_t i) {
-    const Task& task = seats_.problem->tasks()[i];
-    const auto choices = seats_.problem->choices(task);
+bool Assignment::place_any(std::size_t i) {
+    const Task& task = input_.problem->tasks()[i];
+    const auto choices = input_.problem->choices(task);
     for (const auto& [value, c] : choices_by_value(i)) {
         const bool within =
             chosen_[i] < 0 || choices[c].gpus <= choices[static_cast<std::size_t>(chosen_[i])].gpus;
@@ -98,10 +98,10 @@ bool Seating::place_any(std::size_t i) {
 }
 
 /// What the task would have if it did not get what was chosen for it.
-double Seating::value_of_fall_back(std::size_t i) {
-    const Task& task = seats_.problem->tasks()[i];
+double Assignment::value_of_fall_back(std::size_t i) {
+    const Task& task = input_.problem->tasks()[i];
     if (task.runs() && packing_.can_take_current(task))
-        return seats_.values[static_cast<std::size_t>(task.current)];
+        return input_.values[static_cast<std::size_t>(task.current)];
     if (!place_any(i)) return 0;
     packing_.remove(task, placement_);
     return value_of(i, placement_);
@@ -109,9 +109,10 @@ double Seating::value_of_fall_back(std::size_t i) {
 
 /// Puts the choice where running jobs stand, if that is worth more than what they lose and the
 /// alternative.
-bool Seating::make_room(std::size_t i, const Choice& choice, double alternative,
-                        const std::vector<bool>& may_leave, std::string_view why, RoomMaker& room) {
-    const RoomMaker::Newcomer newcomer{
+bool Assignment::displace_for(std::size_t i, const Choice& choice, double alternative,
+                              const std::vector<bool>& may_leave, std::string_view why,
+                              Displacement& displacement) {
+    const Displacement::Newcomer newcomer{
         .task = i,
         .choice = choice,
         .alternative = alternative,
@@ -119,10 +120,10 @@ bool Seating::make_room(std::size_t i, const Choice& choice, double alternative,
         // else another one may need just those nodes
         .elsewhere = alternative > whatever_it_costs,
     };
-    std::vector<RoomMaker::Leaver> leavers;
-    if (!room.make(newcomer, packing_, placement_, leavers)) return false;
+    std::vector<Displacement::Leaver> leavers;
+    if (!displacement.displace(newcomer, packing_, placement_, leavers)) return false;
     give(i, why);
-    for (RoomMaker::Leaver& leaver : leavers) {
+    for (Displacement::Leaver& leaver : leavers) {
         given_[leaver.task] = keeps_[leaver.task] = false;
         got_[leaver.task] = 0;
         if (leaver.placement.nodes.empty()) continue;
@@ -133,11 +134,11 @@ bool Seating::make_room(std::size_t i, const Choice& choice, double alternative,
 }
 
 /// Those that have waited for too long, the first first.
-std::vector<std::size_t> Seating::starving_in_order() const {
-    const auto& tasks = seats_.problem->tasks();
+std::vector<std::size_t> Assignment::starving_in_order() const {
+    const auto& tasks = input_.problem->tasks();
     std::vector<std::tuple<double, double, std::size_t>> order;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (tasks[i].runs() || !(*seats_.starving)[i]) continue;
+        if (tasks[i].runs() || !(*input_.starving)[i]) continue;
         order.emplace_back(-tasks[i].job->priority, -tasks[i].job->age_s, i);
     }
     if (!std::is_sorted(order.begin(), order.end()))
@@ -150,30 +151,30 @@ std::vector<std::size_t> Seating::starving_in_order() const {
 /// Who waited for too long gets the best that it can have with everybody else out of the way. What
 /// finds no room then finds none later either, whichever task of its kind asks: nobody who makes
 /// room gets other nodes before the end.
-void Seating::rescue(RoomMaker& room) {
-    const auto& tasks = seats_.problem->tasks();
+void Assignment::rescue(Displacement& displacement) {
+    const auto& tasks = input_.problem->tasks();
     const std::vector<std::size_t> order = starving_in_order();
     if (order.empty()) return;
-    std::vector<std::vector<bool>> no_room(seats_.problem->kinds());  // by kind, then choice
-    std::vector<std::size_t> hopeful(no_room.size());  // choices that are not known to find none
+    std::vector<std::vector<bool>> hopeless(input_.problem->kinds());  // by kind, then choice
+    std::vector<std::size_t> hopeful(hopeless.size());  // choices that are not known to find none
     for (const Task& task : tasks) hopeful[task.kind] = task.choice_count;
     // Not those that waited as long and have just been started.
     std::vector<bool> may_leave = keeps_;
     for (std::size_t k = 0; k < tasks.size(); ++k)
-        may_leave[k] = keeps_[k] && !(*seats_.starving)[k];
+        may_leave[k] = keeps_[k] && !(*input_.starving)[k];
     for (const std::size_t i : order) {
         if (hopeful[tasks[i].kind] == 0) continue;
-        std::vector<bool>& none = no_room[tasks[i].kind];
+        std::vector<bool>& none = hopeless[tasks[i].kind];
         none.resize(tasks[i].choice_count);
-        ByValue wishes;
+        ByValue by_value;
         for (std::size_t c = 0; c < tasks[i].choice_count; ++c)
-            if (!none[c]) wishes.emplace_back(-seats_.values[item(i, c)], c);
-        std::sort(wishes.begin(), wishes.end());
-        for (const auto& [value, c] : wishes) {
-            const Choice& choice = seats_.problem->choices(tasks[i])[c];
+            if (!none[c]) by_value.emplace_back(-input_.values[item(i, c)], c);
+        std::sort(by_value.begin(), by_value.end());
+        for (const auto& [value, c] : by_value) {
+            const Choice& choice = input_.problem->choices(tasks[i])[c];
             if (packing_.place(tasks[i], choice, placement_)) give(i, "waited for too long");
-            if (given_[i] ||
-                make_room(i, choice, whatever_it_costs, may_leave, "waited for too long", room))
+            if (given_[i] || displace_for(i, choice, whatever_it_costs, may_leave,
+                                          "waited for too long", displacement))
                 break;
             none[c] = true;
             --hopeful[tasks[i].kind];
@@ -183,12 +184,12 @@ void Seating::rescue(RoomMaker& room) {
     }
 }
 
-void Seating::place_or_fall_back(std::size_t i, RoomMaker& room) {
-    const Task& task = seats_.problem->tasks()[i];
-    const Choice& wanted = seats_.problem->choices(task)[static_cast<std::size_t>(chosen_[i])];
+void Assignment::place_or_fall_back(std::size_t i, Displacement& displacement) {
+    const Task& task = input_.problem->tasks()[i];
+    const Choice& wanted = input_.problem->choices(task)[static_cast<std::size_t>(chosen_[i])];
     const std::string_view why = why_of(task);
     if (packing_.place(task, wanted, placement_)) return give(i, why);
-    if (make_room(i, wanted, value_of_fall_back(i), keeps_, why, room)) return;
+    if (displace_for(i, wanted, value_of_fall_back(i), keeps_, why, displacement)) return;
     missed_.push_back(i);
     if (task.runs() && packing_.can_take_current(task)) {
         packing_.take_current(task);
@@ -199,19 +200,19 @@ void Seating::place_or_fall_back(std::size_t i, RoomMaker& room) {
 }
 
 /// What is left goes to running jobs that lost theirs, then to waiting ones, by value per GPU.
-void Seating::fill() {
-    const auto& tasks = seats_.problem->tasks();
+void Assignment::fill() {
+    const auto& tasks = input_.problem->tasks();
     std::vector<std::tuple<bool, double, std::size_t>> order;
     std::int64_t idle = 0;
-    for (std::size_t t = 0; t < seats_.problem->types(); ++t)
+    for (std::size_t t = 0; t < input_.problem->types(); ++t)
         idle += packing_.free_gpus(static_cast<std::int32_t>(t));
     for (std::size_t i = 0; idle > 0 && i < tasks.size(); ++i) {
         if (given_[i]) continue;
         double best = 0;
         for (std::size_t c = 0; c < tasks[i].choice_count; ++c) {
-            const Choice& choice = seats_.problem->choices(tasks[i])[c];
+            const Choice& choice = input_.problem->choices(tasks[i])[c];
             if (packing_.could_fit(choice))
-                best = std::max(best, seats_.values[item(i, c)] / choice.gpus);
+                best = std::max(best, input_.values[item(i, c)] / choice.gpus);
         }
         if (best > 0) order.emplace_back(!tasks[i].runs(), -best, i);
     }
@@ -226,38 +227,38 @@ void Seating::fill() {
     }
 }
 
-void Seating::seat(const std::vector<std::int32_t>& chosen, RoomMaker& room) {
+void Assignment::place_all(const std::vector<std::int32_t>& chosen, Displacement& displacement) {
     chosen_ = chosen;
     std::vector<std::size_t> changes = release_changes();
-    rescue(room);
+    rescue(displacement);
     sort_changes(changes);
     for (const std::size_t i : changes) {
-        if (!given_[i]) place_or_fall_back(i, room);
+        if (!given_[i]) place_or_fall_back(i, displacement);
     }
     fill();
     value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
 }
 
-void Seating::seat_as(std::vector<Seat> seats) {
-    const auto& tasks = seats_.problem->tasks();
+void Assignment::assign(std::vector<Outcome> outcomes) {
+    const auto& tasks = input_.problem->tasks();
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (seats[i].stays) {
+        if (outcomes[i].stays) {
             keep(i);
         } else if (tasks[i].runs()) {
             packing_.release_current(tasks[i]);
         }
     }
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-        if (seats[i].placement.nodes.empty()) continue;
-        placement_ = std::move(seats[i].placement);
+        if (outcomes[i].placement.nodes.empty()) continue;
+        placement_ = std::move(outcomes[i].placement);
         packing_.put(tasks[i], placement_);
         give(i, why_of(tasks[i]));
     }
     value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
 }
 
-bool Seating::move(std::size_t i, const Choice& choice, std::string_view why) {
-    const Task& task = seats_.problem->tasks()[i];
+bool Assignment::move(std::size_t i, const Choice& choice, std::string_view why) {
+    const Task& task = input_.problem->tasks()[i];
     packing_.release_current(task);
     if (!packing_.place(task, choice, placement_)) {
         packing_.take_current(task);

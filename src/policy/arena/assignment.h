@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What was chosen for each task by count, put on nodes: who keeps its nodes, who waited too long,
 // the changes, and then whatever finds nodes in what is left. What finds none makes room where that
-// pays (room.h), or takes something else. Several seatings can be tried and the best kept; nothing
-// here knows what a value means.
+// pays (displacement.h), or takes something else. Several assignments can be tried and the best
+// kept; nothing here knows what a value means.
 #pragma once
 
 #include <span>
@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "core/decision.h"
+#include "policy/arena/displacement.h"
 #include "policy/arena/exhaustive.h"
-#include "policy/arena/room.h"
 #include "policy/packing.h"
 
 namespace arena {
 
-/// What a seating goes by. References are kept.
-struct Seats {
+/// What an assignment goes by. References are kept.
+struct AssignmentInput {
     const Problem* problem;
     std::span<const double>
         values;  ///< by choice, all tasks one after the other; 0 = not to be taken
@@ -25,17 +25,17 @@ struct Seats {
     const std::vector<bool>* starving;  ///< by task: has what it can have before all others
 };
 
-class Seating {
+class Assignment {
   public:
     /// `packing`: as the snapshot has it. Starts with nothing given to anybody.
-    Seating(const Seats&, Packing packing);
+    Assignment(const AssignmentInput&, Packing packing);
 
     /// chosen: by task, index within its choices or -1. Changes are made in the order of their
     /// GPUs, most first, so that small ones fill gaps. Once.
-    void seat(const std::vector<std::int32_t>& chosen, RoomMaker&);
+    void place_all(const std::vector<std::int32_t>& chosen, Displacement&);
 
-    /// Gives everybody just that, by task; instead of seat(). Once.
-    void seat_as(std::vector<Seat> seats);
+    /// Gives everybody just that, by task; instead of place_all(). Once.
+    void assign(std::vector<Outcome> outcomes);
 
     [[nodiscard]] double value() const { return value_; }  ///< sum over all tasks
     /// Tasks that did not get what was chosen for them.
@@ -52,7 +52,7 @@ class Seating {
   private:
     using ByValue = std::vector<std::pair<double, std::size_t>>;  ///< (-value, index of the choice)
     [[nodiscard]] std::size_t item(std::size_t i, std::size_t choice) const {
-        return seats_.problem->tasks()[i].first_choice + choice;
+        return input_.problem->tasks()[i].first_choice + choice;
     }
     [[nodiscard]] ByValue choices_by_value(std::size_t i) const;
     [[nodiscard]] double value_of(std::size_t i, const Placement&) const;
@@ -62,14 +62,14 @@ class Seating {
     void sort_changes(std::vector<std::size_t>&) const;
     bool place_any(std::size_t i);
     [[nodiscard]] double value_of_fall_back(std::size_t i);
-    bool make_room(std::size_t i, const Choice&, double alternative,
-                   const std::vector<bool>& may_leave, std::string_view why, RoomMaker&);
+    bool displace_for(std::size_t i, const Choice&, double alternative,
+                      const std::vector<bool>& may_leave, std::string_view why, Displacement&);
     [[nodiscard]] std::vector<std::size_t> starving_in_order() const;
-    void rescue(RoomMaker&);
-    void place_or_fall_back(std::size_t i, RoomMaker&);
+    void rescue(Displacement&);
+    void place_or_fall_back(std::size_t i, Displacement&);
     void fill();
 
-    Seats seats_;
+    AssignmentInput input_;
     Packing packing_;
     std::vector<std::int32_t> chosen_;
     std::vector<bool> given_, keeps_;
