@@ -94,11 +94,13 @@ int main(int argc, char** argv) {
     add_queue(app, globals);
     add_profile(app, globals);
     add_config(app, globals);
-    add_slowdown(app, globals);
+    CLI::App& slowdown = *app.add_subcommand("slowdown", "slow GPUs and links, and what is done");
+    slowdown.require_subcommand(1);
+    add_slowdown_of_jobs(slowdown, globals);
+    add_slowdown_of_files(slowdown, globals);
     add_snapshot(app, globals);
     add_simulate(app, globals);
     add_trace(app, globals);
-    add_slowdown(app, globals);
     add_evaluate_slowdown(app, globals);
     add_doctor(app, globals);
     try {

@@ -12,7 +12,7 @@ void add_stats(CLI::App&, Globals&);
 void add_report(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
 void add_config(CLI::App&, Globals&);
-/// To the sub-command `slowdown`, which others may have added.
-void add_slowdown(CLI::App&, Globals&);
+/// To the group `slowdown`: what watched jobs say, and what becomes of it.
+void add_slowdown_of_jobs(CLI::App& group, Globals&);
 
 }  // namespace arena::cli

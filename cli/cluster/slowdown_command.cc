@@ -193,7 +193,7 @@ Result<SlowReport> read_report(const ReportOptions& options) {
     report.life = static_cast<std::uint32_t>(*life);
     for (const Status& read :
          {read_place(options.at, "at", report.at), read_place(options.peer, "peer", report.peer),
-          read_word(options.cause, parse_slow_cause, slow_causes, "--cause", report.cause),
+          read_word(options.cause, parse_slow_cause, slowdown::causes, "--cause", report.cause),
           read_word(options.action, parse_slow_action, slow_actions, "--action", report.action),
           check_slow_report(report)})
         if (!read) return read.error();
@@ -262,23 +262,17 @@ void add_word_to(CLI::App& group, Globals& globals, const char* verb, const char
 
 }  // namespace
 
-void add_slowdown(CLI::App& app, Globals& globals) {
-    const auto known =
-        app.get_subcommands([](const CLI::App* sub) { return sub->get_name() == "slowdown"; });
-    CLI::App* group = known.empty()
-                          ? app.add_subcommand("slowdown", "slow GPUs and links, and what is done")
-                          : known.front();
-    group->require_subcommand(1);
-    group->add_subcommand("list", "what watched jobs say")->callback([&globals] {
+void add_slowdown_of_jobs(CLI::App& group, Globals& globals) {
+    group.add_subcommand("list", "what watched jobs say")->callback([&globals] {
         globals.status = list(globals);
     });
-    CLI::App* of_job = group->add_subcommand("show", "what one job says");
+    CLI::App* of_job = group.add_subcommand("show", "what one job says");
     const auto job = std::make_shared<JobId>(0);
     of_job->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
     of_job->callback([&globals, job] { globals.status = show(globals, *job); });
-    add_word_to(*group, globals, "clear", "take a node for healthy again (root, SlurmUser)");
-    add_word_to(*group, globals, "check", "have a node checked (root, SlurmUser)");
-    add_report_to(*group, globals);
+    add_word_to(group, globals, "clear", "take a node for healthy again (root, SlurmUser)");
+    add_word_to(group, globals, "check", "have a node checked (root, SlurmUser)");
+    add_report_to(group, globals);
 }
 
 }  // namespace arena::cli

@@ -6,7 +6,8 @@
 
 namespace arena::cli {
 
-void add_slowdown(CLI::App&, Globals&);
+/// To the group `slowdown`: the parts of it that need files only.
+void add_slowdown_of_files(CLI::App& group, Globals&);
 void add_evaluate_slowdown(CLI::App&, Globals&);
 
 }  // namespace arena::cli

@@ -56,12 +56,9 @@ int solve(const Globals& globals, std::string_view command, const Arguments& arg
 
 }  // namespace
 
-void add_slowdown(CLI::App& app, Globals& globals) {
-    CLI::App* group =
-        app.add_subcommand("slowdown", "slow GPUs and links: from files, without a cluster");
-    group->require_subcommand(1);
+void add_slowdown_of_files(CLI::App& group, Globals& globals) {
     const auto add = [&](const char* name, const char* about) {
-        CLI::App* command = group->add_subcommand(name, about);
+        CLI::App* command = group.add_subcommand(name, about);
         const auto a = std::make_shared<Arguments>();
         command->add_option("file", a->file, "CSV or JSON, as evaluate-slowdown takes it")
             ->required();

@@ -89,7 +89,6 @@ bool is_place(const SlowPlace& place) {
 
 }  // namespace
 
-std::string_view to_string(SlowCause cause) { return slow_causes[static_cast<std::size_t>(cause)]; }
 std::string_view to_string(SlowAction action) {
     return slow_actions[static_cast<std::size_t>(action)];
 }
@@ -111,7 +110,7 @@ Result<SlowPlace> parse_slow_place(std::string_view text, std::string_view key) 
 }
 
 std::optional<SlowCause> parse_slow_cause(std::string_view text) {
-    return parse_word<SlowCause>(text, slow_causes);
+    return parse_word<SlowCause>(text, slowdown::causes);
 }
 
 std::optional<SlowAction> parse_slow_action(std::string_view text) {
@@ -125,7 +124,7 @@ bool same_event(const SlowReport& a, const SlowReport& b) {
 std::string slow_word(const SlowReport& report) {
     return fmt::format("{}{}{}:{}:x{:.1f}", to_string(report.at),
                        report.peer.node.empty() ? "" : "+", to_string(report.peer),
-                       to_string(report.cause), report.factor);
+                       slowdown::name(report.cause), report.factor);
 }
 
 Status check_slow_report(const SlowReport& report) {
@@ -150,7 +149,7 @@ std::string format_slow_report(const SlowReport& report) {
     std::string text = fmt::format(
         "{}life={};onset={};at={};cause={};factor={:.6g};action={};lost_s={:.6g}",
         slow_report_prefix, report.life, report.onset, to_string(report.at),
-        to_string(report.cause), report.factor, to_string(report.action), report.lost_s);
+        slowdown::name(report.cause), report.factor, to_string(report.action), report.lost_s);
     if (!report.peer.node.empty()) text += fmt::format(";peer={}", to_string(report.peer));
     if (report.relief != 0) text += fmt::format(";relief={}", report.relief);
     return text;

@@ -11,16 +11,15 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "slowdown/cause.h"
 
 namespace arena {
 
-enum class SlowCause { compute, communication };
+using SlowCause = slowdown::Cause;
 /// What the job does about it by itself (S2: other micro-batches, S3: other roles), or asks for
 /// (S4: to be restarted elsewhere).
 enum class SlowAction { none, s2, s3, s4 };
-inline constexpr std::array<std::string_view, 2> slow_causes{"compute", "communication"};
 inline constexpr std::array<std::string_view, 4> slow_actions{"none", "S2", "S3", "S4"};
-std::string_view to_string(SlowCause);
 std::string_view to_string(SlowAction);
 std::optional<SlowCause> parse_slow_cause(std::string_view);
 std::optional<SlowAction> parse_slow_action(std::string_view);

@@ -3,14 +3,16 @@
 // two differ (ski_rental.h).
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace arena::slowdown {
 
 enum class Cause { compute, communication };
 
-constexpr std::string_view name(Cause cause) {
-    return cause == Cause::compute ? "compute" : "communication";
-}
+inline constexpr std::array<std::string_view, 2> causes{"compute", "communication"};
+
+constexpr std::string_view name(Cause cause) { return causes[static_cast<std::size_t>(cause)]; }
 
 }  // namespace arena::slowdown

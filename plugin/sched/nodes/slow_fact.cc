@@ -97,12 +97,12 @@ std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why) {
 }
 
 std::string short_form(const SlowFact& slow) {
-    return fmt::format("{}:{}:x{:.2f}", device_of(slow), to_string(slow.cause), slow.factor);
+    return fmt::format("{}:{}:x{:.2f}", device_of(slow), slowdown::name(slow.cause), slow.factor);
 }
 
 Fact fact_of(const SlowFact& slow) {
     Fact fact{"slow",
-              fmt::format("{}:{}:{:.2f}", device_of(slow), to_string(slow.cause), slow.factor),
+              fmt::format("{}:{}:{:.2f}", device_of(slow), slowdown::name(slow.cause), slow.factor),
               {}};
     fact.set("seen", std::to_string(slow.seen));
     if (!slow.by.empty()) fact.set("by", fmt::format("{}", fmt::join(slow.by, ",")));

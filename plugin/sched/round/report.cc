@@ -46,7 +46,7 @@ Json slow_json(JobId job, const SlowEvent& event) {
               {"onset", told.onset},
               {"at", to_string(told.at)},
               {"peer", to_string(told.peer)},
-              {"cause", to_string(told.cause)},
+              {"cause", slowdown::name(told.cause)},
               {"factor", told.factor},
               {"action", to_string(told.action)},
               {"lost_s", told.lost_s},
