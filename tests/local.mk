@@ -207,6 +207,8 @@ if HAVE_CHECK
 check_PROGRAMS += $(slowdown_tests)
 TESTS += $(slowdown_tests)
 endif
+tests_unit_test_slowdown_changes_LDADD = $(slowdown_truth_libs) $(CHECK_LIBS)
+tests_unit_test_slowdown_period_LDADD = $(slowdown_truth_libs) $(CHECK_LIBS)
 # Built by `make check`, run by hand: what a sample costs, and what the answers to a slowdown take to find.
 check_PROGRAMS += tests/bench/slowdown tests/bench/slowdown-mitigation
 tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases.h

@@ -27,18 +27,18 @@ std::string human_number(double value) {
 
 }  // namespace
 
-Result<Assignment> assign(const ProfileRequest& request, const std::string& hardware_file) {
+Result<ProfileWork> work_of(const ProfileRequest& request, const std::string& hardware_file) {
     const auto all = load_hardware(hardware_file);
     if (!all) return all.error();
     const auto hardware = find_hardware(*all, request.hardware);
     if (!hardware) return hardware.error();
     const PlanQuery query = profile_query(request, *hardware);
     PlanBudget budget(plan_limits);
-    return Assignment{operator_list(query, budget), hardware->emulated, query};
+    return ProfileWork{operator_list(query, budget), hardware->emulated, query};
 }
 
-double direct_seconds(const Assignment& assignment, const ProfileTable& measured) {
-    PlanQuery query = assignment.query;
+double direct_seconds(const ProfileWork& work, const ProfileTable& measured) {
+    PlanQuery query = work.query;
     for (GpuPool& pool : query.pools) pool.profile = measured;
     double sum = 0;
     PlanBudget budget(plan_limits);
@@ -49,11 +49,11 @@ double direct_seconds(const Assignment& assignment, const ProfileTable& measured
     return sum;
 }
 
-std::string implausible(const Assignment& assignment, const std::vector<ProfileEntry>& measured) {
+std::string implausible(const ProfileWork& work, const std::vector<ProfileEntry>& measured) {
     constexpr std::size_t least = 4;
     constexpr double slow = 20, fast = 0.25;
-    if (assignment.emulated || assignment.query.pools.empty()) return {};
-    const GpuType& type = assignment.query.pools.front().hardware;
+    if (work.emulated || work.query.pools.empty()) return {};
+    const GpuType& type = work.query.pools.front().hardware;
     std::vector<double> ratios;
     for (const ProfileEntry& e : measured)
         if (e.shape.kind == OpKind::gemm)

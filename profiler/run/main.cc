@@ -64,7 +64,7 @@ int run(const Options& o, char** argv) {
     if (auto s = check_output(o.out, o.json); !s) return fail(s.error());
     const auto request = checked_request_of(o);
     if (!request) return fail(request.error());
-    const auto work = assign(*request, o.hardware_file);
+    const auto work = work_of(*request, o.hardware_file);
     if (!work) return fail(work.error());
     const auto kind = device_kind(o.device, work->emulated, request->hardware);
     if (!kind) return fail(kind.error());
@@ -76,7 +76,7 @@ int run(const Options& o, char** argv) {
 int list_operators(const Options& o) {
     const auto request = checked_request_of(o);
     if (!request) return fail(request.error());
-    const auto work = assign(*request, o.hardware_file);
+    const auto work = work_of(*request, o.hardware_file);
     if (!work) return fail(work.error());
     Json list = Json::array();
     for (const auto& s : wanted_shapes(work->shapes, request->known)) {

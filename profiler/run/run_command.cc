@@ -66,7 +66,7 @@ ProgressOptions progress_options(const Options& o, const ProfileRequest& request
 
 class RunCommand {
   public:
-    RunCommand(const Options& options, const ProfileRequest& request, const Assignment& work)
+    RunCommand(const Options& options, const ProfileRequest& request, const ProfileWork& work)
         : options_(options),
           request_(request),
           work_(work),
@@ -131,7 +131,7 @@ class RunCommand {
 
     const Options& options_;
     const ProfileRequest& request_;
-    const Assignment& work_;
+    const ProfileWork& work_;
     OpSeconds measured_;  ///< with what was known before, where its seconds are known
     std::vector<ProfileEntry> entries_;
     Progress progress_;
@@ -140,7 +140,7 @@ class RunCommand {
 
 }  // namespace
 
-int run_request(const Options& options, const ProfileRequest& request, const Assignment& work,
+int run_request(const Options& options, const ProfileRequest& request, const ProfileWork& work,
                 const MakeBackend& make) {
     return RunCommand(options, request, work).run(make);
 }

@@ -15,6 +15,6 @@ namespace arena {
 using MakeBackend = std::function<Result<std::unique_ptr<Backend>>()>;
 
 /// Returns the exit code. `make` is called once, after the signal handlers stand.
-int run_request(const Options&, const ProfileRequest&, const Assignment&, const MakeBackend& make);
+int run_request(const Options&, const ProfileRequest&, const ProfileWork&, const MakeBackend& make);
 
 }  // namespace arena
