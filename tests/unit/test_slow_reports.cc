@@ -310,6 +310,4 @@ TEST(verbs_have_rights) {
 
 }  // namespace
 
-int main() {
-    return arena::test::run_suite();
-}
+int main() { return arena::test::run_suite(); }
