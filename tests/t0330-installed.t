@@ -80,7 +80,7 @@ build_shifted() {
     eval "$compiler $flags -O0 -w -fPIC -c '$source' -o '$work/submit.o'" || return 1
     # shellcheck disable=SC2046
     link_shifted sched_arena "${objects[@]}" .libs/libarena_sched_logic.a &&
-        link_shifted job_submit_arena "$work/submit.o" $(find plugin/job_submit/.libs -name '*.o' ! -name '*-job_submit_arena.o')
+        link_shifted job_submit_arena "$work/submit.o" $(find plugin/job_submit/.libs -name 'job_submit_arena_la-*.o' ! -name '*-job_submit_arena.o')
 }
 link_shifted() { # PLUGIN OBJECT...
     local plugin=$1
