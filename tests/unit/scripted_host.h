@@ -82,12 +82,14 @@ class ScriptedHost : public Host {
         last_move = {.why = {}, .avoid = nodes};
         return note("note_avoided", id);
     }
-    std::size_t write_extras(const std::vector<ExtraChange>& changes) override {
+    std::vector<std::string> write_extras(const std::vector<ExtraChange>& changes) override {
+        std::vector<std::string> written;
         for (const ExtraChange& change : changes) {
             calls.push_back("extra " + change.node + " " + change.after);
             extras.push_back(change);
+            written.push_back(change.node);
         }
-        return changes.size();
+        return written;
     }
     ApplyResult fence(const Fencing& f) override {
         calls.push_back(std::string(f.fence == Fence::none       ? "unfence "

@@ -187,6 +187,7 @@ struct BookScene {
             const auto index = static_cast<NodeIndex>(at - view.snapshot.nodes.begin());
             expect_same(extra(index), change.before);
             extra(index, change.after);
+            book.note_written({change.node});
         }
         return changes.size();
     }
@@ -313,6 +314,135 @@ TEST(fences_follow_the_rules) {
         const auto ended = scene.book.take_fencings();
         ck_assert(ended.size() == 1 && ended[0].fence == Fence::none);
     }
+}
+
+TEST(what_comes_after_a_clear_stands) {
+    BookScene scene;
+    scene.extra(0, slow_text);
+    scene.round();
+    scene.book.clear("n1");
+    (void)scene.book.note(verdict(7));
+    scene.round();
+    expect_same(scene.extra(0), "arena:v1 slow=1:compute:2.10 seen=1 by=7 since=1000 until=4600");
+    (void)scene.book.note(verdict(8));
+    scene.book.clear("n1");
+    scene.round();
+    expect_same(scene.extra(0), "");
+    (void)scene.book.note(verdict(8));
+    (void)scene.book.note(verdict(9));
+    scene.book.clear("n2");
+    scene.round();
+    ck_assert_uint_eq(scene.book.slow("n1")[0].seen, 2);
+}
+
+TEST(a_verdict_adds_nothing_to_a_fact_that_is_over) {
+    BookScene scene;
+    (void)scene.book.note(verdict(7));
+    scene.round();
+    scene.view.snapshot.time_s = 4600;
+    (void)scene.book.note(verdict(8));
+    scene.round();
+    expect_same(scene.extra(0), "arena:v1 slow=1:compute:2.10 seen=1 by=8 since=4600 until=8200");
+    scene.view.node_records[0].boot_s = 4700;
+    scene.view.snapshot.time_s = 5000;
+    (void)scene.book.note(verdict(9));
+    scene.round();
+    expect_same(scene.extra(0), "arena:v1 slow=1:compute:2.10 seen=1 by=9 since=5000 until=8600");
+}
+
+TEST(what_was_not_written_is_written_in_the_next_round) {
+    BookScene scene;
+    (void)scene.book.note(verdict(7));
+    scene.book.new_round(scene.view);  // and the round ends before its changes are taken
+    (void)scene.book.note(verdict(8));
+    ck_assert_uint_eq(scene.round(), 1);
+    ck_assert_uint_eq(scene.book.slow("n1").size(), 1);
+    ck_assert_int_eq(scene.book.slow("n1")[0].seen, 2);
+    // An administrator is faster than what was to be written.
+    (void)scene.book.note(verdict(9));
+    scene.book.new_round(scene.view);
+    ck_assert_uint_eq(scene.book.take_changes().size(), 1);
+    scene.extra(0, "rack=7 " + scene.extra(0));
+    scene.round();
+    ck_assert_int_eq(scene.book.slow("n1")[0].seen, 3);
+    ck_assert(scene.extra(0).starts_with("rack=7 arena:v1 slow=1:compute:2.10 seen=3 by=7,8,9"));
+    scene.extra(0, "");  // after it was written
+    ck_assert_uint_eq(scene.round(), 0);
+    ck_assert(scene.book.slow("n1").empty());
+}
+
+TEST(no_reports_break_the_text_of_a_node) {
+    BookScene scene;
+    scene.extra(0, "rack=7 arena:v1 loan=L7 state=lent");
+    scene.round();
+    for (std::int64_t device = 0; device < 16; ++device)
+        for (const SlowCause cause : {SlowCause::compute, SlowCause::communication}) {
+            SlowVerdict v = verdict(static_cast<JobId>(4294960000 + device));
+            v.device = device;
+            v.cause = cause;
+            (void)scene.book.note(v);
+        }
+    scene.round();
+    scene.round();
+    ck_assert_msg(scene.log().find("left alone") == std::string::npos, "%s",
+                  scene.extra(0).c_str());
+    ck_assert_uint_eq(scene.book.slow("n1").size(), max_slow_facts);
+    ck_assert_int_eq(scene.book.slow("n1").back().device, 15);
+    ck_assert_uint_eq(scene.book.facts("loan").size(), 1);
+    BookScene full;
+    full.extra(0, std::string(4090, 'x'));
+    (void)full.book.note(verdict(7));
+    ck_assert_msg(full.round() == 0, "there is no room for it");
+    ck_assert(full.log().find("no room") != std::string::npos);
+    full.round();
+    ck_assert_msg(full.log().empty(), "said once");
+}
+
+TEST(confirmed_facts_outlast_a_flood) {
+    std::vector<SlowFact> facts;
+    const SlowdownRules rules;
+    add_verdict(facts, verdict(7), 1000, rules);
+    add_verdict(facts, verdict(8), 1000, rules);
+    for (std::int64_t device = 2; device < 100; ++device) {
+        SlowVerdict v = verdict(9);
+        v.device = device;
+        add_verdict(facts, v, 1001, rules);
+    }
+    ck_assert_uint_eq(facts.size(), max_slow_facts);
+    ck_assert(facts[0].device == 1 && facts[0].seen == 2);
+}
+
+TEST(the_last_node_that_is_up_is_not_avoided) {
+    SlowdownRules rules;
+    BookScene scene(rules, 2);
+    scene.extra(0, slow_text);
+    scene.view.snapshot.nodes[1].up = false;
+    scene.round();
+    ck_assert_msg(scene.book.avoided().size() == 1, "it may be back in a moment");
+    scene.view.steady_s += 61;
+    scene.round();
+    ck_assert(scene.book.avoided().empty());
+    expect_same(scene.extra(0), slow_text);
+    scene.view.snapshot.nodes[1].up = true;
+    scene.round();
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
+    scene.view.snapshot.nodes[0].up = false;  // as Arena drains it
+    scene.view.snapshot.nodes[1].up = true;
+    scene.view.steady_s += 61;
+    scene.round();
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
+}
+
+TEST(a_clock_that_is_set_back_makes_no_fact_last) {
+    BookScene scene;
+    scene.view.snapshot.time_s = 1e9;
+    (void)scene.book.note(verdict(7));
+    scene.round();
+    scene.view.snapshot.time_s = 5000;
+    scene.round();
+    ck_assert_int_eq(scene.book.slow("n1")[0].since, 5000);
+    ck_assert_int_eq(scene.book.slow("n1")[0].until, 8600);
+    ck_assert_msg(scene.round() == 0, "once");
 }
 
 // ---- avoidance

@@ -245,8 +245,8 @@ class HostNodes {
         std::string node, before, after;
         bool operator==(const ExtraChange&) const = default;
     };
-    /// Those that still read `before`; saved with the nodes. How many were written.
-    virtual std::size_t write_extras(const std::vector<ExtraChange>&) = 0;
+    /// Those that still read `before`; saved with the nodes. Which nodes were written.
+    virtual std::vector<std::string> write_extras(const std::vector<ExtraChange>&) = 0;
     struct Fencing {
         std::string node;
         Fence fence;

@@ -14,6 +14,9 @@ namespace {
 
 /// More than come of honest jobs between two rounds.
 constexpr std::size_t max_waiting = 256;
+/// A node that is away for so long is not counted upon: a controller that has just begun knows of
+/// none.
+constexpr double away_s = 60;
 
 const NodeRecord& record_of(const ClusterView& view, NodeIndex index) {
     static const NodeRecord none;
@@ -50,16 +53,17 @@ void NodeBook::new_round(ClusterView& view) {
     Names names;
     for (NodeIndex i = 0; i < view.snapshot.nodes.size(); ++i)
         names.emplace(view.snapshot.nodes[i].name, i);
-    read(view);
-    take_in(view, names);
+    read(view, names);
     drop_ended(view, names);
+    take_in(view, names);
     choose(view, names);
     describe(view, names);
     fence(view);
     tell(view);
 }
 
-void NodeBook::read(const ClusterView& view) {
+/// What is still to be written stays, where the text is the one that it was to change.
+void NodeBook::read(const ClusterView& view, const Names& names) {
     std::map<std::string, Entry, std::less<>> now;
     for (const auto& [index, record] : view.node_records) {
         if (record.extra.empty()) continue;
@@ -70,7 +74,34 @@ void NodeBook::read(const ClusterView& view) {
         else
             now.emplace(node, parse(node, record.extra));
     }
+    for (auto& [node, entry] : entries_) {
+        const auto at = names.find(node);
+        const bool as_it_was = at != names.end() && !now.contains(node) && entry.text.empty();
+        if (as_it_was && entry.is_pending()) now.emplace(node, std::move(entry));
+    }
     entries_ = std::move(now);
+    take_again(names);
+}
+
+/// Verdicts that were to be written where an administrator has written meanwhile.
+void NodeBook::take_again(const Names& names) {
+    std::erase_if(taken_, [&](auto& taken) {
+        const auto entry = entries_.find(taken.first);
+        if (entry != entries_.end() && entry->second.is_pending()) return false;
+        if (names.contains(taken.first))
+            verdicts_.insert(verdicts_.begin(), taken.second.begin(), taken.second.end());
+        return true;
+    });
+}
+
+void NodeBook::note_written(const std::vector<std::string>& nodes) {
+    for (const std::string& node : nodes) taken_.erase(node);
+}
+
+void NodeBook::clear(const std::string& node) {
+    std::erase_if(verdicts_, [&](const SlowVerdict& verdict) { return verdict.node == node; });
+    taken_.erase(node);
+    cleared_.insert(node);
 }
 
 NodeBook::Entry NodeBook::parse(const std::string& node, const std::string& text) {
@@ -106,25 +137,29 @@ void NodeBook::note_driver(const std::string& node, const std::string& driver) {
     if (!driver.empty()) drivers_[node] = driver;
 }
 
+void NodeBook::take_in_verdict(const SlowVerdict& verdict, std::int64_t now) {
+    Entry& entry = entries_[verdict.node];
+    if (!entry.extra.broken.empty()) return;
+    const bool had = is_confirmed_slow(entry.slow, rules_);
+    add_verdict(entry.slow, verdict, now, rules_);
+    const bool has = is_confirmed_slow(entry.slow, rules_);
+    if (entry.is_pending()) taken_[verdict.node].push_back(verdict);
+    log(false, fmt::format("JobId={} finds node {} slow: {}{}", verdict.job, verdict.node,
+                           why(verdict.node),
+                           had || has ? "" : ": not avoided before other jobs find it, too"));
+}
+
+/// What was noted of a node before it was cleared is gone already.
 void NodeBook::take_in(const ClusterView& view, const Names& names) {
-    const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
-    for (const SlowVerdict& verdict : std::exchange(verdicts_, {})) {
-        if (!names.contains(verdict.node)) continue;
-        Entry& entry = entries_[verdict.node];
-        if (!entry.extra.broken.empty()) continue;
-        const bool had = is_confirmed_slow(entry.slow, rules_);
-        add_verdict(entry.slow, verdict, now, rules_);
-        const bool has = is_confirmed_slow(entry.slow, rules_);
-        log(false, fmt::format("JobId={} finds node {} slow: {}{}", verdict.job, verdict.node,
-                               why(verdict.node),
-                               had || has ? "" : ": not avoided before other jobs find it, too"));
-    }
     for (const std::string& node : std::exchange(cleared_, {})) {
         const auto at = entries_.find(node);
         if (at == entries_.end() || at->second.slow.empty()) continue;
         log(false, fmt::format("node {} is sound again: it was told so", node));
         at->second.slow.clear();
     }
+    const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
+    for (const SlowVerdict& verdict : std::exchange(verdicts_, {}))
+        if (names.contains(verdict.node)) take_in_verdict(verdict, now);
 }
 
 void NodeBook::drop_ended(const ClusterView& view, const Names& names) {
@@ -135,7 +170,8 @@ void NodeBook::drop_ended(const ClusterView& view, const Names& names) {
         const auto booted = static_cast<std::int64_t>(record_of(view, at->second).boot_s);
         const auto known = drivers_.find(node);
         const std::string driver = known == drivers_.end() ? "" : known->second;
-        std::erase_if(entry.slow, [&](const SlowFact& fact) {
+        std::erase_if(entry.slow, [&](SlowFact& fact) {
+            set_back(fact, now);
             if (!is_over(fact, now, booted, driver)) return false;
             log(false, fmt::format("node {}: no longer held slow ({})", node, words_of(fact)));
             return true;
@@ -143,28 +179,54 @@ void NodeBook::drop_ended(const ClusterView& view, const Names& names) {
     }
 }
 
+std::vector<Suspect> NodeBook::suspects(const Names& names) const {
+    std::vector<Suspect> list;
+    for (const auto& [node, entry] : entries_) {
+        const auto at = names.find(node);
+        if (at == names.end() || !is_confirmed_slow(entry.slow, rules_)) continue;
+        Suspect suspect{.node = at->second};
+        for (const SlowFact& fact : entry.slow)
+            if (is_confirmed(fact, rules_)) suspect.since = std::max(suspect.since, fact.since);
+        list.push_back(suspect);
+    }
+    return list;
+}
+
+/// Nodes that have been down or drained for a while.
+std::set<NodeIndex> NodeBook::gone(const ClusterView& view) {
+    std::set<NodeIndex> gone;
+    std::map<std::string, double> down;
+    for (NodeIndex i = 0; i < view.snapshot.nodes.size(); ++i) {
+        const NodeState& node = view.snapshot.nodes[i];
+        if (node.up) continue;
+        const auto since = down_since_.find(node.name);
+        const double at_s = since == down_since_.end() ? view.steady_s : since->second;
+        down.emplace(node.name, at_s);
+        if (view.steady_s - at_s > away_s) gone.insert(i);
+    }
+    down_since_ = std::move(down);
+    return gone;
+}
+
 /// Which of the confirmed are avoided; in mode `report` none.
 void NodeBook::choose(const ClusterView& view, const Names& names) {
     if (rules_.quarantine == Quarantine::report) return;
-    std::vector<Suspect> suspects;
-    for (const auto& [node, entry] : entries_) {
-        const auto at = names.find(node);
-        Suspect suspect;
-        for (const SlowFact& fact : entry.slow)
-            if (is_confirmed(fact, rules_)) suspect.since = std::max(suspect.since, fact.since);
-        if (at == names.end() || !is_confirmed_slow(entry.slow, rules_)) continue;
-        suspect.node = at->second;
-        suspects.push_back(suspect);
-    }
-    if (suspects.empty()) return;
-    avoided_ = choose_quarantined(suspects, view.snapshot.nodes, rules_);
-    if (avoided_.size() < suspects.size()) drop_beyond_cap(suspects, view);
+    std::vector<Suspect> confirmed = suspects(names);
+    const std::set<NodeIndex> away = gone(view);
+    if (confirmed.empty()) return;
+    const auto allowed = choose_quarantined(confirmed, view.snapshot.nodes, rules_);
+    if (allowed.size() < confirmed.size()) drop_beyond_cap(confirmed, allowed, view);
+    std::erase_if(confirmed, [&](const Suspect& suspect) {
+        return !std::binary_search(allowed.begin(), allowed.end(), suspect.node);
+    });
+    avoided_ = choose_quarantined(std::move(confirmed), view.snapshot.nodes, rules_, away);
 }
 
 /// Where nearly all are slow the measure is wrong, not the nodes.
-void NodeBook::drop_beyond_cap(const std::vector<Suspect>& suspects, const ClusterView& view) {
+void NodeBook::drop_beyond_cap(const std::vector<Suspect>& suspects,
+                               const std::vector<NodeIndex>& allowed, const ClusterView& view) {
     for (const Suspect& suspect : suspects) {
-        if (std::binary_search(avoided_.begin(), avoided_.end(), suspect.node)) continue;
+        if (std::binary_search(allowed.begin(), allowed.end(), suspect.node)) continue;
         const std::string& node = view.snapshot.nodes[suspect.node].name;
         log(true, fmt::format("node {} is not avoided although {}: it would be the last of its GPU "
                               "type, or one more than max_quarantined_percent={:g} allows; look at "
@@ -260,13 +322,25 @@ void NodeBook::drop(const std::string& node, std::string_view kind) {
 
 std::vector<HostNodes::ExtraChange> NodeBook::take_changes() {
     std::vector<HostNodes::ExtraChange> changes;
-    for (const auto& [node, entry] : entries_)
-        if (const NodeExtra now = entry.whole(); now != entry.was)
-            changes.push_back({node, entry.text, format_node_extra(now)});
+    for (auto& [node, entry] : entries_) {
+        if (!entry.is_pending()) continue;
+        std::string text = format_node_extra(entry.whole());
+        if (text.size() <= max_extra_bytes)
+            changes.push_back({node, entry.text, std::move(text)});
+        else if (!std::exchange(entry.told_full, true))
+            log(true, fmt::format("node {}: there is no room in its Extra for what is known of it: "
+                                  "{} bytes, {} are possible",
+                                  node, text.size(), max_extra_bytes));
+    }
     return changes;
 }
 
 std::vector<HostNodes::Fencing> NodeBook::take_fencings() { return std::exchange(fencings_, {}); }
+
+bool NodeBook::note_fencing(const std::string& node, const std::string& why) {
+    if (why.empty()) return unfenced_.erase(node) != 0;
+    return std::exchange(unfenced_[node], why) != why;
+}
 
 Move leave_slow(const std::vector<std::string>& nodes, const NodeBook& book) {
     const std::string why = book.why(nodes.front());

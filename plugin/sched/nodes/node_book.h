@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,9 @@ class NodeBook {
 
     /// Taken in by the next round. False, and nothing noted, of a verdict that cannot be.
     bool note(const SlowVerdict& verdict);
-    /// A check found the node sound, or an administrator says so: its slow facts end with the next
-    /// round.
-    void clear(const std::string& node) { cleared_.push_back(node); }
+    /// A check found the node sound, or an administrator says so: its slow facts and what was noted
+    /// before end with the next round; what is noted after it counts.
+    void clear(const std::string& node);
     /// The driver of a node's devices, as a measurement there told it.
     void note_driver(const std::string& node, const std::string& driver);
 
@@ -46,7 +47,12 @@ class NodeBook {
 
     /// What is to be written: after a round nothing of it is left.
     [[nodiscard]] std::vector<HostNodes::ExtraChange> take_changes();
+    /// These nodes have what was to be written. Of others the verdicts are taken in again, where
+    /// somebody was faster.
+    void note_written(const std::vector<std::string>& nodes);
     [[nodiscard]] std::vector<HostNodes::Fencing> take_fencings();
+    /// Why a node could not be fenced, "" = it was. Whether that is new, and so to be said.
+    bool note_fencing(const std::string& node, const std::string& why);
     struct Line {
         bool error;
         std::string text;
@@ -61,16 +67,23 @@ class NodeBook {
         NodeExtra extra;   ///< as it is to be, less its slow facts
         std::vector<SlowFact> slow;
         NodeExtra was;  ///< whole() of the text
+        bool told_full = false;
+        [[nodiscard]] bool is_pending() const { return whole() != was; }
         [[nodiscard]] NodeExtra whole() const;
     };
     using Names = std::map<std::string, NodeIndex, std::less<>>;
 
-    void read(const ClusterView& view);
+    void read(const ClusterView& view, const Names& names);
+    void take_again(const Names& names);
+    void take_in_verdict(const SlowVerdict& verdict, std::int64_t now);
     Entry parse(const std::string& node, const std::string& text);
     void take_in(const ClusterView& view, const Names& names);
     void drop_ended(const ClusterView& view, const Names& names);
     void choose(const ClusterView& view, const Names& names);
-    void drop_beyond_cap(const std::vector<Suspect>& suspects, const ClusterView& view);
+    [[nodiscard]] std::vector<Suspect> suspects(const Names& names) const;
+    std::set<NodeIndex> gone(const ClusterView& view);
+    void drop_beyond_cap(const std::vector<Suspect>& suspects,
+                         const std::vector<NodeIndex>& allowed, const ClusterView& view);
     void describe(ClusterView& view, const Names& names) const;
     void fence(const ClusterView& view);
     void tell(const ClusterView& view);
@@ -79,7 +92,11 @@ class NodeBook {
     SlowdownRules rules_;
     std::map<std::string, Entry, std::less<>> entries_;
     std::vector<SlowVerdict> verdicts_;
-    std::vector<std::string> cleared_;
+    /// By node: taken in, and not yet known to be written.
+    std::map<std::string, std::vector<SlowVerdict>> taken_;
+    std::set<std::string> cleared_;
+    std::map<std::string, double> down_since_;     ///< by the monotonic clock
+    std::map<std::string, std::string> unfenced_;  ///< and why, as the log has it
     std::map<std::string, std::string> drivers_;
     std::vector<NodeIndex> avoided_;
     std::map<std::string, std::string> told_;  ///< avoided nodes and why, as the log has it

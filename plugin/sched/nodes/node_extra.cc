@@ -11,7 +11,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_bytes = 4096, max_facts = 16, max_word = 256;
+constexpr std::size_t max_facts = 16, max_word = 256;
 constexpr std::string_view any_version = "arena:v", version = "arena:v1";
 
 struct Kind {
@@ -116,7 +116,7 @@ NodeExtra parse_node_extra(std::string_view text) {
     const std::size_t at = find_part(text);
     extra.before = text.substr(0, at == 0 ? 0 : at == std::string_view::npos ? at : at - 1);
     if (at == std::string_view::npos) return extra;
-    if (text.size() > max_bytes)
+    if (text.size() > max_extra_bytes)
         extra.broken = "it is longer than 4096 bytes";
     else
         read_part(text.substr(at), extra);

@@ -4,6 +4,7 @@
 // something to say of a node; what an administrator wrote before and after it stays.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,9 @@ struct Fact {
     void set(std::string_view key, std::string value);
     bool operator==(const Fact&) const = default;
 };
+
+/// What a node's Extra may hold as a whole, for Arena to read it.
+inline constexpr std::size_t max_extra_bytes = 4096;
 
 struct NodeExtra {
     std::string before, after;  ///< not Arena's

@@ -24,6 +24,10 @@ constexpr std::array<Name<Quarantine>, 4> quarantines{{
 constexpr std::int64_t max_device = 4095, max_seen = 1000000;
 /// A node says since when it is up in whole seconds, counted anew each time.
 constexpr std::int64_t boot_jitter_s = 5;
+/// By how much a clock may be set back without anybody having set it.
+constexpr std::int64_t clock_jitter_s = 60;
+/// Far beyond any time, and from being too large to add to.
+constexpr std::int64_t last_second = std::int64_t{1} << 40;
 
 bool read_device(std::string_view text, std::int64_t& out) {
     out = any_gpu;
@@ -65,6 +69,17 @@ bool read_by(const Fact& fact, std::vector<JobId>& out) {
     return true;
 }
 
+/// One job's word goes first, then what ends first.
+void make_room(std::vector<SlowFact>& facts, const SlowdownRules& rules) {
+    const auto worth = [&](const SlowFact& fact) {
+        return std::pair(is_confirmed(fact, rules), fact.until == 0 ? last_second : fact.until);
+    };
+    while (facts.size() >= max_slow_facts)
+        facts.erase(std::min_element(
+            facts.begin(), facts.end(),
+            [&](const SlowFact& a, const SlowFact& b) { return worth(a) < worth(b); }));
+}
+
 std::string device_of(const SlowFact& slow) {
     return slow.device == any_gpu ? "*" : std::to_string(slow.device);
 }
@@ -86,8 +101,8 @@ std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why) {
     SlowFact slow;
     const bool sound =
         read_value(fact.value, slow) && read_number(fact, "seen", 1, max_seen, slow.seen) &&
-        read_by(fact, slow.by) && read_number(fact, "since", 0, INT64_MAX, slow.since) &&
-        read_number(fact, "until", 0, INT64_MAX, slow.until);
+        read_by(fact, slow.by) && read_number(fact, "since", 0, last_second, slow.since) &&
+        read_number(fact, "until", 0, last_second, slow.until);
     if (!sound) {
         *why = "slow=" + printable(fact.value) + " or what follows it is not sound";
         return std::nullopt;
@@ -124,6 +139,7 @@ void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::
         return fact.device == verdict.device && fact.cause == verdict.cause;
     });
     if (at == facts.end()) {
+        make_room(facts, rules);
         SlowFact first;
         first.device = verdict.device;
         first.cause = verdict.cause;
@@ -139,6 +155,13 @@ void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::
     ++at->seen;
 }
 
+void set_back(SlowFact& fact, std::int64_t now) {
+    const std::int64_t ahead = fact.since - now;
+    if (ahead <= clock_jitter_s) return;
+    fact.since = now;
+    if (fact.until != 0) fact.until = std::max(fact.until - ahead, now + 1);
+}
+
 bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
              const std::string& driver) {
     if (fact.until != 0 && now >= fact.until) return true;
@@ -148,9 +171,13 @@ bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
 
 std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
                                           const std::vector<NodeState>& nodes,
-                                          const SlowdownRules& rules) {
-    std::map<std::string_view, double> of_type;
-    for (const NodeState& node : nodes) of_type[node.gpu_type] += node.total_gpus > 0;
+                                          const SlowdownRules& rules,
+                                          const std::set<NodeIndex>& gone) {
+    std::map<std::string_view, double> of_type, usable;
+    for (NodeIndex i = 0; i < nodes.size(); ++i) {
+        of_type[nodes[i].gpu_type] += nodes[i].total_gpus > 0;
+        usable[nodes[i].gpu_type] += nodes[i].total_gpus > 0 && !gone.contains(i);
+    }
     std::sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
         return std::pair(-a.since, a.node) < std::pair(-b.since, b.node);
     });
@@ -161,6 +188,9 @@ std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
         const double share = std::floor(of_type[type] * rules.max_quarantined_percent / 100);
         const double most = rules.max_quarantined_percent > 0 ? std::max(share, 1.0) : 0;
         if (taken[type] + 1 > std::min(most, of_type[type] - 1)) continue;
+        const bool is_usable = !gone.contains(suspect.node);
+        if (is_usable && usable[type] <= 1) continue;
+        usable[type] -= is_usable;
         ++taken[type];
         chosen.push_back(suspect.node);
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ struct SlowdownRules {
 };
 
 SlowdownRules slowdown_rules(const Config& config);
+
+/// Of a node: what is beyond it has to be forgotten, for the text that keeps them has an end.
+inline constexpr std::size_t max_slow_facts = 12;
 
 /// A device that computes or sends slower than its like.
 struct SlowFact {
@@ -65,10 +69,14 @@ struct SlowVerdict {
     SlowCause cause = SlowCause::compute;
     double factor = 1;
 };
-/// The device is found slow by this job, perhaps again. The latest factor counts.
+/// The device is found slow by this job, perhaps again. The latest factor counts. Beyond
+/// max_slow_facts the one that ends first is forgotten, of those that no other job has confirmed.
 void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
                  const SlowdownRules& rules);
 
+/// A fact of the future is of a clock that was set back since: it begins now, and holds as long as
+/// it would have.
+void set_back(SlowFact& fact, std::int64_t now);
 /// Whether the fact has ended: by its time, because the node has booted since (`booted`, epoch
 /// seconds; 0 = not known), or by another driver.
 bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
@@ -85,9 +93,11 @@ struct Suspect {
     std::int64_t since = 0;  ///< of the latest of them
 };
 /// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
-/// node of a GPU type. The latest stay.
+/// node of a GPU type, or the last one but for those that are `gone`: down or drained. The latest
+/// stay.
 std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
                                           const std::vector<NodeState>& nodes,
-                                          const SlowdownRules& rules);
+                                          const SlowdownRules& rules,
+                                          const std::set<NodeIndex>& gone = {});
 
 }  // namespace arena

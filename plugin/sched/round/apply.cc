@@ -102,11 +102,12 @@ void Application::write_facts() {
     for (const NodeBook::Line& line : books_.nodes.take_log())
         line.error ? host_.log_error(line.text) : host_.log_info(line.text);
     const auto changes = books_.nodes.take_changes();
-    if (!changes.empty()) (void)host_.write_extras(changes);
+    if (!changes.empty()) books_.nodes.note_written(host_.write_extras(changes));
     for (const HostNodes::Fencing& fencing : books_.nodes.take_fencings()) {
         const ApplyResult result = host_.fence(fencing);
-        if (!is_done(result))
-            host_.log_error(fmt::format("node {} not fenced: {}", fencing.node, result.text));
+        const std::string why = is_done(result) ? "" : result.text;
+        if (books_.nodes.note_fencing(fencing.node, why) && !why.empty())
+            host_.log_error(fmt::format("node {} not fenced: {}", fencing.node, why));
     }
 }
 

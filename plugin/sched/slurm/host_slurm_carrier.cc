@@ -215,7 +215,7 @@ class SlurmHost : public Host {
                              const std::vector<AvoidedNode>& nodes) override {
         return note_avoided_nodes(id, restart, nodes);
     }
-    std::size_t write_extras(const std::vector<ExtraChange>& changes) override {
+    std::vector<std::string> write_extras(const std::vector<ExtraChange>& changes) override {
         return write_node_extras(changes);
     }
     ApplyResult fence(const Fencing& fencing) override { return fence_node(fencing); }

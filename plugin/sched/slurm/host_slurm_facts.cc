@@ -86,18 +86,18 @@ std::string list_of(bitstr_t* nodes) {
 
 }  // namespace
 
-std::size_t write_node_extras(const std::vector<HostNodes::ExtraChange>& changes) {
+std::vector<std::string> write_node_extras(const std::vector<HostNodes::ExtraChange>& changes) {
     ActionLock lock;
-    if (!lock) return 0;
-    std::size_t written = 0;
+    if (!lock) return {};
+    std::vector<std::string> written;
     for (const HostNodes::ExtraChange& change : changes) {
         node_record_t* node = find_node_record(const_cast<char*>(change.node.c_str()));
         // An administrator's newer text wins: it is read in the next round.
         if (!node || text_of(node->extra) != change.before) continue;
         assign_text(&node->extra, change.after);
-        ++written;
+        written.push_back(change.node);
     }
-    if (written == 0) return 0;
+    if (written.empty()) return {};
     last_node_update = time(nullptr);
     schedule_node_save();
     return written;

@@ -11,7 +11,7 @@
 
 namespace arena {
 
-std::size_t write_node_extras(const std::vector<HostNodes::ExtraChange>& changes);
+std::vector<std::string> write_node_extras(const std::vector<HostNodes::ExtraChange>& changes);
 ApplyResult fence_node(const HostNodes::Fencing& fencing);
 
 using ReservedNodes = std::set<std::string>;
