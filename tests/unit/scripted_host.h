@@ -22,7 +22,7 @@ class ScriptedHost : public Host {
   public:
     ClusterView view;
     std::vector<std::string> calls;  ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
-    ApplyResult next_start;
+    ApplyResult next_start, next_fence;
     bool carriers_refused = false;
     std::set<std::string> closed_partitions;  ///< no carrier starts there, on whatever node
     std::function<bool(const CarrierSpec&)> too_large = [](const CarrierSpec&) {
@@ -96,7 +96,7 @@ class ScriptedHost : public Host {
                                     : f.fence == Fence::reserved ? "reserve "
                                                                  : "drain ") +
                         f.node);
-        return {};
+        return next_fence;
     }
     ApplyResult show_slowdown(JobId id, std::uint32_t, const std::string& words) override {
         return note("show " + words, id);

@@ -123,22 +123,82 @@ TEST(a_released_job_is_written_anew_when_what_it_avoids_changes) {
     ck_assert(called(scene.host, "release 4") && scene.host.last_shape.exclude.empty());
 }
 
-TEST(a_job_that_could_have_no_other_node_says_why_it_waits) {
-    NodesScene scene;
+TEST(a_job_that_needs_an_avoided_node_gets_it) {
+    for (const bool by_mark : {false, true}) {
+        NodesScene scene;
+        scene.node("m1", "a100", 2, 2);
+        scene.node("m2", "a100", 2, 2);
+        Request wanted = Scene::request();
+        wanted.gpu_types = {"a100"};
+        wanted.min_gpus = wanted.max_gpus = 4;
+        JobView& job = scene.job(1, wanted);
+        if (by_mark)
+            job.facts.mark->avoid = {{"m1", static_cast<std::int64_t>(now_s) + 100}};
+        else
+            scene.host.view.node_records[3].extra = slow_n1;
+        scene.round();
+        ck_assert_msg(called(scene.host, "start 1 m1,m2"), "it would wait for ever");
+        ck_assert(scene.host.last_shape.exclude.empty());
+        ck_assert(scene.plan->explain(1).find("avoids") == std::string::npos);
+    }
+}
+
+/// An elastic job on m1, the only node of its type.
+void run_on_the_only_node(NodesScene& scene) {
     scene.node("m1", "a100", 2, 2);
-    scene.node("m2", "a100", 2, 2);
     Request wanted = Scene::request();
     wanted.gpu_types = {"a100"};
-    wanted.min_gpus = wanted.max_gpus = 4;
+    wanted.min_gpus = wanted.max_gpus = 2;
+    wanted.elastic = true;
+    wanted.steps = 1000000;
     scene.job(1, wanted);
-    scene.host.view.node_records[3].extra = slow_n1;
     scene.round();
-    ck_assert_str_eq(scene.host.reasons.at(0).text.c_str(),
-                     "Arena: waits for nodes that it does not avoid; it avoids m1: GPU 1 computes "
-                     "2.1 times slower");
-    scene.host.view.snapshot.time_s = 100003000;
+    ck_assert(scene.started_on(1, "m1"));
+    scene.run(1, 3);
+}
+
+TEST(a_job_that_no_other_node_can_hold_stays) {
+    NodesScene scene;
+    run_on_the_only_node(scene);
+    scene.plan->note_slow(verdict(1, "m1"), true, now_s);
     scene.round();
-    ck_assert(called(scene.host, "start 1 m1,m2"));
+    ck_assert_msg(!called(scene.host, "leave 1"), "it would be back there at once");
+    ck_assert(called(scene.host, "note_avoided 1"));
+    ck_assert(scene.plan->explain(1).find("no other node can hold it") != std::string::npos);
+    scene.view(1).facts.mark->avoid = scene.host.last_move.avoid;
+    scene.take_changes();
+    scene.host.calls.clear();
+    scene.round();
+    ck_assert_msg(scene.host.calls.empty(), "nor when its mark says so");
+}
+
+TEST(a_wish_that_was_not_carried_out_counts_for_the_next_start) {
+    NodesScene scene;
+    scene.elastic_on(1, 0);
+    scene.host.view.snapshot.nodes[0].free_gpus = 2;
+    scene.plan->note_slow(verdict(1), true, now_s);
+    JobView& back = scene.view(1);  // its user has requeued it meanwhile
+    back.facts.state = HostJobState::pending;
+    back.facts.held = true;
+    back.facts.mark->phase = Phase::held;
+    back.nodes.clear();
+    scene.round();
+    ck_assert(scene.started_on(1, "n2"));
+}
+
+TEST(a_node_that_cannot_be_fenced_is_told_once) {
+    NodesScene scene;
+    scene.config.slowdown_quarantine = "drain";
+    scene.host.view.node_records[0].extra = slow_n1;
+    scene.host.next_fence = {ApplyOutcome::retry, "Slurm says no"};
+    for (int i = 0; i < 3; ++i) scene.round();
+    ck_assert_uint_eq(scene.host.errors.size(), 1);
+    ck_assert_str_eq(scene.host.errors[0].c_str(), "node n1 not fenced: Slurm says no");
+    scene.host.next_fence = {};
+    scene.round();
+    scene.host.next_fence = {ApplyOutcome::retry, "Slurm says no"};
+    scene.round();
+    ck_assert_uint_eq(scene.host.errors.size(), 2);
 }
 
 TEST(without_facts_no_call_is_made) {

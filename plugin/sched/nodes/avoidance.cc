@@ -14,22 +14,28 @@ bool holds_at(const AvoidedNode& avoided, double now_s) {
 
 }  // namespace
 
-Avoidance::Avoidance(ClusterView& view, std::vector<NodeIndex> by_all)
-    : view_(view), by_all_(std::move(by_all)) {}
+const Avoidance::Wishes Avoidance::none;
+
+Avoidance::Avoidance(ClusterView& view, std::vector<NodeIndex> by_all, const Wishes& wishes)
+    : view_(view), by_all_(std::move(by_all)), wishes_(wishes) {}
+
+void Avoidance::add_nodes(const std::vector<AvoidedNode>& avoid,
+                          std::vector<NodeIndex>& nodes) const {
+    const auto& all = view_.snapshot.nodes;
+    for (const AvoidedNode& avoided : avoid) {
+        if (!holds_at(avoided, view_.snapshot.time_s)) continue;
+        const auto at = std::find_if(all.begin(), all.end(), [&](const NodeState& node) {
+            return node.name == avoided.node;
+        });
+        if (at != all.end()) nodes.push_back(static_cast<NodeIndex>(at - all.begin()));
+    }
+}
 
 std::vector<NodeIndex> Avoidance::avoided_by(const JobView& job) const {
     std::vector<NodeIndex> nodes = by_all_;
-    const Snapshot& snapshot = view_.snapshot;
-    if (job.facts.mark) {
-        for (const AvoidedNode& avoided : job.facts.mark->avoid) {
-            if (!holds_at(avoided, snapshot.time_s)) continue;
-            const auto at =
-                std::find_if(snapshot.nodes.begin(), snapshot.nodes.end(),
-                             [&](const NodeState& node) { return node.name == avoided.node; });
-            if (at != snapshot.nodes.end())
-                nodes.push_back(static_cast<NodeIndex>(at - snapshot.nodes.begin()));
-        }
-    }
+    if (job.facts.mark) add_nodes(job.facts.mark->avoid, nodes);
+    if (const auto wishes = wishes_.find(job.id); wishes != wishes_.end())
+        add_nodes(wishes->second, nodes);
     std::sort(nodes.begin(), nodes.end());
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
     return nodes;
@@ -66,6 +72,12 @@ std::uint32_t Avoidance::without(std::uint32_t node_set, const std::vector<NodeI
     view_.whole_sets[at->second] = node_set;
     view_.snapshot.node_sets.push_back(std::move(left));
     return at->second;
+}
+
+void avoid_nothing(const ClusterView& view, JobView& job) {
+    job.node_set = view.whole_set(job.node_set);
+    for (PartitionSlot& slot : job.slots) slot.place.node_set = view.whole_set(slot.place.node_set);
+    job.avoided.clear();
 }
 
 std::vector<std::string> nodes_to_leave(const JobView& job, const std::vector<AvoidedNode>& wishes,

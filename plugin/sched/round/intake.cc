@@ -46,12 +46,16 @@ class Intake {
     void follow_checkpointing(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void follow_owner(const JobView& job, const SharedRequest& wanted);
     [[nodiscard]] std::optional<Move> imposed_move(const JobView& job);
-    [[nodiscard]] bool leaves(const JobView& job, const Request& request, Move move);
+    [[nodiscard]] std::string why_not_to_leave(const JobView& job, const SharedRequest& wanted,
+                                               const Offer& plan, bool counts);
+    [[nodiscard]] bool leaves(const JobView& job, const SharedRequest& wanted, const Offer& plan,
+                              Move move);
     [[nodiscard]] std::vector<std::string> slow_nodes(const JobView& job, const JobState& state);
     void add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void note_avoided(const JobView& job, JobStatus& status) const;
-    [[nodiscard]] std::string why_no_node_left(const JobView& job, const Request& request) const;
+    [[nodiscard]] bool can_hold(const JobView& job, std::uint32_t node_set,
+                                const EffectiveRequest& wanted, const std::vector<Offer>& offers);
     void follow_unplannable(const JobView& job);
     void follow_pending(const JobView& job, const SharedRequest& wanted);
     [[nodiscard]] bool wait_for_profile(const JobView& job, const EffectiveRequest& wanted);
@@ -104,7 +108,7 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
 }
 
 void Intake::avoid_nodes() {
-    Avoidance avoidance(view_, books_.nodes.avoided());
+    Avoidance avoidance(view_, books_.nodes.avoided(), books_.leaving);
     for (JobView& job : view_.jobs)
         if (!job.changing) avoidance.restrict(job);
 }
@@ -206,8 +210,7 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});
     if (!ours || mark->phase != Phase::started || !wanted->problem.empty()) return;
-    if (auto move = imposed_move(job); move && leaves(job, wanted->request, *std::move(move)))
-        return;
+    if (auto move = imposed_move(job); move && leaves(job, wanted, *plan, *std::move(move))) return;
     if (wanted->request.elastic && !inside_request(wanted->request, *plan))
         follow_owner(job, wanted);
     else
@@ -242,11 +245,22 @@ std::optional<Move> Intake::imposed_move(const JobView& job) {
     return move;
 }
 
-/// False where it stays: its mark says that it should leave, and each round tries again.
-bool Intake::leaves(const JobView& job, const Request& request, Move move) {
+/// One that no other node can hold would be back where it was, and be told to leave again. Who
+/// imposes a move on it has to know.
+std::string Intake::why_not_to_leave(const JobView& job, const SharedRequest& wanted,
+                                     const Offer& plan, bool counts) {
     const double run_s = books_.clocks.age_s(job.id, job.start_s);
-    const std::string why_not =
-        why_not_to_leave(job, request, move.counts, run_s, view_.snapshot.time_s, config_);
+    std::string why = arena::why_not_to_leave(job, wanted->request, counts, run_s,
+                                              view_.snapshot.time_s, config_);
+    if (!why.empty() || books_.imposed.contains(job.id)) return why;
+    if (job.avoided.empty() || !can_hold(job, job.node_set, *wanted, {plan}))
+        why = "no other node can hold it";
+    return why;
+}
+
+/// False where it stays: its mark says that it should leave, and each round tries again.
+bool Intake::leaves(const JobView& job, const SharedRequest& wanted, const Offer& plan, Move move) {
+    const std::string why_not = why_not_to_leave(job, wanted, plan, move.counts);
     const bool goes = why_not.empty();
     note({.job = &job,
           .state = "running",
@@ -310,7 +324,7 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     if (state.time_limit_s > 0)
         state.time_limit_s = std::max(state.time_limit_s - (now_s - job.start_s), 1.0);
     const std::vector<std::string> slow = slow_nodes(job, state);
-    if (!slow.empty() && leaves(job, wanted->request, leave_slow(slow, books_.nodes))) return;
+    if (!slow.empty() && leaves(job, wanted, plan, leave_slow(slow, books_.nodes))) return;
     round_.offers.emplace(job.id, offers);
     take_part(job, wanted, std::move(state), std::move(offers), Role::runs);
 }
@@ -393,10 +407,11 @@ std::string Intake::why_no_plan(const JobView& job, const EffectiveRequest& want
     return status.none_why.empty() ? "no plan fits" : status.none_why;
 }
 
-std::string Intake::why_no_node_left(const JobView& job, const Request& request) const {
-    if (job.avoided.empty()) return why_no_node(job, request, view_, books_.site);
-    return "waits for nodes that it does not avoid; it avoids " +
-           join(books_.statuses[job.id].avoids, ", ");
+/// Whether these nodes could hold one of the offers, were they all free.
+bool Intake::can_hold(const JobView& job, std::uint32_t node_set, const EffectiveRequest& wanted,
+                      const std::vector<Offer>& offers) {
+    const NodeNeeds needs = needs_of(state_of(job, wanted), wanted.request);
+    return can_hold_any(node_pools_.of(node_set, false, needs), offers);
 }
 
 void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
@@ -407,10 +422,13 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
     if (offers->empty()) return wait_held(job, why_no_plan(job, *wanted, offers));
     if (job.facts.held && books_.blocked.rests(job.id))
         return note(waits_for(job, books_.blocked.resting_why(job.id)));
+    if (!can_hold(job, job.node_set, *wanted, *offers)) {
+        if (!can_hold(job, view_.whole_set(job.node_set), *wanted, *offers))
+            return wait_held(job, why_no_node(job, wanted->request, view_, books_.site));
+        avoid_nothing(view_, view_.jobs[static_cast<std::size_t>(&job - view_.jobs.data())]);
+        note_avoided(job, books_.statuses[job.id]);
+    }
     JobState state = state_of(job, *wanted);
-    if (!can_hold_any(node_pools_.of(job.node_set, false, needs_of(state, wanted->request)),
-                      *offers))
-        return wait_held(job, why_no_node_left(job, wanted->request));
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);
