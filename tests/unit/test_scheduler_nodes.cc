@@ -356,6 +356,26 @@ TEST(times_of_a_slow_node_teach_nothing) {
     }
 }
 
+TEST(times_of_a_job_in_an_open_event_teach_nothing) {
+    NodesScene scene;
+    scene.elastic_on(1, 0);
+    scene.round();
+    const Offer& ran = scene.host.started.at(1).offer;
+    LeftSlowReport slow{.job = 1, .user = 0, .gpus = 2, .report = {}};
+    slow.report.at = {"n1", 1};
+    slow.report.factor = 2;
+    scene.plan->on_slow_report(slow, now_s);
+    LeftReport left;
+    left.job = 1;
+    left.record = *scene.view(1).record.text;
+    left.offer_json = to_json(ran);
+    left.report.iteration_s = 2 * ran.estimate.iteration_s;
+    left.report.steps = 100;
+    scene.plan->observe(left, now_s);
+    ck_assert_msg(scene.plan->stats_json().find("\"reports\":1") == std::string::npos, "%s",
+                  scene.plan->stats_json().c_str());
+}
+
 TEST(others_may_impose_a_move_that_does_not_count) {
     NodesScene scene;
     scene.elastic_on(1, 0);

@@ -254,6 +254,50 @@ TEST(a_job_goes_by_its_own_word_and_then_by_the_site) {
     assert_text(told(SlowdownMode::mitigate, "watch"), "mitigate");
 }
 
+TEST(an_event_ends_with_the_life_of_its_job) {
+    Scene scene;
+    running_job(scene, SlowdownMode::watch);
+    auto scheduler = scene.scheduler();
+    scheduler->on_slow_report(left(1, compute), 1000);
+    const auto events = [&] {
+        return Json::parse(scheduler->slowdown(SlowdownVerb::list, "", {true, 0, true}))["events"];
+    };
+    scheduler->round();
+    ck_assert_uint_eq(events().size(), 1);
+    scene.host.view.jobs[0].facts.restart = 1;  // it was requeued
+    scheduler->round();
+    ck_assert_uint_eq(events().size(), 0);
+}
+
+TEST(what_a_job_says_after_a_clear_is_open_again) {
+    SlowdownBook book;
+    book.on_slow_report(left(1, compute));
+    book.clear("n3");
+    ck_assert(!book.on_slow_report(left(1, with(compute, "=41", "=50"))));
+    ck_assert_uint_eq(book.open(), 0);
+    ck_assert(book.on_slow_report(left(1, with(compute, "S2", "S4"))));
+    ck_assert_uint_eq(book.open(), 1);
+}
+
+TEST(another_scheduler_takes_over_what_jobs_said) {
+    Scene scene;
+    JobView& job = running_job(scene, SlowdownMode::mitigate);
+    auto before = scene.scheduler();
+    before->round();
+    job.facts.state = HostJobState::running;
+    before->on_slow_report(left(1, with(compute, "S2", "S4")), 1000);
+    auto after = scene.scheduler();
+    after->take_over(before->keep());
+    before.reset();
+    scene.host.calls.clear();
+    after->round();
+    ck_assert(
+        Json::parse(after->slowdown(SlowdownVerb::list, "", {true, 0, true}))["events"].size() ==
+        1);
+    ck_assert_uint_eq(scene.host.extras.size(), 1);
+    ck_assert(scene.host.extras[0].after.starts_with("arena:v1 slow=1:compute:2.10 seen=1 by=1"));
+}
+
 TEST(users_see_their_own_and_an_administrator_clears) {
     Scene scene;
     running_job(scene, SlowdownMode::watch);

@@ -133,6 +133,15 @@ bool NodeBook::note(const SlowVerdict& verdict) {
     return sound;
 }
 
+std::vector<SlowVerdict> NodeBook::take_verdicts() {
+    std::vector<SlowVerdict> list;
+    for (const auto& [node, verdicts] : std::exchange(taken_, {}))
+        list.insert(list.end(), verdicts.begin(), verdicts.end());
+    list.insert(list.end(), verdicts_.begin(), verdicts_.end());
+    verdicts_.clear();
+    return list;
+}
+
 void NodeBook::note_driver(const std::string& node, const std::string& driver) {
     if (!driver.empty()) drivers_[node] = driver;
 }

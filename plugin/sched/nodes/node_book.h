@@ -25,6 +25,8 @@ class NodeBook {
 
     /// Taken in by the next round. False, and nothing noted, of a verdict that cannot be.
     bool note(const SlowVerdict& verdict);
+    /// Those that no round has taken in, or none has written yet.
+    [[nodiscard]] std::vector<SlowVerdict> take_verdicts();
     /// A check found the node sound, or an administrator says so: its slow facts and what was noted
     /// before end with the next round; what is noted after it counts.
     void clear(const std::string& node);

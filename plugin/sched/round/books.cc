@@ -78,6 +78,7 @@ void Books::forget_gone(const ClusterView& view) {
     blocked.forget(gone);
     queue.forget(gone);
     slowdown.forget(gone);
+    for (const JobView& job : view.jobs) slowdown.begin_life(job.id, job.facts.restart);
     std::erase_if(statuses, gone);
     std::erase_if(patience, gone);
     std::erase_if(imposed, gone);

@@ -77,8 +77,10 @@ void Scheduler::round() {
     stats_.add_time(whole.ms());
 }
 
-/// A node of the job of which something slow is known: its times say nothing of its plan.
+/// A node of the job of which something slow is known, or told: its times say nothing of its plan.
 std::string Scheduler::slow_node_of(JobId job) const {
+    for (const SlowEvent& event : books_.slowdown.events(job))
+        if (event.open()) return event.report.at.node;
     const auto& jobs = round_.view.jobs;
     const auto at =
         std::find_if(jobs.begin(), jobs.end(), [&](const JobView& view) { return view.id == job; });
@@ -194,6 +196,18 @@ void Scheduler::note_slow(const SlowVerdict& verdict, bool leave, double now_s) 
     std::vector<AvoidedNode>& nodes = books_.leaving[verdict.job];
     std::erase_if(nodes, [&](const AvoidedNode& known) { return known.node == verdict.node; });
     nodes.push_back({verdict.node, until});
+}
+
+Scheduler::Kept Scheduler::keep() {
+    return {.slowdown = std::exchange(books_.slowdown, {}),
+            .leaving = std::exchange(books_.leaving, {}),
+            .verdicts = books_.nodes.take_verdicts()};
+}
+
+void Scheduler::take_over(Kept kept) {
+    books_.slowdown = std::move(kept.slowdown);
+    books_.leaving = std::move(kept.leaving);
+    for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

@@ -33,6 +33,16 @@ class Scheduler {
     void note_update(const LeftUpdate&);
     void count_fault() { ++stats_.faults; }
 
+    /// What jobs said once, and what no record of Slurm's has yet: for the scheduler of another
+    /// configuration. This one has it no more.
+    struct Kept {
+        SlowdownBook slowdown;
+        std::map<JobId, std::vector<AvoidedNode>> leaving;
+        std::vector<SlowVerdict> verdicts;
+    };
+    [[nodiscard]] Kept keep();
+    void take_over(Kept kept);
+
     /// JSON documents for the socket: see report.h; snapshot_json: `arena snapshot save`.
     [[nodiscard]] std::string explain(JobId job, const Asker& asker = {}) {
         return explain_json(books_, job, asker);

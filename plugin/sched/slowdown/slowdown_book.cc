@@ -48,7 +48,17 @@ bool SlowdownBook::on_slow_report(const LeftSlowReport& left) {
     at->report.lost_s = std::max(before.lost_s, told.lost_s);
     counts_.lost_gpu_s += (at->report.lost_s - before.lost_s) *
                           static_cast<double>(std::max<std::int64_t>(left.gpus, 1));
-    return is_new || before.action != told.action || (before.relief == 0) != (told.relief == 0);
+    const bool is_news =
+        is_new || before.action != told.action || (before.relief == 0) != (told.relief == 0);
+    if (is_news) at->cleared = false;
+    return is_news;
+}
+
+void SlowdownBook::begin_life(JobId job, std::uint32_t life) {
+    const auto at = jobs_.find(job);
+    if (at == jobs_.end()) return;
+    std::erase_if(at->second, [&](const SlowEvent& e) { return e.report.life != life; });
+    if (at->second.empty()) jobs_.erase(at);
 }
 
 const std::vector<SlowEvent>& SlowdownBook::events(JobId job) const {

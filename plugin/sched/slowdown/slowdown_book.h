@@ -35,6 +35,8 @@ class SlowdownBook {
     /// Takes a report in. True where it says more than that more was lost. Events of the job's
     /// earlier lives are forgotten.
     bool on_slow_report(const LeftSlowReport& left);
+    /// The job is in this life of its own: what it said in others is over.
+    void begin_life(JobId job, std::uint32_t life);
     /// A job left a node because of what it said.
     void count_move() { ++counts_.moves; }
 

@@ -152,6 +152,7 @@ void Plugin::load() {
     config_ = std::move(config).value();
     const auto sum = config_sum(path);
     config_sum_ = sum ? *sum : std::string();
+    Scheduler::Kept kept = scheduler_ ? scheduler_->keep() : Scheduler::Kept{};
     scheduler_.reset();
     host_ = make_slurm_host(config_.slice_ms, stopping_);
     if (!layout_is_sound()) return;
@@ -159,6 +160,7 @@ void Plugin::load() {
     faults_.clear();
     scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value(),
                                              std::move(calibration).value(), plan_limits());
+    scheduler_->take_over(std::move(kept));
     if (auto status = open_socket(socket_, config_.socket); !status)
         error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
     info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),
@@ -207,20 +209,21 @@ void Plugin::note_fault(const char* what) {
 }
 
 /// Outside rounds: a job that reports at its end leaves nothing that would make one. A report that
-/// fails is no fault of a round, and costs the others nothing.
+/// fails is no fault of a round, and costs the others nothing. What is slow first: it says which
+/// times teach nothing.
 void Plugin::take_in_reports() {
     if (off_ || !scheduler_) return;
     const auto now_s = static_cast<double>(time(nullptr));
-    for (const LeftReport& report : take_reports()) {
+    for (const LeftSlowReport& report : take_slow_reports()) {
         try {
-            scheduler_->observe(report, now_s);
+            scheduler_->on_slow_report(report, now_s);
         } catch (const std::exception& fault) {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
     }
-    for (const LeftSlowReport& report : take_slow_reports()) {
+    for (const LeftReport& report : take_reports()) {
         try {
-            scheduler_->on_slow_report(report, now_s);
+            scheduler_->observe(report, now_s);
         } catch (const std::exception& fault) {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
