@@ -53,6 +53,15 @@ int set_drain(const std::string& node, bool drained, const std::string& why) {
     return update_node(&change, slurm_conf.slurm_user_id);
 }
 
+/// An administrator may have one of such a name, and one that he has changed is his.
+bool is_ours(const slurmctld_resv_t* reservation) {
+    const std::uint64_t flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
+    return text_of(reservation->name) ==
+               std::string(reservation_prefix) + text_of(reservation->node_list) &&
+           text_of(reservation->users) == text_of(slurm_conf.slurm_user_name) &&
+           !reservation->accounts && (reservation->flags & flags) == flags;
+}
+
 /// For whoever runs slurmctld alone; what runs there goes on.
 int reserve(const std::string& node) {
     resv_desc_msg_t wanted;
@@ -118,7 +127,8 @@ ApplyResult fence_node(const HostNodes::Fencing& fencing) {
     if (rc == SLURM_SUCCESS && fencing.fence == Fence::reserved && now != Fence::reserved)
         rc = reserve(fencing.node);
     if (rc != SLURM_SUCCESS) return {ApplyOutcome::retry, slurm_strerror(rc)};
-    schedule_node_save();
+    const bool ends = now != Fence::none && now != fencing.fence;
+    if (ends || drains || fencing.fence == Fence::reserved) schedule_node_save();
     return {};
 }
 
@@ -128,10 +138,9 @@ ReservedNodes nodes_reserved_by_arena() {
     list_for_each_ro(
         resv_list,
         [](void* item, void* argument) {
-            const std::string name = text_of(static_cast<const slurmctld_resv_t*>(item)->name);
-            if (name.starts_with(reservation_prefix))
-                static_cast<ReservedNodes*>(argument)->insert(
-                    name.substr(reservation_prefix.size()));
+            const auto* reservation = static_cast<const slurmctld_resv_t*>(item);
+            if (is_ours(reservation))
+                static_cast<ReservedNodes*>(argument)->insert(text_of(reservation->node_list));
             return 0;
         },
         &names);
