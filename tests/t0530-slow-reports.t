@@ -9,7 +9,7 @@
 need_arena
 can_be_user || skip_all "needs root and a user $arena_user: others' reports are refused"
 command -v jq >/dev/null || skip_all 'jq is not installed'
-start_arena --nodes a40:2x2,a100:1x1,h100:1x1,l4:1x1
+start_arena --nodes a40:2x2,a100:1x1,h100:1x1,l4:1x2
 log=$cluster_dir/log/slurmctld.log
 unset "${!SLURM_JOB@}" SLURM_RESTART_COUNT
 
@@ -68,7 +68,8 @@ done
 refused_by_ctld 'not accepted in a report' "$wrong" "$(text factor=nan)"
 refused_by_ctld 'is no report' "$wrong" "$(text)$(printf ' %.0s' {1..600})"
 refused_by_ctld 'is no node of it' "$wrong" "$(text)"
-refused_by_ctld 'has 1 GPUs, none of index 1' "$wrong" "$(text at="$(job_field "$wrong" NodeList)/1")"
+refused_by_ctld 'has 2 GPUs, none of index 2' "$watched" "$(text at="${nodes[0]}/2")"
+refused_by_ctld 'GPU 1 of .* is not one of its own' "$wrong" "$(text at="$(job_field "$wrong" NodeList)/1")"
 refused_by_ctld 'in its life 0, not 5' "$wrong" "$(text life=5)"
 refused_by_ctld 'before its start' "$wrong" "$(text onset=1000000000)"
 refused_by_ctld 'is not watched' "$bare" "$(text at="$(job_field "$bare" NodeList)/0")"

@@ -89,10 +89,12 @@ bool waits_released(const ModifyFacts& f) {
 /// By how much the clocks of a node and of the controller may differ.
 constexpr std::int64_t clock_skew_s = 60;
 
-std::string refuse_place(const SlowPlace& place, std::optional<std::int64_t> gpus) {
+std::string refuse_place(const SlowPlace& place, std::optional<std::int64_t> gpus, bool owns) {
     if (!gpus) return fmt::format("{} is no node of it", place.node);
-    if (place.gpu < *gpus) return {};
-    return fmt::format("{} has {} GPUs, none of index {}", place.node, *gpus, place.gpu);
+    if (place.gpu >= *gpus)
+        return fmt::format("{} has {} GPUs, none of index {}", place.node, *gpus, place.gpu);
+    if (owns) return {};
+    return fmt::format("GPU {} of {} is not one of its own", place.gpu, place.node);
 }
 
 std::string refuse_times(const SlowReport& report, const WatchedJob& job) {
@@ -151,8 +153,10 @@ std::string refuse_slow_report(const SlowReport& report, const WatchedJob& job) 
     if (report.life != job.life)
         return fmt::format("it is in its life {}, not {}", job.life, report.life);
     if (std::string why = refuse_times(report, job); !why.empty()) return why;
-    if (std::string why = refuse_place(report.at, job.gpus_at); !why.empty()) return why;
-    return report.peer.node.empty() ? "" : refuse_place(report.peer, job.gpus_of_peer);
+    if (std::string why = refuse_place(report.at, job.gpus_at, job.owns_at); !why.empty())
+        return why;
+    if (report.peer.node.empty()) return {};
+    return refuse_place(report.peer, job.gpus_of_peer, job.owns_peer);
 }
 
 }  // namespace arena

@@ -68,6 +68,7 @@ struct WatchedJob {
     std::int64_t start = 0, now = 0;  ///< epoch seconds
     /// GPUs of the nodes that the report names; nothing: no node of the job's.
     std::optional<std::int64_t> gpus_at, gpus_of_peer;
+    bool owns_at = true, owns_peer = true;  ///< of these, the one that it names is the job's
 };
 /// Why a report that parse_slowdown_report() takes is refused; "" = it is taken.
 std::string refuse_slow_report(const SlowReport&, const WatchedJob&);

@@ -93,19 +93,54 @@ std::optional<std::int64_t> gpus_of(const job_record_t* job, const std::string& 
     return count;
 }
 
+struct OwnGpu {
+    std::int32_t node;   ///< among the job's
+    std::int64_t index;  ///< on it
+    bool is_known = false, is_own = false;
+};
+
+/// Where Slurm does not keep which of a node's GPUs a job has, nothing is known.
+int look_for_gpu(void* item, void* argument) {
+    const auto* gres = static_cast<const gres_state_t*>(item);
+    auto* wanted = static_cast<OwnGpu*>(argument);
+    const auto* job = static_cast<const gres_job_state_t*>(gres->gres_data);
+    const bool has_bits = text_of(gres->gres_name) == "gpu" && job != nullptr &&
+                          job->gres_bit_alloc != nullptr &&
+                          wanted->node < static_cast<std::int32_t>(job->node_cnt);
+    bitstr_t* own = has_bits ? job->gres_bit_alloc[wanted->node] : nullptr;
+    if (own == nullptr) return 0;
+    wanted->is_known = true;
+    wanted->is_own |= wanted->index < bit_size(own) && bit_test(own, wanted->index) != 0;
+    return 0;
+}
+
+/// Of a place on one of the job's nodes.
+bool is_own_gpu(const job_record_t* job, const SlowPlace& place) {
+    const node_record_t* node = find_node_record(const_cast<char*>(place.node.c_str()));
+    if (place.gpu == any_gpu || node == nullptr || job->gres_list_alloc == nullptr) return true;
+    OwnGpu gpu{.node = bit_set_count_range(job->node_bitmap, 0, static_cast<int>(node->index)),
+               .index = place.gpu};
+    list_for_each_ro(job->gres_list_alloc, look_for_gpu, &gpu);
+    return gpu.is_own || !gpu.is_known;
+}
+
 WatchedJob watched(const Sender& from, const SlowReport& report, bool has_plan) {
     const job_record_t* job = from.job;
     const auto request = parse_record(record_of(job));
     const auto mark = mark_of(job);
     const bool ours = mark && !mark->newer && mark->restart == job->restart_cnt &&
                       (mark->phase == Phase::started || mark->phase == Phase::checkpointing);
+    const auto gpus_at = gpus_of(job, report.at.node),
+               gpus_of_peer = gpus_of(job, report.peer.node);
     return {.mode = request ? slowdown_of(*request, *from.config) : SlowdownMode::off,
             .runs = IS_JOB_RUNNING(job) && ours && has_plan,
             .life = job->restart_cnt,
             .start = job->start_time,
             .now = std::time(nullptr),
-            .gpus_at = gpus_of(job, report.at.node),
-            .gpus_of_peer = gpus_of(job, report.peer.node)};
+            .gpus_at = gpus_at,
+            .gpus_of_peer = gpus_of_peer,
+            .owns_at = !gpus_at || is_own_gpu(job, report.at),
+            .owns_peer = !gpus_of_peer || is_own_gpu(job, report.peer)};
 }
 
 bool is_its_user(const Sender& from) {
