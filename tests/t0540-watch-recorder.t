@@ -93,6 +93,51 @@ else
     skip 1 "strace is not installed"
 fi
 
+# ---- programs that load, leave and become others ---------------------------------------------------
+step='import ctypes; ctypes.CDLL(None).arena_watch_step()'
+as_rank 11 0 python3 -c "$step; import os; os.execvp('python3', ['python3', '-c', '$step; $step'])"
+is "$(rings 11) $(dump 11 | wc -l)" "1 2" "after exec the rank has a ring, and that of the program before is gone"
+SLURM_JOB_ID=$job SLURM_STEP_ID=12 SLURM_PROCID=0 SLURM_LOCALID=0 python3 -c 'import _ctypes, ctypes, sys
+for _ in range(3):
+    recorder = ctypes.CDLL(sys.argv[1], ctypes.RTLD_LOCAL)
+    recorder.arena_watch_step()
+    _ctypes.dlclose(recorder._handle)' "$recorder"
+is "$(rings 12) $(dump 12 | wc -l)" "1 3" "who opens and closes the recorder three times has one ring"
+cat >"$work/opener.c" <<'END'
+#include <dlfcn.h>
+int main(int argc, char** argv) {
+    void* plugin = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+    return plugin ? ((int (*)(void))dlsym(plugin, "work"))() : 9;
+}
+END
+echo 'int MPI_Barrier(void* comm) { return comm != (void*)1; }' >"$work/library.c"
+echo 'int MPI_Barrier(void*); int work(void) { return MPI_Barrier((void*)1); }' >"$work/plugin.c"
+if [[ -e $mpi_recorder ]] && gcc -o "$work/opener" "$work/opener.c" -ldl && gcc -shared -fPIC -o "$work/liblibrary.so" "$work/library.c" &&
+    gcc -shared -fPIC -o "$work/plugin.so" "$work/plugin.c" -L"$work" -llibrary -Wl,-rpath,"$work"; then
+    is "$(SLURM_JOB_ID=$job SLURM_STEP_ID=13 SLURM_PROCID=0 SLURM_LOCALID=0 LD_PRELOAD=$preload "$work/opener" "$work/plugin.so" 2>&1; echo $?)" 0 \
+        "an MPI that a program opened for itself alone is called"
+    is "$(dump 13 | column 2)" 12 "and its calls are recorded"
+else
+    skip 2 "no MPI, or no C compiler"
+fi
+cat >"$work/reduce.c" <<'END'
+#include <mpi.h>
+int work(void) {
+    float in = 1, out = 0;
+    return MPI_Init(0, 0) || MPI_Allreduce(&in, &out, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) || MPI_Finalize();
+}
+END
+echo 'int work(void); int main(void) { return work(); }' >"$work/main.c"
+if [[ -e $mpi_recorder ]] && mpicc -shared -fPIC -o "$work/reduce.so" "$work/reduce.c" && mpicc -o "$work/reduce" "$work/main.c" "$work/reduce.c"; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    SLURM_JOB_ID=$job SLURM_STEP_ID=14 SLURM_PROCID=0 SLURM_LOCALID=0 LD_PRELOAD=$preload "$work/reduce" 2>"$work/err"
+    SLURM_JOB_ID=$job SLURM_STEP_ID=15 SLURM_PROCID=0 SLURM_LOCALID=0 LD_PRELOAD=$preload "$work/opener" "$work/reduce.so" 2>>"$work/err"
+    like "$(dump 14 | column 2,3,6,17)" '^6,1,7,4$' "an all-reduce of a float is one"
+    is "$(dump 15 | column 1,2,3,6,17)" "$(dump 14 | column 1,2,3,6,17)" "also by an MPI that was opened late, on the same communicator"
+else
+    skip 2 "no MPI, or no compiler for it"
+fi
+
 # ---- ranks that are killed, what they leave, what others plant ---------------------------------------
 mkfifo "$work/gate"
 begin() { # RANK: makes 10 calls, then waits at the gate

@@ -9,7 +9,8 @@ watch_LTLIBRARIES = libarena_watch.la
 noinst_LTLIBRARIES += libarena_watch_ring.la libarena_watch_reader.la
 ARENA_RECORDER_CXXFLAGS = $(AM_CXXFLAGS) -fvisibility=hidden -fvisibility-inlines-hidden -fno-exceptions -fno-rtti \
 	-fno-threadsafe-statics
-ARENA_RECORDER_LDFLAGS = -avoid-version -shared -Wl,-z,defs
+# Never unloaded: who opens it again (NCCL does, with each first communicator) has the same ring.
+ARENA_RECORDER_LDFLAGS = -avoid-version -shared -Wl,-z,defs -Wl,-z,nodelete
 ARENA_RECORDER_LINK = $(LIBTOOL) $(AM_V_lt) --tag=CC $(AM_LIBTOOLFLAGS) $(LIBTOOLFLAGS) --mode=link $(CC) $(CFLAGS)
 
 libarena_watch_ring_la_SOURCES = \

@@ -240,11 +240,18 @@ TEST(a_reader_outlives_its_writer) {
 }
 
 TEST(a_ring_of_a_process_that_runs_stays) {
-    Pair pair(64, 7);
-    const Ring second = create_ring(owner(7), 64);
-    ck_assert(second.header != nullptr);
+    RingOwner other = owner(7);
+    other.pid = static_cast<std::uint32_t>(::getppid());
+    other.pid_started = process_started(other.pid);
+    const Ring theirs = create_ring(other, 64);
+    ck_assert(theirs.header != nullptr);
+    const Ring ours = create_ring(owner(7), 64);
+    ck_assert(ours.header != nullptr);
+    ck_assert_uint_eq(rings_of(7).size(), 2);
+    const Ring after_exec = create_ring(owner(7), 64);
+    ck_assert(after_exec.header != nullptr);
     const auto paths = rings_of(7);
-    ck_assert_uint_eq(paths.size(), 2);
+    ck_assert_msg(paths.size() == 2, "but not what this one left before exec");
     for (const std::string& path : paths) ::unlink(path.c_str());
 }
 

@@ -2,12 +2,15 @@
 // The MPI front, a library of its own (libarena_watch_mpi.so): a process that asks whether it has
 // MPI must not find these names in libarena_watch.so, and MPI's types are those of the MPI that it
 // was built with. It needs no MPI to be loaded: every function is looked up behind ours when it is
-// called, and predefined handles are weak. It calls nothing of MPI but what the program calls.
+// called, and so are predefined handles. It calls nothing of MPI but what the program calls.
 #define OMPI_SKIP_MPICXX 1  // the C interface alone
+#include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <iterator>
 #include <type_traits>
 
 #include "watch/recorder/comms.h"
@@ -17,25 +20,7 @@
 #include "watch/ring/hash.h"
 
 #ifdef OPEN_MPI
-#pragma weak ompi_mpi_comm_world
-#pragma weak ompi_mpi_comm_self
-#pragma weak ompi_mpi_comm_null
-#pragma weak ompi_mpi_float
-#pragma weak ompi_mpi_double
-#pragma weak ompi_mpi_byte
-#pragma weak ompi_mpi_char
-#pragma weak ompi_mpi_signed_char
-#pragma weak ompi_mpi_unsigned_char
-#pragma weak ompi_mpi_int
-#pragma weak ompi_mpi_unsigned
-#pragma weak ompi_mpi_long
-#pragma weak ompi_mpi_unsigned_long
-#pragma weak ompi_mpi_long_long_int
-#pragma weak ompi_mpi_unsigned_long_long
-#pragma weak ompi_mpi_int32_t
-#pragma weak ompi_mpi_uint32_t
-#pragma weak ompi_mpi_int64_t
-#pragma weak ompi_mpi_uint64_t
+#pragma weak ompi_mpi_byte  // what a barrier would move
 #endif
 
 namespace arena::watch::mpi {
@@ -49,27 +34,84 @@ Handle handle_of(T comm) {
         return static_cast<Handle>(comm);
 }
 
+struct NamedType {
+#ifdef OPEN_MPI
+    const char* handle;  ///< the object whose address it is
+#else
+    MPI_Datatype handle;
+#endif
+    Type type;
+};
+#ifdef OPEN_MPI
+#define HANDLE(mpi, object) #object
+#else
+#define HANDLE(mpi, object) mpi
+#endif
 /// The likely ones first.
+constexpr NamedType types[] = {
+    {HANDLE(MPI_FLOAT, ompi_mpi_float), Type::float32},
+    {HANDLE(MPI_BYTE, ompi_mpi_byte), Type::uint8},
+    {HANDLE(MPI_UNSIGNED_CHAR, ompi_mpi_unsigned_char), Type::uint8},
+    {HANDLE(MPI_DOUBLE, ompi_mpi_double), Type::float64},
+    {HANDLE(MPI_INT, ompi_mpi_int), Type::int32},
+    {HANDLE(MPI_INT32_T, ompi_mpi_int32_t), Type::int32},
+    {HANDLE(MPI_CHAR, ompi_mpi_char), Type::int8},
+    {HANDLE(MPI_SIGNED_CHAR, ompi_mpi_signed_char), Type::int8},
+    {HANDLE(MPI_UNSIGNED, ompi_mpi_unsigned), Type::uint32},
+    {HANDLE(MPI_UINT32_T, ompi_mpi_uint32_t), Type::uint32},
+    {HANDLE(MPI_LONG, ompi_mpi_long), Type::int64},
+    {HANDLE(MPI_LONG_LONG, ompi_mpi_long_long_int), Type::int64},
+    {HANDLE(MPI_INT64_T, ompi_mpi_int64_t), Type::int64},
+    {HANDLE(MPI_UNSIGNED_LONG, ompi_mpi_unsigned_long), Type::uint64},
+    {HANDLE(MPI_UNSIGNED_LONG_LONG, ompi_mpi_unsigned_long_long), Type::uint64},
+    {HANDLE(MPI_UINT64_T, ompi_mpi_uint64_t), Type::uint64},
+};
+#undef HANDLE
+
+#ifdef OPEN_MPI
+/// Addresses of the MPI that the program has, which it may open long after us.
+std::atomic<void*> type_handles[std::size(types)];
+std::atomic<void*> null_comm{nullptr};
+
+void* object(const char* name) {
+    void* found = ::dlsym(RTLD_DEFAULT, name);
+    return found != nullptr ? found : find_loaded(name);
+}
+MPI_Datatype handle_at(std::size_t i) {
+    return static_cast<MPI_Datatype>(type_handles[i].load(std::memory_order_relaxed));
+}
+Handle world() { return reinterpret_cast<Handle>(object("ompi_mpi_comm_world")); }
+Handle self() { return reinterpret_cast<Handle>(object("ompi_mpi_comm_self")); }
+bool is_null(MPI_Comm comm) { return comm == null_comm.load(std::memory_order_relaxed); }
+void find_handles() {
+    for (std::size_t i = 0; i < std::size(types); ++i) type_handles[i] = object(types[i].handle);
+    null_comm = object("ompi_mpi_comm_null");
+}
+#else
+MPI_Datatype handle_at(std::size_t i) { return types[i].handle; }
+Handle world() { return handle_of(MPI_COMM_WORLD); }
+Handle self() { return handle_of(MPI_COMM_SELF); }
+bool is_null(MPI_Comm comm) { return comm == MPI_COMM_NULL; }
+void find_handles() {}
+#endif
+
 Type type_of(MPI_Datatype type) {
-    if (type == MPI_FLOAT) return Type::float32;
-    if (type == MPI_BYTE || type == MPI_UNSIGNED_CHAR) return Type::uint8;
-    if (type == MPI_DOUBLE) return Type::float64;
-    if (type == MPI_INT || type == MPI_INT32_T) return Type::int32;
-    if (type == MPI_CHAR || type == MPI_SIGNED_CHAR) return Type::int8;
-    if (type == MPI_UNSIGNED || type == MPI_UINT32_T) return Type::uint32;
-    if (type == MPI_LONG || type == MPI_LONG_LONG || type == MPI_INT64_T) return Type::int64;
-    if (type == MPI_UNSIGNED_LONG || type == MPI_UNSIGNED_LONG_LONG || type == MPI_UINT64_T)
-        return Type::uint64;
+    for (std::size_t i = 0; i < std::size(types); ++i)
+        if (type == handle_at(i)) return types[i].type;
     return Type::other;
 }
 
+/// Twice by two threads is as good as once.
 void name_world() {
     static std::atomic<bool> named{false};
-    if (named.load(std::memory_order_relaxed)) [[likely]]
+    if (named.load(std::memory_order_acquire)) [[likely]]
         return;
-    if (named.exchange(true)) return;
-    add_comm(handle_of(MPI_COMM_WORLD), Hash().text("world").value());
-    add_comm(handle_of(MPI_COMM_SELF), Hash().text("self").value());
+    const int kept = errno;
+    find_handles();
+    add_comm(world(), Hash().text("world").value());
+    add_comm(self(), Hash().text("self").value());
+    named.store(true, std::memory_order_release);
+    errno = kept;
 }
 
 Call call_of(Op op, int count, MPI_Datatype type, int aux, MPI_Comm comm) {
@@ -111,7 +153,7 @@ int make(MPI_Comm parent, std::uint64_t how, MPI_Comm* made, Make real) {
                                    .number(next_child(handle_of(parent)))
                                    .value();
     const int result = real();
-    if (result == MPI_SUCCESS && *made != MPI_COMM_NULL) add_comm(handle_of(*made), name);
+    if (result == MPI_SUCCESS && !is_null(*made)) add_comm(handle_of(*made), name);
     return result;
 }
 

@@ -10,8 +10,10 @@
 namespace arena::watch {
 
 /// From the library that calls it: each has its own. Null where there is none. `library` may be
-/// null: searched only behind ours.
+/// null: what the process has loaded is searched, and nothing is loaded.
 void* find_real(const char* name, const char* library);
+/// Of all that is loaded, also what a program opened for itself alone, the first but ours.
+void* find_loaded(const char* name);
 
 constexpr const char* nccl_library = "libnccl.so.2";
 

@@ -30,11 +30,13 @@ Name rank_prefix(const RingOwner& owner) {
     return name;
 }
 
-bool of_a_dead_process(int fd) {
+/// A process has one ring: another of its own is of the program that it was before exec.
+bool is_over(int fd) {
     RingHeader header;
     if (::pread(fd, static_cast<void*>(&header), sizeof header, 0) != sizeof header) return false;
-    return header.magic == ring_magic &&
-           process_started(header.owner.pid) != header.owner.pid_started;
+    const RingOwner& owner = header.owner;
+    return header.magic == ring_magic && (owner.pid == static_cast<std::uint32_t>(::getpid()) ||
+                                          process_started(owner.pid) != owner.pid_started);
 }
 
 void remove_dead(const RingOwner& owner) {
@@ -47,7 +49,7 @@ void remove_dead(const RingOwner& owner) {
                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         struct stat info {};
         if (fd >= 0 && ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid() &&
-            S_ISREG(info.st_mode) && of_a_dead_process(fd))
+            S_ISREG(info.st_mode) && is_over(fd))
             ::unlinkat(::dirfd(folder), entry->d_name, 0);
         if (fd >= 0) ::close(fd);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The ring as an object of POSIX shared memory, /arena-watch.JOB.STEP.RANK.RANDOM: made anew and
 // for its owner alone, under a name that nobody can take first. What a dead process left for the
-// same rank goes. A ring outlives its process, so that its last records can be read; readers remove
-// it.
+// same rank goes, and what this one left before exec. A ring outlives its process, so that its last
+// records can be read; readers remove it.
 #pragma once
 
 #include <cstdint>
