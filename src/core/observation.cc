@@ -13,7 +13,6 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_report_bytes = 512;
 constexpr double max_iteration_s = 86400, max_spread = 10;
 constexpr std::int64_t max_steps = std::int64_t{1} << 30;
 
@@ -111,18 +110,28 @@ std::string format_report(const IterationReport& report) {
                        report.iteration_s, report.spread, report.steps, report.grid, report.plan);
 }
 
-Result<IterationReport> parse_report(std::string_view text) {
-    if (!text.starts_with(report_prefix) || text.size() > max_report_bytes)
+Status parse_report_items(std::string_view text, std::string_view prefix,
+                          const std::function<bool(std::string_view, std::string_view)>& read) {
+    constexpr std::size_t max_report_bytes = 512;
+    if (!text.starts_with(prefix) || text.size() > max_report_bytes)
         return usage_error("is no report");
-    IterationReport report;
     std::set<std::string_view> seen;
-    for (const std::string_view item : split(text.substr(report_prefix.size()), ';')) {
+    for (const std::string_view item : split(text.substr(prefix.size()), ';')) {
         const std::size_t equal = item.find('=');
         if (equal == std::string_view::npos || !seen.insert(item.substr(0, equal)).second ||
-            !read_item(report, item.substr(0, equal), item.substr(equal + 1)))
+            !read(item.substr(0, equal), item.substr(equal + 1)))
             return usage_error(
                 fmt::format("'{}' is not accepted in a report", printable(item, 40)));
     }
+    return Done{};
+}
+
+Result<IterationReport> parse_report(std::string_view text) {
+    IterationReport report;
+    const auto read = [&](std::string_view key, std::string_view value) {
+        return read_item(report, key, value);
+    };
+    if (auto wrong = parse_report_items(text, report_prefix, read); !wrong) return wrong.error();
     if (auto wrong = check_report(report); !wrong) return wrong.error();
     return report;
 }

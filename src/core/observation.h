@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,11 @@ struct IterationReport {
 
 inline constexpr std::string_view report_prefix = "arena:observed;";
 inline constexpr std::int64_t min_reported_steps = 3;
+
+/// What a job says in its Comment, whichever prefix it has: the prefix, then KEY=VALUE with ';'
+/// between, at most 512 bytes, every key once. `read` is false where it does not accept one.
+Status parse_report_items(std::string_view text, std::string_view prefix,
+                          const std::function<bool(std::string_view, std::string_view)>& read);
 
 /// Ranges; the sentence names the option of `arena report`.
 Status check_report(const IterationReport&);

@@ -7,15 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include "base/text.h"
 #include "core/limits.h"
+#include "core/observation.h"
 
 namespace arena {
 namespace {
 
-constexpr std::size_t max_report_bytes = 512;
 constexpr double max_factor = 1000, max_lost_s = 1e8;
 constexpr std::int64_t last_second = std::int64_t{1} << 33;  ///< in the year 2242
 constexpr std::int64_t max_life = UINT32_MAX;
@@ -156,17 +155,12 @@ std::string format_slow_report(const SlowReport& report) {
 }
 
 Result<SlowReport> parse_slowdown_report(std::string_view text) {
-    if (!text.starts_with(slow_report_prefix) || text.size() > max_report_bytes)
-        return usage_error("is no report");
     SlowReport report;
-    std::set<std::string_view> seen;
-    for (const std::string_view item : split(text.substr(slow_report_prefix.size()), ';')) {
-        const std::size_t equal = item.find('=');
-        if (equal == std::string_view::npos || !seen.insert(item.substr(0, equal)).second ||
-            !read_item(report, item.substr(0, equal), item.substr(equal + 1)))
-            return usage_error(
-                fmt::format("'{}' is not accepted in a report", printable(item, 40)));
-    }
+    const auto read = [&](std::string_view key, std::string_view value) {
+        return read_item(report, key, value);
+    };
+    if (auto wrong = parse_report_items(text, slow_report_prefix, read); !wrong)
+        return wrong.error();
     if (auto wrong = check_slow_report(report); !wrong) return wrong.error();
     return report;
 }
