@@ -181,6 +181,7 @@ libarena_slowdown_la_SOURCES = \
 	src/slowdown/event.h src/slowdown/event.cc \
 	src/slowdown/locate.h src/slowdown/locate.cc \
 	src/slowdown/micro_batches.h src/slowdown/micro_batches.cc \
+	src/slowdown/op.h \
 	src/slowdown/passes.h src/slowdown/passes.cc \
 	src/slowdown/period.h src/slowdown/period.cc \
 	src/slowdown/roles.h src/slowdown/roles.cc \

@@ -197,7 +197,7 @@ printf 'x%.0s' {1..4000} >"$work/text" && chmod 600 "$work/text"
 refused 3 'is no ring of arena-watch' dump "$work/text"
 
 # ---- the ring under ThreadSanitizer ------------------------------------------------------------------
-if g++ -std=c++20 -O1 -g -fsanitize=thread -I"$ARENA_SRCDIR" -o "$work/race" "$ARENA_SRCDIR/tests/watch/ring_race.cc" \
+if g++ -std=c++20 -O1 -g -fsanitize=thread -I"$ARENA_SRCDIR" -I"$ARENA_SRCDIR/src" -o "$work/race" "$ARENA_SRCDIR/tests/watch/ring_race.cc" \
     "$ARENA_SRCDIR/watch/ring/ring.cc" 2>/dev/null && TSAN_OPTIONS=halt_on_error=1 "$work/race" >"$work/tsan" 2>&1 || [[ -s $work/tsan ]]; then
     is "$(head -n 5 "$work/tsan")" "" "eight writers and a reader: no race, nothing torn"
 else

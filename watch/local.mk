@@ -82,9 +82,9 @@ dist_check_SCRIPTS += tests/t0540-watch-recorder.t
 tests/t0540-watch-recorder.log: arena-watch$(EXEEXT) arena-train$(EXEEXT) $(watch_LTLIBRARIES) tests/watch/nccl_program
 # A program that stands for one with NCCL, and a libnccl that stands for NCCL's.
 tests/watch/libnccl.so.2: tests/watch/stub_nccl.cc watch/recorder/nccl_calls.h
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -I$(srcdir) $(CXXFLAGS) -shared -fPIC -Wl,-soname,libnccl.so.2 -o $@ $(srcdir)/tests/watch/stub_nccl.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -I$(srcdir) -I$(srcdir)/src $(CXXFLAGS) -shared -fPIC -Wl,-soname,libnccl.so.2 -o $@ $(srcdir)/tests/watch/stub_nccl.cc
 tests/watch/nccl_program: tests/watch/nccl_program.cc watch/recorder/nccl_calls.h watch/arena_watch.h tests/watch/libnccl.so.2
-	$(AM_V_CXX)$(CXX) -I$(srcdir) $(CXXFLAGS) -o $@ $(srcdir)/tests/watch/nccl_program.cc tests/watch/libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -lpthread
+	$(AM_V_CXX)$(CXX) -I$(srcdir) -I$(srcdir)/src $(CXXFLAGS) -o $@ $(srcdir)/tests/watch/nccl_program.cc tests/watch/libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -lpthread
 check_DATA += tests/watch/libnccl.so.2 tests/watch/nccl_program
 CLEANFILES += tests/watch/libnccl.so.2 tests/watch/nccl_program
 EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/watch/stub_nccl.cc tests/watch/nccl_program.cc tests/watch/ring_race.cc tests/bench/watch-overhead

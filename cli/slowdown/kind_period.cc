@@ -130,7 +130,7 @@ Status evaluate_pattern(const SlowdownFiles& files, const DetectorOptions&,
         std::int64_t now_us = 0;
         for (std::size_t turn = 0; turn < turns && !csv->error(); ++turn)
             for (const std::string_view word : split(csv->cell("op_ids"), ' ')) {
-                const auto op = parse_integer(word, 0, static_cast<int>(slowdown::Op::most));
+                const auto op = parse_integer(word, 0, slowdown::most_op);
                 if (!op) csv->refuse("op_ids are numbers of operations with blanks between");
                 const auto key = static_cast<slowdown::Op>(op.value_or(0));
                 stream.calls.push_back({{.op = key}, now_us += 1000});

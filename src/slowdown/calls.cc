@@ -13,7 +13,7 @@ constexpr std::int64_t most = std::int64_t{1} << 62;
 Call read_call(sim::Csv& csv) {
     Call call;
     call.time_us = csv.integer("t_us", 0, most);
-    call.key.op = static_cast<Op>(csv.integer("op_id", 0, static_cast<std::int64_t>(Op::most)));
+    call.key.op = static_cast<Op>(csv.integer("op_id", 0, most_op));
     call.key.count = csv.integer("count", 0, most);
     call.key.comm = csv.integer("comm", -most, most);
     if (csv.has("peer")) call.key.peer = csv.integer("peer", -1, most);

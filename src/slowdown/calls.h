@@ -11,21 +11,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "slowdown/op.h"
 
 namespace arena::slowdown {
-
-/// Numbers 0 to 7 are those of the published logs; further operations follow.
-enum class Op : std::uint8_t {
-    send = 0,
-    recv = 1,
-    bcast = 2,
-    broadcast = 3,
-    all_gather = 4,
-    reduce_scatter = 5,
-    all_reduce = 6,
-    invalid = 7,
-    most = 63,  ///< the largest number that is read
-};
 
 /// What makes two calls of a rank the same step of its program.
 struct CallKey {

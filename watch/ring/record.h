@@ -1,34 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One communication call of a rank, as the recorder keeps it: 64 bytes, a cache line. Numbers of
-// operations 0 to 7 are those of Greyhound's published logs, new ones follow from 8.
+// One communication call of a rank, as the recorder keeps it: 64 bytes, a cache line.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <string_view>
+
+#include "slowdown/op.h"
 
 namespace arena::watch {
 
-enum class Op : std::uint8_t {
-    send = 0,
-    recv = 1,
-    bcast = 2,
-    broadcast = 3,
-    all_gather = 4,
-    reduce_scatter = 5,
-    all_reduce = 6,
-    invalid = 7,
-    reduce = 8,
-    all_to_all = 9,
-    gather = 10,
-    scatter = 11,
-    barrier = 12,
-    step = 13,  ///< arena_watch_step(); `count`: tokens, 0 where not said
-};
-
-constexpr std::array<std::string_view, 14> op_names{
-    "send",    "recv",   "bcast",      "broadcast", "all_gather", "reduce_scatter", "all_reduce",
-    "invalid", "reduce", "all_to_all", "gather",    "scatter",    "barrier",        "step"};
+using slowdown::has_peer;
+using slowdown::Op;
+using slowdown::op_names;
 
 /// Every call has one record of kind `call`, written when it is made. While the rank is profiled a
 /// record of kind `timing` follows when the call's work has ended, with the same facts.
@@ -77,7 +60,5 @@ struct Record {
     bool operator==(const Record&) const = default;
 };
 static_assert(sizeof(Record) == 64);
-
-constexpr bool has_peer(Op op) { return op == Op::send || op == Op::recv; }
 
 }  // namespace arena::watch
