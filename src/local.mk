@@ -43,6 +43,7 @@ core_libs = libarena_core.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_reports.la
 libarena_reports_la_SOURCES = \
+	src/reports/quarantine.h src/reports/quarantine.cc \
 	src/reports/rate_limit.h src/reports/rate_limit.cc \
 	src/reports/slow_report.h src/reports/slow_report.cc \
 	src/reports/slowdown_mode.h \

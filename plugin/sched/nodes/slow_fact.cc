@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/names.h"
 #include "base/text.h"
@@ -93,6 +92,7 @@ SlowdownRules slowdown_rules(const Config& config) {
     rules.max_quarantined_percent = config.slowdown_max_quarantined_percent;
     rules.confirmations = config.slowdown_confirmations;
     rules.recheck_s = config.slowdown_recheck_s;
+    rules.check_user = config.profile_user;
     return rules;
 }
 
@@ -169,33 +169,34 @@ bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
     return !fact.driver.empty() && !driver.empty() && fact.driver != driver;
 }
 
-std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
-                                          const std::vector<NodeState>& nodes,
-                                          const SlowdownRules& rules,
-                                          const std::set<NodeIndex>& gone) {
-    std::map<std::string_view, double> of_type, usable;
-    for (NodeIndex i = 0; i < nodes.size(); ++i) {
-        of_type[nodes[i].gpu_type] += nodes[i].total_gpus > 0;
-        usable[nodes[i].gpu_type] += nodes[i].total_gpus > 0 && !gone.contains(i);
-    }
-    std::sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
-        return std::pair(-a.since, a.node) < std::pair(-b.since, b.node);
+bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole) {
+    if (fact.cause != SlowCause::compute) return false;
+    const auto healthy = [](const DeviceVerdict& device) {
+        return device.state == DeviceVerdict::State::healthy;
+    };
+    if (fact.device == any_gpu)
+        return whole && !verdict.devices.empty() &&
+               std::all_of(verdict.devices.begin(), verdict.devices.end(), healthy);
+    return std::any_of(verdict.devices.begin(), verdict.devices.end(), [&](const DeviceVerdict& d) {
+        return d.device == fact.device && healthy(d);
     });
-    std::map<std::string_view, double> taken;
-    std::vector<NodeIndex> chosen;
-    for (const Suspect& suspect : suspects) {
-        const std::string_view type = nodes[suspect.node].gpu_type;
-        const double share = std::floor(of_type[type] * rules.max_quarantined_percent / 100);
-        const double most = rules.max_quarantined_percent > 0 ? std::max(share, 1.0) : 0;
-        if (taken[type] + 1 > std::min(most, of_type[type] - 1)) continue;
-        const bool is_usable = !gone.contains(suspect.node);
-        if (is_usable && usable[type] <= 1) continue;
-        usable[type] -= is_usable;
-        ++taken[type];
-        chosen.push_back(suspect.node);
-    }
-    std::sort(chosen.begin(), chosen.end());
-    return chosen;
+}
+
+bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
+             const SlowdownRules& rules) {
+    double factor = 0;
+    for (const DeviceVerdict& device : verdict.devices)
+        if (fact.cause == SlowCause::compute && device.state == DeviceVerdict::State::slow &&
+            (fact.device == any_gpu || fact.device == device.device))
+            factor = std::max(factor, device.factor);
+    for (const LinkVerdict& link : verdict.slow_links)
+        if (fact.cause == SlowCause::communication &&
+            (fact.device == any_gpu || fact.device == link.from || fact.device == link.to))
+            factor = std::max(factor, link.factor);
+    if (factor == 0) return false;
+    fact.factor = std::clamp(factor, 1.0, 1e4);
+    fact.until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
+    return true;
 }
 
 }  // namespace arena

@@ -10,27 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "checks/judge.h"
 #include "core/cluster.h"
 #include "plugin/sched/nodes/node_extra.h"
+#include "reports/quarantine.h"
 #include "reports/slow_report.h"
 #include "site/config.h"
 
 namespace arena {
-
-/// What is done with a node that is confirmed to be slow.
-enum class Quarantine {
-    report,   ///< it is told, no more
-    avoid,    ///< Arena's jobs do not start there
-    reserve,  ///< the same, and a reservation keeps other jobs away
-    drain,    ///< the same, and the node is drained
-};
-
-struct SlowdownRules {
-    Quarantine quarantine = Quarantine::avoid;
-    double max_quarantined_percent = 5;  ///< of the nodes of a type; at least one node, unless 0
-    std::int64_t confirmations = 2;      ///< different jobs
-    double recheck_s = 3600;             ///< how long a verdict holds without another
-};
 
 SlowdownRules slowdown_rules(const Config& config);
 
@@ -82,22 +69,17 @@ void set_back(SlowFact& fact, std::int64_t now);
 bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
              const std::string& driver);
 
+/// Whether a check has found healthy what the fact is about. Nothing between nodes is checked; what
+/// is held against the whole node needs all of its GPUs.
+bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole);
+/// Where the check found slow what the fact is about: it holds for recheck_s more, with the factor
+/// that was measured.
+bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
+             const SlowdownRules& rules);
+
 /// One job's verdict never suffices, unless the site says so.
 inline bool is_confirmed(const SlowFact& fact, const SlowdownRules& rules) {
     return fact.seen >= rules.confirmations;
 }
-
-/// A node with confirmed facts.
-struct Suspect {
-    NodeIndex node = 0;
-    std::int64_t since = 0;  ///< of the latest of them
-};
-/// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
-/// node of a GPU type, or the last one but for those that are `gone`: down or drained. The latest
-/// stay.
-std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
-                                          const std::vector<NodeState>& nodes,
-                                          const SlowdownRules& rules,
-                                          const std::set<NodeIndex>& gone = {});
 
 }  // namespace arena

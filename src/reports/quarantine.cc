@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "reports/quarantine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace arena {
+
+std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
+                                          const std::vector<NodeState>& nodes,
+                                          const SlowdownRules& rules) {
+    std::map<std::string_view, double> of_type;
+    for (const NodeState& node : nodes) of_type[node.gpu_type] += node.total_gpus > 0;
+    std::sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
+        return std::pair(-a.since, a.node) < std::pair(-b.since, b.node);
+    });
+    std::map<std::string_view, double> taken;
+    std::vector<NodeIndex> chosen;
+    for (const Suspect& suspect : suspects) {
+        const std::string_view type = nodes[suspect.node].gpu_type;
+        const double share = std::floor(of_type[type] * rules.max_quarantined_percent / 100);
+        const double most = rules.max_quarantined_percent > 0 ? std::max(share, 1.0) : 0;
+        if (taken[type] + 1 > std::min(most, of_type[type] - 1)) continue;
+        ++taken[type];
+        chosen.push_back(suspect.node);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    return chosen;
+}
+
+}  // namespace arena

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How far verdicts of slow nodes go: when they count, for how long, and how many nodes may be kept
+// from jobs by them at once. Pure rules over values, for the scheduler and the simulator.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/cluster.h"
+
+namespace arena {
+
+/// What is done with a node that is confirmed to be slow.
+enum class Quarantine {
+    report,   ///< it is told, no more
+    avoid,    ///< Arena's jobs do not start there
+    reserve,  ///< the same, and a reservation keeps other jobs away
+    drain,    ///< the same, and the node is drained
+};
+
+struct SlowdownRules {
+    Quarantine quarantine = Quarantine::avoid;
+    double max_quarantined_percent = 5;  ///< of the nodes of a type; at least one node, unless 0
+    std::int64_t confirmations = 2;      ///< different jobs
+    double recheck_s = 3600;             ///< how long a verdict holds without another
+};
+
+/// A node with confirmed facts.
+struct Suspect {
+    NodeIndex node = 0;
+    std::int64_t since = 0;  ///< of the latest of them
+};
+/// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
+/// node of a GPU type. The latest stay.
+std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
+                                          const std::vector<NodeState>& nodes,
+                                          const SlowdownRules& rules);
+
+}  // namespace arena
