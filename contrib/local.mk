@@ -39,3 +39,36 @@ EXTRA_DIST += \
 	contrib/quickstart.d/tiny-llama.yaml \
 	contrib/quickstart.d/train.sh \
 	# end
+
+# ---- what makes a process, a link or a GPU slow ----------------------------------------------------
+injectdir = $(pkglibexecdir)/inject
+inject_PROGRAMS = contrib/inject/slow-process
+dist_inject_SCRIPTS = contrib/inject/lock-clock contrib/inject/slow-link
+contrib_inject_slow_process_SOURCES = contrib/inject/slow_process.cc
+contrib_inject_slow_process_LDADD = libarena_watch_ring.la $(base_libs)
+# Preloaded as the recorder is, and linked as it is (watch/local.mk).
+if HAVE_MPI
+watch_LTLIBRARIES += libarena_slow_link.la
+endif
+libarena_slow_link_la_SOURCES = \
+	contrib/inject/slow_link.cc \
+	contrib/inject/slow_link_rule.h contrib/inject/slow_link_rule.cc \
+	watch/recorder/mpi_calls.h \
+	watch/recorder/real.h watch/recorder/real.cc \
+	# end
+libarena_slow_link_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+libarena_slow_link_la_CXXFLAGS = $(ARENA_RECORDER_CXXFLAGS)
+libarena_slow_link_la_LDFLAGS = $(ARENA_RECORDER_LDFLAGS)
+libarena_slow_link_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_slow_link_la_LDFLAGS) $(LDFLAGS) -o $@
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_slow_link
+TESTS += tests/unit/test_slow_link
+endif
+tests_unit_test_slow_link_SOURCES = tests/unit/test_slow_link.cc contrib/inject/slow_link_rule.cc tests/unit/suite.h
+tests_unit_test_slow_link_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_slow_link_LDADD = $(base_libs) $(CHECK_LIBS)
+TESTS += tests/t0550-inject.t
+dist_check_SCRIPTS += tests/t0550-inject.t
+tests/t0550-inject.log: contrib/inject/slow-process$(EXEEXT) arena-watch$(EXEEXT) $(watch_LTLIBRARIES)
+EXTRA_DIST += tests/inject/busy.c tests/inject/pairs.c tests/fuzz/parse_slow_link.cc
+dist_man_MANS += doc/man/arena-inject.8
