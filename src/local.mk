@@ -158,6 +158,14 @@ libarena_baselines_la_SOURCES = \
 	# end
 baselines_libs = libarena_baselines.la $(policy_arena_libs)
 
+noinst_LTLIBRARIES += libarena_sim_slow.la
+libarena_sim_slow_la_SOURCES = \
+	src/sim/slow/slow_cluster.h src/sim/slow/slow_cluster.cc \
+	src/sim/slow/slow_effect.h src/sim/slow/slow_effect.cc \
+	src/sim/slow/slow_watch.h \
+	src/sim/slow/slowdowns.h src/sim/slow/slowdowns.cc \
+	# end
+
 noinst_LTLIBRARIES += libarena_sim.la
 libarena_sim_la_SOURCES = \
 	src/sim/generate.h src/sim/generate.cc \
@@ -169,10 +177,14 @@ libarena_sim_la_SOURCES = \
 	src/sim/page_gantt.cc \
 	src/sim/page_parts.h \
 	src/sim/random.h \
+	src/sim/simulation.h \
 	src/sim/simulator.h src/sim/simulator.cc \
+	src/sim/simulator_account.cc \
+	src/sim/simulator_apply.cc \
+	src/sim/simulator_slow.cc \
 	src/sim/workload.h src/sim/workload.cc \
 	# end
-sim_libs = libarena_sim.la $(baselines_libs)
+sim_libs = libarena_sim.la libarena_sim_slow.la libarena_slowdown.la $(baselines_libs)
 
 noinst_LTLIBRARIES += libarena_slowdown.la
 libarena_slowdown_la_SOURCES = \

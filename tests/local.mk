@@ -82,7 +82,7 @@ black_box_tests = \
 	tests/t0050-command.t \
 	tests/t0055-pages-and-completion.t \
 	tests/t0060-explain.t \
-	tests/t0070-simulate.t \
+	tests/t0070-simulate.t tests/t0075-simulate-slowdowns.t \
 	tests/t0500-evaluate-slowdown.t \
 	tests/t0001-private-cluster.t \
 	tests/t0240-profiling.t \
@@ -199,6 +199,7 @@ tests_bench_arena_optimum_LDADD = $(baselines_libs)
 check_PROGRAMS += tests/bench/arena-rules
 tests_bench_arena_rules_SOURCES = tests/bench/arena_rules.cc
 tests_bench_arena_rules_LDADD = $(sim_libs)
+tests_unit_test_sim_slowdowns_LDADD = $(sim_libs) $(CHECK_LIBS)
 
 # ---- slowdowns ---------------------------------------------------------------------------------
 slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period tests/unit/test_slowdown_locate \
@@ -242,9 +243,9 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_sim_slowdowns
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_sim_slowdowns
 endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

@@ -62,6 +62,13 @@ Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster
     return pools;
 }
 
+/// Of the time that its parts add up to; they may overlap.
+double communication_share(const Estimate& e) {
+    const double communication_s = e.tp_comm_s + e.pp_comm_s + e.dp_comm_s;
+    const double all_s = communication_s + e.compute_s + e.bubble_s + e.optimizer_s;
+    return all_s > 0 ? communication_s / all_s : -1;
+}
+
 }  // namespace
 
 Result<Model> trace_model(const std::string& name) {
@@ -109,7 +116,8 @@ Result<sim::Throughputs> plan_throughputs(const Globals& globals, const sim::Clu
         auto& rows = table.rows[{wanted.model, wanted.batch}];
         for (const Offer& offer : make_offers(query)) {
             rows.push_back({offer.grid.gpu_type, offer.grid.nodes, offer.grid.gpus_per_node,
-                            offer.estimate.iteration_s, offer.plan, offer.estimate.source});
+                            offer.estimate.iteration_s, offer.plan, offer.estimate.source,
+                            communication_share(offer.estimate)});
         }
     }
     return table;

@@ -31,6 +31,8 @@ struct SimulateOptions {
     WorkloadFiles files;
     std::vector<std::string> policies{"arena"};
     std::string placement = "nodes", objective = "jct", html;
+    std::string slowdowns, slowdown_mode = "off";
+    double slowdown_factor = 2;
     double max_time_s = 0;
     double restart_s = -1, checkpoint_s = -1;
     std::int64_t iteration_divisor = 5;
@@ -40,18 +42,27 @@ struct SimulateOptions {
 /// CLI11's ranges let NaN through.
 Status check_numbers(const SimulateOptions& given) {
     const sim::SimulationOptions& s = given.simulation;
-    const std::pair<const char*, double> numbers[] = {{"--round", s.round_s},
-                                                      {"--min-gap", s.min_gap_s},
-                                                      {"--max-time", given.max_time_s},
-                                                      {"--restart-s", given.restart_s},
-                                                      {"--checkpoint-s", given.checkpoint_s},
-                                                      {"--estimate-error", s.errors.estimate_sigma},
-                                                      {"--work-error", s.errors.work_sigma},
-                                                      {"--said-error", s.errors.said_sigma},
-                                                      {"--elastic-share", s.elastic_share}};
+    const std::pair<const char*, double> numbers[] = {
+        {"--round", s.round_s},
+        {"--min-gap", s.min_gap_s},
+        {"--max-time", given.max_time_s},
+        {"--restart-s", given.restart_s},
+        {"--checkpoint-s", given.checkpoint_s},
+        {"--estimate-error", s.errors.estimate_sigma},
+        {"--work-error", s.errors.work_sigma},
+        {"--said-error", s.errors.said_sigma},
+        {"--elastic-share", s.elastic_share},
+        {"--slowdown-factor", given.slowdown_factor},
+        {"--slowdown-latency", s.slowdown.latency_iterations},
+        {"--slowdown-quarantine-percent", s.slowdown.rules.max_quarantined_percent},
+        {"--slowdown-recheck", s.slowdown.rules.recheck_s}};
     for (const auto& [option, value] : numbers) {
         if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
     }
+    if (!given.slowdowns.empty() && given.placement == "pools")
+        return usage_error("needs nodes, not pools: slow GPUs stand in nodes", "--slowdowns");
+    if (given.slowdowns.empty() && given.slowdown_mode != "off")
+        return usage_error("needs --slowdowns FILE: without it nothing is slow", "--slowdown-mode");
     if (s.min_gap_s > s.round_s) {
         return usage_error(
             fmt::format("{} must not be larger than --round ({})", s.min_gap_s, s.round_s),
@@ -76,6 +87,7 @@ Result<sim::SimulationOptions> options_of(const SimulateOptions& given) {
     }
     out.policy.objective = *objective;
     out.keep_stays = !given.html.empty();
+    out.slowdown.mode = parse_slowdown_mode(given.slowdown_mode).value_or(SlowdownMode::off);
     return out;
 }
 
@@ -167,8 +179,31 @@ void print_bound(const Answers& answers) {
     }
 }
 
+void print_slowdowns(const std::vector<sim::Metrics>& runs) {
+    Table table({{"POLICY"},
+                 {"SLOWDOWNS", true},
+                 {"MET JOBS", true},
+                 {"DETECTED", true},
+                 {"S2", true},
+                 {"S4", true},
+                 {"NODES AVOIDED", true},
+                 {"LOST GPU-S", true},
+                 {"JCT mean", true},
+                 {"WITHOUT", true}});
+    for (const sim::Metrics& m : runs) {
+        const sim::SlowMetrics& s = *m.slow;
+        table.add({m.policy, std::to_string(s.events), std::to_string(s.met),
+                   std::to_string(s.detected), std::to_string(s.splits), std::to_string(s.restarts),
+                   std::to_string(s.most_quarantined), fmt::format("{:.0f}", s.lost_gpu_s),
+                   fmt::format("{:.0f}", m.jct_s.mean),
+                   fmt::format("{:.0f}", s.jct_without_s.value_or(0))});
+    }
+    fmt::print("{}", table.text());
+}
+
 void print_text(const Answers& answers) {
     if (!answers.runs.empty()) print_table(answers.runs);
+    if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
         fmt::print("{} jobs of the trace were left out: no usable row for their model and batch.\n",
@@ -206,6 +241,20 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
     return run;
 }
 
+/// With slowdowns the same without them, too: what they cost is the difference.
+Result<sim::Metrics> run_with_slowdowns(const sim::Workload& workload, const Policy& policy,
+                                        const sim::SimulationOptions& options) {
+    Result<sim::Metrics> run = run_policy(workload, policy, options);
+    if (!run || options.slowdowns.empty()) return run;
+    sim::SimulationOptions sound = options;
+    sound.slowdowns.clear();
+    sound.keep_stays = false;
+    const Result<sim::Metrics> without = run_policy(workload, policy, sound);
+    if (!without) return without.error();
+    run->slow->jct_without_s = without->jct_s.mean;
+    return run;
+}
+
 /// What the runs of a page have in common.
 sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workload,
                         const sim::SimulationOptions& options) {
@@ -230,12 +279,26 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
         facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}",
                                                        options.elastic_share, errors.seed));
     }
+    if (!options.slowdowns.empty())
+        facts.emplace_back("slowdowns", fmt::format("{}: {}, mode {}", given.slowdowns,
+                                                    options.slowdowns.size(), given.slowdown_mode));
     if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
     return facts;
 }
 
+Status add_slowdowns(const SimulateOptions& given, const sim::Workload& workload,
+                     sim::SimulationOptions& options) {
+    if (given.slowdowns.empty()) return Done{};
+    Result<std::vector<sim::Slowdown>> read =
+        read_slowdowns(given.slowdowns, workload, given.slowdown_factor);
+    if (!read) return read.error();
+    if (read->empty()) return usage_error("has no row: no slowdown to simulate", given.slowdowns);
+    options.slowdowns = std::move(*read);
+    return Done{};
+}
+
 int simulate(const Globals& globals, const SimulateOptions& given) {
-    const Result<sim::SimulationOptions> options = options_of(given);
+    Result<sim::SimulationOptions> options = options_of(given);
     if (!options) return fail(globals, options.error());
     const Result<std::vector<Policy>> chosen = policies_of(given.policies);
     if (!chosen) return fail(globals, chosen.error());
@@ -244,6 +307,8 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
     binding.iteration_divisor = given.iteration_divisor;
     const Result<sim::Workload> workload = read_workload(globals, given.files, binding);
     if (!workload) return fail(globals, workload.error());
+    if (const Status read = add_slowdowns(given, *workload, *options); !read)
+        return fail(globals, read.error());
     Answers answers;
     for (const Policy& policy : *chosen) {
         if (policy.decide == nullptr) {
@@ -254,7 +319,7 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
             answers.bound = sim::lower_bound(*workload, bound);
             continue;
         }
-        Result<sim::Metrics> run = run_policy(*workload, policy, *options);
+        Result<sim::Metrics> run = run_with_slowdowns(*workload, policy, *options);
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
     }
@@ -314,6 +379,37 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
         ->capture_default_str();
 }
 
+void add_slowdown_options(CLI::App& command, SimulateOptions& given) {
+    SlowdownRules& rules = given.simulation.slowdown.rules;
+    command.add_option("--slowdowns", given.slowdowns, "slow GPUs and links, CSV");
+    command.add_option("--slowdown-mode", given.slowdown_mode, "off, watch or mitigate")
+        ->check(CLI::IsMember({"off", "watch", "mitigate"}))
+        ->capture_default_str();
+    command
+        .add_option("--slowdown-factor", given.slowdown_factor,
+                    "times slower, where the file does not say")
+        ->check(CLI::Range(1.0, 1e4))
+        ->capture_default_str();
+    command
+        .add_option("--slowdown-latency", given.simulation.slowdown.latency_iterations,
+                    "iterations until a slowdown is detected")
+        ->check(CLI::Range(1.0, 1e5))
+        ->capture_default_str();
+    command
+        .add_option("--slowdown-confirmations", rules.confirmations,
+                    "jobs that find a node slow before all avoid it")
+        ->check(CLI::Range(1, 100))
+        ->capture_default_str();
+    command
+        .add_option("--slowdown-quarantine-percent", rules.max_quarantined_percent,
+                    "of a type's nodes, avoided at a time")
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    command.add_option("--slowdown-recheck", rules.recheck_s, "how long a verdict holds, s")
+        ->check(CLI::Range(1.0, 1e9))
+        ->capture_default_str();
+}
+
 void add_options(CLI::App& command, SimulateOptions& given) {
     command.add_option("--cluster", given.files.cluster, "cluster YAML")->required();
     command.add_option("--trace", given.files.trace, "trace of jobs, CSV")->required();
@@ -342,6 +438,7 @@ void add_options(CLI::App& command, SimulateOptions& given) {
     command.add_option("--objective", given.objective, "jct, throughput or fairness")
         ->capture_default_str();
     add_error_options(command, s);
+    add_slowdown_options(command, given);
     command.add_option("--max-time", given.max_time_s, "end the simulation, s after the first job")
         ->check(CLI::Range(1.0, a_century_s));
     command

@@ -66,6 +66,7 @@ struct Row {
     double iteration_s = 0;
     Plan plan = {};  ///< of the planner; without stages where the time was measured
     Source source = Source::profiled;
+    double communication_share = -1;  ///< of the iteration; below 0: not known
     [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
 };
 

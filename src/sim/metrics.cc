@@ -15,6 +15,19 @@ Json json_of(const Spread& s) {
     return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
 }
 
+Json json_of(const SlowMetrics& s) {
+    Json json{{"mode", s.mode},
+              {"events", s.events},
+              {"events_met", s.met},
+              {"detected", s.detected},
+              {"splits", s.splits},
+              {"restarts", s.restarts},
+              {"most_quarantined", s.most_quarantined},
+              {"lost_gpu_s", s.lost_gpu_s}};
+    if (s.jct_without_s) json["jct_without_s"] = *s.jct_without_s;
+    return json;
+}
+
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
@@ -31,7 +44,7 @@ Spread spread_of(std::vector<double> values) {
 }
 
 std::string metrics_json(const Metrics& m) {
-    return dump_json(
+    Json json(
         {{"policy", m.policy},
          {"jobs", m.jobs},
          {"finished", m.finished},
@@ -49,6 +62,8 @@ std::string metrics_json(const Metrics& m) {
          {"decision_ms",
           {{"p50", m.decision_ms_p50}, {"p95", m.decision_ms_p95}, {"max", m.decision_ms_max}}},
          {"wall_s", m.wall_s}});
+    if (m.slow) json["slowdowns"] = json_of(*m.slow);
+    return dump_json(json);
 }
 
 }  // namespace arena::sim

@@ -4,8 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "sim/slow/slowdowns.h"
 
 namespace arena::sim {
 
@@ -33,6 +37,27 @@ struct JobOutcome {
     std::int64_t restarts = 0;
 };
 
+/// One slowdown of the simulation, and what came of it.
+struct SlowOutcome {
+    Slowdown slow;
+    std::set<std::uint32_t> jobs = {};   ///< that it slowed; indices into Workload::jobs
+    double detected_s = -1;              ///< by the first of them; below 0: by none
+    std::set<std::string> answers = {};  ///< "S2", "S4"
+};
+
+struct SlowMetrics {
+    std::string mode;
+    std::int64_t events = 0;                ///< slowdowns that began
+    std::int64_t met = 0;                   ///< of them, those that slowed a job
+    std::int64_t detected = 0;              ///< by a job: once for each job and event
+    std::int64_t splits = 0, restarts = 0;  ///< S2 and S4
+    std::int64_t most_quarantined = 0;      ///< nodes that all jobs avoided, at one time
+    double lost_gpu_s = 0;  ///< held by jobs beyond what sound devices would have taken: slower
+                            ///< iterations, pauses, restarts
+    std::optional<double> jct_without_s;  ///< mean JCT of the same jobs without slowdowns
+    std::vector<SlowOutcome> outcomes;    ///< of those that began, by start
+};
+
 struct Metrics {
     std::string policy;
     std::int64_t jobs = 0;  ///< submitted until the end of the simulation
@@ -51,6 +76,7 @@ struct Metrics {
     std::int64_t decisions = 0;
     double decision_ms_p50 = 0, decision_ms_p95 = 0, decision_ms_max = 0;
     double wall_s = 0;
+    std::optional<SlowMetrics> slow;   ///< where slowdowns were simulated
     std::vector<JobOutcome> outcomes;  ///< by job
     std::vector<Stay> stays;           ///< by end; only when asked for
 };

@@ -3,6 +3,7 @@
 #include "sim/page.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -220,6 +221,35 @@ std::string jobs_table(const Workload& workload, const Metrics& run, std::size_t
     return out + "</tbody></table></div></details>\n";
 }
 
+/// What was slow, and what came of it.
+std::string slowdowns_table(const Workload& workload, const Metrics& run, std::size_t most) {
+    if (!run.slow) return "";
+    const SlowMetrics& slow = *run.slow;
+    const std::size_t shown = std::min(most, slow.outcomes.size());
+    std::string out = fmt::format(
+        "<details><summary>Slow GPUs and links under {}: {} of {}, mode {}; {} GPU-seconds lost"
+        "</summary><div class=\"wide\"><table><thead><tr>",
+        escaped(run.policy), shown, slow.outcomes.size(), slow.mode, readable(slow.lost_gpu_s));
+    for (const char* name :
+         {"where", "cause", "slower", "from", "for", "slowed jobs", "detected after", "answers"}) {
+        out += fmt::format("<th scope=\"col\">{}</th>", name);
+    }
+    out += "</tr></thead><tbody>\n";
+    for (std::size_t i = 0; i < shown; ++i) {
+        const SlowOutcome& o = slow.outcomes[i];
+        const std::string slower = o.slow.delay_s > 0 ? "by " + short_time(o.slow.delay_s)
+                                                      : fmt::format("x{:.2f}", o.slow.factor);
+        out += fmt::format(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
+            "<td>{}</td></tr>\n",
+            escaped(place_of(o.slow, workload.nodes)), slowdown::name(o.slow.cause), slower,
+            short_time(o.slow.start_s), short_time(o.slow.duration_s), o.jobs.size(),
+            o.detected_s < 0 ? "never" : short_time(o.detected_s - o.slow.start_s),
+            o.answers.empty() ? "none" : fmt::format("{}", fmt::join(o.answers, ", ")));
+    }
+    return out + "</tbody></table></div></details>\n";
+}
+
 std::string run_section(const Workload& workload, const Metrics& run, double until_s,
                         std::size_t runs, bool open, const PageLimits& limits) {
     std::string out = fmt::format(
@@ -227,7 +257,8 @@ std::string run_section(const Workload& workload, const Metrics& run, double unt
         "</summary>\n",
         open ? " open=\"open\"" : "", escaped(run.policy));
     out += gantt_figure(workload, run, until_s, {limits.stays / runs, limits.rectangles / runs});
-    return out + "</details>\n" + jobs_table(workload, run, limits.jobs / runs) + "</section>\n";
+    return out + "</details>\n" + jobs_table(workload, run, limits.jobs / runs) +
+           slowdowns_table(workload, run, limits.jobs / runs) + "</section>\n";
 }
 
 std::string charts(const Workload& workload, const std::vector<Metrics>& runs, double until_s) {

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "policy/policy.h"
 #include "sim/metrics.h"
+#include "sim/slow/slowdowns.h"
 #include "sim/workload.h"
 
 namespace arena::sim {
@@ -27,7 +28,9 @@ struct SimulationOptions {
     /// Policies see no job's work but its time limit, 1 to 5 times its run where the trace states
     /// none.
     bool work_unknown = false;
-    PolicyOptions policy;  ///< restart cost, objective, search steps
+    PolicyOptions policy;             ///< restart cost, objective, search steps
+    std::vector<Slowdown> slowdowns;  ///< of parse_slowdowns() for the workload's nodes
+    SlowdownOptions slowdown;
     bool keep_stays = false;
     std::int64_t max_decisions = std::numeric_limits<std::int64_t>::max();
     std::function<void(double now_s, std::size_t ended, std::size_t jobs)>

@@ -84,7 +84,8 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
         const Row*& at = best[{row.gpu_type, row.gpus()}];
         if (at == nullptr || row.iteration_s < at->iteration_s) at = &row;
     }
-    Profile profile{model, batch, {}};
+    Profile profile{model, batch, {}, {}};
+    std::map<Grid, double> shares;
     for (const auto& [key, row] : best) {
         const auto grid = widest_grid(row->gpu_type, row->gpus(), widths.at(row->gpu_type));
         if (!grid) continue;
@@ -95,12 +96,14 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
         offer.estimate.iteration_s = row->iteration_s;
         offer.estimate.samples_per_s = static_cast<double>(batch) / row->iteration_s;
         offer.estimate.source = row->source;
+        shares[offer.grid] = row->communication_share;
         profile.offers.push_back(std::move(offer));
     }
     std::vector<Offer>& offers = profile.offers.own();
     std::sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
         return std::tie(a.estimate.iteration_s, a.grid) < std::tie(b.estimate.iteration_s, b.grid);
     });
+    for (const Offer& offer : offers) profile.communication_shares.push_back(shares[offer.grid]);
     return profile;
 }
 

@@ -31,6 +31,8 @@ struct Profile {
     std::string model;
     std::int64_t batch = 0;
     SharedOffers offers;
+    /// By offer: the part of an iteration that is communication; below 0: not known.
+    std::vector<double> communication_shares = {};
 };
 
 struct SimJob {

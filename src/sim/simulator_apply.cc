@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a decision changes, and whether it keeps the contract of policy.h: see simulation.h.
+#include "sim/simulation.h"
+
+namespace arena::sim {
+
+void Simulation::free_nodes(const JobState& job) {
+    for (const NodeIndex n : job.nodes) {
+        snapshot_.nodes[n].free_gpus += job.current->grid.gpus_per_node;
+    }
+}
+
+Result<std::uint32_t> Simulation::check_offer(const Action& action, const JobState& job,
+                                              const Live& live) const {
+    const auto& offers = profile(live).offers;
+    const Grid& grid = action.offer.grid;
+    if ((action.kind == ActionKind::start) != (job.phase == JobPhase::pending)) {
+        return broken(action, "does not fit its state");
+    }
+    if (static_cast<std::int64_t>(action.nodes.size()) != grid.nodes || grid.gpus_per_node < 1) {
+        return broken(action, "names a wrong number of nodes");
+    }
+    for (std::uint32_t i = 0; i < offers.size(); ++i) {
+        if (offers[i].grid.gpu_type == grid.gpu_type && offers[i].grid.gpus() == grid.gpus())
+            return i;
+    }
+    return broken(action, fmt::format("is no offer: {}", short_form(grid)));
+}
+
+Status Simulation::take_nodes(const Action& action) {
+    NodeIndex previous = 0;
+    for (std::size_t i = 0; i < action.nodes.size(); ++i) {
+        const NodeIndex n = action.nodes[i];
+        if (n >= snapshot_.nodes.size() || (i > 0 && n <= previous)) {
+            return broken(action, "names nodes out of order or range");
+        }
+        NodeState& node = snapshot_.nodes[n];
+        if (node.gpu_type != action.offer.grid.gpu_type ||
+            node.free_gpus < action.offer.grid.gpus_per_node) {
+            return broken(action, fmt::format("takes more than is free on {}", node.name));
+        }
+        node.free_gpus -= action.offer.grid.gpus_per_node;
+        previous = n;
+    }
+    return Done{};
+}
+
+void Simulation::give_up(std::size_t at) {
+    JobState& job = snapshot_.jobs[at];
+    free_nodes(job);
+    end_stay(job, live_[at], done_now(job, live_[at]));
+    leave_slow(live_[at]);
+    job.phase = JobPhase::pending;
+    job.time_limit_s = live_[at].limit_s;
+    job.current.reset();
+    job.nodes.clear();
+    job.start_s = 0;
+    --running_;
+}
+
+Status Simulation::begin(std::size_t at, const Action& action) {
+    JobState& job = snapshot_.jobs[at];
+    Live& live = live_[at];
+    const Result<std::uint32_t> offer = check_offer(action, job, live);
+    if (!offer) return offer.error();
+    if (const Status status = take_nodes(action); !status) return status;
+    job.phase = JobPhase::running;
+    job.current = action.offer;
+    job.nodes = action.nodes;
+    job.start_s = snapshot_.time_s;
+    job.patient_until_s = 0;
+    ++job.restarts;
+    ++metrics_.restarts;
+    ++running_;
+    live.offer = *offer;
+    live.progress_s = snapshot_.time_s + policy_options_.restart.seconds(action.offer.grid.gpus());
+    live.iteration_s = profile(live).offers[*offer].estimate.iteration_s *
+                       Workload::time_factor(options_.errors, live.job, *offer);
+    live.first_s = live.progress_s;
+    if (slow_ != nullptr) place_slow(job, live);
+    completions_.push(
+        {live.progress_s + (live.work - live.done) * live.iteration_s, job.id, live.version});
+    return Done{};
+}
+
+/// Everything that is given back is free before anything is taken.
+Status Simulation::apply(const Decision& decision) {
+    std::vector<std::pair<std::size_t, const Action*>> begins;
+    for (const Action& action : decision.actions) {
+        const bool moves = action.kind == ActionKind::resize || action.kind == ActionKind::preempt;
+        if (!moves && action.kind != ActionKind::start) continue;
+        const std::size_t at = find(action.job);
+        if (at == snapshot_.jobs.size()) return broken(action, "names a job that is not there");
+        JobState& job = snapshot_.jobs[at];
+        if (moves && job.phase != JobPhase::running)
+            return broken(action, "does not fit its state");
+        if (moves && !job.elastic) return broken(action, "changes a job that is not elastic");
+        const bool stays = action.kind == ActionKind::resize && job.nodes == action.nodes &&
+                           job.current->grid.gpus_per_node == action.offer.grid.gpus_per_node;
+        if (stays) continue;  // the same GPU set: nothing changes
+        if (action.kind != ActionKind::preempt) begins.emplace_back(at, &action);
+        if (moves) give_up(at);
+    }
+    for (const auto& [at, action] : begins) {
+        Action as_start = *action;
+        as_start.kind = ActionKind::start;
+        if (const Status status = begin(at, as_start); !status) return status;
+    }
+    return Done{};
+}
+
+}  // namespace arena::sim
