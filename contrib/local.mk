@@ -70,5 +70,5 @@ tests_unit_test_slow_link_LDADD = $(base_libs) $(CHECK_LIBS)
 TESTS += tests/t0550-inject.t
 dist_check_SCRIPTS += tests/t0550-inject.t
 tests/t0550-inject.log: contrib/inject/slow-process$(EXEEXT) arena-watch$(EXEEXT) $(watch_LTLIBRARIES)
-EXTRA_DIST += tests/inject/busy.c tests/inject/pairs.c tests/fuzz/parse_slow_link.cc
+EXTRA_DIST += tests/inject/busy.c tests/inject/pairs.c tests/fuzz/parse_slow_link.cc tests/fuzz/parse_slowdowns.cc tests/fuzz/parse_calls.cc
 dist_man_MANS += doc/man/arena-inject.8

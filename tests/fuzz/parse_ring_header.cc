@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: a ring's header may be any bytes, of a file of any size; what is accepted fits
-// its file. also: watch/reader/ring_reader.cc watch/ring/ring.cc watch/ring/process.cc
+// its file.
+// also: watch/reader/ring_reader.cc watch/ring/ring.cc watch/ring/process.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
