@@ -6,7 +6,7 @@ bin_PROGRAMS += arena-watch
 include_HEADERS = watch/arena_watch.h
 watchdir = $(pkglibexecdir)
 watch_LTLIBRARIES = libarena_watch.la
-noinst_LTLIBRARIES += libarena_watch_ring.la libarena_watch_reader.la
+noinst_LTLIBRARIES += libarena_watch_ring.la libarena_watch_reader.la libarena_watch_wire.la
 ARENA_RECORDER_CXXFLAGS = $(AM_CXXFLAGS) -fvisibility=hidden -fvisibility-inlines-hidden -fno-exceptions -fno-rtti \
 	-fno-threadsafe-statics
 # Never unloaded: who opens it again (NCCL does, with each first communicator) has the same ring.
@@ -26,6 +26,15 @@ libarena_watch_reader_la_SOURCES = \
 	watch/reader/ring_csv.h watch/reader/ring_csv.cc \
 	watch/reader/ring_reader.h watch/reader/ring_reader.cc \
 	# end
+libarena_watch_wire_la_SOURCES = \
+	watch/wire/frames.h watch/wire/frames.cc \
+	watch/wire/line_stream.h watch/wire/line_stream.cc \
+	watch/wire/link.h watch/wire/link.cc watch/wire/listener.cc \
+	watch/wire/meeting.h watch/wire/meeting.cc \
+	watch/wire/sealed_line.h watch/wire/sealed_line.cc \
+	# end
+libarena_watch_wire_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
+watch_wire_libs = libarena_watch_wire.la $(base_libs) $(NETTLE_LIBS)
 watch_libs = libarena_watch_reader.la libarena_watch_ring.la $(base_libs)
 arena_watch_SOURCES = watch/main.cc
 arena_watch_LDADD = $(watch_libs)
@@ -60,7 +69,7 @@ libarena_watch_mpi_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_watch_mpi_la_LDFL
 dist_man_MANS += doc/man/arena-watch.1
 
 # ---- tests ------------------------------------------------------------------------------------
-watch_tests = tests/unit/test_watch_ring tests/unit/test_watch_profiler
+watch_tests = tests/unit/test_watch_ring tests/unit/test_watch_profiler tests/unit/test_watch_wire
 if HAVE_CHECK
 check_PROGRAMS += $(watch_tests)
 TESTS += $(watch_tests)
@@ -68,6 +77,9 @@ endif
 tests_unit_test_watch_ring_SOURCES = tests/unit/test_watch_ring.cc tests/unit/suite.h
 tests_unit_test_watch_ring_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_watch_ring_LDADD = $(watch_libs) $(CHECK_LIBS)
+tests_unit_test_watch_wire_SOURCES = tests/unit/test_watch_wire.cc tests/unit/test_watch_frames.cc tests/unit/suite.h
+tests_unit_test_watch_wire_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_watch_wire_LDADD = $(watch_wire_libs) $(CHECK_LIBS)
 tests_unit_test_watch_profiler_SOURCES = tests/unit/test_watch_profiler.cc tests/unit/suite.h
 tests_unit_test_watch_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_watch_profiler_LDADD = $(watch_libs) $(CHECK_LIBS) -ldl
@@ -87,7 +99,7 @@ tests/watch/nccl_program: tests/watch/nccl_program.cc watch/recorder/nccl_calls.
 	$(AM_V_CXX)$(CXX) -I$(srcdir) -I$(srcdir)/src $(CXXFLAGS) -o $@ $(srcdir)/tests/watch/nccl_program.cc tests/watch/libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -lpthread
 check_DATA += tests/watch/libnccl.so.2 tests/watch/nccl_program
 CLEANFILES += tests/watch/libnccl.so.2 tests/watch/nccl_program
-EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/watch/stub_nccl.cc tests/watch/nccl_program.cc tests/watch/ring_race.cc tests/bench/watch-overhead
+EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/fuzz/parse_watch_frame.cc tests/watch/stub_nccl.cc tests/watch/nccl_program.cc tests/watch/ring_race.cc tests/bench/watch-overhead
 # Built by `make check`, run by tests/bench/watch-overhead.
 check_PROGRAMS += tests/bench/watch_overhead
 tests_bench_watch_overhead_SOURCES = tests/bench/watch_overhead.cc

@@ -17,6 +17,9 @@ namespace arena::watch {
 inline constexpr std::size_t longest_frame = 1 << 20;  ///< bytes of a frame's text
 inline constexpr std::int64_t most_ranks = 65'536;
 
+/// A caller of the chief's, as long as it is connected; never given again.
+using PeerId = std::uint64_t;
+
 // ---- agent -> chief ----------------------------------------------------------------------------
 
 /// The first frame of an agent.
