@@ -23,6 +23,7 @@ arena_SOURCES = \
 	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
 	cli/simulation/snapshot_command.cc \
 	cli/simulation/trace_command.cc \
+	cli/slowdown/accuracy.h cli/slowdown/accuracy.cc \
 	cli/slowdown/commands.h \
 	cli/slowdown/evaluate_slowdown_command.cc \
 	cli/slowdown/kind_detection.cc \

@@ -206,6 +206,7 @@ slowdown_libs = libarena_slowdown.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_slowdown_truth.la
 libarena_slowdown_truth_la_SOURCES = \
+	src/slowdown/truth/accuracy.h src/slowdown/truth/accuracy.cc \
 	src/slowdown/truth/series.h src/slowdown/truth/series.cc \
 	src/slowdown/truth/steps.h src/slowdown/truth/steps.cc \
 	# end

@@ -6,7 +6,7 @@ bin_PROGRAMS += arena-watch
 include_HEADERS = watch/arena_watch.h
 watchdir = $(pkglibexecdir)
 watch_LTLIBRARIES = libarena_watch.la
-noinst_LTLIBRARIES += libarena_watch_ring.la libarena_watch_reader.la libarena_watch_wire.la
+noinst_LTLIBRARIES += libarena_watch_ring.la libarena_watch_reader.la libarena_watch_wire.la libarena_watch_chief.la libarena_watch_agent.la
 ARENA_RECORDER_CXXFLAGS = $(AM_CXXFLAGS) -fvisibility=hidden -fvisibility-inlines-hidden -fno-exceptions -fno-rtti \
 	-fno-threadsafe-statics
 # Never unloaded: who opens it again (NCCL does, with each first communicator) has the same ring.
@@ -26,6 +26,23 @@ libarena_watch_reader_la_SOURCES = \
 	watch/reader/ring_csv.h watch/reader/ring_csv.cc \
 	watch/reader/ring_reader.h watch/reader/ring_reader.cc \
 	# end
+libarena_watch_chief_la_SOURCES = \
+	watch/chief/answers.h watch/chief/answers.cc \
+	watch/chief/checks.h watch/chief/checks.cc \
+	watch/chief/chief.h watch/chief/chief.cc \
+	watch/chief/culprits.h watch/chief/culprits.cc \
+	watch/chief/event.cc \
+	watch/chief/lines.h watch/chief/lines.cc \
+	watch/chief/log_directory.h watch/chief/log_directory.cc \
+	watch/chief/profile.h watch/chief/profile.cc \
+	watch/chief/report_sender.h watch/chief/report_sender.cc \
+	watch/chief/state.h \
+	watch/chief/steer.cc \
+	watch/chief/tracking.h watch/chief/tracking.cc \
+	watch/chief/trainer.h watch/chief/trainer.cc \
+	watch/chief/validation.cc \
+	# end
+watch_chief_libs = libarena_watch_chief.la libarena_reports.la libarena_core.la $(slowdown_libs)
 libarena_watch_wire_la_SOURCES = \
 	watch/wire/frames.h watch/wire/frames.cc \
 	watch/wire/line_stream.h watch/wire/line_stream.cc \
@@ -35,9 +52,22 @@ libarena_watch_wire_la_SOURCES = \
 	# end
 libarena_watch_wire_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
 watch_wire_libs = libarena_watch_wire.la $(base_libs) $(NETTLE_LIBS)
+libarena_watch_agent_la_SOURCES = \
+	watch/agent/agent.h watch/agent/agent.cc \
+	watch/agent/agent_loop.h watch/agent/agent_loop.cc \
+	watch/agent/chief_here.h watch/agent/chief_here.cc \
+	watch/agent/commands.h watch/agent/commands.cc \
+	watch/agent/gpu_index.h watch/agent/gpu_index.cc \
+	watch/agent/rank_profile.h watch/agent/rank_profile.cc \
+	watch/agent/node_rings.h watch/agent/node_rings.cc \
+	watch/agent/overhead.h watch/agent/overhead.cc \
+	watch/agent/rank_watch.h watch/agent/rank_watch.cc \
+	# end
+watch_agent_libs = libarena_watch_agent.la libarena_watch_chief.la libarena_watch_wire.la libarena_watch_reader.la \
+	libarena_watch_ring.la $(slowdown_libs) $(reports_libs) $(NETTLE_LIBS)
 watch_libs = libarena_watch_reader.la libarena_watch_ring.la $(base_libs)
 arena_watch_SOURCES = watch/main.cc
-arena_watch_LDADD = $(watch_libs)
+arena_watch_LDADD = $(watch_agent_libs)
 
 libarena_watch_la_SOURCES = \
 	watch/recorder/comms.h watch/recorder/comms.cc \
@@ -69,7 +99,8 @@ libarena_watch_mpi_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_watch_mpi_la_LDFL
 dist_man_MANS += doc/man/arena-watch.1
 
 # ---- tests ------------------------------------------------------------------------------------
-watch_tests = tests/unit/test_watch_ring tests/unit/test_watch_profiler tests/unit/test_watch_wire
+watch_tests = tests/unit/test_watch_ring tests/unit/test_watch_profiler tests/unit/test_watch_wire tests/unit/test_watch_agent \
+	tests/unit/test_watch_chief tests/unit/test_watch_chief_hostile tests/unit/test_watch_log
 if HAVE_CHECK
 check_PROGRAMS += $(watch_tests)
 TESTS += $(watch_tests)
@@ -77,6 +108,9 @@ endif
 tests_unit_test_watch_ring_SOURCES = tests/unit/test_watch_ring.cc tests/unit/suite.h
 tests_unit_test_watch_ring_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_watch_ring_LDADD = $(watch_libs) $(CHECK_LIBS)
+tests_unit_test_watch_agent_SOURCES = tests/unit/test_watch_agent.cc tests/unit/suite.h
+tests_unit_test_watch_agent_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_watch_agent_LDADD = $(watch_agent_libs) $(CHECK_LIBS)
 tests_unit_test_watch_wire_SOURCES = tests/unit/test_watch_wire.cc tests/unit/test_watch_frames.cc tests/unit/suite.h
 tests_unit_test_watch_wire_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_watch_wire_LDADD = $(watch_wire_libs) $(CHECK_LIBS)
@@ -84,14 +118,28 @@ tests_unit_test_watch_profiler_SOURCES = tests/unit/test_watch_profiler.cc tests
 tests_unit_test_watch_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_watch_profiler_LDADD = $(watch_libs) $(CHECK_LIBS) -ldl
 tests/unit/test_watch_profiler.log: libarena_watch.la
+simulated_job_files = tests/unit/simulated_job.h tests/unit/simulated_job.cc tests/unit/suite.h
+tests_unit_test_watch_chief_SOURCES = tests/unit/test_watch_chief.cc $(simulated_job_files)
+tests_unit_test_watch_chief_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_watch_chief_LDADD = $(watch_chief_libs) $(CHECK_LIBS)
+tests_unit_test_watch_chief_hostile_SOURCES = tests/unit/test_watch_chief_hostile.cc $(simulated_job_files)
+tests_unit_test_watch_chief_hostile_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_watch_chief_hostile_LDADD = $(watch_chief_libs) $(CHECK_LIBS)
+tests_unit_test_watch_log_SOURCES = tests/unit/test_watch_log.cc tests/unit/suite.h
+tests_unit_test_watch_log_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_watch_log_LDADD = $(watch_chief_libs) $(CHECK_LIBS)
 if HAVE_NCCL
 check_PROGRAMS += tests/watch/nccl_abi
 endif
 tests_watch_nccl_abi_SOURCES = tests/watch/nccl_abi.cc
 tests_watch_nccl_abi_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
-TESTS += tests/t0540-watch-recorder.t
-dist_check_SCRIPTS += tests/t0540-watch-recorder.t
+TESTS += tests/t0540-watch-recorder.t tests/t0545-watch-agent.t
+dist_check_SCRIPTS += tests/t0540-watch-recorder.t tests/t0545-watch-agent.t
 tests/t0540-watch-recorder.log: arena-watch$(EXEEXT) arena-train$(EXEEXT) $(watch_LTLIBRARIES) tests/watch/nccl_program
+check_PROGRAMS += tests/watch/listen
+tests_watch_listen_SOURCES = tests/watch/listen.cc
+tests_watch_listen_LDADD = $(watch_wire_libs)
+tests/t0545-watch-agent.log: arena-watch$(EXEEXT) arena-train$(EXEEXT) $(watch_LTLIBRARIES) tests/watch/nccl_program tests/watch/listen$(EXEEXT)
 # A program that stands for one with NCCL, and a libnccl that stands for NCCL's.
 tests/watch/libnccl.so.2: tests/watch/stub_nccl.cc watch/recorder/nccl_calls.h
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -I$(srcdir) -I$(srcdir)/src $(CXXFLAGS) -shared -fPIC -Wl,-soname,libnccl.so.2 -o $@ $(srcdir)/tests/watch/stub_nccl.cc

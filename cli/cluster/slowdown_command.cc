@@ -17,6 +17,7 @@
 #include "cli/cluster/commands.h"
 #include "cli/cluster/send_report.h"
 #include "cli/common/ask.h"
+#include "cli/slowdown/accuracy.h"
 #include "reports/slow_report.h"
 
 namespace arena::cli {
@@ -260,16 +261,35 @@ void add_word_to(CLI::App& group, Globals& globals, const char* verb, const char
     });
 }
 
+void add_show_to(CLI::App& group, Globals& globals) {
+    CLI::App* command = group.add_subcommand("show", "what one job says");
+    const auto files = std::make_shared<AccuracyFiles>();
+    CLI::Option* job =
+        command->add_option("jobid", files->job, "job id")->check(CLI::Range(1U, UINT32_MAX));
+    CLI::Option* accuracy = command->add_option(
+        "--accuracy", files->log,
+        "log of arena-train --log: how far the job's estimated iteration times are its own");
+    command
+        ->add_option("--watched", files->watched,
+                     "events.jsonl of the watched job, or its directory [arena-watch-JOBID]")
+        ->needs(accuracy);
+    command->callback([&globals, files, job] {
+        if (!files->log.empty())
+            globals.status = show_accuracy(globals, *files);
+        else if (job->count() == 0)
+            globals.status = fail(globals, usage_error("is required", "jobid"));
+        else
+            globals.status = show(globals, static_cast<JobId>(files->job));
+    });
+}
+
 }  // namespace
 
 void add_slowdown_of_jobs(CLI::App& group, Globals& globals) {
     group.add_subcommand("list", "what watched jobs say")->callback([&globals] {
         globals.status = list(globals);
     });
-    CLI::App* of_job = group.add_subcommand("show", "what one job says");
-    const auto job = std::make_shared<JobId>(0);
-    of_job->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
-    of_job->callback([&globals, job] { globals.status = show(globals, *job); });
+    add_show_to(group, globals);
     add_word_to(group, globals, "clear", "take a node for healthy again (root, SlurmUser)");
     add_word_to(group, globals, "check", "have a node checked (root, SlurmUser)");
     add_report_to(group, globals);

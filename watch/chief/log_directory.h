@@ -2,7 +2,7 @@
 // The chief's lines on disk, in files and spellings that users of Greyhound know:
 // arena-watch-JOBID/log_TIMESTAMP_noderankN/ with global_controller_IP.log,
 // local_controller_NODE.log and events.jsonl. Nothing is written before something was slow or went
-// wrong, and never more than a bounded size.
+// wrong, unless asked for, and never more than a bounded size.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ struct LogPlace {
     std::string parent;   ///< directory that is there: ARENA_WATCH_LOG_DIR, else the job's own
     std::string job;      ///< "4711"; names arena-watch-4711
     std::string address;  ///< of the chief: 10.0.0.3, or a host's name
+    /// Written from the first line on, for ARENA_WATCH_LOG_DIR asks for it.
+    bool from_the_start = false;
     std::int64_t node_rank = 0;  ///< of the chief's node in the job
 };
 

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The chief against simulated jobs: from onset to verdict to answer to relief, for each kind of
+// fault; nothing where nothing is slow.
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "simulated_job.h"
+#include "suite.h"
+
+using namespace arena;
+using namespace arena::test;
+using namespace arena::watch;
+
+namespace {
+
+using Kind = SimulatedFault::Kind;
+
+void dump(const SimulatedJob& job) {
+    for (const auto& line : job.lines())
+        if (!line.text.starts_with("Estimated") && !line.text.starts_with("waiting"))
+            std::printf("# %9.2f %s\n", line.at_s, line.text.c_str());
+    for (const auto& word : job.words())
+        std::printf("# %9.2f WORD %s\n", word.at_s, word.text.c_str());
+    std::fflush(stdout);
+}
+
+void print_reaction(const char* name, const SimulatedJob& job, double onset_s) {
+    const double told = job.line_at("Fail-slow is reported", onset_s),
+                 cause = job.line_at("Root cause", onset_s), split = job.word_at("split", onset_s),
+                 swap = job.word_at("swap", onset_s);
+    const double answer = split < 0 ? swap : swap < 0 ? split : std::min(split, swap);
+    std::printf("# %s: onset %.1f s, verdict %.1f s, answer %.1f s after the fault\n", name,
+                told - onset_s, cause - onset_s, answer < 0 ? -1 : answer - onset_s);
+}
+
+/// Alarms: what reaches others than the log.
+std::size_t alarms(const SimulatedJob& job) { return job.reports().size(); }
+
+TEST(a_slow_gpu_is_found_worked_around_and_forgiven) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 160});
+    job.run_until(300);
+    print_reaction("slow GPU x2", job, 40);
+    const double third = 40 + 3 * 0.85;
+    const double told = job.line_at("Fail-slow");
+    ck_assert_double_gt(told, 40);
+    ck_assert_double_le(told, third + 10);
+    ck_assert_int_ge(job.reports().size(), 2);
+    const SlowReport& first = job.reports().front().report;
+    assert_text(slow_word(first).substr(0, 12), "n0/1:compute");
+    ck_assert_double_eq_tol(first.factor, 2, 0.1);
+    ck_assert_double_le(
+        std::abs(static_cast<double>(first.onset) - (SimulatedJob::epoch_ms / 1000.0 + 40)), 2);
+    const double slow = 0.85, healthy = 0.45;
+    ck_assert_double_gt(job.word_at("split"), 0);
+    ck_assert_double_le(job.step_s(120, 158), 0.8 * slow);
+    ck_assert(job.word_at("split 8,8", 160) > 0 && job.word_at("split 8,8", 160) < 260);
+    ck_assert_double_eq_tol(job.step_s(270, 300), healthy, 0.02);
+    ck_assert(job.reports().back().report.relief > 0);
+    ck_assert(job.reports().back().report.action == SlowAction::s2);
+    ck_assert(!job.is_event_open());
+    // What users of Greyhound grep for.
+    for (const char* text :
+         {"Performing pre-check before training start", "Build DP clique [0, 1]",
+          "Computation tasks dispatched!", "Computation result of rank 1: ",
+          "Communication test: [S", "Fail-slow is reported to global controller",
+          "waiting for profiling results, current #res=2", "Performing validation",
+          "Root cause: comp", "[Mitigation Plan] DPcost=", "[DP solver] New DP plan: [",
+          "Estimated iteration time: {'rank0': "})
+        ck_assert_msg(job.count_lines(text) > 0, "no line has: %s", text);
+}
+
+TEST(watch_mode_says_no_word_but_checks) {
+    SimulatedOptions options;
+    options.chief.mode = SlowdownMode::watch;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 0, .factor = 1.6, .from_s = 40, .until_s = 90});
+    job.run_until(150);
+    ck_assert_int_ge(alarms(job), 2);
+    for (const auto& [at_s, report] : job.reports()) ck_assert(report.action == SlowAction::none);
+    ck_assert(job.reports().back().report.relief > 0);
+    ck_assert(job.word_at("split") < 0 && job.word_at("swap") < 0);
+}
+
+TEST(a_gpu_a_little_slow_is_told_from_noise) {
+    int found = 0;
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+        SimulatedOptions options;
+        options.seed = seed;
+        options.dp = 4;
+        options.micro_batches = 64;
+        SimulatedJob job(options);
+        job.add({.kind = Kind::gpu, .rank = 2, .factor = 1.15, .from_s = 60});
+        job.run_until(200);
+        if (seed == 1) print_reaction("weak GPU x1.15", job, 60);
+        for (const auto& [at_s, report] : job.reports()) assert_text(to_string(report.at), "n0/2");
+        found += alarms(job) > 0;
+    }
+    ck_assert_int_ge(found, 9);
+}
+
+TEST(a_slow_link_moves_to_where_little_flows) {
+    SimulatedOptions options;
+    options.pp = 2;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 4e8;
+    options.activation_bytes = 1e6;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::link, .rank = 0, .peer = 2, .factor = 5, .from_s = 60, .until_s = 400});
+    job.run_until(700);
+    print_reaction("slow link x5", job, 60);
+    ck_assert_int_ge(alarms(job), 2);
+    const SlowReport& first = job.reports().front().report;
+    assert_text(slow_word(first), "n0+n2:communication:x" + slow_word(first).substr(21));
+    ck_assert_int_eq(job.count_lines("Root cause: comp"), 0);
+    const double swapped = job.word_at("swap");
+    ck_assert(swapped > 60 && swapped < 390);
+    ck_assert_double_le(job.step_s(swapped + 10, 395), 0.8 * job.step_s(65, swapped));
+    ck_assert(job.has_first_roles());  // after the relief
+    ck_assert(job.reports().back().report.relief > 0);
+    ck_assert(!job.is_event_open());
+}
+
+TEST(two_slow_gpus_are_both_named) {
+    SimulatedOptions options;
+    options.dp = 4;
+    options.micro_batches = 64;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 200});
+    job.add({.kind = Kind::gpu, .rank = 3, .factor = 2.5, .from_s = 100, .until_s = 200});
+    job.run_until(350);
+    bool one = false, three = false;
+    for (const auto& [at_s, report] : job.reports()) {
+        one = one || to_string(report.at) == "n0/1";
+        three = three || to_string(report.at) == "n0/3";
+        ck_assert(report.at.gpu == 1 || report.at.gpu == 3);
+    }
+    ck_assert(one && three);
+    ck_assert(job.counts() == std::vector<std::int64_t>(4, 16));
+    ck_assert(!job.is_event_open());
+}
+
+TEST(a_quiet_job_is_left_alone) {
+    std::size_t onsets = 0, checks = 0;
+    for (unsigned seed = 1; seed <= 50; ++seed) {
+        SimulatedOptions options;
+        options.seed = seed;
+        options.noise = 0.03;
+        options.spikes = 0.005;
+        SimulatedJob job(options);
+        job.run_until(600);
+        ck_assert_int_eq(alarms(job), 0);
+        ck_assert(job.word_at("split") < 0 && job.word_at("swap") < 0);
+        onsets += job.count_lines("Fail-slow");
+        checks += job.words().size() - 3;
+    }
+    std::printf("# 50 quiet jobs of 10 minutes: %zu onsets, %zu checks beside the pre-checks\n",
+                onsets, checks);
+    ck_assert_int_le(onsets, 5);
+}
+
+TEST(a_slowdown_that_creeps_is_found) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 0, .factor = 1.6, .from_s = 60, .ramp_s = 60});
+    job.run_until(300);
+    print_reaction("creeping to x1.6 in 60 s", job, 60);
+    ck_assert_int_ge(alarms(job), 1);
+    assert_text(to_string(job.reports().front().report.at), "n0/0");
+    ck_assert_double_gt(job.word_at("split"), 0);
+}
+
+TEST(where_all_gpus_are_slow_only_a_restart_helps) {
+    SimulatedJob job({});
+    for (int rank : {0, 1}) job.add({.kind = Kind::gpu, .rank = rank, .factor = 1.8, .from_s = 40});
+    job.run_until(500);
+    ck_assert(job.word_at("split") < 0);
+    ck_assert(job.reports().back().report.action == SlowAction::s4);
+    const double asked = job.line_at("S4");
+    std::printf("# all GPUs x1.8: restart asked for after %.0f s\n", asked - 40);
+    ck_assert_double_gt(asked, 40 + 120);  // as much is lost as a restart costs, about twice that
+    ck_assert_double_lt(asked, 40 + 400);
+    SimulatedOptions options;
+    options.checkpoints = false;
+    SimulatedJob rigid(options);
+    for (int rank : {0, 1})
+        rigid.add({.kind = Kind::gpu, .rank = rank, .factor = 1.8, .from_s = 40});
+    rigid.run_until(500);
+    for (const auto& [at_s, report] : rigid.reports()) ck_assert(report.action == SlowAction::none);
+    ck_assert_int_eq(rigid.count_lines("nothing more can be done"), 1);
+}
+
+TEST(a_host_that_is_slow_is_no_gpu) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::host, .factor = 1.5, .from_s = 60, .until_s = 600});
+    job.run_until(900);
+    ck_assert_int_eq(alarms(job), 0);
+    ck_assert_int_ge(job.count_lines("found no cause"), 2);
+    ck_assert_int_le(job.words().size(), 30);  // bounded: each stops the training
+    ck_assert_int_eq(job.count_lines("relief"), 1);
+    ck_assert(!job.is_event_open());
+}
+
+// ---- faults of the watch itself ----------------------------------------------------------------
+
+TEST(an_agent_that_dies_costs_a_line) {
+    SimulatedOptions options;
+    options.gpus_per_node = 1;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60});
+    job.run_until(30);
+    job.kill_agent(1);
+    job.run_until(150);
+    ck_assert_int_eq(job.count_lines("the agent of n1 has gone"), 1);
+    ck_assert_int_ge(alarms(job), 1);
+}
+
+TEST(a_trainer_that_dies_in_a_check_is_asked_no_more) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
+    job.run_until(30);
+    job.kill_trainer(true);
+    job.run_until(200);
+    ck_assert_int_eq(job.count_lines("the trainer has gone, with a word not answered"), 1);
+    ck_assert_int_eq(job.count_lines("Root cause"), 0);
+    ck_assert_int_eq(alarms(job), 0);
+}
+
+TEST(answers_that_say_nothing_are_no_verdict) {
+    Checked zero{.id = 0, .gpus = {{0, 0, "A"}, {1, 0, "A"}}, .links = {{0, 1, 0}}, .seconds = 1};
+    Checked empty{};
+    Checked stranger{.id = 0, .gpus = {{77, 10, "A"}}, .links = {}, .seconds = 1};
+    Checked itself{.id = 0, .gpus = {{0, 10, "A"}}, .links = {{1, 1, 10}}, .seconds = 1};
+    Checked other_type{
+        .id = 0, .gpus = {{0, 10, "A"}, {0, 10, "B"}, {1, 10, "A"}}, .links = {}, .seconds = 1};
+    for (const Checked& answer : {zero, empty, stranger, itself, other_type}) {
+        SimulatedJob job({});
+        job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
+        job.run_until(30);
+        job.nonsense = answer;
+        job.run_until(400);
+        ck_assert_int_eq(alarms(job), 0);
+        ck_assert_int_ge(job.count_lines("found no cause"), 1);
+        job.nonsense.reset();
+        job.run_until(1300);
+        ck_assert_int_ge(alarms(job), 1);
+    }
+}
+
+TEST(a_trainer_that_does_not_answer_is_given_up) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
+    job.run_until(30);
+    job.answers_checks = false;
+    job.run_until(300);
+    ck_assert_int_eq(alarms(job), 0);
+    ck_assert_int_ge(job.count_lines("did not obey"), 1);
+    ck_assert_int_le(job.words().size(), 20);
+}
+
+TEST(a_plan_that_contradicts_itself_is_asked_nothing) {
+    const TrainerHello hello{{"a", "b"}, {0, 0}};
+    TrainerPlan good{.dp = 2, .micro_batches = {4, 4}, .state_bytes = {}};
+    std::vector<TrainerPlan> bad(7, good);
+    bad[0].dp = 3;
+    bad[1].micro_batches = {4};
+    bad[2].micro_batches = {4, 0};
+    bad[3].tp = 65'536;
+    bad[4].state_bytes = {1, 2, 3};
+    bad[5].gradient_bytes = -1;
+    bad[6].dp = -2;
+    for (const TrainerPlan& plan : bad) {
+        Chief chief({.mode = SlowdownMode::mitigate});
+        chief.on(1, hello, {1, 1000});
+        const Actions actions = chief.on(1, plan, {2, 2000});
+        ck_assert_int_eq(actions.messages.size(), 1);  // it need not wait
+        ck_assert(std::holds_alternative<Release>(actions.messages[0].frame));
+        ck_assert(actions.lines.size() == 1 && actions.lines[0].is_problem);
+    }
+    Chief chief({.mode = SlowdownMode::mitigate});
+    chief.on(1, hello, {1, 1000});
+    const Actions actions = chief.on(1, good, {2, 2000});
+    ck_assert(std::get<Say>(actions.messages.at(0).frame).word.starts_with("check 1 gpus links "));
+    Chief unasked({.mode = SlowdownMode::mitigate, .precheck = false});
+    unasked.on(1, hello, {1, 1000});
+    const Actions release = unasked.on(1, good, {2, 2000});
+    ck_assert(std::holds_alternative<Release>(release.messages.at(0).frame));
+}
+
+TEST(a_trainer_that_comes_back_keeps_its_roles_and_its_pre_check) {
+    SimulatedOptions options;
+    options.pp = 2;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 4e8;
+    options.activation_bytes = 1e6;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::link, .rank = 0, .peer = 2, .factor = 5, .from_s = 60, .until_s = 300});
+    job.run_until(250);
+    ck_assert(!job.has_first_roles());
+    job.reconnect_trainer();
+    job.run_until(500);
+    ck_assert(job.has_first_roles());
+    ck_assert(!job.is_event_open());
+}
+
+TEST(no_pre_check_compares_gpus_of_a_type) {
+    SimulatedOptions options;
+    options.chief.precheck = false;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
+    job.run_until(120);
+    ck_assert(job.words().front().at_s > 40);
+    ck_assert_int_ge(alarms(job), 1);
+    assert_text(to_string(job.reports().front().report.at), "n0/1");
+}
+
+TEST(without_times_per_micro_batch_products_tell_the_split) {
+    SimulatedOptions options;
+    options.tells_micro_batches = false;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
+    job.run_until(120);
+    ck_assert_double_gt(job.word_at("split"), 0);
+    ck_assert_int_gt(job.counts()[0], job.counts()[1]);
+}
+
+TEST(without_a_trainer_the_event_is_told_and_no_gpu_blamed) {
+    SimulatedOptions options;
+    options.has_trainer = false;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 4e8;
+    SimulatedJob gpu(options);
+    gpu.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60, .until_s = 120});
+    gpu.run_until(200);
+    ck_assert_int_eq(gpu.count_lines("Fail-slow"), 1);
+    ck_assert_int_eq(gpu.count_lines("No check without a trainer"), 1);
+    ck_assert_int_eq(gpu.count_lines("relief"), 1);
+    ck_assert_int_eq(alarms(gpu), 0);
+    // Two stages: their groups can be compared with each other.
+    options.pp = 2;
+    options.chief.elastic = true;
+    SimulatedJob link(options);
+    link.add({.kind = Kind::link, .rank = 0, .peer = 2, .factor = 5, .from_s = 60});
+    link.run_until(600);
+    ck_assert_int_ge(alarms(link), 1);
+    assert_text(to_string(link.reports().front().report.at), "n0/0");
+    assert_text(to_string(link.reports().front().report.peer), "n2/0");
+    ck_assert(link.reports().front().report.action == SlowAction::none);
+    ck_assert(link.reports().back().report.action == SlowAction::s4);
+}
+
+TEST(reports_are_few_and_lost_time_grows) {
+    SimulatedOptions options;
+    options.checkpoints = false;
+    SimulatedJob job(options);
+    for (int rank : {0, 1}) job.add({.kind = Kind::gpu, .rank = rank, .factor = 1.8, .from_s = 40});
+    job.run_until(3600);
+    std::map<std::int64_t, std::vector<SimulatedJob::Reported>> of;
+    for (const auto& one : job.reports()) of[one.report.at.gpu].push_back(one);
+    ck_assert_int_eq(of.size(), 2);
+    for (const auto& [gpu, all] : of) {
+        ck_assert_int_ge(all.size(), 5);
+        ck_assert_int_le(all.size(), 60);
+        for (std::size_t i = 1; i < all.size(); ++i) {
+            ck_assert_double_ge(all[i].at_s, all[i - 1].at_s + 10);
+            ck_assert_double_ge(all[i].report.lost_s, all[i - 1].report.lost_s);
+        }
+    }
+    // 0.36 of 0.81 s: both shares together are what the job lost.
+    const double lost = of[0].back().report.lost_s + of[1].back().report.lost_s;
+    ck_assert_double_eq_tol(lost / (of[0].back().at_s - 40), 0.4 / 0.85, 0.05);
+}
+
+// ---- size --------------------------------------------------------------------------------------
+
+TEST(many_ranks_are_followed_quickly) {
+    for (const std::int64_t dp : {8, 128}) {
+        SimulatedOptions options;
+        options.dp = dp;
+        options.pp = 2;
+        options.tp = 4;
+        options.micro_batches = 16 * dp;
+        options.gradient_bytes = 1e8;
+        SimulatedJob job(options);
+        job.add({.kind = Kind::gpu, .rank = 13, .factor = 2, .from_s = 60});
+        const auto start = std::chrono::steady_clock::now();
+        job.run_until(120);
+        const double took_s =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        std::printf("# %d ranks: %.2f s for 120 simulated\n", static_cast<int>(dp * 8), took_s);
+        print_reaction("many ranks", job, 60);
+        ck_assert_int_ge(alarms(job), 1);
+        assert_text(to_string(job.reports().front().report.at), "n1/5");
+        ck_assert_double_gt(job.word_at("split"), 0);
+        double slowest = 0;
+        for (int i = 0; i < 20; ++i) {
+            const auto before = std::chrono::steady_clock::now();
+            job.take(job.chief().tick(job.now()));
+            const std::chrono::duration<double> one = std::chrono::steady_clock::now() - before;
+            slowest = std::max(slowest, one.count());
+        }
+        std::printf("# %d ranks: a tick takes %.0f us at most\n", static_cast<int>(dp * 8),
+                    1e6 * slowest);
+        ck_assert_double_lt(slowest, 0.1);
+    }
+}
+
+}  // namespace
+
+int main() { return run_suite(); }

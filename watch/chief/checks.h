@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Validation: which links a check measures, how its answers become a verdict. Each GPU and link is
+// held against itself in the pre-check; several rounds beat noise.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "slowdown/locate.h"
+#include "watch/chief/trainer.h"
+
+namespace arena::watch {
+
+/// Links that the job uses in the present placement, in passes: rings of data and tensor
+/// parallelism, chains of pipelines both ways; of at most four ranks every link, for a role that
+/// moves.
+std::vector<slowdown::Pass> links_in_use(const TrainerPlan& plan, const Placement& placement);
+/// Rings over the ranks of each group; groups may share ranks.
+std::vector<slowdown::Pass> ring_links(std::span<const std::vector<int>> groups);
+/// Each link once, in as few passes as they come to one after another.
+std::vector<slowdown::Pass> passes_of(std::span<const slowdown::Transfer> links);
+
+inline constexpr std::size_t longest_check = 512 << 10;  ///< bytes of a word
+
+struct CheckWord {
+    std::string text;
+    std::size_t left_out = 0;  ///< links that found no room
+};
+/// "check 3 gpus links 0>1,2>3|1>2"; gpus or links must be wanted.
+CheckWord check_word(std::int64_t id, bool gpus, const std::vector<slowdown::Pass>& passes);
+
+/// Errors: a rank that is none, a time that is none, a link of a rank with itself; nothing in it.
+Result<slowdown::CheckRound> to_round(const Checked& checked, std::int64_t ranks);
+
+class Rounds {
+  public:
+    void add(const slowdown::CheckRound& round);
+    void clear() { *this = Rounds(); }
+    [[nodiscard]] int count() const { return count_; }
+    [[nodiscard]] const slowdown::CheckRound& all() const { return all_; }
+
+  private:
+    slowdown::CheckRound all_;
+    int count_ = 0;
+};
+
+struct Judged {
+    slowdown::Verdict verdict;
+    bool has_baseline = true;  ///< false: GPUs were compared with others of their type
+};
+/// Errors: answers that contradict each other.
+Result<Judged> judge(const slowdown::CheckRound& baseline, const slowdown::CheckRound& now,
+                     double threshold);
+
+inline constexpr double clear_factor = 1.3;  ///< from here on one round decides
+/// Whether nothing that was found could be noise.
+bool is_clear(const slowdown::Verdict& verdict);
+
+}  // namespace arena::watch

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "watch/chief/culprits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace arena::watch {
+namespace {
+
+constexpr double quiet_s = 10;        ///< between two reports of one
+constexpr double lost_again_s = 60;   ///< a loss that has grown is said again then,
+constexpr double lost_again = 1.10;   ///< and by so much
+constexpr double other_factor = 1.1;  ///< by which a factor must change to be said again
+
+bool is_same_place(const SlowReport& a, const SlowReport& b) {
+    return a.cause == b.cause &&
+           ((a.at == b.at && a.peer == b.peer) || (a.at == b.peer && a.peer == b.at));
+}
+
+double in_range(double factor) { return std::clamp(factor, 1.001, 1000.0); }
+
+bool is_between(const auto& link, const Culprit& one) {
+    return (link.from == one.rank && link.to == one.peer) ||
+           (link.from == one.peer && link.to == one.rank);
+}
+
+bool has_changed(const SlowReport& told, const SlowReport& now) {
+    const double ratio = now.factor / told.factor;
+    return told.action != now.action || ratio > other_factor || ratio < 1 / other_factor;
+}
+
+bool is_due(const Culprit& one, double now_s) {
+    if (!one.told) return true;
+    if (now_s < one.told_at_s + quiet_s) return false;
+    const bool lost_more =
+        one.report.lost_s > lost_again * one.told->lost_s && now_s >= one.told_at_s + lost_again_s;
+    return has_changed(*one.told, one.report) || lost_more;
+}
+
+}  // namespace
+
+bool Culprits::any_open() const {
+    return std::ranges::any_of(all_, [](const Culprit& one) { return !one.is_over(); });
+}
+
+void Culprits::note(Culprit culprit) {
+    culprit.report.factor = in_range(culprit.report.factor);
+    const auto known = std::ranges::find_if(all_, [&](const Culprit& one) {
+        return !one.is_over() && is_same_place(one.report, culprit.report);
+    });
+    if (known != all_.end()) {
+        known->report.factor = culprit.report.factor;
+        known->healthy_checks = 0;
+        return;
+    }
+    if (!check_slow_report(culprit.report)) {
+        ++without_place_;
+        return;
+    }
+    const auto open = std::ranges::count_if(all_, [](const Culprit& c) { return !c.is_over(); });
+    if (open < std::ssize(all_))
+        std::erase_if(
+            all_, [](const Culprit& c) { return c.is_over() && c.told && c.told->relief != 0; });
+    if (all_.size() < most) all_.push_back(std::move(culprit));
+}
+
+void Culprits::found(const slowdown::Verdict& verdict, const Trainer& trainer, std::int64_t onset) {
+    without_place_ = 0;
+    for (const slowdown::SlowGpu& gpu : verdict.gpus)
+        note({.report = {.life = life_,
+                         .onset = onset,
+                         .at = trainer.place_of(gpu.rank),
+                         .peer = {},
+                         .cause = SlowCause::compute,
+                         .factor = gpu.factor},
+              .rank = gpu.rank});
+    std::set<std::pair<int, int>> seen;
+    for (const slowdown::SlowLink& link : verdict.links) {
+        const auto [low, high] = std::minmax(link.from, link.to);
+        if (!seen.emplace(low, high).second) continue;  // the slower way came first
+        note({.report = {.life = life_,
+                         .onset = onset,
+                         .at = trainer.place_of(low),
+                         .peer = trainer.place_of(high),
+                         .cause = SlowCause::communication,
+                         .factor = link.factor},
+              .rank = low,
+              .peer = high});
+    }
+}
+
+void Culprits::suspected(const SlowPlace& at, const SlowPlace& peer, double factor,
+                         std::int64_t onset) {
+    note({.report = {.life = life_,
+                     .onset = onset,
+                     .at = at,
+                     .peer = peer,
+                     .cause = SlowCause::communication,
+                     .factor = factor}});
+}
+
+void Culprits::rechecked(const slowdown::Verdict& verdict, const slowdown::CheckRound& round,
+                         std::int64_t epoch_s, int enough) {
+    const auto is_slow = [&](const Culprit& one) {
+        if (one.peer < 0)
+            return std::ranges::any_of(verdict.gpus,
+                                       [&](const auto& gpu) { return gpu.rank == one.rank; });
+        return std::ranges::any_of(verdict.links,
+                                   [&](const auto& link) { return is_between(link, one); });
+    };
+    const auto was_measured = [&](const Culprit& one) {
+        if (one.peer < 0)
+            return std::ranges::any_of(round.gpus,
+                                       [&](const auto& gpu) { return gpu.rank == one.rank; });
+        return std::ranges::any_of(round.links,
+                                   [&](const auto& link) { return is_between(link, one); });
+    };
+    for (Culprit& one : all_) {
+        if (one.is_over() || one.rank < 0 || !was_measured(one)) continue;
+        if (is_slow(one)) {
+            one.healthy_checks = 0;
+            continue;
+        }
+        if (one.healthy_checks++ == 0) one.healthy_since = epoch_s;
+        if (one.healthy_checks >= enough)
+            one.report.relief = std::max(one.healthy_since, one.report.onset);
+    }
+}
+
+void Culprits::lost(double seconds) {
+    const auto open = std::ranges::count_if(all_, [](const Culprit& c) { return !c.is_over(); });
+    for (Culprit& one : all_)
+        if (!one.is_over())
+            one.report.lost_s =
+                std::min(1e8, one.report.lost_s + seconds / static_cast<double>(open));
+}
+
+void Culprits::act(SlowAction action) {
+    for (Culprit& one : all_)
+        if (!one.is_over()) one.report.action = action;
+}
+
+void Culprits::over(std::int64_t epoch_s) {
+    for (Culprit& one : all_)
+        if (!one.is_over()) one.report.relief = std::max(epoch_s, one.report.onset);
+}
+
+std::vector<SlowReport> Culprits::due(double now_s) {
+    std::vector<SlowReport> reports;
+    for (Culprit& one : all_) {
+        const bool ends = one.is_over() && one.told && one.told->relief == 0;
+        if (!ends && (one.is_over() || !is_due(one, now_s) || !bucket_.has_one(now_s))) continue;
+        bucket_.take_one(now_s);
+        one.told = one.report;
+        one.told_at_s = now_s;
+        reports.push_back(one.report);
+    }
+    return reports;
+}
+
+}  // namespace arena::watch

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What is slow while an event is open, each GPU and link a report of its own: said when it is
+// found, again when it has changed, and when it is over.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "reports/rate_limit.h"
+#include "slowdown/locate.h"
+#include "watch/chief/trainer.h"
+
+namespace arena::watch {
+
+struct Culprit {
+    SlowReport report;       ///< as it is known now
+    int rank = -1;           ///< -1: only its place is known
+    int peer = -1;           ///< of a link
+    int healthy_checks = 0;  ///< one after another
+    std::int64_t healthy_since = 0;
+    std::optional<SlowReport> told = {};
+    double told_at_s = 0;
+    [[nodiscard]] bool is_over() const { return report.relief != 0; }
+};
+
+class Culprits {
+  public:
+    static constexpr std::size_t most = 16;  ///< in an event
+    static constexpr int healthy_checks = 2;
+
+    explicit Culprits(std::uint32_t life) : life_(life) {}
+
+    /// Adds what is new, and the factors of what is known. onset: of the new ones.
+    void found(const slowdown::Verdict& verdict, const Trainer& trainer, std::int64_t onset);
+    /// A link between two places of which no ranks are known.
+    void suspected(const SlowPlace& at, const SlowPlace& peer, double factor, std::int64_t onset);
+    /// A check has measured `round`: those that are not in its verdict were healthy, once more.
+    void rechecked(const slowdown::Verdict& verdict, const slowdown::CheckRound& round,
+                   std::int64_t epoch_s, int enough = healthy_checks);
+    void lost(double seconds);
+    void act(SlowAction action);
+    void over(std::int64_t epoch_s);  ///< all of them
+    void clear() { all_.clear(); }
+
+    /// What is to be reported now: at most one of each in ten seconds, but for the first and the
+    /// last.
+    std::vector<SlowReport> due(double now_s);
+    [[nodiscard]] const std::vector<Culprit>& all() const { return all_; }
+    [[nodiscard]] bool any_open() const;
+    /// Those that no report can name: their GPU's number is not known.
+    [[nodiscard]] std::size_t without_place() const { return without_place_; }
+
+  private:
+    void note(Culprit culprit);
+
+    std::uint32_t life_;
+    std::vector<Culprit> all_;
+    std::size_t without_place_ = 0;
+    TokenBucket bucket_{{.burst = 5, .every_s = 10}, 0};
+};
+
+}  // namespace arena::watch

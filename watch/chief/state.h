@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The inside of the chief. It keeps what it wants (another split, other places, a check) apart from
+// what is so: at each turn the trainer is told at most one word that leads from here to there.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "slowdown/ski_rental.h"
+#include "watch/chief/answers.h"
+#include "watch/chief/checks.h"
+#include "watch/chief/chief.h"
+#include "watch/chief/culprits.h"
+#include "watch/chief/lines.h"
+#include "watch/chief/profile.h"
+#include "watch/chief/tracking.h"
+#include "watch/chief/trainer.h"
+
+namespace arena::watch {
+
+class Chief::State {
+  public:
+    explicit State(const ChiefOptions& options);
+
+    void on(PeerId from, const Frame& frame, const Now& now);
+    void gone(PeerId peer, const Now& now);
+    void tick(const Now& now);
+    /// What has been decided since the last call.
+    Actions take();
+
+  private:
+    struct Agent {
+        std::string node;
+        std::int64_t number = 0;            ///< in their order
+        std::set<std::int64_t> ranks = {};  ///< the first few
+    };
+    enum class Phase {
+        profiling,  ///< communicators are timed
+        checking,   ///< a check is said, or about to be
+        pausing,    ///< checks said nothing: again at until_s
+        known,      ///< what is slow, or that nobody can find out
+    };
+    enum class Purpose { baseline, validation, recheck };
+    /// The event that is open.
+    struct Open {
+        double healthy = 0;  ///< seconds, or seconds per token, of a step before it
+        std::int64_t onset_ms = 0;
+        double opened_s = 0, lost_s = 0;
+        double settled = 0;  ///< level since the last verdict or word
+        Phase phase = Phase::profiling;
+        double until_s = 0;
+        int attempts = 0;        ///< checks that said nothing
+        bool is_narrow = false;  ///< suspicious groups' links alone are checked
+        std::vector<slowdown::Pass> passes = {};
+        std::optional<slowdown::SkiRental> rental = {};
+        std::vector<slowdown::Strategy> due = {};
+        bool wants_restart = false, is_told_stuck = false;
+        double next_recheck_s = 0, next_redo_s = 0, decided_s = 0;
+    };
+    // ---- frames (chief.cc)
+    void hello(PeerId from, const AgentHello& hello);
+    void hello(PeerId from, const TrainerHello& hello);
+    void on_agent(PeerId from, Agent& agent, const Frame& frame);
+    void on_trainer(const Frame& frame);
+    void take_plan(const TrainerPlan& plan);
+    void take_rank(PeerId from, Agent& agent, const RankHere& here);
+    void take_iterations(const Agent& agent, const Iterations& iterations);
+    void take_step(const StepDone& step);
+    void forget_trainer();
+    void complain(std::string text);
+    void tell_agents(const Frame& frame);
+    [[nodiscard]] SlowPlace place_of(std::int64_t rank) const;
+
+    // ---- the event (event.cc)
+    void on_steps(const Seen& seen);
+    void count_step(const IterationTime& step);
+    [[nodiscard]] bool is_slow_still() const;
+    [[nodiscard]] double present_level() const;
+    void open();
+    void worsened();
+    void close(std::int64_t relief_ms);
+    void begin_profile();
+    void end_profile();
+    void begin_checks(bool is_narrow);
+    void conclude_without_checks();
+    void conclude(const slowdown::Verdict& verdict);
+    void begin_rental();
+    [[nodiscard]] Situation situation() const;
+    [[nodiscard]] StepLevel level_of(bool before) const;
+
+    // ---- checks (validation.cc)
+    void on_checked(const Checked& checked);
+    void take_baseline(const slowdown::CheckRound& round, double seconds);
+    void take_validation(const slowdown::CheckRound& round);
+    void take_recheck(const slowdown::CheckRound& round, double seconds);
+    void nothing_found(const std::string& why);
+    void check_failed(Purpose purpose, const std::string& why);
+    [[nodiscard]] std::optional<Purpose> wanted_check() const;
+    void say_check(Purpose purpose);
+    [[nodiscard]] std::vector<slowdown::Pass> links_of_culprits() const;
+
+    // ---- what is done (steer.cc)
+    void turn();
+    void expire();
+    void steer();
+    void steer_known();
+    void answer_due();
+    bool answer(slowdown::Strategy strategy);
+    void redo_split();
+    void tell_stuck();
+    void on_obeyed(const Obeyed& obeyed);
+    void on_lost(const Trainer::Word& word);
+    void speak();
+    bool say_move();
+    void report();
+    [[nodiscard]] bool is_mitigating() const;
+    [[nodiscard]] bool is_moving() const;
+
+    void note(LogLine line) { actions_.lines.push_back(std::move(line)); }
+
+    ChiefOptions options_;
+    Now now_;
+    Actions actions_;
+    TokenBucket complaints_{{.burst = 20, .every_s = 5}, 0};
+
+    std::map<PeerId, Agent> agents_;
+    std::int64_t agents_so_far_ = 0;
+    std::map<std::int64_t, SlowPlace> places_;  ///< as agents say
+    std::set<std::int64_t> silent_;
+    Trainer trainer_;
+    std::vector<std::string> nodes_;  ///< of the trainer that was here last
+    Placement kept_placement_;        ///< of its ranks
+    Tracking tracking_;
+    GroupProfile profile_;
+
+    /// Steps that the trainer told, the last few; those behind since_word_ are of one level.
+    std::deque<StepDone> steps_;
+    std::deque<IterationTime> recent_;  ///< of the job, since the last word
+    std::size_t steps_since_word_ = 0;
+    StepLevel healthy_;
+    double quiet_until_s_ = 0;  ///< no event opens before
+
+    Rounds baseline_;
+    int baseline_wanted_ = 3, baseline_failures_ = 0;
+    std::int64_t baseline_ms_ = 0;
+    Rounds rounds_;
+    std::optional<Purpose> check_;  ///< said, not answered
+    std::int64_t checks_ = 0;
+
+    std::optional<Open> open_;
+    Culprits culprits_;
+    std::vector<slowdown::SlowGpu> slow_gpus_;
+    slowdown::Cause cause_ = slowdown::Cause::compute;
+    std::optional<Counts> wanted_counts_;
+    std::optional<Placement> wanted_placement_;
+    int words_lost_ = 0;
+    bool placement_is_known_ = true;
+};
+
+}  // namespace arena::watch

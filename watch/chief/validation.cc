@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Checks: when one is wanted, what it measures, what its answer says. One round decides where what
+// it found is far beyond noise; else three do. Answers that say nothing are asked again a few
+// times, with growing pauses: each stops the training.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "watch/chief/state.h"
+
+namespace arena::watch {
+namespace {
+
+constexpr int rounds_to_be_sure = 3;
+constexpr int most_attempts = 5;
+constexpr double first_pause_s = 30, longest_pause_s = 600;
+constexpr double dear_check_s = 5;         ///< of a pre-check: one round will do
+constexpr double most_of_the_time = 0.05;  ///< that rechecks may take
+
+}  // namespace
+
+std::optional<Chief::State::Purpose> Chief::State::wanted_check() const {
+    if (!open_) {
+        const bool wanted = options_.precheck && baseline_.count() < baseline_wanted_ &&
+                            baseline_failures_ < most_attempts && !trainer_.is_changed();
+        return wanted ? std::optional(Purpose::baseline) : std::nullopt;
+    }
+    if (open_->phase == Phase::checking) return Purpose::validation;
+    const bool is_hidden = open_->phase == Phase::known && is_mitigating() && !is_moving();
+    if (is_hidden && culprits_.any_open() && now_.steady_s >= open_->next_recheck_s)
+        return Purpose::recheck;
+    return std::nullopt;
+}
+
+/// Both ways of each link, and whether there is a GPU among them decides nothing: GPUs are always
+/// checked, for a slow one slows its links.
+std::vector<slowdown::Pass> Chief::State::links_of_culprits() const {
+    std::vector<slowdown::Transfer> links;
+    for (const Culprit& one : culprits_.all()) {
+        if (one.is_over() || one.peer < 0) continue;
+        links.push_back({one.rank, one.peer});
+        links.push_back({one.peer, one.rank});
+    }
+    return passes_of(links);
+}
+
+void Chief::State::say_check(Purpose purpose) {
+    std::vector<slowdown::Pass> passes;
+    if (purpose == Purpose::baseline)
+        passes = links_in_use(trainer_.plan(), trainer_.placement());
+    else if (purpose == Purpose::validation)
+        passes = open_->passes;
+    else
+        passes = links_of_culprits();
+    const std::int64_t id = ++checks_;
+    CheckWord word = check_word(id, true, passes);
+    auto message = trainer_.say(
+        {.kind = Trainer::Word::Kind::check, .text = std::move(word.text), .check = id},
+        now_.steady_s);
+    if (!message) return;
+    actions_.messages.push_back(std::move(*message));
+    check_ = purpose;
+    for (LogLine& one : dispatch_lines(true, passes)) note(std::move(one));
+    if (word.left_out > 0)
+        note(line(fmt::format("{} links are more than a check can name", word.left_out), "cut"));
+}
+
+void Chief::State::on_checked(const Checked& checked) {
+    if (!trainer_.checked(checked))
+        return complain(fmt::format("an answer to check {}, which was not asked", checked.id));
+    const auto purpose = std::exchange(check_, std::nullopt);
+    if (!purpose) return;  // what it was for is over
+    const auto round = to_round(checked, trainer_.ranks());
+    if (!round) return check_failed(*purpose, round.error().message());
+    if (*purpose == Purpose::baseline) take_baseline(*round, checked.seconds);
+    if (*purpose == Purpose::validation) take_validation(*round);
+    if (*purpose == Purpose::recheck) take_recheck(*round, checked.seconds);
+    const bool is_event = open_ && *purpose != Purpose::recheck;
+    for (LogLine& one : result_lines(checked, is_event ? rounds_.all() : *round))
+        note(std::move(one));
+}
+
+void Chief::State::take_baseline(const slowdown::CheckRound& round, double seconds) {
+    if (open_) return;  // begun before the event: nobody knows what it measured
+    baseline_.add(round);
+    baseline_ms_ = now_.epoch_ms;
+    if (seconds > dear_check_s) baseline_wanted_ = 1;
+    if (baseline_.count() == baseline_wanted_)
+        note(line(fmt::format("pre-check: {} GPUs and {} links are measured", round.gpus.size(),
+                              round.links.size()),
+                  "baseline"));
+}
+
+void Chief::State::take_validation(const slowdown::CheckRound& round) {
+    if (!open_ || open_->phase != Phase::checking) return;
+    rounds_.add(round);
+    const auto judged = judge(baseline_.all(), rounds_.all(), options_.threshold);
+    if (!judged) return nothing_found(judged.error().message());
+    const slowdown::Verdict& verdict = judged->verdict;
+    const bool found = !verdict.gpus.empty() || !verdict.links.empty();
+    if (rounds_.count() < rounds_to_be_sure && !(found && is_clear(verdict))) return;
+    if (!found) return nothing_found("no GPU and no link is slower than before");
+    if (!judged->has_baseline)
+        note(line("no pre-check: GPUs are compared with others of their type", "no_baseline"));
+    conclude(verdict);
+}
+
+void Chief::State::take_recheck(const slowdown::CheckRound& round, double seconds) {
+    if (!open_ || open_->phase != Phase::known) return;
+    open_->next_recheck_s =
+        now_.steady_s + std::max(options_.recheck_s, seconds / most_of_the_time);
+    const auto judged = judge(baseline_.all(), round, options_.threshold);
+    if (!judged) return;
+    culprits_.rechecked(judged->verdict, round, now_.epoch_ms / 1000);
+    slowdown::Verdict clear;
+    for (const slowdown::SlowGpu& gpu : judged->verdict.gpus)
+        if (gpu.factor >= clear_factor) clear.gpus.push_back(gpu);
+    for (const slowdown::SlowLink& link : judged->verdict.links)
+        if (link.factor >= clear_factor) clear.links.push_back(link);
+    culprits_.found(clear, trainer_, now_.epoch_ms / 1000);
+    for (const Culprit& one : culprits_.all())
+        if (one.is_over() && one.told && one.told->relief == 0)
+            note(problem("healthy again: " + slow_word(one.report), "healthy"));
+    if (culprits_.any_open()) return;
+    quiet_until_s_ = now_.steady_s + 1;
+    close(now_.epoch_ms);
+}
+
+void Chief::State::check_failed(Purpose purpose, const std::string& why) {
+    if (purpose == Purpose::validation && open_ && open_->phase == Phase::checking)
+        return nothing_found(why);
+    if (purpose == Purpose::baseline && ++baseline_failures_ == most_attempts)
+        note(problem("no pre-check: " + why, "no_baseline"));
+    if (purpose == Purpose::recheck && open_)
+        open_->next_recheck_s = now_.steady_s + 2 * options_.recheck_s;
+    complain("a check says nothing: " + why);
+}
+
+void Chief::State::nothing_found(const std::string& why) {
+    Open& open = *open_;
+    if (open.is_narrow) {
+        note(line(why + ": all links are looked at next", "widened"));
+        return begin_checks(false);
+    }
+    ++open.attempts;
+    const bool gives_up = open.attempts >= most_attempts;
+    const double pause_s =
+        std::min(longest_pause_s, first_pause_s * static_cast<double>(1 << (open.attempts - 1)));
+    note(problem(fmt::format("a check found no cause ({}): {}", why,
+                             gives_up ? "it is looked for no more"
+                                      : fmt::format("again in {:.0f} s", pause_s)),
+                 "no_cause", {{"attempts", std::int64_t{open.attempts}}}));
+    open.decided_s = now_.steady_s;
+    open.settled = std::max(open.settled, present_level());
+    open.phase = gives_up ? Phase::known : Phase::pausing;
+    open.until_s = now_.steady_s + pause_s;
+}
+
+}  // namespace arena::watch
