@@ -254,7 +254,7 @@ void SimulatedJob::obey(const std::string& word) {
 
 void SimulatedJob::split(const std::string& word) {
     std::vector<std::int64_t> counts;
-    for (const std::string_view one : arena::split(word.substr(6), ','))
+    for (const std::string_view one : arena::split(std::string_view(word).substr(6), ','))
         counts.push_back(number(one));
     ck_assert_int_eq(std::ssize(counts), o_.dp);
     ck_assert_int_eq(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),

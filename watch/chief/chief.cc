@@ -61,11 +61,15 @@ Chief::State::State(const ChiefOptions& options)
 
 Actions Chief::State::take() { return std::exchange(actions_, {}); }
 
-/// Of frames that make no sense: a peer could say them by the thousand.
+/// What peers could have written by the thousand.
+void Chief::State::note_some(LogLine line, TokenBucket& bucket) {
+    if (!bucket.has_one(now_.steady_s)) return;
+    bucket.take_one(now_.steady_s);
+    note(std::move(line));
+}
+
 void Chief::State::complain(std::string text) {
-    if (!complaints_.has_one(now_.steady_s)) return;
-    complaints_.take_one(now_.steady_s);
-    note(problem(std::move(text), "complaint"));
+    note_some(problem(std::move(text), "complaint"), complaints_);
 }
 
 void Chief::State::tell_agents(const Frame& frame) {
@@ -105,8 +109,9 @@ void Chief::State::hello(PeerId from, const AgentHello& hello) {
                                     printable(hello.node)));
     const bool is_new = !agents_.contains(from);
     agents_[from] = {.node = hello.node, .number = is_new ? agents_so_far_++ : 0};
-    note(line(fmt::format("The agent of {} is here", printable(hello.node)), "agent",
-              {{"node", hello.node}}));
+    note_some(line(fmt::format("The agent of {} is here", printable(hello.node)), "agent",
+                   {{"node", hello.node}}),
+              remarks_);
     if (open_) actions_.messages.push_back({from, EventOpen{true}});
 }
 
@@ -137,20 +142,25 @@ void Chief::State::on_agent(PeerId from, Agent& agent, const Frame& frame) {
     } else if (const auto* times = std::get_if<GroupTimes>(&frame)) {
         if (!open_ || open_->phase != Phase::profiling) return;
         profile_.add(*times);
-        note(line(fmt::format("waiting for profiling results, current #res={}", profile_.ranks()),
-                  "profiled",
-                  {{"rank", times->rank}, {"ranks", static_cast<std::int64_t>(profile_.ranks())}}));
+        note_some(
+            line(fmt::format("waiting for profiling results, current #res={}", profile_.ranks()),
+                 "profiled",
+                 {{"rank", times->rank}, {"ranks", static_cast<std::int64_t>(profile_.ranks())}}),
+            remarks_);
     } else if (const auto* silent = std::get_if<Silent>(&frame)) {
         if (silent_.size() >= most_silent || !silent_.insert(silent->rank).second) return;
-        note(problem(fmt::format("no call of rank {} for {:.0f} s: nothing is known of it",
-                                 silent->rank, silent->seconds),
-                     "silent", {{"rank", silent->rank}, {"seconds", silent->seconds}}));
+        note_some(problem(fmt::format("no call of rank {} for {:.0f} s: nothing is known of it",
+                                      silent->rank, silent->seconds),
+                          "silent", {{"rank", silent->rank}, {"seconds", silent->seconds}}),
+                  complaints_);
     } else if (const auto* dear = std::get_if<TooDear>(&frame)) {
-        note(problem(fmt::format("watching costs {:.1f} % of a step on {}: {}", 100 * dear->share,
-                                 printable(agent.node),
-                                 dear->stopped ? "it has stopped" : "it is thinned out"),
-                     "too_dear",
-                     {{"node", agent.node}, {"share", dear->share}, {"stopped", dear->stopped}}));
+        note_some(
+            problem(fmt::format("watching costs {:.1f} % of a step on {}: {}", 100 * dear->share,
+                                printable(agent.node),
+                                dear->stopped ? "it has stopped" : "it is thinned out"),
+                    "too_dear",
+                    {{"node", agent.node}, {"share", dear->share}, {"stopped", dear->stopped}}),
+            complaints_);
     }
 }
 
@@ -215,12 +225,8 @@ void Chief::State::forget_trainer() {
 void Chief::State::gone(PeerId peer, const Now& now) {
     now_ = now;
     if (const auto agent = agents_.find(peer); agent != agents_.end()) {
-        if (complaints_.has_one(now_.steady_s)) {
-            complaints_.take_one(now_.steady_s);
-            note(problem(fmt::format("the agent of {} has gone: its ranks are not watched",
-                                     printable(agent->second.node)),
-                         "agent_gone", {{"node", agent->second.node}}));
-        }
+        complain(fmt::format("the agent of {} has gone: its ranks are not watched",
+                             printable(agent->second.node)));
         agents_.erase(agent);
     }
     if (trainer_.is_here() && peer == trainer_.peer()) {

@@ -52,6 +52,7 @@ void Chief::State::on_steps(const Seen& seen) {
 /// in the end.
 void Chief::State::count_step(const IterationTime& step) {
     Open& open = *open_;
+    ++open.steps;
     const double unit = step.tokens > 0 ? step.tokens : 1;
     const double healthy_s = open.healthy * unit;
     const double gate = 1 + nearly_healthy * (options_.threshold - 1);
@@ -64,8 +65,9 @@ void Chief::State::count_step(const IterationTime& step) {
         const auto due = open.rental->iteration(1 + loss);  // healthy: 1, so that loss is loss
         if (due) open.due.insert(open.due.end(), due->begin(), due->end());
     }
-    if (is_mitigating() || is_moving() || steps_since_word_ < back_steps) return;
-    if (recent_.size() < recent_steps || present_level() >= gate * open.healthy) return;
+    if (is_mitigating() || is_moving() || std::min(open.steps, steps_since_word_) < back_steps)
+        return;
+    if (present_level() >= gate * open.healthy) return;
     close(now_.epoch_ms);
 }
 

@@ -50,7 +50,8 @@ class Chief::State {
         double healthy = 0;  ///< seconds, or seconds per token, of a step before it
         std::int64_t onset_ms = 0;
         double opened_s = 0, lost_s = 0;
-        double settled = 0;  ///< level since the last verdict or word
+        std::size_t steps = 0;  ///< since it was opened
+        double settled = 0;     ///< level since the last verdict or word
         Phase phase = Phase::profiling;
         double until_s = 0;
         int attempts = 0;        ///< checks that said nothing
@@ -71,6 +72,7 @@ class Chief::State {
     void take_iterations(const Agent& agent, const Iterations& iterations);
     void take_step(const StepDone& step);
     void forget_trainer();
+    void note_some(LogLine line, TokenBucket& bucket);
     void complain(std::string text);
     void tell_agents(const Frame& frame);
     [[nodiscard]] SlowPlace place_of(std::int64_t rank) const;
@@ -95,6 +97,7 @@ class Chief::State {
     // ---- checks (validation.cc)
     void on_checked(const Checked& checked);
     void take_baseline(const slowdown::CheckRound& round, double seconds);
+    void tell_odd_gpus();
     void take_validation(const slowdown::CheckRound& round);
     void take_recheck(const slowdown::CheckRound& round, double seconds);
     void nothing_found(const std::string& why);
@@ -126,6 +129,8 @@ class Chief::State {
     Now now_;
     Actions actions_;
     TokenBucket complaints_{{.burst = 20, .every_s = 5}, 0};
+    TokenBucket remarks_{{.burst = 256, .every_s = 1}, 0};
+    TokenBucket estimates_{{.burst = 256, .every_s = 0.5}, 0};
 
     std::map<PeerId, Agent> agents_;
     std::int64_t agents_so_far_ = 0;

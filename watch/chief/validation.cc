@@ -85,10 +85,22 @@ void Chief::State::take_baseline(const slowdown::CheckRound& round, double secon
     baseline_.add(round);
     baseline_ms_ = now_.epoch_ms;
     if (seconds > dear_check_s) baseline_wanted_ = 1;
-    if (baseline_.count() == baseline_wanted_)
-        note(line(fmt::format("pre-check: {} GPUs and {} links are measured", round.gpus.size(),
-                              round.links.size()),
-                  "baseline"));
+    if (baseline_.count() != baseline_wanted_) return;
+    note(line(fmt::format("pre-check: {} GPUs and {} links are measured", round.gpus.size(),
+                          round.links.size()),
+              "baseline"));
+    tell_odd_gpus();
+}
+
+/// One that was slow before the job began is no event: nothing is told but the log.
+void Chief::State::tell_odd_gpus() {
+    const auto judged = judge({}, baseline_.all(), clear_factor);
+    if (!judged) return;
+    for (const slowdown::SlowGpu& gpu : judged->verdict.gpus)
+        note(problem(fmt::format("pre-check: the GPU of rank {} ({}) computes {:.2f} times slower "
+                                 "than others of its type",
+                                 gpu.rank, to_string(place_of(gpu.rank)), gpu.factor),
+                     "odd_gpu", {{"rank", std::int64_t{gpu.rank}}, {"factor", gpu.factor}}));
 }
 
 void Chief::State::take_validation(const slowdown::CheckRound& round) {
