@@ -111,6 +111,46 @@ exits 2 'no file is a mistake' "$arena" evaluate-slowdown
 exits 2 'so is no command' "$arena" slowdown
 exits 2 'and a threshold of 1' "$arena" slowdown detect own_series.csv --threshold 1
 
+# ---- show --accuracy: what agents told against what the trainer measured -------------------------------------
+python3 - <<'END'
+import json, os, random
+random.seed(1)
+measured = [0.1 * (1 + 0.05 * random.random()) * (2 if 80 <= i < 120 else 1) for i in range(200)]
+with open("train.jsonl", "w") as log:
+    log.write('{"event":"start","schema_version":1}\n')
+    log.writelines(json.dumps({"step": i + 1, "iteration_s": s}) + "\n" for i, s in enumerate(measured))
+def estimates(path, off):
+    end, rows = 1763900000.0, []
+    for i, s in enumerate(measured):
+        end += s
+        if i >= 4:  # the first are not told
+            rows.append((int(end * 1000), int(s * (1 + off) * 1e6)))
+    os.makedirs(path, exist_ok=True)
+    with open(path + "/events.jsonl", "w") as out:
+        for rank in (0, 1):
+            for at in range(0, len(rows), 50):
+                part = rows[at:at + 50]
+                out.write(json.dumps({"schema_version": 1, "event": "iterations", "rank": rank, "series": 1,
+                                      "end_ms": [r[0] for r in part], "time_us": [r[1] for r in part]}) + "\n")
+        out.write('{"event":"iter')
+estimates("arena-watch-7/log_20260101_000000_noderank0", 0.03)
+estimates("arena-watch-7/log_20260102_000000_noderank0", 0.004)
+END
+exits 0 'estimates within 1.2 % are good' "$arena" --json slowdown show 7 --accuracy train.jsonl
+json 'of the last life, for each rank' '.kind == "accuracy" and .median_error > 0.0039 and .median_error < 0.0041 and
+    (.ranks | length == 2 and all(.iterations == 196))'
+exits 1 'beyond that they are not' "$arena" slowdown show --accuracy train.jsonl --watched arena-watch-7/log_20260101_000000_noderank0
+like "$(cat out)" 'median error 3.00 %, beyond 1.2 %' 'which a person can read'
+exits 3 'a job that left no log' "$arena" slowdown show 8 --accuracy train.jsonl
+like "$(cat err)" 'ARENA_WATCH_LOG_DIR' 'is told how to get one'
+exits 2 'neither job nor place' "$arena" slowdown show --accuracy train.jsonl
+exits 2 'show needs a job' "$arena" slowdown show
+exits 2 'a line that is none is named' "$arena" slowdown show 7 --accuracy "$0"
+printf '{"iteration_s": -1}\n' >negative.jsonl
+exits 2 'and a time that is none' "$arena" slowdown show 7 --accuracy negative.jsonl
+printf '{"iteration_s": 0.1}\n' >short.jsonl
+exits 1 'too little to compare' "$arena" slowdown show 7 --accuracy short.jsonl
+
 # ---- the reference data --------------------------------------------------------------------------------
 [ -d "$data" ] || { skip 1 "no reference data $data (ARENA_REFERENCE_DATA)" && done_testing && exit; }
 for file in "$data"/*.csv "$data"/*.json; do

@@ -189,6 +189,35 @@ TEST(a_fault_of_any_length_leaves_all_as_it_was) {
     }
 }
 
+TEST(a_split_follows_the_times) {
+    SimulatedOptions options;
+    options.micro_batches = 64;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 1.5, .from_s = 100});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 250});  // 3 in all
+    job.run_until(240);
+    const auto first = job.counts();
+    ck_assert(first[1] == 25 || first[1] == 26);  // 39 both
+    job.run_until(400);
+    ck_assert_int_eq(job.counts()[1], 16);
+    ck_assert_double_ge(job.reports().back().report.factor, 2.8);
+}
+
+TEST(a_gpu_that_comes_and_goes_is_followed_within_bounds) {
+    SimulatedJob job({});
+    for (int i = 0; i < 10; ++i)
+        job.add({.kind = Kind::gpu,
+                 .rank = 1,
+                 .factor = 2,
+                 .from_s = 60.0 + 120 * i,
+                 .until_s = 120.0 + 120 * i});
+    job.run_until(1500);
+    ck_assert_int_le(job.words().size(), 10 * 12);
+    ck_assert_int_le(job.reports().size(), 10 * 6);
+    ck_assert(!job.is_event_open());
+    ck_assert(job.counts() == std::vector<std::int64_t>(2, 8));
+}
+
 TEST(a_gpu_slow_before_the_job_began_is_told) {
     SimulatedJob job({});
     job.add({.kind = Kind::gpu, .rank = 1, .factor = 1.5});

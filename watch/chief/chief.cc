@@ -56,7 +56,7 @@ Chief::State::State(const ChiefOptions& options)
       tracking_(std::clamp(options.threshold, 1.01, 100.0), options.poll_s),
       culprits_(options.life) {
     options_.threshold = std::clamp(options.threshold, 1.01, 100.0);
-    options_.recheck_s = std::max(1.0, options.recheck_s);
+    options_.recheck_s = std::max(0.1, options.recheck_s);
 }
 
 Actions Chief::State::take() { return std::exchange(actions_, {}); }

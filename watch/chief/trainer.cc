@@ -14,7 +14,7 @@ namespace arena::watch {
 namespace {
 
 constexpr std::int64_t steps_to_obey = 8;  ///< a word is obeyed before the next step or two
-constexpr double longest_wait_s = 300;
+constexpr double shortest_wait_s = 10, longest_wait_s = 300;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -187,8 +187,8 @@ void Trainer::step_done(const StepDone& step) {
 }
 
 std::optional<Trainer::Word> Trainer::lost(double now_s) {
-    const bool waits = word_ && steps_since_ <= steps_to_obey &&
-                       now_s <= said_at_s_ + longest_wait_s + 4 * step_s_;
+    const bool goes_on = steps_since_ > steps_to_obey && now_s > said_at_s_ + shortest_wait_s;
+    const bool waits = word_ && !goes_on && now_s <= said_at_s_ + longest_wait_s + 4 * step_s_;
     if (!word_ || waits) return std::nullopt;
     return std::exchange(word_, std::nullopt);
 }
