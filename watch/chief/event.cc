@@ -32,7 +32,7 @@ double median_of(std::vector<double> values) {
 
 // ---- steps -------------------------------------------------------------------------------------
 
-void Chief::State::on_steps(const Seen& seen) {
+void Chief::State::on_steps(const JobSteps& seen) {
     for (const IterationTime& step : seen.steps) {
         recent_.push_back(step);
         if (recent_.size() > 2 * recent_steps) recent_.pop_front();

@@ -78,7 +78,7 @@ class Chief::State {
     [[nodiscard]] SlowPlace place_of(std::int64_t rank) const;
 
     // ---- the event (event.cc)
-    void on_steps(const Seen& seen);
+    void on_steps(const JobSteps& seen);
     void count_step(const IterationTime& step);
     [[nodiscard]] bool is_slow_still() const;
     [[nodiscard]] double present_level() const;

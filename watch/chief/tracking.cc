@@ -36,7 +36,7 @@ bool Tracking::has_trainer(double now_s) const {
            now_s <= trainer_step_at_s_ + std::max(trainer_may_be_silent_s, 10 * trainer_step_s_);
 }
 
-Seen Tracking::add(const StepDone& step, double now_s) {
+JobSteps Tracking::add(const StepDone& step, double now_s) {
     if (trainer_.empty()) {
         trainer_.emplace_back(threshold_);
         ranks_.clear();
@@ -84,13 +84,13 @@ Step Tracking::vote(double now_s, bool lead_changed) {
     return before && lead_changed ? Step::changed : Step::none;
 }
 
-Seen Tracking::add(const Iterations& iterations, double now_s) {
+JobSteps Tracking::add(const Iterations& iterations, double now_s) {
     if (has_trainer(now_s)) return {};
     trainer_.clear();
     Rank* rank = track(iterations, now_s);
     if (rank == nullptr) return {};
     const bool leads = iterations.rank == ranks_.begin()->first;
-    Seen seen;
+    JobSteps seen;
     bool changed = false;
     for (const Iterations::One& done : iterations.done) {
         const IterationTime one{static_cast<double>(done.time_us) / 1e6,
@@ -117,8 +117,10 @@ Tracking::Event Tracking::event() const {
     for (const auto& [number, rank] : ranks_)
         if (rank.series.is_open()) slow.push_back(&rank.series);
     if (slow.empty()) return {};
-    std::ranges::sort(slow, {}, [](const Series* one) { return one->event().factor(); });
-    return of(*slow[slow.size() / 2]);
+    const auto middle = slow.begin() + std::ssize(slow) / 2;
+    std::ranges::nth_element(slow, middle, {},
+                             [](const Series* one) { return one->event().factor(); });
+    return of(**middle);
 }
 
 }  // namespace arena::watch

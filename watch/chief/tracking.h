@@ -46,7 +46,7 @@ class Series {
 };
 
 /// What a frame told of the job.
-struct Seen {
+struct JobSteps {
     slowdown::Step step = slowdown::Step::none;
     std::vector<IterationTime> steps;  ///< each step of the job once
 };
@@ -56,10 +56,10 @@ class Tracking {
     static constexpr std::size_t most_series = 64;  ///< ranks that are tracked
 
     Tracking(double threshold, double poll_s) : threshold_(threshold), poll_s_(poll_s) {}
-    Seen add(const StepDone& step, double now_s);
+    JobSteps add(const StepDone& step, double now_s);
     /// Counts nothing while the trainer tells steps: where they are parked, ranks' iterations are
     /// long.
-    Seen add(const Iterations& iterations, double now_s);
+    JobSteps add(const Iterations& iterations, double now_s);
     void trainer_is_gone() { trainer_.clear(); }
 
     [[nodiscard]] bool has_trainer(double now_s) const;
