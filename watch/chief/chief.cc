@@ -209,9 +209,13 @@ void Chief::State::take_step(const StepDone& step) {
     on_steps(tracking_.add(step, now_.steady_s));
 }
 
-/// Whether its ranks still have the roles that they were started with is not known from here on.
+/// It may come back, with the roles that its ranks had; whether a swap on its way was obeyed nobody
+/// knows.
 void Chief::State::forget_trainer() {
-    if (trainer_.obeys() && trainer_.placement() != trainer_.started()) placement_is_known_ = false;
+    if (trainer_.obeys()) {
+        kept_placement_ = trainer_.placement();
+        if (trainer_.may_swap()) placement_is_known_ = false;
+    }
     trainer_.gone();
     tracking_.trainer_is_gone();
     steps_.clear();
