@@ -145,7 +145,9 @@ exits 3 'a job that left no log' "$arena" slowdown show 8 --accuracy train.jsonl
 like "$(cat err)" 'ARENA_WATCH_LOG_DIR' 'is told how to get one'
 exits 2 'neither job nor place' "$arena" slowdown show --accuracy train.jsonl
 exits 2 'show needs a job' "$arena" slowdown show
-exits 2 'a line that is none is named' "$arena" slowdown show 7 --accuracy "$0"
+printf '{"iteration_s": 0.1}\nno object\n' >torn.jsonl
+exits 2 'a line that is none is refused' "$arena" slowdown show 7 --accuracy torn.jsonl
+like "$(cat err)" 'torn.jsonl:2' 'and named'
 printf '{"iteration_s": -1}\n' >negative.jsonl
 exits 2 'and a time that is none' "$arena" slowdown show 7 --accuracy negative.jsonl
 printf '{"iteration_s": 0.1}\n' >short.jsonl
