@@ -43,10 +43,12 @@ core_libs = libarena_core.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_reports.la
 libarena_reports_la_SOURCES = \
+	src/reports/detached.h src/reports/detached.cc \
 	src/reports/quarantine.h src/reports/quarantine.cc \
 	src/reports/rate_limit.h src/reports/rate_limit.cc \
 	src/reports/slow_report.h src/reports/slow_report.cc \
 	src/reports/slowdown_mode.h \
+	src/reports/watch_preload.h src/reports/watch_preload.cc \
 	# end
 reports_libs = libarena_reports.la $(core_libs)
 
@@ -97,8 +99,35 @@ src/request/launcher_tables.inc: $(launcher_tables) src/local.mk
 src/request/launchers.lo: src/request/launcher_tables.inc
 CLEANFILES += src/request/launcher_tables.inc
 
+noinst_LTLIBRARIES += libarena_slowdown.la
+libarena_slowdown_la_SOURCES = \
+	src/slowdown/calls.h src/slowdown/calls.cc \
+	src/slowdown/cause.h \
+	src/slowdown/change_points.h src/slowdown/change_points.cc \
+	src/slowdown/event.h src/slowdown/event.cc \
+	src/slowdown/locate.h src/slowdown/locate.cc \
+	src/slowdown/micro_batches.h src/slowdown/micro_batches.cc \
+	src/slowdown/op.h \
+	src/slowdown/passes.h src/slowdown/passes.cc \
+	src/slowdown/period.h src/slowdown/period.cc \
+	src/slowdown/roles.h src/slowdown/roles.cc \
+	src/slowdown/ski_rental.h src/slowdown/ski_rental.cc \
+	src/slowdown/suspects.h src/slowdown/suspects.cc \
+	src/slowdown/verify.h src/slowdown/verify.cc \
+	# end
+slowdown_libs = libarena_slowdown.la $(base_libs)
+
+# Checks of GPUs: what is measured and what follows from it.
+noinst_LTLIBRARIES += libarena_checks.la
+libarena_checks_la_SOURCES = \
+	src/checks/judge.h src/checks/judge.cc \
+	src/checks/node_check.h src/checks/node_check_json.cc \
+	# end
+checks_libs = libarena_checks.la libarena_slowdown.la $(request_libs)
+
 noinst_LTLIBRARIES += libarena_store.la
 libarena_store_la_SOURCES = \
+	src/store/checks.cc \
 	src/store/comm.cc \
 	src/store/open.h src/store/open.cc \
 	src/store/recognise.h src/store/recognise.cc \
@@ -109,7 +138,7 @@ libarena_store_la_SOURCES = \
 	src/store/store.h src/store/store.cc \
 	src/store/verify.h src/store/verify.cc \
 	# end
-store_libs = libarena_store.la $(request_libs) $(SQLITE_LIBS)
+store_libs = libarena_store.la $(checks_libs) $(SQLITE_LIBS)
 
 noinst_LTLIBRARIES += libarena_policy.la
 libarena_policy_la_SOURCES = \
@@ -186,24 +215,6 @@ libarena_sim_la_SOURCES = \
 	# end
 sim_libs = libarena_sim.la libarena_sim_slow.la libarena_slowdown.la $(baselines_libs)
 
-noinst_LTLIBRARIES += libarena_slowdown.la
-libarena_slowdown_la_SOURCES = \
-	src/slowdown/calls.h src/slowdown/calls.cc \
-	src/slowdown/cause.h \
-	src/slowdown/change_points.h src/slowdown/change_points.cc \
-	src/slowdown/event.h src/slowdown/event.cc \
-	src/slowdown/locate.h src/slowdown/locate.cc \
-	src/slowdown/micro_batches.h src/slowdown/micro_batches.cc \
-	src/slowdown/op.h \
-	src/slowdown/passes.h src/slowdown/passes.cc \
-	src/slowdown/period.h src/slowdown/period.cc \
-	src/slowdown/roles.h src/slowdown/roles.cc \
-	src/slowdown/ski_rental.h src/slowdown/ski_rental.cc \
-	src/slowdown/suspects.h src/slowdown/suspects.cc \
-	src/slowdown/verify.h src/slowdown/verify.cc \
-	# end
-slowdown_libs = libarena_slowdown.la $(base_libs)
-
 noinst_LTLIBRARIES += libarena_slowdown_truth.la
 libarena_slowdown_truth_la_SOURCES = \
 	src/slowdown/truth/accuracy.h src/slowdown/truth/accuracy.cc \
@@ -211,3 +222,30 @@ libarena_slowdown_truth_la_SOURCES = \
 	src/slowdown/truth/steps.h src/slowdown/truth/steps.cc \
 	# end
 slowdown_truth_libs = libarena_slowdown_truth.la $(slowdown_libs)
+
+noinst_LTLIBRARIES += libarena_array.la
+libarena_array_la_SOURCES = \
+	src/array/baselines.h src/array/baselines.cc \
+	src/array/bounds.h src/array/bounds.cc \
+	src/array/instance.h src/array/instance.cc \
+	src/array/instance_file.h src/array/instance_file.cc \
+	src/array/line.h \
+	src/array/list_rule.h src/array/list_rule.cc \
+	src/array/memory.h src/array/memory.cc \
+	src/array/schedule.h src/array/schedule.cc \
+	# end
+array_libs = libarena_array.la $(base_libs)
+
+noinst_LTLIBRARIES += libarena_array_search.la
+libarena_array_search_la_SOURCES = \
+	src/array/search/deadline.h \
+	src/array/search/exact.h src/array/search/exact.cc \
+	src/array/search/exact_layer.h src/array/search/exact_layer.cc \
+	src/array/search/exact_problem.h src/array/search/exact_problem.cc \
+	src/array/search/genetic.h src/array/search/genetic.cc \
+	src/array/search/polish.h src/array/search/polish.cc \
+	src/array/search/prefetch.h src/array/search/prefetch.cc \
+	src/array/search/random.h \
+	src/array/search/solve.h src/array/search/solve.cc \
+	# end
+array_search_libs = libarena_array_search.la $(array_libs)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena-watch list|dump|clean`: the rings of this node's ranks, seen from outside. They are those
-// of the user who asks; nobody else's are read. Exit codes: 0 done, 1 there is no such ring, 2
-// usage, 3 a ring cannot be read.
+// of the user who asks; nobody else's are read. `arena-watch run` and `agent` are watch/agent's.
+// Exit codes: 0 done, 1 there is no such ring, 2 usage, 3 a ring cannot be read.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "watch/agent/commands.h"
 #include "watch/reader/ring_csv.h"
 #include "watch/reader/ring_reader.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::string_view usage =
     "usage: arena-watch list|dump|clean [--job JOB[.STEP]] [--rank N] [--pid N] [--timings] "
-    "[RING...]; arena-watch(1)";
+    "[RING...], arena-watch run [--mpi] [--] CMD...; arena-watch(1)";
 
 struct Arguments {
     std::string command;
@@ -137,6 +138,9 @@ void clean(std::vector<RingReader>& rings) {
 }
 
 Status run(const std::vector<std::string_view>& words) {
+    const std::vector<std::string_view> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+    if (!words.empty() && words[0] == "agent") return agent_command(rest);
+    if (!words.empty() && words[0] == "run") return run_command(rest);
     const auto arguments = parse_arguments(words);
     if (!arguments) return arguments.error();
     auto rings = open_rings(*arguments);

@@ -29,8 +29,9 @@ std::optional<WatchKey> parse_watch_key(std::string_view text);
 Digest authenticate(std::string_view key, std::string_view text);
 std::string_view bytes_of(const WatchKey& key);
 
-/// 32 hex digits of the kernel's randomness; "" where it gives none.
+/// 32 hex digits of the kernel's randomness, as a key has them, too; "" where it gives none.
 std::string new_nonce();
+/// Untrusted.
 bool is_nonce(std::string_view text);
 
 /// One direction of one connection. Writer and reader have one each, made from the same words.

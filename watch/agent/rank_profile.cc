@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "watch/agent/rank_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/statistics.h"
+
+namespace arena::watch {
+namespace {
+
+constexpr double time_for_timings_s = 1, longest_s = 60;
+constexpr std::size_t most_timings = 200'000, most_groups = 1024;
+
+double median_of(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return median(values);
+}
+
+std::string kind_of(Op op) {
+    const auto index = static_cast<std::size_t>(op);
+    return std::string(index < op_names.size() ? op_names[index] : "other");
+}
+
+}  // namespace
+
+void RankProfile::complete(double now_s) {
+    if (complete_s_ < 0) complete_s_ = now_s;
+}
+
+void RankProfile::add(const Record& timing, double now_s) {
+    if (timings_.size() == most_timings) return complete(now_s);
+    timings_.push_back(timing);
+}
+
+/// The first begins the first that is whole.
+void RankProfile::end_iteration(std::uint64_t time_ns, double now_s) {
+    if (complete_s_ >= 0) return;
+    ends_ns_.push_back(time_ns);
+    if (static_cast<std::int64_t>(ends_ns_.size()) > wanted_) complete(now_s);
+}
+
+std::optional<GroupTimes> RankProfile::result(double now_s) {
+    const bool is_over = complete_s_ >= 0 ? now_s - complete_s_ >= time_for_timings_s
+                                          : now_s - begun_s_ >= longest_s;
+    if (!is_over) return std::nullopt;
+    return sum_up();
+}
+
+GroupTimes RankProfile::sum_up() const {
+    struct Sums {
+        std::vector<double> seconds, bytes;
+    };
+    const std::size_t most = static_cast<std::size_t>(wanted_);
+    const std::size_t count = ends_ns_.empty() ? 0 : std::min(ends_ns_.size() - 1, most);
+    std::map<std::pair<std::uint64_t, Op>, Sums> groups;
+    for (const Record& timing : timings_) {
+        const auto next = std::upper_bound(ends_ns_.begin(), ends_ns_.end(), timing.time_ns);
+        if (next == ends_ns_.begin()) continue;
+        const auto index = static_cast<std::size_t>(next - ends_ns_.begin()) - 1;
+        if (index >= count) continue;
+        Sums& sums = groups[{timing.comm, timing.op}];
+        sums.seconds.resize(count);
+        sums.bytes.resize(count);
+        sums.seconds[index] += static_cast<double>(timing.duration_ns) * 1e-9;
+        sums.bytes[index] += static_cast<double>(timing.bytes);
+    }
+    GroupTimes times;
+    times.iterations = static_cast<std::int64_t>(count);
+    for (auto& [key, sums] : groups)
+        times.groups.push_back({.group = fmt::format("{:016x}", key.first),
+                                .kind = kind_of(key.second),
+                                .bytes = static_cast<std::int64_t>(median_of(sums.bytes)),
+                                .seconds = median_of(sums.seconds)});
+    std::stable_sort(times.groups.begin(), times.groups.end(),
+                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    if (times.groups.size() > most_groups) times.groups.resize(most_groups);
+    return times;
+}
+
+}  // namespace arena::watch
