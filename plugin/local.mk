@@ -32,8 +32,10 @@ spank_arena_la_SOURCES = \
 	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
 	plugin/spank/preview.h plugin/spank/preview.cc \
 	plugin/spank/ranks.h plugin/spank/ranks.cc \
+	plugin/spank/watch.h plugin/spank/watch.cc \
 	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
 	# end
+spank_arena_la_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_BINDIR='"$(bindir)"'
 spank_arena_la_LIBADD = $(requests_libs)
 spank_arena_la_LDFLAGS = -module -avoid-version -shared
 

@@ -16,6 +16,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/profiles/carrier_watch.h plugin/sched/profiles/carrier_watch.cc \
 	plugin/sched/profiles/run_machine.h plugin/sched/profiles/run_machine.cc \
 	plugin/sched/profiles/run_place.h plugin/sched/profiles/run_place.cc \
+	plugin/sched/host/nonce.h \
 	plugin/sched/host/one_word.h \
 	plugin/sched/profiles/profile_turns.h plugin/sched/profiles/profile_turns.cc \
 	plugin/sched/host/refusals.h plugin/sched/host/refusals.cc \

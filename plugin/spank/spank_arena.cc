@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // spank_arena.so: sbatch's --arena-* options. In sbatch, running as the user, it turns them into
 // one request record in the job's control environment. In the tasks of a job's steps, as the user,
-// it adds what ranks read (ranks.h). Everywhere else (salloc, srun, slurmd, slurmstepd as root) its
-// callbacks return 0 and open nothing. Only field copying and Slurm calls live here.
+// it adds what ranks read (ranks.h), and has those of a watched job watched (watch.h). Everywhere
+// else (salloc, srun, slurmd, slurmstepd as root) its callbacks return 0 and open nothing. Only
+// field copying and Slurm calls live here.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +25,8 @@
 #include "plugin/spank/preview.h"
 #include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
+#include "plugin/spank/watch.h"
+#include "reports/detached.h"
 #include "request/options.h"
 #include "site/gpu_facts.h"
 
@@ -233,6 +237,45 @@ void set_rank_variables(spank_t spank) {
         (void)spank_setenv(spank, name.c_str(), value.c_str(), 0);  // what the user set stays
 }
 
+/// One on each node of a step, for all its tasks there.
+void start_agent(spank_t spank) {
+    char** task = nullptr;
+    if (spank_get_item(spank, S_JOB_ENV, &task) != ESPANK_SUCCESS) return;
+    const arena::Status started = arena::start_detached(
+        {ARENA_BINDIR "/arena-watch", "agent", "--task", std::to_string(getpid())},
+        arena::agent_environment(task));
+    if (!started)
+        slurm_error("arena: the step runs unwatched: %s", started.error().message().c_str());
+}
+
+/// Steps that srun started in a job that is watched. The batch script is none.
+void watch_step(spank_t spank) {
+    std::int64_t step = 0, local_rank = 0;
+    if (!get<std::uint32_t>(spank, S_JOB_STEPID, step) || step > SLURM_MAX_NORMAL_STEP_ID ||
+        !get<int>(spank, S_TASK_ID, local_rank))
+        return;
+    const auto variables =
+        arena::task_variables({.slowdown = task_variable(spank, "ARENA_SLOWDOWN"),
+                               .key = task_variable(spank, "ARENA_WATCH_KEY"),
+                               .launcher = task_variable(spank, "ARENA_LAUNCHER"),
+                               .mpi = task_variable(spank, "ARENA_WATCH_MPI"),
+                               .preload = task_variable(spank, "LD_PRELOAD"),
+                               .profiler = task_variable(spank, "NCCL_PROFILER_PLUGIN")},
+                              ARENA_LIBEXECDIR);
+    if (variables.empty()) return;
+    // The loader would complain in each process of the task.
+    if (access(ARENA_LIBEXECDIR "/libarena_watch.so", R_OK) != 0) {
+        if (local_rank == 0)
+            slurm_error("arena: the step runs unwatched: " ARENA_LIBEXECDIR
+                        "/libarena_watch.so: %s",
+                        strerror(errno));
+        return;
+    }
+    for (const auto& [name, value] : variables)
+        (void)spank_setenv(spank, name.c_str(), value.c_str(), 1);
+    if (local_rank == 0) start_agent(spank);
+}
+
 }  // namespace
 
 extern "C" {
@@ -264,8 +307,9 @@ int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
 int slurm_spank_task_init(spank_t spank, int, char**) noexcept {
     try {
         set_rank_variables(spank);
+        watch_step(spank);
     } catch (const std::exception& e) {
-        slurm_error("arena: RANK and the like not set: %s", e.what());
+        slurm_error("arena: the task's environment is not complete: %s", e.what());
     }
     return 0;
 }

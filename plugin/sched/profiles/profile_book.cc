@@ -6,9 +6,9 @@
 #include <pwd.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
+#include "plugin/sched/host/nonce.h"
 #include "plugin/sched/host/one_word.h"
 
 namespace arena {
@@ -19,11 +19,6 @@ constexpr std::size_t max_runs = 8;
 /// Slurm's backfill looks at its queue every 30 s (bf_interval), and says then when a job is to
 /// start.
 constexpr double expected_within_s = 60;
-
-std::string new_nonce() {
-    std::random_device device;
-    return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
 
 ProfileAnswer going_on(const ProfileNeed& need, JobId carrier, double began_s,
                        const std::string& progress) {

@@ -189,8 +189,8 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
     for (const NodeIndex index : planned.view->avoided)
         shape.exclude.push_back(round_.snapshot.nodes[index].name);
     shape.environment = launch_environment(request, offer);
-    if (const auto mode = slowdown_of(request, books_.site.config); mode != SlowdownMode::off)
-        shape.environment.push_back(fmt::format("ARENA_SLOWDOWN={}", to_string(mode)));
+    for (std::string& variable : watch_environment(request, books_.site.config))
+        shape.environment.push_back(std::move(variable));
     shape.admin_comment = admin_comment(state, offer);
     shape.system_comment = system_comment(*planned.offers, books_.statuses[shape.job].unmeasured);
     return shape;

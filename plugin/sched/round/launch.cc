@@ -8,7 +8,9 @@
 #include <span>
 
 #include "base/text.h"
+#include "planner/requests/cluster_rules.h"
 #include "planner/search/offers.h"
+#include "plugin/sched/host/nonce.h"
 #include "request/launchers.h"
 
 namespace arena {
@@ -66,6 +68,22 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
     };
     if (std::string arguments = launcher_arguments(request, plan); !arguments.empty())
         environment.push_back("ARENA_ARGS=" + arguments);
+    return environment;
+}
+
+std::vector<std::string> watch_environment(const Request& request, const Config& config) {
+    const SlowdownMode mode = slowdown_of(request, config);
+    if (mode == SlowdownMode::off) return {};
+    std::vector<std::string> environment{
+        fmt::format("ARENA_SLOWDOWN={}", to_string(mode)),
+        fmt::format("ARENA_WATCH_POLL_S={}", config.slowdown_poll_s),
+        fmt::format("ARENA_WATCH_THRESHOLD={}", config.slowdown_threshold),
+        fmt::format("ARENA_WATCH_PRECHECK={}", config.slowdown_precheck ? 1 : 0),
+        fmt::format("ARENA_WATCH_ELASTIC={}", request.elastic ? 1 : 0),
+    };
+    // Without one it runs unwatched, and is otherwise as any other job.
+    if (const std::string key = new_nonce(); !key.empty())
+        environment.push_back("ARENA_WATCH_KEY=" + key);
     return environment;
 }
 

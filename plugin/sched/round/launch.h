@@ -9,6 +9,7 @@
 
 #include "core/offer.h"
 #include "request/request.h"
+#include "site/config.h"
 
 namespace arena {
 
@@ -16,6 +17,11 @@ namespace arena {
 /// ARENA_STAGE_LAYERS, ARENA_PLAN (the offer as JSON), ARENA_ARGS for a launcher that has flags;
 /// what arena-args reads of the model, and the launcher with its version.
 std::vector<std::string> launch_environment(const Request& request, const Offer& offer);
+
+/// For a job that is watched: ARENA_SLOWDOWN, ARENA_WATCH_* of arena.yaml's keys, and a new
+/// ARENA_WATCH_KEY, which is the job's alone: no log, comment or answer shows it. None where it is
+/// off.
+std::vector<std::string> watch_environment(const Request& request, const Config& config);
 
 /// What the request's launcher is told of the plan; empty where it has no words, or where they name
 /// the job's hosts, which only a running job knows.
