@@ -18,6 +18,7 @@ libarena_train_core_la_SOURCES = \
 	train/core/device_memory.h train/core/device.h train/core/device_module.h \
 	train/core/weights.h \
 	train/core/block.h train/core/block.cc \
+	train/core/compute_clock.h train/core/compute_clock.cc \
 	train/core/ends.h train/core/ends.cc \
 	train/core/pipeline.h train/core/pipeline.cc \
 	train/core/optimizer.h train/core/optimizer.cc \
@@ -31,17 +32,20 @@ libarena_train_checkpoint_la_SOURCES = \
 	# end
 libarena_train_checkpoint_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
 libarena_train_run_la_SOURCES = \
+	train/run/chief_control.h train/run/chief_control.cc \
 	train/run/control.h train/run/control.cc \
 	train/run/device_choice.h train/run/device_choice.cc \
+	train/run/hardware_check.h train/run/hardware_check.cc \
 	train/run/options.h train/run/options.cc \
 	train/run/plan.h train/run/plan.cc \
+	train/run/rank_host.h train/run/rank_host.cc \
 	train/run/report.h train/run/report.cc \
 	train/run/role.h train/run/role.cc \
 	train/run/trainer.h train/run/trainer.cc \
 	# end
 libarena_train_run_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
 ARENA_TRAIN_LIBS = libarena_train_run.la libarena_train_checkpoint.la libarena_train_cpu.la libarena_train_core.la \
-	libarena_train_comm.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) -ldl
+	libarena_train_comm.la libarena_watch_wire.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) $(NETTLE_LIBS) -ldl
 arena_train_SOURCES = train/run/main.cc
 arena_train_LDADD = $(ARENA_TRAIN_LIBS)
 
@@ -71,7 +75,7 @@ arena_train_cuda_la_LIBADD = libarena_train_cuda_kernels.la libarena_cuda.la \
 
 # ---- tests ------------------------------------------------------------------------------------
 train_tests = tests/unit/test_train_layers tests/unit/test_train_plans tests/unit/test_train_checkpoint \
-	tests/unit/test_train_device tests/unit/test_train_control
+	tests/unit/test_train_device tests/unit/test_train_control tests/unit/test_train_check
 if HAVE_CHECK
 check_PROGRAMS += $(train_tests)
 TESTS += $(train_tests)
@@ -85,16 +89,23 @@ tests_unit_test_train_device_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_control_SOURCES = tests/unit/test_train_control.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_control_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_control_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
+tests_unit_test_train_check_SOURCES = tests/unit/test_train_check.cc tests/unit/train_cases.h tests/unit/suite.h tests/train/emulated_device.cc
+tests_unit_test_train_check_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_train_check_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
+check_PROGRAMS += tests/tools/fake_chief
+tests_tools_fake_chief_SOURCES = tests/tools/fake_chief.cc
+tests_tools_fake_chief_LDADD = $(watch_wire_libs)
 tests_unit_test_train_plans_SOURCES = tests/unit/test_train_plans.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t
-dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t
+TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t tests/t0515-train-under-chief.t
+dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t tests/t0515-train-under-chief.t
 EXTRA_DIST += tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch tests/bench/train-resume tests/bench/trainer-accuracy
 tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log tests/t0415-train-rank-dies.log tests/t0430-report.log tests/t0435-elastic-training.log tests/t0440-measure.log tests/t0510-train-control.log: arena-train$(EXEEXT)
+tests/t0515-train-under-chief.log: arena-train$(EXEEXT) tests/tools/fake_chief$(EXEEXT)
 tests/t0405-train-faults.log: tests/tools/kill_at_call.so
 tests/t0420-train-device.log: arena-train$(EXEEXT) tests/train/emulated_device.so
 check_DATA = tests/tools/kill_at_call.so tests/train/emulated_device.so

@@ -104,6 +104,11 @@ class EmulatedGroup final : public Group {
         store(values, x.data());
     }
     void flush() override { comm_.flush(); }
+    void transfer(Span<Element> x, int from, int to) override {
+        std::vector<float> values = load(x);
+        comm_.transfer(values, from, to);
+        store(values, x.data());
+    }
     void connect(const RankLayout&, const Place&) override {}
 
   private:

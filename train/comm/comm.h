@@ -49,6 +49,14 @@ class Comm {
     virtual std::unique_ptr<Comm> split(int color, int key) = 0;
     std::unique_ptr<Comm> split(int color) { return split(color, rank()); }
 
+    /// Between two ranks that both call it, while nothing else is under way between them: `to` gets
+    /// the values of `from`. Returns when they have arrived, for `from` when it needs them no more;
+    /// no copy is kept. At most 2^31 - 1 values.
+    virtual void transfer(std::span<float> values, int from, int to) = 0;
+    /// Waits for all ranks of the group, asleep: who computes meanwhile has the machine. Waiting
+    /// for up to excused_s is no stall.
+    virtual void meet(double excused_s) = 0;
+
     /// Said from time to time by a rank that does something else: it is not stalled.
     virtual void still_here() {}
 };

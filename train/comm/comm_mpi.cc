@@ -138,6 +138,29 @@ class MpiComm final : public Comm {
         for (Message& message : outgoing_) MPI_Wait(&message.request, MPI_STATUS_IGNORE);
         outgoing_.clear();
     }
+    void transfer(std::span<float> values, int from, int to) override {
+        const auto n = static_cast<int>(values.size());
+        if (rank_ == from)
+            MPI_Send(values.data(), n, MPI_FLOAT, to, 0, comm_);
+        else
+            MPI_Recv(values.data(), n, MPI_FLOAT, from, 0, comm_, MPI_STATUS_IGNORE);
+        progress += 1;
+    }
+    void meet(double excused_s) override {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Ibarrier(comm_, &request);
+        using namespace std::chrono;
+        auto nap = microseconds(20), waited = microseconds(0);
+        for (int done = 0; done == 0;) {
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+            if (done != 0) break;
+            std::this_thread::sleep_for(nap);
+            waited += nap;
+            if (duration<double>(waited).count() < excused_s) progress += 1;
+            nap = std::min(2 * nap, microseconds(2000));
+        }
+        progress += 1;
+    }
     std::unique_ptr<Comm> split(int color, int key) override {
         MPI_Comm part = MPI_COMM_NULL;
         MPI_Comm_split(comm_, color, key, &part);

@@ -176,6 +176,14 @@ class ThreadComm final : public Comm {
     void receive(std::span<float> values, int from) override { mailbox(from, rank_).take(values); }
     void flush() override {}
 
+    void transfer(std::span<float> values, int from, int to) override {
+        if (rank_ == from)
+            send(values, to);
+        else
+            receive(values, from);
+    }
+    void meet(double) override { group_->barrier.arrive_and_wait(); }
+
     std::unique_ptr<Comm> split(int color, int key) override {
         Group& g = *group_;
         g.colors[static_cast<std::size_t>(rank_)] = color;

@@ -36,4 +36,10 @@ std::string share_text(Comm& comm, std::string text, int root) {
     return text;
 }
 
+std::vector<std::string> share_texts(Comm& comm, const std::string& mine) {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < comm.size(); ++rank) all.push_back(share_text(comm, mine, rank));
+    return all;
+}
+
 }  // namespace arena::train

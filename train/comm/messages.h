@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "train/comm/comm.h"
 
@@ -16,5 +17,7 @@ void send_floats(Comm&, std::span<const float>, int to);
 void receive_floats(Comm&, std::span<float>, int from);
 /// The text of rank `root` on all ranks. Collective.
 std::string share_text(Comm&, std::string, int root);
+/// The text of every rank, in their order, on all. Collective; one broadcast after another.
+std::vector<std::string> share_texts(Comm&, const std::string& mine);
 
 }  // namespace arena::train

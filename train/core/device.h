@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -55,6 +56,8 @@ class Group {
     virtual void send(Span<const Element>, int to) = 0;
     virtual void receive(Span<Element>, int from) = 0;
     virtual void flush() = 0;
+    /// Between any two of the group; waits on both. After an all_reduce_sum() of all.
+    virtual void transfer(Span<Element>, int from, int to) = 0;
     /// Before send() and receive(), which go between neighbouring stages alone; collective.
     virtual void connect(const RankLayout&, const Place&) = 0;
 };
@@ -86,6 +89,21 @@ class Device {
             return sizeof(T);
         else
             return is_host() ? sizeof(float) : sizeof(Bf16);
+    }
+    /// Whether it computes on the machine's processors, which ranks may share.
+    [[nodiscard]] virtual bool is_on_processors() const { return true; }
+    /// Rows and columns of matrices whose product shows how fast it computes, in a fraction of a
+    /// second and at full load.
+    [[nodiscard]] virtual Index product_side() const { return 256; }
+    /// Until all calls are done.
+    virtual void wait() {}
+    /// Mark number i in the order of calls; what lies between two of them, once all is done.
+    virtual void mark(std::size_t i) {
+        if (marks_.size() <= i) marks_.resize(i + 1);
+        marks_[i] = std::chrono::steady_clock::now();
+    }
+    virtual double seconds_between(std::size_t begin, std::size_t end) {
+        return std::chrono::duration<double>(marks_[end] - marks_[begin]).count();
     }
     /// The group of a Comm, which outlives it, as this device does; collective.
     virtual std::unique_ptr<Group> group(Comm&) = 0;
@@ -189,6 +207,7 @@ class Device {
 
   private:
     Memory memory_;
+    std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
 /// The device of a rank, for its thread; collective. `threads`: of a CPU.

@@ -114,6 +114,7 @@ class HostGroup final : public Group {
     void send(Span<const Element> x, int to) override { comm_.send(host(x), to); }
     void receive(Span<Element> x, int from) override { comm_.receive(host(x), from); }
     void flush() override { comm_.flush(); }
+    void transfer(Span<Element> x, int from, int to) override { comm_.transfer(host(x), from, to); }
     void connect(const RankLayout&, const Place&) override {}
 
   private:

@@ -111,6 +111,7 @@ CudaContext::CudaContext(int gpu) {
 }
 
 CudaContext::~CudaContext() {
+    for (cudaEvent_t mark : marks) cudaEventDestroy(mark);
     if (blas != nullptr) cublasLtDestroy(blas);
     if (stream != nullptr) cudaStreamDestroy(stream);
 }
@@ -132,6 +133,17 @@ void CudaContext::wait() {
     check(e, "a step");
 }
 
+void CudaContext::mark(std::size_t i) {
+    while (marks.size() <= i) check(cudaEventCreate(&marks.emplace_back()), "mark");
+    check(cudaEventRecord(marks[i], stream), "mark");
+}
+
+double CudaContext::seconds_between(std::size_t begin, std::size_t end) const {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, marks[begin], marks[end]), "mark");
+    return static_cast<double>(ms) / 1e3;
+}
+
 namespace {
 
 /// Of one rank, without a way between ranks: every sum is its own.
@@ -149,6 +161,7 @@ class LoneGroup final : public Group {
     void send(Span<const Element>, int) override { require(false); }
     void receive(Span<Element>, int) override { require(false); }
     void flush() override {}
+    void transfer(Span<Element>, int, int) override { require(false); }
     void connect(const RankLayout& layout, const Place&) override { require(layout.size() == 1); }
 
   private:
@@ -161,6 +174,13 @@ class CudaDevice final : public Device {
   public:
     explicit CudaDevice(int gpu) : Device(Memory::own), gpu_(gpu) {}
     [[nodiscard]] std::string name() const override { return gpu_.name; }
+    [[nodiscard]] bool is_on_processors() const override { return false; }
+    [[nodiscard]] Index product_side() const override { return 4096; }
+    void wait() override { gpu_.wait(); }
+    void mark(std::size_t i) override { gpu_.mark(i); }
+    double seconds_between(std::size_t begin, std::size_t end) override {
+        return gpu_.seconds_between(begin, end);
+    }
     std::unique_ptr<Group> group(Comm& comm) override {
         if (comm.size() == 1) return std::make_unique<LoneGroup>();
         return make_nccl_group(comm, gpu_);

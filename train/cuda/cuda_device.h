@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "profiler/cuda/cuda_gemm.h"
 #include "profiler/cuda/cuda_kernels.h"
@@ -50,6 +51,9 @@ struct CudaContext {
 
     /// Until the stream has done all; throws what a check says.
     void wait();
+    /// Device::mark() and seconds_between().
+    void mark(std::size_t i);
+    [[nodiscard]] double seconds_between(std::size_t begin, std::size_t end) const;
     [[nodiscard]] cuda::Stream kernels() const { return {stream, cuda::Type::bf16}; }
 
     std::string name;
@@ -59,6 +63,7 @@ struct CudaContext {
     /// it has waited.
     using Check = std::function<void(double waited_s)>;
     std::list<Check> checks;
+    std::vector<cudaEvent_t> marks;
 };
 
 /// Of two ranks and more; collective. The context outlives it.

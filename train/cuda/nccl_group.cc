@@ -166,6 +166,14 @@ class NcclGroup final : public Group {
     void receive(Span<Element> values, int from) override { neighbour(from).in->receive(values); }
     /// Copies of messages live until they are sent, wherever the sender is by then.
     void flush() override {}
+    void transfer(Span<Element> x, int from, int to) override {
+        void* p = x.data().address();
+        const ncclResult_t r =
+            host_.rank() == from ? ncclSend(p, x.size(), ncclBfloat16, to, joined(), gpu_.stream)
+                                 : ncclRecv(p, x.size(), ncclBfloat16, from, joined(), gpu_.stream);
+        check(r, joined(), "transfer");
+        gpu_.wait();
+    }
     void connect(const RankLayout&, const Place&) override;
 
   private:

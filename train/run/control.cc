@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <optional>
+#include <span>
 
 #include "base/text.h"
 #include "core/limits.h"
@@ -16,9 +19,10 @@ namespace {
 constexpr std::size_t longest_script = 1 << 20;
 
 Error no_word(std::string_view text) {
-    return usage_error(
-        fmt::format("\"{}\" is none of: split N,N...; swap RANK RANK; park SECONDSs (up to {:.0f})",
-                    printable(text), longest_park_s));
+    return usage_error(fmt::format(
+        "\"{}\" is none of: split N,N...; swap RANK RANK; park SECONDSs (up to {:.0f}); "
+        "check ID [gpus] [links RANK>RANK,...|RANK>RANK,...]",
+        printable(text), longest_park_s));
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {
@@ -51,11 +55,59 @@ std::optional<Word> read_park(std::string_view time) {
     return Park{*seconds};
 }
 
+std::optional<Check::Link> read_link(std::string_view text) {
+    const std::size_t arrow = text.find('>');
+    if (arrow == std::string_view::npos) return std::nullopt;
+    const auto from = parse_integer(text.substr(0, arrow), 0, limits::gpus),
+               to = parse_integer(text.substr(arrow + 1), 0, limits::gpus);
+    if (!from || !to) return std::nullopt;
+    return Check::Link{*from, *to};
+}
+
+std::optional<std::vector<Check::Pass>> read_passes(std::string_view text) {
+    std::vector<Check::Pass> passes;
+    for (const std::string_view one : split(text, '|')) {
+        Check::Pass& pass = passes.emplace_back();
+        for (const std::string_view pair : split(one, ',')) {
+            const auto link = read_link(pair);
+            if (!link) return std::nullopt;
+            pass.push_back(*link);
+        }
+    }
+    if (passes.size() > most_passes) return std::nullopt;
+    return passes;
+}
+
+/// "ID", "gpus" and "links PASSES", at least one of the last two.
+std::optional<Word> read_check(std::span<const std::string_view> words) {
+    const auto id = parse_integer(words.front(), 0, std::numeric_limits<Index>::max());
+    if (!id) return std::nullopt;
+    words = words.subspan(1);
+    Check check{.id = *id, .gpus = false, .passes = {}};
+    if (!words.empty() && words.front() == "gpus") {
+        check.gpus = true;
+        words = words.subspan(1);
+        if (words.empty()) return check;
+    }
+    if (words.size() != 2 || words[0] != "links") return std::nullopt;
+    auto passes = read_passes(words[1]);
+    if (!passes) return std::nullopt;
+    check.passes = *std::move(passes);
+    return check;
+}
+
 std::optional<Word> read(const std::vector<std::string_view>& words) {
+    if (words.size() >= 3 && words[0] == "check") return read_check(std::span(words).subspan(1));
     if (words.size() == 2 && words[0] == "split") return read_split(words[1]);
     if (words.size() == 3 && words[0] == "swap") return read_swap(words[1], words[2]);
     if (words.size() == 2 && words[0] == "park") return read_park(words[1]);
     return std::nullopt;
+}
+
+std::string to_text(const Check::Pass& pass) {
+    std::vector<std::string> links;
+    for (const auto& [from, to] : pass) links.push_back(fmt::format("{}>{}", from, to));
+    return join(links, ",");
 }
 
 struct ToText {
@@ -66,9 +118,23 @@ struct ToText {
         return fmt::format("swap {} {}", word.a, word.b);
     }
     std::string operator()(const Park& word) const { return fmt::format("park {}s", word.seconds); }
+    std::string operator()(const Check& word) const {
+        std::vector<std::string> passes;
+        for (const Check::Pass& pass : word.passes) passes.push_back(to_text(pass));
+        return fmt::format("check {}{}{}{}", word.id, word.gpus ? " gpus" : "",
+                           passes.empty() ? "" : " links ", join(passes, "|"));
+    }
 };
 
-struct Check {
+bool is_pass(const Check::Pass& pass, Index ranks) {
+    std::vector<Index> ends;
+    for (const auto& [from, to] : pass) ends.insert(ends.end(), {from, to});
+    std::ranges::sort(ends);
+    return !ends.empty() && ends.back() < ranks && std::ranges::adjacent_find(ends) == ends.end();
+}
+
+/// A word that a run of this plan can obey.
+struct Fits {
     const TrainPlan& plan;
     Status operator()(const Split& word) const {
         const auto& now = plan.micro_batches;
@@ -86,6 +152,14 @@ struct Check {
             fmt::format("swap {} {}: no two ranks of 0 to {}", word.a, word.b, ranks - 1));
     }
     Status operator()(const Park&) const { return Done{}; }
+    Status operator()(const Check& word) const {
+        for (const Check::Pass& pass : word.passes)
+            if (!is_pass(pass, plan.layout.size()))
+                return usage_error(fmt::format(
+                    "check {}: links {}: no pairs of ranks of 0 to {}, none of them in two",
+                    word.id, printable(to_text(pass)), plan.layout.size() - 1));
+        return Done{};
+    }
 };
 
 }  // namespace
@@ -97,16 +171,14 @@ Result<Word> read_word(std::string_view text) {
     return no_word(text);
 }
 
-Status check_word(const Word& word, const TrainPlan& plan) { return std::visit(Check{plan}, word); }
+Status check_word(const Word& word, const TrainPlan& plan) { return std::visit(Fits{plan}, word); }
 
-Result<std::unique_ptr<Control>> ControlScript::open(const std::string& path, const TrainPlan& plan,
-                                                     bool is_chief) {
+Result<std::unique_ptr<Control>> ControlScript::open(const std::string& path,
+                                                     const TrainPlan& plan) {
     std::unique_ptr<ControlScript> script(new ControlScript(path));
-    if (is_chief) {
-        const auto text = read_regular_file(path, longest_script);
-        if (!text) return text.error();
-        if (const Status whole = script->read(*text, plan); !whole) return whole.error();
-    }
+    const auto text = read_regular_file(path, longest_script);
+    if (!text) return text.error();
+    if (const Status whole = script->read(*text, plan); !whole) return whole.error();
     return std::unique_ptr<Control>(std::move(script));
 }
 

@@ -96,7 +96,7 @@ void add_training_options(CLI::App& app, CommandLine& line) {
                    "steps between checkpoints [at the end, and when told to leave]")
         ->check(CLI::Range(std::int64_t{1}, limits::batch));
     app.add_option("--control", line.run.control,
-                   "file of what is done before which step: split, swap, park");
+                   "file of what is done before which step: split, swap, park, check");
     app.add_option("--log", line.run.log, "append one line of JSON per step to this file");
     app.add_flag("!--no-report", line.run.report,
                  "do not tell Arena how long the steps take (else, in a job that it started, by "
@@ -146,6 +146,12 @@ Result<Index> read_global_batch(const CommandLine& line, const Environment& envi
     return *number;
 }
 
+WatchOptions read_watch(const Environment& environment) {
+    return {.key = environment("ARENA_WATCH_KEY").value_or(""),
+            .precheck = environment("ARENA_WATCH_PRECHECK").value_or("1") != "0",
+            .elastic = environment("ARENA_ELASTIC").value_or("0") == "1"};
+}
+
 Status make_directory(const std::string& path) {
     if (path.empty() || mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return Done{};
     return environment_error(fmt::format("cannot be made: {}", std::strerror(errno)), path);
@@ -191,6 +197,8 @@ Result<TrainOptions> complete(const CommandLine& line, const Environment& enviro
     const auto shape = shape_of(*model);
     if (!shape) return shape.error();
     run.shape = *shape;
+    run.watch = read_watch(environment);
+    run.environment = environment;
     run.flops_per_sample = 3 * forward_flops(*model);
     const auto batch = read_global_batch(line, environment);
     if (!batch) return batch.error();

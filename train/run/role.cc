@@ -19,7 +19,7 @@ OptimizerOptions sharded(OptimizerOptions options, const TrainPlan& plan) {
 }  // namespace
 
 Role::Role(const GptShape& shape, const TrainPlan& plan, const OptimizerOptions& options,
-           Comm& world, Device& device)
+           Comm& world, Device& device, bool is_timed)
     : shape_(shape),
       layout_(plan.layout),
       world_(world),
@@ -28,8 +28,11 @@ Role::Role(const GptShape& shape, const TrainPlan& plan, const OptimizerOptions&
       replicas_(group_of(world, layout_, {place_.stage, 0, place_.shard})),
       ends_(world.split(static_cast<int>(ends_color()))),
       device_(device),
-      world_group_(device_.group(world)),
-      shard_group_(device_.group(*shards_)),
+      clock_(device, is_timed),
+      message_bytes_(static_cast<double>(plan.micro_batch * shape.seq * shape.hidden) *
+                     static_cast<double>(device.width_of<Element>())),
+      world_group_(timed(device_.group(world), clock_)),
+      shard_group_(timed(device_.group(*shards_), clock_)),
       replica_group_(device_.group(*replicas_)),
       end_group_(device_.group(*ends_)),
       parameters_(shape, layout_, place_, plan.layers(place_.stage), device_.alignment()),
@@ -55,10 +58,20 @@ void Role::add_tied_gradients() {
 
 Role::Sums Role::train(const Batch& batch, Index step) {
     device_.clear(weights_.gradients().span());
+    clock_.start();
     const double loss = stage_.run(batch);
+    compute_s_ = clock_.stop();
     add_tied_gradients();
     const double norm = optimizer_.update(step);
     return {is_last() && place_.shard == 0 ? loss : 0, norm};
+}
+
+double Role::state_bytes() {
+    return gradient_bytes() + 2 * static_cast<double>(optimizer_.own_size() * sizeof(float));
+}
+
+double Role::gradient_bytes() {
+    return static_cast<double>(parameters_.weights().size() * sizeof(float));
 }
 
 ModelState Role::model_state() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "train/checkpoint/checkpoint.h"
+#include "train/core/compute_clock.h"
 #include "train/core/optimizer.h"
 #include "train/core/pipeline.h"
 
@@ -21,11 +22,20 @@ struct ModelState {
 class Role {
   public:
     /// `world`: all ranks in the order of their places. Collective. References outlive the role.
-    Role(const GptShape&, const TrainPlan&, const OptimizerOptions&, Comm& world, Device&);
+    /// `timed`: compute_s() is wanted.
+    Role(const GptShape&, const TrainPlan&, const OptimizerOptions&, Comm& world, Device&,
+         bool timed = false);
 
     [[nodiscard]] const Place& place() const { return place_; }
     [[nodiscard]] Comm& world() { return world_; }
     [[nodiscard]] double activation_bytes() const { return stage_.activation_bytes(); }
+    /// Of weights and moments; of gradients; of a micro-batch between two stages.
+    [[nodiscard]] double state_bytes();
+    [[nodiscard]] double gradient_bytes();
+    [[nodiscard]] double message_bytes() const { return message_bytes_; }
+    /// Seconds that this rank computed in the pipeline of the last step, without what it exchanged
+    /// with others.
+    [[nodiscard]] double compute_s() const { return compute_s_; }
     [[nodiscard]] float rate(Index step) const { return optimizer_.rate(step); }
     void initialize(std::uint64_t seed) { parameters_.initialize(seed); }
     [[nodiscard]] RunState state(const TrainPlan& plan) {
@@ -60,6 +70,8 @@ class Role {
     Place place_;
     std::unique_ptr<Comm> shards_, replicas_, ends_;
     Device& device_;
+    ComputeClock clock_;
+    double compute_s_ = 0, message_bytes_;
     std::unique_ptr<Group> world_group_, shard_group_, replica_group_, end_group_;
     Parameters parameters_;
     Weights weights_;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -18,8 +19,10 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "train/comm/messages.h"
+#include "train/run/chief_control.h"
 #include "train/run/control.h"
 #include "train/run/device_choice.h"
+#include "train/run/hardware_check.h"
 #include "train/run/plan.h"
 #include "train/run/report.h"
 #include "train/run/role.h"
@@ -34,6 +37,9 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+/// Each adds a value to the all-reduce of every step: of more, none is told what it computed.
+constexpr int most_timed_ranks = 4096;
 
 /// The lines of a run, by rank 0 alone: text to stdout, JSON to the log.
 class Journal {
@@ -102,16 +108,25 @@ class Rank {
 
     void take_role();
     Status prepare();
+    Status find_control();
+    Status read_script();
+    void meet_chief(std::unique_ptr<ChiefControl>);
+    [[nodiscard]] watch::TrainerPlan told_plan();
+    HardwareCheck& hardware_check();
     Status restore();
     Status read_batch();
     Status one_step(Outcome&);
     Status save();
     void report(double loss, double norm, double seconds);
+    void tell_control(double seconds, std::span<const double> compute_s);
     std::string words();
+    std::string first_words();
     void obey(const std::string& words);
+    void obey_one(const Word&);
     void obey(const Split&);
     void obey(const Swap&);
     void obey(const Park&);
+    void obey(const Check&);
     void note_word(const std::string& text, Json facts);
 
     TrainOptions o_;
@@ -126,7 +141,9 @@ class Rank {
     Batch batch_;
     Journal journal_;
     Reporter reporter_;
-    std::unique_ptr<Control> control_;
+    bool is_controlled_ = false, is_watched_ = false;  ///< by a script or a chief; by a chief
+    std::unique_ptr<Control> control_;                 ///< on rank 0
+    std::unique_ptr<HardwareCheck> check_;             ///< from the first one on, or watched
     Index step_ = 0, saved_ = -1;
     bool leaving_ = false;
     std::vector<double> seconds_;
@@ -136,18 +153,81 @@ class Rank {
 void Rank::take_role() {
     role_.reset();
     in_places_ = world_.split(0, places_[at(world_.rank())]);
-    role_.emplace(o_.shape, plan_, o_.optimizer, *in_places_, device_);
+    role_.emplace(o_.shape, plan_, o_.optimizer, *in_places_, device_, is_watched_);
+}
+
+Status Rank::find_control() {
+    if (!o_.control.empty()) return read_script();
+    std::unique_ptr<ChiefControl> chief;
+    if (is_chief()) chief = ChiefControl::find(o_.watch, plan_);
+    if (!o_.watch.key.empty()) world_.meet(longest_park_s);  // asleep while it is looked for
+    double watched[] = {chief ? 1.0 : 0.0};
+    world_.all_reduce_sum(std::span<double>(watched));
+    is_watched_ = is_controlled_ = watched[0] != 0;
+    if (is_watched_) meet_chief(std::move(chief));
+    return Done{};
+}
+
+Status Rank::read_script() {
+    Status good = Done{};
+    if (is_chief()) {
+        auto script = ControlScript::open(o_.control, plan_);
+        if (script)
+            control_ = std::move(*script);
+        else
+            good = script.error();
+    }
+    is_controlled_ = true;
+    return agree(world_, good);
+}
+
+/// Roles made anew: they have a clock now.
+void Rank::meet_chief(std::unique_ptr<ChiefControl> chief) {
+    take_role();
+    watch::TrainerHello hello;
+    for (const RankHost& host : hardware_check().hosts()) {
+        hello.nodes.push_back(host.node);
+        hello.gpus.push_back(host.gpu);
+    }
+    watch::TrainerPlan plan = told_plan();
+    if (!chief) return;
+    chief->introduce(std::move(hello), std::move(plan));
+    control_ = std::move(chief);
+}
+
+/// Collective. A stage's ranks hold equally much, but for a remainder.
+watch::TrainerPlan Rank::told_plan() {
+    const RankLayout& l = plan_.layout;
+    std::vector<double> bytes(at(2 * l.pp), 0);  // of each stage: state, then gradients
+    if (const Place& mine = role_->place(); mine.replica == 0 && mine.shard == 0) {
+        bytes[at(mine.stage)] = role_->state_bytes();
+        bytes[at(l.pp + mine.stage)] = role_->gradient_bytes();
+    }
+    world_.all_reduce_sum(std::span(bytes));
+    const auto gradients = bytes.begin() + l.pp;
+    return {.dp = l.dp,
+            .pp = l.pp,
+            .tp = l.tp,
+            .micro_batches = plan_.micro_batches,
+            .gradient_bytes = *std::max_element(gradients, bytes.end()),
+            .activation_bytes = role_->message_bytes(),
+            .state_bytes = {bytes.begin(), gradients},
+            .link_bytes = hardware_check().link_bytes(),
+            .same_state_in_stage = plan_.zero_stage == 0,
+            .checkpoints = !o_.checkpoints.empty(),
+            .restart_s = 0};
+}
+
+/// Collective the first time.
+HardwareCheck& Rank::hardware_check() {
+    if (!check_)
+        check_ = std::make_unique<HardwareCheck>(world_, device_, o_.environment, o_.threads);
+    return *check_;
 }
 
 Status Rank::prepare() {
     if (Status status = agree(world_, journal_.open(o_, is_chief())); !status) return status;
-    if (!o_.control.empty()) {
-        auto script = ControlScript::open(o_.control, plan_, is_chief());
-        if (Status status = agree(world_, script ? Status(Done{}) : Status(script.error()));
-            !status)
-            return status;
-        control_ = std::move(*script);
-    }
+    if (Status status = find_control(); !status) return status;
     auto file = TokenFile::open(o_.data, o_.width, o_.shape.seq, o_.shape.vocab);
     if (Status status = agree(world_, file ? Status(Done{}) : Status(file.error())); !status)
         return status;
@@ -206,17 +286,39 @@ Status Rank::one_step(Outcome& outcome) {
     const auto [loss, norm] = role_->train(batch_, step_ + 1);
     step_ += 1;
     const std::string word = words();
-    double sums[] = {loss, told_to_leave ? 1.0 : 0.0, word.empty() ? 0.0 : 1.0};
+    std::vector<double> sums{loss, told_to_leave ? 1.0 : 0.0, word.empty() ? 0.0 : 1.0};
+    constexpr std::size_t own = 3;
+    if (is_watched_ && world_.size() <= most_timed_ranks) {
+        sums.resize(own + at(world_.size()), 0);
+        sums[own + at(in_places_->rank())] = role_->compute_s();
+    }
     in_places_->all_reduce_sum(std::span<double>(sums));
     leaving_ = sums[1] != 0;
     outcome.losses.push_back(sums[0] / static_cast<double>(plan_.global_batch() * o_.shape.seq));
     seconds_.push_back(seconds_since(start));
-    if (is_as_planned()) reporter_.add(seconds_.back());
+    if (is_as_planned() && !(control_ && control_->is_event_open())) reporter_.add(seconds_.back());
     report(outcome.losses.back(), norm, seconds_.back());
+    tell_control(seconds_.back(), std::span(sums).subspan(own));
     const bool due = o_.save_every > 0 && step_ % o_.save_every == 0, ends = step_ >= o_.steps;
     const Status saved = due || leaving_ || ends ? save() : Status(Done{});
     if (saved && sums[2] != 0 && !leaving_ && !ends) obey(share_text(world_, word, 0));
     return saved;
+}
+
+/// compute_s: of each place, or nothing.
+void Rank::tell_control(double seconds, std::span<const double> compute_s) {
+    if (!control_) return;
+    StepFacts facts{.step = step_,
+                    .seconds = seconds,
+                    .tokens = plan_.global_batch() * o_.shape.seq,
+                    .micro_batch_s = {}};
+    if (!compute_s.empty()) facts.micro_batch_s.assign(at(plan_.layout.dp), 0);
+    for (std::size_t i = 0; i < compute_s.size(); ++i) {
+        const auto replica = at(plan_.layout.place(static_cast<Index>(i)).replica);
+        const double each = compute_s[i] / static_cast<double>(plan_.micro_batches[replica]);
+        facts.micro_batch_s[replica] = std::max(facts.micro_batch_s[replica], each);
+    }
+    control_->step_done(facts);
 }
 
 void Rank::report(double loss, double norm, double seconds) {
@@ -241,9 +343,10 @@ Status Rank::save() {
     if (Status status = save_checkpoint(o_.checkpoints, facts(), role_->state(plan_)); !status)
         return status;
     saved_ = step_;
+    const double seconds = seconds_since(start);
+    if (control_) control_->saved(seconds);
     journal_.note(
-        fmt::format("saved {} in {:.3f} s", checkpoint_path(o_.checkpoints, step_),
-                    seconds_since(start)),
+        fmt::format("saved {} in {:.3f} s", checkpoint_path(o_.checkpoints, step_), seconds),
         {{"event", "saved"}, {"step", step_}, {"path", checkpoint_path(o_.checkpoints, step_)}});
     if (!leaving_) reporter_.tell(false);  // takes seconds: not from the grace time
     return Done{};
@@ -252,15 +355,27 @@ Status Rank::save() {
 /// On rank 0: what comes before the next step, a line each.
 std::string Rank::words() {
     std::string lines;
-    if (!control_ || !is_chief()) return lines;
+    if (!control_) return lines;
     for (const Word& word : control_->before(step_ + 1)) lines += to_text(word) + "\n";
     return lines;
 }
 
+/// On all ranks. Those that know none wait asleep.
+std::string Rank::first_words() {
+    const std::string mine = step_ < o_.steps ? words() : "";
+    world_.meet(longest_park_s);
+    return share_text(world_, mine, 0);
+}
+
 void Rank::obey(const std::string& words) {
     for (const std::string_view line : split(words, '\n'))
-        if (!line.empty())
-            std::visit([this](const auto& word) { obey(word); }, read_word(line).value());
+        if (!line.empty()) obey_one(read_word(line).value());
+}
+
+void Rank::obey_one(const Word& word) {
+    const auto start = Clock::now();
+    std::visit([this](const auto& one) { obey(one); }, word);
+    if (control_) control_->obeyed(step_ + 1, word, seconds_since(start));
 }
 
 void Rank::note_word(const std::string& text, Json facts) {
@@ -271,6 +386,7 @@ void Rank::note_word(const std::string& text, Json facts) {
 void Rank::obey(const Split& word) {
     plan_.micro_batches = word.micro_batches;
     role_->split(word.micro_batches);
+    if (control_) control_->dealt(word.micro_batches);
     note_word(to_text(word), {{"event", "split"}, {"micro_batches", word.micro_batches}});
 }
 
@@ -298,18 +414,35 @@ void Rank::obey(const Swap& word) {
         {{"event", "swapped"}, {"ranks", {word.a, word.b}}, {"seconds", seconds}});
 }
 
-/// Each rank by its own clock, in no operation of Comm: nothing disturbs what is measured now.
+/// By rank 0's clock; the others wait for it asleep: nothing disturbs what is measured now.
 void Rank::obey(const Park& word) {
     note_word(fmt::format("parked for {} s at the most", word.seconds),
               {{"event", "parked"}, {"seconds", word.seconds}});
     const auto start = Clock::now();
-    while (seconds_since(start) < word.seconds && !told_to_leave && !control_->is_released()) {
+    while (control_ && seconds_since(start) < word.seconds && !told_to_leave &&
+           !control_->is_released()) {
         world_.still_here();
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    world_.meet(word.seconds);
     const double seconds = seconds_since(start);
     note_word(fmt::format("goes on after {:.3f} s", seconds),
               {{"event", "unparked"}, {"seconds", seconds}});
+}
+
+void Rank::obey(const Check& word) {
+    const CheckResult found = hardware_check().run(word);
+    if (control_) control_->checked(found);
+    Json links = Json::array();
+    for (const auto& [from, to, ms] : found.links)
+        links.push_back({{"from", from}, {"to", to}, {"ms", ms}});
+    note_word(fmt::format("check {} in {:.3f} s", found.id, found.seconds),
+              {{"event", "checked"},
+               {"id", found.id},
+               {"gpu_ms", found.gpu_ms},
+               {"links", links},
+               {"link_bytes", hardware_check().link_bytes()},
+               {"seconds", found.seconds}});
 }
 
 Outcome Rank::run() {
@@ -317,7 +450,7 @@ Outcome Rank::run() {
     outcome.status = prepare();
     outcome.activation_bytes = role_->activation_bytes();
     if (outcome.status && step_ >= o_.steps) outcome.status = save();
-    if (outcome.status && control_) obey(share_text(world_, words(), 0));
+    if (outcome.status && is_controlled_) obey(first_words());
     while (outcome.status && step_ < o_.steps && !leaving_) {
         outcome.status = agree(world_, read_batch());
         if (outcome.status) outcome.status = one_step(outcome);

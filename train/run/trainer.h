@@ -2,7 +2,7 @@
 // The training loop of one rank: batch, pipeline, optimizer, one line a step, checkpoints, and
 // leaving when it is told to. All ranks decide the same at the end of each step: whether to go on,
 // to leave, or to obey a word first (control.h) are values of the all-reduce that also sums the
-// loss.
+// loss; in a watched job so is what each rank computed (train/core/compute_clock.h).
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,16 @@
 #include "train/core/data.h"
 #include "train/core/optimizer.h"
 #include "train/core/pipeline.h"
+#include "train/run/device_choice.h"
 
 namespace arena::train {
+
+/// What the environment says of the chief that watches this job.
+struct WatchOptions {
+    std::string key;       ///< ARENA_WATCH_KEY; "" = nobody watches
+    bool precheck = true;  ///< ARENA_WATCH_PRECHECK is not 0
+    bool elastic = false;  ///< ARENA_ELASTIC: Slurm may restart the job elsewhere
+};
 
 struct TrainOptions {
     GptShape shape;
@@ -26,6 +34,9 @@ struct TrainOptions {
     std::string checkpoints;  ///< directory that exists; "" = none is read or written
     Index save_every = 0;     ///< steps; 0 = at the end and when told to leave
     std::string control;      ///< script of words to obey (control.h); "" = none
+    WatchOptions watch;       ///< where there is no script
+    /// Of this process: what Slurm calls its node and GPU.
+    Environment environment = [](std::string_view) { return std::optional<std::string>(); };
     std::string log;          ///< file of JSON lines, appended to; "" = none
     bool quiet = false;       ///< no lines on stdout
     int requeue_code = 99;    ///< exit code after a signal, where checkpoints are written

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "train/run/hardware_check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+
+#include "base/statistics.h"
+
+namespace arena::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Of a sample: whole turns of a process that is stopped for 10 of 20 ms, and several of them.
+constexpr double sample_s = 0.06;
+constexpr int samples = 5;
+constexpr double batch_s = 0.002;     ///< between two looks at the clock
+constexpr double transfer_s = 0.005;  ///< at the least, of the fastest pair
+constexpr double longest_s = 0.1;     ///< no more bytes where a pair takes so long
+constexpr Index first_bytes = 1 << 16, most_bytes = 64 << 20;
+constexpr int transfers = 3;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Array<Element> random_matrix(Device& device, Index side, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::uniform_real_distribution<float> value(-1, 1);
+    std::vector<float> values(at(side * side));
+    for (float& v : values) v = value(engine);
+    Array<Element> matrix(device, values.size());
+    device.upload(std::span<const float>(values), matrix.data());
+    return matrix;
+}
+
+Check::Pass first_pairs(int ranks) {
+    Check::Pass pairs;
+    for (Index rank = 0; rank + 1 < ranks; rank += 2) pairs.push_back({rank, rank + 1});
+    return pairs;
+}
+
+}  // namespace
+
+HardwareCheck::HardwareCheck(Comm& world, Device& device, const Environment& environment,
+                             int threads)
+    : world_(world),
+      device_(device),
+      hosts_(share_hosts(world, find_rank_host(environment, world, device.name()))),
+      turns_(device.is_on_processors() ? turns_of(hosts_, threads)
+                                       : Turns{std::vector<int>(hosts_.size(), 0), 1}),
+      group_(device.group(world)),
+      a_(random_matrix(device, device.product_side(), 1)),
+      b_(random_matrix(device, device.product_side(), 2)),
+      c_(device, a_.size()) {
+    if (world.size() == 1) return;
+    Array<float> first(device, 1);
+    group_->all_reduce_sum(first.span());  // what transfer() asks for
+    device_.wait();
+    choose_length();
+}
+
+double HardwareCheck::link_bytes() const { return static_cast<double>(message_.bytes()); }
+
+/// All ranks come to the same length: they know all times.
+void HardwareCheck::choose_length() {
+    const auto width = static_cast<Index>(device_.width_of<Element>());
+    for (Index bytes = first_bytes;;) {
+        message_ = {};
+        message_ = {device_, at(bytes / width)};
+        const auto ms = time_pass(first_pairs(world_.size()));
+        const auto [fastest, slowest] = std::ranges::minmax(ms);
+        const double most = std::min(1e3 * transfer_s / fastest, 1e3 * longest_s / slowest);
+        if (most <= 1 || bytes == most_bytes) return;
+        const double wanted = static_cast<double>(bytes) * most;
+        while (bytes < most_bytes && static_cast<double>(bytes) < wanted) bytes *= 2;
+    }
+}
+
+CheckResult HardwareCheck::run(const Check& check) {
+    const auto start = Clock::now();
+    CheckResult result;
+    result.id = check.id;
+    for (const RankHost& host : hosts_) result.types.push_back(host.device);
+    if (check.gpus) {
+        result.gpu_ms.assign(hosts_.size(), 0);
+        const auto me = at(world_.rank());
+        for (int turn = 0; turn < turns_.count; ++turn) {
+            world_.meet(0);
+            if (turns_.of[me] == turn) result.gpu_ms[me] = product_ms();
+        }
+        world_.meet(0);
+        world_.all_reduce_sum(std::span(result.gpu_ms));
+    }
+    for (const Check::Pass& pass : check.passes) {
+        const auto ms = time_pass(pass);
+        for (std::size_t i = 0; i < pass.size(); ++i)
+            result.links.push_back({pass[i].from, pass[i].to, ms[i]});
+    }
+    result.seconds = seconds_since(start);
+    return result;
+}
+
+double HardwareCheck::seconds_of(Index products) {
+    const Index side = device_.product_side();
+    const auto start = Clock::now();
+    for (Index i = 0; i < products; ++i)
+        device_.multiply(Layout::nt, side, side, side, a_.data(), b_.data(), c_.data());
+    device_.wait();
+    return seconds_since(start);
+}
+
+/// Median of samples, each the mean of its products.
+double HardwareCheck::product_ms() {
+    Index batch = 1;
+    seconds_of(batch);  // a library chooses its kernel now
+    while (seconds_of(batch) < batch_s) batch *= 2;
+    std::vector<double> ms;
+    for (int i = 0; i < samples; ++i) {
+        const auto start = Clock::now();
+        Index products = 0;
+        double elapsed = 0;
+        for (; elapsed < sample_s; elapsed = seconds_since(start)) {
+            seconds_of(batch);
+            products += batch;
+        }
+        ms.push_back(1e3 * elapsed / static_cast<double>(products));
+    }
+    std::ranges::sort(ms);
+    return median(ms);
+}
+
+/// What may go at once.
+std::vector<Check::Pass> HardwareCheck::without_disturbance(const Check::Pass& pass) const {
+    if (turns_.count == 1) return {pass};
+    std::vector<Check::Pass> alone;
+    for (const Check::Link& link : pass) alone.push_back({link});
+    return alone;
+}
+
+/// Milliseconds of each link, on all ranks.
+std::vector<double> HardwareCheck::time_pass(const Check::Pass& pass) {
+    std::vector<double> ms;
+    for (const Check::Pass& part : without_disturbance(pass)) {
+        world_.meet(0);
+        for (const Check::Link& link : part) {
+            const bool mine = world_.rank() == link.from || world_.rank() == link.to;
+            const double all = mine ? transfer_ms(link) : 0;
+            ms.push_back(world_.rank() == link.from ? all : 0);
+        }
+    }
+    world_.meet(0);
+    world_.all_reduce_sum(std::span(ms));
+    return ms;
+}
+
+/// There the message, back its first element, which says that it has arrived.
+double HardwareCheck::transfer_ms(const Check::Link& link) {
+    const int from = static_cast<int>(link.from), to = static_cast<int>(link.to);
+    const auto once = [&] {
+        group_->transfer(message_.span(), from, to);
+        group_->transfer(message_.span({0, 1}), to, from);
+    };
+    once();  // warm
+    const auto start = Clock::now();
+    for (int i = 0; i < transfers; ++i) once();
+    return 1e3 * seconds_since(start) / transfers;
+}
+
+}  // namespace arena::train
