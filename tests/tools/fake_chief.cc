@@ -3,10 +3,12 @@
 // and writes every frame that it hears to a file, a line of JSON each:
 //   fake_chief KEY RUN SCRIPT LOG
 // Lines of the script: "plan" waits for a trainer's plan, "step N" until step N is done, "obeyed N"
-// until N words were, "checked N" for N answers, "pause MS"; "say WORD...", "release", "frame JSON"
+// until N words were, "checked N" for N answers, "pause MS", "file PATH"; "say WORD...", "release", "frame JSON"
 // send; "die" ends it on the spot. After the script it listens until the trainer is gone. No wait
 // takes more than a minute: 1 then.
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -92,6 +94,7 @@ void FakeChief::obey(std::string_view line) {
     if (word == "checked") return wait(std::string(line), [&] { return checked_ >= number; });
     if (word == "pause")
         return wait(word, [&] { return now_s() > start + 1e-3 * static_cast<double>(number); });
+    if (word == "file") return wait(word, [&] { return access(rest.c_str(), F_OK) == 0; });
     if (word == "say") return say(Say{rest});
     if (word == "release") return say(Release{});
     if (word == "die") std::_Exit(9);

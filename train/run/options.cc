@@ -149,7 +149,7 @@ Result<Index> read_global_batch(const CommandLine& line, const Environment& envi
 WatchOptions read_watch(const Environment& environment) {
     return {.key = environment("ARENA_WATCH_KEY").value_or(""),
             .precheck = environment("ARENA_WATCH_PRECHECK").value_or("1") != "0",
-            .elastic = environment("ARENA_ELASTIC").value_or("0") == "1"};
+            .elastic = environment("ARENA_WATCH_ELASTIC").value_or("0") == "1"};
 }
 
 Status make_directory(const std::string& path) {

@@ -20,7 +20,7 @@ namespace arena::train {
 struct WatchOptions {
     std::string key;       ///< ARENA_WATCH_KEY; "" = nobody watches
     bool precheck = true;  ///< ARENA_WATCH_PRECHECK is not 0
-    bool elastic = false;  ///< ARENA_ELASTIC: Slurm may restart the job elsewhere
+    bool elastic = false;  ///< ARENA_WATCH_ELASTIC: Slurm may restart the job elsewhere
 };
 
 struct TrainOptions {
