@@ -11,7 +11,7 @@ train=$build/arena-train fake_chief=$build/tests/tools/fake_chief
 [[ -x $train && -x $fake_chief ]] || skip_all "arena-train or tests/tools/fake_chief is not built"
 command -v jq >/dev/null || skip_all 'jq is not installed'
 work=$(mktemp -d) || exit 99
-chief='' running='' slower=''
+chief='' running='' slower='' second=''
 cleanup() {
     local pid
     for pid in $slower $chief $running; do kill -KILL "$pid" 2>/dev/null; done
@@ -35,14 +35,15 @@ new_chief() {
     printf '%s\n' "$@" >"$work/script"
     key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     rm -f "$work/heard" "$work/log"
-    "$fake_chief" "$key" 0.0.0 "$work/script" "$work/heard" 2>"$work/chief.err" &
+    $second "$fake_chief" "$key" 0.0.0 "$work/script" "$work/heard" 2>"$work/chief.err" &
     chief=$!
 }
+# chief_ends RC NAME: not in a subshell, whose child it is not
 chief_ends() {
     local rc=0
     wait "$chief" || rc=$?
     chief=''
-    ((rc == ${1:-0})) || { echo "the chief ended with $rc: $(<"$work/chief.err")"; return 1; }
+    is "$rc $(<"$work/chief.err")" "$1 " "$2"
 }
 watched() { ARENA_WATCH_KEY=$key ARENA_WATCH_CHIEF=127.0.0.1 "$@" --log "$work/log" 2>"$work/err"; }
 heard() { jq -c "select(.type == \"$1\") | $2" "$work/heard"; }
@@ -70,7 +71,7 @@ for how in "${hows[@]}"; do for plan in '4 --pp 2 --dp 2' '2 --tp 2' '2 --dp 2';
     new_chief plan "say check 1 gpus links $links" 'checked 1' 'step 5' "say swap 0 $last" 'obeyed 2' 'say park 60s' 'pause 30' \
         release 'obeyed 3' 'say check 2 gpus' 'checked 2' "say check 3 links $links" 'checked 3' "say swap 0 $last" 'obeyed 6'
     ok "$how, $plan: a chief has it check, swap and park" watched "${run[@]}"
-    ok "$how, $plan: and hears all that it waits for" chief_ends
+    chief_ends 0 "$how, $plan: and hears all that it waits for"
     ok "$how, $plan: no loss changes in its last bit" same "$work/log" "$work/log.none" 0
     is "$(<"$work/err")" "" "$how, $plan: nothing is complained of"
     is "$(heard obeyed .word | tr -d '"' | cut -d' ' -f1 | tr '\n' ' ')" 'check swap park check check swap ' "$how, $plan: it tells what was obeyed"
@@ -88,7 +89,7 @@ rm -f "$work/log.none"
 ok "a run that nobody watches" "${run[@]}" --log "$work/log.none"
 new_chief plan 'say split 6,2' 'obeyed 1' 'say check 1 gpus' 'obeyed 2' 'step 20' 'say split 3,5' 'obeyed 3'
 ok "a chief has it split its micro-batches" watched "${run[@]}"
-ok "and hears so" chief_ends
+chief_ends 0 "and hears so"
 ok "no loss changes but by rounding" same "$work/log" "$work/log.none" 1e-5
 is "$(heard trainer_plan .micro_batches | tail -n 2 | tr '\n' ' ')" '[6,2] [3,5] ' "the chief is told how they are dealt"
 
@@ -101,7 +102,7 @@ for how in "${hows[@]}"; do
     ok "$how: nobody watches" "${run[@]}" --log "$work/log.none"
     new_chief "${parks[@]}"
     ok "$how: parked and released 100 times" watched "${run[@]}"
-    ok "$how: the chief hears of each" chief_ends
+    chief_ends 0 "$how: the chief hears of each"
     is "$(heard obeyed .word | wc -l)" 100 "$how: of 100"
     ok "$how: none takes 10 s" jq -se 'map(select(.type == "obeyed").seconds) | max <= 10' "$work/heard"
     note "the longest took $(jq -s 'map(select(.type == "obeyed").seconds) | max' "$work/heard") s, released after 5 ms and more"
@@ -111,14 +112,14 @@ done
 # ---- chiefs as they should not be -----------------------------------------------------------------
 new_chief plan 'say check 1 gpus' 'step 30' die
 ok "the chief is killed: the run goes on" watched "${run[@]}"
-ok "the chief is dead" chief_ends 9
+chief_ends 9 "the chief is dead"
 like "$(<"$work/err")" '^arena-train: the chief of this job \(arena-watch\) is gone: this run goes on unwatched$' "it says so, once"
 ok "and does all steps, with the same losses" same "$work/log" "$work/log.none" 0
 
 nonsense=('say leave now' 'say split 9,9' 'say swap 0 9' 'say park 61s' 'say check 1 links 0>1,1>0' 'frame {"type":"silent","rank":3,"seconds":1}')
 new_chief plan "${nonsense[@]}" "${nonsense[@]}" "${nonsense[@]}" 'say park 0s' 'obeyed 1'
 ok "a chief that talks nonsense is borne" watched "${run[@]}"
-ok "and its good word obeyed" chief_ends
+chief_ends 0 "and its good word obeyed"
 is "$(heard obeyed .word)" '"park 0s"' "that one alone"
 is "$(grep -c 'a word of the chief is left out' "$work/err")" 10 "ten lines say so, and no more"
 ok "no loss changes in its last bit" same "$work/log" "$work/log.none" 0
@@ -141,7 +142,7 @@ new_chief plan 'step 60' 'frame {"type":"event_open","open":true}'
 seen_event() { ok "steps before and in an event" env ARENA_PLAN="$offer" ARENA_GLOBAL_BATCH=8 SLURM_JOB_ID=0 ARENA_WATCH_KEY="$key" ARENA_WATCH_CHIEF=127.0.0.1 \
     "$work/bin/arena-train" "${model[@]}" --ranks 2 --steps 200 --log "$work/log"; }
 seen_event
-ok "the chief hears the end" chief_ends
+chief_ends 0 "the chief hears the end"
 told=$(sed -n 's/.*--iteration-s \([^ ]*\).*/\1/p' "$work/reported") counted=$(sed -n 's/.*--steps \([^ ]*\).*/\1/p' "$work/reported")
 healthy=$(jq -s --argjson n "${counted:-1}" 'map(select(has("loss")).iteration_s)[2:2 + $n] | sort | (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2' "$work/log")
 note "reported $told s of $counted steps; the median of those in the log is $healthy s"
@@ -157,7 +158,7 @@ exec $ALONE "$@"
 END
 chmod 755 "$work/rank"
 # Where it may, it takes the processors from others: a process that sleeps half of the time gets more of a busy machine.
-first='' second=''
+first=''
 if ((EUID == 0)) && chrt -r 2 true 2>/dev/null; then first='chrt -r 1' second='chrt -r 2'; fi
 two=("${mpi[@]}" -n 2 "$work/rank" "$train" "${model[@]}" --dp 2)
 export PIDS=$work/pid
@@ -176,7 +177,7 @@ END
 checks() { for ((n = $1; n < $1 + 6; n++)); do printf '%s\n' "say check $n gpus" "checked $n"; done; }
 mapfile -t lines < <(echo plan; checks 1; echo 'say park 60s'; echo "file $work/slowed"; echo release; echo 'obeyed 7'; checks 7)
 new_chief "${lines[@]}"
-(ALONE=$first watched "${two[@]}" --steps 60) &
+(ALONE=$first watched "${two[@]}" --steps 600) &
 running=$!
 until_file() { until jq -se "$1" "$work/heard" >/dev/null 2>&1; do kill -0 "$running" 2>/dev/null || return 1; sleep 0.02; done; }
 ok "six checks of two ranks" until_file 'map(select(.type == "checked")) | length == 6'
@@ -186,7 +187,7 @@ rc=0
 wait "$running" || rc=$?
 running=''
 is "$rc" 0 "six more while rank 1 is stopped for 10 of 20 ms"
-ok "the chief hears of all" chief_ends
+chief_ends 0 "the chief hears of all"
 kill "$slower" 2>/dev/null
 slower=''
 # The fastest of six: this machine may have other work.
@@ -202,6 +203,7 @@ ends() {
     local end=$((SECONDS + $2))
     while kill -0 "$1" 2>/dev/null && [[ $(ps -o stat= -p "$1") != Z* ]]; do ((SECONDS < end)) || return 1; sleep 0.05; done
 }
+second=''
 mapfile -t lines < <(echo plan; for ((n = 1; n <= 200; n++)); do echo "say check $n gpus links 0>1|1>0"; ((n % 50)) || echo "checked $n"; done)
 for victim in 0 1; do
     rm -f "$work"/pid.*

@@ -5,8 +5,8 @@
 //
 // Products of all ranks run at once, as devices do at work. Where ranks compute on processors, and
 // a machine has fewer of them than its ranks have threads, they would measure each other: there
-// they take turns, and links too, asleep meanwhile. (Four ranks on two processors: at once a
-// product took 1.3 to 2.4 times as long from one check to the next, in turns 0.98 to 1.05.)
+// they take turns, and links too, asleep meanwhile. (Four ranks on two processors, 12
+// checks: a product took 0.15 to 0.57 ms at once, 0.152 to 0.157 ms in turns.)
 #pragma once
 
 #include <string>
