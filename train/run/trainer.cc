@@ -160,7 +160,7 @@ Status Rank::find_control() {
     if (!o_.control.empty()) return read_script();
     std::unique_ptr<ChiefControl> chief;
     if (is_chief()) chief = ChiefControl::find(o_.watch, plan_);
-    if (!o_.watch.key.empty()) world_.meet(longest_park_s);  // asleep while it is looked for
+    world_.meet(longest_park_s);  // asleep while it is looked for; rank 0 alone may have the key
     double watched[] = {chief ? 1.0 : 0.0};
     world_.all_reduce_sum(std::span<double>(watched));
     is_watched_ = is_controlled_ = watched[0] != 0;
