@@ -2,7 +2,7 @@
 # arena-profiler (CPU) and arena-profiler-cuda are the same program over two back-ends. The first becomes
 # the second when a GPU is asked for, so that no CUDA library is loaded otherwise.
 pkglibexec_PROGRAMS += arena-profiler
-noinst_LTLIBRARIES += libarena_profiler_core.la libarena_profiler_cpu.la libarena_profiler_comm.la libarena_profiler_run.la
+noinst_LTLIBRARIES += libarena_profiler_core.la libarena_profiler_check.la libarena_profiler_cpu.la libarena_profiler_comm.la libarena_profiler_run.la
 libarena_profiler_core_la_SOURCES = \
 	profiler/core/cpu_memory.h profiler/core/cpu_memory.cc \
 	profiler/core/measure.h profiler/core/measure.cc \
@@ -16,6 +16,11 @@ libarena_profiler_core_la_SOURCES = \
 	profiler/core/topology.h profiler/core/topology.cc \
 	# end
 libarena_profiler_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+libarena_profiler_check_la_SOURCES = \
+	profiler/check/check_command.h profiler/check/check_command.cc \
+	profiler/check/check_run.h profiler/check/check_run.cc \
+	profiler/check/links.h profiler/check/host_links.cc \
+	# end
 libarena_profiler_cpu_la_SOURCES = \
 	profiler/cpu/cpu_attention.cc \
 	profiler/cpu/cpu_backend.h profiler/cpu/cpu_backend.cc \
@@ -65,7 +70,7 @@ ARENA_BLAS_LIBS = -ldnnl
 else
 ARENA_BLAS_LIBS = $(OPENBLAS_LIBS)
 endif
-ARENA_PROFILER_LIBS = libarena_profiler_run.la libarena_profiler_comm.la
+ARENA_PROFILER_LIBS = libarena_profiler_run.la libarena_profiler_comm.la libarena_profiler_check.la libarena_checks.la libarena_slowdown.la
 ARENA_PROFILER_CPU_LIBS = $(ARENA_PROFILER_LIBS) libarena_profiler_cpu.la libarena_profiler_core.la $(search_libs) $(ARENA_BLAS_LIBS) $(HWLOC_LIBS) -lgomp -lpthread -ldl
 arena_profiler_SOURCES = profiler/run/main.cc profiler/comm/no_communicator.cc
 arena_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS)
@@ -86,6 +91,7 @@ endif
 endif
 arena_profiler_cuda_SOURCES = profiler/run/main.cc profiler/cuda/cuda_backend.h profiler/cuda/cuda_backend.cc \
 	profiler/cuda/cuda_identity.h profiler/cuda/cuda_identity.cc \
+	profiler/cuda/cuda_links.h profiler/cuda/cuda_links.cc \
 	profiler/cuda/cuda_recipes.h profiler/cuda/cuda_recipes.cc \
 	profiler/cuda/cuda_layer.h profiler/cuda/cuda_layer.cc
 # What arena-train's CUDA module computes with, too.

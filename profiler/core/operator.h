@@ -35,6 +35,6 @@ class Backend {
 
 /// For tests only, linked into arena-profiler-faulty alone: invented times, and the fault that
 /// ARENA_TEST_FAULT names.
-Result<std::unique_ptr<Backend>> make_faulty_backend();
+Result<std::unique_ptr<Backend>> make_faulty_backend(std::int64_t device = 0);
 
 }  // namespace arena

@@ -104,10 +104,12 @@ Result<std::string> site_facts(const std::string& path, const std::string& slurm
     const std::int64_t limit = inner_limit_s(*config);
     const auto time_limit = static_cast<std::int64_t>(config->profile_time_limit_s);
     const std::int64_t wait = std::max<std::int64_t>(0, time_limit - limit - 10);
+    const auto check_limit =
+        static_cast<std::int64_t>(std::ceil(config->slowdown_check_time_limit_s));
     return config->profile_user + "\n" + std::to_string(user->pw_uid) + "\n" +
            std::to_string(user->pw_gid) + "\n" + config->profile_spool + "\n" +
            std::to_string(limit) + "\n" + std::to_string(wait) + "\n" + config->hardware_file +
-           "\n";
+           "\n" + std::to_string(check_limit) + "\n";
 }
 
 Profile result_of_run(const ProfileRequest& request, const RunEnd& end) {

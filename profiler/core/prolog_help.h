@@ -11,10 +11,10 @@
 
 namespace arena {
 
-/// Lines USER, UID, GID, SPOOL, INNER_LIMIT_S, LOCK_WAIT_S, HARDWARE_FILE ("" = none), in this
-/// order. Refuses a configuration that others than root and SlurmUser may write, a service user
-/// that does not exist, uid 0, nobody, and `slurm_user` (name, "" = unknown) unless the caller is
-/// that very user.
+/// Lines USER, UID, GID, SPOOL, INNER_LIMIT_S, LOCK_WAIT_S, HARDWARE_FILE ("" = none),
+/// CHECK_LIMIT_S, in this order. Refuses a configuration that others than root and SlurmUser may
+/// write, a service user that does not exist, uid 0, nobody, and `slurm_user` (name, "" = unknown)
+/// unless the caller is that very user.
 Result<std::string> site_facts(const std::string& config_path, const std::string& slurm_user);
 
 /// How the measuring program ended.

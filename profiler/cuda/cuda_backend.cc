@@ -42,9 +42,9 @@ struct Context {
     std::byte* pool = nullptr;
     std::size_t pool_bytes = 0;
 
-    void open() {
-        check(cudaSetDevice(0), "select device");
-        check(cudaGetDeviceProperties(&properties, 0), "device properties");
+    void open(int device) {
+        check(cudaSetDevice(device), "select device");
+        check(cudaGetDeviceProperties(&properties, device), "device properties");
         check(cudaStreamCreateWithFlags(&handles.stream, cudaStreamNonBlocking), "stream");
         check(cudaMalloc(&handles.workspace, workspace_bytes), "workspace");
         check(cudaEventCreate(&begin), "event");
@@ -144,7 +144,7 @@ Status check_shape(const OpShape& s, int capability) {
 
 class CudaBackend final : public Backend {
   public:
-    CudaBackend() { context_.open(); }
+    explicit CudaBackend(int device) { context_.open(device); }
     Device device() const override {
         const std::size_t v = cublasLtGetVersion();
         Device d;
@@ -233,7 +233,7 @@ Result<std::unique_ptr<Operator>> CudaBackend::prepare(const OpShape& shape) try
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_cuda_backend() {
+Result<std::unique_ptr<Backend>> make_cuda_backend(int device) {
     int count = 0;
     const cudaError_t e = cudaGetDeviceCount(&count);
     if (e != cudaSuccess || count == 0)
@@ -241,12 +241,13 @@ Result<std::unique_ptr<Backend>> make_cuda_backend() {
                                                                        ? cudaGetErrorString(e)
                                                                        : "CUDA sees no device"));
     char pci[32] = "";
-    if (const cudaError_t asked = cudaDeviceGetPCIBusId(pci, sizeof pci, 0); asked != cudaSuccess)
+    if (const cudaError_t asked = cudaDeviceGetPCIBusId(pci, sizeof pci, device);
+        asked != cudaSuccess)
         return environment_error(std::string("no usable GPU: ") + cudaGetErrorString(asked));
     // before a context of ours is there, so that every process in the list is another one
     if (auto s = refuse_busy_gpu(pci); !s) return s.error();
     try {
-        return std::unique_ptr<Backend>(std::make_unique<CudaBackend>());
+        return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(device));
     } catch (const std::runtime_error& error) {
         return environment_error(std::string("no usable GPU: ") + error.what());
     }

@@ -8,7 +8,8 @@
 
 namespace arena {
 
-/// The one visible GPU (CUDA_VISIBLE_DEVICES decides). ErrorCode::environment where there is none.
-Result<std::unique_ptr<Backend>> make_cuda_backend();
+/// One of the visible GPUs (CUDA_VISIBLE_DEVICES decides), which is the calling thread's from then
+/// on: one backend at a time. ErrorCode::environment where there is none.
+Result<std::unique_ptr<Backend>> make_cuda_backend(int device = 0);
 
 }  // namespace arena

@@ -13,7 +13,10 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "checks/node_check.h"
 #include "config.h"
+#include "planner/hardware/hardware.h"
+#include "profiler/check/check_command.h"
 #include "profiler/comm/comm_command.h"
 #include "profiler/core/operator.h"
 #include "profiler/core/options.h"
@@ -22,6 +25,7 @@
 #include "profiler/core/topology.h"
 #include "profiler/cpu/cpu_backend.h"
 #include "profiler/cuda/cuda_backend.h"
+#include "profiler/cuda/cuda_links.h"
 #include "profiler/run/predict.h"
 #include "profiler/run/run_command.h"
 #include "profiler/run/session.h"
@@ -36,11 +40,12 @@ namespace arena {
 namespace {
 
 Result<std::unique_ptr<Backend>> backend_of([[maybe_unused]] const std::string& kind,
-                                            [[maybe_unused]] const Options& o) {
+                                            [[maybe_unused]] const Options& o,
+                                            [[maybe_unused]] std::int64_t device = 0) {
 #ifdef ARENA_FAULTY
-    return make_faulty_backend();
+    return make_faulty_backend(device);
 #elif defined(ARENA_WITH_CUDA)
-    if (kind == "cuda") return make_cuda_backend();
+    if (kind == "cuda") return make_cuda_backend(static_cast<int>(device));
     return environment_error("this is the CUDA half; arena-profiler measures CPUs");
 #else
     if (kind == "cuda")
@@ -60,7 +65,79 @@ void become_cuda([[maybe_unused]] char** argv) {
 #endif
 }
 
+// ---- checks
+
+CheckTools check_tools(const std::string& kind, const Options& o) {
+    CheckTools tools;
+    tools.backend = [kind, &o](std::int64_t device) { return backend_of(kind, o, device); };
+#ifdef ARENA_FAULTY
+    tools.links = [](std::int64_t) { return make_faulty_links(); };
+#elif defined(ARENA_WITH_CUDA)
+    tools.links = make_cuda_links;
+#else
+    tools.links = make_host_links;
+#endif
+    return tools;
+}
+
+/// How many there are of it here.
+Result<std::int64_t> count_devices([[maybe_unused]] const std::string& kind) {
+#if defined(ARENA_WITH_CUDA) && !defined(ARENA_FAULTY)
+    if (kind == "cuda") return count_cuda_devices();
+#endif
+    return 1;
+}
+
+Result<CheckRequest> check_request_of(const Options& o) {
+    const char* text =
+        o.request_env.empty() ? o.request.c_str() : std::getenv(o.request_env.c_str());
+    if (text == nullptr) return usage_error("is not set", o.request_env);
+    return parse_check_request(text);
+}
+
+bool asks_for_check(const Options& o) {
+    const char* text =
+        o.request_env.empty() ? o.request.c_str() : std::getenv(o.request_env.c_str());
+    return text != nullptr && request_kind(text) == RequestKind::check;
+}
+
+/// A request for a check, as its Prolog hands it on.
+int run_check_request(const Options& o, char** argv) {
+    const auto request = check_request_of(o);
+    if (!request) return fail(request.error());
+    const auto all = load_hardware(o.hardware_file);
+    if (!all) return fail(all.error());
+    const auto hardware = find_hardware(*all, request->hardware);
+    if (!hardware) return fail(hardware.error());
+    const auto kind = device_kind(o.device, hardware->emulated, request->hardware);
+    if (!kind) return fail(kind.error());
+    if (!o.request_env.empty()) ::close_range(3, ~0U, 0);
+    if (*kind == "cuda") become_cuda(argv);
+    return run_requested_check(*request, o.out, o.node, check_tools(*kind, o));
+}
+
+int check(const Options& o, CheckOptions options, char** argv) {
+    if (o.device != "cpu" && o.device != "cuda" && o.device != "auto")
+        return fail(usage_error("accepted are cpu, cuda and auto", "--device"));
+    const bool has_gpu = ::access("/dev/nvidiactl", R_OK) == 0;
+    const std::string kind = o.device == "auto" ? (has_gpu ? "cuda" : "cpu") : o.device;
+    if (kind == "cuda") become_cuda(argv);
+    const auto here = count_devices(kind);
+    if (!here) return fail(here.error());
+    if (*here > 1 && options.devices > *here)
+        return fail(usage_error("there are " + std::to_string(*here) + " here", "--devices"));
+    CheckRequest request;
+    request.nonce = make_nonce();
+    request.hardware = kind == "cpu" ? "emulated-cpu" : "by-hand";
+    request.gpu_type = o.gpu_type.empty() ? request.hardware : o.gpu_type;
+    request.devices = request.node_devices = options.devices > 0 ? options.devices : *here;
+    options.node = o.node;
+    options.json = o.json;
+    return run_check_command(options, request, check_tools(kind, o));
+}
+
 int run(const Options& o, char** argv) {
+    if (asks_for_check(o)) return run_check_request(o, argv);
     if (auto s = check_output(o.out, o.json); !s) return fail(s.error());
     const auto request = checked_request_of(o);
     if (!request) return fail(request.error());
@@ -153,7 +230,18 @@ int show_site(const Options& o) {
     return 0;
 }
 
+/// NONCE.json in place of what the run wrote, or did not write.
+int finish_check(const Options& o) {
+    const auto request = check_request_of(o);
+    if (!request) return fail(request.error());
+    const NodeCheck check = result_of_check(*request, o.end);
+    const auto path = o.spool + "/" + request->nonce + ".json";
+    if (auto s = write_file_atomic(path, to_json(check) + "\n", 0644); !s) return fail(s.error());
+    return check.failure.empty() ? 0 : 1;
+}
+
 int finish_run(const Options& o) {
+    if (asks_for_check(o)) return finish_check(o);
     const auto request = request_of(o);
     if (!request) return fail(request.error());
     RunEnd end = o.end;
@@ -241,6 +329,19 @@ void add_device_flags(CLI::App& c, Options& o) {
                  "CPU: at most this many (default: all CPUs it may run on)");
 }
 
+void add_check_flags(CLI::App& c, Options& o, CheckOptions& check) {
+    add_device_flags(c, o);
+    c.add_option("--devices", check.devices,
+                 "so many of the GPUs (default: all; of a CPU, which stands for one, 1)")
+        ->check(CLI::Range(std::int64_t{1}, max_check_devices));
+    c.add_option("--baseline", check.baseline,
+                 "what --out wrote when they were healthy: they are compared with it");
+    c.add_option("--out", check.out, "file for what was measured, a later --baseline");
+    c.add_option("--gpu-type", o.gpu_type, "GRES type written into it");
+    c.add_option("--node", o.node, "node name written into it (default: host name)");
+    c.add_flag("--json", o.json, "for programs");
+}
+
 void add_run_flags(CLI::App& c, Options& o) {
     add_request_flags(c, o);
     add_device_flags(c, o);
@@ -284,6 +385,10 @@ int main_of(int argc, char** argv) {
     auto* finish_app =
         app.add_subcommand("finish", "for the Prolog: turn the end of a run into a spool file");
     add_finish_flags(*finish_app, o);
+    CheckOptions checked;
+    auto* check_app = app.add_subcommand(
+        "check", "measure this node's GPUs and the links between them: is one slow?");
+    add_check_flags(*check_app, o, checked);
     CommCommand c;
     auto* comm_app = app.add_subcommand(
         "comm", "measure collectives between GPUs, of one node or of an MPI launcher's ranks");
@@ -307,6 +412,7 @@ int main_of(int argc, char** argv) {
     }
     if (*run_app) return run(o, argv);
     if (*ops_app) return list_operators(o);
+    if (*check_app) return check(o, checked, argv);
     if (*comm_app) return comm(c, argv);
     if (*topology_app) return show_topology(xml, o.json);
     if (*predict_app) return run_predict_command(o);

@@ -13,6 +13,7 @@
 //            latest report. seq grows with each: what "latest" means. plan is JSON. user is a uid,
 //            -1 where it is not known; shared: an administrator has made it everybody's, of whom
 //            there is one row, whoever reported it; agreeing: job ids, see note_agreeing().
+//   device_checks  one row per time that a check of a node's GPUs measured: see checks.cc.
 #include "store/open.h"
 
 #include <fcntl.h>
@@ -85,6 +86,19 @@ CREATE TABLE observed(
   user INTEGER NOT NULL, shared INTEGER NOT NULL CHECK(shared IN (0, 1)), agreeing TEXT NOT NULL);
 CREATE UNIQUE INDEX observed_by_user ON observed(model_fingerprint, global_batch, launcher, gpu_type,
   nodes, gpus_per_node, plan, CASE shared WHEN 1 THEN -2 ELSE user END);
+)";
+
+/// Beside every version since 5: see checks.cc.
+constexpr const char* checks_schema = R"(
+CREATE TABLE IF NOT EXISTS device_checks(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  nonce TEXT NOT NULL, node TEXT NOT NULL, gpu_type TEXT NOT NULL,
+  device INTEGER NOT NULL CHECK(device >= 0), peer INTEGER NOT NULL CHECK(peer >= -1),
+  identity TEXT NOT NULL, model TEXT NOT NULL, what TEXT NOT NULL,
+  seconds REAL NOT NULL CHECK(seconds > 0),
+  verdict TEXT NOT NULL CHECK(verdict IN ('healthy','slow','unknown')), at_s REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS device_checks_by_node ON device_checks(node, verdict, seq);
+CREATE INDEX IF NOT EXISTS device_checks_by_type ON device_checks(gpu_type, seq);
 )";
 
 /// From version 1: what a run re-used and saved, the device's state, and communication tables.
@@ -248,6 +262,13 @@ std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path) {
     return {};
 }
 
+/// Without a lock where it is there: another process may have the store to itself.
+bool has_checks(sqlite3* db) {
+    return pragma_integer(db,
+                          "SELECT count(*) FROM sqlite_schema WHERE name IN"
+                          " ('device_checks_by_node', 'device_checks_by_type')") == 2;
+}
+
 /// SQLite takes a file shorter than its smallest page for an empty one; we wrote whole pages.
 bool is_stump(const std::string& path) {
     struct stat st {};
@@ -295,6 +316,8 @@ Attempt try_open(const std::string& path, bool writable) {
         if (auto e = create_schema(db.get(), path); e) return refused(std::move(db), *e);
     if (*ours && version != schema_version)
         if (auto e = upgrade_schema(db.get(), path); e) return refused(std::move(db), *e);
+    if (!has_checks(db.get()) && execute(db.get(), checks_schema) != SQLITE_OK)
+        return refused(std::move(db), sql_error(db.get(), path, "create device_checks"));
     return {std::move(db), Health::good, {}};
 }
 

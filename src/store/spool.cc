@@ -66,6 +66,11 @@ Result<std::string> read_all(int fd, const std::string& path) {
     return text;
 }
 
+struct SpoolFile {
+    const std::string &spool, &nonce;
+    unsigned owner_uid;
+};
+
 /// The text of one regular file of the spool, NONCE + suffix, as untrusted bytes.
 Result<std::string> read_spool_file(const std::string& spool, const std::string& nonce,
                                     const std::string& suffix, unsigned owner_uid) {
@@ -88,17 +93,32 @@ Result<std::string> read_spool_file(const std::string& spool, const std::string&
 
 }  // namespace
 
+namespace {
+
+/// NONCE.json, which says of itself that it is this one's.
+template <typename T>
+Result<T> read_spool_result(const SpoolFile& file, Result<T> (*parse)(std::string_view)) {
+    const std::string path = file.spool + "/" + file.nonce + ".json";
+    auto text = read_spool_file(file.spool, file.nonce, ".json", file.owner_uid);
+    if (!text) return text.error();
+    auto result = parse(*text);
+    if (!result) return Error{result.error().code, result.error().message(), path};
+    if (result->nonce != file.nonce)
+        return usage_error("the nonce inside is '" + printable(result->nonce) + "', not the file's",
+                           path);
+    return result;
+}
+
+}  // namespace
+
 Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce,
                                    unsigned owner_uid) {
-    const std::string path = spool + "/" + nonce + ".json";
-    auto text = read_spool_file(spool, nonce, ".json", owner_uid);
-    if (!text) return text.error();
-    auto profile = parse_profile(*text);
-    if (!profile) return Error{profile.error().code, profile.error().message(), path};
-    if (profile->nonce != nonce)
-        return usage_error(
-            "the nonce inside is '" + printable(profile->nonce) + "', not the file's", path);
-    return profile;
+    return read_spool_result<Profile>({spool, nonce, owner_uid}, parse_profile);
+}
+
+Result<NodeCheck> read_spool_check(const std::string& spool, const std::string& nonce,
+                                   unsigned owner_uid) {
+    return read_spool_result<NodeCheck>({spool, nonce, owner_uid}, parse_node_check);
 }
 
 Result<ProfileProgress> read_spool_progress(const std::string& spool, const std::string& nonce,

@@ -79,7 +79,11 @@ Error bad_row(const std::string& path, const std::string& name, const std::strin
 }  // namespace
 
 ProfileStore::ProfileStore(std::shared_ptr<sqlite3> db, const std::string& path)
-    : db_(std::move(db)), path_(path), reports_(db_.get(), path), comm_(db_.get(), path) {}
+    : db_(std::move(db)),
+      path_(path),
+      reports_(db_.get(), path),
+      comm_(db_.get(), path),
+      checks_(db_.get(), path) {}
 
 Error ProfileStore::error(std::string_view doing) const {
     return sql::sql_error(db_.get(), path_, doing);
@@ -280,6 +284,8 @@ Result<std::int64_t> ProfileStore::prune(double before_s) {
     const std::int64_t gone = sqlite3_changes64(db_.get());
     Statement observed(db_.get(), "DELETE FROM observed WHERE at_s < ?");
     if (observed.bind(before_s).run() != SQLITE_OK) return error("prune");
+    Statement checks(db_.get(), "DELETE FROM device_checks WHERE at_s < ?");
+    if (checks.bind(before_s).run() != SQLITE_OK) return error("prune");
     if (t.commit() != SQLITE_OK) return error("prune");
     return gone;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checks/judge.h"
 #include "core/comm_table.h"
 #include "core/observation.h"
 #include "core/profile.h"
@@ -86,6 +87,25 @@ class CommStore {
     std::string path_;
 };
 
+/// What checks of nodes' GPUs measured: what later ones are compared with.
+class CheckStore {
+  public:
+    CheckStore(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+    Result<bool> knows(const std::string& nonce);
+    /// The latest eight of a node are kept, of those that were slow, healthy, neither.
+    Status keep(const NodeCheck&, const CheckVerdict&);
+    /// The median of the same device's healthy checks, else, of its products, that of what the
+    /// type's GPUs of the same model took in the newest checks of other nodes.
+    Result<References> references(const NodeCheck&);
+
+  private:
+    Status add_own(const NodeCheck&, References&);
+    Status add_others(const NodeCheck&, References&);
+
+    sqlite3* db_;
+    std::string path_;
+};
+
 /// The file, and in it what profile runs measured.
 class ProfileStore {
   public:
@@ -97,6 +117,7 @@ class ProfileStore {
 
     ReportStore& reports() { return reports_; }
     CommStore& comm() { return comm_; }
+    CheckStore& checks() { return checks_; }
 
     /// One transaction; the same nonce twice is refused (ErrorCode::no).
     Status import(const Profile&, const std::string& model_name);
@@ -134,11 +155,15 @@ class ProfileStore {
     std::string path_;
     ReportStore reports_;
     CommStore comm_;
+    CheckStore checks_;
 };
 
 /// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1
 /// MiB, nonce inside equal to the file's and to the expected one, entries sane (parse_profile).
 Result<Profile> read_spool_profile(const std::string& spool, const std::string& nonce,
+                                   unsigned owner_uid);
+/// The same of a check.
+Result<NodeCheck> read_spool_check(const std::string& spool, const std::string& nonce,
                                    unsigned owner_uid);
 /// NONCE.progress of a run that goes on, as untrusted; ErrorCode::no when there is none (yet, or
 /// any more).

@@ -380,7 +380,7 @@ TEST(site_facts_refuse_unsafe_users_and_files) {
     const auto good = must(site_facts(path, "slurm"));
     const struct passwd* daemon = getpwnam("daemon");
     ck_assert(good == "daemon\n" + std::to_string(daemon->pw_uid) + "\n" +
-                          std::to_string(daemon->pw_gid) + "\n/x/y\n30\n60\n\n");
+                          std::to_string(daemon->pw_gid) + "\n/x/y\n30\n60\n\n120\n");
     refused(path, "daemon", "SlurmUser");
     chmod(path.c_str(), 0666);
     refused(path, "", "others may write to it");
