@@ -99,7 +99,7 @@ black_box_tests = \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
-	tests/t0350-moves.t tests/t0520-node-facts.t \
+	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0560-leave-slow-node.t \
 	tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
 	tests/issues/i0016-a10-changed-mid-round.t \
@@ -228,7 +228,7 @@ sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/uni
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
-	tests/unit/test_nodes tests/unit/test_scheduler_nodes
+	tests/unit/test_nodes tests/unit/test_scheduler_nodes tests/unit/test_checks
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -247,7 +247,7 @@ check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/u
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
 	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_sim_slowdowns
 endif
-EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_extra.cc \
+EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
 	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
 	tests/fuzz/parse_slurm_conf.cc

@@ -113,6 +113,24 @@ int show_json(const Json& json) {
     return exit_yes;
 }
 
+/// One line for each node of which something slow is known, or that is or was checked.
+void print_nodes(const Json& json) {
+    for (const Json& node : json.value("nodes", Json::array())) {
+        if (!node.is_object()) continue;
+        const std::string name = printable(node.value("node", "?"));
+        if (const std::string slow = node.value("slow", ""); !slow.empty())
+            fmt::print("{}: {}{}\n", name, printable(slow, 200),
+                       node.value("confirmed", false) ? "" : " (not confirmed by other jobs)");
+        if (node.contains("carrier"))
+            fmt::print("{}: is checked now (JobId={})\n", name, node.value("carrier", 0U));
+        if (const std::string found = node.value("found", ""); !found.empty())
+            fmt::print("{}: checked {} UTC: {}\n", name, utc_time(node.value("checked_s", 0.0)),
+                       printable(found, 300));
+        if (const std::string waits = node.value("waits", ""); !waits.empty())
+            fmt::print("{}: its check waits: {}\n", name, printable(waits, 300));
+    }
+}
+
 int list(const Globals& globals) {
     const Result<Json> json = ask_scheduler(globals, "slowdown list");
     if (!json) return fail(globals, json.error());
@@ -123,6 +141,7 @@ int list(const Globals& globals) {
         fmt::print("No watched job says that a GPU or a link is slow.\n");
     else
         print_events(*events);
+    print_nodes(*json);
     for (const Json& node : json->value("checks", Json::array()))
         fmt::print("{}: a check is asked for\n", node.is_string() ? node.get<std::string>() : "?");
     return exit_yes;

@@ -3,6 +3,7 @@
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host/host.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/checks/check_book.h plugin/sched/checks/check_book.cc plugin/sched/checks/check_start.cc \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \
 	plugin/sched/nodes/node_book.h plugin/sched/nodes/node_book.cc \

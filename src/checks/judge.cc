@@ -85,7 +85,7 @@ std::string_view words_of(Reference::From from) {
         case Reference::From::others:
             return "checks of its type's other nodes";
         case Reference::From::beside:
-            return "the other GPUs beside it";
+            return "the other GPUs of its node";
         case Reference::From::profile:
             break;
     }

@@ -180,6 +180,9 @@ struct ApplyResult {
 
 struct CarrierSpec {
     ProfileRequest request;
+    std::string check;  ///< a CheckRequest: then of `request` the GPU type alone counts
+    std::int64_t gpus = 1;
+    std::string reservation;  ///< that it runs in; "" = none
     std::uint32_t user_id = 0, group_id = 0;
     std::string partition;
     std::string node;  ///< exactly this node
@@ -187,8 +190,8 @@ struct CarrierSpec {
     std::int64_t memory_mb = 0;  ///< 0 = leave to Slurm
     std::uint32_t time_limit_minutes = 1;
     std::string comment;
-    JobId for_job =
-        0;  ///< whose account pays for it and limits it, if the service user may charge that
+    /// Whose account pays for it and limits it, if the service user may charge that; 0 = its own.
+    JobId for_job = 0;
     std::uint32_t for_user = 0;
 };
 
@@ -234,6 +237,7 @@ struct Move {
     std::vector<AvoidedNode> avoid = {};  ///< kept in its mark
     /// Among its moves per hour: Arena's own decision, neither its user's wish nor a reclaim.
     bool counts = false;
+    bool leaves_slow = false;  ///< because of a slow GPU or link
     std::string comment = {};  ///< "slow=n3/1:compute:x2.10 action=S4", added to its AdminComment
 };
 
@@ -251,6 +255,7 @@ class HostNodes {
         std::string node;
         Fence fence;
         std::string why;
+        std::string user = {};  ///< who may use the reservation beside SlurmUser; "" = nobody
     };
     /// From whatever fence of Arena's the node has to this one; a drain or a reservation that is
     /// somebody else's stays.

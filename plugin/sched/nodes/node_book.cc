@@ -26,7 +26,7 @@ const NodeRecord& record_of(const ClusterView& view, NodeIndex index) {
 
 bool is_confirmed_slow(const std::vector<SlowFact>& facts, const SlowdownRules& rules) {
     return std::any_of(facts.begin(), facts.end(),
-                       [&](const SlowFact& fact) { return is_confirmed(fact, rules); });
+                       [&](const SlowFact& fact) { return arena::is_confirmed(fact, rules); });
 }
 
 Fence fence_of(Quarantine quarantine) {
@@ -44,21 +44,24 @@ NodeExtra NodeBook::Entry::whole() const {
     return all;
 }
 
-void NodeBook::new_round(ClusterView& view) {
+void NodeBook::new_round(ClusterView& view, NodeChecks* checks) {
     avoided_.clear();
     if (view.node_records.empty() && entries_.empty() && verdicts_.empty()) {
         cleared_.clear();
+        checked_.clear();
         return tell(view);
     }
     Names names;
     for (NodeIndex i = 0; i < view.snapshot.nodes.size(); ++i)
         names.emplace(view.snapshot.nodes[i].name, i);
     read(view, names);
-    drop_ended(view, names);
+    for (const NodeCheckNews& news : std::exchange(checked_, {}))
+        take_in_check(news, static_cast<std::int64_t>(view.snapshot.time_s));
+    drop_ended(view, names, checks);
     take_in(view, names);
     choose(view, names);
     describe(view, names);
-    fence(view);
+    fence(view, checks);
     tell(view);
 }
 
@@ -171,7 +174,27 @@ void NodeBook::take_in(const ClusterView& view, const Names& names) {
         if (names.contains(verdict.node)) take_in_verdict(verdict, now);
 }
 
-void NodeBook::drop_ended(const ClusterView& view, const Names& names) {
+void NodeBook::take_in_check(const NodeCheckNews& news, std::int64_t now) {
+    note_driver(news.node, news.driver);
+    const auto at = entries_.find(news.node);
+    if (at == entries_.end()) return;
+    taken_.erase(news.node);
+    std::vector<SlowFact>& facts = at->second.slow;
+    std::erase_if(facts, [&](const SlowFact& fact) {
+        if (!is_cleared(fact, news.verdict, news.whole)) return false;
+        log(false, fmt::format("node {}: {} no more: a check found it healthy", news.node,
+                               words_of(fact)));
+        return true;
+    });
+    for (SlowFact& fact : facts) {
+        if (!prolong(fact, news.verdict, now, rules_)) continue;
+        if (!news.driver.empty()) fact.driver = news.driver;
+        log(false, fmt::format("node {}: a check found: {}; checked again in {:g} s", news.node,
+                               words_of(fact), rules_.recheck_s));
+    }
+}
+
+void NodeBook::drop_ended(const ClusterView& view, const Names& names, NodeChecks* checks) {
     const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
     for (auto& [node, entry] : entries_) {
         const auto at = names.find(node);
@@ -179,9 +202,16 @@ void NodeBook::drop_ended(const ClusterView& view, const Names& names) {
         const auto booted = static_cast<std::int64_t>(record_of(view, at->second).boot_s);
         const auto known = drivers_.find(node);
         const std::string driver = known == drivers_.end() ? "" : known->second;
+        const bool drained = record_of(view, at->second).fence == Fence::drained;
         std::erase_if(entry.slow, [&](SlowFact& fact) {
             set_back(fact, now);
             if (!is_over(fact, now, booted, driver)) return false;
+            SlowFact unending = fact;
+            unending.until = 0;
+            // A check cannot reach a drained node.
+            if (checks && !drained && !is_over(unending, now, booted, driver) &&
+                checks->waits_for(node, fact, now))
+                return false;
             log(false, fmt::format("node {}: no longer held slow ({})", node, words_of(fact)));
             return true;
         });
@@ -195,7 +225,8 @@ std::vector<Suspect> NodeBook::suspects(const Names& names) const {
         if (at == names.end() || !is_confirmed_slow(entry.slow, rules_)) continue;
         Suspect suspect{.node = at->second};
         for (const SlowFact& fact : entry.slow)
-            if (is_confirmed(fact, rules_)) suspect.since = std::max(suspect.since, fact.since);
+            if (arena::is_confirmed(fact, rules_))
+                suspect.since = std::max(suspect.since, fact.since);
         list.push_back(suspect);
     }
     return list;
@@ -242,7 +273,7 @@ void NodeBook::drop_beyond_cap(const std::vector<Suspect>& suspects,
                               "the nodes yourself",
                               node, why(node), rules_.max_quarantined_percent));
         std::erase_if(entries_[node].slow,
-                      [&](const SlowFact& fact) { return is_confirmed(fact, rules_); });
+                      [&](const SlowFact& fact) { return arena::is_confirmed(fact, rules_); });
     }
 }
 
@@ -253,7 +284,7 @@ void NodeBook::describe(ClusterView& view, const Names& names) const {
         if (at == names.end()) continue;
         NodeState& state = view.snapshot.nodes[at->second];
         for (const SlowFact& fact : entry.slow)
-            if (is_confirmed(fact, rules_)) state.slow = std::max(state.slow, fact.factor);
+            if (arena::is_confirmed(fact, rules_)) state.slow = std::max(state.slow, fact.factor);
         for (const Fact& fact : entry.extra.facts) {
             if (fact.kind != "loan") continue;
             state.lent = fact.value;
@@ -264,12 +295,16 @@ void NodeBook::describe(ClusterView& view, const Names& names) const {
     }
 }
 
-void NodeBook::fence(const ClusterView& view) {
+void NodeBook::fence(const ClusterView& view, const NodeChecks* checks) {
     fencings_.clear();
     const Fence wanted = fence_of(rules_.quarantine);
     const auto look = [&](NodeIndex index, Fence fence) {
         const std::string& node = view.snapshot.nodes[index].name;
-        if (record_of(view, index).fence != fence) fencings_.push_back({node, fence, why(node)});
+        const Fence now = record_of(view, index).fence;
+        // Somebody has resumed it to have it checked: jobs wait for that.
+        if (fence == Fence::drained && now != fence && checks && checks->is_wanted(node))
+            fence = Fence::reserved;
+        if (now != fence) fencings_.push_back({node, fence, why(node), rules_.check_user});
     };
     for (const NodeIndex index : avoided_) look(index, wanted);
     for (const auto& [index, record] : view.node_records)
@@ -300,6 +335,11 @@ std::string NodeBook::why(const std::string& node) const {
         if (!worst || std::pair(worst->seen, worst->factor) < std::pair(fact.seen, fact.factor))
             worst = &fact;
     return worst ? words_of(*worst) : std::string();
+}
+
+bool NodeBook::is_confirmed(const std::string& node) const {
+    const auto at = entries_.find(node);
+    return at != entries_.end() && is_confirmed_slow(at->second.slow, rules_);
 }
 
 std::vector<SlowFact> NodeBook::slow(const std::string& node) const {
@@ -354,7 +394,8 @@ bool NodeBook::note_fencing(const std::string& node, const std::string& why) {
 Move leave_slow(const std::vector<std::string>& nodes, const NodeBook& book) {
     const std::string why = book.why(nodes.front());
     Move move{.why = "leaves " + join(nodes, ",") + ": " + (why.empty() ? "it was asked to" : why),
-              .counts = true};
+              .counts = true,
+              .leaves_slow = true};
     if (const auto slow = book.slow(nodes.front()); !slow.empty())
         move.comment = fmt::format("slow={}/{} action=S4", nodes.front(), short_form(slow.front()));
     return move;

@@ -9,11 +9,30 @@
 #include <string>
 #include <vector>
 
+#include "checks/judge.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/nodes/node_extra.h"
 #include "plugin/sched/nodes/slow_fact.h"
 
 namespace arena {
+
+/// What a check of a node found.
+struct NodeCheckNews {
+    std::string node, driver;
+    bool whole = false;  ///< all GPUs of the node were checked
+    CheckVerdict verdict;
+};
+
+/// Who has slow nodes checked.
+class NodeChecks {
+  public:
+    virtual ~NodeChecks() = default;
+    /// The fact's time is over: whether it stands until a check has said more.
+    [[nodiscard]] virtual bool waits_for(const std::string& node, const SlowFact& fact,
+                                         std::int64_t now) = 0;
+    /// A check of the node is to begin, or goes on: it needs to be reached.
+    [[nodiscard]] virtual bool is_wanted(const std::string& node) const = 0;
+};
 
 class NodeBook {
   public:
@@ -21,15 +40,18 @@ class NodeBook {
 
     /// Reads what changed, takes in verdicts, drops what is over, says in the view which nodes are
     /// slow, lent or returning. Without a fact anywhere nothing is done.
-    void new_round(ClusterView& view);
+    void new_round(ClusterView& view, NodeChecks* checks = nullptr);
 
     /// Taken in by the next round. False, and nothing noted, of a verdict that cannot be.
     bool note(const SlowVerdict& verdict);
     /// Those that no round has taken in, or none has written yet.
     [[nodiscard]] std::vector<SlowVerdict> take_verdicts();
-    /// A check found the node sound, or an administrator says so: its slow facts and what was noted
-    /// before end with the next round; what is noted after it counts.
+    /// An administrator says that the node is sound: its slow facts and what was noted before end
+    /// with the next round; what is noted after it counts.
     void clear(const std::string& node);
+    /// Takes back what it found healthy, prolongs and corrects what it found slow; what is between
+    /// nodes, and what it could not compare, stays. With the next round.
+    void note_check(NodeCheckNews news) { checked_.push_back(std::move(news)); }
     /// The driver of a node's devices, as a measurement there told it.
     void note_driver(const std::string& node, const std::string& driver);
 
@@ -37,6 +59,8 @@ class NodeBook {
     [[nodiscard]] const std::vector<NodeIndex>& avoided() const { return avoided_; }
     /// "GPU 1 computes 2.1 times slower"; "" of a node of which nothing slow is known.
     [[nodiscard]] std::string why(const std::string& node) const;
+    /// Whether enough jobs found one of its devices slow.
+    [[nodiscard]] bool is_confirmed(const std::string& node) const;
     /// Its slow facts; none of an unknown node.
     [[nodiscard]] std::vector<SlowFact> slow(const std::string& node) const;
 
@@ -80,14 +104,15 @@ class NodeBook {
     void take_in_verdict(const SlowVerdict& verdict, std::int64_t now);
     Entry parse(const std::string& node, const std::string& text);
     void take_in(const ClusterView& view, const Names& names);
-    void drop_ended(const ClusterView& view, const Names& names);
+    void take_in_check(const NodeCheckNews& news, std::int64_t now);
+    void drop_ended(const ClusterView& view, const Names& names, NodeChecks* checks);
     void choose(const ClusterView& view, const Names& names);
     [[nodiscard]] std::vector<Suspect> suspects(const Names& names) const;
     std::set<NodeIndex> gone(const ClusterView& view);
     void drop_beyond_cap(const std::vector<Suspect>& suspects,
                          const std::vector<NodeIndex>& allowed, const ClusterView& view);
     void describe(ClusterView& view, const Names& names) const;
-    void fence(const ClusterView& view);
+    void fence(const ClusterView& view, const NodeChecks* checks);
     void tell(const ClusterView& view);
     void log(bool error, std::string text) { log_.push_back({error, std::move(text)}); }
 
@@ -97,6 +122,7 @@ class NodeBook {
     /// By node: taken in, and not yet known to be written.
     std::map<std::string, std::vector<SlowVerdict>> taken_;
     std::set<std::string> cleared_;
+    std::vector<NodeCheckNews> checked_;
     std::map<std::string, double> down_since_;     ///< by the monotonic clock
     std::map<std::string, std::string> unfenced_;  ///< and why, as the log has it
     std::map<std::string, std::string> drivers_;

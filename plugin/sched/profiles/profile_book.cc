@@ -51,7 +51,7 @@ ProfileKey key_of(const ProfileNeed& need) { return {need.fingerprint, need.gpu_
 
 }  // namespace
 
-ProfileBook::ServiceUser ProfileBook::service_user(Host& host, const Config& config) {
+ServiceUser ProfileBook::service_user(Host& host, const Config& config) {
     const passwd* user = ::getpwnam(config.profile_user.c_str());
     if (!user) {
         if (config.profile_enabled)

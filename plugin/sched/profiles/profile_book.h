@@ -34,6 +34,12 @@ struct ProfileAnswer {
     double began_s = INFINITY;  ///< of the monotonic clock; infinite: no run has begun
 };
 
+/// Whose carriers are; none where nothing can be measured.
+struct ServiceUser {
+    std::uint32_t id = 0, group = 0;
+    bool known = false;
+};
+
 class ProfileBook {
   public:
     ProfileBook(Host& host, const Config& config, Measurements& measurements);
@@ -52,12 +58,9 @@ class ProfileBook {
     [[nodiscard]] std::uint64_t failed() const { return failed_; }
     [[nodiscard]] const ProfileTurns& turns() const { return turns_; }
 
+    [[nodiscard]] const ServiceUser& user() const { return user_; }
+
   private:
-    /// The service user; none where nothing is profiled.
-    struct ServiceUser {
-        std::uint32_t id = 0, group = 0;
-        bool known = false;
-    };
     static ServiceUser service_user(Host& host, const Config& config);
 
     RunMachine& run_of(const ProfileKey& key);

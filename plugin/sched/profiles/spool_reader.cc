@@ -36,8 +36,9 @@ void keep_library() {
 }  // namespace
 
 struct SpoolReader::State {
-    using Answer = std::variant<Result<Profile>, Result<ProfileProgress>>;
+    using Answer = std::variant<Result<Profile>, Result<ProfileProgress>, Result<NodeCheck>>;
     using Question = std::pair<std::size_t, std::string>;  ///< Answer's index, nonce
+    static Answer answer_to(const Question& question, const Source& source);
     std::mutex mutex;
     std::condition_variable asked, answered, ended;
     std::deque<Question> questions;  ///< the first is being looked at
@@ -46,6 +47,14 @@ struct SpoolReader::State {
     bool late = false;        ///< somebody has waited for the first one in vain
     bool stopping = false, left = false, done = false;
 };
+
+SpoolReader::State::Answer SpoolReader::State::answer_to(const Question& question,
+                                                         const Source& source) {
+    const auto& [kind, nonce] = question;
+    if (kind == 0) return source.result(nonce);
+    if (kind == 1) return source.progress(nonce);
+    return source.check(nonce);
+}
 
 void SpoolReader::work(const std::shared_ptr<State>& state, const Source& source) {
     std::unique_lock lock(state->mutex);
@@ -56,9 +65,7 @@ void SpoolReader::work(const std::shared_ptr<State>& state, const Source& source
         }
         const State::Question question = state->questions.front();
         lock.unlock();
-        State::Answer answer = question.first == 0
-                                   ? State::Answer(source.result(question.second))
-                                   : State::Answer(source.progress(question.second));
+        State::Answer answer = State::answer_to(question, source);
         lock.lock();
         if (state->answers.size() >= max_unfetched) state->answers.clear();
         state->answers.insert_or_assign(question, std::move(answer));
@@ -99,7 +106,9 @@ SpoolReader::~SpoolReader() {
 
 template <class Answer>
 std::optional<Answer> SpoolReader::ask(const std::string& nonce) {
-    constexpr std::size_t kind = std::is_same_v<Answer, Result<Profile>> ? 0 : 1;
+    constexpr std::size_t kind = std::is_same_v<Answer, Result<Profile>>           ? 0
+                                 : std::is_same_v<Answer, Result<ProfileProgress>> ? 1
+                                                                                   : 2;
     const State::Question question{kind, nonce};
     std::unique_lock lock(state_->mutex);
     auto& questions = state_->questions;
@@ -128,6 +137,10 @@ std::optional<Result<ProfileProgress>> SpoolReader::progress(const std::string& 
     return ask<Result<ProfileProgress>>(nonce);
 }
 
+std::optional<Result<NodeCheck>> SpoolReader::check(const std::string& nonce) {
+    return ask<Result<NodeCheck>>(nonce);
+}
+
 double SpoolReader::silent_s() const {
     const std::lock_guard lock(state_->mutex);
     if (state_->questions.empty()) return 0;
@@ -137,7 +150,8 @@ double SpoolReader::silent_s() const {
 SpoolReader::Source spool_source(const std::string& directory, unsigned owner_uid) {
     return {
         [=](const std::string& nonce) { return read_spool_profile(directory, nonce, owner_uid); },
-        [=](const std::string& nonce) { return read_spool_progress(directory, nonce, owner_uid); }};
+        [=](const std::string& nonce) { return read_spool_progress(directory, nonce, owner_uid); },
+        [=](const std::string& nonce) { return read_spool_check(directory, nonce, owner_uid); }};
 }
 
 }  // namespace arena

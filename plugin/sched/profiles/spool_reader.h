@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/result.h"
+#include "checks/node_check.h"
 #include "core/profile.h"
 
 namespace arena {
@@ -23,6 +24,7 @@ class SpoolReader {
     struct Source {
         std::function<Result<Profile>(const std::string&)> result;
         std::function<Result<ProfileProgress>(const std::string&)> progress;
+        std::function<Result<NodeCheck>(const std::string&)> check = {};
     };
     explicit SpoolReader(Source source);
     /// Waits at most stop_wait.
@@ -34,6 +36,7 @@ class SpoolReader {
     /// something is left unanswered, then not at all. Nothing: not answered yet, ask again later.
     std::optional<Result<Profile>> result(const std::string& nonce);
     std::optional<Result<ProfileProgress>> progress(const std::string& nonce);
+    std::optional<Result<NodeCheck>> check(const std::string& nonce);
     /// Since when the spool owes an answer, in seconds; 0: it owes none.
     [[nodiscard]] double silent_s() const;
 

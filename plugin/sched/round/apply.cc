@@ -116,6 +116,7 @@ void Application::leave(const Order& order) {
     if (!checkpoint(job, order.done, order.move)) return;
     books_.leaving.erase(job.id);
     changes_.moves += order.move.counts;
+    if (order.move.leaves_slow) books_.slowdown.count_move();
     host_.log_info(fmt::format("JobId={} {}", job.id, order.move.why));
     note({.job = &job, .state = "checkpointing", .reason = order.move.why, .keeps_chosen = true});
 }

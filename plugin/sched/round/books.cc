@@ -46,7 +46,8 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
       measurements(host, site.config, site.hardware),
       profiles(host, site.config, measurements),
       offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)),
-      nodes(slowdown_rules(site.config)) {
+      nodes(slowdown_rules(site.config)),
+      checks(host, site.config, measurements, nodes, profiles.user()) {
     assert(policy && "an unknown policy is refused when arena.yaml is loaded");
     options.reserve_depth = site.config.reserve_depth;
     options.objective = parse_objective(site.config.objective).value_or(Objective::jct);

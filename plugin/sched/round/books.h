@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/requests/cluster_rules.h"
+#include "plugin/sched/checks/check_book.h"
 #include "plugin/sched/nodes/node_book.h"
 #include "plugin/sched/plans/offer_book.h"
 #include "plugin/sched/profiles/measurements.h"
@@ -82,6 +83,7 @@ struct Books {
     RequestCache requests;
     JobClocks clocks;
     NodeBook nodes;
+    CheckBook checks;
     /// Jobs that are to leave some of their nodes, whatever the policy decides: each round carries
     /// out what it can, and whoever asks says so again until it is done.
     std::map<JobId, Move> imposed;

@@ -97,8 +97,10 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
     books_.clocks.new_round(view_);
     books_.blocked.new_round(view_);
     if (books_.measurements.new_round(view_.steady_s)) books_.recall_observed();
-    books_.nodes.new_round(view_);
+    books_.checks.take_in(view_);
+    books_.nodes.new_round(view_, &books_.checks);
     avoid_nodes();
+    books_.checks.start(view_);
     books_.profiles.update(view_);
     round_.snapshot = view_.snapshot;
     const double now_s = round_.snapshot.time_s;
@@ -238,10 +240,14 @@ std::optional<Move> Intake::imposed_move(const JobView& job) {
     if (const auto at = books_.imposed.find(job.id); at != books_.imposed.end()) return at->second;
     const auto asked = books_.leaving.find(job.id);
     const auto& wishes = asked == books_.leaving.end() ? std::vector<AvoidedNode>() : asked->second;
-    const std::vector<std::string> nodes = nodes_to_leave(job, wishes, view_.snapshot);
+    std::vector<std::string> nodes = nodes_to_leave(job, wishes, view_.snapshot);
+    // It said since that all is well there, or a check did.
+    std::erase_if(nodes, [&](const auto& node) { return books_.slowdown.is_over(job.id, node); });
     if (nodes.empty()) return std::nullopt;
     Move move = leave_slow(nodes, books_.nodes);
     move.avoid = wishes;
+    // With what it has cost so far.
+    if (!books_.slowdown.events(job.id).empty()) move.comment = books_.slowdown.words_of(job.id);
     return move;
 }
 

@@ -68,12 +68,48 @@ Json slowdown_of_job(const SlowdownBook& book, JobId job, SlowdownMode mode) {
             {"events", slow_events(book, job)}};
 }
 
-Json slow_counts(const SlowdownBook& book, const SlowReportCounts& reports) {
+Json check_counts(const CheckBook& book) {
+    const CheckBook::Counts& counts = book.counts();
+    return {{"running", book.running()}, {"started", counts.started}, {"healthy", counts.healthy},
+            {"slow", counts.slow},       {"unknown", counts.unknown}, {"failed", counts.failed}};
+}
+
+Json slow_counts(const Books& books, const SlowReportCounts& reports) {
+    const SlowdownBook& book = books.slowdown;
     const SlowdownBook::Counts& counts = book.counts();
-    return {{"events", counts.events},       {"open", book.open()},
-            {"moves", counts.moves},         {"lost_gpu_s", counts.lost_gpu_s},
-            {"reports", reports.taken},      {"refused", reports.refused},
-            {"over_rate", reports.over_rate}};
+    return {{"events", counts.events},        {"open", book.open()},
+            {"moves", counts.moves},          {"lost_gpu_s", counts.lost_gpu_s},
+            {"reports", reports.taken},       {"refused", reports.refused},
+            {"over_rate", reports.over_rate}, {"checks", check_counts(books.checks)}};
+}
+
+/// "n1": what is known of it, what becomes of a check, what the latest one found.
+Json slow_nodes(const Books& books) {
+    std::map<std::string, Json> nodes;
+    for (const auto& [name, fact] : books.nodes.facts("slow")) {
+        Json& node = nodes[name];
+        node["slow"] = books.nodes.why(name);
+        node["confirmed"] = books.nodes.is_confirmed(name);
+    }
+    for (const auto& [name, entry] : books.checks.entries()) {
+        Json& node = nodes[name];
+        if (entry.carrier != 0) node["carrier"] = entry.carrier;
+        if (entry.wanted()) node["waits"] = entry.waits;
+        if (!entry.last.empty()) node.update({{"found", entry.last}, {"checked_s", entry.last_s}});
+    }
+    Json list = Json::array();
+    for (auto& [name, node] : nodes) {
+        node["node"] = name;
+        list.push_back(std::move(node));
+    }
+    return list;
+}
+
+Json asked_checks(const CheckBook& book) {
+    Json names = Json::array();
+    for (const auto& [name, entry] : book.entries())
+        if (entry.asked) names.push_back(name);
+    return names;
 }
 
 }  // namespace
@@ -178,7 +214,7 @@ std::string stats_json(const Books& books, const Counted& counted, const Asker& 
           {"imported", books.profiles.imported()},
           {"failed", books.profiles.failed()},
           {"users", profile_users(books.profiles.turns(), asker)}}},
-        {"slowdown", slow_counts(books.slowdown, counted.slow_reports)},
+        {"slowdown", slow_counts(books, counted.slow_reports)},
         {"faults", stats.faults}};
     return line(json);
 }
@@ -191,7 +227,8 @@ std::string slowdowns_json(const Books& books, const Asker& asker) {
                 events.push_back(slow_json(job, event));
     return line({{"schema_version", 1},
                  {"events", std::move(events)},
-                 {"checks", books.slowdown.checks()}});
+                 {"nodes", slow_nodes(books)},
+                 {"checks", asked_checks(books.checks)}});
 }
 
 std::string slowdown_json(const Books& books, std::string_view word, const Asker& asker) {

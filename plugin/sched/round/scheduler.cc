@@ -58,6 +58,8 @@ void Scheduler::round() {
     view.snapshot.generation = stats_.rounds;
     stats_.collect_ms = part.ms();
     round_ = intake(std::move(view), books_, stopping);
+    for (const std::string& node : books_.checks.take_healthy())
+        (void)close_events(node, SlowCause::compute);
     stats_.jobs_pending = round_.pending;
     stats_.jobs_running = round_.running;
     stats_.plan_ms = part.ms();
@@ -175,18 +177,36 @@ std::string Scheduler::clear_slowdown(const std::string& node) {
     if (!is_suspected(node))
         return error_json(no_error("nothing slow is known of it", printable(node)));
     books_.nodes.clear(node);
-    const std::set<JobId> jobs = books_.slowdown.clear(node);
-    for (const JobId job : jobs)
-        host_.show_slowdown(job, books_.slowdown.events(job).back().report.life,
-                            books_.slowdown.words_of(job));
+    books_.checks.forget(node);
+    const std::set<JobId> jobs = close_events(node, std::nullopt);
     host_.log_info(fmt::format("{} is taken for healthy again: an administrator says so", node));
     return dump_json({{"schema_version", 1}, {"node", node}, {"jobs", jobs}}) + "\n";
 }
 
+/// What jobs said of the node counts no more: whose words these were.
+std::set<JobId> Scheduler::close_events(const std::string& node, std::optional<SlowCause> cause) {
+    const std::set<JobId> jobs = books_.slowdown.clear(node, cause);
+    for (const JobId job : jobs)
+        host_.show_slowdown(job, books_.slowdown.events(job).back().report.life,
+                            books_.slowdown.words_of(job));
+    return jobs;
+}
+
+/// Before the first round nobody knows.
+bool Scheduler::is_node(const std::string& node) const {
+    const auto& nodes = round_.view.snapshot.nodes;
+    return nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](const NodeState& known) {
+               return known.name == node && known.total_gpus > 0;
+           });
+}
+
 std::string Scheduler::check_slowdown(const std::string& node) {
-    if (!is_suspected(node))
-        return error_json(no_error("nothing slow is known of it", printable(node)));
-    books_.slowdown.ask_check(node);
+    if (!is_suspected(node) && !is_node(node))
+        return error_json(no_error(
+            "nothing slow is known of it, and no node with GPUs has this name", printable(node)));
+    std::string why;
+    if (!books_.checks.ask(node, why)) return error_json(no_error(why, printable(node)));
+    host_.log_info(fmt::format("node {} is to be checked: an administrator asks", node));
     return dump_json({{"schema_version", 1}, {"node", node}, {"check", "asked"}}) + "\n";
 }
 

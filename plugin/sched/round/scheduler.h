@@ -3,6 +3,8 @@
 // thread calls it, unit tests drive it with a scripted host.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,8 @@ class Scheduler {
     /// waits for, until another is taken or the job starts.
     void note_update(const LeftUpdate&);
     void count_fault() { ++stats_.faults; }
+    /// A round is due although Slurm has nothing of Arena's: a check was asked for.
+    [[nodiscard]] bool has_work() const { return books_.checks.has_work(); }
 
     /// What jobs said once, and what no record of Slurm's has yet: for the scheduler of another
     /// configuration. This one has it no more.
@@ -66,6 +70,8 @@ class Scheduler {
         return books_.slowdown.is_suspected(node) || !books_.nodes.slow(node).empty();
     }
     std::string clear_slowdown(const std::string& node);
+    std::set<JobId> close_events(const std::string& node, std::optional<SlowCause> cause);
+    [[nodiscard]] bool is_node(const std::string& node) const;
     std::string check_slowdown(const std::string& node);
     [[nodiscard]] std::string slow_node_of(JobId job) const;
 

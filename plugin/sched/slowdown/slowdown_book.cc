@@ -92,15 +92,25 @@ std::size_t SlowdownBook::open() const {
     return open;
 }
 
-std::set<JobId> SlowdownBook::clear(const std::string& node) {
+bool SlowdownBook::is_over(JobId job, const std::string& node) const {
+    bool known = false;
+    for (const SlowEvent& event : events(job)) {
+        if (!is_at(event, node)) continue;
+        if (event.open()) return false;
+        known = true;
+    }
+    return known;
+}
+
+std::set<JobId> SlowdownBook::clear(const std::string& node, std::optional<SlowCause> cause) {
     std::set<JobId> changed;
     for (auto& [job, events] : jobs_)
         for (SlowEvent& event : events) {
-            if (!event.open() || !is_at(event, node)) continue;
+            const bool meant = !cause || event.report.cause == *cause;
+            if (!meant || !event.open() || !is_at(event, node)) continue;
             event.cleared = true;
             changed.insert(job);
         }
-    checks_.erase(node);
     return changed;
 }
 

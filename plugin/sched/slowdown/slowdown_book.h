@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -51,12 +52,11 @@ class SlowdownBook {
     [[nodiscard]] std::size_t open() const;
     [[nodiscard]] const Counts& counts() const { return counts_; }
 
-    /// The node is healthy, says an administrator: its open events count no more. Whose they were.
-    std::set<JobId> clear(const std::string& node);
-    /// An administrator wants the node checked; waits for take_checks().
-    void ask_check(const std::string& node) { checks_.insert(node); }
-    [[nodiscard]] const std::set<std::string>& checks() const { return checks_; }
-    std::set<std::string> take_checks() { return std::exchange(checks_, {}); }
+    /// The node is healthy, says an administrator or a check: its open events, of this cause only
+    /// where one is given, count no more. Whose they were.
+    std::set<JobId> clear(const std::string& node, std::optional<SlowCause> cause = {});
+    /// What the job said of the node is over: no reason to leave it any more.
+    [[nodiscard]] bool is_over(JobId job, const std::string& node) const;
 
     template <typename Gone>
     void forget(Gone gone) {
@@ -65,7 +65,6 @@ class SlowdownBook {
 
   private:
     std::map<JobId, std::vector<SlowEvent>> jobs_;
-    std::set<std::string> checks_;
     Counts counts_;
 };
 

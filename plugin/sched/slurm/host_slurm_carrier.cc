@@ -28,7 +28,8 @@ char** string_array(const std::vector<std::string>& entries) {
 job_desc_msg_t* describe(const CarrierSpec& spec) {
     auto* desc = static_cast<job_desc_msg_t*>(xmalloc(sizeof(job_desc_msg_t)));
     slurm_init_job_desc_msg(desc);
-    desc->name = xstrdup("arena-profile");
+    const bool checks = !spec.check.empty();
+    desc->name = xstrdup(checks ? "arena-check" : "arena-profile");
     desc->user_id = spec.user_id;
     desc->group_id = spec.group_id;
     desc->script = xstrdup("#!/bin/sh\nexit 0\n");
@@ -37,7 +38,8 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     desc->std_err = xstrdup("/dev/null");
     desc->std_in = xstrdup("/dev/null");
     desc->comment = xstrdup(spec.comment.c_str());
-    desc->admin_comment = xstrdup("arena:v1 state=profiling");
+    desc->admin_comment = xstrdup(checks ? "arena:v1 state=checking" : "arena:v1 state=profiling");
+    if (!spec.reservation.empty()) desc->reservation = xstrdup(spec.reservation.c_str());
     if (!spec.partition.empty()) desc->partition = xstrdup(spec.partition.c_str());
     desc->alloc_node = xstrdup(spec.node.c_str());
     desc->min_nodes = desc->max_nodes = 1;
@@ -46,13 +48,14 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     desc->min_cpus = static_cast<std::uint32_t>(spec.cpus);
     // Where nothing says how much, Slurm gives the whole node's memory, and waits for it.
     if (spec.memory_mb > 0) desc->pn_min_memory = static_cast<std::uint64_t>(spec.memory_mb);
-    desc->tres_per_node = xstrdup(gpu_request(spec.request.gpu_type, 1).c_str());
+    desc->tres_per_node = xstrdup(gpu_request(spec.request.gpu_type, spec.gpus).c_str());
     desc->time_limit = spec.time_limit_minutes;
     desc->requeue = 0;
     desc->environment = string_array({"PATH=/usr/bin:/bin", "SLURM_GET_USER_ENV=0"});
     desc->env_size = 2;
-    desc->spank_job_env = string_array({"ARENA_PROFILE=" + to_json(spec.request),
-                                        "ARENA_PROFILE_FOR=" + std::to_string(spec.for_user)});
+    const std::string request = checks ? spec.check : to_json(spec.request);
+    desc->spank_job_env = string_array(
+        {"ARENA_PROFILE=" + request, "ARENA_PROFILE_FOR=" + std::to_string(spec.for_user)});
     desc->spank_job_env_size = 2;
     return desc;
 }
@@ -115,6 +118,7 @@ int select_carrier(job_record_t* job, const std::string& node) {
 
 /// First the job without its node, so that what Slurm says against it is about the job itself.
 CarrierStart create_locked(const CarrierSpec& spec) {
+    const char* kind = spec.check.empty() ? "profiling job" : "check";
     job_desc_msg_t* desc = describe(spec);
     ActionLock lock;
     if (!lock) {
@@ -122,11 +126,11 @@ CarrierStart create_locked(const CarrierSpec& spec) {
         return {0, true, false, "slurmctld is stopping"};
     }
     const job_record_t* payer = payer_of(spec);
-    if (!payer) {
+    if (!payer && spec.for_job != 0) {
         slurm_free_job_desc_msg(desc);
         return {0, false, true, "the job that waits for the profiling job is gone"};
     }
-    const bool charged = charge(desc, payer, spec.user_id);
+    const bool charged = payer && charge(desc, payer, spec.user_id);
     job_record_t* job = nullptr;
     char* message = nullptr;
     int rc = job_allocate(desc, 0, 0, nullptr, 0, spec.user_id, false, &job, &message,
@@ -140,14 +144,14 @@ CarrierStart create_locked(const CarrierSpec& spec) {
         // partition change.
         if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
         return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
-                "Slurm refused the profiling job: " + why};
+                "Slurm refused the " + std::string(kind) + ": " + why};
     }
     rc = select_carrier(job, spec.node);
     if (rc != SLURM_SUCCESS) {
         const std::string why = reason_of(job, rc);
         cancel_locked(job);
         return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
-                "the profiling job could not start: " + why};
+                "the " + std::string(kind) + " could not start: " + why};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
     if (!IS_JOB_CONFIGURING(job)) launch_job(job);

@@ -2,6 +2,10 @@
 // See host_slurm_facts.h.
 #include "plugin/sched/slurm/host_slurm_facts.h"
 
+#include <pwd.h>
+
+#include <algorithm>
+
 #include "plugin/sched/host/excludes.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 
@@ -53,23 +57,34 @@ int set_drain(const std::string& node, bool drained, const std::string& why) {
     return update_node(&change, slurm_conf.slurm_user_id);
 }
 
+/// SlurmUser, and who checks it where Slurm would know him.
+std::string users_of_reservation(const std::string& checker) {
+    std::string users = slurm_conf.slurm_user_name;
+    if (!checker.empty() && checker != users && ::getpwnam(checker.c_str()) != nullptr)
+        users += "," + checker;
+    return users;
+}
+
 /// An administrator may have one of such a name, and one that he has changed is his.
 bool is_ours(const slurmctld_resv_t* reservation) {
     const std::uint64_t flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
+    const std::string users = text_of(reservation->users),
+                      ours = text_of(slurm_conf.slurm_user_name);
+    const bool by_users =
+        users == ours || (users.starts_with(ours + ",") && std::ranges::count(users, ',') == 1);
     return text_of(reservation->name) ==
                std::string(reservation_prefix) + text_of(reservation->node_list) &&
-           text_of(reservation->users) == text_of(slurm_conf.slurm_user_name) &&
-           !reservation->accounts && (reservation->flags & flags) == flags;
+           by_users && !reservation->accounts && (reservation->flags & flags) == flags;
 }
 
-/// For whoever runs slurmctld alone; what runs there goes on.
-int reserve(const std::string& node) {
+/// For whoever runs slurmctld, and checks; what runs there goes on.
+int reserve(const std::string& node, const std::string& checker) {
     resv_desc_msg_t wanted;
     slurm_init_resv_desc_msg(&wanted);
     // Slurm keeps some of these texts as its own.
     wanted.name = xstrdup((std::string(reservation_prefix) + node).c_str());
     wanted.node_list = xstrdup(node.c_str());
-    wanted.users = xstrdup(slurm_conf.slurm_user_name);
+    wanted.users = xstrdup(users_of_reservation(checker).c_str());
     wanted.start_time = time(nullptr);
     wanted.duration = INFINITE;
     wanted.flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
@@ -125,7 +140,7 @@ ApplyResult fence_node(const HostNodes::Fencing& fencing) {
     const bool drains = fencing.fence == Fence::drained && !IS_NODE_DRAIN(node);
     if (rc == SLURM_SUCCESS && drains) rc = set_drain(fencing.node, true, fencing.why);
     if (rc == SLURM_SUCCESS && fencing.fence == Fence::reserved && now != Fence::reserved)
-        rc = reserve(fencing.node);
+        rc = reserve(fencing.node, fencing.user);
     if (rc != SLURM_SUCCESS) return {ApplyOutcome::retry, slurm_strerror(rc)};
     const bool ends = now != Fence::none && now != fencing.fence;
     if (ends || drains || fencing.fence == Fence::reserved) schedule_node_save();

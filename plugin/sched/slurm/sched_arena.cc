@@ -236,7 +236,8 @@ void Plugin::guarded_round() noexcept {
     last_round_second_ = static_cast<std::int64_t>(time(nullptr));
     try {
         for (const LeftUpdate& update : take_updates()) scheduler_->note_update(update);
-        if (layout_is_sound() && host_->has_work()) scheduler_->round();
+        const auto has_work = [&] { return host_->has_work() || scheduler_->has_work(); };
+        if (layout_is_sound() && has_work()) scheduler_->round();
     } catch (const std::exception& fault) {
         note_fault(fault.what());
     } catch (...) {

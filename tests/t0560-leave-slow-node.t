@@ -1,0 +1,114 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# S4: an elastic job that trains says that its node is slow and that nothing else helps. It saves its state, leaves, and
+# goes on elsewhere: under policy fifo and arena, when a node is free and when it has to wait for Slurm's own backfill;
+# each step lives once and in order. One that is not elastic stays, and its node is marked.
+# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
+need_arena
+need_mpi_in_slurm
+command -v jq >/dev/null || skip_all 'jq is not installed'
+
+own_machine
+start_arena --nodes a40:3x2,l4:1x1 --arena-set policy=fifo --arena-set resize.cooldown_s=600 --arena-set resize.moves_per_hour=2 \
+    --arena-set resize.checkpoint_grace_s=60
+log=$cluster_dir/log/slurmctld.log
+unset "${!SLURM_JOB@}" SLURM_RESTART_COUNT
+write_tiny_model "$work/tiny.yaml"
+write_training_text "$work/text"
+
+cat >"$work/life" <<END
+#!/bin/bash
+cd $gates || exit 1
+life=\${SLURM_RESTART_COUNT:-0} name=\$SLURM_JOB_NAME
+mkdir -p "\$name.saved" "\$name.pmix"
+export SLURM_PMIX_TMPDIR=$gates/\$name.pmix OMPI_MCA_mpi_yield_when_idle=1
+exec srun --mpi=pmix $ARENA_BUILDDIR/arena-train --device cpu --model $work/tiny.yaml --data $work/text --quiet --steps 1000000000 \\
+    --checkpoint "\$name.saved" --log "\$name.log.\$life" --no-report
+END
+chmod 755 "$work/life"
+learn() {   # learn NAME OPTIONS...
+    local name=$1
+    shift
+    submit -J "$name" -o "$gates/$name.out" --open-mode=append --time=1-0 --arena-model="$work/tiny.yaml" --arena-batch=64 \
+        --arena-launcher=arena-train --arena-types=a40 --arena-gpus=2 --arena-steps=1000000000 --arena-slowdown=mitigate "$@" "$work/life"
+}
+logs_of() { find "$gates" -name "$1.log.*" | sort -V; }
+whole() { # every step of all lives once and in order
+    local logs
+    mapfile -t logs < <(logs_of "$1")
+    losses "${logs[@]}" | awk '$1 != ++n { print $0 " is not step " n; exit bad = 1 } END { exit bad || n == 0 }'
+}
+trains() { wait_until "grep -q '\"loss\"' '$gates/$1.log.$2' 2>/dev/null" "${3:-90}"; }
+node_of() { job_field "$1" NodeList; }
+s4() { SLURM_JOB_ID=$1 SLURM_RESTART_COUNT=$2 arena slowdown report --at "$3/1" --cause compute --factor 2.1 --action S4 --lost-s 7 --onset "$(date +%s)"; }
+extra_of() { scontrol show node "$1" | sed -n 's/^ *Extra=//p'; }
+counted() { arena stats --json | jq -r ".slowdown.$1"; }
+take_back() { for node in n1 n2 n3; do scontrol update NodeName=$node Extra=; done; }
+
+moves=0
+for policy in fifo arena; do
+    sed -i "s/^policy: .*/policy: $policy/" "$cluster_dir/arena.yaml"
+    scontrol reconfigure
+    moves=0 # counted by the plug-in since it read its file
+
+    # ---- a node is free ------------------------------------------------------------------------
+    name=$policy-free
+    job=$(learn "$name" --arena-elastic)
+    ok "$name: trains" trains "$name" 0
+    from=$(node_of "$job")
+    ok "$name: says that $from is slow, and that it wants to leave" s4 "$job" 0 "$from"
+    ok "$name: AdminComment says so" wait_until "[[ \$(job_field $job AdminComment) == *'slow=$from/1:compute:x2.1'*' action=S4 lost=7s'* ]]" 10
+    ok "$name: trains again" trains "$name" 1
+    isnt "$(node_of "$job")" "$from" "$name: elsewhere"
+    ok "$name: the log says why" grep -q "JobId=$job leaves $from: GPU 1 computes 2.1 times slower" "$log"
+    like "$(extra_of "$from")" 'slow=1:compute:2.10 seen=1' "$name: its node is marked"
+    like "$(job_field "$job" AdminComment)" 'state=running' "$name: AdminComment is that of its new life"
+    like "$(arena explain "$job" 2>&1)" "$from: GPU 1 computes 2.1 times slower" "$name: arena explain says why it avoids $from"
+    is "$(counted moves)" $((moves += 1)) "$name: arena stats counts the move"
+    is "$(job_field "$job" Restarts)" 1 "$name: it was moved once"
+    scancel "$job"
+    ok "$name: ends" wait_for_state "$job" CANCELLED 60
+    ok "$name: did every step once, in order" whole "$name"
+    take_back
+
+    # ---- released to Slurm's backfill, before and after ----------------------------------------------
+    name=$policy-backfill
+    declare -A hogs=()
+    for node in n1 n2 n3; do
+        hogs[$node]=$(hog a40 2 -w "$node")
+        wait_for_state "${hogs[$node]}" RUNNING
+    done
+    job=$(learn "$name" --arena-elastic)
+    ok "$name: waits released" wait_until "[[ \$(arena_word $job state) == released ]]" 30
+    let_go "${hogs[n1]}"
+    ok "$name: trains when a node is free" trains "$name" 0 120
+    is "$(node_of "$job")" n1 "$name: on that node"
+    ok "$name: wants to leave it" s4 "$job" 0 n1
+    ok "$name: and waits released, without it" wait_until "[[ \$(arena_word $job state) == released && \$(job_field $job ExcNodeList) == n1 ]]" 90
+    let_go "${hogs[n2]}"
+    ok "$name: trains again" trains "$name" 1 120
+    is "$(node_of "$job")" n2 "$name: on the node that is free and not slow"
+    is "$(counted moves)" $((moves += 1)) "$name: arena stats counts the move"
+    scancel "$job"
+    ok "$name: ends" wait_for_state "$job" CANCELLED 60
+    ok "$name: did every step once, in order" whole "$name"
+    let_go "${hogs[n3]}"
+    take_back
+done
+
+# ---- it may not, or not so often -----------------------------------------------------------------------
+job=$(train l4 --arena-slowdown=mitigate)
+ok "one that is not elastic runs" wait_started "$job"
+at=$(node_of "$job")
+ok "it wants to leave" env SLURM_JOB_ID="$job" "$stage/bin/arena" slowdown report --at "$at/0" --cause compute --factor 3 --action S4 --onset "$(date +%s)"
+ok "its node is marked" wait_until "[[ \$(extra_of $at) == *'slow=0:compute:3.00 seen=1'* ]]"
+ok "arena explain says why it stays" wait_until "arena explain $job | grep -q 'but stays: it is not elastic'"
+is "$(starts "$job")/$(job_state "$job")" 1/RUNNING "nothing was moved"
+let_go "$job"
+is "$(grep -c 'Arena is off' "$log")" 0 "Arena had no fault"
+ok "no node is left drained" clean_nodes
+done_testing
