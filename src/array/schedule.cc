@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "array/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "array/line.h"
+
+namespace arena::array {
+
+namespace {
+
+constexpr Ticks missing = -1;
+
+Status check_chains(const Instance& instance, std::span<const Ticks> start) {
+    for (std::size_t b = 0; b < instance.blocks.size(); ++b) {
+        const Block& block = instance.blocks[b];
+        if (start[b] < 0) return no_error(fmt::format("{} starts before 0", name_of(block)));
+        const bool is_last = b + 1 == instance.first[static_cast<std::size_t>(block.job) + 1];
+        if (is_last) continue;
+        const std::int64_t ready = std::int64_t{start[b]} + block.work + block.transfer;
+        if (start[b + 1] < ready)
+            return no_error(fmt::format("{} starts at {}, and its input comes at {}",
+                                        name_of(instance.blocks[b + 1]), start[b + 1], ready));
+    }
+    return Done{};
+}
+
+/// What one device ran so far.
+struct Ran {
+    const Block* last = nullptr;
+    std::int64_t free = 0;
+    int in_flight = 0;
+    bool backward = false;
+};
+
+Status check_next(Ran& ran, const Block& block, Ticks start, const Rules& rules) {
+    const bool switches = ran.last != nullptr && ran.last->state != block.state;
+    const std::int64_t earliest = ran.free + (switches ? block.setup : 0);
+    if (start < earliest)
+        return no_error(fmt::format("{} starts at {}, and device {} is ready for it at {}",
+                                    name_of(block), start, block.device, earliest));
+    if (rules.forward_first && ran.backward && !block.backward)
+        return no_error(fmt::format("{} comes after a backward block on device {}", name_of(block),
+                                    block.device));
+    ran.in_flight += block.backward ? -1 : 1;
+    if (rules.in_flight_cap > 0 && ran.in_flight > rules.in_flight_cap)
+        return no_error(fmt::format("{} is one in flight too many on device {}: at most {}",
+                                    name_of(block), block.device, rules.in_flight_cap));
+    ran.last = &block;
+    ran.free = std::int64_t{start} + block.hold;
+    ran.backward |= block.backward;
+    return Done{};
+}
+
+/// Blocks by start; what takes no time goes before what does, a job's in the order of its chain.
+std::vector<std::size_t> by_start(const Instance& instance, std::span<const Ticks> start) {
+    std::vector<std::size_t> all(instance.blocks.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    std::sort(all.begin(), all.end(), [&](std::size_t a, std::size_t b) {
+        const auto key = [&](std::size_t i) {
+            return std::tuple(start[i], instance.blocks[i].hold > 0, i);
+        };
+        return key(a) < key(b);
+    });
+    return all;
+}
+
+}  // namespace
+
+std::string name_of(const Block& block) {
+    return fmt::format("job {} stage {} {}", block.job, block.stage,
+                       block.backward ? "backward" : "forward");
+}
+
+Order one_by_one(const Instance& instance) {
+    Order order;
+    order.reserve(instance.blocks.size());
+    for (const Block& block : instance.blocks) order.push_back(block.job);
+    return order;
+}
+
+Result<Schedule> append(const Instance& instance, const Rules& rules, const Order& order) {
+    Line line(instance, rules);
+    Schedule schedule{std::vector<Ticks>(instance.blocks.size(), missing)};
+    const bool whole = append_in_order(
+        line, rules, order, [&](std::size_t block, Ticks start) { schedule.start[block] = start; });
+    if (!whole) return no_error("blocks are left that the rules let never go in this order");
+    schedule.makespan = line.makespan();
+    return schedule;
+}
+
+Order order_of(const Instance& instance, const Schedule& schedule) {
+    Order order;
+    for (const std::size_t block : by_start(instance, schedule.start))
+        order.push_back(instance.blocks[block].job);
+    return order;
+}
+
+Result<Ticks> check_schedule(const Instance& instance, const Rules& rules,
+                             std::span<const Ticks> start) {
+    if (start.size() != instance.blocks.size())
+        return no_error(
+            fmt::format("{} blocks instead of {}", start.size(), instance.blocks.size()));
+    if (const auto checked = check_chains(instance, start); !checked) return checked.error();
+    std::vector<Ran> ran(static_cast<std::size_t>(instance.devices));
+    std::int64_t makespan = 0;
+    for (const std::size_t b : by_start(instance, start)) {
+        const Block& block = instance.blocks[b];
+        Ran& device = ran[static_cast<std::size_t>(block.device)];
+        if (const auto checked = check_next(device, block, start[b], rules); !checked)
+            return checked.error();
+        makespan = std::max(makespan, device.free);
+    }
+    if (makespan > most_ticks) return no_error(fmt::format("it ends after {} ticks", most_ticks));
+    return static_cast<Ticks>(makespan);
+}
+
+std::vector<PlacedBlock> placed_blocks(const Instance& instance, const Schedule& schedule) {
+    std::vector<PlacedBlock> placed;
+    for (std::size_t b = 0; b < instance.blocks.size(); ++b) {
+        const Block& block = instance.blocks[b];
+        placed.push_back({block.job, block.stage, block.backward, schedule.start[b]});
+    }
+    return placed;
+}
+
+Result<std::vector<Ticks>> starts_of(const Instance& instance,
+                                     std::span<const PlacedBlock> placed) {
+    std::vector<Ticks> start(instance.blocks.size(), missing);
+    for (const PlacedBlock& one : placed) {
+        const Block wanted{.job = one.job, .stage = one.stage, .backward = one.backward};
+        if (one.start < 0 || one.start > most_ticks)
+            return no_error(fmt::format("{} starts at {}, which is not 0 to {}", name_of(wanted),
+                                        one.start, most_ticks));
+        if (one.job < 0 || one.job >= instance.jobs)
+            return no_error(fmt::format("there is no job {}", one.job));
+        std::size_t b = instance.first[static_cast<std::size_t>(one.job)];
+        const std::size_t end = instance.first[static_cast<std::size_t>(one.job) + 1];
+        while (b < end && (instance.blocks[b].stage != one.stage ||
+                           instance.blocks[b].backward != one.backward))
+            ++b;
+        if (b == end) return no_error(fmt::format("there is no {}", name_of(wanted)));
+        if (start[b] != missing) return no_error(fmt::format("{} starts twice", name_of(wanted)));
+        start[b] = static_cast<Ticks>(one.start);
+    }
+    const auto lost = std::find(start.begin(), start.end(), missing);
+    if (lost != start.end())
+        return no_error(
+            fmt::format("{} is missing",
+                        name_of(instance.blocks[static_cast<std::size_t>(lost - start.begin())])));
+    return start;
+}
+
+}  // namespace arena::array
