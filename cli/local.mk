@@ -33,6 +33,14 @@ arena_SOURCES = \
 	cli/slowdown/kind_period.cc \
 	cli/slowdown/kinds.h cli/slowdown/kinds.cc \
 	cli/slowdown/slowdown_command.cc \
+	cli/array/array_files.h cli/array/array_files.cc \
+	cli/array/check_command.cc \
+	cli/array/commands.h \
+	cli/array/compare_command.cc \
+	cli/array/evaluate_array_command.cc \
+	cli/array/evaluation.h cli/array/evaluation.cc \
+	cli/array/schedule_page.h cli/array/schedule_page.cc \
+	cli/array/solve_command.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
 	cli/cluster/explain_command.cc \
@@ -55,6 +63,6 @@ arena_SOURCES = \
 	cli/doctor/doctor_spank.cc \
 	# end
 arena_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_PLUGINDIR='"$(pkglibdir)"'
-arena_LDADD = libarena_slowdown_truth.la libarena_slowdown.la $(all_libs)
+arena_LDADD = libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena

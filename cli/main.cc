@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/array/commands.h"
 #include "cli/cluster/commands.h"
 #include "cli/doctor/commands.h"
 #include "cli/planning/commands.h"
@@ -98,10 +99,12 @@ int main(int argc, char** argv) {
     slowdown.require_subcommand(1);
     add_slowdown_of_jobs(slowdown, globals);
     add_slowdown_of_files(slowdown, globals);
+    add_array(app, globals);
     add_snapshot(app, globals);
     add_simulate(app, globals);
     add_trace(app, globals);
     add_evaluate_slowdown(app, globals);
+    add_evaluate_array(app, globals);
     add_doctor(app, globals);
     try {
         app.parse(argc, argv);

@@ -12,14 +12,24 @@ namespace {
 
 constexpr Ticks never = std::numeric_limits<Ticks>::max();
 
+/// A cap that no schedule can exceed is none; the search is better without.
+Rules binding(const Instance& instance, Rules rules) {
+    std::vector<int> forward(static_cast<std::size_t>(instance.devices), 0);
+    for (const Block& block : instance.blocks)
+        forward[static_cast<std::size_t>(block.device)] += !block.backward;
+    const int most = *std::max_element(forward.begin(), forward.end());
+    if (rules.in_flight_cap >= most) rules.in_flight_cap = 0;
+    return rules;
+}
+
 class ExactSearch {
   public:
     ExactSearch(const Instance& instance, const Rules& rules, const ExactLimits& limits)
         : instance_(instance),
-          rules_(rules),
+          rules_(binding(instance, rules)),
           limits_(limits),
           deadline_(limits.seconds),
-          problem_(instance, rules),
+          problem_(instance, rules_),
           now_(problem_),
           later_(problem_),
           child_(problem_.row_size()) {}
@@ -153,6 +163,7 @@ ExactAnswer ExactSearch::run(const std::optional<Schedule>& known) {
         answer.bound = std::max(answer.bound, std::min(left_out_, upper_));
     }
     answer.proven = answer.bound >= upper_ || (!best_ && left_out_ == never && !stopped_);
+    if (answer.proven && !best_) answer.bound = 0;
     answer.schedule = best_;
     answer.nodes = nodes_;
     return answer;

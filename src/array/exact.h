@@ -19,13 +19,13 @@ namespace arena::array {
 
 struct ExactLimits {
     double seconds = 60;
-    std::size_t memory_bytes = std::size_t{2} << 30;
+    std::size_t memory_bytes = std::size_t{1} << 30;
     std::size_t first_width = 256;  ///< of a layer; eight times as many each time
 };
 
 struct ExactAnswer {
     std::optional<Schedule> schedule;  ///< none: rules allow none, or none was found
-    Ticks bound = 0;                   ///< no schedule has a lower makespan
+    Ticks bound = 0;                   ///< no schedule has a lower makespan; 0 where there is none
     bool proven = false;  ///< the schedule is a best one, or there is none where it is none
     std::size_t nodes = 0;
 };

@@ -132,9 +132,12 @@ KnownAnswers read_known(const JsonFields& fields, const std::string& where, Faul
     read_answer(fields, "lower_bound", known.lower_bound);
     read_answer(fields, "list_rule_bp_first_longest", known.list_rule);
     read_answer(fields, "best_found_here", known.best_found);
-    read_answer(fields, "best_known", known.best_found);
     read_answer(fields, "authors_ga_makespan", known.authors);
     read_answer(fields, "authors_ga_generations", known.authors_generations);
+    if (fields.has("best_known")) {
+        if (const Json* object = fields.object("best_known"))
+            read_answer({*object, where + ".best_known", fault}, "physical", known.best_found);
+    }
     if (!fields.has("optimal")) return known;
     const Json* object = fields.object("optimal");
     if (object == nullptr) return known;
@@ -205,9 +208,46 @@ Result<ArrayCase> read_case(const Json& value, const std::string& where) {
     auto instance = fields.has("routes") ? read_routes(fields, name, where, fault)
                                          : read_stages(fields, name, where, fault);
     if (!instance) return instance.error();
-    ArrayCase one{std::move(*instance), read_known(fields, where, fault), read_schedules(fields)};
+    ArrayCase one{{}, std::move(*instance), read_known(fields, where, fault), read_schedules(fields)};
     if (fault) return *fault;
     return one;
+}
+
+Result<NamedSchedule> read_named(const Json& value, const std::string& where) {
+    Fault fault;
+    const JsonFields fields(value, where, fault);
+    NamedSchedule named;
+    if (fields.has("name")) fields.text("name", named.name);
+    if (fault) return *fault;
+    if (!fields.has("schedule")) fields.refuse("schedule", "a list of blocks");
+    auto schedules = read_schedules(fields);
+    if (fault) return *fault;
+    named.schedule = std::move(schedules.back());
+    return named;
+}
+
+/// Of the document, or of each of its `instances`.
+template <typename T>
+Result<std::vector<T>> read_all(const Json& document, const std::string& where,
+                                Result<T> (*read)(const Json&, const std::string&)) {
+    Fault fault;
+    const JsonFields fields(document, where, fault);
+    std::vector<T> all;
+    if (fault) return *fault;
+    if (!fields.has("instances")) {
+        auto one = read(document, where);
+        if (!one) return one.error();
+        all.push_back(std::move(*one));
+        return all;
+    }
+    const Json* list = fields.list("instances", most_instances);
+    if (list == nullptr) return *fault;
+    for (std::size_t i = 0; i < list->size(); ++i) {
+        auto one = read((*list)[i], fmt::format("{}: instances[{}]", where, i));
+        if (!one) return one.error();
+        all.push_back(std::move(*one));
+    }
+    return all;
 }
 
 }  // namespace
@@ -222,21 +262,17 @@ Result<std::vector<ArrayCase>> parse_array_instance(std::string_view text, std::
     if (fields.ok() && kind != "japsp" && kind != "jobshop" && kind != "japsp-large")
         fields.refuse("class", "japsp, jobshop or japsp-large");
     if (fault) return *fault;
-    std::vector<ArrayCase> cases;
-    if (!fields.has("instances")) {
-        auto one = read_case(*document, std::string(where));
-        if (!one) return one.error();
-        cases.push_back(std::move(*one));
-        return cases;
-    }
-    const Json* list = fields.list("instances", most_instances);
-    if (list == nullptr) return *fault;
-    for (std::size_t i = 0; i < list->size(); ++i) {
-        auto one = read_case((*list)[i], fmt::format("{}: instances[{}]", where, i));
-        if (!one) return one.error();
-        cases.push_back(std::move(*one));
-    }
+    auto cases = read_all<ArrayCase>(*document, std::string(where), read_case);
+    if (!cases) return cases.error();
+    for (ArrayCase& one : *cases) one.kind = kind;
     return cases;
+}
+
+Result<std::vector<NamedSchedule>> parse_array_schedule(std::string_view text,
+                                                        std::string_view where) {
+    const auto document = parse_json(text);
+    if (!document) return usage_error(document.error().message(), std::string(where));
+    return read_all<NamedSchedule>(*document, std::string(where), read_named);
 }
 
 }  // namespace arena::array

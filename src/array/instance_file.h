@@ -34,6 +34,7 @@ struct KnownSchedule {
 };
 
 struct ArrayCase {
+    std::string kind;  ///< class of the file
     Instance instance;
     KnownAnswers known;
     std::vector<KnownSchedule> schedules;
@@ -43,5 +44,14 @@ inline constexpr std::size_t most_instances = 1024;
 
 /// At most 64 MiB. `where` names the text in errors. Errors: what is no instance, with its key.
 Result<std::vector<ArrayCase>> parse_array_instance(std::string_view text, std::string_view where);
+
+/// Schedules as `arena array solve --json` writes them: an object, or a list of `instances`, with
+/// `schedule` and, where not the default, `name`, `convention`, `forward_first`, `in_flight_cap`.
+struct NamedSchedule {
+    std::string name;
+    KnownSchedule schedule;
+};
+Result<std::vector<NamedSchedule>> parse_array_schedule(std::string_view text,
+                                                        std::string_view where);
 
 }  // namespace arena::array

@@ -55,8 +55,14 @@ Status check_next(Ran& ran, const Block& block, Ticks start, const Rules& rules)
     return Done{};
 }
 
-/// Blocks by start; what takes no time goes before what does, a job's in the order of its chain.
-std::vector<std::size_t> by_start(const Instance& instance, std::span<const Ticks> start) {
+}  // namespace
+
+std::string name_of(const Block& block) {
+    return fmt::format("job {} stage {} {}", block.job, block.stage,
+                       block.backward ? "backward" : "forward");
+}
+
+std::vector<std::size_t> blocks_by_start(const Instance& instance, std::span<const Ticks> start) {
     std::vector<std::size_t> all(instance.blocks.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
     std::sort(all.begin(), all.end(), [&](std::size_t a, std::size_t b) {
@@ -66,13 +72,6 @@ std::vector<std::size_t> by_start(const Instance& instance, std::span<const Tick
         return key(a) < key(b);
     });
     return all;
-}
-
-}  // namespace
-
-std::string name_of(const Block& block) {
-    return fmt::format("job {} stage {} {}", block.job, block.stage,
-                       block.backward ? "backward" : "forward");
 }
 
 Order one_by_one(const Instance& instance) {
@@ -94,7 +93,7 @@ Result<Schedule> append(const Instance& instance, const Rules& rules, const Orde
 
 Order order_of(const Instance& instance, const Schedule& schedule) {
     Order order;
-    for (const std::size_t block : by_start(instance, schedule.start))
+    for (const std::size_t block : blocks_by_start(instance, schedule.start))
         order.push_back(instance.blocks[block].job);
     return order;
 }
@@ -107,7 +106,7 @@ Result<Ticks> check_schedule(const Instance& instance, const Rules& rules,
     if (const auto checked = check_chains(instance, start); !checked) return checked.error();
     std::vector<Ran> ran(static_cast<std::size_t>(instance.devices));
     std::int64_t makespan = 0;
-    for (const std::size_t b : by_start(instance, start)) {
+    for (const std::size_t b : blocks_by_start(instance, start)) {
         const Block& block = instance.blocks[b];
         Ran& device = ran[static_cast<std::size_t>(block.device)];
         if (const auto checked = check_next(device, block, start[b], rules); !checked)

@@ -34,6 +34,10 @@ Order order_of(const Instance& instance, const Schedule& schedule);
 Result<Ticks> check_schedule(const Instance& instance, const Rules& rules,
                              std::span<const Ticks> start);
 
+/// Indices of blocks by start; what takes no time goes before what does, a job's in the order of
+/// its chain.
+std::vector<std::size_t> blocks_by_start(const Instance& instance, std::span<const Ticks> start);
+
 /// A schedule as files have it.
 struct PlacedBlock {
     int job = 0, stage = 0;
