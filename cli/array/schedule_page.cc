@@ -44,7 +44,7 @@ class Picture {
             fmt::format_to(out(), "<text x=\"4\" y=\"{:.1f}\">device {}</text>\n",
                            y(d) + row / 2 + 4, d);
         std::vector<const array::Block*> last(static_cast<std::size_t>(instance_.devices), nullptr);
-        for (const std::size_t b : array::blocks_by_start(instance_, schedule_.start)) {
+        for (const std::size_t b : array::blocks_in_order(instance_, schedule_)) {
             const array::Block& block = instance_.blocks[b];
             const array::Block*& before = last[static_cast<std::size_t>(block.device)];
             const bool switches =

@@ -15,7 +15,7 @@ Order gpipe_order(const Instance& instance) {
 Breakdown breakdown(const Instance& instance, const Schedule& schedule) {
     std::vector<int> state(static_cast<std::size_t>(instance.devices), -1);
     std::int64_t forward = 0, backward = 0, switching = 0;
-    for (const std::size_t b : blocks_by_start(instance, schedule.start)) {
+    for (const std::size_t b : blocks_in_order(instance, schedule)) {
         const Block& block = instance.blocks[b];
         int& held = state[static_cast<std::size_t>(block.device)];
         if (held >= 0 && held != block.state) switching += block.setup;

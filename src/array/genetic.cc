@@ -16,7 +16,7 @@ namespace arena::array {
 namespace {
 
 constexpr Ticks impossible = std::numeric_limits<Ticks>::max();
-constexpr double appended_per_s = 60e6;  ///< by a core that has other work, too
+constexpr double appended_per_s = 40e6;  ///< by a core that has other work, too
 
 struct Individual {
     Order order;
@@ -205,7 +205,7 @@ std::optional<Schedule> solve_genetic(const Instance& instance, const Rules& rul
     const std::uint64_t work =
         std::min(static_cast<std::uint64_t>(options.seconds * appended_per_s),
                  blocks * (100'000 + 10'000 * blocks));
-    const Deadline deadline(2 * options.seconds);
+    const Deadline deadline(options.seconds);
     const Ticks bound = lower_bound(instance);
     Population population(instance, rules, options);
     population.begin({list_order(instance, rules, Prefer::backward),

@@ -20,9 +20,9 @@ struct GeneticOptions {
     bool polish = true;
 };
 
-/// Nothing: no order was found that the rules let end. Time is counted in blocks appended, not by
-/// the clock; the clock ends it only where a machine is too slow for that (twice the seconds would
-/// pass), and only then may the same seed give another schedule.
+/// Nothing: no order was found that the rules let end. Time is counted in blocks appended, as many
+/// as any machine of today can do in less than half of it; the clock ends the search only where
+/// that was wrong, and only then may the same seed give another schedule.
 std::optional<Schedule> solve_genetic(const Instance& instance, const Rules& rules,
                                       const GeneticOptions& options = {});
 

@@ -49,11 +49,11 @@ struct Instance {
 struct StageTimes {
     using Table = std::vector<std::vector<Ticks>>;
     std::vector<int> device_of_stage;
-    Table forward, backward;
-    Table recompute;  ///< before the backward
-    Table update;     ///< after it, when its gradient is already on its way
-    Table setup;      ///< switch to the state of (job, stage)
-    Table transfer_forward, transfer_backward;  ///< between stage s and s + 1
+    Table forward = {}, backward = {};
+    Table recompute = {};  ///< before the backward
+    Table update = {};     ///< after it, when its gradient is already on its way
+    Table setup = {};      ///< switch to the state of (job, stage)
+    Table transfer_forward = {}, transfer_backward = {};  ///< between stage s and s + 1
 };
 /// An empty table is all zero. Errors: a table's shape, a time below 0, a sum above most_ticks.
 Result<Instance> make_instance(std::string name, const StageTimes& times);

@@ -208,7 +208,8 @@ Result<ArrayCase> read_case(const Json& value, const std::string& where) {
     auto instance = fields.has("routes") ? read_routes(fields, name, where, fault)
                                          : read_stages(fields, name, where, fault);
     if (!instance) return instance.error();
-    ArrayCase one{{}, std::move(*instance), read_known(fields, where, fault), read_schedules(fields)};
+    ArrayCase one{
+        {}, std::move(*instance), read_known(fields, where, fault), read_schedules(fields)};
     if (fault) return *fault;
     return one;
 }

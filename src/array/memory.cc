@@ -90,7 +90,7 @@ std::vector<Bytes> peak_bytes(const Instance& instance, const Schedule& schedule
         base[d] =
             needs.fixed[d] +
             needs.buffers * needs_on(instance, needs, static_cast<int>(d), instance.jobs).state;
-    for (const std::size_t b : blocks_by_start(instance, schedule.start)) {
+    for (const std::size_t b : blocks_in_order(instance, schedule)) {
         const Block& block = instance.blocks[b];
         const auto d = static_cast<std::size_t>(block.device);
         if (!block.backward) kept[d] += of(needs.checkpoint, block);

@@ -24,7 +24,7 @@ struct Visit {
 
 std::vector<std::vector<Visit>> visits_of(const Instance& instance, const Schedule& schedule) {
     std::vector<std::vector<Visit>> visits(index(instance.devices));
-    for (const std::size_t b : blocks_by_start(instance, schedule.start)) {
+    for (const std::size_t b : blocks_in_order(instance, schedule)) {
         const Block& block = instance.blocks[b];
         auto& all = visits[index(block.device)];
         if (all.empty() || all.back().block->state != block.state) all.push_back({.block = &block});
@@ -168,7 +168,7 @@ PrefetchedSolution solve_prefetched(const Instance& instance, const Rules& rules
         switches = next;
     }
     // The order stays, and waits as long as its transfers take.
-    const Order order = order_of(best.instance, *best.solution.schedule);
+    const Order order = best.solution.schedule->order;
     best.instance = with_switches(instance, switches);
     best.solution.schedule = append(best.instance, rules, order).value();
     best.solution.proven = false;

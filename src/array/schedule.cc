@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "array/line.h"
 
@@ -36,7 +37,7 @@ struct Ran {
     bool backward = false;
 };
 
-Status check_next(Ran& ran, const Block& block, Ticks start, const Rules& rules) {
+Status run_next(Ran& ran, const Block& block, Ticks start, const Rules& rules) {
     const bool switches = ran.last != nullptr && ran.last->state != block.state;
     const std::int64_t earliest = ran.free + (switches ? block.setup : 0);
     if (start < earliest)
@@ -55,23 +56,81 @@ Status check_next(Ran& ran, const Block& block, Ticks start, const Rules& rules)
     return Done{};
 }
 
+using Blocks = std::vector<std::size_t>;
+
+/// Blocks of each device by start; what takes no time goes before what does, a job's in the order
+/// of its chain.
+std::vector<Blocks> by_device(const Instance& instance, std::span<const Ticks> start) {
+    std::vector<Blocks> devices(static_cast<std::size_t>(instance.devices));
+    for (std::size_t b = 0; b < instance.blocks.size(); ++b)
+        devices[static_cast<std::size_t>(instance.blocks[b].device)].push_back(b);
+    for (Blocks& blocks : devices)
+        std::sort(blocks.begin(), blocks.end(), [&](std::size_t a, std::size_t b) {
+            const auto key = [&](std::size_t i) {
+                return std::tuple(start[i], instance.blocks[i].hold > 0, i);
+            };
+            return key(a) < key(b);
+        });
+    return devices;
+}
+
+/// Whether each job's blocks stand in the order of its chain.
+bool keeps_chains(const Instance& instance, const Blocks& group) {
+    for (std::size_t i = 1; i < group.size(); ++i)
+        for (std::size_t k = 0; k < i; ++k)
+            if (instance.blocks[group[k]].job == instance.blocks[group[i]].job &&
+                group[k] > group[i])
+                return false;
+    return true;
+}
+
+/// Runs blocks of one start, which are `group` in some order, from each of the ways that the device
+/// may have come so far; the ways that hold. Errors: none does; the reason of the first.
+Result<std::vector<Ran>> run_group(const Instance& instance, const Rules& rules, Ticks start,
+                                   Blocks group, const std::vector<Ran>& ways) {
+    constexpr std::size_t most_tried = 6;
+    const bool is_free = group.size() > 1 && group.size() <= most_tried;
+    std::vector<Ran> held;
+    std::optional<Error> why;
+    if (is_free) std::sort(group.begin(), group.end());
+    do {
+        if (is_free && !keeps_chains(instance, group)) continue;
+        for (Ran ran : ways) {
+            Status status = Done{};
+            for (std::size_t i = 0; status && i < group.size(); ++i)
+                status = run_next(ran, instance.blocks[group[i]], start, rules);
+            const auto same = [&](const Ran& other) { return other.last == ran.last; };
+            if (!status && !why) why = status.error();
+            if (status && std::none_of(held.begin(), held.end(), same)) held.push_back(ran);
+        }
+    } while (is_free && std::next_permutation(group.begin(), group.end()));
+    if (held.empty()) return *why;
+    return held;
+}
+
+/// When the device is free at last.
+Result<std::int64_t> check_device(const Instance& instance, const Rules& rules,
+                                  std::span<const Ticks> start, const Blocks& blocks) {
+    std::vector<Ran> ways(1);
+    for (std::size_t i = 0; i < blocks.size();) {
+        std::size_t end = i + 1;
+        while (end < blocks.size() && start[blocks[end]] == start[blocks[i]]) ++end;
+        const auto at = [&](std::size_t k) {
+            return blocks.begin() + static_cast<std::ptrdiff_t>(k);
+        };
+        auto held = run_group(instance, rules, start[blocks[i]], Blocks(at(i), at(end)), ways);
+        if (!held) return held.error();
+        ways = std::move(*held);
+        i = end;
+    }
+    return ways.front().free;
+}
+
 }  // namespace
 
 std::string name_of(const Block& block) {
     return fmt::format("job {} stage {} {}", block.job, block.stage,
                        block.backward ? "backward" : "forward");
-}
-
-std::vector<std::size_t> blocks_by_start(const Instance& instance, std::span<const Ticks> start) {
-    std::vector<std::size_t> all(instance.blocks.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    std::sort(all.begin(), all.end(), [&](std::size_t a, std::size_t b) {
-        const auto key = [&](std::size_t i) {
-            return std::tuple(start[i], instance.blocks[i].hold > 0, i);
-        };
-        return key(a) < key(b);
-    });
-    return all;
 }
 
 Order one_by_one(const Instance& instance) {
@@ -83,19 +142,20 @@ Order one_by_one(const Instance& instance) {
 
 Result<Schedule> append(const Instance& instance, const Rules& rules, const Order& order) {
     Line line(instance, rules);
-    Schedule schedule{std::vector<Ticks>(instance.blocks.size(), missing)};
-    const bool whole = append_in_order(
-        line, rules, order, [&](std::size_t block, Ticks start) { schedule.start[block] = start; });
+    Schedule schedule{std::vector<Ticks>(instance.blocks.size(), missing), 0, {}};
+    const bool whole = append_in_order(line, rules, order, [&](std::size_t block, Ticks start) {
+        schedule.start[block] = start;
+        schedule.order.push_back(instance.blocks[block].job);
+    });
     if (!whole) return no_error("blocks are left that the rules let never go in this order");
     schedule.makespan = line.makespan();
     return schedule;
 }
 
-Order order_of(const Instance& instance, const Schedule& schedule) {
-    Order order;
-    for (const std::size_t block : blocks_by_start(instance, schedule.start))
-        order.push_back(instance.blocks[block].job);
-    return order;
+std::vector<std::size_t> blocks_in_order(const Instance& instance, const Schedule& schedule) {
+    std::vector<std::size_t> next(instance.first.begin(), instance.first.end() - 1), blocks;
+    for (const int job : schedule.order) blocks.push_back(next[static_cast<std::size_t>(job)]++);
+    return blocks;
 }
 
 Result<Ticks> check_schedule(const Instance& instance, const Rules& rules,
@@ -104,14 +164,11 @@ Result<Ticks> check_schedule(const Instance& instance, const Rules& rules,
         return no_error(
             fmt::format("{} blocks instead of {}", start.size(), instance.blocks.size()));
     if (const auto checked = check_chains(instance, start); !checked) return checked.error();
-    std::vector<Ran> ran(static_cast<std::size_t>(instance.devices));
     std::int64_t makespan = 0;
-    for (const std::size_t b : blocks_by_start(instance, start)) {
-        const Block& block = instance.blocks[b];
-        Ran& device = ran[static_cast<std::size_t>(block.device)];
-        if (const auto checked = check_next(device, block, start[b], rules); !checked)
-            return checked.error();
-        makespan = std::max(makespan, device.free);
+    for (const auto& blocks : by_device(instance, start)) {
+        const auto ended = check_device(instance, rules, start, blocks);
+        if (!ended) return ended.error();
+        makespan = std::max(makespan, *ended);
     }
     if (makespan > most_ticks) return no_error(fmt::format("it ends after {} ticks", most_ticks));
     return static_cast<Ticks>(makespan);

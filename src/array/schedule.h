@@ -17,6 +17,7 @@ using Order = std::vector<int>;
 struct Schedule {
     std::vector<Ticks> start;  ///< by block of the instance
     Ticks makespan = 0;        ///< when the last device is free
+    Order order;               ///< append() makes it from this one
     bool operator==(const Schedule&) const = default;
 };
 
@@ -26,17 +27,14 @@ Order one_by_one(const Instance& instance);
 /// Appends block by block, in O(blocks) without rules. Where rules forbid a job's next block, those
 /// after it go first. Errors (code no): the order ends with blocks that may never go.
 Result<Schedule> append(const Instance& instance, const Rules& rules, const Order& order);
-/// The order of blocks by their start that append() makes the same schedule from, or a better one.
-Order order_of(const Instance& instance, const Schedule& schedule);
+/// Indices of blocks in the schedule's order: on each device as they run there.
+std::vector<std::size_t> blocks_in_order(const Instance& instance, const Schedule& schedule);
 
 /// The makespan, if the schedule holds for `instance` (see under()) and rules. Errors (code no):
-/// which block starts before what.
+/// which block starts before what. Blocks that take no time may run in any order at their start (of
+/// more than six at once on a device, the order of jobs is tried only).
 Result<Ticks> check_schedule(const Instance& instance, const Rules& rules,
                              std::span<const Ticks> start);
-
-/// Indices of blocks by start; what takes no time goes before what does, a job's in the order of
-/// its chain.
-std::vector<std::size_t> blocks_by_start(const Instance& instance, std::span<const Ticks> start);
 
 /// A schedule as files have it.
 struct PlacedBlock {
