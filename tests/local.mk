@@ -83,7 +83,7 @@ black_box_tests = \
 	tests/t0055-pages-and-completion.t \
 	tests/t0060-explain.t \
 	tests/t0070-simulate.t tests/t0075-simulate-slowdowns.t \
-	tests/t0500-evaluate-slowdown.t \
+	tests/t0500-evaluate-slowdown.t tests/t0700-evaluate-array.t \
 	tests/t0001-private-cluster.t \
 	tests/t0240-profiling.t \
 	tests/t0245-profiling-races.t \
@@ -216,6 +216,16 @@ tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases
 tests_bench_slowdown_LDADD = $(slowdown_truth_libs)
 tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
 tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
+
+# ---- arrays of siblings ------------------------------------------------------------------------
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_array tests/unit/test_array_exact
+TESTS += tests/unit/test_array tests/unit/test_array_exact
+endif
+tests_unit_test_array_LDADD = $(array_search_libs) $(CHECK_LIBS)
+tests_unit_test_array_exact_LDADD = $(array_search_libs) $(CHECK_LIBS)
+EXTRA_DIST += tests/unit/array_cases.h tests/fuzz/parse_array_instance.cc tests/fuzz/parse_array_schedule.cc tests/bench/array \
+	tests/bench/array_minizinc.py
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t

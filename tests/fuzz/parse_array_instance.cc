@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may come as instances of arrays; what is accepted can be scheduled,
 // and the schedule holds.
+
+// also: src/array/*.cc
 #include "array/instance_file.h"
 #include "array/list_rule.h"
 #include "fuzz.h"

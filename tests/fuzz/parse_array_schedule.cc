@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may come as schedules of arrays; what is accepted can be checked.
+
+// also: src/array/*.cc
 #include "array/instance_file.h"
 #include "fuzz.h"
 

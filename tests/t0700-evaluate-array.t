@@ -1,0 +1,125 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# arena array and arena evaluate-array: instances of our own that pass and fail, the JSON contract, schedules that hold
+# and do not, what cannot be read, and the reference data within a minute (all of it: tests/bench/array).
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
+arena=${ARENA_BUILDDIR:-.}/arena
+[ -x "$arena" ] || BAIL_OUT "$arena is not built"
+command -v jq >/dev/null || skip_all 'jq is not installed'
+data=$(realpath -m "${ARENA_REFERENCE_DATA:-$ARENA_SRCDIR/../shared/data}")/arraypipe
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+export ARENA_CONF=$work/none.yaml
+
+# exits CODE NAME COMMAND...; the output is kept in $work/out and $work/err
+exits() {
+    local want=$1 name=$2 rc=0
+    shift 2
+    "$@" >out 2>err </dev/null || rc=$?
+    if ((rc == want)); then pass "$name"; return; fi
+    fail "$name"
+    diag "exit $rc, not $want: $*"$'\n'"$(head -c 4000 out err)"
+}
+# json NAME FILTER: the kept output is one JSON document with schema_version 1 that the filter accepts
+json() { ok "$1" jq -e -s "length == 1 and (.[0] | .schema_version == 1 and ($2))" out; }
+contract='has("kind") and .passed == .cases - (.failed | length) and (.metrics | type) == "object" and
+    (.failed | all(has("case") and has("got") and has("want")))'
+
+# ---- files of our own --------------------------------------------------------------------------------
+# Three alike on three stages: (3 + 3 - 1) x (2 + 4) with nothing between.
+cat >own.json <<'END'
+{"class": "japsp", "name": "own", "jobs": 3, "stages": 3, "device_of_stage": [0, 1, 2], "unknown": [1],
+ "fp": [[2, 2, 2], [2, 2, 2], [2, 2, 2]], "bp": [[4, 4, 4], [4, 4, 4], [4, 4, 4]],
+ "optimal": {"physical": 30, "literal": 30, "physical_inflight_cap": {"1": 54, "3": 30}}}
+END
+exits 0 'known optima are found and proved' "$arena" --json evaluate-array own.json
+json 'in the shape of the contract' "$contract"' and .kind == "japsp" and .cases == 4 and .metrics.open == []'
+exits 0 'also in text' "$arena" evaluate-array own.json
+like "$(cat out)" '4 of 4 cases passed' 'with the count'
+exits 0 'the genetic search is evaluated, too' "$arena" --json evaluate-array own.json --solver genetic --seeds 3
+json 'and is the same with the same seed' "$contract"' and .metrics.runs == 3 and .metrics.max_gap_percent == 0 and .cases == 3'
+sed 's/"physical": 30/"physical": 29/' own.json >wrong.json
+exits 1 'a better makespan than there is fails' "$arena" --json evaluate-array wrong.json
+json 'and says which' "$contract"' and .failed == [{case: "own physical", got: 30, want: 29}, {case: "own literal", got: 29, want: 30}]'
+jq 'del(.optimal)' own.json >bare.json
+exits 2 'without an answer there is nothing to evaluate' "$arena" evaluate-array bare.json
+like "$(cat err)" 'nothing is known of it' 'and the sentence says so'
+
+exits 0 'the same file without answers is solved' "$arena" --json array solve bare.json
+json 'with a schedule and a proof' '.instances == [.instances[0]] and (.instances[0] | .makespan == 30 and .bound == 30 and .proven and
+    .gap == 0 and (.schedule | length) == 18)'
+cp out solved.json
+exits 0 'which holds' "$arena" array check bare.json --schedule solved.json
+like "$(cat out)" 'own \(physical\): holds, T = 30' 'with its makespan'
+jq '.instances[0].schedule[1][3] -= 1' solved.json >early.json
+exits 1 'a block that starts too early does not' "$arena" --json array check bare.json --schedule early.json
+json 'with the reason' '.schedules[0] | .holds == false and (.why | test("job 0 stage 1 forward starts at"))'
+jq 'del(.instances[0].schedule[3])' solved.json >less.json
+exits 1 'nor a schedule without one of the blocks' "$arena" array check bare.json --schedule less.json
+like "$(cat out)" 'is missing' '  which is said'
+exits 0 'members in flight can be limited' "$arena" --json array solve bare.json --in-flight 1
+json 'which takes longer' '.instances[0] | .makespan == 54 and .in_flight_cap == 1'
+cp out one.json
+exits 0 'and is checked with the limit' "$arena" array check bare.json --schedule one.json
+jq '.instances[0].in_flight_cap = 1' solved.json >many.json
+exits 1 'which the other does not keep' "$arena" array check bare.json --schedule many.json
+echo '{"name": "x", "stages": 1, "fp": [[1], [1]]}' >forward.json
+exits 1 'rules that nothing keeps are a no' "$arena" array solve forward.json --in-flight 1
+like "$(cat out)" 'no schedule obeys the rules' '  in a sentence'
+exits 0 'a picture is written' "$arena" array solve own.json --html page.html
+ok '  that needs nothing else' bash -c '! grep -E "https?://|<script|src=" page.html'
+is "$(grep -c '<rect' page.html)" 18 '  with each block'
+exits 0 'ways are compared' "$arena" --json array compare own.json --limit 0.2
+json 'with what devices do' '.instances[0].ways | map({key: .way, value: .makespan}) | from_entries |
+    .["one after another"] == 54 and .["chosen by size"] == 30 and .["1 in flight"] == 54'
+json '  in all of the time' '.instances[0].ways | all(.forward + .backward + .switching + .bubble - 1 | fabs < 1e-9)'
+exits 0 'and as a table' "$arena" array compare own.json --limit 0.2
+like "$(cat out)" 'one after another +54 ' '  with the same'
+
+# ---- what cannot be read -----------------------------------------------------------------------------
+# bad CODE NAME PATTERN FILE: one sentence, and no answer
+bad() {
+    exits "$1" "$2" "$arena" evaluate-array "$4"
+    is "$(wc -l <err):$(wc -c <out)" 1:0 '  in one sentence'
+    like "$(cat err)" "$3" '  that says why'
+}
+head -c 60 own.json >cut.json
+bad 2 'truncated JSON is refused' 'cut.json' cut.json
+echo '[1]' >list.json
+bad 2 'so is a list' 'list.json: an object is needed' list.json
+echo '{"class": "other"}' >class.json
+bad 2 'another class' 'class.*japsp, jobshop or japsp-large' class.json
+jq '.fp[1] = [1]' own.json >row.json
+bad 2 'a short row' 'fp\[1\] has 1 times instead of 3' row.json
+jq '.bp[0][0] = -4' own.json >negative.json
+bad 2 'a time below 0' 'bp: whole numbers from 0' negative.json
+jq '.fp = [range(3) | [range(3) | 300000000]]' own.json >sum.json
+bad 2 'times that overflow' 'take a coarser tick' sum.json
+head -c 4096 /dev/urandom >noise.json
+bad 2 'noise' 'noise.json' noise.json
+truncate -s 100M huge.json
+bad 2 'a huge file' 'is larger than' huge.json
+bad 3 'a missing file is the environment' 'none.json' none.json
+exits 2 'no file is a mistake' "$arena" evaluate-array
+exits 2 'so is no command' "$arena" array
+exits 2 'and another solver' "$arena" evaluate-array own.json --solver list
+exits 2 'and a cap of 0' "$arena" array solve own.json --in-flight 0
+
+# ---- the reference data --------------------------------------------------------------------------------
+[ -d "$data" ] || { skip 1 "no reference data $data (ARENA_REFERENCE_DATA)" && done_testing && exit; }
+exits 0 'every optimum of the small instances is proved' "$arena" --json evaluate-array "$data"/j*.json "$data"/counter_*.json "$data"/classic_ft06.json
+json 'none is left open' "$contract"' and .cases > 150 and .metrics.open == [] and .metrics.slowest_s < 60'
+exits 0 'the genetic search comes near them' "$arena" --json evaluate-array --solver genetic --seeds 2 "$data"/j3*.json "$data"/j4s4_*.json
+json 'mostly to the best' "$contract"' and .metrics.optimum_share >= 0.7'
+jq '{class, instances: [.instances[] | select(.name | test("J1[05]|J30_mach4"))]}' "$data/large_profiles.json" >large.json
+exits 0 'large ones are no worse than what is known' "$arena" --json evaluate-array --solver genetic --limit 3 large.json
+json 'of each' "$contract"' and .kind == "japsp-large" and .metrics.searches == 4'
+# With the answers removed, the command says the same.
+for name in j4s3_b j4s4_profile_w470 counter_eligible_only_2287; do
+    jq 'with_entries(select(.key | test("optimal|reference|verified") | not))' "$data/$name.json" >bare.json
+    exits 0 "$name is solved without answers" "$arena" --json array solve bare.json
+    json '  to the same' ".instances[0].makespan == $(jq .optimal.physical "$data/$name.json")"
+done
+exits 0 'stored schedules hold' "$arena" array check "$data/j4s4_a.json"
+done_testing
