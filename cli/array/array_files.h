@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "array/instance_file.h"
-#include "array/solve.h"
+#include "array/search/solve.h"
 #include "base/json.h"
 
 namespace CLI {

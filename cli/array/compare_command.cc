@@ -80,8 +80,12 @@ Json json_of(const array::Instance& instance, const std::vector<Way>& ways) {
 }
 
 std::vector<std::string> row_of(const array::Instance& instance, const Way& way, double first) {
-    if (!way.schedule)
-        return {way.name, way.proven ? "cannot be" : "none found", "", "", "", "", "", ""};
+    if (!way.schedule) {
+        std::vector<std::string> row(8);
+        row[0] = way.name;
+        row[1] = way.proven ? "cannot be" : "none found";
+        return row;
+    }
     const auto parts = array::breakdown(instance, *way.schedule);
     const auto percent = [](double share) { return fmt::format("{:.1f}", 100 * share); };
     const double own = way.schedule->makespan;

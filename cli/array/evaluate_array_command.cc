@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/array/array_files.h"
@@ -43,13 +44,12 @@ int evaluate(const Globals& globals, Arguments& arguments) {
     arguments.options.solver = *array::parse_solver(arguments.solver);
     ArrayEvaluation evaluation(arguments.options);
     for (const auto& one : *cases) {
-        const std::size_t before = evaluation.cases();
-        evaluation.judge(one);
-        if (evaluation.cases() == before)
+        if (one.known == array::KnownAnswers{} && one.schedules.empty())
             return fail(
                 globals,
                 usage_error("nothing is known of it: no `optimal`, no list rule, no schedule",
                             name_or(one.instance, "instance")));
+        evaluation.judge(one);
     }
     Json document = evaluation.finish();
     document["schema_version"] = 1;

@@ -77,8 +77,7 @@ void ArrayEvaluation::judge_stored(const array::ArrayCase& one) {
     }
 }
 
-void ArrayEvaluation::judge_optimum(const std::string& name, const Instance& instance,
-                                    const Rules& rules, Ticks want) {
+array::Solution ArrayEvaluation::solve_exactly(const Instance& instance, const Rules& rules) {
     array::Solution solution;
     const double took_s = seconds_of([&] {
         solution = array::solve(instance, rules,
@@ -89,6 +88,12 @@ void ArrayEvaluation::judge_optimum(const std::string& name, const Instance& ins
     nodes_ += solution.nodes;
     proven_ += solution.proven;
     ++vectors_;
+    return solution;
+}
+
+void ArrayEvaluation::judge_optimum(const std::string& name, const Instance& instance,
+                                    const Rules& rules, Ticks want) {
+    const array::Solution solution = solve_exactly(instance, rules);
     const Json got = json_of(solution);
     bool passed = got == Json(want);
     if (solution.schedule)
@@ -120,14 +125,7 @@ void ArrayEvaluation::judge_exact(const array::ArrayCase& one) {
         judge_optimum(fmt::format("{} in flight {}", name, cap), one.instance,
                       {.in_flight_cap = cap}, want);
     if (physical || literal) return;
-    array::Solution solution;
-    total_s_ += seconds_of([&] {
-        solution = array::solve(one.instance, {},
-                                {.solver = array::Solver::exact, .seconds = options_.limit_s()});
-    });
-    proven_ += solution.proven;
-    nodes_ += solution.nodes;
-    ++vectors_;
+    const array::Solution solution = solve_exactly(one.instance, {});
     if (!solution.proven)
         open_.push_back({{"case", name}, {"got", json_of(solution)}, {"bound", solution.bound}});
     if (solution.schedule) judge_large(one, solution.schedule->makespan);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "array/instance_file.h"
-#include "array/solve.h"
+#include "array/search/solve.h"
 #include "base/json.h"
 
 namespace arena::cli {
@@ -27,12 +27,12 @@ class ArrayEvaluation {
     void judge(const array::ArrayCase& one);
     /// {"cases", "passed", "failed", "metrics"} of all that was judged. To be called once, at last.
     Json finish();
-    [[nodiscard]] std::size_t cases() const { return cases_; }
 
   private:
     void expect(const std::string& name, bool passed, const Json& got, const Json& want);
     void judge_stored(const array::ArrayCase& one);
     void judge_exact(const array::ArrayCase& one);
+    array::Solution solve_exactly(const array::Instance& instance, const array::Rules& rules);
     void judge_optimum(const std::string& name, const array::Instance& instance,
                        const array::Rules& rules, array::Ticks want);
     void judge_genetic(const array::ArrayCase& one);

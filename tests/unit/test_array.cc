@@ -5,7 +5,7 @@
 #include "array/bounds.h"
 #include "array/instance_file.h"
 #include "array/list_rule.h"
-#include "array/prefetch.h"
+#include "array/search/prefetch.h"
 #include "array_cases.h"
 #include "reference_data.h"
 

@@ -2,10 +2,10 @@
 // The searches for schedules of arrays against every order of small instances, and the laws that
 // optima obey.
 #include "array/bounds.h"
-#include "array/exact.h"
-#include "array/genetic.h"
 #include "array/list_rule.h"
-#include "array/solve.h"
+#include "array/search/exact.h"
+#include "array/search/genetic.h"
+#include "array/search/solve.h"
 #include "array_cases.h"
 
 using namespace arena;

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "array/memory.h"
-#include "array/solve.h"
+#include "array/search/solve.h"
 
 namespace arena::array {
 

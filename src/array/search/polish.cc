@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "array/polish.h"
+#include "array/search/polish.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "array/line.h"
-#include "array/random.h"
+#include "array/search/random.h"
 
 namespace arena::array {
 

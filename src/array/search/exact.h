@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <optional>
 
-#include "array/deadline.h"
 #include "array/schedule.h"
+#include "array/search/deadline.h"
 
 namespace arena::array {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "array/genetic.h"
+#include "array/search/genetic.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,8 +8,8 @@
 #include "array/bounds.h"
 #include "array/line.h"
 #include "array/list_rule.h"
-#include "array/polish.h"
-#include "array/random.h"
+#include "array/search/polish.h"
+#include "array/search/random.h"
 
 namespace arena::array {
 

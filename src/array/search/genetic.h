@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "array/deadline.h"
 #include "array/schedule.h"
+#include "array/search/deadline.h"
 
 namespace arena::array {
 

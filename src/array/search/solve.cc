@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "array/solve.h"
+#include "array/search/solve.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "array/bounds.h"
-#include "array/exact.h"
-#include "array/genetic.h"
 #include "array/list_rule.h"
+#include "array/search/exact.h"
+#include "array/search/genetic.h"
 
 namespace arena::array {
 

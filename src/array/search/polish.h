@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "array/deadline.h"
 #include "array/list_rule.h"
 #include "array/schedule.h"
+#include "array/search/deadline.h"
 
 namespace arena::array {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "array/prefetch.h"
+#include "array/search/prefetch.h"
 
 #include <algorithm>
 #include <cmath>

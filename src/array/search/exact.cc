@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "array/exact.h"
+#include "array/search/exact.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "array/exact_layer.h"
+#include "array/search/exact_layer.h"
 
 namespace arena::array {
 

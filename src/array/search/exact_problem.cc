@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "array/exact_problem.h"
+#include "array/search/exact_problem.h"
 
 #include <algorithm>
 #include <limits>

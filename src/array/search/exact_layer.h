@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "array/exact_problem.h"
+#include "array/search/exact_problem.h"
 
 namespace arena::array {
 
