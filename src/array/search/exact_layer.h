@@ -21,7 +21,7 @@ class ExactLayer {
     };
 
     explicit ExactLayer(const ExactProblem& problem)
-        : problem_(&problem), row_size_(problem.row_size()), buckets_(1024, -1) {}
+        : problem_(&problem), row_size_(problem.row_size()), buckets_(64, -1) {}
 
     void clear();
     [[nodiscard]] std::size_t size() const { return states_.size(); }
