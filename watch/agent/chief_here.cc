@@ -42,6 +42,7 @@ LogPlace log_of(const AgentPlace& place) {
     return {.parent = folder.empty() ? "." : folder,
             .job = std::to_string(place.filter.job),
             .address = place.node,
+            .from_the_start = !folder.empty(),
             .node_rank = place.filter.node};
 }
 

@@ -1,0 +1,148 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A slow process in a real cluster, from its first slow step to its end: arena-train dp2 over two nodes, watched by its
+# agents; rank 1 is slowed by two at step 40. Its chief says so, names the rank, deals micro-batches anew; slurmctld
+# knows of it; when it is over the split goes back. The losses stay those of a run that nobody disturbs. Then quiet
+# minutes, and a machine that others load: no node is held against.
+# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
+need_arena
+need_mpi_in_slurm
+command -v jq >/dev/null || skip_all 'jq is not installed'
+(($(nproc) >= 2)) || skip_all 'two ranks need a processor each'
+slow_process=$ARENA_BUILDDIR/contrib/inject/slow-process
+[[ -x $slow_process ]] || skip_all 'contrib/inject/slow-process is not built'
+
+own_machine   # two ranks that compute all the time, each on a processor
+poll_s=5
+start_arena --nodes a40:2x1 --arena-set slowdown.poll_s=$poll_s
+cat >"$work/small.yaml" <<'END'
+name: small
+family: gpt
+layers: 4
+hidden: 128
+heads: 4
+vocab: 128
+seq_length: 128
+precision: fp32
+END
+write_training_text "$work/text"
+trainer=("$ARENA_BUILDDIR/arena-train" --device cpu --model "$work/small.yaml" --data "$work/text" --lr 1e-4 --quiet)
+
+# Its log is a file, and what its chief writes another; it trains until it is told to leave.
+cat >"$work/life" <<END
+#!/bin/bash
+cd $gates || exit 1
+name=\$SLURM_JOB_NAME
+mkdir -p "\$name.watch"
+export OMPI_MCA_mpi_yield_when_idle=1
+export ARENA_WATCH_LOG_DIR=$gates/\$name.watch ARENA_WATCH_RECHECK_S=6
+exec srun --mpi=pmix ${trainer[*]} --steps \$STEPS --log "\$name.log"
+END
+chmod 755 "$work/life"
+learn() {   # learn NAME STEPS OPTIONS...
+    local name=$1 steps=$2
+    shift 2
+    submit -J "$name" -o "$gates/$name.out" -N 2 --time=30 --export="ALL,STEPS=$steps" --arena-model="$work/small.yaml" --arena-batch=12 \
+        --arena-gpus=2 --arena-plan=pp1,dp2,tp1,mb1x6 --arena-launcher=arena-train "$@" "$work/life"
+}
+step_of() { [[ ! -e $gates/$1.log ]] || jq -r 'select(has("loss")).step' "$gates/$1.log" | tail -n 1; }
+events() { cat "$gates/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | jq -c "select($2)"; }
+has_event() { [[ $(events "$1" "$2") ]]; }
+# Median of the iteration times of steps FROM to TO.
+step_s() {   # step_s NAME FROM TO
+    jq -s "[.[] | select(has(\"loss\") and .step >= $2 and .step <= $3).iteration_s] | sort | .[(length / 2 | floor)]" "$gates/$1.log"
+}
+splits() { [[ ! -e $gates/$1.log ]] || jq -r 'select(.event == "split") | .micro_batches | join(",")' "$gates/$1.log"; }
+split_step() { jq -r 'select(.event == "split").step' "$gates/$1.log" | "${2:-head}" -n 1; }
+let_pass() {   # SECONDS in which something might happen
+    local end=$((SECONDS + $1))
+    wait_until "((SECONDS >= $end))" $(($1 + 5))
+}
+now_ms() { date +%s%3N; }
+
+# ---- a slow process ------------------------------------------------------------------------------------------------
+job=$(learn slow 100000 --arena-slowdown=mitigate)
+ok "a watched job trains on two nodes" wait_until '[[ $(step_of slow) ]]' 60
+[[ $(step_of slow) ]] || diag "$(cat "$gates/slow.out")"
+ok "its GPUs and links were checked before its first step" wait_until 'jq -e "select(.event == \"checked\")" "$gates/slow.log" >/dev/null' 20
+ok "it comes to step 40" wait_until '(($(step_of slow) >= 40))' 120
+began=$(now_ms) begun=$(step_of slow)
+"$slow_process" --rank 1 --job "$job" 2 2>"$work/inject" &
+injection=$!
+ok "a slow iteration is seen" wait_until 'has_event slow ".event == \"onset\""' 60
+onset=$(events slow '.event == "onset"' | head -n 1)
+ok "the culprit is named" wait_until 'has_event slow ".event == \"verdict\""' 60
+verdict=$(events slow '.event == "verdict"' | head -n 1)
+is "$(jq -r '"\(.rank) \(.cause)"' <<<"$verdict")" "1 compute" "it is rank 1, and it computes slowly"
+factor=$(jq -r .factor <<<"$verdict")
+ok "about two times: $factor" awk -v f="$factor" 'BEGIN { exit !(f > 1.6 && f < 2.6) }'
+is "$(events slow '.event == "verdict"' | jq -r .cause | sort -u)" compute "and no link"
+ok "micro-batches are dealt anew" wait_until '[[ $(splits slow) ]]' 60
+first_split=$(splits slow | head -n 1) at=$(split_step slow)
+ok "fewer for rank 1: $first_split" test "${first_split#*,}" -lt "${first_split%,*}"
+ok "twelve steps of it" wait_until '(($(step_of slow) >= at + 14))' 120
+healthy=$(step_s slow 10 40) before=$(step_s slow $((begun + 2)) $((at - 1))) after=$(step_s slow $((at + 2)) $((at + 13)))
+third=$(awk -v t="$began" -v s="$before" 'BEGIN { printf "%.0f", t + 4000 * s }')
+told=$(jq -r .t_ms <<<"$onset")
+diag "healthy ${healthy} s, slow ${before} s, after S2 ${after} s a step; onset told $((told - third)) ms after the third slow step; injected: $(cat "$work/inject")"
+ok "the onset is told within 5 s and a poll of the third slow step" test $((told - third)) -le $((5000 + 1000 * poll_s))
+ok "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
+    awk -v a="$after" -v b="$before" 'BEGIN { exit !(a <= 0.80 * b) }'
+place=$(jq -r .at <<<"$verdict")
+ok "slurmctld knows: $place" wait_until '[[ $(job_field "$job" AdminComment) == *"slow=$place:compute:x"* ]]' 30
+ok "and what is done about it" wait_until '[[ $(job_field "$job" AdminComment) == *" action=S2 "* ]]' 30
+like "$(scontrol show node "${place%/*}" | sed -n 's/^ *Extra=//p')" 'arena:v1 slow=[0-9*]+:compute:' "the node keeps it"
+like "$(arena slowdown list)" "$place" "arena slowdown list has it"
+is "$(arena stats --json | jq '.slowdown.events')" 1 "one event is counted"
+
+kill -TERM $injection
+wait $injection 2>/dev/null
+ok "the relief is seen" wait_until 'has_event slow ".event == \"relief\""' 90
+ok "the split goes back" wait_until '[[ $(splits slow | tail -n 1) == 6,6 ]]' 30
+ok "slurmctld knows that it is over" wait_until '[[ $(arena slowdown show "$job" --json | jq ".events[-1].relief // 0") != 0 ]]' 40
+back=$(split_step slow tail)
+ok "twenty steps more" wait_until '(($(step_of slow) >= back + 20))' 60
+ok "steps take what they took before it: $(step_s slow $((back + 2)) $((back + 20))) s" \
+    awk -v a="$(step_s slow $((back + 2)) $((back + 20)))" -v h="$healthy" 'BEGIN { exit !(a < 1.15 * h) }'
+scancel "$job"
+ok "it is cancelled" wait_for_state "$job" CANCELLED 60
+last=$(step_of slow)
+"${trainer[@]}" --global-batch 12 --micro-batch 1 --ranks 2 --dp 2 --steps "$last" --log "$work/alone.log" || true
+# In another split sums are rounded otherwise, which training makes larger step by step.
+same_until=$((at + 60)) same_losses="$(losses "$gates/slow.log" | head -n "$same_until" | paste -d ' ' - <(losses "$work/alone.log" | head -n "$same_until") |
+    awk '{ d = ($2 - $4) / $4; if (d < 0) d = -d; if (d > most) most = d } END { printf "%.1e of %d steps", most, NR }')"
+ok "its losses are those of a run that nobody disturbed: $same_losses off" awk -v d="$same_losses" 'BEGIN { exit !(d + 0 < 1e-4 && d ~ /of [1-9]/) }'
+arena slowdown clear "${place%/*}" >/dev/null
+ok "an administrator clears the node" wait_until '[[ $(scontrol show node "${place%/*}") != *slow=* ]]' 15
+
+# ---- nobody is slow ------------------------------------------------------------------------------------------------
+quiet_s=${ARENA_QUIET_S:-30}   # ten minutes: ARENA_QUIET_S=600
+job=$(learn quiet 1000000 --arena-slowdown=mitigate)
+ok "another watched job trains" wait_until '(($(step_of quiet) >= 20))' 90
+let_pass "$quiet_s"
+# The machine itself may be slower for a while: ten steps in a row that took a tenth more than the usual are what they are.
+slow_tens=$(jq -s '[.[] | select(has("loss") and .step > 10).iteration_s] as $all | ($all | sort | .[length / 2 | floor]) as $usual |
+    [range(0; ($all | length) - 9; 10) as $i | $all[$i:$i + 10] | sort | .[5] | select(. >= 1.1 * $usual)] | length' "$gates/quiet.log")
+alarms=$(events quiet '.event == "onset"' | wc -l)
+ok "in $quiet_s quiet seconds, $(step_of quiet) steps: $alarms alarms, $slow_tens times ten slow steps in a row" test "$alarms" -le "$slow_tens"
+
+# ---- others load the machine ---------------------------------------------------------------------------------------
+loops=()
+for _ in 1 2; do
+    (while :; do :; done) &
+    loops+=($!)
+done
+loaded_s=${ARENA_LOADED_S:-40}
+let_pass "$loaded_s"
+kill "${loops[@]}"
+wait "${loops[@]}" 2>/dev/null
+diag "loaded for $loaded_s s: $(events quiet '.event == "onset"' | wc -l) alarms, $(events quiet '.event == "verdict"' | wc -l) verdicts"
+is "$(scontrol -o show nodes | grep -cE 'Extra=.* seen=([2-9]|[1-9][0-9])')" 0 "two busy loops: no node is kept from jobs by them"
+like "$(sinfo -h -o %T | sort -u | xargs)" '^(allocated|idle|mixed| )+$' "none is drained"
+scancel "$job"
+ok "it is cancelled, too" wait_for_state "$job" CANCELLED 60
+done_testing
