@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "suite.h"
+#include "watch/chief/trainer.h"
 
 namespace arena::test {
 
@@ -29,8 +30,7 @@ std::int64_t number(std::string_view text) {
 SimulatedJob::SimulatedJob(const SimulatedOptions& options)
     : o_(options), chief_(options.chief), random_(options.seed) {
     counts_.assign(at(o_.dp), o_.micro_batches / o_.dp);
-    roles_.resize(at(ranks()));
-    std::iota(roles_.begin(), roles_.end(), 0);
+    roles_ = first_roles();
     agents_.assign(at(node_of(ranks() - 1) + 1), o_.has_agents);
     has_trainer_ = o_.has_trainer;
 }
@@ -39,7 +39,12 @@ Now SimulatedJob::now() const {
     return {now_s_, epoch_ms + static_cast<std::int64_t>(now_s_ * 1000)};
 }
 
-bool SimulatedJob::has_first_roles() const { return std::ranges::is_sorted(roles_); }
+std::vector<std::int64_t> SimulatedJob::first_roles() const {
+    const Placement ranks = ranks_as_started({.dp = o_.dp, .pp = o_.pp, .tp = o_.tp});
+    return {ranks.begin(), ranks.end()};
+}
+
+bool SimulatedJob::has_first_roles() const { return roles_ == first_roles(); }
 
 // ---- physics -----------------------------------------------------------------------------------
 

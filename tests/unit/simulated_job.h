@@ -92,6 +92,7 @@ class SimulatedJob {
 
   private:
     [[nodiscard]] std::int64_t ranks() const { return o_.dp * o_.pp * o_.tp; }
+    [[nodiscard]] std::vector<std::int64_t> first_roles() const;
     [[nodiscard]] std::int64_t node_of(std::int64_t rank) const { return rank / o_.gpus_per_node; }
     [[nodiscard]] std::string name_of(std::int64_t node) const {
         return "n" + std::to_string(node);

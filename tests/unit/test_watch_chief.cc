@@ -98,12 +98,12 @@ TEST(a_slow_link_moves_to_where_little_flows) {
     options.gradient_bytes = 4e8;
     options.activation_bytes = 1e6;
     SimulatedJob job(options);
-    job.add({.kind = Kind::link, .rank = 0, .peer = 2, .factor = 5, .from_s = 60, .until_s = 400});
+    job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60, .until_s = 400});
     job.run_until(700);
     print_reaction("slow link x5", job, 60);
     ck_assert_int_ge(alarms(job), 2);
     const SlowReport& first = job.reports().front().report;
-    assert_text(slow_word(first).substr(0, 25), "n0/0+n2/0:communication:x");
+    assert_text(slow_word(first).substr(0, 25), "n0/0+n1/0:communication:x");
     ck_assert_int_eq(job.count_lines("Root cause: comp"), 0);
     const double swapped = job.word_at("swap");
     ck_assert(swapped > 60 && swapped < 390);
@@ -359,7 +359,7 @@ TEST(a_trainer_that_comes_back_keeps_its_roles_and_its_pre_check) {
     options.gradient_bytes = 4e8;
     options.activation_bytes = 1e6;
     SimulatedJob job(options);
-    job.add({.kind = Kind::link, .rank = 0, .peer = 2, .factor = 5, .from_s = 60, .until_s = 300});
+    job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60, .until_s = 300});
     job.run_until(250);
     ck_assert(!job.has_first_roles());
     job.reconnect_trainer();
@@ -405,11 +405,11 @@ TEST(without_a_trainer_the_event_is_told_and_no_gpu_blamed) {
     options.pp = 2;
     options.chief.elastic = true;
     SimulatedJob link(options);
-    link.add({.kind = Kind::link, .rank = 0, .peer = 2, .factor = 5, .from_s = 60});
+    link.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60});
     link.run_until(600);
     ck_assert_int_ge(alarms(link), 1);
     assert_text(to_string(link.reports().front().report.at), "n0/0");
-    assert_text(to_string(link.reports().front().report.peer), "n2/0");
+    assert_text(to_string(link.reports().front().report.peer), "n1/0");
     ck_assert(link.reports().front().report.action == SlowAction::none);
     ck_assert(link.reports().back().report.action == SlowAction::s4);
 }

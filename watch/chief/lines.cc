@@ -27,12 +27,18 @@ std::string joined(const std::vector<std::string>& parts) {
 
 LogLine of_people(std::string text) { return {.node = {}, .text = std::move(text), .json = {}}; }
 
-/// Ranks first, first + stride, ...
-void add_clique(std::vector<LogLine>& lines, std::string_view kind, std::int64_t first,
-                std::int64_t stride, std::int64_t count) {
-    if (count < 2 || lines.size() > 3 * most_lines) return;
+struct Places {
+    std::int64_t first = 0, stride = 1, count = 0;
+};
+
+void add_clique(std::vector<LogLine>& lines, std::string_view kind, const Placement& started,
+                const Places& places) {
+    if (places.count < 2 || lines.size() > 3 * most_lines) return;
     std::vector<std::string> ranks;
-    for (std::int64_t i = 0; i < count; ++i) ranks.push_back(std::to_string(first + i * stride));
+    for (std::int64_t i = 0; i < places.count; ++i) {
+        const auto place = static_cast<std::size_t>(places.first + i * places.stride);
+        ranks.push_back(std::to_string(started[place]));
+    }
     lines.push_back(of_people(fmt::format("Build {} clique [{}]", kind, joined(ranks))));
 }
 
@@ -80,14 +86,15 @@ LogLine problem(std::string text, std::string_view event,
 }
 
 std::vector<LogLine> clique_lines(const TrainerPlan& plan) {
+    const Placement started = ranks_as_started(plan);
     std::vector<LogLine> tensor, data, stages;
     for (std::int64_t i = 0; i < plan.dp * plan.pp && tensor.size() < most_lines; ++i)
-        add_clique(tensor, "TP", i * plan.tp, 1, plan.tp);
+        add_clique(tensor, "TP", started, {i * plan.tp, 1, plan.tp});
     for (std::int64_t i = 0; i < plan.pp * plan.tp && data.size() < most_lines; ++i)
-        add_clique(data, "DP", i, plan.pp * plan.tp, plan.dp);
+        add_clique(data, "DP", started, {i, plan.pp * plan.tp, plan.dp});
     for (std::int64_t d = 0; d < plan.dp; ++d)
         for (std::int64_t t = 0; t < plan.tp && stages.size() < most_lines; ++t)
-            add_clique(stages, "PP", d * plan.pp * plan.tp + t, plan.tp, plan.pp);
+            add_clique(stages, "PP", started, {d * plan.pp * plan.tp + t, plan.tp, plan.pp});
     tensor.insert(tensor.end(), data.begin(), data.end());
     tensor.insert(tensor.end(), stages.begin(), stages.end());
     return tensor;

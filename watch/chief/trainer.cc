@@ -56,6 +56,15 @@ Counts even_split(std::int64_t micro_batches, std::int64_t replicas) {
     return counts;
 }
 
+Placement ranks_as_started(const TrainerPlan& plan) {
+    Placement ranks;
+    for (std::int64_t replica = 0; replica < plan.dp; ++replica)
+        for (std::int64_t stage = 0; stage < plan.pp; ++stage)
+            for (std::int64_t shard = 0; shard < plan.tp; ++shard)
+                ranks.push_back(at((stage * plan.dp + replica) * plan.tp + shard));
+    return ranks;
+}
+
 std::vector<Swap> swaps_between(const Placement& from, const Placement& to) {
     std::vector<Swap> swaps;
     Placement now = from, where(from.size());
@@ -108,11 +117,7 @@ std::int64_t Trainer::micro_batches() const {
     return std::accumulate(counts().begin(), counts().end(), std::int64_t{0});
 }
 
-Placement Trainer::started() const {
-    Placement places(at(ranks()));
-    std::iota(places.begin(), places.end(), std::size_t{0});
-    return places;
-}
+Placement Trainer::started() const { return ranks_as_started(plan_); }
 
 Placement Trainer::node_placement() const {
     const std::size_t tp = at(plan_.tp);

@@ -16,7 +16,10 @@
 namespace arena::watch {
 
 using Counts = std::vector<std::int64_t>;  ///< micro-batches of each replica
-using Placement = slowdown::Placement;     ///< rank as started at each place
+/// Rank as started at each place: (replica * pp + stage) * tp + shard.
+using Placement = slowdown::Placement;
+/// Of a plan that fits together. arena-train numbers replicas within a stage (frames.h).
+Placement ranks_as_started(const TrainerPlan& plan);
 
 /// As even as they can be dealt.
 Counts even_split(std::int64_t micro_batches, std::int64_t replicas);

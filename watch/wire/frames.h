@@ -73,8 +73,7 @@ struct TrainerHello {
     std::vector<std::string> nodes;
     std::vector<std::int64_t> gpus;  ///< as RankHere::gpu
 };
-/// What the chief may ask of this run. A rank's place: (replica * pp + stage) * tp + shard, as
-/// started.
+/// What the chief may ask of this run. Ranks as started: (stage * dp + replica) * tp + shard.
 struct TrainerPlan {
     std::int64_t dp = 1, pp = 1, tp = 1;
     std::vector<std::int64_t> micro_batches;  ///< of each replica, now
