@@ -11,9 +11,13 @@ namespace arena {
 
 std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
                                           const std::vector<NodeState>& nodes,
-                                          const SlowdownRules& rules) {
-    std::map<std::string_view, double> of_type;
-    for (const NodeState& node : nodes) of_type[node.gpu_type] += node.total_gpus > 0;
+                                          const SlowdownRules& rules,
+                                          const std::set<NodeIndex>& gone) {
+    std::map<std::string_view, double> of_type, usable;
+    for (NodeIndex i = 0; i < nodes.size(); ++i) {
+        of_type[nodes[i].gpu_type] += nodes[i].total_gpus > 0;
+        usable[nodes[i].gpu_type] += nodes[i].total_gpus > 0 && !gone.contains(i);
+    }
     std::sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
         return std::pair(-a.since, a.node) < std::pair(-b.since, b.node);
     });
@@ -24,6 +28,9 @@ std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
         const double share = std::floor(of_type[type] * rules.max_quarantined_percent / 100);
         const double most = rules.max_quarantined_percent > 0 ? std::max(share, 1.0) : 0;
         if (taken[type] + 1 > std::min(most, of_type[type] - 1)) continue;
+        const bool is_usable = !gone.contains(suspect.node);
+        if (is_usable && usable[type] <= 1) continue;
+        usable[type] -= is_usable;
         ++taken[type];
         chosen.push_back(suspect.node);
     }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/cluster.h"
@@ -23,6 +25,7 @@ struct SlowdownRules {
     double max_quarantined_percent = 5;  ///< of the nodes of a type; at least one node, unless 0
     std::int64_t confirmations = 2;      ///< different jobs
     double recheck_s = 3600;             ///< how long a verdict holds without another
+    std::string check_user;              ///< whose checks may run on a reserved node: profile.user
 };
 
 /// A node with confirmed facts.
@@ -31,9 +34,11 @@ struct Suspect {
     std::int64_t since = 0;  ///< of the latest of them
 };
 /// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
-/// node of a GPU type. The latest stay.
+/// node of a GPU type, or the last one but for those that are `gone`: down or drained. The latest
+/// stay.
 std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
                                           const std::vector<NodeState>& nodes,
-                                          const SlowdownRules& rules);
+                                          const SlowdownRules& rules,
+                                          const std::set<NodeIndex>& gone = {});
 
 }  // namespace arena

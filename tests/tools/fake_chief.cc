@@ -3,9 +3,9 @@
 // and writes every frame that it hears to a file, a line of JSON each:
 //   fake_chief KEY RUN SCRIPT LOG
 // Lines of the script: "plan" waits for a trainer's plan, "step N" until step N is done, "obeyed N"
-// until N words were, "checked N" for N answers, "pause MS", "file PATH"; "say WORD...", "release", "frame JSON"
-// send; "die" ends it on the spot. After the script it listens until the trainer is gone. No wait
-// takes more than a minute: 1 then.
+// until N words were, "checked N" for N answers, "pause MS", "file PATH"; "say WORD...", "release",
+// "frame JSON" send; "die" ends it on the spot. After the script it listens until the trainer is
+// gone. No wait takes more than a minute: 1 then.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
