@@ -155,6 +155,27 @@ libarena_policy_la_SOURCES = \
 	# end
 policy_libs = libarena_policy.la $(store_libs)
 
+noinst_LTLIBRARIES += libarena_policy_loans.la
+libarena_policy_loans_la_SOURCES = \
+	src/policy/loans/demand.h src/policy/loans/demand.cc \
+	src/policy/loans/lease.h src/policy/loans/lease.cc \
+	src/policy/loans/ledger.h src/policy/loans/ledger.cc \
+	src/policy/loans/reclaim.h src/policy/loans/reclaim.cc \
+	src/policy/loans/reclaim_bound.cc \
+	src/policy/loans/reclaim_moves.h src/policy/loans/reclaim_moves.cc \
+	src/policy/loans/reclaim_search.h src/policy/loans/reclaim_search.cc \
+	src/policy/loans/reclaim_state.h src/policy/loans/reclaim_state.cc \
+	# end
+policy_loans_libs = libarena_policy_loans.la $(policy_libs)
+
+noinst_LTLIBRARIES += libarena_policy_aryl.la
+libarena_policy_aryl_la_SOURCES = \
+	src/policy/aryl/aryl_policy.h src/policy/aryl/aryl_policy.cc \
+	src/policy/aryl/demands.h src/policy/aryl/demands.cc \
+	src/policy/aryl/two_phase.h src/policy/aryl/two_phase.cc \
+	# end
+policy_aryl_libs = libarena_policy_aryl.la $(policy_loans_libs)
+
 noinst_LTLIBRARIES += libarena_policy_arena.la
 libarena_policy_arena_la_SOURCES = \
 	src/policy/arena/appointed.h \
@@ -171,7 +192,7 @@ libarena_policy_arena_la_SOURCES = \
 	src/policy/arena/slurm_policies.h src/policy/arena/slurm_policies.cc \
 	src/policy/arena/worth.h src/policy/arena/worth.cc \
 	# end
-policy_arena_libs = libarena_policy_arena.la $(policy_libs)
+policy_arena_libs = libarena_policy_arena.la $(policy_aryl_libs)
 
 noinst_LTLIBRARIES += libarena_baselines.la
 libarena_baselines_la_SOURCES = \

@@ -217,6 +217,14 @@ tests_bench_slowdown_LDADD = $(slowdown_truth_libs)
 tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
 tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
 
+# ---- loans ---------------------------------------------------------------------------------------
+loan_tests = tests/unit/test_loans tests/unit/test_aryl_policy
+if HAVE_CHECK
+check_PROGRAMS += $(loan_tests)
+TESTS += $(loan_tests)
+endif
+EXTRA_DIST += tests/fuzz/parse_lease.cc
+
 # ---- arrays of siblings ------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_array tests/unit/test_array_exact

@@ -101,7 +101,7 @@ refused() {
     like "$(cat err)" "$what" "and says $what"
     is "$(cat out)" '' 'and writes nothing'
 }
-refused '"best" is not one of fifo, arena, fcfs' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --policy best
+refused '"best" is not one of fifo, arena, aryl, fcfs' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --policy best
 refused 'objective: "speed" is not one of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --objective speed
 refused '--round' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --round -1
 refused '--said-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --said-error nan

@@ -306,11 +306,25 @@ std::int64_t Knapsack::states(const std::vector<std::int64_t>& capacity) {
     return product;
 }
 
-bool Knapsack::can_solve_exactly() const {
+bool Knapsack::can_solve_exactly(std::int64_t steps) const {
     const std::int64_t count = states(capacity_);
     return count <=
                max_exact_cells / std::max<std::int64_t>(1, static_cast<std::int64_t>(groups())) &&
-           count * static_cast<std::int64_t>(items_.size()) <= steps_;
+           count * static_cast<std::int64_t>(items_.size()) <= steps;
+}
+
+/// The states that the item of the group betters, with one type alone. Without a branch: which
+/// states those are nobody can foretell.
+void Knapsack::add_item(std::size_t g, std::int32_t i, const std::vector<double>& best,
+                        std::vector<double>& next, std::int32_t* picks) const {
+    const Item& item = group(g)[static_cast<std::size_t>(i)];
+    const auto gpus = static_cast<std::size_t>(item.gpus);
+    for (std::size_t s = gpus; s < next.size(); ++s) {
+        const double value = best[s - gpus] + item.value, old = next[s];
+        const bool is_better = value > old;
+        next[s] = is_better ? value : old;
+        picks[s] = is_better ? i : picks[s];
+    }
 }
 
 /// Best sum by what is free, group after group; then the choices are read off backwards.
@@ -329,6 +343,10 @@ void Knapsack::solve_exactly() {
             const auto t = static_cast<std::size_t>(items[i].type);
             const std::size_t gpus = static_cast<std::size_t>(items[i].gpus);
             if (items[i].value <= 0) continue;
+            if (capacity_.size() == 1) {
+                add_item(g, static_cast<std::int32_t>(i), best, next, &picks[g * count]);
+                continue;
+            }
             for (std::size_t s = 0; s < count; ++s) {
                 if (s / stride[t] % static_cast<std::size_t>(usable_[t] + 1) < gpus) continue;
                 const double value = best[s - gpus * stride[t]] + items[i].value;
@@ -349,13 +367,13 @@ void Knapsack::solve_exactly() {
     }
 }
 
-std::vector<std::int32_t> Knapsack::solve(std::int64_t steps) {
+std::vector<std::int32_t> Knapsack::solve(std::int64_t steps, std::int64_t exact_steps) {
     steps_ = steps;
     chosen_.assign(groups(), -1);
     free_ = capacity_;
     find_rivals();
     find_prices();
-    solved_exactly_ = can_solve_exactly();
+    solved_exactly_ = can_solve_exactly(std::max(steps_, exact_steps));
     if (solved_exactly_) {
         steps_ -= states(capacity_) * static_cast<std::int64_t>(items_.size());
         find_usable();

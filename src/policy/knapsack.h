@@ -34,8 +34,9 @@ class Knapsack {
     void add(Item item) { items_.push_back(item); }
 
     /// Answers, per group, the index of its item within the group or -1. Looks at no more than
-    /// about `steps` items; with few steps the answer is still within capacity. Deterministic.
-    std::vector<std::int32_t> solve(std::int64_t steps);
+    /// about `steps` items; with few steps the answer is still within capacity. Deterministic. An
+    /// exact answer may take `exact_steps` where those are more.
+    std::vector<std::int32_t> solve(std::int64_t steps, std::int64_t exact_steps = 0);
 
     /// Of the budget of solve(); below 0 by no more than a sweep.
     [[nodiscard]] std::int64_t steps_left() const { return steps_; }
@@ -77,8 +78,10 @@ class Knapsack {
     bool improve_in_pairs();
     void find_usable();
     [[nodiscard]] static std::int64_t states(const std::vector<std::int64_t>& capacity);
-    [[nodiscard]] bool can_solve_exactly() const;
+    [[nodiscard]] bool can_solve_exactly(std::int64_t steps) const;
     void solve_exactly();
+    void add_item(std::size_t g, std::int32_t i, const std::vector<double>& best,
+                  std::vector<double>& next, std::int32_t* picks) const;
 
     std::vector<std::int64_t> capacity_, free_, usable_;
     std::vector<double> prices_;

@@ -17,15 +17,16 @@ Packing::Packing(const Problem& problem, Ties ties)
     free_.reserve(snapshot.nodes.size());
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
         const NodeState& node = snapshot.nodes[i];
-        free_.push_back({.gpus = node.free_gpus,
-                         .cpus = node.free_cpus,
+        const bool stays = node.returning_s == 0;  // else no CPU, so that nothing fits there
+        free_.push_back({.gpus = stays ? node.free_gpus : 0,
+                         .cpus = stays ? node.free_cpus : INT64_MIN / 2,
                          .memory_mb = node.free_memory_mb,
                          .type = problem.type_of_node(i)});
         if (free_.back().type < 0) continue;
         auto& by_free = buckets_[static_cast<std::size_t>(free_.back().type)];
         const auto most = static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus));
         if (by_free.size() <= most) by_free.resize(most + 1);
-        free_of_type_[static_cast<std::size_t>(free_.back().type)] += node.free_gpus;
+        free_of_type_[static_cast<std::size_t>(free_.back().type)] += free_.back().gpus;
         enter(i);
     }
     auto sets = std::make_shared<Sets>();
@@ -93,25 +94,38 @@ bool Packing::has_resources(const Task& task, NodeIndex index, std::int64_t per_
     return node.memory_mb >= per_node * job.memory_mb_per_gpu;
 }
 
+/// Adds nodes of that owner, the fullest first, that are not taken yet, until there are so many.
+void Packing::collect(const Task& task, const Choice& choice, const Place& place, Owner owner,
+                      std::size_t wanted, Placement& out) const {
+    const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
+    const std::size_t before = out.nodes.size();
+    for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < by_free.size(); ++left) {
+        for (const NodeIndex index : by_free[left]) {
+            if (out.nodes.size() >= wanted) return;
+            if (owner != Owner::any && (*lent_)[index] != (owner == Owner::lent)) continue;
+            if (!is_in_set(place.node_set, index) || !has_resources(task, index, out.gpus_per_node))
+                continue;
+            const auto end = out.nodes.begin() + static_cast<std::ptrdiff_t>(before);
+            if (std::find(out.nodes.begin(), end, index) == end) out.nodes.push_back(index);
+        }
+    }
+}
+
 bool Packing::take(const Task& task, const Choice& choice, const Place& place,
                    std::int64_t per_node, Placement& out) {
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return false;
-    const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
     out.nodes.clear();
-    for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
-        for (const NodeIndex index : by_free[left]) {
-            if (!is_in_set(place.node_set, index) || !has_resources(task, index, per_node))
-                continue;
-            out.nodes.push_back(index);
-            if (out.nodes.size() == wanted) break;
-        }
-        if (out.nodes.size() == wanted) break;
+    out.gpus_per_node = per_node;
+    if (lent_ != nullptr) {
+        const auto own = static_cast<std::size_t>((own_gpus_ + per_node - 1) / per_node);
+        collect(task, choice, place, Owner::own, std::min(own, wanted), out);
+        collect(task, choice, place, Owner::lent, wanted, out);
     }
+    collect(task, choice, place, Owner::any, wanted, out);
     if (out.nodes.size() < wanted) return false;
     for (const NodeIndex index : out.nodes) change(*task.job, index, -per_node);
     std::sort(out.nodes.begin(), out.nodes.end());
-    out.gpus_per_node = per_node;
     return true;
 }
 

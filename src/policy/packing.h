@@ -53,6 +53,13 @@ class Packing {
     void release_current(const Task&);
     void take_current(const Task&);
     [[nodiscard]] bool can_take_current(const Task&) const;
+    /// From now on a placement takes its first `own_gpus` GPUs, in whole nodes, where `lent` (by
+    /// node) is false, the others where it is true, and what is still missing where it finds it.
+    /// Keeps the pointer; nullptr: any node.
+    void prefer(const std::vector<bool>* lent, std::int64_t own_gpus) {
+        lent_ = lent;
+        own_gpus_ = own_gpus;
+    }
     /// Nothing is placed on the node any more.
     void close(NodeIndex);
     [[nodiscard]] std::int64_t free_gpus(std::int32_t type) const {
@@ -84,6 +91,9 @@ class Packing {
     };
     [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
                             Placement&);
+    enum class Owner { own, lent, any };
+    void collect(const Task&, const Choice&, const Place&, Owner, std::size_t wanted,
+                 Placement&) const;
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {
@@ -94,6 +104,8 @@ class Packing {
 
     const Problem* problem_;
     Ties ties_;
+    const std::vector<bool>* lent_ = nullptr;
+    std::int64_t own_gpus_ = 0;
     std::vector<Free> free_;
     std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]
     std::vector<std::int64_t> free_of_type_;

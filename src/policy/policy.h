@@ -49,8 +49,8 @@ struct PolicyOptions {
 
 /// Pure: same arguments, same decision. Each job gets at most one action. Starts and resizes never
 /// use more than the GPUs, CPUs and memory that are free or that the decision's own resizes and
-/// preemptions free, nor nodes outside the job's node set. Only running jobs that are elastic and
-/// whose nodes the snapshot names are resized or preempted.
+/// preemptions free, nor nodes outside the job's node set, nor any that is returning. Only running
+/// jobs that are elastic and whose nodes the snapshot names are resized or preempted.
 using PolicyFunction = Decision (*)(const Snapshot&, const Offers&, const PolicyOptions&);
 
 struct Policy {

@@ -65,7 +65,7 @@ void Problem::count_nodes() {
                 capacity_.push_back(0);
                 total_.push_back(0);
             }
-            capacity_[static_cast<std::size_t>(type)] += node.free_gpus;
+            if (node.returning_s == 0) capacity_[static_cast<std::size_t>(type)] += node.free_gpus;
             total_[static_cast<std::size_t>(type)] += node.total_gpus;
         }
         node_types_.push_back(type);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <tuple>
 
 #include "policy/places.h"
@@ -26,7 +27,8 @@ std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const 
         return hosts;
     for (const NodeIndex index : snapshot.node_sets[place.node_set]) {
         const NodeState& node = snapshot.nodes[index];
-        if (!node.up || problem.type_of_node(index) != type || node.total_gpus < grid.gpus_per_node)
+        if (!node.up || node.returning_s > 0 || problem.type_of_node(index) != type ||
+            node.total_gpus < grid.gpus_per_node)
             continue;
         hosts.push_back(index);
         if (!all && hosts.size() == wanted) break;
@@ -92,6 +94,15 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
         given[i] = true;
     }
     return actions;
+}
+
+void say_what_is_impossible(const Problem& problem, Decision& decision) {
+    std::set<JobId> known;
+    for (const Task& task : problem.tasks()) known.insert(task.job->id);
+    for (const JobState& job : problem.snapshot().jobs) {
+        if (job.phase == JobPhase::pending && !known.contains(job.id))
+            decision.waiting.emplace(job.id, nowhere_words);
+    }
 }
 
 std::string waiting_words(const Problem& problem, const Task& task,

@@ -28,6 +28,9 @@ std::vector<Action> reservations(const Problem&, std::span<const double> values,
 inline constexpr const char* nowhere_words =
     "no nodes that this job may use, and that are up, can hold its grids";
 
+/// Jobs without any choice take no part in a round, but have to be told so.
+void say_what_is_impossible(const Problem&, Decision&);
+
 /// What a waiting task that gets neither GPUs nor a reservation is told: the shape that it would be
 /// reserved for.
 std::string waiting_words(const Problem&, const Task&, std::span<const double> values);

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -45,16 +44,6 @@ std::string why_waits(const Problem& problem, const Prices& prices, std::size_t 
     const Offer& offer = *problem.offers(*prospects[i].best).front();
     return fmt::format("waits for {}: expected to be free within {}", short_form(offer.grid),
                        within_words(prospects[i].wait_s));
-}
-
-/// Jobs without any choice take no part in the round, but have to be told so.
-void say_what_is_impossible(const Problem& problem, Decision& decision) {
-    std::set<JobId> known;
-    for (const Task& task : problem.tasks()) known.insert(task.job->id);
-    for (const JobState& job : problem.snapshot().jobs) {
-        if (job.phase == JobPhase::pending && !known.contains(job.id))
-            decision.waiting.emplace(job.id, nowhere_words);
-    }
 }
 
 /// The actions of the assignment, and what those hear that have nothing.

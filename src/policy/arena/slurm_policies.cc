@@ -5,6 +5,7 @@
 #include <array>
 
 #include "policy/arena/arena_policy.h"
+#include "policy/aryl/aryl_policy.h"
 #include "policy/fifo.h"
 
 namespace arena {
@@ -14,6 +15,8 @@ constexpr std::array registry{
     Policy{"fifo", "by Slurm priority; each job takes the fastest offer that fits now",
            &decide_fifo},
     Policy{"arena", "Arena: one offer per job by prices of GPUs, restarts that pay", &decide_arena},
+    Policy{"aryl", "Aryl: shortest base demands first, then a knapsack of what more GPUs save",
+           &decide_aryl},
 };
 
 }  // namespace

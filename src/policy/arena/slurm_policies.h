@@ -14,7 +14,7 @@ namespace arena {
 std::span<const Policy> slurm_policies();
 /// nullptr when there is none of that name.
 const Policy* find_slurm_policy(std::string_view name);
-/// The names that arena.yaml accepts: "fifo, arena".
+/// The names that arena.yaml accepts: "fifo, arena, aryl".
 std::string slurm_policy_names();
 
 }  // namespace arena

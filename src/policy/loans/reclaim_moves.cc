@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See reclaim_moves.h.
+#include "policy/loans/reclaim_moves.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace arena {
+namespace {
+
+constexpr std::int64_t nowhere = std::numeric_limits<std::int64_t>::max();
+
+/// GPUs per node of the offer on nodes with so many for the job, as few nodes as can be; 0: it does
+/// not fit on them.
+std::int64_t layout(const Offer& offer, std::int64_t per_node, bool any_layout) {
+    if (!any_layout) return offer.grid.gpus_per_node <= per_node ? offer.grid.gpus_per_node : 0;
+    for (std::int64_t g = std::min(per_node, offer.grid.gpus()); g >= 1; --g)
+        if (offer.grid.gpus() % g == 0) return g;
+    return 0;
+}
+
+std::int64_t nodes_for(const JobState& job, const Offer& offer, bool any_layout) {
+    const std::int64_t gpus = offer.grid.gpus();
+    if (offer.grid.gpu_type != job.current->grid.gpu_type || gpus < job.min_gpus ||
+        gpus > job.max_gpus)
+        return nowhere;
+    const std::int64_t g = layout(offer, job.current->grid.gpus_per_node, any_layout);
+    return g == 0 ? nowhere : gpus / g;
+}
+
+/// Of its smallest offer; nowhere: the job cannot be scaled in.
+std::int64_t least_nodes(const JobState& job, const Offers& offers, bool any_layout) {
+    const auto at = offers.find(job.id);
+    std::int64_t least = nowhere;
+    if (!job.elastic || at == offers.end()) return least;
+    for (const Offer& offer : at->second)
+        least = std::min(least, nodes_for(job, offer, any_layout));
+    return least;
+}
+
+void add_job(const Snapshot& snapshot, const Offers& offers, std::uint32_t index,
+             const std::vector<std::int32_t>& server_of, bool any_layout, ReclaimView& view) {
+    const JobState& job = snapshot.jobs[index];
+    const auto here = std::count_if(job.nodes.begin(), job.nodes.end(),
+                                    [&](NodeIndex n) { return server_of[n] >= 0; });
+    if (here == 0) return;
+    const std::int64_t least = least_nodes(job, offers, any_layout);
+    const std::int64_t own = static_cast<std::int64_t>(job.nodes.size()) - here;
+    const std::int64_t base = least == nowhere ? here : std::max<std::int64_t>(0, least - own);
+    view.problem.add_job(1, static_cast<std::int32_t>(std::max<std::int64_t>(0, here - base)));
+    view.jobs.push_back(index);
+    for (const NodeIndex n : job.nodes) {
+        if (server_of[n] < 0) continue;
+        view.problem.add_part({.server = static_cast<ServerIndex>(server_of[n]),
+                               .gpus = static_cast<std::int32_t>(job.current->grid.gpus_per_node),
+                               .is_base = base > 0});
+    }
+}
+
+/// On nodes that stay, those that are not lent first.
+Action scale_in(const Snapshot& snapshot, const Offers& offers, const JobState& job,
+                std::vector<NodeIndex> stay, bool any_layout) {
+    const Offer* best = nullptr;
+    for (const Offer& offer : offers.find(job.id)->second) {
+        if (nodes_for(job, offer, any_layout) > static_cast<std::int64_t>(stay.size())) continue;
+        if (!best || offer.estimate.iteration_s < best->estimate.iteration_s) best = &offer;
+    }
+    std::stable_partition(stay.begin(), stay.end(),
+                          [&](NodeIndex n) { return snapshot.nodes[n].lent.empty(); });
+    Action action{.kind = ActionKind::resize, .job = job.id, .offer = *best};
+    Grid& grid = action.offer.grid;
+    const std::int64_t gpus = grid.gpus();
+    grid.gpus_per_node = layout(*best, job.current->grid.gpus_per_node, any_layout);
+    grid.nodes = gpus / grid.gpus_per_node;
+    stay.resize(static_cast<std::size_t>(grid.nodes));
+    std::sort(stay.begin(), stay.end());
+    action.nodes = std::move(stay);
+    action.reason = "gives lent nodes back";
+    return action;
+}
+
+}  // namespace
+
+ReclaimView reclaim_view(const Snapshot& snapshot, const Offers& offers,
+                         const std::vector<NodeIndex>& lent, std::size_t wanted, bool any_layout) {
+    ReclaimView view;
+    view.nodes = lent;
+    view.problem.servers = lent.size();
+    view.problem.wanted = std::min(wanted, lent.size());
+    view.problem.second = ReclaimSecond::restarts;
+    std::vector<std::int32_t> server_of(snapshot.nodes.size(), -1);
+    for (std::size_t s = 0; s < lent.size(); ++s) server_of[lent[s]] = static_cast<std::int32_t>(s);
+    for (std::uint32_t i = 0; i < snapshot.jobs.size(); ++i) {
+        const JobState& job = snapshot.jobs[i];
+        if (job.phase == JobPhase::running && job.current)
+            add_job(snapshot, offers, i, server_of, any_layout, view);
+    }
+    return view;
+}
+
+std::vector<Action> reclaim_moves(const Snapshot& snapshot, const Offers& offers,
+                                  const ReclaimView& view, const std::vector<ServerIndex>& returned,
+                                  bool any_layout) {
+    std::vector<bool> leaves(snapshot.nodes.size());
+    for (const ServerIndex s : returned) leaves[view.nodes[s]] = true;
+    const std::vector<bool> preempted = preempted_by(view.problem, returned);
+    std::vector<Action> actions;
+    for (std::size_t j = 0; j < view.jobs.size(); ++j) {
+        const JobState& job = snapshot.jobs[view.jobs[j]];
+        std::vector<NodeIndex> stay;
+        for (const NodeIndex n : job.nodes)
+            if (!leaves[n]) stay.push_back(n);
+        if (stay.size() == job.nodes.size()) continue;
+        if (preempted[j])
+            actions.push_back(
+                {.kind = ActionKind::preempt, .job = job.id, .reason = "its lent nodes go back"});
+        else
+            actions.push_back(scale_in(snapshot, offers, job, std::move(stay), any_layout));
+    }
+    return actions;
+}
+
+}  // namespace arena
