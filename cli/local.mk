@@ -21,6 +21,7 @@ arena_SOURCES = \
 	cli/simulation/commands.h \
 	cli/simulation/simulate_command.cc \
 	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
+	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
 	cli/simulation/snapshot_command.cc \
 	cli/simulation/trace_command.cc \
 	cli/slowdown/accuracy.h cli/slowdown/accuracy.cc \
@@ -33,6 +34,12 @@ arena_SOURCES = \
 	cli/slowdown/kind_period.cc \
 	cli/slowdown/kinds.h cli/slowdown/kinds.cc \
 	cli/slowdown/slowdown_command.cc \
+	cli/loan/commands.h \
+	cli/loan/evaluate_loan_command.cc \
+	cli/loan/kind_knapsack.cc \
+	cli/loan/kind_reclaim.cc \
+	cli/loan/kinds.h cli/loan/kinds.cc \
+	cli/loan/plan_command.cc \
 	cli/array/array_files.h cli/array/array_files.cc \
 	cli/array/check_command.cc \
 	cli/array/commands.h \

@@ -12,6 +12,7 @@
 #include "cli/array/commands.h"
 #include "cli/cluster/commands.h"
 #include "cli/doctor/commands.h"
+#include "cli/loan/commands.h"
 #include "cli/planning/commands.h"
 #include "cli/simulation/commands.h"
 #include "cli/slowdown/commands.h"
@@ -99,11 +100,15 @@ int main(int argc, char** argv) {
     slowdown.require_subcommand(1);
     add_slowdown_of_jobs(slowdown, globals);
     add_slowdown_of_files(slowdown, globals);
+    CLI::App& loan = *app.add_subcommand("loan", "inference nodes that are lent to training");
+    loan.require_subcommand(1);
+    add_loan_of_files(loan, globals);
     add_array(app, globals);
     add_snapshot(app, globals);
     add_simulate(app, globals);
     add_trace(app, globals);
     add_evaluate_slowdown(app, globals);
+    add_evaluate_loan(app, globals);
     add_evaluate_array(app, globals);
     add_doctor(app, globals);
     try {

@@ -208,6 +208,14 @@ libarena_baselines_la_SOURCES = \
 	# end
 baselines_libs = libarena_baselines.la $(policy_arena_libs)
 
+noinst_LTLIBRARIES += libarena_sim_loans.la
+libarena_sim_loans_la_SOURCES = \
+	src/sim/loans/inference.h src/sim/loans/inference.cc \
+	src/sim/loans/lending.h src/sim/loans/lending.cc \
+	src/sim/loans/loan_metrics.h \
+	# end
+sim_loans_libs = libarena_sim_loans.la $(baselines_libs)
+
 noinst_LTLIBRARIES += libarena_sim_slow.la
 libarena_sim_slow_la_SOURCES = \
 	src/sim/slow/slow_cluster.h src/sim/slow/slow_cluster.cc \
@@ -219,12 +227,14 @@ libarena_sim_slow_la_SOURCES = \
 noinst_LTLIBRARIES += libarena_sim.la
 libarena_sim_la_SOURCES = \
 	src/sim/generate.h src/sim/generate.cc \
+	src/sim/generate_inference.h src/sim/generate_inference.cc \
 	src/sim/inputs.h src/sim/inputs.cc \
 	src/sim/lower_bound.h src/sim/lower_bound.cc \
 	src/sim/metrics.h src/sim/metrics.cc \
 	src/sim/page.h src/sim/page.cc \
 	src/sim/page_charts.cc \
 	src/sim/page_gantt.cc \
+	src/sim/page_loans.cc \
 	src/sim/page_parts.h \
 	src/sim/random.h \
 	src/sim/simulation.h \
@@ -234,7 +244,7 @@ libarena_sim_la_SOURCES = \
 	src/sim/simulator_slow.cc \
 	src/sim/workload.h src/sim/workload.cc \
 	# end
-sim_libs = libarena_sim.la libarena_sim_slow.la libarena_slowdown.la $(baselines_libs)
+sim_libs = libarena_sim.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
 
 noinst_LTLIBRARIES += libarena_slowdown_truth.la
 libarena_slowdown_truth_la_SOURCES = \

@@ -83,7 +83,7 @@ black_box_tests = \
 	tests/t0055-pages-and-completion.t \
 	tests/t0060-explain.t \
 	tests/t0070-simulate.t tests/t0075-simulate-slowdowns.t \
-	tests/t0500-evaluate-slowdown.t tests/t0700-evaluate-array.t \
+	tests/t0500-evaluate-slowdown.t tests/t0600-evaluate-loan.t tests/t0700-evaluate-array.t \
 	tests/t0001-private-cluster.t \
 	tests/t0240-profiling.t \
 	tests/t0245-profiling-races.t \
@@ -218,12 +218,12 @@ tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
 tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
 
 # ---- loans ---------------------------------------------------------------------------------------
-loan_tests = tests/unit/test_loans tests/unit/test_aryl_policy
+loan_tests = tests/unit/test_loans tests/unit/test_aryl_policy tests/unit/test_simulator_loans
 if HAVE_CHECK
 check_PROGRAMS += $(loan_tests)
 TESTS += $(loan_tests)
 endif
-EXTRA_DIST += tests/fuzz/parse_lease.cc
+EXTRA_DIST += tests/fuzz/parse_lease.cc tests/fuzz/parse_inference_curve.cc
 
 # ---- arrays of siblings ------------------------------------------------------------------------
 if HAVE_CHECK

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -15,7 +14,7 @@
 #include "baselines/registry.h"
 #include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_input.h"
-#include "core/limits.h"
+#include "cli/simulation/simulate_options.h"
 #include "sim/lower_bound.h"
 #include "sim/page.h"
 #include "sim/simulator.h"
@@ -23,73 +22,8 @@
 namespace arena::cli {
 namespace {
 
-constexpr double a_century_s = 3.2e9;
 /// Not a policy: what none can beat.
 constexpr std::string_view bound_name = "lower-bound";
-
-struct SimulateOptions {
-    WorkloadFiles files;
-    std::vector<std::string> policies{"arena"};
-    std::string placement = "nodes", objective = "jct", html;
-    std::string slowdowns, slowdown_mode = "off";
-    double slowdown_factor = 2;
-    double max_time_s = 0;
-    double restart_s = -1, checkpoint_s = -1;
-    std::int64_t iteration_divisor = 5;
-    sim::SimulationOptions simulation;
-};
-
-/// CLI11's ranges let NaN through.
-Status check_numbers(const SimulateOptions& given) {
-    const sim::SimulationOptions& s = given.simulation;
-    const std::pair<const char*, double> numbers[] = {
-        {"--round", s.round_s},
-        {"--min-gap", s.min_gap_s},
-        {"--max-time", given.max_time_s},
-        {"--restart-s", given.restart_s},
-        {"--checkpoint-s", given.checkpoint_s},
-        {"--estimate-error", s.errors.estimate_sigma},
-        {"--work-error", s.errors.work_sigma},
-        {"--said-error", s.errors.said_sigma},
-        {"--elastic-share", s.elastic_share},
-        {"--slowdown-factor", given.slowdown_factor},
-        {"--slowdown-latency", s.slowdown.latency_iterations},
-        {"--slowdown-quarantine-percent", s.slowdown.rules.max_quarantined_percent},
-        {"--slowdown-recheck", s.slowdown.rules.recheck_s}};
-    for (const auto& [option, value] : numbers) {
-        if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
-    }
-    if (!given.slowdowns.empty() && given.placement == "pools")
-        return usage_error("needs nodes, not pools: slow GPUs stand in nodes", "--slowdowns");
-    if (given.slowdowns.empty() && given.slowdown_mode != "off")
-        return usage_error("needs --slowdowns FILE: without it nothing is slow", "--slowdown-mode");
-    if (s.min_gap_s > s.round_s) {
-        return usage_error(
-            fmt::format("{} must not be larger than --round ({})", s.min_gap_s, s.round_s),
-            "--min-gap");
-    }
-    return Done{};
-}
-
-Result<sim::SimulationOptions> options_of(const SimulateOptions& given) {
-    if (const Status status = check_numbers(given); !status) return status.error();
-    sim::SimulationOptions out = given.simulation;
-    if (given.max_time_s > 0) out.max_time_s = given.max_time_s;
-    out.placement =
-        given.placement == "pools" ? sim::PlacementRule::pools : sim::PlacementRule::nodes;
-    if (given.checkpoint_s >= 0) out.policy.restart.checkpoint_s = given.checkpoint_s;
-    if (given.restart_s >= 0) out.policy.restart = {given.restart_s, 0, 0};
-    const auto objective = parse_objective(given.objective);
-    if (!objective) {
-        return usage_error(fmt::format("\"{}\" is not one of jct, throughput, fairness",
-                                       printable(given.objective)),
-                           "--objective");
-    }
-    out.policy.objective = *objective;
-    out.keep_stays = !given.html.empty();
-    out.slowdown.mode = parse_slowdown_mode(given.slowdown_mode).value_or(SlowdownMode::off);
-    return out;
-}
 
 /// The policies by name; the bound has no function to decide.
 Result<std::vector<Policy>> policies_of(const std::vector<std::string>& names) {
@@ -170,6 +104,21 @@ void print_table(const std::vector<sim::Metrics>& runs) {
     fmt::print("{}", table.text());
 }
 
+void print_loans(const std::vector<sim::Metrics>& runs) {
+    constexpr double hour_s = 3600;
+    for (const sim::Metrics& run : runs) {
+        if (!run.loans) continue;
+        const sim::LoanMetrics& m = *run.loans;
+        fmt::print(
+            "{}: both clusters used {:.1f}%, {:.0f} GPU-hours lent; {} servers lent, {} "
+            "returned, {} late; {} jobs preempted (at least {}), {} scaled in; short "
+            "{:.0f} server-seconds, {:.0f} s beyond the deadline\n",
+            run.policy, 100 * m.usage_both, m.lent_gpu_s / hour_s, m.servers_lent,
+            m.servers_returned, m.late_returns, m.preemptions, m.least_preemptions, m.scaled_in,
+            m.short_server_s, m.short_late_s);
+    }
+}
+
 void print_bound(const Answers& answers) {
     fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
                answers.bound->mean_jct_s, answers.bound->alone_s);
@@ -203,6 +152,7 @@ void print_slowdowns(const std::vector<sim::Metrics>& runs) {
 
 void print_text(const Answers& answers) {
     if (!answers.runs.empty()) print_table(answers.runs);
+    print_loans(answers.runs);
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
@@ -237,7 +187,8 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
     };
     options.only_events = policy.only_events;
     Result<sim::Metrics> run = sim::simulate(workload, policy.name, policy.decide, options);
-    if (!run) return environment_error(run.error().message(), std::string(policy.name));
+    if (!run && run.error().code == ErrorCode::environment)
+        return environment_error(run.error().message(), std::string(policy.name));
     return run;
 }
 
@@ -275,10 +226,15 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
             fmt::format("sigma {} on times, {} on work, {} on what is said of it, seed {}",
                         errors.estimate_sigma, errors.work_sigma, errors.said_sigma, errors.seed));
     }
+    if (errors.wrong_share > 0)
+        facts.emplace_back("wrong run times", fmt::format("60% off in a share of {}, seed {}",
+                                                          errors.wrong_share, errors.seed));
     if (options.elastic_share < 1) {
         facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}",
                                                        options.elastic_share, errors.seed));
     }
+    if (options.loans)
+        facts.emplace_back("inference", fmt::format("{}, loans {}", given.inference, given.loan));
     if (!options.slowdowns.empty())
         facts.emplace_back("slowdowns", fmt::format("{}: {}, mode {}", given.slowdowns,
                                                     options.slowdowns.size(), given.slowdown_mode));
@@ -298,7 +254,7 @@ Status add_slowdowns(const SimulateOptions& given, const sim::Workload& workload
 }
 
 int simulate(const Globals& globals, const SimulateOptions& given) {
-    Result<sim::SimulationOptions> options = options_of(given);
+    Result<sim::SimulationOptions> options = simulation_options(given);
     if (!options) return fail(globals, options.error());
     const Result<std::vector<Policy>> chosen = policies_of(given.policies);
     if (!chosen) return fail(globals, chosen.error());
@@ -337,127 +293,12 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
     return exit_yes;
 }
 
-void add_planner_options(CLI::App& command, PlannerOptions& planner) {
-    command.add_flag("--planner", planner.on, "the planner's estimates instead of a table");
-    command.add_option("--hardware", planner.hardware,
-                       "with --planner: more hardware entries (YAML)");
-    command
-        .add_option("--launcher", planner.launcher,
-                    "with --planner: only plans that it can be told")
-        ->capture_default_str();
-    command.add_option("--max-gpus", planner.max_gpus, "with --planner: GPUs of the largest offer")
-        ->check(CLI::Range(std::int64_t{1}, limits::gpus))
-        ->capture_default_str();
-}
-
-/// What policies do not know, and may not change.
-void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
-    command
-        .add_option("--estimate-error", s.errors.estimate_sigma,
-                    "sigma of the hidden factor on each iteration time")
-        ->check(CLI::Range(0.0, 5.0))
-        ->capture_default_str();
-    command
-        .add_option("--work-error", s.errors.work_sigma, "sigma of the hidden factor on each work")
-        ->check(CLI::Range(0.0, 5.0))
-        ->capture_default_str();
-    command
-        .add_option(
-            "--said-error", s.errors.said_sigma,
-            "sigma of the hidden factor on what users say of their work, which stays the trace's")
-        ->check(CLI::Range(0.0, 5.0))
-        ->capture_default_str();
-    command
-        .add_option("--elastic-share", s.elastic_share,
-                    "share of the jobs that may be changed while they run, by --seed")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command.add_flag("--work-unknown", s.work_unknown,
-                     "policies see time limits instead of each work");
-    command
-        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
-        ->capture_default_str();
-}
-
-void add_slowdown_options(CLI::App& command, SimulateOptions& given) {
-    SlowdownRules& rules = given.simulation.slowdown.rules;
-    command.add_option("--slowdowns", given.slowdowns, "slow GPUs and links, CSV");
-    command.add_option("--slowdown-mode", given.slowdown_mode, "off, watch or mitigate")
-        ->check(CLI::IsMember({"off", "watch", "mitigate"}))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-factor", given.slowdown_factor,
-                    "times slower, where the file does not say")
-        ->check(CLI::Range(1.0, 1e4))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-latency", given.simulation.slowdown.latency_iterations,
-                    "iterations until a slowdown is detected")
-        ->check(CLI::Range(1.0, 1e5))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-confirmations", rules.confirmations,
-                    "jobs that find a node slow before all avoid it")
-        ->check(CLI::Range(1, 100))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-quarantine-percent", rules.max_quarantined_percent,
-                    "of a type's nodes, avoided at a time")
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    command.add_option("--slowdown-recheck", rules.recheck_s, "how long a verdict holds, s")
-        ->check(CLI::Range(1.0, 1e9))
-        ->capture_default_str();
-}
-
-void add_options(CLI::App& command, SimulateOptions& given) {
-    command.add_option("--cluster", given.files.cluster, "cluster YAML")->required();
-    command.add_option("--trace", given.files.trace, "trace of jobs, CSV")->required();
-    command.add_option("--throughputs", given.files.throughputs, "table of iteration times, CSV");
-    add_planner_options(command, given.files.planner);
-    command.add_option("--policy", given.policies, "one policy or several, with commas")
-        ->delimiter(',')
-        ->capture_default_str();
-    sim::SimulationOptions& s = given.simulation;
-    command.add_option("--round", s.round_s, "longest time between decisions, s")
-        ->check(CLI::Range(1.0, 86400.0))
-        ->capture_default_str();
-    command.add_option("--min-gap", s.min_gap_s, "shortest time between decisions, s")
-        ->check(CLI::Range(0.0, 3600.0))
-        ->capture_default_str();
-    command
-        .add_option("--restart-s", given.restart_s,
-                    "cost of every start and change of GPUs, s [min(10 x GPUs, 40) + checkpoint]")
-        ->check(CLI::Range(0.0, 86400.0));
-    command
-        .add_option("--checkpoint-s", given.checkpoint_s, "part of it for the checkpoint, s [30]")
-        ->check(CLI::Range(0.0, 86400.0));
-    command.add_option("--placement", given.placement, "nodes or pools")
-        ->check(CLI::IsMember({"nodes", "pools"}))
-        ->capture_default_str();
-    command.add_option("--objective", given.objective, "jct, throughput or fairness")
-        ->capture_default_str();
-    add_error_options(command, s);
-    add_slowdown_options(command, given);
-    command.add_option("--max-time", given.max_time_s, "end the simulation, s after the first job")
-        ->check(CLI::Range(1.0, a_century_s));
-    command
-        .add_option("--iteration-divisor", given.iteration_divisor,
-                    "a job does num_iteration / N iterations")
-        ->check(CLI::Range(1, 1000000))
-        ->capture_default_str();
-    command.add_option("--html", given.html, "also write a page with charts to this file");
-    command.add_option("--search-steps", s.policy.search_steps, "search budget of one decision")
-        ->check(CLI::Range(1, 2000000000))
-        ->capture_default_str();
-}
-
 }  // namespace
 
 void add_simulate(CLI::App& app, Globals& globals) {
     CLI::App* command = app.add_subcommand("simulate", "run policies on a trace of jobs");
     auto given = std::make_shared<SimulateOptions>();
-    add_options(*command, *given);
+    add_simulate_options(*command, *given);
     command->callback([&globals, given] { globals.status = simulate(globals, *given); });
 }
 

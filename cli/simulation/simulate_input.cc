@@ -25,6 +25,12 @@ Result<sim::Throughputs> read_throughputs(const std::string& path) {
     return sim::parse_throughputs(*text, path);
 }
 
+Result<sim::InferenceCurve> read_inference(const std::string& path) {
+    const Result<std::string> text = read_user_file(path, max_table_bytes);
+    if (!text) return text.error();
+    return sim::parse_inference_curve(*text, path);
+}
+
 Result<std::vector<sim::Slowdown>> read_slowdowns(const std::string& path,
                                                   const sim::Workload& workload,
                                                   double usual_factor) {

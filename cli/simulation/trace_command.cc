@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena trace generate`: a trace for `arena simulate` on a machine that has none.
+// `arena trace generate|inference`: a trace for `arena simulate` on a machine that has none, and a
+// load of inference beside it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,7 @@
 #include "cli/simulation/simulate_input.h"
 #include "core/limits.h"
 #include "sim/generate.h"
+#include "sim/generate_inference.h"
 
 namespace arena::cli {
 namespace {
@@ -158,6 +160,51 @@ void add_options(CLI::App& command, TraceOptions& given) {
         ->capture_default_str();
 }
 
+struct InferenceOptions {
+    std::string out;
+    sim::InferenceGeneratorOptions generator;
+};
+
+int run_inference(const Globals& globals, const InferenceOptions& given) {
+    const Result<sim::InferenceCurve> curve = sim::generate_inference(given.generator);
+    if (!curve) return fail(globals, curve.error());
+    const std::string text = sim::format_inference_curve(*curve);
+    if (given.out.empty() || given.out == "-") {
+        fmt::print("{}", text);
+        return exit_yes;
+    }
+    if (const Status status = write_file_atomic(given.out, text); !status)
+        return fail(globals, status.error());
+    const std::size_t steps = curve->loads.front().steps.size();
+    if (globals.json) {
+        fmt::print("{}\n",
+                   dump_json({{"schema_version", 1}, {"file", given.out}, {"steps", steps}}));
+    } else {
+        fmt::print("{}: {} steps of {} s\n", given.out, steps, given.generator.step_s);
+    }
+    return exit_yes;
+}
+
+void add_inference(CLI::App& trace, Globals& globals) {
+    CLI::App* command = trace.add_subcommand("inference", "make a day-night load from a seed");
+    auto given = std::make_shared<InferenceOptions>();
+    sim::InferenceGeneratorOptions& g = given->generator;
+    command->add_option("--gpus", g.gpus, "GPUs of inference")->required();
+    command->add_option("--gpu-type", g.gpu_type, "column gpu_type [none: the only type]");
+    command->add_option("--days", g.days, "length")->capture_default_str();
+    command->add_option("--low", g.low, "share of the GPUs at night")->capture_default_str();
+    command->add_option("--high", g.high, "share of the GPUs by day")->capture_default_str();
+    command->add_option("--noise", g.noise, "sigma of a day's height, thrice that of a step")
+        ->capture_default_str();
+    command->add_option("--spikes", g.spikes_per_day, "sudden rises a day, a tenth of the GPUs")
+        ->capture_default_str();
+    command->add_option("--step-s", g.step_s, "seconds of a step")->capture_default_str();
+    command->add_option("--out", given->out, "file to write [standard output]");
+    command->add_option("--seed", g.seed, "the same seed gives the same load")
+        ->capture_default_str();
+    command->callback([&globals, given] { globals.status = run_inference(globals, *given); });
+}
+
 }  // namespace
 
 void add_trace(CLI::App& app, Globals& globals) {
@@ -167,6 +214,7 @@ void add_trace(CLI::App& app, Globals& globals) {
     auto given = std::make_shared<TraceOptions>();
     add_options(*command, *given);
     command->callback([&globals, given] { globals.status = run(globals, *given); });
+    add_inference(*trace, globals);
 }
 
 }  // namespace arena::cli

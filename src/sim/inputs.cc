@@ -34,8 +34,8 @@ void keep(const Result<T>& result, T& out, std::optional<Error>& error) {
 
 void read_group(const YamlNode& item, std::string_view file, std::optional<Error>& error,
                 NodeGroup& out) {
-    if (const Status s =
-            yaml_check_keys(item, file, {"gpu_type", "count", "gpus_per_node", "name"});
+    if (const Status s = yaml_check_keys(
+            item, file, {"gpu_type", "count", "gpus_per_node", "name", "inference"});
         !s) {
         error = s.error();
         return;
@@ -54,6 +54,8 @@ void read_group(const YamlNode& item, std::string_view file, std::optional<Error
     if (const YamlNode* name = item.find("name")) {
         keep(yaml_string(*name, file, "name", limits::name_bytes), out.prefix, error);
     }
+    if (const YamlNode* inference = item.find("inference"))
+        keep(yaml_bool(*inference, file, "inference"), out.inference, error);
     if (!error && out.gpu_type.empty()) {
         error = usage_error("gpu_type: must not be empty", item.where(file));
     }

@@ -20,7 +20,8 @@ struct NodeGroup {
     std::string gpu_type;
     std::int64_t count = 0;          ///< nodes, 1..limits::gpus
     std::int64_t gpus_per_node = 0;  ///< 1..1024
-    std::string prefix;  ///< nodes are PREFIX1, PREFIX2, ... counted over all groups with it
+    std::string prefix;      ///< nodes are PREFIX1, PREFIX2, ... counted over all groups with it
+    bool inference = false;  ///< they are inference's: jobs may use them while they are lent
     bool operator==(const NodeGroup&) const = default;
 };
 
@@ -34,8 +35,8 @@ struct Cluster {
     bool operator==(const Cluster&) const = default;
 };
 
-/// `nodes:` a list of {gpu_type, count, gpus_per_node, name}, `inter_gbps_per_node`, `accounts:` a
-/// map of shares. At most limits::gpus nodes.
+/// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference}, `inter_gbps_per_node`,
+/// `accounts:` a map of shares. At most limits::gpus nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {

@@ -15,6 +15,28 @@ Json json_of(const Spread& s) {
     return {{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
 }
 
+Json json_of(const LoanMetrics& m) {
+    constexpr double hour_s = 3600;
+    return {{"lend", m.lend},
+            {"inference_servers", m.inference_servers},
+            {"inference_gpus", m.inference_gpus},
+            {"inference_gpu_hours", m.inference_gpu_s / hour_s},
+            {"lent_gpu_hours", m.lent_gpu_s / hour_s},
+            {"loans", m.loans},
+            {"servers_lent", m.servers_lent},
+            {"reclaims", m.reclaims},
+            {"servers_returned", m.servers_returned},
+            {"late_returns", m.late_returns},
+            {"preemptions", m.preemptions},
+            {"least_preemptions", m.least_preemptions},
+            {"scaled_in", m.scaled_in},
+            {"short_server_s", m.short_server_s},
+            {"short_late_s", m.short_late_s},
+            {"unmet_server_s", m.unmet_server_s},
+            {"usage_both", m.usage_both},
+            {"usage_training", m.usage_training}};
+}
+
 Json json_of(const SlowMetrics& s) {
     Json json{{"mode", s.mode},
               {"events", s.events},
@@ -62,6 +84,7 @@ std::string metrics_json(const Metrics& m) {
          {"decision_ms",
           {{"p50", m.decision_ms_p50}, {"p95", m.decision_ms_p95}, {"max", m.decision_ms_max}}},
          {"wall_s", m.wall_s}});
+    if (m.loans) json["loans"] = json_of(*m.loans);
     if (m.slow) json["slowdowns"] = json_of(*m.slow);
     return dump_json(json);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/loans/loan_metrics.h"
 #include "sim/slow/slowdowns.h"
 
 namespace arena::sim {
@@ -76,6 +77,7 @@ struct Metrics {
     std::int64_t decisions = 0;
     double decision_ms_p50 = 0, decision_ms_p95 = 0, decision_ms_max = 0;
     double wall_s = 0;
+    std::optional<LoanMetrics> loans;  ///< with inference beside the cluster
     std::optional<SlowMetrics> slow;   ///< where slowdowns were simulated
     std::vector<JobOutcome> outcomes;  ///< by job
     std::vector<Stay> stays;           ///< by end; only when asked for

@@ -312,6 +312,7 @@ std::string page_html(const Workload& workload, const std::vector<Metrics>& runs
     out += "<h2>Numbers</h2>\n" + metrics_table(runs, bound) + bound_text(bound);
     if (!runs.empty())
         out += "<h2>Over time</h2>\n" + legend(runs) + charts(workload, runs, until_s);
+    out += loans_section(runs);
     for (std::size_t i = 0; i < runs.size(); ++i) {
         out += run_section(workload, runs[i], until_s, runs.size(), i == 0, limits);
     }

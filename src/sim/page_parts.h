@@ -47,6 +47,8 @@ struct GanttLimits {
 };
 /// GPUs by node from top to bottom, time from left to right, one colour per job.
 std::string gantt_figure(const Workload&, const Metrics&, double until_s, GanttLimits);
+/// What was lent under each run that has it; "" where none has.
+std::string loans_section(const std::vector<Metrics>&);
 /// What a stay ran as: "2x4xa40", followed by its plan where the offer has one.
 std::string shape_of(const Offer&);
 

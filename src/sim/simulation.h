@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The state of one simulation, of which simulator.cc has the event loop, simulator_apply.cc what
-// decisions change, simulator_account.cc the sums, simulator_slow.cc slowdowns. The snapshot and
-// the offers live through the whole simulation and change in place, so that a round costs time in
-// the jobs there are, not in the trace.
+// decisions and loans change, simulator_account.cc the sums, simulator_slow.cc slowdowns. The
+// snapshot and the offers live through the whole simulation and change in place, so that a round
+// costs time in the jobs there are, not in the trace.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <queue>
 #include <tuple>
 
+#include "sim/loans/lending.h"
 #include "sim/simulator.h"
 #include "sim/slow/slow_cluster.h"
 #include "sim/slow/slow_watch.h"
@@ -61,6 +63,8 @@ class Simulation {
             slow_ = std::make_unique<SlowCluster>(o.slowdowns, workload.nodes, o.slowdown.rules);
         for (const Slowdown& slow : o.slowdowns) slow_outcomes_.push_back({.slow = slow});
     }
+    /// Before run(); an error where the inference curve does not fit the cluster.
+    Status begin_loans();
     Result<Metrics> run(std::string_view name);
 
   private:
@@ -85,6 +89,7 @@ class Simulation {
     void account(const JobState&, const Live&, bool finished);
     void change_demand(double gpus);
     [[nodiscard]] double fair_jct_s(const JobState&, const Live&) const;
+    Status follow_loans();
     [[nodiscard]] double next_slow_s() const;
     bool advance_slowdowns();
     void place_slow(const JobState&, Live&);
@@ -131,6 +136,7 @@ class Simulation {
     std::vector<std::pair<double, double>> speed_changes_;         ///< (time, samples/s)
     double demand_gpus_ = 0, demand_gpu_s_ = 0, demand_at_s_ = 0;  ///< as requested, jobs present
     double samples_ = 0, normalized_s_ = 0, held_gpu_s_ = 0;
+    std::optional<Lending> lending_;          ///< nothing: no inference beside the cluster
     std::unique_ptr<SlowCluster> slow_;       ///< nothing: no slowdowns
     std::map<JobId, SlowAvoidance> left_;     ///< nodes that jobs left, by job
     std::vector<SlowOutcome> slow_outcomes_;  ///< by row

@@ -41,6 +41,7 @@ double Simulation::next_event_s() const {
     double at_s = due_s_;
     if (arrived_ < workload_.jobs.size()) at_s = std::min(at_s, workload_.jobs[arrived_].submit_s);
     if (!completions_.empty()) at_s = std::min(at_s, completions_.top().at_s);
+    if (lending_) at_s = std::min(at_s, lending_->next_event_s(snapshot_.time_s));
     if (!snapshot_.jobs.empty() && !options_.only_events) {
         const double rounds = std::floor(snapshot_.time_s / options_.round_s) + 1;
         double round_at_s = rounds * options_.round_s;
@@ -192,6 +193,7 @@ Result<Metrics> Simulation::run(std::string_view name) {
         arrive();
         const bool wanted = slow_ != nullptr && advance_slowdowns();
         if (slow_s < event_s && !wanted) continue;
+        if (const Status status = follow_loans(); !status) return status.error();
         if (snapshot_.jobs.empty()) continue;
         if (at_s < last_decision_s_ + options_.min_gap_s) {
             due_s_ = last_decision_s_ + options_.min_gap_s;
@@ -210,7 +212,9 @@ Result<Metrics> Simulation::run(std::string_view name) {
 
 Result<Metrics> simulate(const Workload& workload, std::string_view policy_name,
                          const PolicyFunction& decide, const SimulationOptions& options) {
-    return Simulation(workload, decide, options).run(policy_name);
+    Simulation simulation(workload, decide, options);
+    if (const Status status = simulation.begin_loans(); !status) return status.error();
+    return simulation.run(policy_name);
 }
 
 }  // namespace arena::sim

@@ -7,9 +7,11 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "base/result.h"
 #include "policy/policy.h"
+#include "sim/loans/lending.h"
 #include "sim/metrics.h"
 #include "sim/slow/slowdowns.h"
 #include "sim/workload.h"
@@ -28,8 +30,9 @@ struct SimulationOptions {
     /// Policies see no job's work but its time limit, 1 to 5 times its run where the trace states
     /// none.
     bool work_unknown = false;
-    PolicyOptions policy;             ///< restart cost, objective, search steps
-    std::vector<Slowdown> slowdowns;  ///< of parse_slowdowns() for the workload's nodes
+    PolicyOptions policy;              ///< restart cost, objective, search steps
+    std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
+    std::vector<Slowdown> slowdowns;   ///< of parse_slowdowns() for the workload's nodes
     SlowdownOptions slowdown;
     bool keep_stays = false;
     std::int64_t max_decisions = std::numeric_limits<std::int64_t>::max();
@@ -46,7 +49,7 @@ struct SimulationOptions {
 /// A decision's GPUs change hands at once; every change of a job's GPU set, the first included,
 /// then costs it RestartCost::seconds() without progress. An error with code environment says that
 /// the policy broke the contract of policy.h, or that it leaves jobs waiting on an idle cluster for
-/// ever.
+/// ever; one with code usage that the inference curve does not fit the cluster.
 Result<Metrics> simulate(const Workload&, std::string_view policy_name, const PolicyFunction&,
                          const SimulationOptions&);
 

@@ -113,6 +113,7 @@ Metrics Simulation::finish(std::string_view name) {
     m.finish_time_fairness = spread_of(std::move(unfairness));
     finish_speeds(m);
     finish_slow(m);
+    if (lending_) m.loans = lending_->finish(snapshot_, held_gpu_s_);
     std::sort(decision_ms_.begin(), decision_ms_.end());
     m.decision_ms_p50 = percentile(decision_ms_, 0.5);
     m.decision_ms_p95 = percentile(decision_ms_, 0.95);

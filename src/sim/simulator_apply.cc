@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a decision changes, and whether it keeps the contract of policy.h: see simulation.h.
+// What a decision changes, and whether it keeps the contract of policy.h; what loans of nodes
+// change between decisions. See simulation.h.
 #include "sim/simulation.h"
 
 namespace arena::sim {
@@ -106,6 +107,32 @@ Status Simulation::apply(const Decision& decision) {
         as_start.kind = ActionKind::start;
         if (const Status status = begin(at, as_start); !status) return status;
     }
+    return Done{};
+}
+
+Status Simulation::begin_loans() {
+    if (!options_.loans) return Done{};
+    Result<Lending> lending = Lending::make(workload_.nodes, workload_.inference_nodes,
+                                            *options_.loans, policy_options_.restart.checkpoint_s);
+    if (!lending) return lending.error();
+    lending_ = std::move(*lending);
+    lending_->begin(snapshot_);
+    return Done{};
+}
+
+/// Nodes come and go, and the jobs that stand on those that go move or stop at once.
+Status Simulation::follow_loans() {
+    if (!lending_) return Done{};
+    update_jobs();
+    for (const Action& move : lending_->advance(snapshot_, offers_)) {
+        const std::size_t at = find(move.job);
+        give_up(at);
+        if (move.kind == ActionKind::preempt) continue;
+        Action as_start = move;
+        as_start.kind = ActionKind::start;
+        if (const Status status = begin(at, as_start); !status) return status;
+    }
+    lending_->close(snapshot_);
     return Done{};
 }
 

@@ -191,8 +191,8 @@ bool Simulation::has_other_place(const JobState& job, const Live& live) const {
     };
     std::int64_t gpus = 0;
     for (NodeIndex n = 0; n < snapshot_.nodes.size(); ++n)
-        if (snapshot_.nodes[n].gpu_type == job.current->grid.gpu_type && !is_in(slow, n) &&
-            !is_in(slow_->quarantined(), n))
+        if (snapshot_.nodes[n].up && snapshot_.nodes[n].gpu_type == job.current->grid.gpu_type &&
+            !is_in(slow, n) && !is_in(slow_->quarantined(), n))
             gpus += snapshot_.nodes[n].total_gpus;
     return gpus >= job.current->grid.gpus();
 }

@@ -26,7 +26,8 @@ double uniform(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
 
 /// Streams of random numbers by job that are no offer's.
 constexpr std::uint64_t said_stream = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t elastic_stream = said_stream - 1, limit_stream = said_stream - 2;
+constexpr std::uint64_t elastic_stream = said_stream - 1, limit_stream = said_stream - 2,
+                        wrong_stream = said_stream - 3;
 
 std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     constexpr std::int64_t plenty = std::int64_t{1} << 40;
@@ -50,6 +51,16 @@ std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
         pool.free_gpus = pool.total_gpus;
     }
     return pools;
+}
+
+/// In the order of make_nodes().
+std::vector<NodeIndex> inference_of(const Cluster& cluster) {
+    std::vector<NodeIndex> list;
+    NodeIndex next = 0;
+    for (const NodeGroup& group : cluster.groups)
+        for (std::int64_t i = 0; i < group.count; ++i, ++next)
+            if (group.inference) list.push_back(next);
+    return list;
 }
 
 /// The nodes of one type: GPUs per node -> nodes that have at least so many.
@@ -127,6 +138,7 @@ class Binder {
     Binder(const Cluster& cluster, const Throughputs& table, const WorkloadOptions& options)
         : table_(table), options_(options) {
         out_.nodes = make_nodes(cluster, options.placement);
+        if (options.placement == PlacementRule::nodes) out_.inference_nodes = inference_of(cluster);
         out_.gpu_types = cluster.gpu_types();
         out_.shares = cluster.shares;
         out_.accounts = {""};
@@ -252,8 +264,11 @@ double Workload::work_factor(const Errors& errors, std::uint32_t job) {
 }
 
 double Workload::said_factor(const Errors& errors, std::uint32_t job) {
-    if (errors.said_sigma == 0) return 1;
-    return std::exp(errors.said_sigma * normal(errors.seed, job, said_stream));
+    double factor = 1;
+    if (const double at = uniform(errors.seed, job, wrong_stream); at < errors.wrong_share)
+        factor += at < errors.wrong_share / 2 ? errors.wrong_by : -errors.wrong_by;
+    if (errors.said_sigma == 0) return factor;
+    return factor * std::exp(errors.said_sigma * normal(errors.seed, job, said_stream));
 }
 
 bool Workload::is_elastic(double share, std::uint64_t seed, std::uint32_t job) {

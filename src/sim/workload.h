@@ -23,6 +23,8 @@ struct Errors {
     std::uint64_t seed = 0;
     /// One per job, on what its user says of its work and its time limit: it does the trace's work.
     double said_sigma = 0;
+    /// The same by this share of the users, who are off by wrong_by, half of them up, half down.
+    double wrong_share = 0, wrong_by = 0.6;
 };
 
 /// What all jobs of one model and batch share. Offers: one per (type, count) with the time of the
@@ -49,6 +51,7 @@ struct SimJob {
 
 struct Workload {
     std::vector<NodeState> nodes;
+    std::vector<NodeIndex> inference_nodes;  ///< ascending; with pools none
     std::vector<std::string> gpu_types;
     std::vector<Profile> profiles;
     std::vector<SimJob> jobs;           ///< by submission
