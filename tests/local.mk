@@ -223,7 +223,11 @@ if HAVE_CHECK
 check_PROGRAMS += $(loan_tests)
 TESTS += $(loan_tests)
 endif
-EXTRA_DIST += tests/fuzz/parse_lease.cc tests/fuzz/parse_inference_curve.cc
+# Built by `make check`, run by tests/bench/loans.
+check_PROGRAMS += tests/bench/loan-victims
+tests_bench_loan_victims_SOURCES = tests/bench/loan_victims.cc
+tests_bench_loan_victims_LDADD = $(sim_libs)
+EXTRA_DIST += tests/bench/loans tests/fuzz/parse_lease.cc tests/fuzz/parse_inference_curve.cc
 
 # ---- arrays of siblings ------------------------------------------------------------------------
 if HAVE_CHECK
