@@ -43,6 +43,6 @@ like "$included" "$headers/src/slurmctld/slurmctld.h" "the headers of Slurm $(<"
 unlike "$included" "($own|/usr/include)/(slurm|src)/" "and no header of the Slurm that this was built with"
 for plugin in sched_arena job_submit_arena spank_arena; do
     mapfile -t sources < <(sources_of "$plugin")
-    ok "$plugin compiles against them (${#sources[@]} files)" run_compiler '' "${sources[@]}"
+    ok "$plugin compiles against them (${#sources[@]} files)" run_compiler "$(make_value "\$(${plugin}_la_CPPFLAGS)")" "${sources[@]}"
 done
 done_testing
