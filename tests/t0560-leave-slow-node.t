@@ -53,7 +53,6 @@ moves=0
 for policy in fifo arena; do
     sed -i "s/^policy: .*/policy: $policy/" "$cluster_dir/arena.yaml"
     scontrol reconfigure
-    moves=0 # counted by the plug-in since it read its file
 
     # ---- a node is free ------------------------------------------------------------------------
     name=$policy-free
