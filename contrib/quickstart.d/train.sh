@@ -19,5 +19,5 @@ train=(arena-train --device cpu --model "$files/small-gpt.yaml" --data "$text" -
     --checkpoint "$name.saved" --log "$name.log" --quiet)
 # Ranks on two cores give way to each other; nodes that are one host talk over loopback.
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lo
-if [[ $ARENA_QUICKSTART_MPI == pmix ]]; then exec srun --mpi=pmix "${train[@]}"; fi
+if [[ $QUICKSTART_MPI == pmix ]]; then exec srun --mpi=pmix "${train[@]}"; fi
 exec srun -N1 -n1 "${train[@]}"   # no MPI: the ranks are threads of one process
