@@ -40,7 +40,11 @@ Now SimulatedJob::now() const {
 }
 
 std::vector<std::int64_t> SimulatedJob::first_roles() const {
-    const Placement ranks = ranks_as_started({.dp = o_.dp, .pp = o_.pp, .tp = o_.tp});
+    TrainerPlan plan;
+    plan.dp = o_.dp;
+    plan.pp = o_.pp;
+    plan.tp = o_.tp;
+    const Placement ranks = ranks_as_started(plan);
     return {ranks.begin(), ranks.end()};
 }
 

@@ -192,7 +192,9 @@ TEST(a_job_leaves_a_slow_node_once_it_has_cost_as_much_as_the_move) {
 TEST(a_node_is_avoided_by_all_when_two_jobs_found_it_slow) {
     std::vector<NodeState> nodes(4);
     for (NodeState& node : nodes) node = {.gpu_type = "a40", .total_gpus = 2};
-    SlowCluster cluster({slow_gpu(10, 500, 2, 1)}, nodes, {.recheck_s = 400});
+    SlowdownRules rules;
+    rules.recheck_s = 400;
+    SlowCluster cluster({slow_gpu(10, 500, 2, 1)}, nodes, rules);
     ck_assert(cluster.advance(10));
     cluster.note(1, std::vector<NodeIndex>{1}, 20);
     cluster.note(1, std::vector<NodeIndex>{1}, 30);
