@@ -320,6 +320,24 @@ TEST(asked_checks_of_many_nodes_are_few_at_once) {
     ck_assert(scene.ask("nowhere").find("no node with GPUs") != std::string::npos);
 }
 
+TEST(a_node_that_is_not_there_is_refused_where_no_round_was_needed_yet) {
+    ChecksScene scene;
+    ck_assert(scene.ask("nowhere").find("no node with GPUs") != std::string::npos);
+    ck_assert(!scene.plan->has_work());
+}
+
+TEST(what_was_asked_for_outlives_its_configuration) {
+    ChecksScene scene;
+    (void)scene.ask("n2");
+    auto before = std::exchange(scene.plan, scene.scheduler());
+    scene.plan->take_over(before->keep());
+    before.reset();
+    ck_assert(scene.plan->has_work());
+    scene.round();
+    ck_assert_uint_eq(scene.checks(), 1);
+    ck_assert_str_eq(scene.host.specs.back().node.c_str(), "n2");
+}
+
 TEST(a_refused_carrier_is_told_once_and_tried_less_and_less_often) {
     ChecksScene scene;
     scene.host.carriers_refused = true;

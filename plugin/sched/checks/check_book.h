@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checks/judge.h"
@@ -70,7 +71,11 @@ class CheckBook : public NodeChecks {
         double last_s = 0;           ///< and when, by the epoch
         [[nodiscard]] bool wanted() const { return asked || due_until != 0; }
     };
-    [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
+    using Entries = std::map<std::string, Entry>;  ///< by node
+    [[nodiscard]] const Entries& entries() const { return entries_; }
+    /// What was asked for and found under another configuration.
+    [[nodiscard]] Entries take_entries() { return std::exchange(entries_, {}); }
+    void take_over(Entries entries) { entries_ = std::move(entries); }
 
   private:
     struct Run {
@@ -107,7 +112,7 @@ class CheckBook : public NodeChecks {
     ServiceUser user_;
     SpoolReader spool_;
     Refusals refusals_;
-    std::map<std::string, Entry> entries_;
+    Entries entries_;
     std::map<JobId, Run> runs_;
     std::vector<std::string> healthy_;
     Counts counts_;

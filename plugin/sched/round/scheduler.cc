@@ -192,12 +192,13 @@ std::set<JobId> Scheduler::close_events(const std::string& node, std::optional<S
     return jobs;
 }
 
-/// Before the first round nobody knows.
-bool Scheduler::is_node(const std::string& node) const {
+/// A cluster that has nothing of Arena's has had no round, and its nodes are not known.
+bool Scheduler::is_node(const std::string& node) {
     const auto& nodes = round_.view.snapshot.nodes;
-    return nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](const NodeState& known) {
-               return known.name == node && known.total_gpus > 0;
-           });
+    if (nodes.empty()) round();
+    return std::any_of(nodes.begin(), nodes.end(), [&](const NodeState& known) {
+        return known.name == node && known.total_gpus > 0;
+    });
 }
 
 std::string Scheduler::check_slowdown(const std::string& node) {
@@ -221,12 +222,14 @@ void Scheduler::note_slow(const SlowVerdict& verdict, bool leave, double now_s) 
 Scheduler::Kept Scheduler::keep() {
     return {.slowdown = std::exchange(books_.slowdown, {}),
             .leaving = std::exchange(books_.leaving, {}),
-            .verdicts = books_.nodes.take_verdicts()};
+            .verdicts = books_.nodes.take_verdicts(),
+            .checks = books_.checks.take_entries()};
 }
 
 void Scheduler::take_over(Kept kept) {
     books_.slowdown = std::move(kept.slowdown);
     books_.leaving = std::move(kept.leaving);
+    books_.checks.take_over(std::move(kept.checks));
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
 }
 

@@ -37,12 +37,13 @@ class Scheduler {
     /// A round is due although Slurm has nothing of Arena's: a check was asked for.
     [[nodiscard]] bool has_work() const { return books_.checks.has_work(); }
 
-    /// What jobs said once, and what no record of Slurm's has yet: for the scheduler of another
-    /// configuration. This one has it no more.
+    /// What jobs and administrators said once, and what no record of Slurm's has yet: for the
+    /// scheduler of another configuration. This one has it no more.
     struct Kept {
         SlowdownBook slowdown;
         std::map<JobId, std::vector<AvoidedNode>> leaving;
         std::vector<SlowVerdict> verdicts;
+        CheckBook::Entries checks;
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
@@ -71,7 +72,7 @@ class Scheduler {
     }
     std::string clear_slowdown(const std::string& node);
     std::set<JobId> close_events(const std::string& node, std::optional<SlowCause> cause);
-    [[nodiscard]] bool is_node(const std::string& node) const;
+    [[nodiscard]] bool is_node(const std::string& node);
     std::string check_slowdown(const std::string& node);
     [[nodiscard]] std::string slow_node_of(JobId job) const;
 

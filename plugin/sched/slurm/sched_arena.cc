@@ -254,6 +254,12 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
             return scheduler_->slowdown(verb, word, asker);
         };
     };
+    const auto check = [this, slowdown](std::string_view word) {
+        return off_
+                   ? error_json(no_error("Arena is off (slurmctld's log says why): mend it and run "
+                                         "scontrol reconfigure"))
+                   : slowdown(SlowdownVerb::check)(word);
+    };
     const auto explain = [this, asker](std::string_view word) {
         const auto job = parse_integer(word, 1, UINT32_MAX);
         return job ? scheduler_->explain(static_cast<JobId>(*job), asker) : std::string();
@@ -290,7 +296,7 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
          .subject = "NODE",
          .right = Right::administrator,
          .says_why = true,
-         .answer = slowdown(SlowdownVerb::check)},
+         .answer = check},
     };
 }
 
@@ -313,7 +319,9 @@ void Plugin::run() noexcept {
             wait_for_event();
             if (stopping_) break;
             if (!controller_is_ready()) continue;
-            if (!loaded || reload_.exchange(false)) {
+            const bool is_asked =
+                reload_.exchange(false);  // before the first load, too: once is enough
+            if (!loaded || is_asked) {
                 loaded = true;
                 load();
                 woken_ = true;
