@@ -18,7 +18,7 @@ namespace {
 double real(std::int64_t value) { return static_cast<double>(value); }
 double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
 
-double median_of(std::vector<double> values) {
+double median_high_of(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     return median_high(values);
 }
@@ -68,8 +68,8 @@ std::vector<Line> lines_of(const std::vector<CommTime>& times) {
 
 void fit(Link& link, const std::vector<double>& alphas, const std::vector<double>& rates) {
     if (rates.empty()) return;
-    link.alpha_s = std::max(median_of(alphas), 1e-9);
-    link.bytes_per_s = median_of(rates);
+    link.alpha_s = std::max(median_high_of(alphas), 1e-9);
+    link.bytes_per_s = median_high_of(rates);
 }
 
 /// intra_pass_s() of collectives.cc.

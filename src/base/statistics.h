@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Order statistics of samples that are sorted, smallest first.
+// Order statistics of samples, sorted, smallest first, where nothing else is said.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace arena {
 
@@ -21,6 +22,16 @@ inline double quantile(std::span<const double> sorted, double share) {
 inline double median(std::span<const double> sorted) { return quantile(sorted, 0.5); }
 /// The upper of the two in the middle, a value that was there; of at least one value.
 inline double median_high(std::span<const double> sorted) { return sorted[sorted.size() / 2]; }
+/// Of values in any order; 0 of nothing.
+inline double median_of(std::vector<double> values) {
+    std::ranges::sort(values);
+    return median(values);
+}
+/// Of values in any order; of at least one: among two the lesser is the usual one.
+inline double median_low_of(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[(values.size() - 1) / 2];
+}
 
 /// By nearest rank, the least value that at least that share of the values does not exceed; share
 /// in (0, 1]; 0 of nothing. For tails.

@@ -7,19 +7,13 @@
 #include <algorithm>
 #include <set>
 
+#include "base/statistics.h"
 #include "slowdown/locate.h"
 
 namespace arena {
 namespace {
 
 using State = DeviceVerdict::State;
-
-/// The middle one, of an even number the lower: among two the faster is the usual one.
-double lower_median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 double limit_of(Reference::From from) {
     return from == Reference::From::profile ? profile_limit : slowdown::LocateLimits{}.gpu;
@@ -111,7 +105,7 @@ void add_beside(const NodeCheck& check, References& known) {
     for (const ProductTime& time : check.products)
         known.products.try_emplace(
             {time.device, time.shape},
-            Reference{lower_median(times[time.shape]), Reference::From::beside});
+            Reference{median_low_of(times[time.shape]), Reference::From::beside});
 }
 
 bool CheckVerdict::is_slow() const {

@@ -25,11 +25,6 @@ struct Round {
     std::map<int, std::string> types;
 };
 
-double median_of(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return median(values);
-}
-
 bool is_time(double ms) { return std::isfinite(ms) && ms > 0; }
 
 Error no_time(const std::string& where) {

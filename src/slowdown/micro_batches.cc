@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/statistics.h"
+
 namespace arena::slowdown {
 
 namespace {
@@ -103,10 +105,8 @@ Result<std::vector<double>> times_from_products(std::span<const double> products
     if (!is_positive(bounds.healthy) || !is_positive(bounds.even_share) ||
         !std::isfinite(bounds.current) || bounds.current < bounds.healthy)
         return usage_error("the iteration now is not at least the healthy one, above 0");
-    std::vector<double> sorted(products.begin(), products.end());
-    std::sort(sorted.begin(), sorted.end());
-    const double fastest = sorted.front(), slowest = sorted.back();
-    const double usual = sorted[(sorted.size() - 1) / 2];  // of two, one slow: the other
+    const auto [fastest, slowest] = std::ranges::minmax(products);
+    const double usual = median_low_of({products.begin(), products.end()});  // of two: the other
     std::vector<double> times;
     for (const double product : products) {
         const bool healthy = product <= 1.10 * usual;

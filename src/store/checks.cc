@@ -45,11 +45,6 @@ std::string_view word_of(const CheckVerdict& verdict) {
     return verdict.is_healthy() ? "healthy" : "unknown";
 }
 
-double median_of(std::vector<double> values, bool lower) {
-    std::sort(values.begin(), values.end());
-    return lower ? values[(values.size() - 1) / 2] : median(values);
-}
-
 void add(References& known, const Key& key, double seconds, Reference::From from) {
     const auto& [device, peer, what] = key;
     if (peer >= 0) {
@@ -113,7 +108,7 @@ Status CheckStore::add_own(const NodeCheck& check, References& known) {
     }
     if (s.code() != SQLITE_OK) return sql_error(db_, path_, "checks");
     for (const auto& [key, seconds] : samples)
-        add(known, key, median_of(seconds, false), Reference::From::own);
+        add(known, key, median_of(seconds), Reference::From::own);
     return Done{};
 }
 
@@ -132,7 +127,7 @@ Status CheckStore::add_others(const NodeCheck& check, References& known) {
     for (const CheckedDevice& device : check.devices)
         for (const auto& [what, seconds] : of_model)
             if (what.first == device.device.identity())
-                add(known, {device.index, -1, what.second}, median_of(seconds, true),
+                add(known, {device.index, -1, what.second}, median_low_of(seconds),
                     Reference::From::others);
     return Done{};
 }

@@ -19,6 +19,13 @@ TEST(quantiles_lie_between_their_neighbours) {
     ck_assert_double_eq(median(std::vector<double>{1, 5, 6}), 5);
 }
 
+TEST(values_in_any_order_have_the_same_median) {
+    ck_assert_double_eq(median_of({8, 1, 4, 2}), 3);
+    ck_assert_double_eq(median_low_of({8, 1, 4, 2}), 2);
+    ck_assert_double_eq(median_low_of({5}), 5);
+    ck_assert_double_eq(median_of({}), 0);
+}
+
 TEST(percentiles_are_values_that_were_there) {
     const std::vector<double> four{1, 2, 4, 8};
     ck_assert_double_eq(percentile(four, 0.5), 2);

@@ -15,11 +15,6 @@ namespace {
 constexpr double time_for_timings_s = 1, longest_s = 60;
 constexpr std::size_t most_timings = 200'000, most_groups = 1024;
 
-double median_of(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return median(values);
-}
-
 std::string kind_of(Op op) {
     const auto index = static_cast<std::size_t>(op);
     return std::string(index < op_names.size() ? op_names[index] : "other");

@@ -21,11 +21,6 @@ constexpr double swap_itself_s = 0.5;      ///< new groups, beside the state tha
 constexpr double alike = 1.5;              ///< healthy links of one kind are within it
 constexpr double slower = 1.2;
 
-double median_of(std::vector<double> values) {
-    std::ranges::sort(values);
-    return median(values);
-}
-
 bool all_are_times(std::span<const double> times) {
     return std::ranges::all_of(times, [](double t) { return std::isfinite(t) && t > 0; });
 }

@@ -27,9 +27,6 @@ struct ChiefOptions {
     std::uint32_t life = 0;  ///< SLURM_RESTART_COUNT
 };
 
-/// A connection, as its host numbers them; never used again after gone().
-using PeerId = std::uint64_t;
-
 /// Two clocks at one moment.
 struct Now {
     double steady_s = 0;        ///< of a clock that nobody sets; never falls

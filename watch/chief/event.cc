@@ -23,11 +23,6 @@ constexpr double profile_s = 20;           ///< at the most
 constexpr double between_verdicts_s = 20;  ///< unless it is the first
 constexpr std::int64_t longest_ago_ms = 3'600'000;
 
-double median_of(std::vector<double> values) {
-    std::ranges::sort(values);
-    return median(values);
-}
-
 }  // namespace
 
 // ---- steps -------------------------------------------------------------------------------------

@@ -5,21 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "base/text.h"
 #include "plugin/sched/checks/check_book.h"
+#include "plugin/sched/host/nonce.h"
 
 namespace arena {
 namespace {
 
 /// Seconds of one product of a profile that a check repeats, at most.
 constexpr double max_product_s = 0.1;
-
-std::string new_nonce() {
-    std::random_device device;
-    return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
 
 Fence fence_of(const ClusterView& view, NodeIndex index) {
     const auto at = view.node_records.find(index);
