@@ -3,12 +3,7 @@
 # The arena command without a cluster: exit codes, the JSON contracts, refusals, the profile store, and
 # what explain and doctor make of a Slurm that is absent or answers in a known way.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
-arena=${ARENA_BUILDDIR:-.}/arena
-[ -x "$arena" ] || BAIL_OUT "$arena is not built"
-command -v jq >/dev/null || skip_all 'jq is not installed'
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "${ARENA_SRCDIR:-.}/tests/lib/command.sh"
 export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONF=$work/arena.yaml
 mkdir store spool bin && chmod 700 store
 cat >arena.yaml <<END
@@ -16,20 +11,6 @@ gpu_types: {a40: A40, fake: emulated-cpu}
 socket: $work/none.sock
 profile: {spool: $work/spool, store: $work/store/profiles.db, user: arena}
 END
-
-# exits CODE NAME COMMAND...; the output is kept in $work/out and $work/err
-exits() {
-    local want=$1 name=$2 rc=0
-    shift 2
-    "$@" >out 2>err </dev/null || rc=$?
-    if ((rc == want)); then pass "$name"; return; fi
-    fail "$name"
-    diag "exit $rc, not $want: $*"$'\n'"$(cat out err)"
-}
-# json NAME FILTER: the kept output is one JSON document with schema_version 1 that the filter accepts
-json() {
-    ok "$1" jq -e -s "length == 1 and (.[0] | .schema_version == 1 and ($2))" out
-}
 
 # ---- plan -------------------------------------------------------------------------------------
 plan=("$arena" plan --model gpt2-xl --global-batch 512 --gpu-type A40)

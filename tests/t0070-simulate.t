@@ -2,24 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # arena simulate and arena trace: the JSON contract, the same bytes for the same seed, refusals.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
-arena=${ARENA_BUILDDIR:-.}/arena
-[ -x "$arena" ] || BAIL_OUT "$arena is not built"
-command -v jq >/dev/null || skip_all 'jq is not installed'
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc} ARENA_CONF=$work/none.yaml
-
-# exits CODE NAME COMMAND...; the output is kept in $work/out and $work/err
-exits() {
-    local want=$1 name=$2 rc=0
-    shift 2
-    "$@" >out 2>err </dev/null || rc=$?
-    if ((rc == want)); then pass "$name"; return; fi
-    fail "$name"
-    diag "exit $rc, not $want: $*"$'\n'"$(cat out err)"
-}
-json() { ok "$1" jq -e -s "length == 1 and (.[0] | .schema_version == 1 and ($2))" out; }
+. "${ARENA_SRCDIR:-.}/tests/lib/command.sh"
+export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc}
 
 cat >c.yaml <<'END'
 nodes:

@@ -4,23 +4,9 @@
 # published injection plans where the reference data is at hand.
 # shellcheck disable=SC2016  # variables of jq
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
-arena=${ARENA_BUILDDIR:-.}/arena
-[ -x "$arena" ] || BAIL_OUT "$arena is not built"
-command -v jq >/dev/null || skip_all 'jq is not installed'
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc} ARENA_CONF=$work/none.yaml
+. "${ARENA_SRCDIR:-.}/tests/lib/command.sh"
+export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc}
 
-exits() { # CODE NAME COMMAND...; the output is kept in out and err
-    local want=$1 name=$2 rc=0
-    shift 2
-    "$@" >out 2>err </dev/null || rc=$?
-    if ((rc == want)); then pass "$name"; return; fi
-    fail "$name"
-    diag "exit $rc, not $want: $*"$'\n'"$(cat out err)"
-}
-json() { ok "$1" jq -e "$2" out; }
 refused() { # WHAT ARGUMENTS...
     local what=$1
     shift
@@ -86,7 +72,7 @@ head -1 slow.csv >bad.csv
 refused 'bad.csv: has no row' --cluster c.yaml --trace trace.csv --throughputs t.csv --slowdowns bad.csv
 refused 't.csv:1: .*duration_s' --cluster c.yaml --trace trace.csv --throughputs t.csv --slowdowns t.csv
 
-data=${ARENA_REFERENCE_DATA:-$ARENA_SRCDIR/../shared/data}/greyhound
+data=$(reference_data greyhound)
 if [[ -d $data ]]; then
     for plan in 1node:11 8node:18 large:11; do
         file=$data/injection_schedule_${plan%:*}.csv

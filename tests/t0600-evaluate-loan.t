@@ -3,28 +3,8 @@
 # arena loan plan, arena evaluate-loan and arena simulate --inference: every file of the reference data, the JSON
 # contract, files of our own that pass and that fail, and what cannot be read.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
-arena=${ARENA_BUILDDIR:-.}/arena
-[ -x "$arena" ] || BAIL_OUT "$arena is not built"
-command -v jq >/dev/null || skip_all 'jq is not installed'
-data=$(realpath -m "${ARENA_REFERENCE_DATA:-$ARENA_SRCDIR/../shared/data}")/aryl
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-export ARENA_CONF=$work/none.yaml
-
-# exits CODE NAME COMMAND...; the output is kept in $work/out and $work/err
-exits() {
-    local want=$1 name=$2 rc=0
-    shift 2
-    "$@" >out 2>err </dev/null || rc=$?
-    if ((rc == want)); then pass "$name"; return; fi
-    fail "$name"
-    diag "exit $rc, not $want: $*"$'\n'"$(head -c 4000 out err)"
-}
-# json NAME FILTER: the kept output is one JSON document with schema_version 1 that the filter accepts
-json() { ok "$1" jq -e -s "length == 1 and (.[0] | .schema_version == 1 and ($2))" out; }
-contract='has("kind") and .passed == .cases - (.failed | length) and (.metrics | type) == "object" and
-    (.failed | all(has("case") and has("got") and has("want")))'
+. "${ARENA_SRCDIR:-.}/tests/lib/command.sh"
+data=$(reference_data aryl)
 
 # ---- files of our own --------------------------------------------------------------------------------
 cat >reclaim.json <<'END'
