@@ -129,7 +129,7 @@ Status set_links(const JsonFields& fields, slowdown::LinkTable& links) {
             link[1].get<std::size_t>() >= links.nodes() || !(link[2].get<double>() > 0))
             return usage_error("a slow link is [node, node, bandwidth above 0]",
                                fields.path("slow_links"));
-        links.set(link[0].get<std::size_t>(), link[1].get<std::size_t>(), link[2].get<double>());
+        links.set(link[0].get<std::size_t>(), link[1].get<std::size_t>(), {link[2].get<double>()});
     }
     return Done{};
 }

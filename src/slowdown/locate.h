@@ -24,7 +24,8 @@ struct GpuCheck {
 struct LinkCheck {
     int from = 0;
     int to = 0;
-    double time_ms = 0;  ///< > 0
+    double time_ms = 0;     ///< > 0
+    double latency_ms = 0;  ///< of its smallest message; 0: not known
 };
 /// One round of benchmarks, in any order.
 struct CheckRound {

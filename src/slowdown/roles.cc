@@ -9,10 +9,13 @@
 
 namespace arena::slowdown {
 
-double LinkTable::fastest() const {
-    double best = 0;
+LinkSpeed LinkTable::fastest() const {
+    LinkSpeed best{0, nodes_ < 2 ? 0 : at(0, 1).latency};
     for (std::size_t a = 0; a < nodes_; ++a)
-        for (std::size_t b = a + 1; b < nodes_; ++b) best = std::max(best, at(a, b));
+        for (std::size_t b = a + 1; b < nodes_; ++b) {
+            best.bandwidth = std::max(best.bandwidth, at(a, b).bandwidth);
+            best.latency = std::min(best.latency, at(a, b).latency);
+        }
     return best;
 }
 
@@ -37,16 +40,24 @@ bool better(const Score& a, const Score& b) {
     return below(a.cost, b.cost) || (!below(b.cost, a.cost) && below(a.sum, b.sum));
 }
 
+/// What goes over one link in an iteration.
+struct Traffic {
+    double volume = 0, messages = 0;
+    [[nodiscard]] double over(const LinkSpeed& link) const {
+        return volume / link.bandwidth + messages * link.latency;
+    }
+};
+
 class Coster {
   public:
     Coster(const RoleGrid& grid, const LinkTable& links) : grid_(grid), links_(links) {
         const auto d = static_cast<double>(grid.replicas);
-        ring_volume_ = 2 * (d - 1) / d * grid.gradient;
-        hop_volume_ = 2 * grid.micro_batches * grid.activation;
-        const double fastest = links.fastest();
-        if (fastest > 0) {
-            least_ring_ = ring_volume_ / fastest;
-            least_chain_ = hop_volume_ * static_cast<double>(grid.stages - 1) / fastest;
+        of_ring_ = {2 * (d - 1) / d * grid.gradient, 2 * (d - 1)};
+        of_hop_ = {2 * grid.micro_batches * grid.activation, 2 * grid.micro_batches};
+        const LinkSpeed fastest = links.fastest();
+        if (fastest.bandwidth > 0) {
+            least_ring_ = of_ring_.over(fastest);
+            least_chain_ = of_hop_.over(fastest) * static_cast<double>(grid.stages - 1);
         }
     }
 
@@ -95,22 +106,22 @@ class Coster {
 
   private:
     [[nodiscard]] double link(const Placement& at, std::size_t d, std::size_t p) const {
-        return links_.at(at[place(d, p)], at[place(next(d), p)]);
+        return of_ring_.over(links_.at(at[place(d, p)], at[place(next(d), p)]));
     }
     /// Of the ring of stage p, by the replica at its first end.
     [[nodiscard]] std::size_t slowest_link(const Placement& at, std::size_t p) const {
         std::size_t slowest = 0;
         for (std::size_t d = 1; d < grid_.replicas; ++d)
-            if (link(at, d, p) < link(at, slowest, p)) slowest = d;
+            if (link(at, d, p) > link(at, slowest, p)) slowest = d;
         return slowest;
     }
     [[nodiscard]] double ring(const Placement& at, std::size_t p) const {
-        return grid_.replicas < 2 ? 0 : ring_volume_ / link(at, slowest_link(at, p), p);
+        return grid_.replicas < 2 ? 0 : link(at, slowest_link(at, p), p);
     }
     [[nodiscard]] double chain(const Placement& at, std::size_t d) const {
         double sum = 0;
         for (std::size_t p = 0; p + 1 < grid_.stages; ++p)
-            sum += hop_volume_ / links_.at(at[place(d, p)], at[place(d, p + 1)]);
+            sum += of_hop_.over(links_.at(at[place(d, p)], at[place(d, p + 1)]));
         return sum;
     }
     [[nodiscard]] std::size_t place(std::size_t d, std::size_t p) const {
@@ -120,7 +131,7 @@ class Coster {
 
     const RoleGrid& grid_;
     const LinkTable& links_;
-    double ring_volume_, hop_volume_;
+    Traffic of_ring_, of_hop_;
     double least_ring_ = 0, least_chain_ = 0;  ///< if every link were the fastest
 };
 
@@ -260,8 +271,9 @@ Status check(const RoleGrid& grid, const LinkTable& links, const Placement& now)
         return usage_error("an amount is no number from 0 on");
     for (std::size_t a = 0; a < links.nodes(); ++a)
         for (std::size_t b = a + 1; b < links.nodes(); ++b)
-            if (!in_range(links.at(a, b)) || links.at(a, b) == 0)
-                return usage_error("a bandwidth is no number above 0");
+            if (const auto& [bandwidth, latency] = links.at(a, b);
+                !in_range(bandwidth) || bandwidth == 0 || !in_range(latency))
+                return usage_error("a bandwidth is no number above 0, or a latency none from 0 on");
     return Done{};
 }
 

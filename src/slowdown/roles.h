@@ -32,32 +32,39 @@ struct RoleGrid {
     [[nodiscard]] std::size_t nodes() const { return replicas * stages; }
 };
 
-/// Bandwidth between any two nodes, the same in both directions.
+/// A message of b takes latency + b / bandwidth.
+struct LinkSpeed {
+    double bandwidth = 1;  ///< > 0
+    double latency = 0;    ///< >= 0, in what an amount over a bandwidth is
+};
+
+/// Speed between any two nodes, the same in both directions.
 class LinkTable {
   public:
     explicit LinkTable(std::size_t nodes, double bandwidth = 1)
-        : nodes_(nodes), bandwidth_(nodes * nodes, bandwidth) {}
-    void set(std::size_t a, std::size_t b, double bandwidth) {
-        bandwidth_[a * nodes_ + b] = bandwidth_[b * nodes_ + a] = bandwidth;
+        : nodes_(nodes), speeds_(nodes * nodes, LinkSpeed{bandwidth}) {}
+    void set(std::size_t a, std::size_t b, const LinkSpeed& speed) {
+        speeds_[a * nodes_ + b] = speeds_[b * nodes_ + a] = speed;
     }
-    [[nodiscard]] double at(std::size_t a, std::size_t b) const {
-        return bandwidth_[a * nodes_ + b];
+    [[nodiscard]] const LinkSpeed& at(std::size_t a, std::size_t b) const {
+        return speeds_[a * nodes_ + b];
     }
     [[nodiscard]] std::size_t nodes() const { return nodes_; }
-    /// The greatest of two different nodes; 0 of fewer than two.
-    [[nodiscard]] double fastest() const;
+    /// The greatest bandwidth and the least latency of two different nodes; bandwidth 0 of fewer
+    /// than two.
+    [[nodiscard]] LinkSpeed fastest() const;
 
   private:
     std::size_t nodes_;
-    std::vector<double> bandwidth_;
+    std::vector<LinkSpeed> speeds_;
 };
 
 /// The node at each place.
 using Placement = std::vector<std::size_t>;
 
-/// What communication costs an iteration: max over stages of 2 (D - 1) / D x G / (slowest link of
-/// the stage's ring) + max over replicas of the sum of 2 m A / bandwidth along its chain. `at`: a
-/// permutation of 0 .. nodes - 1. O(nodes).
+/// What communication costs an iteration: max over stages of the slowest link of its ring, 2 (D -
+/// 1) messages of G / D each, + max over replicas of the sum along its chain, 2 m messages of A.
+/// `at`: a permutation of 0 .. nodes - 1. O(nodes).
 double communication_cost(const RoleGrid& grid, const LinkTable& links, const Placement& at);
 
 /// What goes over the network for a move from one placement to another, in the unit of

@@ -43,7 +43,7 @@ double place(std::mt19937& random, std::size_t replicas, std::size_t stages) {
     LinkTable links(grid.nodes());
     for (int left = 6; left > 0; --left) {
         const std::size_t d = random() % replicas, p = random() % stages;
-        links.set(d * stages + p, (d + 1) % replicas * stages + p, 0.2);
+        links.set(d * stages + p, (d + 1) % replicas * stages + p, {0.2});
     }
     Placement now(grid.nodes());
     std::iota(now.begin(), now.end(), 0U);

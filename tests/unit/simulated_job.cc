@@ -54,16 +54,27 @@ bool SimulatedJob::has_first_roles() const { return roles_ == first_roles(); }
 
 double SimulatedJob::factor(Kind kind, std::int64_t a, std::int64_t b) const {
     double product = 1;
-    for (const SimulatedFault& fault : faults_) {
-        if (fault.kind != kind || now_s_ < fault.from_s || now_s_ >= fault.until_s) continue;
-        const bool hit = kind == Kind::host || (kind == Kind::gpu && fault.rank == a) ||
-                         (kind == Kind::link &&
-                          std::minmax(a, b) == std::minmax<std::int64_t>(fault.rank, fault.peer));
-        const double share =
-            fault.ramp_s > 0 ? std::min(1.0, (now_s_ - fault.from_s) / fault.ramp_s) : 1;
-        if (hit) product *= 1 + (fault.factor - 1) * share;
-    }
+    for (const SimulatedFault& fault : faults_)
+        product *= 1 + (fault.factor - 1) * share_of(fault, kind, a, b);
     return product;
+}
+
+double SimulatedJob::delay_s(std::int64_t a, std::int64_t b) const {
+    double sum = 0;
+    for (const SimulatedFault& fault : faults_)
+        sum += fault.delay_s * share_of(fault, Kind::link, a, b);
+    return sum;
+}
+
+/// Of a fault, how much of it there is now, there; 0: nothing.
+double SimulatedJob::share_of(const SimulatedFault& fault, Kind kind, std::int64_t a,
+                              std::int64_t b) const {
+    if (fault.kind != kind || now_s_ < fault.from_s || now_s_ >= fault.until_s) return 0;
+    const bool hit = kind == Kind::host || (kind == Kind::gpu && fault.rank == a) ||
+                     (kind == Kind::link &&
+                      std::minmax(a, b) == std::minmax<std::int64_t>(fault.rank, fault.peer));
+    if (!hit) return 0;
+    return fault.ramp_s > 0 ? std::min(1.0, (now_s_ - fault.from_s) / fault.ramp_s) : 1;
 }
 
 double SimulatedJob::bandwidth(std::int64_t a, std::int64_t b) const {
@@ -91,8 +102,8 @@ double SimulatedJob::true_step_s() const {
             sum += stage_s(d, p);
             worst = std::max(worst, stage_s(d, p));
             if (p + 1 < o_.pp)
-                hops += 2 * static_cast<double>(counts_[at(d)]) * o_.activation_bytes /
-                        bandwidth(rank_at(d, p, 0), rank_at(d, p + 1, 0));
+                hops += 2 * static_cast<double>(counts_[at(d)]) *
+                        message_s(o_.activation_bytes, rank_at(d, p, 0), rank_at(d, p + 1, 0));
         }
         computing = std::max(computing, sum + static_cast<double>(counts_[at(d)] - 1) * worst);
         chain = std::max(chain, hops);
@@ -100,8 +111,9 @@ double SimulatedJob::true_step_s() const {
     const auto replicas = static_cast<double>(o_.dp);
     for (std::int64_t p = 0; o_.dp > 1 && p < o_.pp; ++p)
         for (std::int64_t d = 0; d < o_.dp; ++d)
-            ring = std::max(ring, 2 * (replicas - 1) / replicas * o_.gradient_bytes /
-                                      bandwidth(rank_at(d, p, 0), rank_at((d + 1) % o_.dp, p, 0)));
+            ring = std::max(ring, 2 * (replicas - 1) *
+                                      message_s(o_.gradient_bytes / replicas, rank_at(d, p, 0),
+                                                rank_at((d + 1) % o_.dp, p, 0)));
     return (computing + chain + ring + o_.fixed_s) * factor(Kind::host, 0);
 }
 
@@ -228,9 +240,8 @@ void SimulatedJob::note_iteration(double seconds, double end_s) {
         const std::int64_t stage = place / o_.tp % o_.pp, shard = place % o_.tp;
         double slowest = 0;
         for (std::int64_t d = 0; d < o_.dp; ++d)
-            slowest = std::max(
-                slowest, o_.gradient_bytes / bandwidth(rank_at(d, stage, shard),
-                                                       rank_at((d + 1) % o_.dp, stage, shard)));
+            slowest = std::max(slowest, message_s(o_.gradient_bytes, rank_at(d, stage, shard),
+                                                  rank_at((d + 1) % o_.dp, stage, shard)));
         GroupTimes times{.rank = rank, .groups = {}, .iterations = GroupTimes{}.iterations + 5};
         times.groups.push_back({.group = "dp" + std::to_string(stage * o_.tp + shard),
                                 .kind = "all_reduce",
@@ -299,9 +310,11 @@ void SimulatedJob::check(const std::string& word) {
             ck_assert(from < ranks() && to < ranks());
             const bool is_slow =
                 factor(Kind::gpu, from) > 1.5 || factor(Kind::gpu, to) > 1.5;  // copies, too
+            const double latency_s = delay_s(from, to);
+            const double there_s = 64e6 / bandwidth(from, to) * (is_slow ? 1.25 : 1);
             answer.links.push_back({from, to,
-                                    noisy(64e6 / bandwidth(from, to) * 1e3 * (is_slow ? 1.25 : 1),
-                                          2 * o_.check_noise)});
+                                    noisy(1e3 * (there_s + 2 * latency_s), 2 * o_.check_noise),
+                                    1e3 * latency_s});
         }
     }
     pass_to(now_s_ + o_.check_s);

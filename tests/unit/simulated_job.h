@@ -20,7 +20,8 @@ struct SimulatedFault {
     int rank = 0, peer = 0;
     double factor = 1;
     double from_s = 0, until_s = 1e12;
-    double ramp_s = 0;  ///< from 1 to the factor
+    double ramp_s = 0;   ///< from 1 to the factor
+    double delay_s = 0;  ///< of each message over a link
 };
 
 struct SimulatedOptions {
@@ -99,6 +100,12 @@ class SimulatedJob {
     }
     [[nodiscard]] double factor(SimulatedFault::Kind kind, std::int64_t a,
                                 std::int64_t b = -1) const;
+    [[nodiscard]] double share_of(const SimulatedFault&, SimulatedFault::Kind, std::int64_t a,
+                                  std::int64_t b) const;
+    [[nodiscard]] double delay_s(std::int64_t a, std::int64_t b) const;
+    [[nodiscard]] double message_s(double bytes, std::int64_t a, std::int64_t b) const {
+        return delay_s(a, b) + bytes / bandwidth(a, b);
+    }
     [[nodiscard]] double bandwidth(std::int64_t a, std::int64_t b) const;
     [[nodiscard]] double stage_s(std::int64_t replica, std::int64_t stage) const;
     [[nodiscard]] std::int64_t rank_at(std::int64_t replica, std::int64_t stage,

@@ -39,10 +39,14 @@ TEST(costs_are_those_of_the_formula) {
     const RoleGrid grid = grid_of(2, 2);  // 0 1 / 2 3
     LinkTable links(4);
     ck_assert_double_eq_tol(communication_cost(grid, links, identity(4)), 43.2, 1e-9);
-    links.set(2, 0, 0.25);  // in the ring of stage 0
+    links.set(2, 0, {0.25});  // in the ring of stage 0
     ck_assert_double_eq_tol(communication_cost(grid, links, identity(4)), 163.2, 1e-9);
     ck_assert_double_eq_tol(communication_cost(grid, links, {0, 2, 1, 3}), 40 + 12.8, 1e-9);
     ck_assert_double_eq_tol(communication_cost(grid, links, {0, 1, 3, 2}), 43.2, 1e-9);
+    // Two messages of the ring, sixteen of the chain.
+    links.set(2, 0, {1, 1});
+    ck_assert_double_eq_tol(communication_cost(grid, links, identity(4)), 45.2, 1e-9);
+    ck_assert_double_eq_tol(communication_cost(grid, links, {0, 2, 1, 3}), 40 + 19.2, 1e-9);
     // One replica has no ring, one stage no chain.
     ck_assert_double_eq_tol(communication_cost(grid_of(1, 4), LinkTable(4), identity(4)), 9.6,
                             1e-9);
@@ -52,7 +56,7 @@ TEST(costs_are_those_of_the_formula) {
 
 TEST(a_slow_link_goes_where_nothing_flows) {
     LinkTable links(4);
-    links.set(0, 2, 0.25);
+    links.set(0, 2, {0.25});
     const auto plan = place_roles(grid_of(2, 2), links, identity(4)).value();
     ck_assert_double_eq_tol(plan.cost, 43.2, 1e-9);
     ck_assert_double_eq(plan.moved, 2);
@@ -63,7 +67,7 @@ TEST(a_slow_link_goes_where_nothing_flows) {
 
 TEST(of_equal_moves_the_one_that_copies_least_is_taken) {
     LinkTable links(6);
-    links.set(0, 3, 0.1);  // the ring of stage 0
+    links.set(0, 3, {0.1});  // the ring of stage 0
     RoleGrid grid = grid_of(2, 3);
     grid.state = {1, 50, 3};
     auto plan = place_roles(grid, links, identity(6)).value();
@@ -74,7 +78,7 @@ TEST(of_equal_moves_the_one_that_copies_least_is_taken) {
     ck_assert_double_eq(plan.moved, 6);  // stages 0 and 1
     // Within a stage of four, another order of the ring copies nothing: all hold the same.
     LinkTable ring(4);
-    ring.set(0, 1, 0.1);
+    ring.set(0, 1, {0.1});
     grid = grid_of(4, 1);
     grid.same_state_in_stage = true;
     plan = place_roles(grid, ring, identity(4)).value();
@@ -104,10 +108,11 @@ Case random_case(std::mt19937& random, std::size_t most_nodes) {
     const bool all_differ = pick(0, 3) == 0;
     for (std::size_t a = 0; all_differ && a < n; ++a)
         for (std::size_t b = a + 1; b < n; ++b)
-            c.links.set(a, b, 0.5 + static_cast<double>(pick(0, 50)) / 100);
+            c.links.set(a, b, {0.5 + static_cast<double>(pick(0, 50)) / 100});
     for (std::size_t left = pick(0, 5); left > 0; --left) {
         const std::size_t a = pick(0, n - 1), b = pick(0, n - 1);
-        if (a != b) c.links.set(a, b, static_cast<double>(pick(1, 5)) / 10);
+        const double latency = static_cast<double>(pick(0, 5) * pick(0, 1));
+        if (a != b) c.links.set(a, b, {static_cast<double>(pick(1, 5)) / 10, latency});
     }
     c.now = identity(n);
     std::shuffle(c.now.begin(), c.now.end(), random);
@@ -180,7 +185,7 @@ TEST(two_swaps_are_found_where_one_is_not_enough) {
     const RoleGrid grid = grid_of(2, 4);
     for (const auto& [a, b] :
          {std::pair{0U, 4U}, {1U, 5U}, {2U, 6U}, {3U, 7U}, {0U, 5U}, {1U, 4U}, {2U, 7U}, {3U, 6U}})
-        links.set(a, b, 0.3);
+        links.set(a, b, {0.3});
     const Case c{grid, links, identity(8)};
     const double one = best_by_swaps(c, c.now, 1);
     const auto plan = place_roles(grid, links, c.now).value();
@@ -194,7 +199,7 @@ TEST(a_large_grid_is_searched_in_bounded_time) {
     LinkTable links(grid.nodes());
     for (int left = 6; left > 0; --left) {
         const std::size_t d = random() % 64, p = random() % 8;
-        links.set(d * 8 + p, ((d + 1) % 64) * 8 + p, 0.2);
+        links.set(d * 8 + p, ((d + 1) % 64) * 8 + p, {0.2});
     }
     const auto before = std::chrono::steady_clock::now();
     const auto plan = place_roles(grid, links, identity(grid.nodes())).value();
@@ -246,7 +251,7 @@ TEST(slow_nodes_are_consolidated_in_inner_stages) {
     ck_assert_double_eq(plan.moved, 2);
     // Where a slow link would come into a ring, another partner is taken.
     LinkTable links(8);
-    links.set(4, 2, 0.1);
+    links.set(4, 2, {0.1});
     const auto other = consolidate_slow_nodes(grid, links, identity(8), slow).value();
     ck_assert(slow_stages(grid, other.at, slow).size() == 1);
     ck_assert_double_le(other.cost, communication_cost(grid, links, plan.at));
@@ -292,7 +297,8 @@ TEST_NEEDING(roles_of_the_reference_data, lacks_reference("greyhound/s3_topology
         grid.activation = one.at("activation_GB_per_microbatch");
         grid.micro_batches = one.at("microbatches");
         LinkTable links(grid.nodes());
-        for (const Json& slow : one.at("slow_links")) links.set(slow.at(0), slow.at(1), slow.at(2));
+        for (const Json& slow : one.at("slow_links"))
+            links.set(slow.at(0), slow.at(1), {slow.at(2).get<double>()});
         const auto now = identity(grid.nodes());
         ck_assert_double_eq_tol(communication_cost(grid, LinkTable(grid.nodes()), now),
                                 one.at("healthy_cost"), 1e-6);

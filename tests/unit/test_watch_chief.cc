@@ -113,6 +113,25 @@ TEST(a_slow_link_moves_to_where_little_flows) {
     ck_assert(!job.is_event_open());
 }
 
+TEST(a_link_that_delays_each_message_is_left_to_few_of_them) {
+    SimulatedOptions options;
+    options.pp = 2;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 2e8;
+    options.activation_bytes =
+        1e5;  // 16 small messages for each replica: bandwidth is not what counts
+    SimulatedJob job(options);
+    job.add(
+        {.kind = Kind::link, .rank = 0, .peer = 2, .from_s = 60, .until_s = 400, .delay_s = 0.05});
+    job.run_until(700);
+    print_reaction("link +50 ms", job, 60);
+    ck_assert_int_eq(job.count_lines("Root cause: comp"), 0);
+    const double swapped = job.word_at("swap");
+    ck_assert(swapped > 60 && swapped < 200);
+    ck_assert_double_le(job.step_s(swapped + 10, 395), 0.7 * job.step_s(65, swapped));
+    ck_assert(job.has_first_roles() && !job.is_event_open());  // after the relief
+}
+
 TEST(two_slow_gpus_are_both_named) {
     SimulatedOptions options;
     options.dp = 4;

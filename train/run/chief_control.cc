@@ -178,7 +178,8 @@ void ChiefControl::checked(const CheckResult& result) {
                               .ms = result.gpu_ms[rank],
                               .type = result.types[rank]});
     for (const CheckResult::Link& link : result.links)
-        frame.links.push_back({.from = link.from, .to = link.to, .ms = link.ms});
+        frame.links.push_back(
+            {.from = link.from, .to = link.to, .ms = link.ms, .latency_ms = link.latency_ms});
     link_.send(frame);
 }
 

@@ -70,7 +70,9 @@ void HardwareCheck::choose_length() {
     for (Index bytes = first_bytes;;) {
         message_ = {};
         message_ = {device_, at(bytes / width)};
-        const auto ms = time_pass(first_pairs(world_.size()));
+        std::vector<double> ms;
+        for (const CheckResult::Link& link : time_pass(first_pairs(world_.size())))
+            ms.push_back(link.ms);
         const auto [fastest, slowest] = std::ranges::minmax(ms);
         const double most = std::min(1e3 * transfer_s / fastest, 1e3 * longest_s / slowest);
         if (most <= 1 || bytes == most_bytes) return;
@@ -95,9 +97,8 @@ CheckResult HardwareCheck::run(const Check& check) {
         world_.all_reduce_sum(std::span(result.gpu_ms));
     }
     for (const Check::Pass& pass : check.passes) {
-        const auto ms = time_pass(pass);
-        for (std::size_t i = 0; i < pass.size(); ++i)
-            result.links.push_back({pass[i].from, pass[i].to, ms[i]});
+        const auto timed = time_pass(pass);
+        result.links.insert(result.links.end(), timed.begin(), timed.end());
     }
     result.seconds = seconds_since(start);
     return result;
@@ -140,33 +141,46 @@ std::vector<Check::Pass> HardwareCheck::without_disturbance(const Check::Pass& p
     return alone;
 }
 
-/// Milliseconds of each link, on all ranks.
-std::vector<double> HardwareCheck::time_pass(const Check::Pass& pass) {
-    std::vector<double> ms;
+/// On all ranks.
+std::vector<CheckResult::Link> HardwareCheck::time_pass(const Check::Pass& pass) {
+    std::vector<CheckResult::Link> links;
     for (const Check::Pass& part : without_disturbance(pass)) {
         world_.meet(0);
         for (const Check::Link& link : part) {
-            const bool mine = world_.rank() == link.from || world_.rank() == link.to;
-            const double all = mine ? transfer_ms(link) : 0;
-            ms.push_back(world_.rank() == link.from ? all : 0);
+            CheckResult::Link& timed = links.emplace_back(link.from, link.to);
+            if (world_.rank() == link.from || world_.rank() == link.to) time_link(timed);
         }
     }
     world_.meet(0);
+    std::vector<double> ms;
+    for (const CheckResult::Link& link : links) {
+        const bool counts = world_.rank() == link.from;
+        ms.insert(ms.end(), {counts ? link.ms : 0, counts ? link.latency_ms : 0});
+    }
     world_.all_reduce_sum(std::span(ms));
-    return ms;
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        links[i].ms = ms[2 * i];
+        links[i].latency_ms = ms[2 * i + 1];
+    }
+    return links;
 }
 
-/// There the message, back its first element, which says that it has arrived.
-double HardwareCheck::transfer_ms(const Check::Link& link) {
+/// There and back: what comes back says that the message has arrived.
+void HardwareCheck::time_link(CheckResult::Link& link) {
     const int from = static_cast<int>(link.from), to = static_cast<int>(link.to);
-    const auto once = [&] {
-        group_->transfer(message_.span(), from, to);
+    const auto seconds = [&](Span<Element> message) {
+        const auto start = Clock::now();
+        group_->transfer(message, from, to);
         group_->transfer(message_.span({0, 1}), to, from);
+        return seconds_since(start);
     };
-    once();  // warm
-    const auto start = Clock::now();
-    for (int i = 0; i < transfers; ++i) once();
-    return 1e3 * seconds_since(start) / transfers;
+    seconds(message_.span());  // warm
+    double all = 0;
+    std::vector<double> round_trips;
+    for (int i = 0; i < transfers; ++i) all += seconds(message_.span());
+    for (int i = 0; i < transfers; ++i) round_trips.push_back(seconds(message_.span({0, 1})));
+    link.ms = 1e3 * all / transfers;
+    link.latency_ms = 1e3 * median_of(round_trips) / 2;
 }
 
 }  // namespace arena::train

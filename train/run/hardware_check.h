@@ -26,7 +26,8 @@ struct CheckResult {
     std::vector<std::string> types;  ///< of each rank's device
     struct Link {
         Index from = 0, to = 0;
-        double ms = 0;
+        double ms = 0;          ///< there link_bytes(), back one element
+        double latency_ms = 0;  ///< of one element, one way
     };
     std::vector<Link> links;  ///< in the order of the passes
     double seconds = 0;       ///< that training stood still, on this rank
@@ -50,8 +51,8 @@ class HardwareCheck {
     [[nodiscard]] std::vector<Check::Pass> without_disturbance(const Check::Pass&) const;
     double product_ms();
     double seconds_of(Index products);
-    std::vector<double> time_pass(const Check::Pass&);
-    double transfer_ms(const Check::Link&);
+    std::vector<CheckResult::Link> time_pass(const Check::Pass&);
+    void time_link(CheckResult::Link&);
 
     Comm& world_;
     Device& device_;

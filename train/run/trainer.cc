@@ -434,8 +434,8 @@ void Rank::obey(const Check& word) {
     const CheckResult found = hardware_check().run(word);
     if (control_) control_->checked(found);
     Json links = Json::array();
-    for (const auto& [from, to, ms] : found.links)
-        links.push_back({{"from", from}, {"to", to}, {"ms", ms}});
+    for (const auto& [from, to, ms, latency_ms] : found.links)
+        links.push_back({{"from", from}, {"to", to}, {"ms", ms}, {"latency_ms", latency_ms}});
     note_word(fmt::format("check {} in {:.3f} s", found.id, found.seconds),
               {{"event", "checked"},
                {"id", found.id},

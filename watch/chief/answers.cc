@@ -2,6 +2,7 @@
 #include "watch/chief/answers.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -73,18 +74,33 @@ Result<slowdown::Calibration> calibrated(const Situation& s, double value) {
 
 using NodePair = std::pair<std::size_t, std::size_t>;
 
-/// The slowest of the links between two nodes, either way, in ms.
-std::map<NodePair, double> times_between(const CheckRound& round, std::int64_t tp) {
-    std::map<std::pair<int, int>, std::vector<double>> links;
-    for (const slowdown::LinkCheck& link : round.links)
-        links[{link.from, link.to}].push_back(link.time_ms);
-    std::map<NodePair, double> slowest;
+/// Of a link, in ms.
+struct LinkTime {
+    double check = 0;  ///< a transfer of a check, and back the smallest message
+    double latency = 0;
+    /// By what carries the bytes; the smallest message cannot take all of the time.
+    [[nodiscard]] slowdown::LinkSpeed speed(double bytes) const {
+        const double carrying = std::max(check - 2 * latency, 0.05 * check);
+        return {bytes * 1000 / carrying, latency / 1000};
+    }
+};
+
+/// The slowest of the links between two nodes, either way.
+std::map<NodePair, LinkTime> times_between(const CheckRound& round, std::int64_t tp) {
+    std::map<std::pair<int, int>, std::array<std::vector<double>, 2>> links;
+    for (const slowdown::LinkCheck& link : round.links) {
+        auto& [checks, latencies] = links[{link.from, link.to}];
+        checks.push_back(link.time_ms);
+        latencies.push_back(link.latency_ms);
+    }
+    std::map<NodePair, LinkTime> slowest;
     for (const auto& [link, times] : links) {
         const auto a = static_cast<std::size_t>(link.first / tp),
                    b = static_cast<std::size_t>(link.second / tp);
         if (a == b) continue;
-        double& ms = slowest[std::minmax(a, b)];
-        ms = std::max(ms, median_of(times));
+        LinkTime& time = slowest[std::minmax(a, b)];
+        if (const double check = median_of(times[0]); check > time.check)
+            time = {check, median_of(times[1])};
     }
     return slowest;
 }
@@ -92,19 +108,29 @@ std::map<NodePair, double> times_between(const CheckRound& round, std::int64_t t
 /// Links of one host, and links between hosts, are alike each.
 class UsualTimes {
   public:
-    UsualTimes(const Trainer& trainer, const std::map<NodePair, double>& times)
+    UsualTimes(const Trainer& trainer, const std::map<NodePair, LinkTime>& times)
         : trainer_(trainer) {
-        std::vector<double> near, far, all;
-        for (const auto& [pair, ms] : times) {
-            (is_near(pair) ? near : far).push_back(ms);
-            all.push_back(ms);
+        std::vector<LinkTime> near, far, all;
+        for (const auto& [pair, time] : times) {
+            (is_near(pair) ? near : far).push_back(time);
+            all.push_back(time);
         }
-        near_ = median_of(near.empty() ? all : near);
-        far_ = median_of(far.empty() ? all : far);
+        near_ = usual(near.empty() ? all : near);
+        far_ = usual(far.empty() ? all : far);
     }
-    [[nodiscard]] double of(const NodePair& pair) const { return is_near(pair) ? near_ : far_; }
+    [[nodiscard]] const LinkTime& of(const NodePair& pair) const {
+        return is_near(pair) ? near_ : far_;
+    }
 
   private:
+    static LinkTime usual(const std::vector<LinkTime>& times) {
+        std::vector<double> checks, latencies;
+        for (const LinkTime& time : times) {
+            checks.push_back(time.check);
+            latencies.push_back(time.latency);
+        }
+        return {median_of(std::move(checks)), median_of(std::move(latencies))};
+    }
     [[nodiscard]] bool is_near(const NodePair& pair) const {
         const auto host = [&](std::size_t node) {
             return trainer_.place_of(static_cast<std::int64_t>(node) * trainer_.plan().tp).node;
@@ -112,7 +138,7 @@ class UsualTimes {
         return host(pair.first) == host(pair.second);
     }
     const Trainer& trainer_;
-    double near_ = 0, far_ = 0;
+    LinkTime near_, far_;
 };
 
 double bytes_of_check(const Trainer& trainer) {
@@ -130,21 +156,22 @@ Tables tables_of(const Situation& s, std::size_t nodes) {
     const auto before = times_between(s.baseline, s.trainer.plan().tp);
     const auto now = times_between(s.checked, s.trainer.plan().tp);
     const UsualTimes usual(s.trainer, before.empty() ? now : before);
-    const double bytes_ms = bytes_of_check(s.trainer) * 1000;
+    const double bytes = bytes_of_check(s.trainer);
     Tables tables{LinkTable(nodes), LinkTable(nodes)};
     for (std::size_t a = 0; a < nodes; ++a)
         for (std::size_t b = a + 1; b < nodes; ++b) {
             const NodePair pair{a, b};
-            const double kind = usual.of(pair);
+            const LinkTime& kind = usual.of(pair);
             const auto own = before.find(pair), checked = now.find(pair);
-            double healthy = own == before.end() ? kind : own->second;
-            if (healthy <= alike * kind && kind <= alike * healthy) healthy = kind;
+            const LinkTime known = own == before.end() ? kind : own->second;
+            const bool is_alike =
+                known.check <= alike * kind.check && kind.check <= alike * known.check;
+            const LinkTime& healthy = is_alike ? kind : known;
             const bool is_slow =
-                checked != now.end() &&
-                checked->second > slower * (own == before.end() ? kind : own->second);
-            tables.healthy.set(a, b, bytes_ms / healthy);
-            tables.present.set(a, b, bytes_ms / (is_slow ? checked->second : healthy));
-            tables.usual = bytes_ms / kind;
+                checked != now.end() && checked->second.check > slower * known.check;
+            tables.healthy.set(a, b, healthy.speed(bytes));
+            tables.present.set(a, b, (is_slow ? checked->second : healthy).speed(bytes));
+            tables.usual = kind.speed(bytes).bandwidth;
         }
     return tables;
 }

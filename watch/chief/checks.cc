@@ -175,7 +175,10 @@ Result<CheckRound> to_round(const Checked& checked, std::int64_t ranks) {
         if (!is_rank(link.from) || !is_rank(link.to) || link.from == link.to)
             return usage_error(fmt::format("there is no link {}>{}", link.from, link.to));
         if (!is_time(link.ms)) return usage_error("a link's time is no number above 0");
-        round.links.push_back({static_cast<int>(link.from), static_cast<int>(link.to), link.ms});
+        if (link.latency_ms != 0 && !is_time(link.latency_ms))
+            return usage_error("a link's latency is no number from 0 on");
+        round.links.push_back(
+            {static_cast<int>(link.from), static_cast<int>(link.to), link.ms, link.latency_ms});
     }
     if (round.gpus.empty() && round.links.empty()) return usage_error("nothing was measured");
     return round;

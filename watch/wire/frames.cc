@@ -191,6 +191,7 @@ constexpr auto checked = [](auto& f, auto& v) {
         each.integer("from", one.from, 0, most_ranks - 1);
         each.integer("to", one.to, 0, most_ranks - 1);
         each.number("ms", one.ms, least_ms, most_s);
+        each.number("latency_ms", one.latency_ms, 0, most_s);
     });
     f.number("seconds", v.seconds, 0, most_s);
 };

@@ -111,7 +111,8 @@ struct Checked {
     };
     struct Link {
         std::int64_t from = 0, to = 0;
-        double ms = 0;  ///< of the same bytes everywhere; > 0
+        double ms = 0;          ///< there the same bytes everywhere, back the smallest message; > 0
+        double latency_ms = 0;  ///< of the smallest message; >= 0
     };
     std::vector<Gpu> gpus;
     std::vector<Link> links;
