@@ -34,6 +34,14 @@ is "$(judged "$job;$started;$over;kill 6000 6100 5500 6500;recovered 6300 7;$aga
     "one that is on disk may not"
 is "$(judged "$job;$started;$over;$again")" "repeated 0 UNEXPLAINED" "nor one without a kill"
 
+left='left 4100 0 7;change 4200 7 end'
+is "$(judged "$job;$started;$left;$again")" "" "a job that left at Arena's signal runs once more"
+is "$(judged "$job;$started;$left;ran 12000 0 7 1 1 1 n1;left 15000 0 7;ran 19000 0 7 2 1 1 n1")" "lost 0 UNEXPLAINED" \
+    "and must end in the end"
+is "$(judged "$job;$started;$left;queue 7 PENDING JobHeldAdmin")" "lost 0 UNEXPLAINED" "one that does not come back is lost"
+is "$(judged "$job;$started;$left;kill 6000 6100 3000 6500;recovered 6300 7;queue 7 PENDING JobHeldAdmin")" "lost 0 explained" \
+    "but where a kill undid that it left"
+
 is "$(judged "$job;change 2000 7 start;ran 2100 0 7 0 1 4 n1;$over")" "outside 0 UNEXPLAINED" "more GPUs than allowed are seen"
 is "$(judged "$job;change 2000 7 start;ran 2100 0 7 0 1 1 n4;$over")" "outside 0 UNEXPLAINED" "another GPU type is seen"
 is "$(judged "refused 3")" "refused 3 UNEXPLAINED" "a refused submission is seen"

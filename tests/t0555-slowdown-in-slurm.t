@@ -9,6 +9,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/watched.sh"
 need_arena
 need_mpi_in_slurm
 command -v jq >/dev/null || skip_all 'jq is not installed'
@@ -19,53 +20,12 @@ slow_process=$ARENA_BUILDDIR/contrib/inject/slow-process
 own_machine   # two ranks that compute all the time, each on a processor
 poll_s=5
 start_arena --nodes a40:2x1 --arena-set slowdown.poll_s=$poll_s
-cat >"$work/small.yaml" <<'END'
-name: small
-family: gpt
-layers: 4
-hidden: 128
-heads: 4
-vocab: 128
-seq_length: 128
-precision: fp32
-END
-write_training_text "$work/text"
-trainer=("$ARENA_BUILDDIR/arena-train" --device cpu --model "$work/small.yaml" --data "$work/text" --lr 1e-4 --quiet)
-
-# Its log is a file, and what its chief writes another; it trains until it is told to leave.
-cat >"$work/life" <<END
-#!/bin/bash
-cd $gates || exit 1
-name=\$SLURM_JOB_NAME
-mkdir -p "\$name.watch"
-export OMPI_MCA_mpi_yield_when_idle=1
-export ARENA_WATCH_LOG_DIR=$gates/\$name.watch ARENA_WATCH_RECHECK_S=6
-exec srun --mpi=pmix ${trainer[*]} --steps \$STEPS --log "\$name.log"
-END
-chmod 755 "$work/life"
-learn() {   # learn NAME STEPS OPTIONS...
-    local name=$1 steps=$2
-    shift 2
-    submit -J "$name" -o "$gates/$name.out" -N 2 --time=30 --export="ALL,STEPS=$steps" --arena-model="$work/small.yaml" --arena-batch=12 \
-        --arena-gpus=2 --arena-plan=pp1,dp2,tp1,mb1x6 --arena-launcher=arena-train "$@" "$work/life"
-}
-step_of() { [[ ! -e $gates/$1.log ]] || jq -r 'select(has("loss")).step' "$gates/$1.log" | tail -n 1; }
-events() { cat "$gates/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | jq -c "select($2)"; }
-has_event() { [[ $(events "$1" "$2") ]]; }
-# Median of the iteration times of steps FROM to TO.
-step_s() {   # step_s NAME FROM TO
-    jq -s "[.[] | select(has(\"loss\") and .step >= $2 and .step <= $3).iteration_s] | sort | .[(length / 2 | floor)]" "$gates/$1.log"
-}
-splits() { [[ ! -e $gates/$1.log ]] || jq -r 'select(.event == "split") | .micro_batches | join(",")' "$gates/$1.log"; }
-split_step() { jq -r 'select(.event == "split").step' "$gates/$1.log" | "${2:-head}" -n 1; }
-let_pass() {   # SECONDS in which something might happen
-    local end=$((SECONDS + $1))
-    wait_until "((SECONDS >= $end))" $(($1 + 5))
-}
+prepare_learning
+two_nodes=(-N 2 --arena-gpus=2 "--arena-plan=pp1,dp2,tp1,mb1x6")
 now_ms() { date +%s%3N; }
 
 # ---- a slow process ------------------------------------------------------------------------------------------------
-job=$(learn slow 100000 --arena-slowdown=mitigate)
+job=$(learn slow 100000 "${two_nodes[@]}" --arena-slowdown=mitigate)
 ok "a watched job trains on two nodes" wait_until '[[ $(step_of slow) ]]' 60
 [[ $(step_of slow) ]] || diag "$(cat "$gates/slow.out")"
 ok "its GPUs and links were checked before its first step" wait_until 'jq -e "select(.event == \"checked\")" "$gates/slow.log" >/dev/null' 20
@@ -111,7 +71,7 @@ ok "steps take what they took before it: $(step_s slow $((back + 2)) $((back + 2
 scancel "$job"
 ok "it is cancelled" wait_for_state "$job" CANCELLED 60
 last=$(step_of slow)
-"${trainer[@]}" --global-batch 12 --micro-batch 1 --ranks 2 --dp 2 --steps "$last" --log "$work/alone.log" || true
+alone 2 --dp 2 --steps "$last" || true
 # In another split sums are rounded otherwise, which training makes larger step by step.
 same_until=$((at + 60)) same_losses="$(losses "$gates/slow.log" | head -n "$same_until" | paste -d ' ' - <(losses "$work/alone.log" | head -n "$same_until") |
     awk '{ d = ($2 - $4) / $4; if (d < 0) d = -d; if (d > most) most = d } END { printf "%.1e of %d steps", most, NR }')"
@@ -121,7 +81,7 @@ ok "an administrator clears the node" wait_until '[[ $(scontrol show node "${pla
 
 # ---- nobody is slow ------------------------------------------------------------------------------------------------
 quiet_s=${ARENA_QUIET_S:-30}   # ten minutes: ARENA_QUIET_S=600
-job=$(learn quiet 1000000 --arena-slowdown=mitigate)
+job=$(learn quiet 1000000 "${two_nodes[@]}" --arena-slowdown=mitigate)
 ok "another watched job trains" wait_until '(($(step_of quiet) >= 20))' 90
 let_pass "$quiet_s"
 # The machine itself may be slower for a while: ten steps in a row that took a tenth more than the usual are what they are.

@@ -6,7 +6,8 @@
 # Input, one fact a line, all times in ms; jobs are numbered in order of submission:
 #   job I ID KIND HALF LOW HIGH TYPES   id that sbatch printed, what the job allows (kind 1: an Arena job)
 #   submit MS ID | change MS ID start | change MS ID end | recovered MS ID     of slurmctld.log
-#   ran MS I ID RESTART NODES GPUS NODE | ended MS I ID     of the job's own script
+#   ran MS I ID RESTART NODES GPUS NODE | ended MS I ID     of the job's own script; left MS I ID: at Arena's signal, to
+#   start again elsewhere
 #   kill MS DEAD_MS SAVED_MS UP_MS      when it was sent and had worked, the newest state on disk, when slurmctld was back
 #   drain MS NODE REASON...   of slurmctld.log        queue ID STATE REASON...   at the end
 #   refused I
@@ -27,6 +28,7 @@ $1 == "change" { n = ++changes[$3]; starts += $4 == "start"; change_at[$3, n] = 
 $1 == "recovered" { recovered[$3] = recovered[$3] " " $2; next }
 $1 == "ran" { n = ++runs[$3]; ran_at[$3, n] = $2; check_shape($3, $6 * $7, $8); next }
 $1 == "ended" { ends[$3]++; ended_at[$3, runs[$3]] = $2; next }
+$1 == "left" { left_at[$3, runs[$3]] = $2; moves++; next }
 $1 == "kill" { kills++; kill_at[kills] = $2; dead_at[kills] = $3; saved_at[kills] = $4; up_at[kills] = $5; next }
 $1 == "drain" { drains++; drain_at[drains] = $2; drain_node[drains] = $3; $1 = $2 = $3 = ""; drain_why[drains] = trim($0); next }
 $1 == "queue" { q = $2; $1 = $2 = ""; queue[q] = trim($0); next }
@@ -38,6 +40,7 @@ END {
     print "count starts " starts + 0
     print "count safe " safe + 0
     print "count risky " risky + 0
+    print "count moves " moves + 0
 }
 
 function trim(text) { sub(/^ +/, "", text); return text }
@@ -91,7 +94,7 @@ function run_undone(i, r, t,   k, start, why, end, noted) {
     for (k = 1; k <= kills; k++) {
         if (kill_at[k] > t) break
         if ((why = undone(k, start, 1)) != "") return "its start was " why
-        end = ended_at[i, r]
+        end = ended_at[i, r] ? ended_at[i, r] : left_at[i, r]
         if (!end) continue
         noted = newest_change(i, t, "end")
         if (noted >= end && (why = undone(k, noted, 0)) != "") return "its end was " why
@@ -111,6 +114,7 @@ function forgotten_by(i, t,   k) {
 function judge_job(i,   r, why, k) {
     count_exposure(i)
     for (r = 1; r < runs[i]; r++) {
+        if (left_at[i, r]) continue
         why = run_undone(i, r, ran_at[i, r + 1])
         verdict("repeated", i, why == "" ? "UNEXPLAINED" : "explained", why == "" ? "no kill undid its start or end" : why)
     }

@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A slow link in a real cluster: arena-train pp2,dp2 on two nodes, a delay on one pair of its ranks. Its chief says so,
+# names the pair and no GPU, and has ranks change roles; the losses stay, to the bit. Two watched jobs side by side on
+# the same nodes; a hundred parks; and the time that a job tells of its steps is that of its healthy ones.
+# shellcheck disable=SC2016,SC2034,SC2317  # functions are called by ok, conditions evaluated by wait_until
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/watched.sh"
+need_arena
+need_mpi_in_slurm
+command -v jq >/dev/null || skip_all 'jq is not installed'
+(($(nproc) >= 2)) || skip_all 'four ranks need two processors'
+[[ -e $ARENA_BUILDDIR/.libs/libarena_slow_link.so ]] || skip_all 'libarena_slow_link.so is not built'
+slow_link=$ARENA_SRCDIR/contrib/inject/slow-link
+
+own_machine   # ranks that compute all the time
+start_arena --nodes a40:2x2,l4:1x4 --arena-set slowdown.poll_s=5
+store=$cluster_dir/profile-store/profiles.db
+prepare_learning
+delay() { "$slow_link" on --switch "$gates/$1.switch" --ranks "$2" --delay-ms "$3"; }
+under_slow_link() { LEARN_UNDER="$slow_link run --switch $gates/$1.switch --" learn "$@"; }
+
+# ---- one pair of ranks ---------------------------------------------------------------------------------------------
+# Stages are ranks 0, 1 and 2, 3: the pair hands activations over.
+job=$(under_slow_link link 100000 --arena-types=a40 --arena-gpus=4 --arena-plan=pp2,dp2,tp1,mb1x6 --arena-slowdown=mitigate)
+ok "a watched job trains on two nodes" wait_until '(($(step_of link) >= 25))' 120
+[[ $(step_of link) ]] || diag "$(cat "$gates/link.out")"
+begun=$(step_of link)
+delay link 1,3 25
+ok "a slow iteration is seen" wait_until 'has_event link ".event == \"onset\""' 60
+ok "the culprit is named" wait_until 'has_event link ".event == \"verdict\""' 90
+is "$(events link '.event == "verdict"' | head -n 1 | jq -r '"\(.cause) \([.rank, .peer] | sort)"')" 'communication [1,3]' \
+    "it is the link between ranks 1 and 3"
+ok "ranks change roles" wait_until 'jq -e "select(.event == \"swapped\")" "$gates/link.log" >/dev/null' 90
+at=$(jq -r 'select(.event == "swapped").step' "$gates/link.log" | tail -n 1)
+ok "twelve steps of it" wait_until '(($(step_of link) >= at + 14))' 120
+healthy=$(step_s link 10 "$begun") before=$(step_s link $((begun + 2)) $((at - 1))) after=$(step_s link $((at + 2)) $((at + 13)))
+diag "healthy $healthy s, slow $before s, after S3 $after s a step; roles: $(jq -c 'select(.event == "swapped").ranks' "$gates/link.log" | xargs)"
+ok "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
+    awk -v a="$after" -v b="$before" 'BEGIN { exit !(a <= 0.80 * b) }'
+is "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" communication "and no GPU is ever blamed"
+ok "slurmctld knows" wait_until '[[ $(job_field "$job" AdminComment) == *:communication:x* ]]' 30
+like "$(arena slowdown list)" 'n1.*n2|n2.*n1' "arena slowdown list has both ends"
+"$slow_link" off --switch "$gates/link.switch"
+ok "the relief is seen" wait_until 'has_event link ".event == \"relief\""' 90
+scancel "$job"
+ok "it is cancelled" wait_for_state "$job" CANCELLED 60
+last=$((at + 20))
+alone 4 --pp 2 --dp 2 --steps "$last" || true
+ok "its first $last losses are those of a run that nobody disturbed" test "$(losses "$gates/link.log" | head -n "$last")" = "$(losses "$work/alone.log")"
+
+# ---- two watched jobs on the same node -----------------------------------------------------------------------------
+# So slow a link makes steps of one length, whatever else the machine does.
+pair=(--arena-types=l4 --arena-gpus=2 "--arena-plan=pp1,dp2,tp1,mb1x6" --arena-slowdown=watch)
+agents() { all_processes | xargs -r ps -o args= -p | grep -c 'arena-watch agent'; }
+for name in one other; do delay $name 0,1 150; done
+one=$(under_slow_link one 100000 "${pair[@]}")
+other=$(under_slow_link other 100000 "${pair[@]}")
+ok "two watched jobs train side by side" wait_until '(($(step_of one) >= 25 && $(step_of other) >= 25))' 120
+is "$(job_field "$one" NodeList) $(job_field "$other" NodeList) $(agents)" "n3 n3 2" "on one node, with an agent each"
+delay other 0,1 600
+ok "what slows one down is seen" wait_until 'has_event other ".event == \"onset\""' 90
+ok "by its own chief" wait_until '[[ $(events other ".event == \"verdict\"" | head -n 1 | jq -r .cause) == communication ]]' 90
+is "$(events one '.event == "verdict"' | jq -r .cause)" '' "the other one's knows of nothing slow"
+scancel "$other"
+ok "one of them is cancelled" wait_for_state "$other" CANCELLED 60
+step=$(step_of one)
+ok "the other one trains on" wait_until '(($(step_of one) >= step + 20))' 60
+ok "watched" wait_until '[[ $(agents) == 1 ]]' 20
+scancel "$one"
+ok "it is cancelled, too" wait_for_state "$one" CANCELLED 60
+ok "no agent is left" wait_until '[[ $(agents) == 0 ]]' 30
+
+# ---- a hundred parks -----------------------------------------------------------------------------------------------
+for ((i = 1; i <= 100; i++)); do echo "$i park 0.01s"; done >"$gates/script"
+trainer+=(--control "$gates/script")
+sed -i "s|--steps|--control $gates/script --steps|" "$work/life"
+job=$(learn parks 101 "${pair[@]}")
+ok "a watched job is parked before each of a hundred steps" wait_for_state "$job" COMPLETED 180
+ok "each time it goes on within ten seconds: $(jq -s 'map(select(.event == "unparked").seconds) | max' "$gates/parks.log") s at the most" \
+    jq -se 'map(select(.event == "unparked")) | length == 100 and all(.[]; .seconds <= 10)' "$gates/parks.log"
+sed -i "s|--control $gates/script ||" "$work/life"
+
+# ---- what a job tells of its steps ---------------------------------------------------------------------------------
+observed() { arena profile observed --store "$store" --json | jq -r ".observed[] | select(.job == $1).iteration_s"; }
+delay clean 0,1 300
+clean=$(under_slow_link clean 30 "${pair[@]}")
+ok "an undisturbed job" wait_for_state "$clean" COMPLETED 120
+delay told 0,1 300
+told=$(under_slow_link told 110 "${pair[@]}")
+ok "another one" wait_until '(($(step_of told) >= 25))' 120
+delay told 0,1 800
+ok "is slow from now on" wait_until 'has_event told ".event == \"onset\""' 120
+ok "for a while" wait_until '(($(step_of told) >= 55))' 120
+delay told 0,1 300
+ok "and then no more" wait_for_state "$told" COMPLETED 180
+of_clean=$(observed "$clean") of_told=$(observed "$told")
+ok "both times are told within 2 %: $of_clean and $of_told s" \
+    awk -v a="$of_clean" -v b="$of_told" 'BEGIN { exit !(a > 0 && b > 0 && a / b < 1.02 && b / a < 1.02) }'
+done_testing
