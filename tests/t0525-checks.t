@@ -25,12 +25,6 @@ fault=$work/faults/\$SLURMD_NODENAME
 [[ ! -e \$fault ]] || . "\$fault"
 while [[ \$1 == run && -e \$fault.gate ]]; do sleep 0.2; done
 exec $faulty "\$@"
-#!/bin/bash
-export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_TEST_FAULT=none
-fault=$work/faults/\$SLURMD_NODENAME
-[[ ! -e \$fault ]] || . "\$fault"
-while [[ \$1 == run && -e \$fault.gate ]]; do sleep 0.2; done
-exec $faulty "\$@"
 END
 chmod 755 "$cluster_dir/arena-profiler"
 slow_gpu() { echo "export ARENA_TEST_FAULT=slow ARENA_TEST_DEVICE=$2" >"$work/faults/$1"; }
