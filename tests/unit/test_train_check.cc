@@ -36,29 +36,29 @@ Environment variables(std::map<std::string, std::string, std::less<>> all) {
 TEST(a_check_is_read_as_it_is_written) {
     for (const char* text : {"check 7 gpus", "check 0 links 0>1", "check 7 links 0>1,2>3|1>2|3>0",
                              "check 9 gpus links 0>1"})
-        assert_text(to_text(read_word(text).value()), text);
+        assert_text(to_text(parse_word(text).value()), text);
     const Check wanted{.id = 7, .gpus = true, .passes = {{{0, 1}, {2, 3}}, {{1, 2}}}};
-    ck_assert(*read_word("check 7  gpus links 0>1,2>3|1>2") == Word(wanted));
+    ck_assert(*parse_word("check 7  gpus links 0>1,2>3|1>2") == Word(wanted));
     for (const char* text :
          {"check", "check 7", "check gpus", "check -1 gpus", "check 7 gpu", "check 7 links",
           "check 7 links 0", "check 7 links 0>", "check 7 links >1", "check 7 links 0>1,",
           "check 7 links 0>1||1>0", "check 7 links 0>-1", "check 7 links 0>1 gpus",
           "check 7 gpus gpus", "check 7 gpus links 0>1 2>3", "check 1e3 gpus",
           "check 99999999999999999999 gpus", "check 7 links 0>99999999999999999999"})
-        assert_refused(read_word(text), "check ID [gpus] [links RANK>RANK");
+        assert_refused(parse_word(text), "check ID [gpus] [links RANK>RANK");
     std::string passes = "0>1";
     for (std::size_t i = 1; i < most_passes; ++i) passes += "|0>1";
-    ck_assert(read_word("check 1 links " + passes).ok());
-    assert_refused(read_word("check 1 links " + passes + "|0>1"), "none of");
+    ck_assert(parse_word("check 1 links " + passes).ok());
+    assert_refused(parse_word("check 1 links " + passes + "|0>1"), "none of");
 }
 
 TEST(a_check_of_ranks_that_are_not_there_is_refused) {
     const TrainPlan plan = make_plan(2, 2, 1);
     for (const char* good : {"check 1 gpus", "check 1 links 0>3,2>1|3>0"})
-        ck_assert(check_word(*read_word(good), plan).ok());
+        ck_assert(check_word(*parse_word(good), plan).ok());
     for (const char* bad : {"check 1 links 0>4", "check 1 gpus links 1>1", "check 1 links 0>1,1>2",
                             "check 1 links 0>1|2>0,3>2"})
-        assert_refused(check_word(*read_word(bad), plan), "no pairs of ranks of 0 to 3");
+        assert_refused(check_word(*parse_word(bad), plan), "no pairs of ranks of 0 to 3");
 }
 
 // ---- where ranks run --------------------------------------------------------------------------

@@ -58,24 +58,24 @@ void assert_equal(const std::vector<double>& got, const std::vector<double>& wan
 TEST(words_are_read_as_they_are_written) {
     for (const char* text :
          {"split 3,1", "split 8", "swap 0 2", "park 5s", "park 0.25s", "park 60s"})
-        assert_text(to_text(read_word(text).value()), text);
-    ck_assert(*read_word(" split   2,6 ") == Word(Split{{2, 6}}));
+        assert_text(to_text(parse_word(text).value()), text);
+    ck_assert(*parse_word(" split   2,6 ") == Word(Split{{2, 6}}));
     for (const char* text :
          {"",           "go",         "split",     "split ",    "split 0,4",
           "split 3,,1", "split 3,-1", "split a",   "split 1 2", "swap 0",
           "swap 0 1 2", "swap -1 0",  "park",      "park 5",    "park s",
           "park -1s",   "park 61s",   "park nans", "park infs", "split 99999999999999999999"})
-        assert_refused(read_word(text), "none of: split");
+        assert_refused(parse_word(text), "none of: split");
 }
 
 TEST(a_word_that_a_plan_cannot_obey_is_refused) {
     const TrainPlan plan = make_plan(2, 2, 1);  // 8 samples: 4 micro-batches of each replica
     for (const char* good : {"split 7,1", "split 4,4", "swap 3 0", "park 1s"})
-        ck_assert(check_word(*read_word(good), plan).ok());
+        ck_assert(check_word(*parse_word(good), plan).ok());
     for (const char* bad : {"split 8", "split 4,3", "split 4,5", "split 2,3,3"})
-        assert_refused(check_word(*read_word(bad), plan), "deals 8 micro-batches to 2 replicas");
+        assert_refused(check_word(*parse_word(bad), plan), "deals 8 micro-batches to 2 replicas");
     for (const char* bad : {"swap 0 4", "swap 1 1", "swap 4 0"})
-        assert_refused(check_word(*read_word(bad), plan), "no two ranks of 0 to 3");
+        assert_refused(check_word(*parse_word(bad), plan), "no two ranks of 0 to 3");
 }
 
 TEST(a_script_that_is_none_ends_the_run_before_its_first_step) {

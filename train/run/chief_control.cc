@@ -141,7 +141,7 @@ void ChiefControl::take(const watch::LinkEvent& event) {
 /// A release is of the parks that were said before it.
 void ChiefControl::take(const watch::Say& say) {
     is_answered_ = true;
-    const auto word = read_word(say.word);
+    const auto word = parse_word(say.word);
     if (!word) return complain(word.error().message());
     if (const Status fits = check_word(*word, plan_); !fits)
         return complain(fits.error().message());

@@ -166,7 +166,7 @@ struct Fits {
 
 std::string to_text(const Word& word) { return std::visit(ToText{}, word); }
 
-Result<Word> read_word(std::string_view text) {
+Result<Word> parse_word(std::string_view text) {
     if (auto word = read(words_of(text))) return *std::move(word);
     return no_word(text);
 }
@@ -199,7 +199,7 @@ Status ControlScript::read_line(std::string_view line, const TrainPlan& plan) {
     if (!step || space == std::string_view::npos)
         return usage_error(
             fmt::format("\"{}\" does not begin with a step and a space", printable(line)));
-    auto word = read_word(line.substr(space + 1));
+    auto word = parse_word(line.substr(space + 1));
     if (!word) return word.error();
     if (const Status fits = check_word(*word, plan); !fits) return fits;
     lines_.push_back({*step, *std::move(word)});

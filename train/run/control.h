@@ -50,9 +50,10 @@ inline constexpr double longest_park_s = 60;
 inline constexpr std::size_t most_passes = 256;  ///< of a check
 
 /// "split 3,1", "swap 0 2", "park 5s", "check 7 gpus links 0>1,2>3|1>2" (passes apart by |; either
-/// half may be left out), and back; not yet held against a plan.
+/// half may be left out), and back; not yet held against a plan. Untrusted: the chief's words come
+/// over the network; numbers in range, at most most_passes passes.
 std::string to_text(const Word&);
-Result<Word> read_word(std::string_view text);
+Result<Word> parse_word(std::string_view text);
 /// Whether a run of this plan can obey it.
 Status check_word(const Word&, const TrainPlan&);
 

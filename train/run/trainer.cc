@@ -369,7 +369,7 @@ std::string Rank::first_words() {
 
 void Rank::obey(const std::string& words) {
     for (const std::string_view line : split(words, '\n'))
-        if (!line.empty()) obey_one(read_word(line).value());
+        if (!line.empty()) obey_one(parse_word(line).value());
 }
 
 void Rank::obey_one(const Word& word) {
