@@ -56,7 +56,7 @@ before=$(job_field "$watched" AdminComment)
 for case in "--at ${nodes[0]}/1 --cause compute --factor nan|--factor: takes a number above 1" \
     "--at ${nodes[0]}/1 --cause compute --factor 1e300|--factor: takes a number above 1" \
     "--at ${nodes[0]}/1 --cause compute --factor 2 --lost-s -1|--lost-s: takes seconds" \
-    "--at ${nodes[0]} --cause compute --factor 2|--at: takes NODE/GPU" \
+    "--at ${nodes[0]} --peer ${nodes[1]} --cause compute --factor 2|--peer: is the other end of a link" \
     "--at ${nodes[0]}/99999 --cause compute --factor 2|--at: .* is not NODE or NODE/GPU" \
     "--at ${nodes[0]} --cause disk --factor 2|--cause: .disk. is not one of compute, communication" \
     "--at ${nodes[0]} --cause communication --factor 2|--peer: takes another node" \

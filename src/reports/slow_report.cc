@@ -131,8 +131,8 @@ Status check_slow_report(const SlowReport& report) {
     if (!is_place(report.at)) return usage_error("takes NODE or NODE/GPU", "--at");
     const bool alone = report.peer == SlowPlace{};
     if (!alone && !is_place(report.peer)) return usage_error("takes NODE or NODE/GPU", "--peer");
-    if (report.cause == SlowCause::compute && (report.at.gpu == any_gpu || !alone))
-        return usage_error("takes NODE/GPU, and no --peer, where the cause is compute", "--at");
+    if (report.cause == SlowCause::compute && !alone)
+        return usage_error("is the other end of a link: none where the cause is compute", "--peer");
     if (report.cause == SlowCause::compute) return Done{};
     const bool two_gpus =
         report.at.gpu != any_gpu && report.peer.gpu != any_gpu && report.at.gpu != report.peer.gpu;

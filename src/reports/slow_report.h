@@ -40,7 +40,7 @@ std::string to_string(const SlowPlace&);
 struct SlowReport {
     std::uint32_t life = 0;  ///< SLURM_RESTART_COUNT
     std::int64_t onset = 0;  ///< epoch seconds: the first slow step
-    SlowPlace at;            ///< compute: a GPU
+    SlowPlace at;            ///< compute: a GPU, or the node where its number is not known
     SlowPlace peer;          ///< communication: the other end of the link, on another node or GPU
     SlowCause cause = SlowCause::compute;
     double factor = 0;  ///< slower than healthy, (1, 1000]

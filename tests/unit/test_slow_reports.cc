@@ -36,6 +36,9 @@ TEST(a_report_says_itself_again) {
         assert_text(format_slow_report(report(text)), text);
     assert_text(slow_word(report()), "n3/1:compute:x2.1");
     assert_text(slow_word(report(link)), "n3+n4:communication:x3.0");
+    const std::string node = with(compute, "n3/1", "n3");  // which of its GPUs is not known
+    assert_text(slow_word(report(node)), "n3:compute:x2.1");
+    assert_text(format_slow_report(report(node)), node);
     ck_assert(report() == parse_slowdown_report(format_slow_report(report())).value());
 }
 
@@ -44,7 +47,7 @@ TEST(what_cannot_be_is_refused) {
         ck_assert_msg(is_refused(with(compute, "2.1", factor)), "%s", factor);
     for (const char* lost : {"nan", "-1", "1e9", "inf"})
         ck_assert_msg(is_refused(with(compute, "=41", std::string("=") + lost)), "%s", lost);
-    for (const char* at : {"n3", "n3/", "n3/-1", "n3/1024", "/1", "n 3/1", "n3=4/1", "n3/1/2", ""})
+    for (const char* at : {"n3/", "n3/-1", "n3/1024", "/1", "n 3/1", "n3=4/1", "n3/1/2", ""})
         ck_assert_msg(is_refused(with(compute, "n3/1", at)), "%s", at);
     for (const char* onset : {"0", "-5", "99999999999", "1e3"})
         ck_assert_msg(is_refused(with(compute, "1000", onset)), "%s", onset);

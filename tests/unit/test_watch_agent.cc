@@ -380,17 +380,23 @@ TEST(a_pause_is_counted_in_whole_steps_or_not_at_all) {
 // ---- GPUs ---------------------------------------------------------------------------------------
 
 TEST(a_gpu_is_counted_as_slurm_counts_it) {
-    ck_assert_int_eq(gpu_index(1, 0, "0,1", "2,3"), 3);  // devices of others are hidden
-    ck_assert_int_eq(gpu_index(1, 0, "2,3", "2,3"), 3);
-    ck_assert_int_eq(gpu_index(0, 1, "3", "2,3"), 3);  // bound by task
-    ck_assert_int_eq(gpu_index(-1, 1, "2,3", "2,3"), 3);
-    ck_assert_int_eq(gpu_index(-1, 1, "3", "2,3"), 3);
-    ck_assert_int_eq(gpu_index(1, 0, "", "2,3"), 3);
-    ck_assert_int_eq(gpu_index(1, 0, "0,1", ""), 1);
-    ck_assert_int_eq(gpu_index(2, 0, "0,1", "2,3"), -1);
-    ck_assert_int_eq(gpu_index(0, 0, "GPU-1-2-3", "0"), -1);
-    ck_assert_int_eq(gpu_index(-1, 0, "", ""), -1);
-    ck_assert_int_eq(gpu_index(0, 0, "99999999999999999999", ""), -1);
+    ck_assert_int_eq(gpu_index(1, "0,1", "2,3"), 3);  // devices of others are hidden
+    ck_assert_int_eq(gpu_index(1, "2,3", "2,3"), 3);
+    ck_assert_int_eq(gpu_index(0, "3", "2,3"), 3);  // bound by task
+    ck_assert_int_eq(gpu_index(-1, "3", "2,3"), 3);
+    ck_assert_int_eq(gpu_index(0, "1", "0,1,2"), 1);
+    ck_assert_int_eq(gpu_index(1, "", "2,3"), 3);
+    ck_assert_int_eq(gpu_index(1, "0,1", ""), 1);
+}
+
+TEST(a_gpu_is_never_guessed) {
+    ck_assert_int_eq(gpu_index(-1, "2,3", "2,3"), -1);  // nobody said which
+    ck_assert_int_eq(gpu_index(0, "1", "1,2"), -1);     // GPU 1, or the second of the step's
+    ck_assert_int_eq(gpu_index(2, "0,1", "2,3"), -1);
+    ck_assert_int_eq(gpu_index(0, "GPU-1-2-3", "0"), -1);
+    ck_assert_int_eq(gpu_index(-1, "", ""), -1);
+    ck_assert_int_eq(gpu_index(0, "", ""), -1);
+    ck_assert_int_eq(gpu_index(0, "99999999999999999999", ""), -1);
 }
 
 // ---- rings --------------------------------------------------------------------------------------

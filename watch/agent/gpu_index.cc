@@ -29,20 +29,25 @@ std::int64_t at(const std::vector<std::int64_t>& list, std::int64_t index) {
 
 }  // namespace
 
-std::int64_t gpu_index(std::int64_t device, std::int64_t local_rank, std::string_view visible_text,
+std::int64_t gpu_index(std::int64_t device, std::string_view visible_text,
                        std::string_view granted_text) {
     const auto visible = numbers(visible_text), granted = numbers(granted_text);
     if (!visible || !granted) return -1;
     const std::vector<std::int64_t>& seen = visible->empty() ? *granted : *visible;
-    if (device < 0) device = seen.size() == 1 ? 0 : local_rank;
-    if (seen.empty()) return -1;
+    if (device < 0 && seen.size() == 1) device = 0;
     const std::int64_t number = at(seen, device);
-    // Slurm that hides other jobs' devices counts those of the step from 0.
+    if (number < 0 || granted->empty()) return number;
+    // Slurm that hides other jobs' devices counts those of the step from 0: a part of them can be
+    // read both ways.
     const bool is_global = std::all_of(seen.begin(), seen.end(), [&](std::int64_t one) {
-        return granted->empty() ||
-               std::find(granted->begin(), granted->end(), one) != granted->end();
+        return std::find(granted->begin(), granted->end(), one) != granted->end();
     });
-    return is_global ? number : at(*granted, number);
+    const bool is_counted = std::all_of(seen.begin(), seen.end(), [&](std::int64_t one) {
+        return one < static_cast<std::int64_t>(granted->size());
+    });
+    const std::int64_t counted = at(*granted, number);
+    if (is_global && is_counted) return counted == number ? number : -1;
+    return is_global ? number : counted;
 }
 
 }  // namespace arena::watch

@@ -8,10 +8,9 @@
 
 namespace arena::watch {
 
-/// device: CUDA's ordinal in the process, -1 where its library did not say: then the local rank's,
-/// or the only one, as every framework chooses it. visible: CUDA_VISIBLE_DEVICES of the process;
-/// granted: SLURM_STEP_GPUS, else SLURM_JOB_GPUS. -1: not known.
-std::int64_t gpu_index(std::int64_t device, std::int64_t local_rank, std::string_view visible,
-                       std::string_view granted);
+/// device: CUDA's ordinal in the process, -1 where its library did not say. visible:
+/// CUDA_VISIBLE_DEVICES of the process; granted: SLURM_STEP_GPUS, else SLURM_JOB_GPUS. -1: not
+/// known, for nobody said which of several it is, or the lists can be read in two ways.
+std::int64_t gpu_index(std::int64_t device, std::string_view visible, std::string_view granted);
 
 }  // namespace arena::watch

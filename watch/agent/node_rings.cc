@@ -106,14 +106,13 @@ std::vector<RingNews> NodeRings::read(double now_s) {
         if (looks) look_at_process(one);
         const RingFacts& facts = one.ring.facts();
         RingReader::Batch batch = one.ring.read(facts.capacity);
-        news.push_back(
-            {.ring = one.ring.path(),
-             .owner = facts.owner,
-             .gpu = gpu_index(one.ring.device(), facts.owner.local_rank, one.visible, one.granted),
-             .records = std::move(batch.records),
-             .lost = batch.lost,
-             .running = one.running,
-             .ended = !one.alive});
+        news.push_back({.ring = one.ring.path(),
+                        .owner = facts.owner,
+                        .gpu = gpu_index(one.ring.device(), one.visible, one.granted),
+                        .records = std::move(batch.records),
+                        .lost = batch.lost,
+                        .running = one.running,
+                        .ended = !one.alive});
         if (!one.alive && keep_names_) one.ring.remove();
     }
     rings_.remove_if([](const One& one) { return !one.alive; });

@@ -51,7 +51,10 @@ void Culprits::note(Culprit culprit) {
         return !one.is_over() && is_same_place(one.report, culprit.report);
     });
     if (known != all_.end()) {
-        known->report.factor = culprit.report.factor;
+        // GPUs of a node whose numbers are not known are one place.
+        const bool is_same = known->rank == culprit.rank;
+        known->report.factor =
+            is_same ? culprit.report.factor : std::max(known->report.factor, culprit.report.factor);
         known->healthy_checks = 0;
         return;
     }

@@ -48,7 +48,7 @@ class Culprits {
     std::vector<SlowReport> due(double now_s);
     [[nodiscard]] const std::vector<Culprit>& all() const { return all_; }
     [[nodiscard]] bool any_open() const;
-    /// Those that no report can name: their GPU's number is not known.
+    /// Links that no report can name: between GPUs of one node whose numbers are not known.
     [[nodiscard]] std::size_t without_place() const { return without_place_; }
 
   private:

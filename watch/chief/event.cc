@@ -240,10 +240,11 @@ void Chief::State::conclude(const slowdown::Verdict& verdict) {
                           {"at", to_string(one.report.at)},
                           {"cause", std::string(slowdown::name(one.report.cause))}}));
     if (culprits_.without_place() > 0)
-        note(problem(fmt::format("{} of what is slow cannot be reported: the number of its GPU on "
-                                 "its node is not known",
-                                 culprits_.without_place()),
-                     "no_place"));
+        note(
+            problem(fmt::format("{} slow links cannot be reported: they are within a node, and the "
+                                "numbers of its GPUs are not known",
+                                culprits_.without_place()),
+                    "no_place"));
     open.phase = Phase::known;
     open.attempts = 0;
     open.decided_s = now_.steady_s;
