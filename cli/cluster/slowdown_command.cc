@@ -113,14 +113,26 @@ int show_json(const Json& json) {
     return exit_yes;
 }
 
-/// One line for each node of which something slow is known, or that is or was checked.
+/// "GPU 1 computes 2.1 times slower (not confirmed by other jobs), until 2026-01-31 12:00:00 UTC".
+std::string words_of_fact(const Json& fact, const std::string& node) {
+    const Json until = fact.value("until", Json());
+    const std::string end =
+        until.is_number() ? "until " + utc_time(until.get<double>()) + " UTC" : "without an end";
+    const bool is_link = fact.value("cause", "") == "communication";
+    return fmt::format("{}{}, {}{}", printable(fact.value("slow", "?"), 200),
+                       fact.value("confirmed", false) ? "" : " (not confirmed by other jobs)", end,
+                       is_link || until.is_null()
+                           ? fmt::format("; arena slowdown clear {} ends it", node)
+                           : std::string("; then a check is due"));
+}
+
+/// What is held against nodes, and of those that are or were checked.
 void print_nodes(const Json& json) {
     for (const Json& node : json.value("nodes", Json::array())) {
         if (!node.is_object()) continue;
         const std::string name = printable(node.value("node", "?"));
-        if (const std::string slow = node.value("slow", ""); !slow.empty())
-            fmt::print("{}: {}{}\n", name, printable(slow, 200),
-                       node.value("confirmed", false) ? "" : " (not confirmed by other jobs)");
+        for (const Json& fact : node.value("facts", Json::array()))
+            if (fact.is_object()) fmt::print("{}: {}\n", name, words_of_fact(fact, name));
         if (node.contains("carrier"))
             fmt::print("{}: is checked now (JobId={})\n", name, node.value("carrier", 0U));
         if (const std::string found = node.value("found", ""); !found.empty())

@@ -374,6 +374,86 @@ TEST(nothing_between_nodes_is_cleared_by_a_check_of_one) {
     ck_assert(is_cleared(fact, healthy, true) && !is_cleared(fact, healthy, false));
 }
 
+// ---- links, of which no check tells
+
+struct LinkScene : ChecksScene {
+    void says(JobId job, std::int64_t relief = 0, const char* peer = "n2") {
+        LeftSlowReport left{.job = job, .user = 0, .gpus = 2, .report = {}};
+        left.report.onset = 99999000;
+        left.report.at = {"n1", any_gpu};
+        left.report.peer = {peer, any_gpu};
+        left.report.cause = SlowCause::communication;
+        left.report.factor = 3;
+        left.report.relief = relief;
+        plan->on_slow_report(left, host.view.snapshot.time_s);
+        round(5);
+        written();
+    }
+    [[nodiscard]] std::string extra() const { return host.view.node_records.at(0).extra; }
+    [[nodiscard]] bool is_avoided() const {
+        const std::string facts = list();
+        return facts.find("\"confirmed\":true") != std::string::npos;
+    }
+    [[nodiscard]] std::string list() const {
+        return plan->slowdown(SlowdownVerb::list, "", {true, 0, true});
+    }
+};
+
+TEST(what_jobs_say_of_a_link_they_take_back) {
+    LinkScene scene;
+    scene.round();
+    scene.says(1);
+    scene.says(2);
+    ck_assert(scene.extra().starts_with("arena:v1 slow=*:communication:3.00 seen=2 by=1,2 "));
+    ck_assert(scene.is_avoided());
+    scene.says(2, 0, "n3");
+    scene.says(2, 99999500);
+    ck_assert_msg(scene.is_avoided(), "another of its links is slow yet");
+    scene.says(2, 99999500, "n3");
+    ck_assert_msg(scene.extra().starts_with("arena:v1 slow=*:communication:3.00 seen=1 by=1 "),
+                  "%s", scene.extra().c_str());
+    ck_assert(!scene.is_avoided());
+    scene.says(3, 99999500);
+    ck_assert_msg(scene.extra().find("seen=1 by=1 ") != std::string::npos, "it never said so");
+    scene.says(1, 99999500);
+    ck_assert_str_eq(scene.extra().c_str(), "");
+    ck_assert_uint_eq(scene.checks(), 0);
+}
+
+TEST(what_is_said_of_a_link_ends_with_its_time_and_is_told) {
+    LinkScene scene;
+    scene.round();
+    scene.says(1);
+    const Json facts = Json::parse(scene.list())["nodes"][0]["facts"];
+    ck_assert(facts.size() == 1 && facts[0]["cause"] == "communication" && facts[0]["jobs"] == 1);
+    ck_assert(facts[0]["until"] == 100000105 && facts[0]["confirmed"] == false);
+    scene.round(101);
+    scene.written();
+    ck_assert_str_eq(scene.extra().c_str(), "");
+    ck_assert_uint_eq(scene.checks(), 0);
+}
+
+TEST(a_fact_without_an_end_stays_until_it_is_taken_back) {
+    ChecksScene scene;
+    scene.host.view.node_records[0].extra = "arena:v1 slow=1:compute:2.10 seen=2";
+    scene.round();
+    const std::string list = scene.plan->slowdown(SlowdownVerb::list, "", {true, 0, true});
+    ck_assert(Json::parse(list)["nodes"][0]["facts"][0]["until"].is_null());
+    scene.round(1e6);
+    ck_assert_msg(scene.checks() == 0 && scene.host.extras.empty(), "nobody asked for a check");
+    scene.ask("n1");
+    scene.round(5);
+    scene.result(scene.carrier(), {1, 3});
+    scene.round(5);
+    ck_assert_str_eq(scene.host.extras.back().after.c_str(), "arena:v1 slow=1:compute:3.00 seen=2");
+    scene.written();
+    scene.ask("n1");
+    scene.round(5);
+    scene.result(scene.carrier(), {1, 1});
+    scene.round(5);
+    ck_assert_str_eq(scene.host.extras.back().after.c_str(), "");
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

@@ -121,6 +121,32 @@ TEST(one_job_alone_confirms_nothing) {
     ck_assert_uint_eq(facts[0].by.size(), SlowFact::max_by);
 }
 
+TEST(a_job_takes_back_its_own_word_alone) {
+    const SlowdownRules rules;
+    std::vector<SlowFact> facts;
+    for (const JobId job : {7U, 8U, 9U}) add_verdict(facts, verdict(job), 1000, rules);
+    SlowVerdict over = verdict(8);
+    over.is_over = true;
+    ck_assert(take_back(facts, over) && facts[0].seen == 2 && facts[0].by.size() == 2);
+    ck_assert_msg(!take_back(facts, over), "once");
+    over.device = 2;
+    over.job = 7;
+    ck_assert_msg(!take_back(facts, over), "of another device");
+    over.device = 1;
+    ck_assert(take_back(facts, over) && !is_confirmed(facts[0], rules));
+    over.job = 9;
+    ck_assert(take_back(facts, over) && facts.empty());
+}
+
+TEST(a_verdict_gives_no_end_to_a_fact_without_one) {
+    const SlowdownRules rules;
+    SlowFact written;
+    written.device = 1;
+    std::vector<SlowFact> facts{written};
+    add_verdict(facts, verdict(7), 1000, rules);
+    ck_assert(facts.size() == 1 && facts[0].until == 0 && facts[0].seen == 2);
+}
+
 TEST(a_fact_ends_by_time_boot_or_driver) {
     SlowFact fact;
     fact.since = 1000;

@@ -152,6 +152,13 @@ void NodeBook::note_driver(const std::string& node, const std::string& driver) {
 void NodeBook::take_in_verdict(const SlowVerdict& verdict, std::int64_t now) {
     Entry& entry = entries_[verdict.node];
     if (!entry.extra.broken.empty()) return;
+    if (verdict.is_over) {
+        if (!take_back(entry.slow, verdict)) return;
+        if (entry.is_pending()) taken_[verdict.node].push_back(verdict);
+        return log(false, fmt::format("JobId={} no longer finds node {} slow: it does not count "
+                                      "among those that do",
+                                      verdict.job, verdict.node));
+    }
     const bool had = is_confirmed_slow(entry.slow, rules_);
     add_verdict(entry.slow, verdict, now, rules_);
     const bool has = is_confirmed_slow(entry.slow, rules_);

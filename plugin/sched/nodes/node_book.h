@@ -42,7 +42,8 @@ class NodeBook {
     /// slow, lent or returning. Without a fact anywhere nothing is done.
     void new_round(ClusterView& view, NodeChecks* checks = nullptr);
 
-    /// Taken in by the next round. False, and nothing noted, of a verdict that cannot be.
+    /// Taken in by the next round; one that takes back what the job said, too. False, and nothing
+    /// noted, of a verdict that cannot be.
     bool note(const SlowVerdict& verdict);
     /// Those that no round has taken in, or none has written yet.
     [[nodiscard]] std::vector<SlowVerdict> take_verdicts();

@@ -83,6 +83,13 @@ std::string device_of(const SlowFact& slow) {
     return slow.device == any_gpu ? "*" : std::to_string(slow.device);
 }
 
+std::vector<SlowFact>::iterator find_fact(std::vector<SlowFact>& facts,
+                                          const SlowVerdict& verdict) {
+    return std::find_if(facts.begin(), facts.end(), [&](const SlowFact& fact) {
+        return fact.device == verdict.device && fact.cause == verdict.cause;
+    });
+}
+
 }  // namespace
 
 SlowdownRules slowdown_rules(const Config& config) {
@@ -135,9 +142,8 @@ std::string words_of(const SlowFact& slow) {
 
 void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
                  const SlowdownRules& rules) {
-    auto at = std::find_if(facts.begin(), facts.end(), [&](const SlowFact& fact) {
-        return fact.device == verdict.device && fact.cause == verdict.cause;
-    });
+    auto at = find_fact(facts, verdict);
+    const bool ends = at == facts.end() || at->until != 0;
     if (at == facts.end()) {
         make_room(facts, rules);
         SlowFact first;
@@ -148,11 +154,18 @@ void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::
         at = facts.insert(facts.end(), first);
     }
     at->factor = verdict.factor;
-    at->until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
+    if (ends) at->until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
     if (std::find(at->by.begin(), at->by.end(), verdict.job) != at->by.end()) return;
     if (at->by.size() == SlowFact::max_by) at->by.erase(at->by.begin());
     at->by.push_back(verdict.job);
     ++at->seen;
+}
+
+bool take_back(std::vector<SlowFact>& facts, const SlowVerdict& verdict) {
+    const auto at = find_fact(facts, verdict);
+    if (at == facts.end() || std::erase(at->by, verdict.job) == 0) return false;
+    if (--at->seen <= 0) facts.erase(at);
+    return true;
 }
 
 void set_back(SlowFact& fact, std::int64_t now) {
@@ -195,7 +208,7 @@ bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
             factor = std::max(factor, link.factor);
     if (factor == 0) return false;
     fact.factor = std::clamp(factor, 1.0, 1e4);
-    fact.until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
+    if (fact.until != 0) fact.until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
     return true;
 }
 

@@ -55,11 +55,16 @@ struct SlowVerdict {
     std::int64_t device = any_gpu;
     SlowCause cause = SlowCause::compute;
     double factor = 1;
+    bool is_over = false;  ///< what it said of it before holds no longer
 };
 /// The device is found slow by this job, perhaps again. The latest factor counts. Beyond
 /// max_slow_facts the one that ends first is forgotten, of those that no other job has confirmed.
+/// A fact without an end, which an administrator wrote, gets none.
 void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
                  const SlowdownRules& rules);
+/// The job does not find the device slow any more: it counts as one job less, and the last one
+/// takes the fact along. False: it is not among those that are known to have said so.
+bool take_back(std::vector<SlowFact>& facts, const SlowVerdict& verdict);
 
 /// A fact of the future is of a clock that was set back since: it begins now, and holds as long as
 /// it would have.
@@ -72,8 +77,8 @@ bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
 /// Whether a check has found healthy what the fact is about. Nothing between nodes is checked; what
 /// is held against the whole node needs all of its GPUs.
 bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole);
-/// Where the check found slow what the fact is about: it holds for recheck_s more, with the factor
-/// that was measured.
+/// Where the check found slow what the fact is about: it holds for recheck_s more (without an end:
+/// as before), with the factor that was measured.
 bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
              const SlowdownRules& rules);
 

@@ -83,6 +83,21 @@ Json slow_counts(const Books& books, const SlowReportCounts& reports) {
             {"over_rate", reports.over_rate}, {"checks", check_counts(books.checks)}};
 }
 
+/// What is held against a node, and until when: null until somebody takes it back.
+Json held_json(const NodeBook& book, const std::string& name) {
+    Json list = Json::array();
+    for (const SlowFact& fact : book.slow(name)) {
+        list.push_back({{"slow", words_of(fact)},
+                        {"cause", slowdown::name(fact.cause)},
+                        {"factor", fact.factor},
+                        {"jobs", fact.seen},
+                        {"confirmed", is_confirmed(fact, book.rules())},
+                        {"until", nullptr}});
+        if (fact.until != 0) list.back()["until"] = fact.until;
+    }
+    return list;
+}
+
 /// "n1": what is known of it, what becomes of a check, what the latest one found.
 Json slow_nodes(const Books& books) {
     std::map<std::string, Json> nodes;
@@ -90,6 +105,7 @@ Json slow_nodes(const Books& books) {
         Json& node = nodes[name];
         node["slow"] = books.nodes.why(name);
         node["confirmed"] = books.nodes.is_confirmed(name);
+        node["facts"] = held_json(books.nodes, name);
     }
     for (const auto& [name, entry] : books.checks.entries()) {
         Json& node = nodes[name];

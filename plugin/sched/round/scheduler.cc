@@ -135,17 +135,21 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
               : ""));
 }
 
-/// A link is held against the node that the job names first.
+/// A link is held against the node that the job names first. No check tells of links: there the
+/// job's own word counts, once nothing is slow at that node any more. A GPU waits for a check.
 void Scheduler::take_verdict(const LeftSlowReport& left, double now_s) {
     const SlowReport& told = left.report;
-    if (told.relief != 0) return;
+    const bool is_over = told.relief != 0;
+    const bool is_link = told.cause == SlowCause::communication;
+    if (is_over && !(is_link && books_.slowdown.is_over(left.job, told.at.node))) return;
     SlowVerdict verdict;
+    verdict.is_over = is_over;
     verdict.job = left.job;
     verdict.node = told.at.node;
     verdict.device = told.at.gpu;
     verdict.cause = told.cause;
     verdict.factor = told.factor;
-    note_slow(verdict, told.action == SlowAction::s4, now_s);
+    note_slow(verdict, !is_over && told.action == SlowAction::s4, now_s);
 }
 
 void Scheduler::on_slow_report(const LeftSlowReport& left, double now_s) {
