@@ -221,4 +221,28 @@ for victim in 0 1; do
     wait "$chief" 2>/dev/null
     chief=''
 done
+
+# ---- a rank that stands still in a check -----------------------------------------------------------
+rm -f "$work"/pid.* "$work/log.none"
+ok "nobody watches" "${mpi[@]}" -n 2 "$train" "${model[@]}" --dp 2 --steps 60 --log "$work/log.none"
+mapfile -t lines < <(echo plan; for ((n = 1; n <= 20; n++)); do echo "say check $n gpus links 0>1|1>0"; done; echo 'checked 2'; echo "file $work/goes-on")
+new_chief "${lines[@]}"
+(ALONE='' watched "${two[@]}" --steps 60 --check-limit 10) &
+running=$!
+ok "ranks that check, one after another" until_file 'map(select(.type == "checked")) | length >= 2'
+kill -STOP "$(<"$work/pid.1")"
+ok "rank 1 is stopped in a check: the other leaves it and says so at once" until_file 'any(.[]; .type == "checked" and .failure != "")'
+like "$(heard checked 'select(.failure != "") | [.seconds, .failure]')" '^\[1[0-9]\..*,"not all ranks came to it in time"\]$' "after the time that it may take"
+ok "and waits for it before it trains on" eval '! jq -se "any(.[]; .type == \"step_done\")" "$work/heard" >/dev/null'
+kill -CONT "$(<"$work/pid.1")"
+touch "$work/goes-on"
+rc=0
+wait "$running" || rc=$?
+running=''
+is "$rc" 0 "rank 1 goes on: so does the run, to its end"
+chief_ends 0 "the chief hears of all"
+is "$(heard checked .id | sort -un | wc -l)" 20 "of twenty checks"
+is "$(heard checked 'select(.failure != "") | .id' | wc -l)" 1 "of which one was given up"
+is "$(jq -r 'select(.event == "given_up") | .id' "$work/log")" "$(heard checked 'select(.failure != "") | .id')" "the run's log has it, too"
+ok "no loss changes in its last bit" same "$work/log" "$work/log.none" 0
 done_testing

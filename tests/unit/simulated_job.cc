@@ -294,7 +294,8 @@ void SimulatedJob::swap(const std::string& word) {
 
 void SimulatedJob::check(const std::string& word) {
     const auto words = arena::split(word, ' ');
-    Checked answer{.id = number(words[1]), .gpus = {}, .links = {}, .seconds = o_.check_s};
+    Checked answer{
+        .id = number(words[1]), .gpus = {}, .links = {}, .seconds = o_.check_s, .failure = {}};
     if (std::ranges::find(words, "gpus") != words.end())
         for (std::int64_t rank = 0; rank < ranks(); ++rank)
             answer.gpus.push_back({rank, noisy(10 * factor(Kind::gpu, rank), o_.check_noise), "A"});

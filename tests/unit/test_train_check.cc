@@ -2,9 +2,11 @@
 // What ranks do for the chief of a watched job: products and transfers are timed on every kind of
 // ranks, computing is told from communicating, and a chief that is there, talks nonsense or goes
 // away changes no loss.
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "train/core/compute_clock.h"
@@ -124,6 +126,53 @@ TEST(every_rank_and_link_is_timed) {
     check_on(2, cpu_device);
     check_on(4, cpu_device);
     check_on(2, arena_train_open_device);
+}
+
+/// Rank 1 comes to the check when rank 0 has told that it gives it up.
+void hang_in_a_check(const Make& make) {
+    std::promise<void> told;
+    const std::shared_future<void> given_up = told.get_future().share();
+    run_threads(3, [&](Comm& world) {
+        const auto device = make(1, world);
+        HardwareCheck hardware(world, *device, variables({}), 1, 0.5);
+        const double bytes = hardware.link_bytes();
+        int heard = 0;
+        const auto tell = [&](const CheckResult& found) {
+            ck_assert(found.failure.find("not all ranks came") != std::string::npos);
+            if (world.rank() == 0) told.set_value();
+            heard += 1;
+        };
+        if (world.rank() == 1) given_up.wait();
+        const auto lost = hardware.run({.id = 1, .gpus = true, .passes = {{{0, 1}}}}, tell);
+        ck_assert(!lost.failure.empty() && heard == 1 && lost.seconds < 10);
+        const auto found = hardware.run({.id = 2, .gpus = false, .passes = {{{0, 1}}, {{2, 0}}}});
+        ck_assert(found.failure.empty() && found.links.size() == 2 && found.links[0].ms > 0);
+        ck_assert_double_eq(hardware.link_bytes(), bytes);
+    });
+}
+
+TEST(a_rank_that_hangs_in_a_check_is_not_waited_for) {
+    cpu::set_gemm_threads(1);
+    hang_in_a_check(cpu_device);
+    hang_in_a_check(arena_train_open_device);
+}
+
+TEST(a_rank_that_hangs_again_and_again_is_asked_no_more) {
+    cpu::set_gemm_threads(1);
+    std::atomic<int> given_up = 0;
+    run_threads(2, [&](Comm& world) {
+        const auto device = make_cpu_device(1);
+        HardwareCheck hardware(world, *device, variables({}), 1, 0.05);
+        for (int i = 0; i < 3; ++i) {
+            while (world.rank() == 1 && given_up == i) std::this_thread::yield();
+            const auto lost = hardware.run({.id = i, .gpus = false, .passes = {{{0, 1}}}},
+                                           [&](const auto&) { given_up += 1 - world.rank(); });
+            ck_assert(!lost.failure.empty());
+        }
+        const auto none = hardware.run({.id = 4, .gpus = true, .passes = {}});
+        ck_assert(none.failure.find("no more are made") != std::string::npos);
+        ck_assert_double_lt(none.seconds, 0.05);
+    });
 }
 
 TEST(a_rank_alone_has_products_and_no_links) {
@@ -349,6 +398,17 @@ TEST(a_run_whose_chief_goes_away_goes_on) {
         return std::vector<watch::Frame>{};
     });
     assert_same_losses(losses_of(run.options), run.alone(), 0, "the chief is gone");
+}
+
+TEST(a_run_goes_on_after_a_check_that_hung) {
+    const TrainPlan plan = make_plan(1, 2, 1);
+    Watched run(plan);
+    run.options.check_limit_s = 0;  // over before anybody has come
+    ChiefThread chief(words_after({{0, {watch::Say{"check 1 gpus"}}}}));
+    assert_same_losses(losses_of(run.options), run.alone(), 0, "a check that hung");
+    const auto checked = all<watch::Checked>(chief.heard());
+    ck_assert_uint_eq(checked.size(), 1);
+    ck_assert(checked[0].id == 1 && checked[0].gpus.empty() && !checked[0].failure.empty());
 }
 
 TEST(a_park_ends_with_the_chief_that_asked_for_it) {

@@ -311,12 +311,20 @@ TEST(a_trainer_that_dies_in_a_check_is_asked_no_more) {
 }
 
 TEST(answers_that_say_nothing_are_no_verdict) {
-    Checked zero{.id = 0, .gpus = {{0, 0, "A"}, {1, 0, "A"}}, .links = {{0, 1, 0}}, .seconds = 1};
+    Checked zero{.id = 0,
+                 .gpus = {{0, 0, "A"}, {1, 0, "A"}},
+                 .links = {{0, 1, 0}},
+                 .seconds = 1,
+                 .failure = {}};
     Checked empty{};
-    Checked stranger{.id = 0, .gpus = {{77, 10, "A"}}, .links = {}, .seconds = 1};
-    Checked itself{.id = 0, .gpus = {{0, 10, "A"}}, .links = {{1, 1, 10}}, .seconds = 1};
-    Checked other_type{
-        .id = 0, .gpus = {{0, 10, "A"}, {0, 10, "B"}, {1, 10, "A"}}, .links = {}, .seconds = 1};
+    Checked stranger{.id = 0, .gpus = {{77, 10, "A"}}, .links = {}, .seconds = 1, .failure = {}};
+    Checked itself{
+        .id = 0, .gpus = {{0, 10, "A"}}, .links = {{1, 1, 10}}, .seconds = 1, .failure = {}};
+    Checked other_type{.id = 0,
+                       .gpus = {{0, 10, "A"}, {0, 10, "B"}, {1, 10, "A"}},
+                       .links = {},
+                       .seconds = 1,
+                       .failure = {}};
     for (const Checked& answer : {zero, empty, stranger, itself, other_type}) {
         SimulatedJob job({});
         job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
@@ -329,6 +337,28 @@ TEST(answers_that_say_nothing_are_no_verdict) {
         job.run_until(1300);
         ck_assert_int_ge(alarms(job), 1);
     }
+}
+
+TEST(after_a_check_that_hung_no_other_is_made_in_the_event) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
+    job.run_until(30);
+    job.nonsense = Checked{
+        .id = 0, .gpus = {}, .links = {}, .seconds = 60, .failure = "not all ranks came to it"};
+    job.run_until(2000);
+    ck_assert_int_eq(job.count_lines("a check was given up: not all ranks came to it"), 1);
+    ck_assert_int_eq(job.count_lines("it is looked for no more"), 1);
+    ck_assert_int_eq(alarms(job), 0);
+    ck_assert(job.word_at("split") < 0);
+}
+
+TEST(a_pre_check_that_hung_is_the_last) {
+    SimulatedJob job({});
+    job.nonsense = Checked{
+        .id = 0, .gpus = {}, .links = {}, .seconds = 60, .failure = "not all ranks came to it"};
+    job.run_until(300);
+    ck_assert_int_eq(job.count_lines("a check was given up"), 1);
+    ck_assert_int_eq(job.count_lines("Computation tasks dispatched!"), 1);
 }
 
 TEST(a_trainer_that_does_not_answer_is_given_up) {

@@ -62,7 +62,8 @@ class Dice {
         return frame;
     }
     Checked checked() {
-        Checked frame{.id = pick(0, 40), .gpus = {}, .links = {}, .seconds = amount()};
+        Checked frame{
+            .id = pick(0, 40), .gpus = {}, .links = {}, .seconds = amount(), .failure = {}};
         const bool is_sane = pick(0, 3) > 0;
         for (std::int64_t r = 0; r < 8; ++r)
             frame.gpus.push_back(

@@ -8,9 +8,18 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace arena::train {
+
+/// What operations of a group with a limit throw: it is of no use from then on.
+class GivenUp final : public std::exception {
+  public:
+    [[nodiscard]] const char* what() const noexcept override {
+        return "not all ranks came in time";
+    }
+};
 
 class Comm {
   public:
@@ -56,6 +65,15 @@ class Comm {
     /// Waits for all ranks of the group, asleep: who computes meanwhile has the machine. Waiting
     /// for up to excused_s is no stall.
     virtual void meet(double excused_s) = 0;
+
+    /// For a group of one's own (split()): its meet(), transfer() and all_reduce_sum() of doubles
+    /// throw GivenUp where they have not ended so many seconds from now; nothing: they wait for
+    /// ever. What is left behind disturbs no other group, but the group itself and memory given to
+    /// transfer() have to live on.
+    virtual void limit(std::optional<double> seconds) = 0;
+    [[nodiscard]] virtual bool has_limit() const = 0;
+    /// It has a limit, which has passed.
+    [[nodiscard]] virtual bool is_over() const = 0;
 
     /// Said from time to time by a rank that does something else: it is not stalled.
     virtual void still_here() {}

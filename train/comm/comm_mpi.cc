@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -71,8 +72,9 @@ class MpiComm final : public Comm {
         MPI_Comm_size(comm_, &size_);
     }
     /// While an exception ends this rank the others do not take part in anything: nothing waits.
+    /// Nor where it was given up: operations may be under way for ever.
     ~MpiComm() override {
-        if (std::uncaught_exceptions() > 0) return;
+        if (std::uncaught_exceptions() > 0 || is_given_up_) return;
         flush();
         if (own_) MPI_Comm_free(&comm_);
     }
@@ -91,6 +93,7 @@ class MpiComm final : public Comm {
         if (size_ > 1) reduce_in_pieces(v, MPI_FLOAT, MPI_SUM, comm_);
     }
     void all_reduce_sum(std::span<double> v) override {
+        if (end_) return reduce_in_time(v);
         reduce_in_pieces(v, MPI_DOUBLE, MPI_SUM, comm_);
     }
     void all_reduce_max(std::span<float> v) override {
@@ -140,6 +143,7 @@ class MpiComm final : public Comm {
     }
     void transfer(std::span<float> values, int from, int to) override {
         const auto n = static_cast<int>(values.size());
+        if (end_) return transfer_in_time(values, from, to);
         if (rank_ == from)
             MPI_Send(values.data(), n, MPI_FLOAT, to, 0, comm_);
         else
@@ -154,6 +158,7 @@ class MpiComm final : public Comm {
         for (int done = 0; done == 0;) {
             MPI_Test(&request, &done, MPI_STATUS_IGNORE);
             if (done != 0) break;
+            if (is_over()) give_up();
             std::this_thread::sleep_for(nap);
             waited += nap;
             if (duration<double>(waited).count() < excused_s) progress += 1;
@@ -167,9 +172,17 @@ class MpiComm final : public Comm {
         return std::make_unique<MpiComm>(part, true);
     }
 
+    void limit(std::optional<double> seconds) override {
+        end_.reset();
+        if (seconds) end_ = Clock::now() + std::chrono::nanoseconds(std::llround(*seconds * 1e9));
+    }
+    [[nodiscard]] bool has_limit() const override { return end_.has_value(); }
+    [[nodiscard]] bool is_over() const override { return end_ && Clock::now() >= *end_; }
+
     void still_here() override { progress += 1; }
 
   private:
+    using Clock = std::chrono::steady_clock;
     struct Message {
         std::vector<float> values;
         MPI_Request request = MPI_REQUEST_NULL;
@@ -181,9 +194,44 @@ class MpiComm final : public Comm {
             return done != 0;
         });
     }
+    [[noreturn]] void give_up() {
+        is_given_up_ = true;
+        progress += 1;
+        throw GivenUp{};
+    }
+    /// As MPI_Wait() does, but for the limit.
+    void finish(MPI_Request request) {
+        for (int done = 0;;) {
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+            if (done != 0) break;
+            if (is_over()) give_up();
+            std::this_thread::yield();
+        }
+        progress += 1;
+    }
+    /// In memory of its own: MPI may have it for as long as it likes.
+    void reduce_in_time(std::span<double> v) {
+        sums_.assign(v.begin(), v.end());
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Iallreduce(MPI_IN_PLACE, sums_.data(), static_cast<int>(sums_.size()), MPI_DOUBLE,
+                       MPI_SUM, comm_, &request);
+        finish(request);
+        std::copy(sums_.begin(), sums_.end(), v.begin());
+    }
+    void transfer_in_time(std::span<float> values, int from, int to) {
+        const auto n = static_cast<int>(values.size());
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank_ == from)
+            MPI_Isend(values.data(), n, MPI_FLOAT, to, 0, comm_, &request);
+        else
+            MPI_Irecv(values.data(), n, MPI_FLOAT, from, 0, comm_, &request);
+        finish(request);
+    }
     MPI_Comm comm_;
-    bool own_;
+    bool own_, is_given_up_ = false;
     int rank_ = 0, size_ = 1;
+    std::optional<Clock::time_point> end_;
+    std::vector<double> sums_;
     std::list<Message> outgoing_;
 };
 

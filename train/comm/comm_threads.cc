@@ -2,13 +2,16 @@
 // Ranks as threads of one process. A collective is: show where my values are, wait for all, work on
 // my share of the elements (sums always in the order of the ranks), wait, take the result. A rank
 // that ends with an exception breaks what the others wait at: they end, too, but none while another
-// may still read what it has shown.
+// may still read what it has shown. So does one that gives a group up.
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -19,6 +22,9 @@ namespace {
 
 /// What the ranks that waited for one that has ended get.
 struct AnotherRankEnded {};
+
+/// Until when ranks wait; nothing: for ever.
+using End = std::optional<std::chrono::steady_clock::time_point>;
 
 /// A place where ranks wait for one another. Broken it lets nobody wait.
 class Meeting {
@@ -34,9 +40,16 @@ class Meeting {
     void refuse_if_broken() const {
         if (broken_) throw AnotherRankEnded{};
     }
+    /// At the end it is broken, for all.
     template <typename Ready>
-    void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
-        changed_.wait(lock, [&] { return broken_ || ready(); });
+    void wait(std::unique_lock<std::mutex>& lock, Ready ready, const End& end) {
+        const auto awake = [&] { return broken_ || ready(); };
+        if (!end) {
+            changed_.wait(lock, awake);
+        } else if (!changed_.wait_until(lock, *end, awake)) {
+            broken_ = true;
+            changed_.notify_all();
+        }
         if (!ready()) throw AnotherRankEnded{};
     }
     std::mutex mutex_;
@@ -51,11 +64,12 @@ class Barrier : public Meeting {
     explicit Barrier(int size) : size_(size) {}
     /// All get past it or none: a rank that was sent away stays counted, so nobody arrives at a
     /// broken one.
-    void arrive_and_wait() {
+    void arrive_and_wait(const End& end = {}) {
         std::unique_lock lock(mutex_);
         refuse_if_broken();
         const std::uint64_t mine = arrive();
-        wait(lock, [&] { return round_ != mine; });
+        wait(
+            lock, [&] { return round_ != mine; }, end);
     }
     /// For all that got past arrive_and_wait() and arrive here whatever happens: broken or not, it
     /// holds each until the last has come.
@@ -87,9 +101,10 @@ class Mailbox : public Meeting {
         messages_.emplace_back(values.begin(), values.end());
         changed_.notify_one();
     }
-    void take(std::span<float> values) {
+    void take(std::span<float> values, const End& end) {
         std::unique_lock lock(mutex_);
-        wait(lock, [&] { return !messages_.empty(); });
+        wait(
+            lock, [&] { return !messages_.empty(); }, end);
         std::copy(messages_.front().begin(), messages_.front().end(), values.begin());
         messages_.pop_front();
     }
@@ -173,16 +188,30 @@ class ThreadComm final : public Comm {
         group_->barrier.arrive_and_finish();
     }
     void send(std::span<const float> values, int to) override { mailbox(rank_, to).put(values); }
-    void receive(std::span<float> values, int from) override { mailbox(from, rank_).take(values); }
+    void receive(std::span<float> values, int from) override {
+        mailbox(from, rank_).take(values, {});
+    }
     void flush() override {}
 
     void transfer(std::span<float> values, int from, int to) override {
         if (rank_ == from)
             send(values, to);
         else
-            receive(values, from);
+            in_time([&] { mailbox(from, rank_).take(values, end_); });
     }
-    void meet(double) override { group_->barrier.arrive_and_wait(); }
+    void meet(double) override {
+        in_time([&] { group_->barrier.arrive_and_wait(end_); });
+    }
+    void limit(std::optional<double> seconds) override {
+        end_.reset();
+        if (seconds)
+            end_ = std::chrono::steady_clock::now() +
+                   std::chrono::nanoseconds(std::llround(*seconds * 1e9));
+    }
+    [[nodiscard]] bool has_limit() const override { return end_.has_value(); }
+    [[nodiscard]] bool is_over() const override {
+        return end_ && std::chrono::steady_clock::now() >= *end_;
+    }
 
     std::unique_ptr<Comm> split(int color, int key) override {
         Group& g = *group_;
@@ -216,7 +245,18 @@ class ThreadComm final : public Comm {
     /// arrive_and_finish() nothing may throw or wait for anything else.
     void show(const void* values) {
         group_->shown[static_cast<std::size_t>(rank_)] = values;
-        group_->barrier.arrive_and_wait();
+        in_time([&] { group_->barrier.arrive_and_wait(end_); });
+    }
+    /// With a limit a broken group is one that was given up, by this rank or another.
+    template <typename Wait>
+    void in_time(Wait wait) {
+        try {
+            wait();
+        } catch (const AnotherRankEnded&) {
+            if (!end_) throw;
+            group_->break_up();
+            throw GivenUp{};
+        }
     }
     /// to = the elements from `begin` on, folded over the ranks in their order.
     template <typename T, typename F>
@@ -243,6 +283,7 @@ class ThreadComm final : public Comm {
 
     std::shared_ptr<Group> group_;
     int rank_;
+    End end_;
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 // communicators of two ranks, one for each direction, each with streams of its own: a send is given
 // a copy and waits for its receiver on its own stream alone, as Comm::send() promises, so that 1F1B
 // cannot lock up. A lost rank shows in NCCL's asynchronous state, or as time that passes; then all
-// communicators of the rank are aborted.
+// communicators of the rank are aborted. Of a group with a limit (Comm::limit()) only its own are,
+// once that is over.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <nccl.h>
@@ -147,7 +148,12 @@ class NcclGroup final : public Group {
           gpu_(gpu),
           check_(gpu.checks.insert(gpu.checks.end(),
                                    [this](double waited_s) { look_after(waited_s); })) {}
-    ~NcclGroup() override { gpu_.checks.erase(check_); }
+    /// Of one that was given up nobody knows what the other ranks do.
+    ~NcclGroup() override {
+        gpu_.checks.erase(check_);
+        if (!host_.is_over()) return;
+        for (Communicator* c : communicators()) c->abort();
+    }
 
     void all_reduce_sum(Span<Element> x) override { reduce(x, ncclBfloat16, ncclSum); }
     void all_reduce_sum(Span<float> x) override { reduce(x, ncclFloat, ncclSum); }
@@ -212,8 +218,10 @@ class NcclGroup final : public Group {
             if (why.empty()) why = c->trouble();
         if (why.empty() && waited_s > most_seconds)
             why = fmt::format("no answer from the other ranks within {:.0f} s", waited_s);
+        if (host_.is_over()) why = "it took too long";
         if (why.empty()) return;
         for (Communicator* c : communicators()) c->abort();
+        if (host_.has_limit()) throw GivenUp{};  // whoever was first
         throw std::runtime_error("NCCL: another rank is lost: " + why);
     }
 

@@ -172,7 +172,15 @@ void ChiefControl::obeyed(Index step, const Word& word, double seconds) {
 }
 
 void ChiefControl::checked(const CheckResult& result) {
-    watch::Checked frame{.id = result.id, .gpus = {}, .links = {}, .seconds = result.seconds};
+    watch::Checked frame{.id = result.id,
+                         .gpus = {},
+                         .links = {},
+                         .seconds = result.seconds,
+                         .failure = result.failure};
+    if (!frame.failure.empty()) {
+        link_.send(frame);
+        return;
+    }
     for (std::size_t rank = 0; rank < result.gpu_ms.size(); ++rank)
         frame.gpus.push_back({.rank = static_cast<Index>(rank),
                               .ms = result.gpu_ms[rank],

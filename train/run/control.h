@@ -47,6 +47,7 @@ using Word = std::variant<Split, Swap, Park, Check>;
 
 /// A rank that nobody releases leaves a park by itself then.
 inline constexpr double longest_park_s = 60;
+inline constexpr double longest_check_s = 60;    ///< in which ranks wait for one that hangs
 inline constexpr std::size_t most_passes = 256;  ///< of a check
 
 /// "split 3,1", "swap 0 2", "park 5s", "check 7 gpus links 0>1,2>3|1>2" (passes apart by |; either

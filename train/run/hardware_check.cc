@@ -21,6 +21,8 @@ constexpr double transfer_s = 0.005;  ///< at the least, of the fastest pair
 constexpr double longest_s = 0.1;     ///< no more bytes where a pair takes so long
 constexpr Index first_bytes = 1 << 16, most_bytes = 64 << 20;
 constexpr int transfers = 3;
+constexpr const char* late = "not all ranks came to it in time";
+constexpr std::size_t most_left = 3;  ///< checks given up, after which no more are made
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -45,31 +47,38 @@ Check::Pass first_pairs(int ranks) {
 }  // namespace
 
 HardwareCheck::HardwareCheck(Comm& world, Device& device, const Environment& environment,
-                             int threads)
+                             int threads, double limit_s)
     : world_(world),
       device_(device),
       hosts_(share_hosts(world, find_rank_host(environment, world, device.name()))),
       turns_(device.is_on_processors() ? turns_of(hosts_, threads)
                                        : Turns{std::vector<int>(hosts_.size(), 0), 1}),
-      group_(device.group(world)),
       a_(random_matrix(device, device.product_side(), 1)),
       b_(random_matrix(device, device.product_side(), 2)),
-      c_(device, a_.size()) {
-    if (world.size() == 1) return;
-    Array<float> first(device, 1);
-    group_->all_reduce_sum(first.span());  // what transfer() asks for
-    device_.wait();
-    choose_length();
+      c_(device, a_.size()),
+      limit_s_(limit_s) {
+    join();
+    if (world.size() > 1) choose_length();
 }
 
-double HardwareCheck::link_bytes() const { return static_cast<double>(message_.bytes()); }
+/// Collective.
+void HardwareCheck::join() {
+    paths_.comm = world_.split(0);
+    if (world_.size() == 1) return;
+    paths_.group = device_.group(*paths_.comm);
+    Array<float> first(device_, 1);
+    paths_.group->all_reduce_sum(first.span());  // what transfer() asks for
+    device_.wait();
+}
+
+double HardwareCheck::link_bytes() const { return static_cast<double>(paths_.message.bytes()); }
 
 /// All ranks come to the same length: they know all times.
 void HardwareCheck::choose_length() {
     const auto width = static_cast<Index>(device_.width_of<Element>());
     for (Index bytes = first_bytes;;) {
-        message_ = {};
-        message_ = {device_, at(bytes / width)};
+        paths_.message = {};
+        paths_.message = {device_, at(bytes / width)};
         std::vector<double> ms;
         for (const CheckResult::Link& link : time_pass(first_pairs(world_.size())))
             ms.push_back(link.ms);
@@ -81,27 +90,68 @@ void HardwareCheck::choose_length() {
     }
 }
 
-CheckResult HardwareCheck::run(const Check& check) {
+CheckResult HardwareCheck::run(const Check& check, const Tell& tell) {
     const auto start = Clock::now();
     CheckResult result;
     result.id = check.id;
     for (const RankHost& host : hosts_) result.types.push_back(host.device);
-    if (check.gpus) {
-        result.gpu_ms.assign(hosts_.size(), 0);
-        const auto me = at(world_.rank());
-        for (int turn = 0; turn < turns_.count; ++turn) {
-            world_.meet(0);
-            if (turns_.of[me] == turn) result.gpu_ms[me] = product_ms();
+    const auto say = [&](const char* failure) {
+        result.failure = failure;
+        result.seconds = seconds_since(start);
+        if (tell) tell(result);
+        return result;
+    };
+    if (left_.size() == most_left) return say("earlier ones were given up: no more are made");
+    const bool by_me = !measure(check, result);
+    if (by_me) say(late);
+    const bool by_any = is_given_up_by_any(by_me);
+    if (by_any) leave_behind();
+    return by_me ? result : say(by_any ? late : "");
+}
+
+/// Whether this rank has come to its end: another one may have given it up all the same.
+bool HardwareCheck::measure(const Check& check, CheckResult& result) {
+    Comm& comm = *paths_.comm;
+    comm.limit(limit_s_);
+    try {
+        if (check.gpus) {
+            std::vector<double> ms(hosts_.size(), 0);
+            const auto me = at(world_.rank());
+            for (int turn = 0; turn < turns_.count; ++turn) {
+                comm.meet(0);
+                if (turns_.of[me] == turn) ms[me] = product_ms();
+            }
+            comm.meet(0);
+            comm.all_reduce_sum(std::span(ms));
+            result.gpu_ms = std::move(ms);
         }
-        world_.meet(0);
-        world_.all_reduce_sum(std::span(result.gpu_ms));
+        for (const Check::Pass& pass : check.passes) {
+            const auto timed = time_pass(pass);
+            result.links.insert(result.links.end(), timed.begin(), timed.end());
+        }
+        comm.limit(std::nullopt);
+        return true;
+    } catch (const GivenUp&) {
+        return false;
     }
-    for (const Check::Pass& pass : check.passes) {
-        const auto timed = time_pass(pass);
-        result.links.insert(result.links.end(), timed.begin(), timed.end());
-    }
-    result.seconds = seconds_since(start);
-    return result;
+}
+
+/// Training's own group: here a rank that hangs is waited for as in any step.
+bool HardwareCheck::is_given_up_by_any(bool by_me) {
+    double count[] = {by_me ? 1.0 : 0.0};
+    world_.all_reduce_sum(std::span<double>(count));
+    return count[0] != 0;
+}
+
+/// Collective. Other ranks may still write to the message.
+void HardwareCheck::leave_behind() {
+    const std::size_t size = paths_.message.size();
+    paths_.comm->limit(0);  // which tells the group
+    paths_.group.reset();
+    left_.push_back(std::move(paths_));
+    paths_ = {};
+    join();
+    paths_.message = {device_, size};
 }
 
 double HardwareCheck::seconds_of(Index products) {
@@ -145,19 +195,19 @@ std::vector<Check::Pass> HardwareCheck::without_disturbance(const Check::Pass& p
 std::vector<CheckResult::Link> HardwareCheck::time_pass(const Check::Pass& pass) {
     std::vector<CheckResult::Link> links;
     for (const Check::Pass& part : without_disturbance(pass)) {
-        world_.meet(0);
+        paths_.comm->meet(0);
         for (const Check::Link& link : part) {
             CheckResult::Link& timed = links.emplace_back(link.from, link.to);
             if (world_.rank() == link.from || world_.rank() == link.to) time_link(timed);
         }
     }
-    world_.meet(0);
+    paths_.comm->meet(0);
     std::vector<double> ms;
     for (const CheckResult::Link& link : links) {
         const bool counts = world_.rank() == link.from;
         ms.insert(ms.end(), {counts ? link.ms : 0, counts ? link.latency_ms : 0});
     }
-    world_.all_reduce_sum(std::span(ms));
+    paths_.comm->all_reduce_sum(std::span(ms));
     for (std::size_t i = 0; i < links.size(); ++i) {
         links[i].ms = ms[2 * i];
         links[i].latency_ms = ms[2 * i + 1];
@@ -168,17 +218,18 @@ std::vector<CheckResult::Link> HardwareCheck::time_pass(const Check::Pass& pass)
 /// There and back: what comes back says that the message has arrived.
 void HardwareCheck::time_link(CheckResult::Link& link) {
     const int from = static_cast<int>(link.from), to = static_cast<int>(link.to);
-    const auto seconds = [&](Span<Element> message) {
+    const Span<Element> message = paths_.message.span(), least = paths_.message.span({0, 1});
+    const auto seconds = [&](Span<Element> there) {
         const auto start = Clock::now();
-        group_->transfer(message, from, to);
-        group_->transfer(message_.span({0, 1}), to, from);
+        paths_.group->transfer(there, from, to);
+        paths_.group->transfer(least, to, from);
         return seconds_since(start);
     };
-    seconds(message_.span());  // warm
+    seconds(message);  // warm
     double all = 0;
     std::vector<double> round_trips;
-    for (int i = 0; i < transfers; ++i) all += seconds(message_.span());
-    for (int i = 0; i < transfers; ++i) round_trips.push_back(seconds(message_.span({0, 1})));
+    for (int i = 0; i < transfers; ++i) all += seconds(message);
+    for (int i = 0; i < transfers; ++i) round_trips.push_back(seconds(least));
     link.ms = 1e3 * all / transfers;
     link.latency_ms = 1e3 * median_of(round_trips) / 2;
 }

@@ -63,6 +63,10 @@ void add_plan_options(CLI::App& app, CommandLine& line) {
     app.add_option("--stall-limit", line.stall_limit_s,
                    "under MPI end when no other rank answers for so many seconds [never]")
         ->check(CLI::Range(std::int64_t{1}, limits::batch));
+    app.add_option("--check-limit", line.run.check_limit_s,
+                   "seconds after which a check of devices and links is given up")
+        ->check(CLI::Range(1.0, longest_check_s))
+        ->capture_default_str();
     app.add_option("--threads", line.run.threads, "of each rank")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();

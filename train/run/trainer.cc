@@ -127,6 +127,7 @@ class Rank {
     void obey(const Swap&);
     void obey(const Park&);
     void obey(const Check&);
+    void tell(const CheckResult&);
     void note_word(const std::string& text, Json facts);
 
     TrainOptions o_;
@@ -221,7 +222,8 @@ watch::TrainerPlan Rank::told_plan() {
 /// Collective the first time.
 HardwareCheck& Rank::hardware_check() {
     if (!check_)
-        check_ = std::make_unique<HardwareCheck>(world_, device_, o_.environment, o_.threads);
+        check_ = std::make_unique<HardwareCheck>(world_, device_, o_.environment, o_.threads,
+                                                 o_.check_limit_s);
     return *check_;
 }
 
@@ -431,8 +433,15 @@ void Rank::obey(const Park& word) {
 }
 
 void Rank::obey(const Check& word) {
-    const CheckResult found = hardware_check().run(word);
+    hardware_check().run(word, [this](const CheckResult& found) { tell(found); });
+}
+
+void Rank::tell(const CheckResult& found) {
     if (control_) control_->checked(found);
+    if (!found.failure.empty())
+        return note_word(fmt::format("check {} is given up after {:.3f} s ({})", found.id,
+                                     found.seconds, found.failure),
+                         {{"event", "given_up"}, {"id", found.id}, {"seconds", found.seconds}});
     Json links = Json::array();
     for (const auto& [from, to, ms, latency_ms] : found.links)
         links.push_back({{"from", from}, {"to", to}, {"ms", ms}, {"latency_ms", latency_ms}});

@@ -12,6 +12,7 @@
 #include "train/core/data.h"
 #include "train/core/optimizer.h"
 #include "train/core/pipeline.h"
+#include "train/run/control.h"
 #include "train/run/device_choice.h"
 
 namespace arena::train {
@@ -35,6 +36,7 @@ struct TrainOptions {
     Index save_every = 0;     ///< steps; 0 = at the end and when told to leave
     std::string control;      ///< script of words to obey (control.h); "" = none
     WatchOptions watch;       ///< where there is no script
+    double check_limit_s = longest_check_s;  ///< of a check of devices and links
     /// Of this process: what Slurm calls its node and GPU.
     Environment environment = [](std::string_view) { return std::optional<std::string>(); };
     std::string log;          ///< file of JSON lines, appended to; "" = none

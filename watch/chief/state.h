@@ -102,6 +102,7 @@ class Chief::State {
     void take_recheck(const slowdown::CheckRound& round, double seconds);
     void nothing_found(const std::string& why);
     void check_failed(Purpose purpose, const std::string& why);
+    void check_hung(Purpose purpose, const std::string& why);
     [[nodiscard]] std::optional<Purpose> wanted_check() const;
     void say_check(Purpose purpose);
     [[nodiscard]] std::vector<slowdown::Pass> links_of_culprits() const;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "watch/chief/state.h"
 
 namespace arena::watch {
@@ -70,6 +71,7 @@ void Chief::State::on_checked(const Checked& checked) {
         return complain(fmt::format("an answer to check {}, which was not asked", checked.id));
     const auto purpose = std::exchange(check_, std::nullopt);
     if (!purpose) return;  // what it was for is over
+    if (!checked.failure.empty()) return check_hung(*purpose, printable(checked.failure));
     const auto round = to_round(checked, trainer_.ranks());
     if (!round) return check_failed(*purpose, round.error().message());
     if (*purpose == Purpose::baseline) take_baseline(*round, checked.seconds);
@@ -111,7 +113,11 @@ void Chief::State::take_validation(const slowdown::CheckRound& round) {
     const slowdown::Verdict& verdict = judged->verdict;
     const bool found = !verdict.gpus.empty() || !verdict.links.empty();
     if (rounds_.count() < rounds_to_be_sure && !(found && is_clear(verdict))) return;
-    if (!found) return nothing_found("no GPU and no link is slower than before");
+    if (!found)
+        return nothing_found(judged->has_baseline
+                                 ? "no GPU and no link is slower than before"
+                                 : "no GPU is slower than others of its type; without a pre-check "
+                                   "links are compared with nothing");
     if (!judged->has_baseline)
         note(line("no pre-check: GPUs are compared with others of their type", "no_baseline"));
     conclude(verdict);
@@ -146,6 +152,19 @@ void Chief::State::check_failed(Purpose purpose, const std::string& why) {
     if (purpose == Purpose::recheck && open_)
         open_->next_recheck_s = now_.steady_s + 2 * options_.recheck_s;
     complain("a check says nothing: " + why);
+}
+
+/// All stood still for a minute, and what hung once may hang again: what the check was for is not
+/// looked for any more, or much later.
+void Chief::State::check_hung(Purpose purpose, const std::string& why) {
+    note(problem("a check was given up: " + why, "given_up"));
+    if (purpose == Purpose::baseline) baseline_failures_ = most_attempts;
+    if (!open_) return;
+    if (purpose == Purpose::recheck) open_->next_recheck_s = now_.steady_s + longest_pause_s;
+    if (purpose != Purpose::validation || open_->phase != Phase::checking) return;
+    open_->attempts = most_attempts - 1;
+    open_->is_narrow = false;
+    nothing_found(why);
 }
 
 void Chief::State::nothing_found(const std::string& why) {

@@ -194,6 +194,7 @@ constexpr auto checked = [](auto& f, auto& v) {
         each.number("latency_ms", one.latency_ms, 0, most_s);
     });
     f.number("seconds", v.seconds, 0, most_s);
+    f.text("failure", v.failure, longest_name);
 };
 constexpr auto profile = [](auto& f, auto& v) {
     f.integer("iterations", v.iterations, 0, 1'000'000);

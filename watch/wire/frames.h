@@ -116,7 +116,8 @@ struct Checked {
     };
     std::vector<Gpu> gpus;
     std::vector<Link> links;
-    double seconds = 0;  ///< that training stood still
+    double seconds = 0;   ///< that training stood still
+    std::string failure;  ///< why nothing was found: a rank or link hung; "" = all was measured
 };
 
 // ---- chief -> agent ----------------------------------------------------------------------------
