@@ -225,7 +225,7 @@ done
 # ---- a rank that stands still in a check -----------------------------------------------------------
 rm -f "$work"/pid.* "$work/log.none"
 ok "nobody watches" "${mpi[@]}" -n 2 "$train" "${model[@]}" --dp 2 --steps 60 --log "$work/log.none"
-mapfile -t lines < <(echo plan; for ((n = 1; n <= 20; n++)); do echo "say check $n gpus links 0>1|1>0"; done; echo 'checked 2'; echo "file $work/goes-on")
+mapfile -t lines < <(echo plan; echo 'frame {"type":"tell","text":"Root cause: comp"}'; for ((n = 1; n <= 20; n++)); do echo "say check $n gpus links 0>1|1>0"; done; echo 'checked 2'; echo "file $work/goes-on")
 new_chief "${lines[@]}"
 (ALONE='' watched "${two[@]}" --steps 60 --check-limit 10) &
 running=$!
@@ -245,4 +245,5 @@ is "$(heard checked .id | sort -un | wc -l)" 20 "of twenty checks"
 is "$(heard checked 'select(.failure != "") | .id' | wc -l)" 1 "of which one was given up"
 is "$(jq -r 'select(.event == "given_up") | .id' "$work/log")" "$(heard checked 'select(.failure != "") | .id')" "the run's log has it, too"
 ok "no loss changes in its last bit" same "$work/log" "$work/log.none" 0
+is "$(<"$work/err")" "arena-train: the chief: Root cause: comp" "what the chief tells stands in the run's own output, and nothing else"
 done_testing

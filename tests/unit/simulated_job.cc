@@ -137,6 +137,10 @@ void SimulatedJob::take(Actions actions) {
         if (const auto* open = std::get_if<EventOpen>(&message.frame)) event_open_ = open->open;
         if (const auto* profile = std::get_if<Profile>(&message.frame))
             profile_left_ = profile->iterations;
+        if (const auto* tell = std::get_if<Tell>(&message.frame)) {
+            ck_assert(to_trainer && parse_watch_frame(format_watch_frame(message.frame)).ok());
+            told_ += tell->text + "\n";
+        }
         const auto* say = std::get_if<Say>(&message.frame);
         if (say == nullptr) continue;
         ck_assert(to_trainer && has_trainer_);

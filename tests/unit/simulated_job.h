@@ -65,6 +65,8 @@ class SimulatedJob {
     [[nodiscard]] const std::vector<Said>& words() const { return words_; }  ///< obeyed
     [[nodiscard]] const std::vector<Said>& lines() const { return lines_; }
     [[nodiscard]] const std::vector<Reported>& reports() const { return reports_; }
+    /// Lines of the chief's in the job's own output.
+    [[nodiscard]] const std::string& told() const { return told_; }
     /// When the first line that contains it was written, at or after from_s; none: -1.
     [[nodiscard]] double line_at(const std::string& part, double from_s = 0) const;
     [[nodiscard]] std::size_t count_lines(const std::string& part) const;
@@ -139,6 +141,7 @@ class SimulatedJob {
     std::int64_t step_ = 0;
     std::vector<SimulatedStep> steps_;
     std::vector<Said> words_, lines_;
+    std::string told_;
     std::vector<Reported> reports_;
 };
 

@@ -62,6 +62,18 @@ TEST(a_slow_gpu_is_found_worked_around_and_forgiven) {
         ck_assert_msg(job.count_lines(text) > 0, "no line has: %s", text);
 }
 
+TEST(what_is_slow_is_told_in_the_output_of_the_job) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 160});
+    job.run_until(39);
+    ck_assert(job.told().empty());
+    job.run_until(300);
+    for (const char* text : {"Fail-slow is reported", "Root cause: comp", "slow: n0/1:compute:x",
+                             "[DP solver] New DP plan", "relief: steps are healthy again"})
+        ck_assert_msg(job.told().find(text) != std::string::npos, "not told: %s", text);
+    ck_assert_int_le(std::ranges::count(job.told(), '\n'), 30);
+}
+
 TEST(watch_mode_says_no_word_but_checks) {
     SimulatedOptions options;
     options.chief.mode = SlowdownMode::watch;

@@ -47,6 +47,7 @@ std::vector<Frame> one_of_each() {
         EventOpen{true},
         Say{"check 3 links 0>1,2>3|1>2"},
         Release{},
+        Tell{"Root cause: comp"},
     };
 }
 

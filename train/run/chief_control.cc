@@ -21,7 +21,7 @@ namespace {
 constexpr double find_s = 5;    ///< for a chief that starts with the job
 constexpr double answer_s = 3;  ///< for its word before the first step
 constexpr std::size_t most_words = 64;
-constexpr int most_complaints = 10;
+constexpr int most_complaints = 10, most_told_lines = 500;
 constexpr double between_steps_s =
     0.002;                    ///< a chief takes 1,000 lines a second: others are left out
 constexpr double news = 0.1;  ///< a restart's cost that has changed by less is not told again
@@ -135,6 +135,10 @@ void ChiefControl::take(const watch::LinkEvent& event) {
         is_released_ = is_answered_ = true;
     } else if (const auto* const open = std::get_if<watch::EventOpen>(&event.frame)) {
         is_event_open_ = open->open;
+    } else if (const auto* const tell = std::get_if<watch::Tell>(&event.frame)) {
+        if (++told_lines_ <= most_told_lines)
+            fmt::print(stderr, "arena-train: the chief: {}\n",
+                       printable(tell->text, watch::longest_tell));
     }
 }
 

@@ -54,7 +54,7 @@ class ChiefControl final : public Control {
     bool is_released_ = false, is_event_open_ = false, is_lost_ = false;
     double told_step_s_ = 0;
     std::deque<Word> words_;
-    int complaints_ = 0;
+    int complaints_ = 0, told_lines_ = 0;
 };
 
 }  // namespace arena::train

@@ -59,7 +59,20 @@ Chief::State::State(const ChiefOptions& options)
     options_.recheck_s = std::max(0.1, options.recheck_s);
 }
 
-Actions Chief::State::take() { return std::exchange(actions_, {}); }
+Actions Chief::State::take() {
+    tell_trainer();
+    return std::exchange(actions_, {});
+}
+
+/// An agent has no output of its own that the job's user would see.
+void Chief::State::tell_trainer() {
+    if (!trainer_.is_here()) return;
+    for (const LogLine& line : actions_.lines) {
+        if (!line.is_problem || line.text.empty() || !tells_.has_one(now_.steady_s)) continue;
+        tells_.take_one(now_.steady_s);
+        actions_.messages.push_back({trainer_.peer(), Tell{printable(line.text, longest_tell)}});
+    }
+}
 
 /// What peers could have written by the thousand.
 void Chief::State::note_some(LogLine line, TokenBucket& bucket) {

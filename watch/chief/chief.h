@@ -43,7 +43,7 @@ struct LogLine {
     std::string node;  ///< "": of the chief, else of that node's local controller
     std::string text;  ///< "": only for machines
     std::string json;  ///< an object in one line, without time and version; "": only for people
-    bool is_problem = false;  ///< worth a line in the job's own output, too
+    bool is_problem = false;  ///< a trainer that is here has it in the job's own output, too
 };
 
 struct Actions {

@@ -74,6 +74,7 @@ class Chief::State {
     void forget_trainer();
     void note_some(LogLine line, TokenBucket& bucket);
     void complain(std::string text);
+    void tell_trainer();
     void tell_agents(const Frame& frame);
     [[nodiscard]] SlowPlace place_of(std::int64_t rank) const;
 
@@ -131,6 +132,7 @@ class Chief::State {
     Actions actions_;
     TokenBucket complaints_{{.burst = 20, .every_s = 5}, 0};
     TokenBucket remarks_{{.burst = 256, .every_s = 1}, 0};
+    TokenBucket tells_{{.burst = 20, .every_s = 10}, 0};
     TokenBucket estimates_{{.burst = 256, .every_s = 0.5}, 0};
 
     std::map<PeerId, Agent> agents_;

@@ -202,6 +202,7 @@ constexpr auto profile = [](auto& f, auto& v) {
 constexpr auto event_open = [](auto& f, auto& v) { f.boolean("open", v.open); };
 constexpr auto say = [](auto& f, auto& v) { f.text("word", v.word, longest_word); };
 constexpr auto release = [](auto&, auto&) {};
+constexpr auto tell = [](auto& f, auto& v) { f.text("text", v.text, longest_tell); };
 
 // ---- the table ---------------------------------------------------------------------------------
 
@@ -247,6 +248,7 @@ constexpr std::array<Type, std::variant_size_v<Frame>> types{
     type_of<EventOpen, event_open>("event_open"),
     type_of<Say, say>("say"),
     type_of<Release, release>("release"),
+    type_of<Tell, tell>("tell"),
 };
 
 }  // namespace

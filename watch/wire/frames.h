@@ -141,12 +141,17 @@ struct Say {
 };
 /// A park ends now.
 struct Release {};
+/// A line for the job's own output: something is slow, or went wrong.
+struct Tell {
+    std::string text;  ///< at most longest_tell bytes
+};
+inline constexpr std::size_t longest_tell = 512;
 /// EventOpen goes to the trainer, too.
 
 /// All of them.
 using Frame =
     std::variant<AgentHello, RankHere, Iterations, GroupTimes, Silent, TooDear, TrainerHello,
-                 TrainerPlan, StepDone, Obeyed, Checked, Profile, EventOpen, Say, Release>;
+                 TrainerPlan, StepDone, Obeyed, Checked, Profile, EventOpen, Say, Release, Tell>;
 
 /// One line of JSON without its end: {"type":"step_done","step":7,...}.
 std::string format_watch_frame(const Frame&);
