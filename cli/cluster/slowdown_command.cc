@@ -113,17 +113,22 @@ int show_json(const Json& json) {
     return exit_yes;
 }
 
-/// "GPU 1 computes 2.1 times slower (not confirmed by other jobs), until 2026-01-31 12:00:00 UTC".
-std::string words_of_fact(const Json& fact, const std::string& node) {
+/// "until 2026-01-31 12:00:00 UTC; then a check is due"
+std::string end_of(const Json& fact, const std::string& node) {
     const Json until = fact.value("until", Json());
-    const std::string end =
-        until.is_number() ? "until " + utc_time(until.get<double>()) + " UTC" : "without an end";
     const bool is_link = fact.value("cause", "") == "communication";
-    return fmt::format("{}{}, {}{}", printable(fact.value("slow", "?"), 200),
-                       fact.value("confirmed", false) ? "" : " (not confirmed by other jobs)", end,
-                       is_link || until.is_null()
-                           ? fmt::format("; arena slowdown clear {} ends it", node)
-                           : std::string("; then a check is due"));
+    return fmt::format(
+        "{}{}",
+        until.is_number() ? "until " + utc_time(until.get<double>()) + " UTC" : "without an end",
+        is_link || until.is_null() ? "; arena slowdown clear " + node + " ends it"
+                                   : "; then a check is due");
+}
+
+/// Two lines: what, and how long.
+void print_fact(const Json& fact, const std::string& node) {
+    fmt::print("{}: {}{}\n", node, printable(fact.value("slow", "?"), 200),
+               fact.value("confirmed", false) ? "" : " (not confirmed by other jobs)");
+    fmt::print("{}: which holds {}\n", node, end_of(fact, node));
 }
 
 /// What is held against nodes, and of those that are or were checked.
@@ -132,7 +137,7 @@ void print_nodes(const Json& json) {
         if (!node.is_object()) continue;
         const std::string name = printable(node.value("node", "?"));
         for (const Json& fact : node.value("facts", Json::array()))
-            if (fact.is_object()) fmt::print("{}: {}\n", name, words_of_fact(fact, name));
+            if (fact.is_object()) print_fact(fact, name);
         if (node.contains("carrier"))
             fmt::print("{}: is checked now (JobId={})\n", name, node.value("carrier", 0U));
         if (const std::string found = node.value("found", ""); !found.empty())
