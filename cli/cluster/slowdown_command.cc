@@ -270,7 +270,10 @@ void add_report_to(CLI::App& group, Globals& globals) {
     const auto o = std::make_shared<ReportOptions>();
     SlowReport& told = o->report;
     command->add_option("--onset", told.onset, "epoch seconds of the first slow step")->required();
-    command->add_option("--at", o->at, "NODE/GPU; of a link also NODE")->required();
+    command
+        ->add_option("--at", o->at,
+                     "NODE/GPU, or NODE: of a link, or where the number is not known")
+        ->required();
     command->add_option("--peer", o->peer, "the other end of a link, NODE or NODE/GPU");
     command->add_option("--cause", o->cause, "compute or communication")->required();
     command->add_option("--factor", told.factor, "how many times slower than healthy")->required();
