@@ -86,16 +86,16 @@ sed -i "s|--control $gates/script ||" "$work/life"
 
 # ---- what a job tells of its steps ---------------------------------------------------------------------------------
 observed() { arena profile observed --store "$store" --json | jq -r ".observed[] | select(.job == $1).iteration_s"; }
-delay clean 0,1 300
+delay clean 0,1 150
 clean=$(under_slow_link clean 30 "${pair[@]}")
 ok "an undisturbed job" wait_for_state "$clean" COMPLETED 120
-delay told 0,1 300
-told=$(under_slow_link told 110 "${pair[@]}")
-ok "another one" wait_until '(($(step_of told) >= 25))' 120
-delay told 0,1 800
+delay told 0,1 150
+told=$(under_slow_link told 75 "${pair[@]}")
+ok "another one" wait_until '(($(step_of told) >= 20))' 120
+delay told 0,1 400
 ok "is slow from now on" wait_until 'has_event told ".event == \"onset\""' 120
-ok "for a while" wait_until '(($(step_of told) >= 55))' 120
-delay told 0,1 300
+ok "for a while" wait_until '(($(step_of told) >= 45))' 120
+delay told 0,1 150
 ok "and then no more" wait_for_state "$told" COMPLETED 180
 of_clean=$(observed "$clean") of_told=$(observed "$told")
 ok "both times are told within 2 %: $of_clean and $of_told s" \
