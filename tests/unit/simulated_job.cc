@@ -138,7 +138,7 @@ void SimulatedJob::take(Actions actions) {
         if (const auto* profile = std::get_if<Profile>(&message.frame))
             profile_left_ = profile->iterations;
         if (const auto* tell = std::get_if<Tell>(&message.frame)) {
-            ck_assert(to_trainer && parse_watch_frame(format_watch_frame(message.frame)).ok());
+            ck_assert(to_trainer && tell->text.size() <= longest_tell);
             told_ += tell->text + "\n";
         }
         const auto* say = std::get_if<Say>(&message.frame);

@@ -399,8 +399,9 @@ TEST(a_plan_that_contradicts_itself_is_asked_nothing) {
         Chief chief({.mode = SlowdownMode::mitigate});
         chief.on(1, hello, {1, 1000});
         const Actions actions = chief.on(1, plan, {2, 2000});
-        ck_assert_int_eq(actions.messages.size(), 1);  // it need not wait
-        ck_assert(std::holds_alternative<Release>(actions.messages[0].frame));
+        ck_assert_int_eq(actions.messages.size(), 2);
+        ck_assert(std::holds_alternative<Release>(actions.messages[0].frame));  // it need not wait
+        ck_assert(std::get<Tell>(actions.messages[1].frame).text == actions.lines[0].text);
         ck_assert(actions.lines.size() == 1 && actions.lines[0].is_problem);
     }
     Chief chief({.mode = SlowdownMode::mitigate});
