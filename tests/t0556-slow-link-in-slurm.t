@@ -45,7 +45,8 @@ is "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" communication
 ok "slurmctld knows" wait_until '[[ $(job_field "$job" AdminComment) == *:communication:x* ]]' 30
 like "$(arena slowdown list)" 'n1.*n2|n2.*n1' "arena slowdown list has both ends"
 "$slow_link" off --switch "$gates/link.switch"
-ok "the relief is seen" wait_until 'has_event link ".event == \"relief\""' 90
+# Four ranks on two processors: another link or rank may be found slow besides, and keep the event open.
+ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e ".events | map(select(.cause == \"communication\" and (.relief // 0) != 0)) | any(.at + .peer | test(\"n1/1\") and test(\"n2/1\"))" >/dev/null' 120
 scancel "$job"
 ok "it is cancelled" wait_for_state "$job" CANCELLED 60
 last=$((at + 20))
