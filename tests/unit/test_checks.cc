@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "base/json.h"
 #include "checks/judge.h"
 #include "plugin/sched/nodes/slow_fact.h"
 #include "scripted_host.h"
