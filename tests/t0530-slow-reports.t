@@ -153,5 +153,8 @@ ok "its user wants no watch any more" as_root scontrol update JobId="$roots" Com
 out=$(slow as_root "$roots" --at "$place" --cause compute --factor 5); is "$?" 2 "then its reports are refused"
 for job in $watched $bare $roots $wrong; do let_go "$job"; done
 for job in $watched $bare $roots $wrong; do ok "JobId=$job ends" wait_for_state "$job" COMPLETED; done
+begin=$SECONDS
+out=$(slow as_user "$watched" --at "${nodes[0]}/1" --cause compute --factor 2 --wait 60); is "$?" 2 "of a job that is over nothing is taken"
+ok "and nobody waits for it" test $((SECONDS - begin)) -lt 20
 ok "what was lost stays in the record" wait_until "[[ \$(job_field $watched AdminComment) == *' state=completed '*' lost='* ]]" 10
 done_testing

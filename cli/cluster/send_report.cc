@@ -15,9 +15,12 @@ namespace arena::cli {
 namespace {
 
 /// What slurmctld answers to a report that it does not take, in Slurm's words.
-constexpr std::array<std::string_view, 5> refusals{"Requested operation not supported", "denied",
-                                                   "not running", "Invalid job id",
-                                                   "already completing"};
+constexpr std::array<std::string_view, 6> refusals{"Requested operation not supported",
+                                                   "denied",
+                                                   "not running",
+                                                   "Invalid job id",
+                                                   "already completing",
+                                                   "already finished"};
 constexpr std::string_view too_many = "temporarily unavailable";
 
 bool has(std::string_view text, std::string_view words) {
