@@ -55,8 +55,8 @@ void collect(const RunState& run, const Arrays& arrays, const TensorSpec& spec, 
 
 /// Goes on to the last tensor even when the disk is full: the other ranks are sending.
 Status write_all(CheckpointWriter& writer, const GptShape& shape, const RunState& run) {
-    const Arrays arrays{run.optimizer.gather(Optimizer::Moment::first),
-                        run.optimizer.gather(Optimizer::Moment::second)};
+    const Arrays arrays{run.moments.gather(Moments::Moment::first),
+                        run.moments.gather(Moments::Moment::second)};
     Status status = run.world.rank() == 0 ? writer.create() : Status(Done{});
     std::vector<float> whole;
     for (const TensorSpec& spec : all_specs(shape))
@@ -117,8 +117,8 @@ Status load(const Result<CheckpointReader>& reader, Comm& stage, const RunState&
             take_part(tensor, whole, to[static_cast<std::size_t>(part)] + tensor.offset);
         }
     }
-    run.optimizer.set(Optimizer::Moment::first, first);
-    run.optimizer.set(Optimizer::Moment::second, second);
+    run.moments.set(Moments::Moment::first, first);
+    run.moments.set(Moments::Moment::second, second);
     return status;
 }
 

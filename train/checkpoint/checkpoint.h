@@ -20,7 +20,7 @@ struct RunState {
     const TrainPlan& plan;
     Place place;
     Parameters& parameters;
-    Optimizer& optimizer;
+    Moments& moments;
     Comm& world;
 };
 

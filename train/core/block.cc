@@ -44,19 +44,19 @@ BlockScratch::BlockScratch(const BlockShape& s)
 
 Block::Block(const BlockShape& shape, Weights& weights, Index first, Group& shards,
              BlockScratch& scratch)
-    : s_(shape), device_(shape.device), shards_(shards), scratch_(scratch) {
-    for (Index i = 0; i < block_tensors; ++i) {
-        w_[i] = weights.weight(first + i);
-        g_[i] = weights.gradient(first + i);
-    }
-}
+    : s_(shape),
+      device_(shape.device),
+      shards_(shards),
+      scratch_(scratch),
+      weights_(weights),
+      first_(first) {}
 
 void Block::forward(Input input, BlockState& state, AttentionCore& core, Pointer<Element> output) {
     recompute(input, state, core);
     device_.multiply(Layout::nt, s_.tokens(), s_.hidden, s_.ffn, state.active.data(),
-                     w_[down_weight], scratch_.d_hidden.data());
+                     w(down_weight), scratch_.d_hidden.data());
     shards_.all_reduce_sum(scratch_.d_hidden.span());
-    device_.bias_residual(s_.tokens(), s_.hidden, scratch_.d_hidden.data(), w_[down_bias],
+    device_.bias_residual(s_.tokens(), s_.hidden, scratch_.d_hidden.data(), w(down_bias),
                           state.middle.data(), output);
 }
 
@@ -77,17 +77,17 @@ void Block::recompute_core(BlockState& state, AttentionCore& core) {
 
 void Block::attend(Input input, BlockState& state, AttentionCore& core) {
     const Index tokens = s_.tokens();
-    device_.norm_forward(tokens, s_.hidden, input, w_[ln_1_weight], w_[ln_1_bias],
+    device_.norm_forward(tokens, s_.hidden, input, w(ln_1_weight), w(ln_1_bias),
                          state.norm_1.data(), state.saved_1.data());
     device_.multiply(Layout::nt, tokens, 3 * s_.width(), s_.hidden, state.norm_1.data(),
-                     w_[qkv_weight], scratch_.qkv.data());
-    device_.add_bias(tokens, 3 * s_.width(), w_[qkv_bias], scratch_.qkv.data());
+                     w(qkv_weight), scratch_.qkv.data());
+    device_.add_bias(tokens, 3 * s_.width(), w(qkv_bias), scratch_.qkv.data());
     unpack(state);
     recompute_core(state, core);
-    device_.multiply(Layout::nt, tokens, s_.hidden, s_.width(), core.context.data(),
-                     w_[proj_weight], scratch_.d_hidden.data());
+    device_.multiply(Layout::nt, tokens, s_.hidden, s_.width(), core.context.data(), w(proj_weight),
+                     scratch_.d_hidden.data());
     shards_.all_reduce_sum(scratch_.d_hidden.span());
-    device_.bias_residual(tokens, s_.hidden, scratch_.d_hidden.data(), w_[proj_bias], input,
+    device_.bias_residual(tokens, s_.hidden, scratch_.d_hidden.data(), w(proj_bias), input,
                           state.middle.data());
 }
 
@@ -99,11 +99,11 @@ void Block::unpack(BlockState& state) {
 
 void Block::expand(BlockState& state) {
     const Index tokens = s_.tokens();
-    device_.norm_forward(tokens, s_.hidden, state.middle.data(), w_[ln_2_weight], w_[ln_2_bias],
+    device_.norm_forward(tokens, s_.hidden, state.middle.data(), w(ln_2_weight), w(ln_2_bias),
                          state.norm_2.data(), state.saved_2.data());
-    device_.multiply(Layout::nt, tokens, s_.ffn, s_.hidden, state.norm_2.data(), w_[up_weight],
+    device_.multiply(Layout::nt, tokens, s_.ffn, s_.hidden, state.norm_2.data(), w(up_weight),
                      state.up.data());
-    device_.add_bias(tokens, s_.ffn, w_[up_bias], state.up.data());
+    device_.add_bias(tokens, s_.ffn, w(up_bias), state.up.data());
     device_.gelu_forward(tokens * s_.ffn, state.up.data(), state.active.data());
 }
 
@@ -117,13 +117,13 @@ void Block::backward_mlp(BlockState& state, Pointer<Element> gradient) {
     const Index tokens = s_.tokens();
     add_matrix_gradient(down_weight, gradient, s_.hidden, state.active.data(), s_.ffn);
     add_bias_gradient(down_bias, gradient, s_.hidden);
-    device_.multiply(Layout::nn, tokens, s_.ffn, s_.hidden, gradient, w_[down_weight],
+    device_.multiply(Layout::nn, tokens, s_.ffn, s_.hidden, gradient, w(down_weight),
                      scratch_.d_active.data());
     device_.gelu_backward(tokens * s_.ffn, state.up.data(), scratch_.d_active.data(),
                           scratch_.d_up.data());
     add_matrix_gradient(up_weight, scratch_.d_up.data(), s_.ffn, state.norm_2.data(), s_.hidden);
     add_bias_gradient(up_bias, scratch_.d_up.data(), s_.ffn);
-    device_.multiply(Layout::nn, tokens, s_.hidden, s_.ffn, scratch_.d_up.data(), w_[up_weight],
+    device_.multiply(Layout::nn, tokens, s_.hidden, s_.ffn, scratch_.d_up.data(), w(up_weight),
                      scratch_.d_norm.data());
     shards_.all_reduce_sum(scratch_.d_norm.span());
     backward_norm(state.middle.data(), ln_2_weight, state.saved_2, gradient);
@@ -134,7 +134,7 @@ void Block::backward_attention(Input input, BlockState& state, AttentionCore& co
     const Index tokens = s_.tokens(), width = s_.width();
     add_matrix_gradient(proj_weight, gradient, s_.hidden, core.context.data(), width);
     add_bias_gradient(proj_bias, gradient, s_.hidden);
-    device_.multiply(Layout::nn, tokens, width, s_.hidden, gradient, w_[proj_weight],
+    device_.multiply(Layout::nn, tokens, width, s_.hidden, gradient, w(proj_weight),
                      scratch_.d_context.data());
     device_.to_heads({s_.attention()}, scratch_.d_context.data(), scratch_.d_out.data());
     device_.attention_backward(s_.attention(), tensors(state, core), scratch_.d_out.data(),
@@ -144,8 +144,8 @@ void Block::backward_attention(Input input, BlockState& state, AttentionCore& co
     add_matrix_gradient(qkv_weight, scratch_.d_qkv.data(), 3 * width, state.norm_1.data(),
                         s_.hidden);
     add_bias_gradient(qkv_bias, scratch_.d_qkv.data(), 3 * width);
-    device_.multiply(Layout::nn, tokens, s_.hidden, 3 * width, scratch_.d_qkv.data(),
-                     w_[qkv_weight], scratch_.d_norm.data());
+    device_.multiply(Layout::nn, tokens, s_.hidden, 3 * width, scratch_.d_qkv.data(), w(qkv_weight),
+                     scratch_.d_norm.data());
     shards_.all_reduce_sum(scratch_.d_norm.span());
     backward_norm(input, ln_1_weight, state.saved_1, gradient);
 }
@@ -159,19 +159,19 @@ void Block::pack_gradients() {
 
 /// d_x += the gradient through the norm of scratch d_norm: the residual branch is in d_x already.
 void Block::backward_norm(Input x, BlockTensor weight, Floats& saved, Pointer<Element> d_x) {
-    device_.norm_backward(s_.tokens(), s_.hidden, {x, w_[weight], saved.data()},
-                          scratch_.d_norm.data(), scratch_.d_middle.data(), g_[weight],
-                          g_[weight + 1]);
+    device_.norm_backward(s_.tokens(), s_.hidden, {x, w(weight), saved.data()},
+                          scratch_.d_norm.data(), scratch_.d_middle.data(), g(weight),
+                          g(weight + 1));
     device_.accumulate(s_.tokens() * s_.hidden, scratch_.d_middle.data(), d_x);
 }
 
 /// [out, width] += d_out^T in.
 void Block::add_matrix_gradient(BlockTensor tensor, Input d_out, Index out, Input in, Index width) {
-    device_.multiply_add(Layout::tn, out, width, s_.tokens(), d_out, in, g_[tensor]);
+    device_.multiply_add(Layout::tn, out, width, s_.tokens(), d_out, in, g(tensor));
 }
 
 void Block::add_bias_gradient(BlockTensor tensor, Input d_out, Index cols) {
-    device_.add_column_sums(s_.tokens(), cols, d_out, g_[tensor]);
+    device_.add_column_sums(s_.tokens(), cols, d_out, g(tensor));
 }
 
 }  // namespace arena::train

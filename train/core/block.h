@@ -75,6 +75,8 @@ class Block {
     /// gradient [tokens, hidden] of the output in, of the input out; adds to the weights'
     /// gradients.
     void backward(Input, BlockState&, AttentionCore&, Pointer<Element> gradient);
+    /// Of what is computed from now on; at most those that it was made for.
+    void set_samples(Index samples) { s_.samples = samples; }
 
   private:
     void attend(Input, BlockState&, AttentionCore&);
@@ -84,6 +86,8 @@ class Block {
     void backward_norm(Input x, BlockTensor weight, Floats& saved, Pointer<Element> d_x);
     void add_matrix_gradient(BlockTensor, Input d_out, Index out, Input in, Index width);
     void add_bias_gradient(BlockTensor, Input d_out, Index cols);
+    [[nodiscard]] Pointer<Element> w(Index tensor) { return weights_.weight(first_ + tensor); }
+    [[nodiscard]] Pointer<float> g(Index tensor) { return weights_.gradient(first_ + tensor); }
     static Device::AttentionTensors tensors(BlockState&, AttentionCore&);
     void unpack(BlockState&);
     void pack_gradients();
@@ -92,8 +96,8 @@ class Block {
     Device& device_;
     Group& shards_;
     BlockScratch& scratch_;
-    Pointer<Element> w_[block_tensors];
-    Pointer<float> g_[block_tensors];
+    Weights& weights_;
+    Index first_;
 };
 
 }  // namespace arena::train

@@ -18,6 +18,8 @@ class Embedding {
     void forward(Tokens ids, Pointer<Element> output);
     /// Adds to the gradients of both tables.
     void backward(Tokens ids, Pointer<const Element> gradient);
+    /// As Block's.
+    void set_samples(Index samples) { s_.samples = samples; }
 
   private:
     [[nodiscard]] Index span() const { return s_.seq * s_.hidden; }  ///< of a sample
@@ -26,9 +28,9 @@ class Embedding {
     BlockShape s_;
     Device& device_;
     Group& shards_;
-    Range rows_;  ///< of the token table
-    Pointer<Element> tokens_, positions_;
-    Pointer<float> d_tokens_, d_positions_;
+    Weights& weights_;
+    Index tokens_, positions_;  ///< tensors
+    Range rows_;                ///< of the token table
 };
 
 class Head {
@@ -41,6 +43,8 @@ class Head {
     /// gradient [tokens, hidden] of `scale` times the loss of the forward before.
     void backward(Pointer<const Element> input, Tokens labels, float scale,
                   Pointer<Element> gradient);
+    /// As Block's.
+    void set_samples(Index samples) { s_.samples = samples; }
 
   private:
     [[nodiscard]] LogitsShape rows() const { return {s_.tokens(), rows_.size(), rows_.begin}; }
@@ -48,9 +52,9 @@ class Head {
     BlockShape s_;
     Device& device_;
     Group& shards_;
+    Weights& weights_;
+    Index gamma_, beta_, table_;  ///< tensors
     Range rows_;
-    Pointer<Element> gamma_, beta_, table_;
-    Pointer<float> d_gamma_, d_beta_, d_table_;
     Elements norm_, logits_;  ///< logits: of this shard; after forward() the device's own
     Floats saved_, top_, target_, sum_;  ///< [tokens, 2]; [tokens] each
     Elements d_norm_;

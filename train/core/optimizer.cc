@@ -19,6 +19,20 @@ Range common(Range a, const LocalTensor& t) {
 
 }  // namespace
 
+float rate_of(const OptimizerOptions& o, Index step) {
+    if (step >= o.warmup_steps) return o.rate;
+    return o.rate * static_cast<float>(step) / static_cast<float>(o.warmup_steps);
+}
+
+AdamW adamw_of(const OptimizerOptions& o, const TensorSpec& tensor, Index step) {
+    return {.rate = rate_of(o, step),
+            .beta1 = o.beta1,
+            .beta2 = o.beta2,
+            .epsilon = o.epsilon,
+            .decay = tensor.decayed ? o.decay : 0,
+            .step = step};
+}
+
 Optimizer::Optimizer(const OptimizerOptions& options, Weights& weights, const Replicas& replicas,
                      Comm& world, Index shard, Device& device)
     : o_(options),
@@ -35,11 +49,6 @@ Optimizer::Optimizer(const OptimizerOptions& options, Weights& weights, const Re
 
 Range Optimizer::owned(Index all) const {
     return o_.sharded ? share(all, replicas_.host.size(), replicas_.host.rank()) : Range{0, all};
-}
-
-float Optimizer::rate(Index step) const {
-    if (step >= o_.warmup_steps) return o_.rate;
-    return o_.rate * static_cast<float>(step) / static_cast<float>(o_.warmup_steps);
 }
 
 double Optimizer::update(Index step) {
@@ -81,14 +90,9 @@ void Optimizer::update_tensor(const LocalTensor& tensor, Index step) {
     const Range range = common(owned_, tensor);
     const Index begin = range.begin - owned_.begin;
     if (range.size() == 0) return;
-    const AdamW adam{.rate = rate(step),
-                     .beta1 = o_.beta1,
-                     .beta2 = o_.beta2,
-                     .epsilon = o_.epsilon,
-                     .decay = tensor.spec.decayed ? o_.decay : 0,
-                     .step = step};
-    device_.adamw(adam, range.size(), masters_.data(begin), w_.gradients().data(range.begin),
-                  first_.data(begin), second_.data(begin), w_.weights().data(range.begin));
+    device_.adamw(adamw_of(o_, tensor.spec, step), range.size(), masters_.data(begin),
+                  w_.gradients().data(range.begin), first_.data(begin), second_.data(begin),
+                  w_.weights().data(range.begin));
 }
 
 void Optimizer::upload() {

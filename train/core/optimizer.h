@@ -19,7 +19,25 @@ struct OptimizerOptions {
     bool sharded = false;    ///< ZeRO stage 1
 };
 
-class Optimizer {
+/// AdamW's rate of a step, from 1; and its step on one tensor.
+float rate_of(const OptimizerOptions&, Index step);
+AdamW adamw_of(const OptimizerOptions&, const TensorSpec&, Index step);
+
+/// The moments of a rank's weights, as a checkpoint takes and gives them.
+class Moments {
+  public:
+    Moments() = default;
+    Moments(const Moments&) = delete;
+    Moments& operator=(const Moments&) = delete;
+    virtual ~Moments() = default;
+    enum class Moment { first, second };
+    /// Of all of this rank's elements. Collective among its replicas.
+    virtual std::vector<float> gather(Moment) = 0;
+    /// The inverse; not collective.
+    virtual void set(Moment, std::span<const float> all) = 0;
+};
+
+class Optimizer : public Moments {
   public:
     /// The replicas of one shard, as the host and as the device talk to them.
     struct Replicas {
@@ -34,22 +52,19 @@ class Optimizer {
     /// Sums the gradients over the replicas, clips, updates the weights; `step` from 1. Returns the
     /// norm of all gradients before clipping, the same on all ranks.
     double update(Index step);
-    [[nodiscard]] float rate(Index step) const;
+    [[nodiscard]] float rate(Index step) const { return rate_of(o_, step); }
 
     /// Where the device has memory of its own: weights from the host's Parameters to it, and from
     /// its masters back (collective among the replicas). Else they are the same, and nothing is
     /// done.
     void upload();
     void download();
-    enum class Moment { first, second };
     /// A moment of the elements that this rank updates: all, or with ZeRO its share.
     [[nodiscard]] std::size_t own_size() const { return at(owned_.size()); }
     std::vector<float> own(Moment);
     void set_own(Moment, std::span<const float> mine);
-    /// A moment of all of this rank's elements, gathered over the replicas. Collective among them.
-    std::vector<float> gather(Moment);
-    /// The inverse, from all elements; not collective.
-    void set(Moment, std::span<const float> all);
+    std::vector<float> gather(Moment) override;
+    void set(Moment, std::span<const float> all) override;
 
   private:
     [[nodiscard]] Range owned(Index all) const;

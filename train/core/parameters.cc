@@ -123,15 +123,16 @@ void put_part(const TensorSpec& spec, Range range, const float* part, std::span<
         std::copy_n(part + o * piece, piece, whole.data() + o * row + range.begin * spec.inner);
 }
 
-Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Place& place,
-                       Range layers, Index alignment) {
+TensorLayout layout_tensors(const GptShape& shape, const RankLayout& layout, const Place& place,
+                            Range layers, Index alignment) {
+    TensorLayout all;
     Index total = 0;
     const auto hold = [&](TensorSpec spec, bool shadow = false) {
         const Range range =
             spec.sharded ? share(spec.axis, layout.tp, place.shard) : Range{0, spec.axis};
         total = (total + alignment - 1) / alignment * alignment;
-        tensors_.push_back({std::move(spec), range, total, shadow});
-        total += tensors_.back().size();
+        all.tensors.push_back({std::move(spec), range, total, shadow});
+        total += all.tensors.back().size();
     };
     const bool first = place.stage == 0, last = place.stage == layout.pp - 1;
     for (Index layer = layers.begin; layer < layers.end; ++layer)
@@ -142,12 +143,16 @@ Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Pl
         for (TensorSpec& spec : final_norm(shape)) hold(std::move(spec));
     if (last && !shape.tied) hold(untied_head(shape));
     if (last && shape.tied && !first) hold(token_table(shape), true);
-    const auto padded = static_cast<std::size_t>((total + layout.dp - 1) / layout.dp * layout.dp);
-    weights_.assign(padded, 0);
+    all.size = at((total + layout.dp - 1) / layout.dp * layout.dp);
+    return all;
 }
 
+Parameters::Parameters(const GptShape& shape, const RankLayout& layout, const Place& place,
+                       Range layers, Index alignment)
+    : layout_(layout_tensors(shape, layout, place, layers, alignment)), weights_(layout_.size) {}
+
 void Parameters::initialize(std::uint64_t seed) {
-    for (const LocalTensor& t : tensors_) {
+    for (const LocalTensor& t : tensors()) {
         float* to = weights_.data() + t.offset;
         const std::uint64_t key = key_of(t.spec, seed);
         const Index row = t.spec.axis * t.spec.inner, piece = t.range.size() * t.spec.inner;
@@ -157,10 +162,10 @@ void Parameters::initialize(std::uint64_t seed) {
     }
 }
 
-Index Parameters::find(const std::string& name) const {
-    const auto at = std::find_if(tensors_.begin(), tensors_.end(),
+Index find_tensor(const std::vector<LocalTensor>& tensors, const std::string& name) {
+    const auto at = std::find_if(tensors.begin(), tensors.end(),
                                  [&](const LocalTensor& t) { return t.spec.name == name; });
-    return at == tensors_.end() ? -1 : at - tensors_.begin();
+    return at == tensors.end() ? -1 : at - tensors.begin();
 }
 
 }  // namespace arena::train

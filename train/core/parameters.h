@@ -59,20 +59,30 @@ struct LocalTensor {
 void take_part(const LocalTensor&, std::span<const float> whole, float* part);
 void put_part(const TensorSpec&, Range, const float* part, std::span<float> whole);
 
-/// The weights of a rank in one array, whose length is a multiple of dp (what is left stays 0).
+/// The tensors of a rank in one array, whose length is a multiple of dp (what is left stays 0).
+struct TensorLayout {
+    std::vector<LocalTensor> tensors;
+    std::size_t size = 0;  ///< elements of the array
+};
+/// `alignment`: each tensor begins at a multiple of it; what lies between stays 0.
+TensorLayout layout_tensors(const GptShape&, const RankLayout&, const Place&, Range layers,
+                            Index alignment = 1);
+/// Index of a tensor by name, -1 where there is none.
+Index find_tensor(const std::vector<LocalTensor>&, const std::string& name);
+
+/// The weights of a rank.
 class Parameters {
   public:
-    /// `alignment`: each tensor begins at a multiple of it; what lies between stays 0.
     Parameters(const GptShape&, const RankLayout&, const Place&, Range layers, Index alignment = 1);
     void initialize(std::uint64_t seed);
 
-    [[nodiscard]] const std::vector<LocalTensor>& tensors() const { return tensors_; }
+    [[nodiscard]] const std::vector<LocalTensor>& tensors() const { return layout_.tensors; }
     /// Index into tensors() by name, -1 when this rank has none.
-    [[nodiscard]] Index find(const std::string& name) const;
+    [[nodiscard]] Index find(const std::string& name) const { return find_tensor(tensors(), name); }
     [[nodiscard]] std::span<float> weights() { return weights_; }
 
   private:
-    std::vector<LocalTensor> tensors_;
+    TensorLayout layout_;
     std::vector<float> weights_;
 };
 
