@@ -130,6 +130,29 @@ Result<Instance> make_instance(std::string name, const StageTimes& times) {
     return instance;
 }
 
+Result<Instance> repeated(const Instance& instance, int times) {
+    const auto count = static_cast<std::size_t>(times);
+    if (times < 1 || instance.blocks.size() * count > most_blocks)
+        return usage_error(fmt::format("{} blocks, {} times, are not 1 to {}",
+                                       instance.blocks.size(), times, most_blocks));
+    std::int64_t sum = 0;
+    for (const Block& block : instance.blocks)
+        sum += std::int64_t{block.hold} + block.transfer + block.setup;
+    if (const auto checked = check_sum(sum * times); !checked) return checked.error();
+    Instance many = instance;
+    many.blocks.clear();
+    many.first = {0};
+    for (std::size_t j = 0; j + 1 < instance.first.size(); ++j) {
+        const auto chain = instance.blocks.begin();
+        for (std::size_t i = 0; i < count; ++i)
+            many.blocks.insert(many.blocks.end(),
+                               chain + static_cast<std::ptrdiff_t>(instance.first[j]),
+                               chain + static_cast<std::ptrdiff_t>(instance.first[j + 1]));
+        many.first.push_back(many.blocks.size());
+    }
+    return many;
+}
+
 Result<Instance> make_job_shop(std::string name, int devices,
                                const std::vector<std::vector<RouteStep>>& routes) {
     std::size_t longest = 0;

@@ -58,6 +58,10 @@ struct StageTimes {
 /// An empty table is all zero. Errors: a table's shape, a time below 0, a sum above most_ticks.
 Result<Instance> make_instance(std::string name, const StageTimes& times);
 
+/// Each job does its chain so many times, one after the other: iterations that overlap. Errors:
+/// more than most_blocks or most_ticks.
+Result<Instance> repeated(const Instance& instance, int times);
+
 /// Chains of (device, time) whose blocks share nothing: a job shop.
 struct RouteStep {
     int device = 0;
