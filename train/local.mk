@@ -13,6 +13,7 @@ libarena_train_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 libarena_train_comm_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
 libarena_train_core_la_SOURCES = \
 	train/core/shape.h train/core/shape.cc \
+	train/core/step_line.h train/core/step_line.cc \
 	train/core/parameters.h train/core/parameters.cc \
 	train/core/data.h train/core/data.cc \
 	train/core/device_memory.h train/core/device.h train/core/device_module.h \
@@ -36,6 +37,7 @@ libarena_train_run_la_SOURCES = \
 	train/run/control.h train/run/control.cc \
 	train/run/device_choice.h train/run/device_choice.cc \
 	train/run/hardware_check.h train/run/hardware_check.cc \
+	train/run/journal.h train/run/journal.cc \
 	train/run/options.h train/run/options.cc \
 	train/run/plan.h train/run/plan.cc \
 	train/run/rank_host.h train/run/rank_host.cc \

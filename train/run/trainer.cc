@@ -19,10 +19,12 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "train/comm/messages.h"
+#include "train/core/step_line.h"
 #include "train/run/chief_control.h"
 #include "train/run/control.h"
 #include "train/run/device_choice.h"
 #include "train/run/hardware_check.h"
+#include "train/run/journal.h"
 #include "train/run/plan.h"
 #include "train/run/report.h"
 #include "train/run/role.h"
@@ -40,39 +42,6 @@ double seconds_since(Clock::time_point start) {
 
 /// Each adds a value to the all-reduce of every step: of more, none is told what it computed.
 constexpr int most_timed_ranks = 4096;
-
-/// The lines of a run, by rank 0 alone: text to stdout, JSON to the log.
-class Journal {
-  public:
-    Status open(const TrainOptions& o, bool chief) {
-        chief_ = chief;
-        quiet_ = o.quiet;
-        if (!chief || o.log.empty()) return Done{};
-        log_.reset(std::fopen(o.log.c_str(), "ae"));
-        if (!log_) return environment_error("cannot be written to", o.log);
-        return Done{};
-    }
-    void note(const std::string& text, Json facts) {
-        if (!chief_) return;
-        if (!quiet_) write(stdout, "arena-train: " + text);
-        if (!log_) return;
-        facts["schema_version"] = 1;
-        if (!write(log_.get(), dump_json(facts)) && !std::exchange(complained_, true))
-            fmt::print(stderr, "arena-train: the log cannot be written to: {}\n",
-                       std::strerror(errno));
-    }
-
-  private:
-    struct Close {
-        void operator()(std::FILE* f) const { std::fclose(f); }
-    };
-    /// No exception for a full disk or a closed pipe: a run does not end for its journal.
-    static bool write(std::FILE* to, const std::string& line) {
-        return std::fputs((line + "\n").c_str(), to) >= 0 && std::fflush(to) == 0;
-    }
-    bool chief_ = false, quiet_ = false, complained_ = false;
-    std::unique_ptr<std::FILE, Close> log_;
-};
 
 /// Everything that one rank has.
 class Rank {
@@ -228,7 +197,10 @@ HardwareCheck& Rank::hardware_check() {
 }
 
 Status Rank::prepare() {
-    if (Status status = agree(world_, journal_.open(o_, is_chief())); !status) return status;
+    if (Status status =
+            agree(world_, is_chief() ? journal_.open(o_.log, o_.quiet) : Status(Done{}));
+        !status)
+        return status;
     if (Status status = find_control(); !status) return status;
     auto file = TokenFile::open(o_.data, o_.width, o_.shape.seq, o_.shape.vocab);
     if (Status status = agree(world_, file ? Status(Done{}) : Status(file.error())); !status)
@@ -324,18 +296,15 @@ void Rank::tell_control(double seconds, std::span<const double> compute_s) {
 }
 
 void Rank::report(double loss, double norm, double seconds) {
-    const double tokens_per_s = static_cast<double>(plan_.global_batch() * o_.shape.seq) / seconds;
-    std::string text = fmt::format("step {} loss {:.6f} {:.4f} s {:.0f} tokens/s", step_, loss,
-                                   seconds, tokens_per_s);
-    Json facts{{"step", step_},          {"loss", loss},
-               {"iteration_s", seconds}, {"tokens_per_s", tokens_per_s},
-               {"gradient_norm", norm},  {"learning_rate", role_->rate(step_)}};
-    if (peak_ > 0) {
-        const double flops = o_.flops_per_sample * static_cast<double>(plan_.global_batch());
-        facts["mfu"] = flops / seconds / peak_;
-        text += fmt::format(" MFU {:.1f} %", 100 * flops / seconds / peak_);
-    }
-    journal_.note(text, std::move(facts));
+    const double flops = o_.flops_per_sample * static_cast<double>(plan_.global_batch());
+    const StepLine line{.step = step_,
+                        .loss = loss,
+                        .seconds = seconds,
+                        .tokens = plan_.global_batch() * o_.shape.seq,
+                        .norm = norm,
+                        .rate = role_->rate(step_),
+                        .mfu = peak_ > 0 ? flops / seconds / peak_ : 0};
+    journal_.note(text_of(line), facts_of(line));
 }
 
 Status Rank::save() {
