@@ -3,7 +3,7 @@
 # (without it the ranks are threads of one process).
 bin_PROGRAMS += arena-train
 noinst_LTLIBRARIES += libarena_train_comm.la libarena_train_core.la libarena_train_cpu.la \
-	libarena_train_checkpoint.la libarena_train_run.la
+	libarena_train_checkpoint.la libarena_train_members.la libarena_train_array.la libarena_train_run.la
 ARENA_TRAIN_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
 libarena_train_comm_la_SOURCES = \
 	train/comm/comm.h train/comm/comm_threads.cc train/comm/comm_mpi.cc \
@@ -32,6 +32,27 @@ libarena_train_checkpoint_la_SOURCES = \
 	train/checkpoint/checkpoint.h train/checkpoint/checkpoint.cc \
 	# end
 libarena_train_checkpoint_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+libarena_train_members_la_SOURCES = \
+	train/members/address.h train/members/address.cc \
+	train/members/attach.h train/members/attach.cc \
+	train/members/desk.h train/members/desk.cc \
+	train/members/frames.h train/members/frames.cc \
+	train/members/member_options.h train/members/member_options.cc \
+	train/members/member_source.h \
+	train/members/serving_desk.h train/members/serving_desk.cc \
+	# end
+libarena_train_members_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
+libarena_train_array_la_SOURCES = \
+	train/array/array_executor.h train/array/array_executor.cc \
+	train/array/crew.h train/array/crew.cc \
+	train/array/member.h train/array/member.cc \
+	train/array/mover.h train/array/mover.cc \
+	train/array/round_sums.h train/array/round_sums.cc \
+	train/array/skeleton.h train/array/skeleton.cc \
+	train/array/states.h train/array/states.cc \
+	train/array/timetable.h train/array/timetable.cc \
+	# end
+libarena_train_array_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
 libarena_train_run_la_SOURCES = \
 	train/run/chief_control.h train/run/chief_control.cc \
 	train/run/control.h train/run/control.cc \
@@ -46,8 +67,8 @@ libarena_train_run_la_SOURCES = \
 	train/run/trainer.h train/run/trainer.cc \
 	# end
 libarena_train_run_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
-ARENA_TRAIN_LIBS = libarena_train_run.la libarena_train_checkpoint.la libarena_train_cpu.la libarena_train_core.la \
-	libarena_train_comm.la libarena_watch_wire.la $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) $(NETTLE_LIBS) -ldl
+ARENA_TRAIN_LIBS = libarena_train_run.la libarena_train_array.la libarena_train_members.la libarena_train_checkpoint.la libarena_train_cpu.la \
+	libarena_train_core.la libarena_train_comm.la libarena_watch_wire.la $(array_search_libs) $(ARENA_PROFILER_CPU_LIBS) $(MPI_LIBS) $(NETTLE_LIBS) -ldl
 arena_train_SOURCES = train/run/main.cc
 arena_train_LDADD = $(ARENA_TRAIN_LIBS)
 
@@ -77,7 +98,8 @@ arena_train_cuda_la_LIBADD = libarena_train_cuda_kernels.la libarena_cuda.la \
 
 # ---- tests ------------------------------------------------------------------------------------
 train_tests = tests/unit/test_train_layers tests/unit/test_train_plans tests/unit/test_train_checkpoint \
-	tests/unit/test_train_device tests/unit/test_train_control tests/unit/test_train_check
+	tests/unit/test_train_device tests/unit/test_train_control tests/unit/test_train_check tests/unit/test_train_array \
+	tests/unit/test_train_array_parts
 if HAVE_CHECK
 check_PROGRAMS += $(train_tests)
 TESTS += $(train_tests)
@@ -97,6 +119,14 @@ tests_unit_test_train_check_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 check_PROGRAMS += tests/tools/fake_chief
 tests_tools_fake_chief_SOURCES = tests/tools/fake_chief.cc
 tests_tools_fake_chief_LDADD = $(watch_wire_libs)
+tests_unit_test_train_array_SOURCES = tests/unit/test_train_array.cc tests/unit/train_cases.h tests/unit/array_members.h tests/unit/suite.h \
+	tests/train/emulated_device.cc
+tests_unit_test_train_array_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_train_array_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
+tests_unit_test_train_array_parts_SOURCES = tests/unit/test_train_array_parts.cc tests/unit/train_cases.h tests/unit/array_members.h \
+	tests/unit/suite.h
+tests_unit_test_train_array_parts_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_train_array_parts_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_plans_SOURCES = tests/unit/test_train_plans.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
@@ -105,7 +135,7 @@ tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t tests/t0515-train-under-chief.t
 dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t tests/t0515-train-under-chief.t
-EXTRA_DIST += tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch tests/bench/train-resume tests/bench/trainer-accuracy
+EXTRA_DIST += tests/fuzz/parse_array_frame.cc tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch tests/bench/train-resume tests/bench/trainer-accuracy
 tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.log tests/t0415-train-rank-dies.log tests/t0430-report.log tests/t0435-elastic-training.log tests/t0440-measure.log tests/t0510-train-control.log: arena-train$(EXEEXT)
 tests/t0515-train-under-chief.log: arena-train$(EXEEXT) tests/tools/fake_chief$(EXEEXT)
 tests/t0405-train-faults.log: tests/tools/kill_at_call.so

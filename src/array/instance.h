@@ -58,7 +58,8 @@ struct StageTimes {
 /// An empty table is all zero. Errors: a table's shape, a time below 0, a sum above most_ticks.
 Result<Instance> make_instance(std::string name, const StageTimes& times);
 
-/// Each job does its chain so many times, one after the other: iterations that overlap. Errors:
+/// Each job does its chain so many times, one after the other: iterations that overlap. For
+/// append() and the list rule: the exact search takes a state to have one pair of blocks. Errors:
 /// more than most_blocks or most_ticks.
 Result<Instance> repeated(const Instance& instance, int times);
 

@@ -28,6 +28,7 @@ class LineStream {
     void flush();
     void allow_lines(std::size_t longest) { longest_ = longest; }
 
+    [[nodiscard]] std::size_t unsent() const { return out_.size(); }  ///< bytes that wait
     [[nodiscard]] bool is_open() const { return socket_.get() >= 0; }
     void close() { socket_.reset(); }
     /// What poll(2) is to wait for; `reading`: whether there is room for more.

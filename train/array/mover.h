@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Copies of states between the host and a device, beside what the device computes: by a second
+// thread where the device's memory is the host's. An interface, because on a GPU it is a stream of
+// copies and no thread; until a device has one, its copies wait in the caller's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "train/core/device.h"
+
+namespace arena::train {
+
+class StateMover {
+  public:
+    enum class Way { in, out };  ///< to the device, from it
+    struct Copy {
+        Way way = Way::in;
+        void* device = nullptr;
+        void* host = nullptr;
+        std::size_t bytes = 0;
+    };
+    using Ticket = std::uint64_t;  ///< of a copy; grows with each
+
+    StateMover() = default;
+    StateMover(const StateMover&) = delete;
+    StateMover& operator=(const StateMover&) = delete;
+    virtual ~StateMover() = default;
+    /// Copies are done in the order of calls. The first sees all that the device has computed so
+    /// far. Allocates nothing.
+    virtual Ticket begin(const Copy&) = 0;
+    [[nodiscard]] virtual bool is_done(Ticket) const = 0;
+    virtual void wait(Ticket) = 0;
+};
+
+/// `most`: copies under way, beyond which begin() waits. The device outlives the mover.
+std::unique_ptr<StateMover> make_mover(Device&, std::size_t most);
+/// Whose copies are done when begin() returns.
+std::unique_ptr<StateMover> make_waiting_mover(Device&);
+
+}  // namespace arena::train
