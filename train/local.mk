@@ -54,6 +54,7 @@ libarena_train_array_la_SOURCES = \
 	# end
 libarena_train_array_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
 libarena_train_run_la_SOURCES = \
+	train/run/array_run.h train/run/array_run.cc \
 	train/run/chief_control.h train/run/chief_control.cc \
 	train/run/control.h train/run/control.cc \
 	train/run/device_choice.h train/run/device_choice.cc \
@@ -133,6 +134,9 @@ tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
+TESTS += tests/t0720-array-executor.t
+dist_check_SCRIPTS += tests/t0720-array-executor.t
+tests/t0720-array-executor.log: arena-train$(EXEEXT)
 TESTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t tests/t0515-train-under-chief.t
 dist_check_SCRIPTS += tests/t0400-train.t tests/t0405-train-faults.t tests/t0410-train-in-slurm.t tests/t0415-train-rank-dies.t tests/t0420-train-device.t tests/t0430-report.t tests/t0435-elastic-training.t tests/t0440-measure.t tests/t0510-train-control.t tests/t0515-train-under-chief.t
 EXTRA_DIST += tests/fuzz/parse_array_frame.cc tests/train/gpt_numpy.py tests/train/gpt_pytorch.py tests/bench/train-vs-pytorch tests/bench/train-resume tests/bench/trainer-accuracy

@@ -50,8 +50,18 @@ int code_of(const arena::Error& error) {
     return exit_code(outcome, {});
 }
 
+int serve_rank(const TrainOptions& options, const ArrayFlags& flags, Comm& world,
+               const DeviceMaker& device) {
+    const auto end = serve_array(options, flags, world, device);
+    if (end) return end->told ? options.requeue_code : 0;
+    print_error(end.error());
+    return arena::exit_code(end.error().code);
+}
+
 /// Every rank says why it ends, where it is the one that knows.
-int run_rank(const TrainOptions& options, Comm& world, const DeviceMaker& device) {
+int run_rank(const TrainOptions& options, const ArrayFlags& array, Comm& world,
+             const DeviceMaker& device) {
+    if (!array.serve.empty()) return serve_rank(options, array, world, device);
     const Outcome outcome = train(options, world, device);
     if (!outcome.status) print_error(outcome.status.error());
     return exit_code(outcome, options);
@@ -73,7 +83,7 @@ int run_with_mpi(const CommandLine& line, const DeviceMaker& device) {
     const auto body = [&](Comm& world) {
         const auto options = complete(line, environment, world.size());
         if (!options && world.rank() == 0) print_error(options.error());
-        code = options ? run_rank(*options, world, device) : code_of(options.error());
+        code = options ? run_rank(*options, line.array, world, device) : code_of(options.error());
     };
     MpiFaults faults;
     faults.failed = [](int rank, const std::exception& error) {
@@ -99,7 +109,7 @@ int run_with_threads(const CommandLine& line, const DeviceMaker& device) {
     int code = 0;
     std::mutex mutex;
     run_threads(static_cast<int>(options->plan.layout.size()), [&](Comm& world) {
-        const int mine = run_rank(*options, world, device);
+        const int mine = run_rank(*options, line.array, world, device);
         const std::lock_guard lock(mutex);
         code = mine;
     });
@@ -135,7 +145,21 @@ arena::Result<DeviceMaker> take_device(CommandLine& line) {
     return choice->is_gpu ? open_module(module) : take_cpu(line.run.threads);
 }
 
+/// An array trains it, elsewhere.
+int run_as_member(const CommandLine& line, const arena::BlockedSignals& blocked) {
+    const auto array = find_array(environment);
+    const auto member =
+        array ? complete_member(line, environment) : arena::Result<MemberOptions>(array.error());
+    if (!member) {
+        print_error(member.error());
+        return code_of(member.error());
+    }
+    const arena::SignalThread handlers(blocked);
+    return run_member(*array, *member, line.run.log, line.run.quiet);
+}
+
 int run(CommandLine& line, const arena::BlockedSignals& blocked) {
+    if (line.array.serve.empty() && environment("ARENA_ARRAY")) return run_as_member(line, blocked);
     const auto device = take_device(line);
     if (!device) {
         print_error(device.error());

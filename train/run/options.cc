@@ -74,13 +74,12 @@ void add_plan_options(CLI::App& app, CommandLine& line) {
 
 void add_training_options(CLI::App& app, CommandLine& line) {
     OptimizerOptions& o = line.run.optimizer;
-    app.add_option("--data", line.run.data, "file of bytes or token ids")->required();
+    app.add_option("--data", line.run.data, "file of bytes or token ids");
     app.add_option("--tokens", line.token_width,
                    "u8, u16 or u32: little-endian ids of so many bits")
         ->check(CLI::IsMember({"u8", "u16", "u32"}))
         ->capture_default_str();
     app.add_option("--steps", line.run.steps, "the run ends after so many, over all its lives")
-        ->required()
         ->check(CLI::Range(0, 1 << 30));
     app.add_option("--seed", line.run.seed, "of weights and data order")->capture_default_str();
     app.add_option("--lr", o.rate, "AdamW's learning rate")
@@ -112,24 +111,64 @@ void add_training_options(CLI::App& app, CommandLine& line) {
         ->capture_default_str();
 }
 
-Result<Model> read_model(const CommandLine& line) {
-    if (line.model.empty()) {
-        Model model;
-        model.name = "arena-train";
-        model.layers = line.layers;
-        model.hidden = line.hidden;
-        model.heads = model.kv_heads = line.heads;
-        model.ffn_hidden = line.ffn != 0 ? line.ffn : 4 * line.hidden;
-        model.vocab = line.vocab;
-        model.seq_length = 128;
-        model.tied_embedding = !line.untied;
-        return model;
+void add_array_options(CLI::App& app, CommandLine& line) {
+    ArrayFlags& a = line.array;
+    app.add_option("--array-serve", a.serve,
+                   "train the members that attach here, on one pipeline: PORT, HOST:PORT or /PATH");
+    app.add_option("--array-members", a.members, "at once")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_option("--array-buffers", a.buffers,
+                   "members' states on a device [2; on CPUs they stay where they are]")
+        ->check(CLI::Range(1, 1024));
+    app.add_option("--array-idle", a.idle_s, "seconds without members, after which it ends")
+        ->check(CLI::Range(0.0, 1e6))
+        ->capture_default_str();
+    app.add_option("--array-solve", a.solve_s, "seconds of a search for a schedule")
+        ->check(CLI::Range(0.0, 600.0))
+        ->capture_default_str();
+}
+
+/// What a run needs, and an array leaves to its members.
+void check_needed(const CLI::App& app, const CommandLine& line) {
+    for (const char* name : {"--data", "--steps"}) {
+        if (line.array.serve.empty() && app.count(name) == 0) throw CLI::RequiredError(name);
+        if (!line.array.serve.empty() && app.count(name) != 0)
+            throw CLI::ExcludesError("--array-serve", name);
     }
+}
+
+Model model_of_sizes(const CommandLine& line) {
+    Model model;
+    model.name = "arena-train";
+    model.layers = line.layers;
+    model.hidden = line.hidden;
+    model.heads = model.kv_heads = line.heads;
+    model.ffn_hidden = line.ffn != 0 ? line.ffn : 4 * line.hidden;
+    model.vocab = line.vocab;
+    model.seq_length = 128;
+    model.tied_embedding = !line.untied;
+    return model;
+}
+
+Result<Model> named_model(const CommandLine& line) {
+    if (line.model.empty()) return model_of_sizes(line);
     const bool is_file = line.model.find_first_of("/.") != std::string::npos;
     if (!is_file) return find_zoo_model(line.model);
     const auto text = read_regular_file(line.model, max_model_bytes);
     if (!text) return text.error();
     return parse_model(*text, line.model);
+}
+
+Result<Model> read_model(const CommandLine& line) {
+    auto model = named_model(line);
+    if (model && line.seq != 0) model->seq_length = line.seq;
+    return model;
+}
+
+TokenWidth width_of(const CommandLine& line) {
+    if (line.token_width == "u8") return TokenWidth::u8;
+    return line.token_width == "u16" ? TokenWidth::u16 : TokenWidth::u32;
 }
 
 Result<Index> read_global_batch(const CommandLine& line, const Environment& environment) {
@@ -184,20 +223,41 @@ ParsedLine parse_command_line(int argc, char** argv, CommandLine& line) {
     add_model_options(app, line);
     add_plan_options(app, line);
     add_training_options(app, line);
+    add_array_options(app, line);
     try {
         app.parse(argc, argv);
+        check_needed(app, line);
     } catch (const CLI::ParseError& error) {
         return {false, app.exit(error) == 0 ? 0 : 2};
     }
     return {true, 0};
 }
 
+Result<MemberOptions> complete_member(const CommandLine& line, const Environment& environment) {
+    if (line.plan.any() || line.ranks != 0 || !line.run.control.empty())
+        return usage_error(
+            "is set, and the array says how its members are trained; leave out --pp, --dp, --tp, "
+            "--micro-batch, --stage-layers, --recompute, --zero, --ranks and --control, or unset "
+            "it",
+            "ARENA_ARRAY");
+    TrainOptions run = line.run;
+    const auto model = read_model(line);
+    if (!model) return model.error();
+    const auto shape = shape_of(*model);
+    if (!shape) return shape.error();
+    run.shape = *shape;
+    run.width = width_of(line);
+    const auto batch = read_global_batch(line, environment);
+    if (!batch) return batch.error();
+    if (const Status s = make_directory(run.checkpoints); !s) return s.error();
+    return member_of(run, *batch, environment);
+}
+
 Result<TrainOptions> complete(const CommandLine& line, const Environment& environment,
                               Index ranks) {
     TrainOptions run = line.run;
-    auto model = read_model(line);
+    const auto model = read_model(line);
     if (!model) return model.error();
-    if (line.seq != 0) model->seq_length = line.seq;
     const auto shape = shape_of(*model);
     if (!shape) return shape.error();
     run.shape = *shape;
@@ -213,9 +273,7 @@ Result<TrainOptions> complete(const CommandLine& line, const Environment& enviro
             check_plan(run.plan, *shape, *batch, ranks != 0 ? ranks : run.plan.layout.size());
         !s)
         return s.error();
-    run.width = line.token_width == "u8"    ? TokenWidth::u8
-                : line.token_width == "u16" ? TokenWidth::u16
-                                            : TokenWidth::u32;
+    run.width = width_of(line);
     if (const Status s = make_directory(run.checkpoints); !s) return s.error();
     return run;
 }

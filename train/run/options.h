@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "train/run/array_run.h"
 #include "train/run/plan.h"
 #include "train/run/trainer.h"
 
@@ -21,6 +22,7 @@ struct CommandLine {
     std::string token_width = "u8";
     std::string device = "auto";
     PlanFlags plan;
+    ArrayFlags array;
     TrainOptions run;  ///< shape and plan are filled by complete()
 };
 
@@ -31,6 +33,8 @@ struct ParsedLine {
 };
 ParsedLine parse_command_line(int argc, char** argv, CommandLine& out);
 
+/// Of a run that an array trains: reads the model; the plan is the array's.
+Result<MemberOptions> complete_member(const CommandLine&, const Environment&);
 /// Reads the model and the plan, checks both against `ranks` (0 = as many as the plan takes).
 Result<TrainOptions> complete(const CommandLine&, const Environment&, Index ranks);
 
