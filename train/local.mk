@@ -134,6 +134,11 @@ tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
 tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
+# Built by `make check`, run by hand.
+check_PROGRAMS += tests/bench/array_switch
+tests_bench_array_switch_SOURCES = tests/bench/array_switch.cc
+tests_bench_array_switch_LDADD = $(ARENA_TRAIN_LIBS)
+EXTRA_DIST += tests/bench/array-speed
 TESTS += tests/t0720-array-executor.t
 dist_check_SCRIPTS += tests/t0720-array-executor.t
 tests/t0720-array-executor.log: arena-train$(EXEEXT)
