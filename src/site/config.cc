@@ -34,17 +34,19 @@ enum class Form {
     signal,
     objective,
     slowdown,
-    quarantine
+    quarantine,
+    loan_source
 };
 
-using Field = std::variant<bool Config::*, std::int64_t Config::*, double Config::*,
-                           std::string Config::*, std::vector<GpuMapping> Config::*>;
+using Field =
+    std::variant<bool Config::*, std::int64_t Config::*, double Config::*, std::string Config::*,
+                 std::vector<std::string> Config::*, std::vector<GpuMapping> Config::*>;
 
 struct Key {
     std::string_view group, name;
     Field field;
     double min, max;  ///< numbers
-    Form form;        ///< texts
+    Form form;        ///< texts, and each of a list of them
     std::string_view unit, meaning;
 
     [[nodiscard]] std::string path() const {
@@ -53,7 +55,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 42> keys{{
+constexpr std::array<Key, 52> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -141,13 +143,36 @@ constexpr std::array<Key, 42> keys{{
      "time between two checks of a node that is quarantined"},
     {"slowdown", "check_time_limit_s", &Config::slowdown_check_time_limit_s, 10, 86400, Form::any,
      "seconds", "wall-clock limit of the job that checks a node"},
+    {"loan", "enabled", &Config::loan_enabled, no, no, Form::any, "",
+     "whether idle nodes of inference are lent to jobs with --arena-loan"},
+    {"loan", "inference_partitions", &Config::loan_inference_partitions, no, no, Form::word, "",
+     "list of the partitions whose nodes are inference's, to which they go back"},
+    {"loan", "partition", &Config::loan_partition, no, no, Form::word, "",
+     "partition that Arena fills with lent nodes; jobs that may have such are put there, too"},
+    {"loan", "tick_s", &Config::loan_tick_s, 1, 86400, Form::any, "seconds",
+     "time between two decisions to lend; what inference needs is taken back at once"},
+    {"loan", "horizon_s", &Config::loan_horizon_s, 0, 604800, Form::any, "seconds",
+     "how far inference's demand is looked ahead"},
+    {"loan", "headroom_percent", &Config::loan_headroom_percent, 0, 1000, Form::any, "percent",
+     "of that demand that stays idle with inference, or headroom_nodes where that is more"},
+    {"loan", "headroom_nodes", &Config::loan_headroom_nodes, 0, 4096, Form::any, "nodes",
+     "nodes that stay idle with inference at the least"},
+    {"loan", "deadline_s", &Config::loan_deadline_s, 1, 86400, Form::any, "seconds",
+     "time until a node that is asked back is inference's again"},
+    {"loan", "users", &Config::loan_users, no, no, Form::user, "",
+     "list of the users who may lend and take back by arena loan, beside root and SlurmUser"},
+    {"loan", "source", &Config::loan_source, no, no, Form::loan_source, "",
+     "who decides: demand (the jobs of inference_partitions say what inference needs) or commands "
+     "(nobody but those who say arena loan)"},
 }};
-constexpr std::array<std::string_view, 4> groups{"", "profile", "resize", "slowdown"};
+constexpr std::array<std::string_view, 4> groups{"profile", "resize", "slowdown", "loan"};
 
 constexpr std::array<std::string_view, 8> signals{"USR1", "USR2", "TERM", "INT",
                                                   "HUP",  "CONT", "URG",  "QUIT"};
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
 constexpr std::array<std::string_view, 4> quarantines{"report", "avoid", "reserve", "drain"};
+constexpr std::array<std::string_view, 2> loan_sources{"demand", "commands"};
+constexpr std::size_t max_names = 64;
 
 /// The words of a form that is one of a few; none for another form.
 std::span<const std::string_view> choices_of(Form form) {
@@ -155,6 +180,7 @@ std::span<const std::string_view> choices_of(Form form) {
     if (form == Form::objective) return objectives;
     if (form == Form::slowdown) return slowdown_modes;
     if (form == Form::quarantine) return quarantines;
+    if (form == Form::loan_source) return loan_sources;
     return {};
 }
 
@@ -267,6 +293,31 @@ Status read_field(const YamlKey& at, Config& config, std::string Config::*field)
     return keep(config, field, std::move(value));
 }
 
+/// A list of names, or one of them alone.
+Status read_field(const YamlKey& at, Config& config, std::vector<std::string> Config::*field) {
+    const bool is_list = at.node.kind == YamlNode::Kind::sequence;
+    const std::size_t count = is_list ? at.node.items.size() : is_null(at.node) ? 0 : 1;
+    if (count > max_names)
+        return usage_error(fmt::format("{}: more than {} names", at.key.path(), max_names),
+                           at.node.where(at.file));
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i) {
+        const YamlNode& item = is_list ? at.node.items[i] : at.node;
+        auto name = yaml_string(item, at.file, at.key.path(), limits::name_bytes);
+        if (!name) return name.error();
+        const bool twice = std::find(names.begin(), names.end(), *name) != names.end();
+        if (twice || !has_form(*name, at.key.form))
+            return usage_error(
+                fmt::format("{}: \"{}\" {}; give a list, each of it {}", at.key.path(),
+                            printable(*name), twice ? "is there twice" : "is not accepted",
+                            form_words(at.key.form)),
+                item.where(at.file));
+        names.push_back(std::move(*name));
+    }
+    config.*field = std::move(names);
+    return Done{};
+}
+
 Status read_field(const YamlKey& at, Config& config, std::vector<GpuMapping> Config::*field) {
     if (!is_null(at.node) && at.node.kind != YamlNode::Kind::map) {
         return usage_error("gpu_types: give a map such as {a100: A100-SXM-80GB}",
@@ -299,7 +350,7 @@ std::vector<std::string_view> known_names(std::string_view group) {
     for (const Key& key : keys) {
         if (key.group == group) names.push_back(key.name);
     }
-    if (group.empty()) names.insert(names.end(), groups.begin() + 1, groups.end());
+    if (group.empty()) names.insert(names.end(), groups.begin(), groups.end());
     return names;
 }
 
@@ -317,6 +368,22 @@ Status read_group(const YamlNode& map, std::string_view file, std::string_view g
     return Done{};
 }
 
+Status check_loan(const Config& config, std::string_view file) {
+    const auto& inference = config.loan_inference_partitions;
+    if (config.loan_enabled && inference.empty())
+        return usage_error(
+            "loan.enabled is true, and loan.inference_partitions names no partition: give those "
+            "whose nodes may be lent",
+            std::string(file));
+    if (std::find(inference.begin(), inference.end(), config.loan_partition) != inference.end())
+        return usage_error(
+            fmt::format("loan.partition ({}) must be none of loan.inference_partitions: lent nodes "
+                        "need a partition of their own",
+                        config.loan_partition),
+            std::string(file));
+    return Done{};
+}
+
 Status check_together(const Config& config, std::string_view file) {
     if (config.min_gap_s > config.interval_s) {
         return usage_error(fmt::format("min_gap_s ({}) must not be larger than interval_s ({})",
@@ -330,7 +397,7 @@ Status check_together(const Config& config, std::string_view file) {
                         config.profile_time_limit_s, config.profile_budget_s),
             std::string(file));
     }
-    return Done{};
+    return check_loan(config, file);
 }
 
 // ---- writing --------------------------------------------------------------------------------
@@ -339,6 +406,7 @@ std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(std::int64_t value) { return fmt::format("{}", value); }
 std::string text_of(double value) { return fmt::format("{}", value); }
 std::string text_of(const std::string& value) { return value; }
+std::string text_of(const std::vector<std::string>& names) { return join(names, ","); }
 std::string text_of(const std::vector<GpuMapping>& mappings) {
     std::vector<std::string> lines;
     for (const GpuMapping& m : mappings) lines.push_back(m.gres_type + ": " + m.hardware);
@@ -353,6 +421,8 @@ std::string range_words(const Key& key) {
     if (std::holds_alternative<bool Config::*>(key.field)) return "true or false";
     if (std::holds_alternative<std::string Config::*>(key.field)) return form_words(key.form);
     if (std::holds_alternative<std::vector<GpuMapping> Config::*>(key.field)) return "a map";
+    if (std::holds_alternative<std::vector<std::string> Config::*>(key.field))
+        return "a list, each of it " + form_words(key.form);
     return fmt::format("{:.15g} to {:.15g}", key.min, key.max);
 }
 
@@ -369,8 +439,9 @@ Result<Config> parse_config(std::string_view text, std::string_view name) {
     if (!root) return root.error();
     if (is_null(*root)) root->kind = YamlNode::Kind::map;  // an empty file: all defaults
     Config config;
+    if (Status status = read_group(*root, name, {}, config); !status) return status.error();
     for (const std::string_view group : groups) {
-        const YamlNode* map = group.empty() ? &root.value() : root->find(group);
+        const YamlNode* map = root->find(group);
         if (map == nullptr || is_null(*map)) continue;
         if (Status status = read_group(*map, name, group, config); !status) return status.error();
     }

@@ -66,6 +66,17 @@ struct Config {
     double slowdown_max_quarantined_percent = 5;  ///< of the nodes of a GPU type, 0..100
     double slowdown_recheck_s = 3600;             ///< between checks of a slow node, 60..2592000
     double slowdown_check_time_limit_s = 120;     ///< of a check carrier, 10..86400
+    // loan:
+    bool loan_enabled = false;
+    std::vector<std::string> loan_inference_partitions;  ///< whose nodes may be lent
+    std::string loan_partition = "loan";                 ///< of lent nodes, filled by Arena
+    double loan_tick_s = 300;                            ///< between decisions to lend, 1..86400
+    double loan_horizon_s = 900;           ///< of the forecast of inference's demand, 0..604800
+    double loan_headroom_percent = 10;     ///< of that demand, 0..1000
+    std::int64_t loan_headroom_nodes = 2;  ///< at the least, 0..4096
+    double loan_deadline_s = 300;          ///< for a node to be back, 1..86400
+    std::vector<std::string> loan_users;   ///< who may lend, beside root and SlurmUser
+    std::string loan_source = "demand";    ///< or commands
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };
