@@ -164,6 +164,13 @@ constexpr Option table[] = {
          [](const Request& r) { return std::string(r.slowdown ? to_string(*r.slowdown) : ""); },
      .change = "off|watch|mitigate",
      .offers = false},
+    {.key = "loan",
+     .argument = "yes|no",
+     .usage = "the job, which is elastic, may have nodes that inference lends",
+     .parse = [](std::string_view text, Request& r) { return read_yes_or_no(text, r.loan); },
+     .format = [](const Request& r) { return std::string(r.loan ? "yes" : ""); },
+     .bare = true,
+     .offers = false},
 };
 
 Error refuse(std::string_view key, std::string text) {

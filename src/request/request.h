@@ -34,6 +34,7 @@ struct Request {
     std::string launcher_version;        ///< "" = the one that its table means
     bool elastic = false;
     std::optional<SlowdownMode> slowdown;  ///< not given: the site's slowdown.default
+    bool loan = false;                     ///< may have lent nodes; only of an elastic job
     std::int64_t steps = 0;  ///< iterations to do; 0 = not given, the time limit stands for it
     bool user_hold = false;  ///< sbatch --hold: stay away until released
     std::int64_t cpus_per_gpu = 0;     ///< the user's own request; 0 = not given

@@ -43,6 +43,7 @@ const std::vector<Sample> samples = {
     {"elastic", {"yes", "no"}, {"maybe", "true", "1"}},
     {"steps", {"1", "1099511627776"}, {"0", "1099511627777", "1.5"}},
     {"slowdown", {"off", "watch", "mitigate"}, {"on", "Watch", "yes"}},
+    {"loan", {"yes", "no"}, {"maybe", "true", "1"}},
 };
 
 struct Told {
