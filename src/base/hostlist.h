@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the ranks of a Slurm step meet: the first node of its host list, and a port of its own.
-// Only what a rendezvous needs; Slurm's own library reads host lists in full.
+// Host lists as Slurm writes them: the nodes of one, and where the ranks of a step meet: its first
+// node, and a port of its own.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/result.h"
 
 namespace arena {
 
 /// "n1" of "n[1-4,7],m2"; brackets may come more than once. Nothing of what is no host list, is
 /// longer than 1 MiB, or whose first host is longer than 255 bytes.
 std::optional<std::string> parse_first_host(std::string_view hostlist);
+
+/// All nodes of "n[1-4,7],m2" in their order; "n[08-10]" has as many digits. At most `most` nodes
+/// and 64 KiB. Errors: what is no host list, an empty or falling range, a node that is there twice.
+Result<std::vector<std::string>> parse_hostlist(std::string_view hostlist, std::size_t most);
 
 /// 20000 to 29999, below the ports that Linux gives out; neighbouring jobs of a node, and the steps
 /// of a job, have different ones.
