@@ -8,6 +8,7 @@ arena_SOURCES = \
 	cli/common/ask.h cli/common/ask.cc \
 	cli/common/cli.h \
 	cli/common/common.cc \
+	cli/common/moment.h cli/common/moment.cc \
 	cli/common/wrap.h \
 	cli/planning/commands.h \
 	cli/planning/evaluate_command.cc \

@@ -38,7 +38,7 @@ EXTRA_DIST += tests/tools/round_gate.cc
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/fuzz.h tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
-	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
+	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_moment.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
@@ -178,7 +178,7 @@ endif
 tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc cli/doctor/doctor.cc cli/doctor/doctor_slurm.cc cli/doctor/doctor_devices.cc cli/doctor/doctor_accounts.cc \
 	cli/doctor/doctor_prolog.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_nodes.cc cli/common/ask.cc \
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
-tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc
+tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc cli/common/moment.cc
 tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
 

@@ -228,6 +228,23 @@ TEST(a_launcher_is_named_with_or_without_its_version) {
     says("megatron@0.5", "megatron 0.5 is not known: its versions are 0.9 to before ");
 }
 
+TEST(lists_of_hosts_are_read_whole_or_not_at_all) {
+    const auto hosts = [](const char* list) {
+        return join(test::must(parse_hostlist(list, 4096)), " ");
+    };
+    test::assert_text(hosts("n1"), "n1");
+    test::assert_text(hosts("n[08-10,3],m-1.x"), "n08 n09 n10 n3 m-1.x");
+    test::assert_text(hosts("r[1-2]n[07,9]"), "r1n07 r1n9 r2n07 r2n9");
+    for (const char* none :
+         {"", ",", "n1,", ",n1", "n1,,n2", "n[", "n[]", "n[1-2", "n]", "n[2-1]", "n[1-]", "n[-1]",
+          "n[a]", "n[1,]", "n[[1]]", "n 1", "n;rm", "n[1-2]]", "n[1234567890]"})
+        test::assert_refused(parse_hostlist(none, 4096), "is no list of nodes");
+    test::assert_refused(parse_hostlist(std::string(300, 'n'), 4096), "is no list of nodes");
+    test::assert_refused(parse_hostlist("n[0-4096]", 4096), "more than 4096 nodes");
+    test::assert_refused(parse_hostlist("n1,n[0-2]", 4096), "n1 is there twice");
+    ck_assert_uint_eq(test::must(parse_hostlist("n[0-4095]", 4096)).size(), 4096);
+}
+
 TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
     const auto first = [](const char* list) { return parse_first_host(list).value_or("none"); };
     test::assert_text(first("n1"), "n1");

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tables of the command: no line is longer than 100 columns, dates and plans stay in one piece.
+// Tables of the command: no line is longer than 100 columns, dates and plans stay in one piece. And
+// moments that people name.
 #include "base/text.h"
 #include "cli/common/cli.h"
+#include "cli/common/moment.h"
 #include "cli/common/wrap.h"
 #include "suite.h"
 
 using namespace arena;
 using namespace arena::cli;
 using arena::test::assert_text;
+namespace test = arena::test;
 
 namespace {
 
@@ -90,6 +93,45 @@ TEST(what_fits_stays_a_table) {
     ck_assert(wide.find("    plan ") == std::string::npos);
     Table empty({{"a"}, {"b", true}});
     assert_text(empty.text(), "a  b\n");
+}
+
+TEST(moments_are_read_as_sbatch_reads_them) {
+    ::setenv("TZ", "UTC", 1);
+    ::tzset();
+    constexpr std::int64_t now = 1790000000;  // 2026-09-21 14:13:20
+    const auto after = [](const char* text) { return test::must(parse_moment(text, now)) - now; };
+    ck_assert_int_eq(after("now+90"), 90);
+    ck_assert_int_eq(after("now+1second"), 1);
+    ck_assert_int_eq(after("now+3hours"), 3 * 3600);
+    ck_assert_int_eq(after("now+2weeks"), 14 * 86400);
+    ck_assert_int_eq(after("14:13:21"), 1);
+    ck_assert_int_eq(after("14:13"), 86400 - 20);  // tomorrow
+    ck_assert_int_eq(after("2026-09-22"), 86400 - (14 * 3600 + 13 * 60 + 20));
+    ck_assert_int_eq(after("2026-09-21T14:14"), 40);
+    ck_assert_int_eq(after("2026-09-21T14:13:21"), 1);
+    for (const char* bad : {"",
+                            "now",
+                            "now+",
+                            "now+0",
+                            "now-5",
+                            "now+1.5",
+                            "now+5fortnights",
+                            "24:00",
+                            "12:60",
+                            "1:2:3:4",
+                            "noonish",
+                            "2026-02-30",
+                            "2026-13-01",
+                            "26-01-01",
+                            "2026-09-22T",
+                            "2026-09-22T25:00",
+                            "nan",
+                            "-1",
+                            " 14:14",
+                            "now+ 5"})
+        test::assert_refused(parse_moment(bad, now), "is no time; give HH:MM[:SS]");
+    test::assert_refused(parse_moment("2026-09-21T14:13:20", now), "is over");
+    test::assert_refused(parse_moment("2126-09-21", now), "more than ten years away");
 }
 
 int main() { return arena::test::run_suite(); }
