@@ -49,9 +49,11 @@ arena_SOURCES = \
 	cli/array/evaluation.h cli/array/evaluation.cc \
 	cli/array/schedule_page.h cli/array/schedule_page.cc \
 	cli/array/solve_command.cc \
+	cli/cluster/ask_scheduler.h cli/cluster/ask_scheduler.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
 	cli/cluster/explain_command.cc \
+	cli/cluster/loan_command.cc \
 	cli/cluster/profile_command.cc \
 	cli/cluster/profile_run.h cli/cluster/profile_run.cc \
 	cli/cluster/queue_command.cc \

@@ -102,6 +102,7 @@ int main(int argc, char** argv) {
     add_slowdown_of_files(slowdown, globals);
     CLI::App& loan = *app.add_subcommand("loan", "inference nodes that are lent to training");
     loan.require_subcommand(1);
+    add_loan_of_nodes(loan, globals);
     add_loan_of_files(loan, globals);
     add_array(app, globals);
     add_snapshot(app, globals);

@@ -14,9 +14,9 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/cluster/ask_scheduler.h"
 #include "cli/cluster/commands.h"
 #include "cli/cluster/send_report.h"
-#include "cli/common/ask.h"
 #include "cli/slowdown/accuracy.h"
 #include "reports/slow_report.h"
 
@@ -24,37 +24,6 @@ namespace arena::cli {
 namespace {
 
 // ---- what the scheduler answers ----------------------------------------------------------------
-
-/// An answer that is an error is one of ours.
-Result<Json> ask_scheduler(const Globals& globals, const std::string& line) {
-    const Result<Config> config = load_site_config(globals);
-    if (!config) return config.error();
-    const Result<std::string> answer = ask_socket(config->socket, line);
-    if (!answer) {
-        Error error = answer.error();
-        error.text += "; run it on the controller";
-        return error;
-    }
-    Result<Json> json = parse_json(*answer);
-    if (!json || !json->is_object())
-        return environment_error(
-            "the scheduler plug-in gave no answer: it is off or still starting; see slurmctld's "
-            "log",
-            config->socket);
-    std::optional<Error> wrong;
-    const JsonFields fields(*json, "", wrong);
-    if (!fields.has("error")) return json;
-    Error error;
-    std::int64_t code = 0;
-    if (const Json* told = fields.object("error")) {
-        const JsonFields said(*told, "error", wrong);
-        said.integer("code", code, 1, 3);
-        said.text("text", error.text, 1024);
-    }
-    if (wrong) return environment_error(wrong->message(), "answer of the scheduler plug-in");
-    error.code = static_cast<ErrorCode>(code);
-    return error;
-}
 
 struct Event {
     std::int64_t job = 0, onset = 0, relief = 0;
@@ -82,7 +51,7 @@ Result<std::vector<Event>> read_events(const Json& json) {
         told.number("lost_s", event.lost_s, 0, 1e12);
         told.boolean("cleared", event.cleared);
     }
-    if (error) return environment_error(error->message(), "answer of the scheduler plug-in");
+    if (error) return bad_answer(*error);
     return events;
 }
 
@@ -106,11 +75,6 @@ void print_events(const std::vector<Event>& events) {
                    fmt::format("x{:.1f}", event.factor), utc_time(static_cast<double>(event.onset)),
                    event.action, human_seconds(event.lost_s), state_of(event)});
     fmt::print("{}", table.text());
-}
-
-int show_json(const Json& json) {
-    fmt::print("{}\n", dump_json(json));
-    return exit_yes;
 }
 
 /// "until 2026-01-31 12:00:00 UTC; then a check is due"
