@@ -21,6 +21,12 @@ EXTRA_DIST += tests/launchers/plans tests/launchers/expected
 EXTRA_DIST += \
 	contrib/build-lib.sh \
 	contrib/check \
+	contrib/demo-loans \
+	contrib/demo-loans.d/curve.awk \
+	contrib/demo-loans.d/page \
+	contrib/demo-loans.d/replica.sh \
+	contrib/demo-loans.d/returns.awk \
+	contrib/demo-loans.d/train.sh \
 	contrib/fit-calibration \
 	contrib/get-slurm-headers \
 	contrib/install-deps \
