@@ -89,7 +89,7 @@ like "$(cat out)" 'L8 +inference-node-008 +inference-a +returning +2026-09-21 14
 like "$(cat out)" 'why inference wants three' "and why, below it"
 like "$(cat out)" 'L1234 +n9 .* 2026-09-22 14:13:20 +3' "one with an end of its own"
 says 0 "as JSON" "$many" loan list --json
-is "$(jq -c . out)" "$many" "the plug-in's own"
+is "$(jq -Sc . out)" "$(jq -Sc . <<<"$many")" "the plug-in's own"
 says 0 "nothing is lent" '{"schema_version":1,"enabled":false,"source":"commands","partition":"loan","leases":[],"problem":"partition loan does not exist"}' loan list
 like "$(tr '\n' ' ' <out)" 'Nothing is lent anew: loan.enabled .*problem: partition loan does not exist No node is lent' "is said with the problem"
 

@@ -8,6 +8,7 @@
 #   submit MS ID | change MS ID start | change MS ID end | recovered MS ID     of slurmctld.log
 #   ran MS I ID RESTART NODES GPUS NODE | ended MS I ID     of the job's own script; left MS I ID: at Arena's signal, to
 #   start again elsewhere
+#   mixed MS NODE | late MS NODE | broken MS NODE     of loans, see kill9
 #   kill MS DEAD_MS SAVED_MS UP_MS      when it was sent and had worked, the newest state on disk, when slurmctld was back
 #   drain MS NODE REASON...   of slurmctld.log        queue ID STATE REASON...   at the end
 #   refused I
@@ -29,6 +30,7 @@ $1 == "recovered" { recovered[$3] = recovered[$3] " " $2; next }
 $1 == "ran" { n = ++runs[$3]; ran_at[$3, n] = $2; check_shape($3, $6 * $7, $8); next }
 $1 == "ended" { ends[$3]++; ended_at[$3, runs[$3]] = $2; next }
 $1 == "left" { left_at[$3, runs[$3]] = $2; moves++; next }
+$1 == "mixed" || $1 == "late" || $1 == "broken" { if (!told[$1, $3]++) verdict($1, $3, "UNEXPLAINED", "at " $2); next }
 $1 == "kill" { kills++; kill_at[kills] = $2; dead_at[kills] = $3; saved_at[kills] = $4; up_at[kills] = $5; next }
 $1 == "drain" { drains++; drain_at[drains] = $2; drain_node[drains] = $3; $1 = $2 = $3 = ""; drain_why[drains] = trim($0); next }
 $1 == "queue" { q = $2; $1 = $2 = ""; queue[q] = trim($0); next }
