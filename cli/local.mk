@@ -66,6 +66,7 @@ arena_SOURCES = \
 	cli/doctor/doctor_command.cc \
 	cli/doctor/doctor_devices.cc \
 	cli/doctor/doctor_files.cc \
+	cli/doctor/doctor_loans.cc \
 	cli/doctor/doctor_nodes.cc \
 	cli/doctor/doctor_parts.h \
 	cli/doctor/doctor_prolog.cc \

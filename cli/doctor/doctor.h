@@ -32,7 +32,15 @@ struct Finding {
 struct SlurmNode {
     std::string name, host, state, reason;
     std::vector<std::string> gpu_types;  ///< "" = a GPU without type
+    std::vector<std::string> partitions = {};
     bool operator==(const SlurmNode&) const = default;
+};
+
+/// A partition as `scontrol show partition` tells of it.
+struct SlurmPartition {
+    std::string name, state, preempt_mode;
+    std::int64_t priority_tier = 1, grace_s = 0;
+    bool operator==(const SlurmPartition&) const = default;
 };
 
 /// What this host is to Slurm; a login node, and any other, is neither.
@@ -65,6 +73,7 @@ struct Facts {
     Result<std::map<std::string, std::string>> slurm_config =
         environment_error("not read");  ///< slurmctld's
     Result<std::vector<SlurmNode>> nodes = environment_error("not read");
+    Result<std::vector<SlurmPartition>> partitions = environment_error("not read");
     HostRole host;
     Accounts accounts;  ///< read where slurmctld wants associations
     /// Where `make install` of this program puts the plug-ins, and the Prolog.
@@ -75,6 +84,8 @@ struct Facts {
 std::string parse_slurm_version(std::string_view text);
 /// The nodes of `scontrol show node`.
 std::vector<SlurmNode> parse_nodes(std::string_view scontrol_show_node);
+/// The partitions of `scontrol show partition`.
+std::vector<SlurmPartition> parse_partitions(std::string_view scontrol_show_partition);
 /// "/dev/nvidia[0-1],/dev/x" -> "/dev/nvidia0", "/dev/nvidia1", "/dev/x"; at most 65536.
 std::vector<std::string> expand_list(std::string_view list);
 /// Whether AccountingStorageEnforce refuses jobs of a user without association.
@@ -95,6 +106,7 @@ std::vector<Finding> check_config(const Facts&);  ///< arena.yaml
 std::vector<Finding> check_gres(const Facts&);
 std::vector<Finding> check_devices(const Facts&);  ///< of gres.conf, on a compute node
 std::vector<Finding> check_nodes(const Facts&);
+std::vector<Finding> check_loans(const Facts&);  ///< where loan.enabled is true
 std::vector<Finding> check_accounts(const Facts&);
 std::vector<Finding> check_profile_files(const Facts&);
 std::vector<Finding> check_controller(const Facts&);  ///< the plug-in's socket

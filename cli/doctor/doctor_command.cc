@@ -92,6 +92,8 @@ Facts collect(const Globals& globals) {
     facts.slurm_version = text(Words{"scontrol", "version"}, parse_slurm_version);
     facts.slurm_config = text(Words{"scontrol", "show", "config"}, parse_scontrol_config);
     facts.nodes = text(Words{"scontrol", "show", "node"}, parse_nodes);
+    if (facts.config && facts.config->loan_enabled)
+        facts.partitions = text(Words{"scontrol", "-a", "show", "partition"}, parse_partitions);
     facts.host = find_role(facts, host_name());
     facts.controller_sum = ask_controller_sum(facts);
     const bool has_enforce =

@@ -28,6 +28,9 @@ void read_node_field(SlurmNode& node, std::string_view word) {
     if (word.starts_with("NodeHostName=")) node.host = value("NodeHostName=");
     if (word.starts_with("State=")) node.state = value("State=");
     if (word.starts_with("Gres=")) node.gpu_types = gpu_types_of(word.substr(5));
+    if (word.starts_with("Partitions="))
+        for (const std::string_view name : split(word.substr(11), ','))
+            node.partitions.emplace_back(name);
 }
 
 /// Names of entries that may be meant by a GRES type: "a100" for A100-SXM-80GB.

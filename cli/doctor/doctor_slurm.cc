@@ -212,6 +212,18 @@ Judge prolog_time(const std::string& key, double time_limit_s) {
     };
 }
 
+/// Which nodes are lent is a partition's list of nodes, set at run time.
+std::optional<Fault> reconfig_flags(const std::string& value) {
+    std::vector<std::string> flags = words(value, ',');
+    for (const std::string& flag : flags)
+        if (flag == "KeepPartInfo") return std::nullopt;
+    flags.emplace_back("KeepPartInfo");
+    return Fault{shown(value) +
+                     ": without KeepPartInfo a reconfigure takes lent nodes out of their partition "
+                     "until the next round",
+                 join(flags, ",")};
+}
+
 std::optional<Fault> gres_types(const std::string& value) {
     std::vector<std::string> types = words(value, ',');
     if (std::find(types.begin(), types.end(), "gpu") != types.end()) return std::nullopt;
@@ -308,6 +320,7 @@ std::vector<Finding> check_slurm(const Facts& facts) {
     line("GresTypes", Apply::restart_slurmctld, gres_types);
     if (!facts.config) return found;
     line("RequeueExitHold", Apply::reconfigure, requeue_exit_hold(facts.config->requeue_exit_code));
+    if (facts.config->loan_enabled) line("ReconfigFlags", Apply::restart_slurmctld, reconfig_flags);
     if (!facts.config->profile_enabled) return found;
     line("PrologFlags", Apply::reconfigure, prolog_flags);
     for (const char* key : {"PrologEpilogTimeout", "BatchStartTimeout"})

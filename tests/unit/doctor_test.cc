@@ -404,6 +404,131 @@ TEST(every_gres_type_needs_a_hardware_entry) {
     assert_verdict(found, "gpu", Verdict::fail, "without a type");
 }
 
+/// Four nodes, of which inference has n3 and n4; all as it should be.
+Facts lending_facts(const std::string& plugin_dir) {
+    Facts facts = good_facts(plugin_dir);
+    facts.config->loan_enabled = true;
+    facts.config->loan_inference_partitions = {"infer"};
+    facts.config->gpu_types = {{"a40", "A40"}, {"t4", "T4"}};
+    facts.slurm_config.value()["PreemptType"] = "preempt/partition_prio";
+    facts.slurm_config.value()["ReconfigFlags"] = "KeepPartState,KeepPartInfo";
+    facts.nodes = parse_nodes(
+        "NodeName=n1\n Gres=gpu:a40:4\n Partitions=train,loan \nNodeName=n2\n Gres=gpu:a40:4\n"
+        " Partitions=train,loan\nNodeName=n3\n Gres=gpu:t4:8\n Partitions=infer\n"
+        "NodeName=n4\n Gres=gpu:a40:4\n Partitions=infer,loan\nNodeName=n5\n Gres=(null)\n");
+    facts.partitions = parse_partitions(
+        "PartitionName=train\n   State=UP PriorityTier=10\nPartitionName=infer\n"
+        "   PriorityTier=100 RootOnly=NO\n   PreemptMode=OFF\n   State=UP TotalCPUs=64\n"
+        "PartitionName=loan\n   GraceTime=120 Hidden=NO\n   Nodes=n[1-2]\n"
+        "   PriorityTier=1 RootOnly=NO\n   OverTimeLimit=NONE PreemptMode=REQUEUE\n   State=UP\n");
+    return facts;
+}
+
+TEST(partitions_are_read) {
+    const Facts facts = lending_facts("/");
+    ck_assert_uint_eq(facts.partitions->size(), 3);
+    const SlurmPartition loan{"loan", "UP", "REQUEUE", 1, 120};
+    ck_assert(facts.partitions->back() == loan);
+    ck_assert((*facts.nodes)[3].partitions == (std::vector<std::string>{"infer", "loan"}));
+    ck_assert(parse_partitions("No partitions in the system\n").empty());
+}
+
+TEST(where_loans_are_off_nothing_is_asked_of_them) {
+    const Directory dir;
+    Facts facts = lending_facts(dir.path());
+    facts.config->loan_enabled = false;
+    facts.slurm_config.value().erase("ReconfigFlags");
+    ck_assert(check_loans(facts).empty());
+    for (const Finding& f : check_slurm(facts)) ck_assert(f.check != "ReconfigFlags");
+}
+
+TEST(a_site_that_lends_as_it_should_has_nothing_bad) {
+    const Directory dir;
+    const Facts facts = lending_facts(dir.path());
+    const auto found = check_loans(facts);
+    for (const Finding& f : found)
+        ck_assert_msg(f.verdict == Verdict::ok, "%s: %s", f.check.c_str(), f.text.c_str());
+    assert_verdict(found, "partition infer", Verdict::ok, "2 nodes with GPUs");
+    assert_verdict(found, "lent GPU types", Verdict::ok, "a40, t4");
+    assert_verdict(found, "preemption", Verdict::ok, "requeues jobs of loan after 120 s");
+    assert_verdict(check_slurm(facts), "ReconfigFlags", Verdict::ok, "KeepPartInfo");
+}
+
+TEST(each_mistake_of_a_site_that_lends_is_told) {
+    const Directory dir;
+    const auto with = [&](auto&& change) {
+        Facts facts = lending_facts(dir.path());
+        change(facts);
+        return check_loans(facts);
+    };
+    const auto without = with([](Facts& f) { f.partitions.value().pop_back(); });
+    assert_verdict(without, "loan partition", Verdict::fail, "loan does not exist");
+    assert_text(first_remedy(finding(without, "loan partition")),
+                "sed -i '$a PartitionName=loan PriorityTier=1 MaxTime=INFINITE' " + dir.path() +
+                    "/slurm.conf");
+    const auto down = with([](Facts& f) { f.partitions.value().back().state = "DOWN"; });
+    assert_verdict(down, "loan partition", Verdict::fail, "loan is DOWN");
+    assert_text(first_remedy(down.front()), "scontrol update PartitionName=loan State=UP");
+    assert_verdict(with([](Facts& f) { f.config->loan_inference_partitions = {"infre"}; }),
+                   "partition infre", Verdict::fail, "does not exist");
+    assert_verdict(with([](Facts& f) {
+                       f.nodes.value()[2].gpu_types.clear();
+                       f.nodes.value()[3].gpu_types.clear();
+                   }),
+                   "partition infer", Verdict::fail, "no node with GPUs");
+    assert_verdict(with([](Facts& f) { f.config->gpu_types.pop_back(); }), "lent GPU types",
+                   Verdict::fail, "t4 of inference partitions");
+    assert_verdict(with([](Facts& f) { f.partitions = environment_error("no answer"); }), "loans",
+                   Verdict::skip, "no answer");
+}
+
+TEST(loans_keep_slurms_own_preemption_as_a_net) {
+    const Directory dir;
+    Facts facts = lending_facts(dir.path());
+    facts.partitions.value()[1].priority_tier = 1;
+    assert_verdict(check_loans(facts), "preemption", Verdict::warn,
+                   "PriorityTier of infer is 1, not above that of loan (1)");
+    facts.partitions.value()[2].preempt_mode = "OFF";
+    assert_verdict(check_loans(facts), "preemption", Verdict::warn, "PreemptMode of loan is OFF");
+    facts.slurm_config.value().erase("PreemptType");
+    const Finding none = finding(check_loans(facts), "preemption");
+    assert_verdict({none}, "preemption", Verdict::warn, "PreemptType is preempt/none");
+    ck_assert(none.remedy ==
+              (std::vector<std::string>{
+                  "sed -i '$a PreemptMode=REQUEUE' " + dir.path() + "/slurm.conf",
+                  "sed -i '$a PreemptType=preempt/partition_prio' " + dir.path() + "/slurm.conf",
+                  "systemctl restart slurmctld"}));
+    facts.slurm_config.value()["ReconfigFlags"] = "(null)";
+    const Finding flags = finding(check_slurm(facts), "ReconfigFlags");
+    assert_verdict({flags}, "ReconfigFlags", Verdict::fail, "without KeepPartInfo");
+    assert_text(first_remedy(flags),
+                "sed -i '$a ReconfigFlags=KeepPartInfo' " + dir.path() + "/slurm.conf");
+}
+
+TEST(whoever_may_lend_exists_and_reaches_the_socket) {
+    const Directory dir;
+    Facts facts = lending_facts(dir.path());
+    facts.host.controller = true;
+    facts.config->loan_users = {"no-such-user-of-ours"};
+    assert_verdict(check_loans(facts), "loan.users", Verdict::fail, "does not exist");
+    facts.config->loan_users = {"nobody"};
+    std::filesystem::create_directory(dir.path() + "/run");
+    facts.config->socket = dir.path() + "/run/arena.sock";
+    ck_assert_int_eq(::chmod(dir.path().c_str(), 0755), 0);
+    ck_assert_int_eq(::chmod((dir.path() + "/run").c_str(), 0700), 0);
+    const Finding closed = finding(check_loans(facts), "loan.users");
+    assert_verdict({closed}, "loan.users", Verdict::fail,
+                   "nobody may not enter " + dir.path() + "/run");
+    assert_text(first_remedy(closed), "chmod a+x " + dir.path() + "/run");
+    ck_assert_int_eq(::chmod((dir.path() + "/run").c_str(), 0755), 0);
+    assert_verdict(check_loans(facts), "loan.users", Verdict::ok, "nobody may say arena loan");
+    std::ofstream(facts.config->socket) << "";
+    ck_assert_int_eq(::chmod(facts.config->socket.c_str(), 0644), 0);
+    assert_verdict(check_loans(facts), "loan.users", Verdict::fail, "nobody may not write to");
+    facts.host.controller = false;
+    assert_verdict(check_loans(facts), "loan.users", Verdict::ok, "nobody");
+}
+
 TEST(profile_files_are_checked_for_owner_and_mode) {
     const Directory dir;
     Facts facts = with_file(dir.path(), "SlurmctldHost=n1\nSlurmUser=daemon\n");
