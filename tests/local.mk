@@ -100,7 +100,7 @@ black_box_tests = \
 	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
-	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t \
+	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t \
 	tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
 	tests/issues/i0016-a10-changed-mid-round.t \
@@ -228,7 +228,8 @@ endif
 check_PROGRAMS += tests/bench/loan-victims
 tests_bench_loan_victims_SOURCES = tests/bench/loan_victims.cc
 tests_bench_loan_victims_LDADD = $(sim_libs)
-EXTRA_DIST += tests/bench/loans tests/fuzz/parse_lease.cc tests/fuzz/parse_inference_curve.cc
+EXTRA_DIST += tests/bench/loans tests/fuzz/parse_lease.cc tests/fuzz/parse_inference_curve.cc \
+	tests/fuzz/parse_hostlist.cc tests/fuzz/parse_loan_offer.cc tests/fuzz/parse_loan_reclaim.cc
 
 # ---- arrays of siblings ------------------------------------------------------------------------
 if HAVE_CHECK
@@ -251,7 +252,7 @@ sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/uni
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
-	tests/unit/test_nodes tests/unit/test_scheduler_nodes tests/unit/test_checks
+	tests/unit/test_nodes tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)

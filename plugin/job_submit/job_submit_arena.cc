@@ -354,10 +354,29 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
     facts.limit_s = limit_s_of(job, parts.front());
     const auto accepted = arena::accept_request(std::move(request), facts, cluster, **site);
     if (!accepted) return refuse(accepted.error(), uid, message);
+    if (const arena::Status lent =
+            arena::check_lent(accepted->request, text_of(job->partition), (*site)->config);
+        !lent)
+        return refuse(lent.error(), uid, message);
+    if (const auto lent =
+            arena::partitions_with_lent(accepted->request, text_of(job->partition),
+                                        text_of(parts.front()->name), (*site)->config))
+        assign_text(&job->partition, *lent);
     write_acceptance(job, *accepted);
     if (!accepted->note.empty()) assign_text(message, accepted->note);
     arena::request_round();
     return SLURM_SUCCESS;
+}
+
+/// An ordinary job: nothing is asked of it but that it leaves lent nodes to those who can leave
+/// them.
+int let_pass(const job_desc_msg_t* job, std::uint32_t uid, char** message) {
+    if (job->partition == nullptr) return SLURM_SUCCESS;
+    const auto site = context->current();
+    if (!site) return SLURM_SUCCESS;
+    const arena::Status lent =
+        arena::check_lent(std::nullopt, text_of(job->partition), (*site)->config);
+    return lent ? SLURM_SUCCESS : refuse(lent.error(), uid, message);
 }
 
 /// No job: `arena doctor` of another host asks. Nothing for the log.
@@ -376,7 +395,7 @@ int submit(job_desc_msg_t* job, std::uint32_t uid, char** message) {
     // Whatever is to be there, Arena puts there itself.
     drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_control);
     if (!request) return refuse(request.error(), uid, message);
-    if (!request->has_value()) return SLURM_SUCCESS;
+    if (!request->has_value()) return let_pass(job, uid, message);
     return take_in(job, std::move(**request), facts, uid, message);
 }
 
@@ -541,9 +560,25 @@ bool asks_arena(const job_desc_msg_t* change) {
            std::string_view(change->comment).starts_with(arena::comment_prefix);
 }
 
+/// Whether the update puts a job among lent nodes that has no business there.
+bool moves_among_lent(const job_desc_msg_t* change, const char* record, char** message) {
+    if (change->partition == nullptr) return false;
+    const auto site = context->current();
+    if (!site) return false;
+    std::optional<arena::Request> request;
+    if (record != nullptr)
+        if (auto parsed = arena::parse_record(record)) request = std::move(*parsed);
+    const arena::Status lent =
+        arena::check_lent(request, text_of(change->partition), (*site)->config);
+    if (lent) return false;
+    tell(message, lent.error().message());
+    return true;
+}
+
 int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid, char** message) {
     if (arena::own_call() || !is_sound(job)) return SLURM_SUCCESS;
     const char* record = record_of(job);
+    if (moves_among_lent(change, record, message)) return ESLURM_INVALID_PARTITION_NAME;
     if (record == nullptr || IS_JOB_FINISHED(job) || !may_update(job, uid))
         return is_report(change) ? take_report(change, job, uid) : SLURM_SUCCESS;
     // Beside a report, the same rules hold as without; of a refused update nothing is taken.

@@ -179,6 +179,27 @@ Result<std::optional<std::string>> change_record(const std::string& record,
     return std::optional<std::string>(std::move(*changed));
 }
 
+std::optional<std::string> partitions_with_lent(const Request& request, std::string_view given,
+                                                std::string_view by_default, const Config& config) {
+    const std::string_view own = given.empty() ? by_default : given;
+    if (!config.loan_enabled || !request.loan || own.empty()) return std::nullopt;
+    for (const std::string_view name : split(own, ','))
+        if (name == config.loan_partition) return std::nullopt;
+    return std::string(own) + "," + config.loan_partition;
+}
+
+Status check_lent(const std::optional<Request>& request, std::string_view partitions,
+                  const Config& config) {
+    if (!config.loan_enabled || (request && request->loan)) return Done{};
+    for (const std::string_view name : split(partitions, ','))
+        if (name == config.loan_partition)
+            return refuse(fmt::format(
+                "partition {} has nodes that inference lends, and is for jobs that can leave them: "
+                "give --arena-loan and --arena-elastic, or another partition",
+                config.loan_partition));
+    return Done{};
+}
+
 bool is_arena_control(std::string_view entry) {
     return starts_with_any(entry, {"ARENA_", "SPANK_ARENA_"});
 }

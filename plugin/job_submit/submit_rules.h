@@ -61,6 +61,14 @@ Result<std::optional<std::string>> change_record(const std::string& record,
                                                  const ClusterFacts& cluster,
                                                  const SiteFacts& site);
 
+/// The partitions that an accepted job gets: its own, by name, and that of lent nodes where it may
+/// have such. `given`: a comma list; "" = the default one. Nothing: they stay as they are.
+std::optional<std::string> partitions_with_lent(const Request& request, std::string_view given,
+                                                std::string_view by_default, const Config& config);
+/// Whether a job may be in these partitions; `request`: nothing of an ordinary job.
+Status check_lent(const std::optional<Request>& request, std::string_view partitions,
+                  const Config& config);
+
 /// Entries of spank_job_env that nobody but Arena may set ("ARENA_...", "SPANK_ARENA_...").
 bool is_arena_control(std::string_view entry);
 /// What sbatch's own option forwarding leaves there for --arena-* options.

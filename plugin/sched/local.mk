@@ -2,12 +2,17 @@
 # The scheduler: its logic is a library without Slurm, so that unit tests drive it with a scripted host.
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
-	plugin/sched/host/host.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/host/host.h plugin/sched/host/loans.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
 	plugin/sched/checks/check_book.h plugin/sched/checks/check_book.cc plugin/sched/checks/check_start.cc \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \
 	plugin/sched/nodes/node_book.h plugin/sched/nodes/node_book.cc \
 	plugin/sched/nodes/avoidance.h plugin/sched/nodes/avoidance.cc \
+	plugin/sched/loans/loan_words.h plugin/sched/loans/loan_words.cc \
+	plugin/sched/loans/loan_steps.h plugin/sched/loans/loan_steps.cc \
+	plugin/sched/loans/lending_desk.h plugin/sched/loans/lending_desk.cc \
+	plugin/sched/loans/loan_book.h plugin/sched/loans/loan_book.cc plugin/sched/loans/loan_leases.cc \
+	plugin/sched/loans/loan_report.h plugin/sched/loans/loan_report.cc \
 	plugin/sched/host/excludes.h plugin/sched/host/excludes.cc \
 	plugin/sched/round/request_cache.h plugin/sched/round/request_cache.cc \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
@@ -55,6 +60,7 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm/fingerprint.h \
 	plugin/sched/slurm/host_slurm_facts.h plugin/sched/slurm/host_slurm_facts.cc \
 	plugin/sched/slurm/host_slurm_launch.h plugin/sched/slurm/host_slurm_launch.cc \
+	plugin/sched/slurm/host_slurm_loans.h plugin/sched/slurm/host_slurm_loans.cc \
 	# end
 sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
 sched_arena_la_LIBADD = libarena_sched_logic.la

@@ -98,6 +98,29 @@ class ScriptedHost : public Host {
                         f.node);
         return next_fence;
     }
+    LoanFacts read_loans(const LoanPlaces& places) override {
+        ++loan_reads;
+        loan_places = places;
+        return loans;
+    }
+    std::string set_partition(const std::string& partition,
+                              const std::vector<std::string>& nodes) override {
+        calls.push_back("list " + partition + "=" + join(nodes, ","));
+        if (next_list.empty()) loans.listed = nodes;
+        return next_list;
+    }
+    std::string guard(const std::string& node, const LoanFacts::Guard& g) override {
+        calls.push_back(std::string(g.kind == LoanGuard::none   ? "open "
+                                    : g.kind == LoanGuard::lent ? "guard "
+                                                                : "close ") +
+                        node + (g.lease.empty() ? "" : " " + g.lease));
+        if (!next_guard.empty()) return next_guard;
+        if (g.kind == LoanGuard::none)
+            loans.guards.erase(node);
+        else
+            loans.guards[node] = g;
+        return {};
+    }
     ApplyResult show_slowdown(JobId id, std::uint32_t, const std::string& words) override {
         return note("show " + words, id);
     }
@@ -117,6 +140,10 @@ class ScriptedHost : public Host {
     void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string& text) override { errors.push_back(text); }
 
+    LoanFacts loans;
+    LoanPlaces loan_places;
+    int loan_reads = 0;
+    std::string next_list, next_guard;  ///< why not
     Shape last_shape;
     std::map<JobId, Shape> started;  ///< the latest of each job
     std::int64_t last_done = -1;

@@ -18,6 +18,7 @@
 #include "core/cluster.h"
 #include "core/profile.h"
 #include "plugin/common/job_mark.h"
+#include "plugin/sched/host/loans.h"
 #include "policy/forecast.h"
 
 namespace arena {
@@ -159,6 +160,7 @@ struct Shape {
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
     std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
     std::string partition;                 ///< to start it in, one of the job's
+    bool on_lent = false;                  ///< some of its nodes are lent: it passes their guards
     std::vector<std::string> exclude;      ///< nodes that Slurm is to leave out, too
     std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
@@ -238,6 +240,7 @@ struct Move {
     /// Among its moves per hour: Arena's own decision, neither its user's wish nor a reclaim.
     bool counts = false;
     bool leaves_slow = false;  ///< because of a slow GPU or link
+    bool gives_back = false;   ///< because nodes that were lent go back
     std::string comment = {};  ///< "slow=n3/1:compute:x2.10 action=S4", added to its AdminComment
 };
 
@@ -318,7 +321,11 @@ class HostCarriers {
 
 /// All calls come from the scheduler's one thread and take and give back their own locks; none
 /// holds a lock longer than about `slice_ms`.
-class Host : public HostReader, public HostNodes, public HostJobs, public HostCarriers {
+class Host : public HostReader,
+             public HostNodes,
+             public HostLoans,
+             public HostJobs,
+             public HostCarriers {
   public:
     /// True from when the controller, or only this plug-in, began to stop: every change answers
     /// stale from then on, and a round in progress ends.

@@ -293,11 +293,11 @@ void NodeBook::describe(ClusterView& view, const Names& names) const {
         for (const SlowFact& fact : entry.slow)
             if (arena::is_confirmed(fact, rules_)) state.slow = std::max(state.slow, fact.factor);
         for (const Fact& fact : entry.extra.facts) {
-            if (fact.kind != "loan") continue;
-            state.lent = fact.value;
             const std::string *phase = fact.find("state"), *until = fact.find("until");
-            if (phase && *phase == "returning" && until)
-                state.returning_s = parse_number(*until, 0, 1e15).value_or(0);
+            const bool returns = phase && *phase == "returning";
+            if (fact.kind != "loan" || !(returns || (phase && *phase == "lent"))) continue;
+            state.lent = fact.value;
+            if (returns && until) state.returning_s = parse_number(*until, 0, 1e15).value_or(0);
         }
     }
 }
@@ -370,6 +370,11 @@ bool NodeBook::put(const std::string& node, const Fact& fact) {
     return true;
 }
 
+bool NodeBook::takes(const std::string& node) const {
+    const auto at = entries_.find(node);
+    return at == entries_.end() || at->second.extra.broken.empty();
+}
+
 void NodeBook::drop(const std::string& node, std::string_view kind) {
     const auto at = entries_.find(node);
     if (at == entries_.end()) return;
@@ -396,6 +401,16 @@ std::vector<HostNodes::Fencing> NodeBook::take_fencings() { return std::exchange
 bool NodeBook::note_fencing(const std::string& node, const std::string& why) {
     if (why.empty()) return unfenced_.erase(node) != 0;
     return std::exchange(unfenced_[node], why) != why;
+}
+
+std::vector<std::string> write_facts(NodeBook& book, Host& host) {
+    for (const NodeBook::Line& line : book.take_log())
+        line.error ? host.log_error(line.text) : host.log_info(line.text);
+    const auto changes = book.take_changes();
+    if (changes.empty()) return {};
+    std::vector<std::string> written = host.write_extras(changes);
+    book.note_written(written);
+    return written;
 }
 
 Move leave_slow(const std::vector<std::string>& nodes, const NodeBook& book) {

@@ -71,6 +71,8 @@ class NodeBook {
     /// an administrator has broken Arena's part of the node's Extra.
     bool put(const std::string& node, const Fact& fact);
     void drop(const std::string& node, std::string_view kind);
+    /// Whether put() would.
+    [[nodiscard]] bool takes(const std::string& node) const;
 
     /// What is to be written: after a round nothing of it is left.
     [[nodiscard]] std::vector<HostNodes::ExtraChange> take_changes();
@@ -132,6 +134,9 @@ class NodeBook {
     std::vector<HostNodes::Fencing> fencings_;
     std::vector<Line> log_;
 };
+
+/// Writes what is to be written and tells what is to be told; which nodes were written.
+std::vector<std::string> write_facts(NodeBook& book, Host& host);
 
 /// What makes a job leave these nodes of its own: at least one, the first is the one that is named.
 Move leave_slow(const std::vector<std::string>& nodes, const NodeBook& book);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
@@ -26,6 +27,7 @@ class Application {
     void carry_out(const Order& order);
     void take_back(const std::map<JobId, const Action*>& actions);
     void carry_out(const PlannedJob& planned, const Action& action);
+    [[nodiscard]] bool are_lent(const std::vector<NodeIndex>& nodes) const;
     [[nodiscard]] bool take_free_nodes(const Action& action);
     void start(const PlannedJob& planned, const Action& action);
     void release(const PlannedJob& planned, const Action& action);
@@ -99,10 +101,8 @@ void Application::carry_out(const Order& order) {
 
 /// What was learnt of nodes stands in their records before anything rests on it.
 void Application::write_facts() {
-    for (const NodeBook::Line& line : books_.nodes.take_log())
-        line.error ? host_.log_error(line.text) : host_.log_info(line.text);
-    const auto changes = books_.nodes.take_changes();
-    if (!changes.empty()) books_.nodes.note_written(host_.write_extras(changes));
+    books_.loans.carry_out();
+    books_.loans.finish(arena::write_facts(books_.nodes, host_));
     for (const HostNodes::Fencing& fencing : books_.nodes.take_fencings()) {
         const ApplyResult result = host_.fence(fencing);
         const std::string why = is_done(result) ? "" : result.text;
@@ -156,12 +156,18 @@ void Application::carry_out(const PlannedJob& planned, const Action& action) {
     // So it does where the job fits with its --time-min only, or has to have whole nodes.
     const auto& slots = planned.view->slots;
     const bool by_slurm = action.place < slots.size() && slots[action.place].by_slurm;
-    const bool starts =
-        action.kind == ActionKind::start && !planned.view->ordinary_ahead() && !by_slurm;
+    // Lent nodes are nobody's before it.
+    const bool overtakes = planned.view->ordinary_ahead() && !are_lent(action.nodes);
+    const bool starts = action.kind == ActionKind::start && !overtakes && !by_slurm;
     if (starts && take_free_nodes(action))
         start(planned, action);
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
         release(planned, action);
+}
+
+bool Application::are_lent(const std::vector<NodeIndex>& nodes) const {
+    return std::all_of(nodes.begin(), nodes.end(),
+                       [&](NodeIndex index) { return !round_.snapshot.nodes[index].lent.empty(); });
 }
 
 /// Takes the action's GPUs out of what is free now. False, and nothing taken, where some of them
@@ -204,6 +210,10 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     const Grid& grid = action.offer.grid;
     Shape shape = shape_for(planned, action.offer, "running");
     if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
+    if (const auto lent = books_.loans.lent_among(nodes); !lent.empty()) {
+        shape.on_lent = true;
+        shape.admin_comment += " lent=" + join(lent, ",");
+    }
     const ApplyResult result = host_.start(shape, nodes);
     if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
     switch (result.outcome) {

@@ -47,6 +47,7 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
       profiles(host, site.config, measurements),
       offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)),
       nodes(slowdown_rules(site.config)),
+      loans(host, site.config, nodes),
       checks(host, site.config, measurements, nodes, profiles.user()) {
     assert(policy && "an unknown policy is refused when arena.yaml is loaded");
     options.reserve_depth = site.config.reserve_depth;

@@ -9,6 +9,7 @@
 
 #include "planner/requests/cluster_rules.h"
 #include "plugin/sched/checks/check_book.h"
+#include "plugin/sched/loans/loan_book.h"
 #include "plugin/sched/nodes/node_book.h"
 #include "plugin/sched/plans/offer_book.h"
 #include "plugin/sched/profiles/measurements.h"
@@ -83,6 +84,7 @@ struct Books {
     RequestCache requests;
     JobClocks clocks;
     NodeBook nodes;
+    LoanBook loans;
     CheckBook checks;
     /// Jobs that are to leave some of their nodes, whatever the policy decides: each round carries
     /// out what it can, and whoever asks says so again until it is done.

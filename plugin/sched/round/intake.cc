@@ -99,6 +99,8 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
     if (books_.measurements.new_round(view_.steady_s)) books_.recall_observed();
     books_.checks.take_in(view_);
     books_.nodes.new_round(view_, &books_.checks);
+    books_.loans.new_round(view_);
+    books_.loans.impose(books_.imposed);
     avoid_nodes();
     books_.checks.start(view_);
     books_.profiles.update(view_);
@@ -206,12 +208,14 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     const std::optional<Offer>& plan = books_.requests.plan(job.id, job.offer_json);
     const auto& mark = job.facts.mark;
     const bool ours = mark && !mark->newer && plan;
+    const bool ends = books_.loans.must_end(job.id);
+    if (ends && job.facts.state == HostJobState::running) order(Order::Kind::requeue, job);
     if (ours && mark->phase == Phase::checkpointing)
         return follow_checkpointing(job, wanted, *plan);
     note({.job = &job,
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});
-    if (!ours || mark->phase != Phase::started || !wanted->problem.empty()) return;
+    if (ends || !ours || mark->phase != Phase::started || !wanted->problem.empty()) return;
     if (auto move = imposed_move(job); move && leaves(job, wanted, *plan, *std::move(move))) return;
     if (wanted->request.elastic && !inside_request(wanted->request, *plan))
         follow_owner(job, wanted);
@@ -304,8 +308,8 @@ void Intake::follow_checkpointing(const JobView& job, const SharedRequest& wante
                                   const Offer& plan) {
     note({.job = &job, .state = "checkpointing", .chosen = plan.grid});
     const double waited = books_.clocks.age_s(job.id, static_cast<double>(job.facts.mark->since));
-    if (job.facts.state == HostJobState::running && waited > config_.checkpoint_grace_s)
-        order(Order::Kind::requeue, job);
+    const bool deaf = waited > config_.checkpoint_grace_s && !books_.loans.must_end(job.id);
+    if (job.facts.state == HostJobState::running && deaf) order(Order::Kind::requeue, job);
     if (wanted->problem.empty() && !wanted->off && job.facts.mark->hold == OtherHold::none &&
         job.nodes_open)
         add_returning(job, wanted, plan);

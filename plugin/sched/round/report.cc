@@ -121,6 +121,16 @@ Json slow_nodes(const Books& books) {
     return list;
 }
 
+Json loan_counts(const LoanBook& book) {
+    const LoanBook::Counts& counts = book.counts();
+    Json hours = Json::object();
+    for (const auto& [account, gpu_s] : counts.lent_gpu_s) hours[account] = gpu_s / 3600;
+    return {{"lent", book.lent()},           {"leases", counts.leases},
+            {"returns", counts.returns},     {"late_returns", counts.late},
+            {"lost", counts.lost},           {"preemptions", counts.preemptions},
+            {"scaled_in", counts.scaled_in}, {"gpu_hours", std::move(hours)}};
+}
+
 Json asked_checks(const CheckBook& book) {
     Json names = Json::array();
     for (const auto& [name, entry] : book.entries())
@@ -231,6 +241,7 @@ std::string stats_json(const Books& books, const Counted& counted, const Asker& 
           {"failed", books.profiles.failed()},
           {"users", profile_users(books.profiles.turns(), asker)}}},
         {"slowdown", slow_counts(books, counted.slow_reports)},
+        {"loan", loan_counts(books.loans)},
         {"faults", stats.faults}};
     return line(json);
 }

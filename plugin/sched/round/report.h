@@ -43,6 +43,8 @@ struct Counted {
 std::string stats_json(const Books& books, const Counted& counted, const Asker& asker);
 /// `arena slowdown`: what of it the scheduler answers.
 enum class SlowdownVerb { list, show, clear, check };
+/// `arena loan`: what of it the scheduler answers.
+enum class LoanVerb { list, offer, reclaim };
 /// What jobs said of slow GPUs and links: of the asker's own, of others' where the asker sees them.
 std::string slowdowns_json(const Books& books, const Asker& asker);
 /// Of one.

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "planner/models/model.h"
+#include "plugin/sched/loans/loan_report.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/replay.h"
 
@@ -69,6 +70,10 @@ void Scheduler::round() {
     const Journal journal = apply(round_, decision, books_, host_);
     stats_.add(journal.changes);
     host_.set_reasons(arena::explain(round_, decision, journal, books_));
+    if (!stopping()) {
+        books_.loans.decide(round_.snapshot, round_.offers);
+        (void)write_facts(books_.nodes, host_);
+    }
     stats_.apply_ms = part.ms();
     if (const auto expected = books_.queue.look_forward(round_, *books_.policy, stopping))
         host_.set_expected_starts(*expected);
@@ -223,11 +228,45 @@ void Scheduler::note_slow(const SlowVerdict& verdict, bool leave, double now_s) 
     nodes.push_back({verdict.node, until});
 }
 
+std::string Scheduler::loan(LoanVerb verb, std::string_view words) {
+    if (verb == LoanVerb::list) return leases_json(books_.loans);
+    if (verb == LoanVerb::offer) {
+        const auto said = parse_loan_offer(words);
+        if (!said) return error_json(said.error());
+        const auto offered = books_.loans.offer(*said);
+        (void)write_facts(books_.nodes, host_);
+        return offered ? offered_json(*offered) : error_json(offered.error());
+    }
+    const auto said = parse_loan_reclaim(words);
+    if (!said) return error_json(said.error());
+    const auto returned = books_.loans.reclaim(*said, round_.snapshot, round_.offers);
+    (void)write_facts(books_.nodes, host_);
+    return returned ? returned_json(*returned) : error_json(returned.error());
+}
+
+void Scheduler::keep_deadlines() {
+    if (!books_.loans.has_work()) return;
+    books_.loans.stop_lending();
+    ClusterView view = host_.collect([](JobId, std::uint64_t, std::string_view) { return true; });
+    books_.nodes.new_round(view);
+    books_.loans.new_round(view);
+    end_late(view);
+    books_.loans.carry_out();
+    books_.loans.finish(write_facts(books_.nodes, host_));
+}
+
+void Scheduler::end_late(const ClusterView& view) {
+    for (const JobView& job : view.jobs)
+        if (job.facts.state == HostJobState::running && books_.loans.must_end(job.id))
+            (void)host_.requeue_hold(job.id, job.facts.restart);
+}
+
 Scheduler::Kept Scheduler::keep() {
     return {.slowdown = std::exchange(books_.slowdown, {}),
             .leaving = std::exchange(books_.leaving, {}),
             .verdicts = books_.nodes.take_verdicts(),
-            .checks = books_.checks.take_entries()};
+            .checks = books_.checks.take_entries(),
+            .loans = books_.loans.keep()};
 }
 
 void Scheduler::take_over(Kept kept) {
@@ -235,6 +274,7 @@ void Scheduler::take_over(Kept kept) {
     books_.leaving = std::move(kept.leaving);
     books_.checks.take_over(std::move(kept.checks));
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
+    books_.loans.take_over(std::move(kept.loans));
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

@@ -34,8 +34,15 @@ class Scheduler {
     /// waits for, until another is taken or the job starts.
     void note_update(const LeftUpdate&);
     void count_fault() { ++stats_.faults; }
-    /// A round is due although Slurm has nothing of Arena's: a check was asked for.
-    [[nodiscard]] bool has_work() const { return books_.checks.has_work(); }
+    /// A round is due although Slurm has nothing of Arena's: a check was asked for, or nodes are
+    /// lent, or may be.
+    [[nodiscard]] bool has_work() const {
+        return books_.checks.has_work() || books_.loans.has_work();
+    }
+    /// The next round is to come as soon as one may.
+    [[nodiscard]] bool hurries() const { return books_.loans.hurries(); }
+    /// In place of a round, where Arena is off: what is lent goes back in time, no more.
+    void keep_deadlines();
 
     /// What jobs and administrators said once, and what no record of Slurm's has yet: for the
     /// scheduler of another configuration. This one has it no more.
@@ -44,6 +51,7 @@ class Scheduler {
         std::map<JobId, std::vector<AvoidedNode>> leaving;
         std::vector<SlowVerdict> verdicts;
         CheckBook::Entries checks;
+        LoanBook::Memory loans;
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
@@ -62,10 +70,13 @@ class Scheduler {
     [[nodiscard]] std::string snapshot_json() const;
     /// `arena slowdown`: of `word`, a job or a node. Whether who asks may is asked before.
     std::string slowdown(SlowdownVerb verb, std::string_view word, const Asker& asker);
+    /// `arena loan`: the same.
+    std::string loan(LoanVerb verb, std::string_view words);
     /// Longest and mean times are counted afresh; counters are not.
     void forget_times();
 
   private:
+    void end_late(const ClusterView& view);
     void take_verdict(const LeftSlowReport& left, double now_s);
     [[nodiscard]] bool is_suspected(const std::string& node) const {
         return books_.slowdown.is_suspected(node) || !books_.nodes.slow(node).empty();

@@ -11,9 +11,11 @@
 
 namespace arena {
 
-/// slice_ms: longest time a lock is meant to be held while many jobs are visited. `stopping`
-/// outlives the host: the plug-in is told to stop.
-std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::atomic<bool>& stopping);
+/// lent_in: the partition for lent nodes, "" = nothing is lent. slice_ms: longest time a lock is
+/// meant to be held while many jobs are visited. `stopping` outlives the host: the plug-in is told
+/// to stop.
+std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::string& lent_in,
+                                      const std::atomic<bool>& stopping);
 
 /// Slurm's own backfill, loaded from PluginDir (ours by that name skipped). Its thread runs until
 /// unload.

@@ -10,6 +10,7 @@
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
+#include "plugin/sched/slurm/host_slurm_loans.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
@@ -216,6 +217,11 @@ int select_with_lock(job_record_t* job, bitstr_t* chosen) {
     return rc;
 }
 
+int select_past_guards(job_record_t* job, bitstr_t* chosen, bool on_lent) {
+    const PassingGuards passing(on_lent);
+    return select_with_lock(job, chosen);
+}
+
 void launched(job_record_t* job) {
     write_mark(job, Phase::started);
     restore_excludes(job);
@@ -252,7 +258,7 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     if (const std::string why = limit_in_the_way(job); !why.empty())
         return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
     const std::uint32_t time_limit = std::exchange(job->time_limit, where->time_limit);
-    const int rc = select_with_lock(job, chosen);
+    const int rc = select_past_guards(job, chosen, shape.on_lent);
     if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");

@@ -13,6 +13,7 @@
 #include "plugin/sched/slurm/host_slurm_apply.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
+#include "plugin/sched/slurm/host_slurm_loans.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
@@ -172,8 +173,8 @@ CarrierStart create_carrier(const CarrierSpec& spec) {
 
 class SlurmHost : public Host {
   public:
-    SlurmHost(std::int64_t slice_ms, const std::atomic<bool>& stopping)
-        : slice_ms_(slice_ms), stopping_(stopping) {}
+    SlurmHost(std::int64_t slice_ms, std::string lent_in, const std::atomic<bool>& stopping)
+        : slice_ms_(slice_ms), lent_in_(std::move(lent_in)), stopping_(stopping) {}
 
     bool layout_is_sound(std::string* what) override {
         SlurmLock lock(SlurmLock::Kind::read);
@@ -189,7 +190,7 @@ class SlurmHost : public Host {
     ClusterView collect(const KnowsRecord& knows) override {
         // A writer who waits for us keeps every reader waiting behind it.
         constexpr std::int64_t read_slice_ms = 5;
-        return read_cluster(knows, std::min(read_slice_ms, slice_ms_));
+        return read_cluster(knows, lent_in_, std::min(read_slice_ms, slice_ms_));
     }
     std::int64_t last_change() override {
         return static_cast<std::int64_t>(std::max(last_job_update, last_node_update));
@@ -223,6 +224,14 @@ class SlurmHost : public Host {
         return write_node_extras(changes);
     }
     ApplyResult fence(const Fencing& fencing) override { return fence_node(fencing); }
+    LoanFacts read_loans(const LoanPlaces& places) override { return read_loan_facts(places); }
+    std::string set_partition(const std::string& partition,
+                              const std::vector<std::string>& nodes) override {
+        return set_partition_nodes(partition, nodes);
+    }
+    std::string guard(const std::string& node, const LoanFacts::Guard& guard) override {
+        return guard_node(node, guard);
+    }
     ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
         return requeue_held_job(id, restart);
     }
@@ -246,14 +255,16 @@ class SlurmHost : public Host {
 
   private:
     std::int64_t slice_ms_;
+    std::string lent_in_;
     const std::atomic<bool>& stopping_;
 };
 
 }  // namespace
 
-std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::atomic<bool>& stopping) {
+std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::string& lent_in,
+                                      const std::atomic<bool>& stopping) {
     lock_times() = {};
-    return std::make_unique<SlurmHost>(slice_ms, stopping);
+    return std::make_unique<SlurmHost>(slice_ms, lent_in, stopping);
 }
 
 namespace {

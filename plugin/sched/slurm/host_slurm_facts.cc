@@ -65,39 +65,11 @@ std::string users_of_reservation(const std::string& checker) {
     return users;
 }
 
-/// An administrator may have one of such a name, and one that he has changed is his.
+/// An administrator may have one of such a name.
 bool is_ours(const slurmctld_resv_t* reservation) {
-    const std::uint64_t flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
-    const std::string users = text_of(reservation->users),
-                      ours = text_of(slurm_conf.slurm_user_name);
-    const bool by_users =
-        users == ours || (users.starts_with(ours + ",") && std::ranges::count(users, ',') == 1);
     return text_of(reservation->name) ==
                std::string(reservation_prefix) + text_of(reservation->node_list) &&
-           by_users && !reservation->accounts && (reservation->flags & flags) == flags;
-}
-
-/// For whoever runs slurmctld, and checks; what runs there goes on.
-int reserve(const std::string& node, const std::string& checker) {
-    resv_desc_msg_t wanted;
-    slurm_init_resv_desc_msg(&wanted);
-    // Slurm keeps some of these texts as its own.
-    wanted.name = xstrdup((std::string(reservation_prefix) + node).c_str());
-    wanted.node_list = xstrdup(node.c_str());
-    wanted.users = xstrdup(users_of_reservation(checker).c_str());
-    wanted.start_time = time(nullptr);
-    wanted.duration = INFINITE;
-    wanted.flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
-    const int rc = make_reservation(&wanted);
-    for (char** left : {&wanted.name, &wanted.node_list, &wanted.users}) xfree(*left);
-    return rc;
-}
-
-int unreserve(const std::string& node) {
-    std::string name = std::string(reservation_prefix) + node;
-    reservation_name_msg_t gone{};
-    gone.name = name.data();
-    return delete_resv(&gone);
+           is_of_arenas_form(reservation);
 }
 
 /// As a list that Slurm takes, and shows.
@@ -109,6 +81,38 @@ std::string list_of(bitstr_t* nodes) {
 }
 
 }  // namespace
+
+bool is_of_arenas_form(const slurmctld_resv_t* reservation) {
+    const std::uint64_t flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES;
+    const std::string users = text_of(reservation->users),
+                      ours = text_of(slurm_conf.slurm_user_name);
+    const bool by_users =
+        users == ours || (users.starts_with(ours + ",") && std::ranges::count(users, ',') == 1);
+    return by_users && !reservation->accounts && (reservation->flags & flags) == flags;
+}
+
+int reserve_for_arena(const std::string& name, const std::string& node, const std::string& users,
+                      std::uint64_t more_flags) {
+    resv_desc_msg_t wanted;
+    slurm_init_resv_desc_msg(&wanted);
+    // Slurm keeps some of these texts as its own.
+    wanted.name = xstrdup(name.c_str());
+    wanted.node_list = xstrdup(node.c_str());
+    wanted.users = xstrdup(users.c_str());
+    wanted.start_time = time(nullptr);
+    wanted.duration = INFINITE;
+    wanted.flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_SPEC_NODES | more_flags;
+    const int rc = make_reservation(&wanted);
+    for (char** left : {&wanted.name, &wanted.node_list, &wanted.users}) xfree(*left);
+    return rc;
+}
+
+int drop_reservation(const std::string& name) {
+    std::string gone = name;
+    reservation_name_msg_t message{};
+    message.name = gone.data();
+    return delete_resv(&message);
+}
 
 std::vector<std::string> write_node_extras(const std::vector<HostNodes::ExtraChange>& changes) {
     ActionLock lock;
@@ -135,12 +139,14 @@ ApplyResult fence_node(const HostNodes::Fencing& fencing) {
     const Fence now = fence_of(node, nodes_reserved_by_arena());
     int rc = SLURM_SUCCESS;
     if (now == Fence::drained && fencing.fence != now) rc = set_drain(fencing.node, false, {});
-    if (now == Fence::reserved && fencing.fence != now) rc = unreserve(fencing.node);
+    if (now == Fence::reserved && fencing.fence != now)
+        rc = drop_reservation(std::string(reservation_prefix) + fencing.node);
     // A node that somebody has drained is kept from jobs, and by whom stays to be seen.
     const bool drains = fencing.fence == Fence::drained && !IS_NODE_DRAIN(node);
     if (rc == SLURM_SUCCESS && drains) rc = set_drain(fencing.node, true, fencing.why);
     if (rc == SLURM_SUCCESS && fencing.fence == Fence::reserved && now != Fence::reserved)
-        rc = reserve(fencing.node, fencing.user);
+        rc = reserve_for_arena(std::string(reservation_prefix) + fencing.node, fencing.node,
+                               users_of_reservation(fencing.user), 0);
     if (rc != SLURM_SUCCESS) return {ApplyOutcome::retry, slurm_strerror(rc)};
     const bool ends = now != Fence::none && now != fencing.fence;
     if (ends || drains || fencing.fence == Fence::reserved) schedule_node_save();

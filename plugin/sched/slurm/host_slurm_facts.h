@@ -14,6 +14,14 @@ namespace arena {
 std::vector<std::string> write_node_extras(const std::vector<HostNodes::ExtraChange>& changes);
 ApplyResult fence_node(const HostNodes::Fencing& fencing);
 
+/// Made by Arena, as far as one can see who does not look at its name; one that an administrator
+/// has changed is his.
+bool is_of_arenas_form(const slurmctld_resv_t* reservation);
+/// From now on and for good, of what runs there nothing is ended. Slurm's error code.
+int reserve_for_arena(const std::string& name, const std::string& node, const std::string& users,
+                      std::uint64_t more_flags);
+int drop_reservation(const std::string& name);
+
 using ReservedNodes = std::set<std::string>;
 ReservedNodes nodes_reserved_by_arena();
 /// Nothing of a node that says nothing to Arena.

@@ -3,6 +3,7 @@
 #include "plugin/sched/slurm/host_slurm_nodes.h"
 
 #include "plugin/sched/slurm/host_slurm_facts.h"
+#include "plugin/sched/slurm/host_slurm_loans.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
@@ -91,8 +92,10 @@ bool suits(const node_record_t* node, const job_record_t* job) {
 }
 
 /// Removes what reservations keep from this job now.
-void drop_reserved(job_record_t* job, const PartitionTry& where, bitstr_t* nodes) {
+void drop_reserved(job_record_t* job, const PartitionTry& where, const std::string& lent_in,
+                   bitstr_t* nodes) {
     if (!slurm_has_reservations()) return;
+    const PassingGuards passing(!lent_in.empty() && text_of(where.partition->name) == lent_in);
     const TryingIn trying(job, where);
     if (const Bitmap left{nodes_left_by_reservations(job)})
         bit_and(nodes, left.get());
@@ -100,9 +103,9 @@ void drop_reserved(job_record_t* job, const PartitionTry& where, bitstr_t* nodes
         bit_nclear(nodes, 0, node_record_count - 1);
 }
 
-Bitmap nodes_in(job_record_t* job, const PartitionTry& where) {
+Bitmap nodes_in(job_record_t* job, const PartitionTry& where, const std::string& lent_in) {
     Bitmap nodes = suitable_nodes(job, where);
-    drop_reserved(job, where, nodes.get());
+    drop_reserved(job, where, lent_in, nodes.get());
     return nodes;
 }
 
@@ -165,10 +168,11 @@ Bitmap suitable_nodes(const job_record_t* job, const PartitionTry& where) {
     return nodes;
 }
 
-std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tries) {
+std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tries,
+                                     const std::string& lent_in) {
     std::vector<NodeChoice> choices, later;
     for (const PartitionTry& where : tries.list) {
-        Bitmap nodes = nodes_in(job, where);
+        Bitmap nodes = nodes_in(job, where, lent_in);
         const part_record_t* part = where.partition;
         if (job->details->prefer_list) {
             Bitmap preferred(bit_copy(nodes.get()));

@@ -29,8 +29,9 @@ Bitmap suitable_nodes(const job_record_t* job, const PartitionTry& where);
 /// Slurm's reason where there are none with GPUs, and which of the job's options say so.
 std::string bad_constraints(const job_record_t* job);
 
-/// The most preferred first. Under the write locks where there are reservations, else the read
-/// locks.
-std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tries);
+/// The most preferred first; in the partition `lent_in`, where guards of lent nodes stop no job,
+/// with those. Under the write locks where there are reservations, else the read locks.
+std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tries,
+                                     const std::string& lent_in);
 
 }  // namespace arena

@@ -251,7 +251,8 @@ struct TablesStamp {
 /// The reading of a cluster, from its first lock to its last.
 class Reading {
   public:
-    explicit Reading(const Host::KnowsRecord& knows) : texts_(knows) {}
+    Reading(const Host::KnowsRecord& knows, const std::string& lent_in)
+        : sets_(view_, table_, lent_in), texts_(knows) {}
 
     /// Nodes, partitions, who runs where, who stands first, and which jobs there are; under a lock.
     void read_tables() {
@@ -310,7 +311,7 @@ class Reading {
     ClusterView view_;
     NodeTable table_;
     TablesStamp stamp_;
-    NodeSets sets_{view_, table_};
+    NodeSets sets_;
     RecordTexts texts_;
     std::optional<BasicQueue> queue_;
     std::vector<Ordinary> ordinary_;
@@ -393,8 +394,9 @@ bool slurm_layout_is_sound(std::string* what) {
     return what->empty();
 }
 
-ClusterView read_cluster(const Host::KnowsRecord& knows, std::int64_t slice_ms) {
-    Reading reading(knows);
+ClusterView read_cluster(const Host::KnowsRecord& knows, const std::string& lent_in,
+                         std::int64_t slice_ms) {
+    Reading reading(knows, lent_in);
     {
         SlurmLock lock(SlurmLock::Kind::read);
         reading.read_tables();

@@ -10,7 +10,8 @@ bool slurm_layout_is_sound(std::string* what);
 bool slurm_has_work();
 bool slurm_has_reservations();
 /// Takes the locks itself, several times: none is held longer than about slice_ms, but for one pass
-/// over nodes and jobs. See Host::collect().
-ClusterView read_cluster(const Host::KnowsRecord& knows, std::int64_t slice_ms);
+/// over nodes and jobs. See Host::collect(); lent_in: see node_choices().
+ClusterView read_cluster(const Host::KnowsRecord& knows, const std::string& lent_in,
+                         std::int64_t slice_ms);
 
 }  // namespace arena

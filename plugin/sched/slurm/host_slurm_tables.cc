@@ -191,7 +191,7 @@ Placed NodeSets::look_up(job_record_t* job) {
     Placed placed;
     placed.tier = tier_of(tries.list);
     bitstr_t* all = bit_alloc(node_record_count);
-    for (const NodeChoice& choice : node_choices(job, tries)) {
+    for (const NodeChoice& choice : node_choices(job, tries, lent_in_)) {
         bit_or(all, choice.nodes.get());
         add_place(placed, choice, place_of(job, *choice.partition, intern(choice.nodes.get())));
     }

@@ -38,7 +38,9 @@ struct Placed {
 /// The places of jobs, as sets of nodes of the view.
 class NodeSets {
   public:
-    NodeSets(ClusterView& view, const NodeTable& table) : view_(view), table_(table) {}
+    /// `lent_in`: as node_choices() has it; "" = nothing is lent.
+    NodeSets(ClusterView& view, const NodeTable& table, std::string lent_in)
+        : view_(view), table_(table), lent_in_(std::move(lent_in)) {}
     /// Good until the next call.
     const Placed& of(job_record_t* job);
     /// As nodes of the view, ascending; none of nullptr.
@@ -60,6 +62,7 @@ class NodeSets {
 
     ClusterView& view_;
     const NodeTable& table_;
+    std::string lent_in_;
     std::map<std::vector<NodeIndex>, std::uint32_t> seen_;
     std::map<NodeClass, Placed> classes_;
     Placed last_;  ///< of a job without a class

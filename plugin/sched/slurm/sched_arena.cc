@@ -3,6 +3,7 @@
 // starts the thread: it is called with locks held, before jobs are recovered. fini() stops and
 // joins.
 #include <poll.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -53,6 +54,7 @@ class Plugin {
     void note_fault(const char* what);
     PlanLimits plan_limits() const;
     std::vector<Verb> verbs(const Asker& asker);
+    void add_loan_verbs(std::vector<Verb>& known);
     std::string answer(std::string_view line, std::uint32_t uid);
 
     StockBackfill backfill_;
@@ -65,7 +67,9 @@ class Plugin {
     Config config_;
     std::string config_sum_;  ///< of the file in force, for the doctor
     SocketServer socket_;
+    std::vector<std::uint32_t> loan_users_;  ///< uids
     bool off_ = false, woken_ = false;
+    bool unsound_ = false;  ///< off because Slurm's records are not those of the headers
     Clock::time_point last_round_{};
     std::int64_t last_round_second_ = 0;
     std::vector<Clock::time_point> faults_;
@@ -114,8 +118,20 @@ bool Plugin::layout_is_sound() {
     if (host_->layout_is_sound(&what)) return true;
     error("%s",
           layout_error(what, "sched_arena.so", "scheduling by Arena is switched off").c_str());
-    off_ = true;
+    off_ = unsound_ = true;
     return false;
+}
+
+/// Those of the users whom Slurm's host knows.
+std::vector<std::uint32_t> uids_of(const std::vector<std::string>& names) {
+    std::vector<std::uint32_t> uids;
+    for (const std::string& name : names) {
+        if (const passwd* user = ::getpwnam(name.c_str()))
+            uids.push_back(user->pw_uid);
+        else
+            error("arena: loan.users: no user is called %s", name.c_str());
+    }
+    return uids;
 }
 
 /// Of a file that arena.yaml names, perhaps.
@@ -154,7 +170,10 @@ void Plugin::load() {
     config_sum_ = sum ? *sum : std::string();
     Scheduler::Kept kept = scheduler_ ? scheduler_->keep() : Scheduler::Kept{};
     scheduler_.reset();
-    host_ = make_slurm_host(config_.slice_ms, stopping_);
+    unsound_ = false;
+    loan_users_ = uids_of(config_.loan_users);
+    host_ = make_slurm_host(config_.slice_ms, config_.loan_enabled ? config_.loan_partition : "",
+                            stopping_);
     if (!layout_is_sound()) return;
     off_ = !config_.enabled;
     faults_.clear();
@@ -193,7 +212,8 @@ bool Plugin::round_is_due() {
     const double since_s = std::chrono::duration<double>(Clock::now() - last_round_).count();
     if (since_s < config_.min_gap_s) return false;
     // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
-    return woken_ || since_s >= config_.interval_s || host_->last_change() >= last_round_second_;
+    return woken_ || scheduler_->hurries() || since_s >= config_.interval_s ||
+           host_->last_change() >= last_round_second_;
 }
 
 void Plugin::note_fault(const char* what) {
@@ -237,7 +257,12 @@ void Plugin::guarded_round() noexcept {
     try {
         for (const LeftUpdate& update : take_updates()) scheduler_->note_update(update);
         const auto has_work = [&] { return host_->has_work() || scheduler_->has_work(); };
-        if (layout_is_sound() && has_work()) scheduler_->round();
+        if (off_ && !scheduler_->has_work()) return;
+        if (!layout_is_sound()) return;
+        if (off_)
+            scheduler_->keep_deadlines();
+        else if (has_work())
+            scheduler_->round();
     } catch (const std::exception& fault) {
         note_fault(fault.what());
     } catch (...) {
@@ -300,16 +325,42 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
     };
 }
 
+void Plugin::add_loan_verbs(std::vector<Verb>& known) {
+    const auto loan = [this](LoanVerb verb) {
+        return [this, verb](std::string_view words) { return scheduler_->loan(verb, words); };
+    };
+    known.insert(known.end(), {
+                                  {.name = "loan list", .answer = loan(LoanVerb::list)},
+                                  {.name = "loan offer",
+                                   .subject = "NODES",
+                                   .more = true,
+                                   .right = Right::listed,
+                                   .listed = loan_users_,
+                                   .says_why = true,
+                                   .answer = loan(LoanVerb::offer)},
+                                  {.name = "loan reclaim",
+                                   .subject = "NODES|COUNT",
+                                   .more = true,
+                                   .right = Right::listed,
+                                   .listed = loan_users_,
+                                   .says_why = true,
+                                   .answer = loan(LoanVerb::reclaim)},
+                              });
+}
+
 std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
     if (!scheduler_) return {};
     const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
-    const std::vector<Verb> known =
+    std::vector<Verb> known =
         verbs({privileged, uid, !(slurm_conf.private_data & PRIVATE_DATA_JOBS)});
+    add_loan_verbs(known);
     std::string_view word;
     const Verb* verb = find_verb(known, line, word);
     if (verb == nullptr) return {};
     if (may(*verb, uid, slurm_conf.slurm_user_id)) return verb->answer(word);
-    return verb->says_why ? error_json(no_error(words_of_refusal(*verb, uid))) : std::string();
+    if (!verb->says_why) return {};
+    const std::string why = words_of_refusal(*verb, uid);
+    return error_json(verb->right == Right::listed ? usage_error(why) : no_error(why));
 }
 
 void Plugin::run() noexcept {
@@ -327,7 +378,7 @@ void Plugin::run() noexcept {
                 woken_ = true;
             }
             take_in_reports();
-            if (scheduler_ && !off_ && round_is_due()) guarded_round();
+            if (scheduler_ && !unsound_ && round_is_due()) guarded_round();
         } catch (const std::exception& fault) {
             note_fault(fault.what());
         } catch (...) {

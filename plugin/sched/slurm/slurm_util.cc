@@ -11,11 +11,11 @@ namespace {
 
 slurmctld_lock_t lock_set(SlurmLock::Kind kind) {
     slurmctld_lock_t set{};
-    const lock_level_t level = kind == SlurmLock::Kind::write ? WRITE_LOCK : READ_LOCK;
+    const lock_level_t level = kind == SlurmLock::Kind::read ? READ_LOCK : WRITE_LOCK;
     set.conf = READ_LOCK;
     set.job = level;
     set.node = level;
-    set.part = READ_LOCK;
+    set.part = kind == SlurmLock::Kind::partitions ? WRITE_LOCK : READ_LOCK;
     set.fed = READ_LOCK;
     return set;
 }
@@ -60,7 +60,7 @@ SlurmLock::~SlurmLock() {
     const double cpu_ms = thread_cpu_ms() - cpu_since_ms_;
     unlock_slurmctld(lock_);
     LockTimes& times = lock_times();
-    const bool write = kind_ == Kind::write;
+    const bool write = kind_ != Kind::read;
     double& longest = write ? times.write_max_ms : times.read_max_ms;
     double& longest_cpu = write ? times.write_cpu_max_ms : times.read_cpu_max_ms;
     longest = std::max(longest, held_ms);

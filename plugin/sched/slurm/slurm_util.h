@@ -10,11 +10,12 @@
 
 namespace arena {
 
-/// Takes slurmctld's locks for its scope. `write` = what schedule() takes; else a snapshot's reads.
+/// Takes slurmctld's locks for its scope. `write` = what schedule() takes, `partitions`: those of
+/// partitions, too; else a snapshot's reads.
 /// Measures how long it held them: see lock_times().
 class SlurmLock {
   public:
-    enum class Kind { read, write };
+    enum class Kind { read, write, partitions };
     explicit SlurmLock(Kind kind);
     ~SlurmLock();
     SlurmLock(const SlurmLock&) = delete;

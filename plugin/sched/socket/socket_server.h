@@ -19,7 +19,7 @@ namespace arena {
 
 /// What one client, one user and all together may cost.
 struct SocketLimits {
-    std::size_t line_bytes = 128;
+    std::size_t line_bytes = 4096;  ///< a list of nodes may be long
     std::size_t clients_per_user = 32;
     std::size_t clients = 256;
     std::chrono::milliseconds question{2000};  ///< to send the line

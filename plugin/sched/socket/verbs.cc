@@ -7,13 +7,13 @@
 namespace arena {
 namespace {
 
-/// Whether the line is the verb, with a word behind it where it takes one.
+/// Whether the line is the verb, with what it takes behind it.
 bool reads_as(const Verb& verb, std::string_view line, std::string_view& word) {
     if (!line.starts_with(verb.name)) return false;
     const std::string_view rest = line.substr(verb.name.size());
     if (verb.subject.empty()) return rest.empty();
-    if (rest.size() < 2 || rest.front() != ' ' || rest.find(' ', 1) != std::string_view::npos)
-        return false;
+    if (rest.size() < 2 || rest.front() != ' ') return false;
+    if (!verb.more && rest.find(' ', 1) != std::string_view::npos) return false;
     word = rest.substr(1);
     return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What may be said on the socket, and by whom: a table of verbs. A line is a verb and, where it
-// takes one, a word. Who asks is known by SO_PEERCRED.
+// takes them, a word or more. Who asks is known by SO_PEERCRED.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ enum class Right { everybody, listed, administrator };
 struct Verb {
     std::string_view name;          ///< "slowdown clear"
     std::string_view subject = {};  ///< the one word that follows, "NODE"; "" = none does
+    bool more = false;              ///< and others behind it, each after one blank
     Right right = Right::everybody;
     std::vector<std::uint32_t> listed = {};  ///< uids
     bool says_why = false;                   ///< a refusal is a sentence, not an empty answer

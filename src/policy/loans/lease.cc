@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::size_t most_bytes = 256;
 constexpr std::int64_t most_loans = 1'000'000'000'000'000'000, latest_s = 1'000'000'000'000;
-constexpr std::array<std::pair<LeaseState, std::string_view>, 3> states{
-    {{LeaseState::lent, "lent"},
+constexpr std::array<std::pair<LeaseState, std::string_view>, 4> states{
+    {{LeaseState::offered, "offered"},
+     {LeaseState::lent, "lent"},
      {LeaseState::returning, "returning"},
      {LeaseState::broken, "broken"}}};
 
@@ -34,7 +35,8 @@ class LeaseReader {
         return refuse(word, "is not one of loan, state, since, until");
     }
     Result<Lease> finish() const {
-        if (!had_[1]) return usage_error("state=lent, returning or broken is missing", "lease");
+        if (!had_[1])
+            return usage_error("state=offered, lent, returning or broken is missing", "lease");
         if (lease_.state == LeaseState::returning && lease_.until_s == 0)
             return usage_error("a returning lease needs its deadline, until=SECONDS", "lease");
         return lease_;
@@ -53,7 +55,7 @@ class LeaseReader {
             lease_.loan = *loan;
         } else if (key == 1) {
             const auto state = parse_lease_state(value);
-            if (!state) return refuse(word, "is not lent, returning or broken");
+            if (!state) return refuse(word, "is not offered, lent, returning or broken");
             lease_.state = *state;
         } else {
             const auto time = parse_integer(value, 1, latest_s);

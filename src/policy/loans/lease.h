@@ -14,6 +14,7 @@
 namespace arena {
 
 enum class LeaseState {
+    offered,    ///< nobody's: inference starts nothing more there, and what runs there ends first
     lent,       ///< training's: it may start jobs there
     returning,  ///< nobody's: takes no new job, is given back when it is empty or at `until`
     broken,     ///< an administrator changed what the lease rests on: Arena leaves the node alone
@@ -29,8 +30,8 @@ struct Lease {
     LoanNumber loan = 0;  ///< 1 to 10^18
     LeaseState state = LeaseState::lent;
     std::int64_t since_s = 0;  ///< epoch seconds: of the loan; 0 = not known
-    /// Epoch seconds. lent: when it goes back by itself, 0 = when it is asked for; returning: the
-    /// deadline, never 0.
+    /// Epoch seconds. offered, lent: when it goes back by itself, 0 = when it is asked for;
+    /// returning: the deadline, never 0.
     std::int64_t until_s = 0;
     bool operator==(const Lease&) const = default;
 };

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HostLoans: what lending nodes of inference needs of slurmctld. A part of Host; asked of it only
+// where something is lent or may be.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace arena {
+
+/// What keeps a node of inference from its jobs, in Arena's name: a reservation called after the
+/// lease, which outlives slurmctld. Jobs of the partition for lent nodes pass one that says `lent`.
+enum class LoanGuard { none, lent, returning };
+
+/// Which partitions are meant.
+struct LoanPlaces {
+    std::vector<std::string> inference;
+    std::string partition;  ///< of lent nodes
+    bool operator==(const LoanPlaces&) const = default;
+};
+
+struct LoanFacts {
+    struct Job {
+        std::uint32_t id = 0;
+        bool inference = false;  ///< of an inference partition
+        bool pending = false;    ///< could start, were there room
+        std::string account = {};
+        std::string gpu_type = {};  ///< that it asks for; "" = any
+        std::int64_t gpus = 0;      ///< that it asks for
+        std::int64_t nodes_asked = 0;
+        /// Running or completing: its nodes, and its GPUs on each.
+        std::vector<std::pair<std::string, std::int64_t>> nodes = {};
+    };
+    struct Guard {
+        LoanGuard kind = LoanGuard::none;
+        std::string lease = {};  ///< "L7"
+        bool operator==(const Guard&) const = default;
+    };
+    bool has_partition = false;
+    std::vector<std::string> listed;  ///< nodes of that partition, ascending
+    /// Nodes of the other partitions of jobs that may have lent ones, ascending.
+    std::vector<std::string> training;
+    std::map<std::string, std::vector<std::string>> inference;  ///< partition: nodes, ascending
+    std::vector<Job> jobs;                ///< all that hold a node, and waiting ones of inference
+    std::map<std::string, Guard> guards;  ///< by node
+    std::int64_t configured = 0;          ///< epoch seconds: when Slurm read its configuration last
+    double kill_wait_s = 30;
+};
+
+class HostLoans {
+  public:
+    virtual ~HostLoans() = default;
+    virtual LoanFacts read_loans(const LoanPlaces& places) = 0;
+    /// These are its nodes from now on; running jobs stay. "" or why not.
+    virtual std::string set_partition(const std::string& partition,
+                                      const std::vector<std::string>& nodes) = 0;
+    /// In place of whatever guard of Arena's the node has; never for a moment without one where
+    /// both are one. "" or why not.
+    virtual std::string guard(const std::string& node, const LoanFacts::Guard& guard) = 0;
+};
+
+}  // namespace arena

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// LoanBook: nodes of inference that are lent to training. The truth of a lease is its node's Extra,
+// a reservation called after it keeps inference off, and the partition for lent nodes is filled
+// anew each round by what these two say; what is remembered here is clocks and counts.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugin/sched/host/host.h"
+#include "plugin/sched/loans/lending_desk.h"
+#include "plugin/sched/loans/loan_steps.h"
+#include "plugin/sched/loans/loan_words.h"
+#include "plugin/sched/nodes/node_book.h"
+#include "site/config.h"
+
+namespace arena {
+
+class LoanBook {
+  public:
+    /// What ending a job takes beyond KillWait, and a round.
+    static constexpr double margin_s = 3;
+    /// All three outlive this.
+    LoanBook(Host& host, const Config& config, NodeBook& nodes);
+
+    /// Once a round, after NodeBook::new_round(): reads what lending rests on and finds each
+    /// node's next step. Makes no call where nothing is lent and nothing may be.
+    void new_round(const ClusterView& view);
+    /// What jobs on returning nodes are told, in place of what they were told last round.
+    void impose(std::map<JobId, Move>& imposed);
+    /// Its deadline is so near that it is requeued, whether it has saved its state or not.
+    [[nodiscard]] bool must_end(JobId job) const { return must_end_.contains(job); }
+
+    /// The round's steps: guards are set, the partition is filled, leases go to the NodeBook.
+    void carry_out();
+    /// These nodes' Extra is written: those that are home lose their guard.
+    void finish(const std::vector<std::string>& written);
+    /// By what this round knows: leases that are over, and where inference's demand decides, nodes
+    /// that are lent or taken back. Their new leases are in the NodeBook, to be written.
+    void decide(const Snapshot& snapshot, const Offers& offers);
+
+    /// `arena loan`. Nothing is changed by what is refused; new leases are in the NodeBook, to be
+    /// written at once. `at`: the last round's.
+    struct Offered {
+        std::vector<std::pair<std::string, std::string>> leases;  ///< id, node
+    };
+    Result<Offered> offer(const OfferWords& words);
+    struct Returned {
+        struct Node {
+            std::string lease, node;
+            std::int64_t deadline = 0;  ///< epoch seconds
+        };
+        std::vector<Node> nodes;
+        std::vector<JobId> preempted, scaled_in;
+        std::size_t missing = 0;  ///< nodes that may not be back in time
+        std::string why;          ///< of these
+    };
+    Result<Returned> reclaim(const ReclaimWords& words, const Snapshot& snapshot,
+                             const Offers& offers);
+
+    /// When a returning node is to be back, by the monotonic clock.
+    struct Deadline {
+        Lease lease;
+        double total_s = 0, end_s = 0;
+    };
+    using Leases = std::map<std::string, Lease, std::less<>>;
+
+    struct LeaseLine {
+        std::string id, node, partition, state;
+        std::int64_t since = 0, until = 0, deadline = 0;  ///< epoch seconds; 0 = none
+        std::vector<JobId> jobs;
+        std::string why;
+    };
+    [[nodiscard]] std::vector<LeaseLine> list() const;
+    /// Why nothing can be lent, "" = it can.
+    [[nodiscard]] std::string problem() const;
+    [[nodiscard]] const Config& config() const { return config_; }
+
+    struct Counts {
+        std::uint64_t leases = 0, returns = 0, late = 0, preemptions = 0, scaled_in = 0, lost = 0;
+        std::map<std::string, double> lent_gpu_s;  ///< by account
+    };
+    [[nodiscard]] const Counts& counts() const { return counts_; }
+    [[nodiscard]] std::size_t lent() const;
+
+    /// What no record of Slurm's has: for the book of another configuration.
+    struct Memory {
+        Leases known;
+        std::map<std::string, Deadline> deadlines;
+        std::map<std::string, double> guarded_since;
+        Counts counts;
+        LoanNumber newest = 0;
+        double steady_s = 0;
+    };
+    [[nodiscard]] Memory keep() const {
+        return {known_, deadlines_, guarded_since_, counts_, newest_, steady_s_};
+    }
+    void take_over(Memory memory);
+    /// Arena is off: what is not training's yet does not become so.
+    void stop_lending() { lends_ = false; }
+
+    /// A round is needed although Slurm has no job of Arena's.
+    [[nodiscard]] bool has_work() const { return is_active(); }
+    /// Steps were taken that others follow: the next round is to come soon.
+    [[nodiscard]] bool hurries() const { return hurries_; }
+    /// Lent nodes among these, in their order: what a job's AdminComment says.
+    [[nodiscard]] std::vector<std::string> lent_among(const std::vector<std::string>& nodes) const;
+
+  private:
+    struct Planned {
+        std::string node;
+        LoanNode is;
+        LoanStep step;
+        LoanFacts::Guard guard;  ///< that it has, whatever it is called
+        bool failed = false;     ///< to set the guard
+    };
+
+    [[nodiscard]] bool is_active() const;
+    void read_leases();
+    void note_clocks(const ClusterView& view);
+    void count_use(double seconds);
+    void notice_hands();
+    void notice_partition();
+    void break_lease(const std::string& node, const std::string& why);
+    [[nodiscard]] std::set<std::string> nodes_concerned() const;
+    [[nodiscard]] LoanNode look(const std::string& node);
+    void note_guard(const std::string& node, bool is_right);
+    void note_gone(const std::string& node, LoanNode& is);
+    void fill_list();
+    void plan_moves();
+    void move_off(const Planned& planned);
+    void set_guard(Planned& planned);
+    void set_list();
+    void keep_lease(const Planned& planned);
+    void went_home(const Planned& planned);
+    void put(const std::string& node, const Lease& lease);
+    void drop(const std::string& node);
+    [[nodiscard]] Status check_offer(const std::vector<std::string>& nodes) const;
+    [[nodiscard]] std::string partition_of(const std::string& node) const;
+    [[nodiscard]] std::vector<std::string> open_leases() const;
+    [[nodiscard]] double left_s(const std::string& node) const;
+    [[nodiscard]] LoanNumber next_loan() const;
+    Returned give_back(const std::vector<std::string>& nodes, double deadline_s,
+                       const Snapshot& snapshot, const Offers& offers);
+    void announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
+                  const Offers& offers, Returned& returned);
+    void note_doubts(const std::vector<std::string>& nodes, double deadline_s,
+                     Returned& returned) const;
+    void end_leases(const Snapshot& snapshot, const Offers& offers);
+    void follow_demand(const Snapshot& snapshot, const Offers& offers);
+    void lend(const std::vector<std::string>& nodes, std::int64_t until);
+    void complain(const std::string& about, const std::string& why);
+
+    Host& host_;
+    const Config& config_;
+    NodeBook& nodes_;
+    LoanFacts facts_;
+    bool read_ = false;  ///< facts_ are of the last round
+    Leases leases_;      ///< as Slurm's records have them
+    Leases known_;       ///< as they were left: what differs is somebody else's doing
+    std::map<std::string, std::string> broken_;  ///< node: why, as the log has it
+    std::map<std::string, NodeIndex, std::less<>> index_;
+    std::vector<NodeState> states_;
+    std::set<std::string> used_, inferences_;  ///< nodes with jobs of others, and of inference
+    std::vector<Planned> planned_;
+    std::vector<std::string> list_;                   ///< that the partition is to have
+    std::set<std::string> taken_out_, put_in_;        ///< of the partition, by an administrator
+    std::optional<std::vector<std::string>> listed_;  ///< as it was set last
+    std::int64_t configured_ = 0;
+    std::map<JobId, std::vector<std::string>> moves_;  ///< job: returning nodes that it has
+    std::set<JobId> must_end_;
+    std::map<std::string, Deadline> deadlines_;
+    std::map<std::string, double> guarded_since_, gone_since_;  ///< by the monotonic clock
+    std::map<std::string, std::string> complaints_;
+    LendingDesk desk_;
+    LoanNumber newest_ = 0;
+    Counts counts_;
+    double time_s_ = 0, steady_s_ = 0;
+    bool hurries_ = false, list_failed_ = false, lends_ = true;
+    bool unfinished_ = false;  ///< a node is home, and Slurm would not take its guard away
+};
+
+}  // namespace arena

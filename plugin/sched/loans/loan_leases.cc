@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See loan_book.h: how leases begin and end: by those who say `arena loan`, by their time, by
+// inference's demand; and what is told of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "plugin/sched/loans/loan_book.h"
+#include "policy/loans/reclaim_moves.h"
+
+namespace arena {
+namespace {
+
+bool is_open(LeaseState state) { return state == LeaseState::offered || state == LeaseState::lent; }
+
+/// Whether a job may move now says nothing of whether it can do with fewer nodes.
+Snapshot with_willing(const Snapshot& snapshot, const std::vector<NodeIndex>& lent) {
+    Snapshot copy = snapshot;
+    for (JobState& job : copy.jobs)
+        job.elastic = job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
+                          return std::binary_search(lent.begin(), lent.end(), n);
+                      });
+    return copy;
+}
+
+/// Some of the lent nodes, and what their going means.
+class Choice {
+  public:
+    Choice(const Snapshot& snapshot, const Offers& offers, const std::vector<std::string>& lent)
+        : offers_(offers) {
+        for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
+            if (std::find(lent.begin(), lent.end(), snapshot.nodes[i].name) != lent.end())
+                nodes_.push_back(i);
+        snapshot_ = with_willing(snapshot, nodes_);
+    }
+    /// The fewest jobs preempted.
+    std::vector<std::string> best(std::size_t wanted) {
+        const ReclaimView view = reclaim_view(snapshot_, offers_, nodes_, wanted, false);
+        std::vector<std::string> names;
+        for (const ServerIndex s : choose_servers(view.problem).returned)
+            names.push_back(snapshot_.nodes[view.nodes[s]].name);
+        return names;
+    }
+    [[nodiscard]] std::vector<Action> moves(const std::vector<std::string>& names) const {
+        std::vector<ServerIndex> returned;
+        for (ServerIndex s = 0; s < nodes_.size(); ++s)
+            if (std::find(names.begin(), names.end(), snapshot_.nodes[nodes_[s]].name) !=
+                names.end())
+                returned.push_back(s);
+        const ReclaimView view = reclaim_view(snapshot_, offers_, nodes_, returned.size(), false);
+        return reclaim_moves(snapshot_, offers_, view, returned, false);
+    }
+
+  private:
+    const Offers& offers_;
+    Snapshot snapshot_;
+    std::vector<NodeIndex> nodes_;  ///< lent, ascending
+};
+
+}  // namespace
+
+std::string LoanBook::partition_of(const std::string& node) const {
+    for (const auto& [partition, names] : facts_.inference)
+        if (std::binary_search(names.begin(), names.end(), node)) return partition;
+    return "inference";
+}
+
+std::string LoanBook::problem() const {
+    if (!config_.loan_enabled) return "loan.enabled is false in arena.yaml";
+    if (!lends_) return "Arena is off, for what slurmctld's log says: nothing is lent";
+    if (!read_) return "the cluster has not been looked at yet: ask again in a few seconds";
+    if (!facts_.has_partition)
+        return fmt::format("slurm.conf has no partition {}: add it, without nodes",
+                           config_.loan_partition);
+    for (const std::string& partition : config_.loan_inference_partitions)
+        if (!facts_.inference.contains(partition))
+            return fmt::format("slurm.conf has no partition {} of loan.inference_partitions",
+                               partition);
+    return {};
+}
+
+std::vector<std::string> LoanBook::open_leases() const {
+    std::vector<std::string> nodes;
+    for (const auto& [node, lease] : known_)
+        if (is_open(lease.state)) nodes.push_back(node);
+    return nodes;
+}
+
+std::size_t LoanBook::lent() const {
+    return static_cast<std::size_t>(
+        std::count_if(known_.begin(), known_.end(),
+                      [](const auto& entry) { return entry.second.state == LeaseState::lent; }));
+}
+
+std::vector<std::string> LoanBook::lent_among(const std::vector<std::string>& nodes) const {
+    std::vector<std::string> lent;
+    for (const std::string& node : nodes)
+        if (known_.contains(node)) lent.push_back(node);
+    return lent;
+}
+
+/// Beyond every lease that a node or a reservation shows, and every one of this life.
+LoanNumber LoanBook::next_loan() const {
+    LoanNumber newest = newest_;
+    for (const auto& [node, guard] : facts_.guards)
+        if (const auto loan = parse_loan_name(guard.lease)) newest = std::max(newest, *loan);
+    return newest + 1;
+}
+
+// ---- offers ------------------------------------------------------------------------------------
+
+Status LoanBook::check_offer(const std::vector<std::string>& nodes) const {
+    if (const std::string why = problem(); !why.empty()) return usage_error(why);
+    for (const std::string& node : nodes) {
+        if (!index_.contains(node)) return usage_error(fmt::format("no node is called {}", node));
+        const bool owned = std::any_of(
+            facts_.inference.begin(), facts_.inference.end(), [&](const auto& partition) {
+                return std::binary_search(partition.second.begin(), partition.second.end(), node);
+            });
+        if (!owned)
+            return usage_error(fmt::format("node {} is in none of loan.inference_partitions: {}",
+                                           node, join(config_.loan_inference_partitions, ", ")));
+        if (const auto lease = known_.find(node); lease != known_.end())
+            return usage_error(fmt::format("node {} has a lease already: {}, {}", node,
+                                           loan_name(lease->second.loan),
+                                           to_string(lease->second.state)));
+        if (!nodes_.takes(node))
+            return usage_error(fmt::format(
+                "node {}: somebody has changed Arena's part of its Extra; scontrol update "
+                "NodeName={} Extra= ends that",
+                node, node));
+        if (broken_.contains(node) || facts_.guards.contains(node))
+            return usage_error(fmt::format("node {} is not yet free of its last lease", node));
+    }
+    return Done{};
+}
+
+void LoanBook::lend(const std::vector<std::string>& nodes, std::int64_t until) {
+    newest_ = std::max(newest_, next_loan() - 1);
+    for (const std::string& node : nodes) {
+        const Lease lease{.loan = ++newest_,
+                          .state = LeaseState::offered,
+                          .since_s = static_cast<std::int64_t>(time_s_),
+                          .until_s = until};
+        put(node, lease);
+        ++counts_.leases;
+        host_.log_info(fmt::format("node {} of {} is offered to training: lease {}", node,
+                                   partition_of(node), loan_name(lease.loan)));
+    }
+    hurries_ = hurries_ || !nodes.empty();
+}
+
+Result<LoanBook::Offered> LoanBook::offer(const OfferWords& words) {
+    if (const Status status = check_offer(words.nodes); !status) return status.error();
+    if (words.until != 0 && words.until <= static_cast<std::int64_t>(time_s_))
+        return usage_error(fmt::format("until={} is over already", words.until));
+    lend(words.nodes, words.until);
+    Offered offered;
+    for (const std::string& node : words.nodes)
+        offered.leases.emplace_back(loan_name(known_.at(node).loan), node);
+    return offered;
+}
+
+// ---- reclaims ----------------------------------------------------------------------------------
+
+void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
+                        const Offers& offers, Returned& returned) {
+    for (const Action& move : Choice(snapshot, offers, open_leases()).moves(nodes))
+        (move.kind == ActionKind::preempt ? returned.preempted : returned.scaled_in)
+            .push_back(move.job);
+    counts_.preemptions += returned.preempted.size();
+    counts_.scaled_in += returned.scaled_in.size();
+}
+
+/// Jobs there that Arena cannot end, and a time in which no job ends that does not obey.
+void LoanBook::note_doubts(const std::vector<std::string>& nodes, double deadline_s,
+                           Returned& returned) const {
+    if (deadline_s > facts_.kill_wait_s + config_.interval_s + margin_s) return;
+    for (const std::string& node : nodes)
+        returned.missing +=
+            std::any_of(facts_.jobs.begin(), facts_.jobs.end(), [&](const LoanFacts::Job& job) {
+                return !job.inference &&
+                       std::any_of(job.nodes.begin(), job.nodes.end(),
+                                   [&](const auto& part) { return part.first == node; });
+            });
+    if (returned.missing > 0)
+        returned.why = fmt::format(
+            "{:g} s are less than KillWait ({:g} s) and a round: jobs that do not obey their "
+            "signal may be there longer",
+            deadline_s, facts_.kill_wait_s);
+}
+
+LoanBook::Returned LoanBook::give_back(const std::vector<std::string>& nodes, double deadline_s,
+                                       const Snapshot& snapshot, const Offers& offers) {
+    Returned returned;
+    announce(nodes, snapshot, offers, returned);
+    note_doubts(nodes, deadline_s, returned);
+    const auto deadline = static_cast<std::int64_t>(time_s_ + deadline_s);
+    for (const std::string& node : nodes) {
+        Lease lease = known_.at(node);
+        lease.state = LeaseState::returning;
+        lease.until_s = deadline;
+        put(node, lease);
+        returned.nodes.push_back({loan_name(lease.loan), node, deadline});
+        host_.log_info(fmt::format("node {} goes back to {}: lease {}, by {}", node,
+                                   partition_of(node), loan_name(lease.loan),
+                                   clock_words(deadline)));
+    }
+    hurries_ = hurries_ || !nodes.empty();
+    return returned;
+}
+
+Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Snapshot& snapshot,
+                                             const Offers& offers) {
+    if (!read_) return usage_error(problem());
+    const std::vector<std::string> open = open_leases();
+    for (const std::string& node : words.nodes) {
+        if (!index_.contains(node)) return usage_error(fmt::format("no node is called {}", node));
+        const auto lease = known_.find(node);
+        if (lease == known_.end()) return usage_error(fmt::format("node {} is not lent", node));
+        if (!is_open(lease->second.state))
+            return usage_error(fmt::format("node {}: lease {} is {} already", node,
+                                           loan_name(lease->second.loan),
+                                           to_string(lease->second.state)));
+    }
+    if (words.count > static_cast<std::int64_t>(open.size()))
+        return usage_error(
+            fmt::format("{} nodes are asked back, and {} are lent", words.count, open.size()));
+    const double deadline_s =
+        words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
+    const std::vector<std::string> nodes =
+        words.count > 0 ? Choice(snapshot, offers, open).best(static_cast<std::size_t>(words.count))
+                        : words.nodes;
+    return give_back(nodes, deadline_s, snapshot, offers);
+}
+
+// ---- by themselves -----------------------------------------------------------------------------
+
+void LoanBook::decide(const Snapshot& snapshot, const Offers& offers) {
+    if (!read_) return;
+    end_leases(snapshot, offers);
+    if (problem().empty() && config_.loan_source == "demand") follow_demand(snapshot, offers);
+}
+
+void LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
+    std::vector<std::string> over;
+    for (const Planned& planned : planned_) {
+        const auto lease = known_.find(planned.node);
+        if (lease == known_.end() || !is_open(lease->second.state)) continue;
+        if (!config_.loan_enabled || ends_by_itself(planned.is, static_cast<std::int64_t>(time_s_)))
+            over.push_back(planned.node);
+    }
+    if (!over.empty()) (void)give_back(over, config_.loan_deadline_s, snapshot, offers);
+}
+
+void LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
+    std::vector<std::string> leased;
+    for (const auto& [node, lease] : known_) leased.push_back(node);
+    const auto pools = inference_pools(facts_, states_, open_leases(), leased);
+    for (const auto& [pool, step] : desk_.decide(pools, steady_s_)) {
+        if (step.reclaim > 0) {
+            const auto count = std::min(static_cast<std::size_t>(step.reclaim), pool->lent.size());
+            const auto nodes = Choice(snapshot, offers, pool->lent).best(count);
+            (void)give_back(nodes, config_.loan_deadline_s, snapshot, offers);
+        }
+        std::vector<std::string> idle = pool->idle;
+        std::reverse(idle.begin(), idle.end());
+        idle.resize(std::min(idle.size(), static_cast<std::size_t>(step.lend)));
+        lend(idle, 0);
+    }
+}
+
+// ---- what is told ------------------------------------------------------------------------------
+
+std::vector<LoanBook::LeaseLine> LoanBook::list() const {
+    std::vector<LeaseLine> lines;
+    Leases all = known_;
+    for (const auto& [node, why] : broken_)
+        all.try_emplace(node, Lease{.state = LeaseState::broken});
+    for (const auto& [node, lease] : all) {
+        LeaseLine line{.id = lease.loan > 0 ? loan_name(lease.loan) : "",
+                       .node = node,
+                       .partition = partition_of(node),
+                       .state = std::string(to_string(lease.state)),
+                       .since = lease.since_s,
+                       .jobs = {},
+                       .why = {}};
+        (lease.state == LeaseState::returning ? line.deadline : line.until) = lease.until_s;
+        for (const LoanFacts::Job& job : facts_.jobs)
+            for (const auto& [name, gpus] : job.nodes)
+                if (name == node) line.jobs.push_back(job.id);
+        if (const auto why = broken_.find(node); why != broken_.end()) line.why = why->second;
+        lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+}  // namespace arena

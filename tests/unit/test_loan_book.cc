@@ -1,0 +1,714 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Loans in the scheduler, on a scripted host: each step of a node from inference to training and
+// back, by commands and by demand; that a slurmctld that ends between any two steps goes on where
+// it was; that an administrator's hand wins; and that nothing is asked of Slurm when it is off.
+#include <fmt/format.h>
+
+#include "base/hostlist.h"
+#include "base/json.h"
+#include "plugin/sched/loans/loan_steps.h"
+#include "plugin/sched/loans/loan_words.h"
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+using arena::test::assert_refused;
+using arena::test::assert_text;
+using arena::test::must;
+
+namespace {
+
+constexpr double now_s = 1e8;
+
+Json parsed(const std::string& text) { return Json::parse(text, nullptr, false); }
+
+/// t1, t2 are training's, i1 to i3 inference's; two GPUs each.
+struct LoanScene : Scene {
+    std::unique_ptr<Scheduler> plan;
+    std::size_t calls_seen = 0;
+
+    LoanScene() {
+        config.policy = "arena";
+        config.loan_enabled = true;
+        config.loan_inference_partitions = {"infer"};
+        config.loan_source = "commands";
+        config.loan_deadline_s = 300;
+        host.view.snapshot.time_s = now_s;
+        for (const char* name : {"t1", "t2", "i1", "i2", "i3"}) node(name, "a40", 2, 2);
+        host.loans.has_partition = true;
+        host.loans.inference = {{"infer", {"i1", "i2", "i3"}}};
+        host.loans.training = {"t1", "t2"};
+        host.loans.configured = 1;
+    }
+    void round() {
+        if (!plan) plan = scheduler();
+        plan->round();
+        take_changes();
+    }
+    /// Another slurmctld: what is remembered is gone, what Slurm keeps is there.
+    void restart() {
+        plan.reset();
+        host.stops_after = SIZE_MAX;
+    }
+    void pass(double seconds) { host.view.snapshot.time_s += seconds; }
+    NodeIndex index(const std::string& name) const {
+        for (NodeIndex i = 0; i < host.view.snapshot.nodes.size(); ++i)
+            if (host.view.snapshot.nodes[i].name == name) return i;
+        return 0;
+    }
+    std::string& extra(const std::string& name) {
+        return host.view.node_records[index(name)].extra;
+    }
+    /// Slurm's records are as the host was told.
+    void take_changes() {
+        for (const auto& change : host.extras) extra(change.node) = change.after;
+        host.extras.clear();
+    }
+    Json say(LoanVerb verb, const std::string& words) {
+        if (!plan) round();
+        Json answer = parsed(plan->loan(verb, words));
+        take_changes();
+        return answer;
+    }
+    std::string refusal(LoanVerb verb, const std::string& words) {
+        const auto calls = host.calls.size();
+        const Json answer = say(verb, words);
+        ck_assert_msg(answer.contains("error"), "%s: %s", words.c_str(), answer.dump().c_str());
+        ck_assert_int_eq(answer["error"]["code"].get<int>(), 2);
+        ck_assert_uint_eq(host.calls.size(), calls);
+        return answer["error"]["text"];
+    }
+    [[nodiscard]] std::string state(const std::string& node) {
+        for (const Json& lease : say(LoanVerb::list, "")["leases"])
+            if (lease["node"] == node) return lease["state"];
+        return "home";
+    }
+    /// Until it is training's.
+    void lend(const std::string& node) {
+        (void)say(LoanVerb::offer, node);
+        for (int i = 0; i < 4; ++i) {
+            round();
+            pass(7);
+        }
+        assert_text(state(node), "lent");
+        round();
+        host.calls.clear();
+    }
+    void runs(JobId id, const std::vector<std::string>& nodes, bool inference = false) {
+        LoanFacts::Job job{.id = id, .inference = inference, .account = "a"};
+        for (const std::string& name : nodes) job.nodes.emplace_back(name, 2);
+        host.loans.jobs.push_back(job);
+    }
+    void ends(JobId id) {
+        std::erase_if(host.loans.jobs, [&](const auto& job) { return job.id == id; });
+    }
+    /// An elastic job of Arena's that runs on these nodes, two GPUs on each.
+    void trains(JobId id, const std::vector<std::string>& nodes) {
+        Request wanted = request();
+        wanted.min_gpus = 2;
+        wanted.max_gpus = static_cast<std::int64_t>(2 * nodes.size());
+        wanted.elastic = wanted.loan = true;
+        wanted.steps = 1000000;
+        job(id, wanted);
+        round();
+        ck_assert(host.started.contains(id));
+        JobView& view = host.view.jobs.back();
+        view.facts.state = HostJobState::running;
+        view.facts.held = false;
+        view.facts.mark->phase = Phase::started;
+        Offer offer = host.started.at(id).offer;
+        view.offer_json = to_json(offer);
+        view.start_s = host.view.snapshot.time_s - 5000;
+        view.nodes_open = true;
+        for (const std::string& name : nodes) {
+            view.nodes.push_back(index(name));
+            host.view.snapshot.nodes[index(name)].free_gpus = 0;
+        }
+        runs(id, nodes);
+        round();
+        host.calls.clear();
+    }
+    [[nodiscard]] std::string call(std::size_t i) const {
+        return i < host.calls.size() ? host.calls[i] : "";
+    }
+    [[nodiscard]] std::string all_calls() const { return join(host.calls, "; "); }
+    /// Where of all calls so far this one is; those that begin so.
+    [[nodiscard]] std::size_t at(const std::string& start) const {
+        for (std::size_t i = 0; i < host.calls.size(); ++i)
+            if (host.calls[i].starts_with(start)) return i;
+        return SIZE_MAX;
+    }
+};
+
+TEST(a_host_list_is_written_out_within_bounds) {
+    const auto all = [](const char* list) { return join(must(parse_hostlist(list, 10)), " "); };
+    assert_text(all("n1"), "n1");
+    assert_text(all("n[1-3,7],m2"), "n1 n2 n3 n7 m2");
+    assert_text(all("r[1-2]n[08-09]"), "r1n08 r1n09 r2n08 r2n09");
+    for (const char* bad : {"", ",", "n[", "n[1", "n[]", "n[3-1]", "n[a]", "n1,,n2", "n/1", "n1,n1",
+                            "n[1-11]", "n[1-999999999]", "n[[1]]", "a[1]b[1]c[1]d[1]e[1]"})
+        ck_assert_msg(!parse_hostlist(bad, 10), "%s taken", bad);
+}
+
+TEST(words_of_loans_are_read_or_refused_with_a_sentence) {
+    const auto offer = must(parse_loan_offer("n[1-2] until=1790000000"));
+    ck_assert_uint_eq(offer.nodes.size(), 2);
+    ck_assert_int_eq(offer.until, 1790000000);
+    assert_refused(parse_loan_offer("n1 until=soon"), "until=soon is no time");
+    assert_refused(parse_loan_offer("n1 deadline=3"), "is not until=SECONDS");
+    assert_refused(parse_loan_offer("n1 until=1790000000 until=1790000000"), "is not until=");
+    const auto count = must(parse_loan_reclaim("3 deadline=60"));
+    ck_assert_int_eq(count.count, 3);
+    ck_assert_int_eq(count.deadline_s, 60);
+    ck_assert(must(parse_loan_reclaim("n3")).nodes == std::vector<std::string>{"n3"});
+    assert_refused(parse_loan_reclaim("n3 deadline=0"), "give 1 to 86400 seconds");
+    assert_refused(parse_loan_reclaim("0"), "0 nodes cannot be asked for");
+    assert_refused(parse_loan_reclaim(""), "no list of nodes");
+}
+
+TEST(a_lease_stands_in_extra_and_is_read_again) {
+    const Lease lease{.loan = 7, .state = LeaseState::returning, .since_s = 5, .until_s = 9};
+    ck_assert(must(lease_of(fact_of(lease))) == lease);
+    const NodeExtra extra = parse_node_extra("arena:v1 " + format_lease(lease));
+    ck_assert_uint_eq(extra.facts.size(), 1);
+    ck_assert(must(lease_of(extra.facts[0])) == lease);
+}
+
+// ---- the steps ---------------------------------------------------------------------------------
+
+LoanNode in_state(LeaseState state, LoanGuard guard) {
+    LoanNode node{.guard = guard, .settled = true};
+    node.lease = Lease{.loan = 7, .state = state, .since_s = 1, .until_s = 0};
+    if (state == LeaseState::returning) node.lease->until_s = 100;
+    return node;
+}
+
+TEST(a_node_is_training_s_only_when_it_is_guarded_and_nobody_is_there) {
+    LoanNode node = in_state(LeaseState::offered, LoanGuard::lent);
+    ck_assert(next_step(node).lease->state == LeaseState::lent && !next_step(node).listed);
+    for (const auto& spoil : std::vector<void (*)(LoanNode&)>{
+             [](LoanNode& n) { n.guard = LoanGuard::none; }, [](LoanNode& n) { n.settled = false; },
+             [](LoanNode& n) { n.used = true; }, [](LoanNode& n) { n.inference = true; },
+             [](LoanNode& n) { n.up = false; }}) {
+        LoanNode other = node;
+        spoil(other);
+        ck_assert(next_step(other).lease->state == LeaseState::offered);
+        ck_assert(next_step(other).guard == LoanGuard::lent);
+    }
+    node = in_state(LeaseState::lent, LoanGuard::lent);
+    ck_assert(next_step(node).listed);
+    node.guard = LoanGuard::none;
+    ck_assert_msg(!next_step(node).listed, "its guard is made first");
+}
+
+TEST(a_node_goes_home_only_when_training_is_gone) {
+    LoanNode node = in_state(LeaseState::returning, LoanGuard::returning);
+    node.used = true;
+    ck_assert(next_step(node).guard == LoanGuard::returning && next_step(node).lease);
+    node.used = false;
+    ck_assert(next_step(node) == LoanStep{});
+    node.inference = true;
+    ck_assert_msg(next_step(node) == LoanStep{}, "it had gone home when slurmctld was killed");
+    LoanNode orphan{.guard = LoanGuard::lent};
+    orphan.used = true;
+    ck_assert(next_step(orphan).guard == LoanGuard::lent);
+    orphan.used = false;
+    ck_assert(next_step(orphan).guard == LoanGuard::none);
+}
+
+TEST(no_state_opens_a_node_to_both_and_a_step_twice_is_a_step_once) {
+    int looked_at = 0;
+    for (const auto state :
+         {LeaseState::offered, LeaseState::lent, LeaseState::returning, LeaseState::broken})
+        for (const auto guard : {LoanGuard::none, LoanGuard::lent, LoanGuard::returning})
+            for (int bits = 0; bits < 32; ++bits) {
+                LoanNode node = in_state(state, guard);
+                node.settled = bits & 1;
+                node.used = bits & 2;
+                node.inference = bits & 4;
+                node.up = bits & 8;
+                node.gone = (bits & 16) && !node.up && !node.used && !node.inference;
+                const LoanStep step = next_step(node);
+                ++looked_at;
+                ck_assert_msg(
+                    !node.used || step.guard != LoanGuard::none || node.guard == LoanGuard::none,
+                    "training is there, and the guard goes");
+                ck_assert_msg(!step.listed || step.guard != LoanGuard::none,
+                              "listed without a guard");
+                ck_assert_msg(!step.lease || step.lease->state != LeaseState::lent ||
+                                  step.guard == LoanGuard::lent,
+                              "lent without a guard");
+                LoanNode next = node;
+                next.lease = step.lease;
+                if (step.lease && step.lease->state == state) ck_assert(next_step(next) == step);
+            }
+    ck_assert_int_eq(looked_at, 4 * 3 * 32);
+}
+
+TEST(a_lease_ends_by_its_time_and_where_inference_has_the_node) {
+    LoanNode node = in_state(LeaseState::lent, LoanGuard::lent);
+    ck_assert(!ends_by_itself(node, 50));
+    node.lease->until_s = 50;
+    ck_assert(ends_by_itself(node, 50) && !ends_by_itself(node, 49));
+    node.lease->until_s = 0;
+    node.inference = true;
+    ck_assert(ends_by_itself(node, 1));
+    node.lease->state = LeaseState::offered;
+    ck_assert_msg(!ends_by_itself(node, 1), "it waits for inference's job to end");
+}
+
+// ---- off ---------------------------------------------------------------------------------------
+
+TEST(off_it_asks_nothing_of_slurm) {
+    LoanScene scene;
+    scene.config.loan_enabled = false;
+    scene.round();
+    scene.round();
+    ck_assert_int_eq(scene.host.loan_reads, 0);
+    ck_assert_msg(scene.host.calls.empty(), "%s", scene.all_calls().c_str());
+    ck_assert(!scene.plan->has_work() && !scene.plan->hurries());
+    ck_assert(scene.refusal(LoanVerb::offer, "i1").find("loan.enabled is false") !=
+              std::string::npos);
+    ck_assert(!scene.say(LoanVerb::list, "")["enabled"].get<bool>());
+}
+
+TEST(switched_off_what_is_lent_goes_back) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.runs(9, {"i3"});
+    scene.config.loan_enabled = false;
+    scene.restart();
+    scene.round();
+    assert_text(scene.state("i3"), "returning");
+    scene.ends(9);
+    scene.round();
+    ck_assert(scene.host.loans.guards.empty() && scene.extra("i3").empty());
+    scene.round();
+    const int reads = scene.host.loan_reads;
+    scene.round();
+    ck_assert_int_eq(scene.host.loan_reads, reads);
+}
+
+// ---- by commands -------------------------------------------------------------------------------
+
+TEST(a_node_is_offered_guarded_lent_and_listed_in_this_order) {
+    LoanScene scene;
+    const Json offered = scene.say(LoanVerb::offer, "i3 until=100009000");
+    assert_text(offered["leases"][0]["id"].get<std::string>(), "L1");
+    assert_text(offered["leases"][0]["node"].get<std::string>(), "i3");
+    assert_text(scene.extra("i3"),
+                "arena:v1 loan=L1 state=offered since=100000000 until=100009000");
+    scene.host.calls.clear();
+    scene.round();
+    assert_text(scene.all_calls(), "guard i3 L1");
+    ck_assert(scene.plan->hurries());
+    scene.pass(3);
+    scene.round();
+    ck_assert_msg(scene.host.calls.size() == 1, "Slurm may not have saved the guard: %s",
+                  scene.all_calls().c_str());
+    scene.pass(7);
+    scene.round();
+    assert_text(scene.call(1),
+                "extra i3 arena:v1 loan=L1 state=lent since=100000000 until=100009000");
+    scene.round();
+    assert_text(scene.call(2), "list loan=i3,t1,t2");
+    scene.round();
+    ck_assert_uint_eq(scene.host.calls.size(), 3);
+    const Json list = scene.say(LoanVerb::list, "");
+    const Json& lease = list["leases"][0];
+    ck_assert(lease["state"] == "lent" && lease["partition"] == "infer" &&
+              lease["until"] == 100009000 && !lease.contains("deadline"));
+    assert_text(list["problem"].get<std::string>(), "");
+}
+
+TEST(a_node_on_which_inference_runs_is_waited_for) {
+    LoanScene scene;
+    scene.runs(5, {"i3"}, true);
+    (void)scene.say(LoanVerb::offer, "i3");
+    for (int i = 0; i < 4; ++i) {
+        scene.round();
+        scene.pass(10);
+    }
+    assert_text(scene.state("i3"), "offered");
+    scene.ends(5);
+    scene.round();
+    assert_text(scene.state("i3"), "lent");
+}
+
+TEST(policies_see_what_is_lent_and_what_returns) {
+    LoanScene scene;
+    const auto node = [&]() {
+        const Json all = parsed(scene.plan->snapshot_json())["snapshot"]["nodes"];
+        return all[scene.index("i3")];
+    };
+    (void)scene.say(LoanVerb::offer, "i3");
+    scene.round();
+    ck_assert_msg(!node().contains("lent"), "offered is nobody's");
+    scene.lend("i1");
+    scene.round();
+    ck_assert(node()["lent"] == "L1" && !node().contains("returning"));
+    (void)scene.say(LoanVerb::reclaim, "i3");
+    scene.runs(9, {"i3"});
+    scene.round();
+    ck_assert(node().contains("returning"));
+}
+
+TEST(an_empty_node_goes_home_at_once_and_in_order) {
+    LoanScene scene;
+    scene.lend("i3");
+    const Json returned = scene.say(LoanVerb::reclaim, "1 deadline=60");
+    ck_assert(returned["returning"][0]["node"] == "i3" && returned["preempted"].empty() &&
+              returned["short"] == 0);
+    scene.host.calls.clear();
+    scene.round();
+    assert_text(scene.all_calls(), "list loan=; extra i3 ; open i3");
+    assert_text(scene.state("i3"), "home");
+    const Json stats = parsed(scene.plan->stats_json())["loan"];
+    ck_assert(stats["leases"] == 1 && stats["returns"] == 1 && stats["late_returns"] == 0);
+}
+
+TEST(jobs_on_a_returning_node_are_told_to_leave_and_the_deaf_are_ended_in_time) {
+    LoanScene scene;
+    scene.config.checkpoint_grace_s = 86400;
+    scene.lend("i3");
+    scene.trains(1, {"i3"});
+    const Json returned = scene.say(LoanVerb::reclaim, "i3 deadline=300");
+    ck_assert_msg(returned["preempted"] == Json::array({1}), "%s", returned.dump().c_str());
+    scene.host.calls.clear();
+    scene.round();
+    assert_text(scene.call(0), "close i3 L1");
+    ck_assert(called(scene.host, "leave 1"));
+    ck_assert(scene.host.last_move.why.starts_with("gives i3 back to infer by "));
+    ck_assert(scene.host.last_move.avoid.empty() && !scene.host.last_move.counts);
+    JobView& job = scene.host.view.jobs.back();
+    job.facts.mark->phase = Phase::checkpointing;
+    job.facts.mark->since = static_cast<std::int64_t>(scene.host.view.snapshot.time_s);
+    scene.pass(250);
+    scene.host.calls.clear();
+    scene.round();
+    ck_assert_msg(!called(scene.host, "requeue 1"), "50 s are enough for KillWait and a round");
+    scene.pass(15);
+    scene.round();
+    ck_assert(called(scene.host, "requeue 1"));
+    ck_assert_msg(scene.host.loans.guards.contains("i3"), "it is there still");
+    scene.ends(1);
+    scene.host.view.jobs.clear();
+    scene.round();
+    assert_text(scene.state("i3"), "home");
+    const Json stats = parsed(scene.plan->stats_json())["loan"];
+    ck_assert(stats["preemptions"] == 1 && stats["late_returns"] == 0);
+    ck_assert_msg(stats["gpu_hours"]["a"].get<double>() > 0.14, "%s", stats.dump().c_str());
+}
+
+TEST(a_clock_that_is_set_moves_no_deadline) {
+    for (const double step : {-3600.0, 3600.0}) {
+        LoanScene scene;
+        scene.config.checkpoint_grace_s = 86400;
+        scene.lend("i3");
+        scene.trains(1, {"i3"});
+        (void)scene.say(LoanVerb::reclaim, "i3 deadline=300");
+        scene.round();
+        scene.host.view.jobs.back().facts.mark->phase = Phase::checkpointing;
+        scene.host.view.jobs.back().facts.mark->since =
+            static_cast<std::int64_t>(scene.host.view.snapshot.time_s);
+        scene.pass(step);
+        scene.host.clock_set_s = step;
+        scene.pass(250);
+        scene.host.calls.clear();
+        scene.round();
+        ck_assert_msg(!called(scene.host, "requeue 1"), "step %g", step);
+        scene.pass(15);
+        scene.round();
+        ck_assert_msg(called(scene.host, "requeue 1"), "step %g", step);
+    }
+}
+
+TEST(a_job_that_fits_on_what_stays_is_scaled_in) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.trains(1, {"t1", "i3"});
+    JobView& job = scene.host.view.jobs.back();
+    const auto offer = parse_offer_json(job.offer_json);
+    ck_assert(offer && offer->grid.nodes == 2);
+    const Json returned = scene.say(LoanVerb::reclaim, "i3");
+    ck_assert(returned["scaled_in"] == Json::array({1}) && returned["preempted"].empty());
+}
+
+TEST(the_fewest_jobs_are_preempted) {
+    LoanScene scene;
+    scene.lend("i2");
+    scene.lend("i3");
+    scene.trains(1, {"i3"});
+    const Json returned = scene.say(LoanVerb::reclaim, "1");
+    ck_assert(returned["returning"][0]["node"] == "i2" && returned["preempted"].empty());
+}
+
+TEST(what_cannot_be_is_refused_and_changes_nothing) {
+    LoanScene scene;
+    scene.round();
+    const auto says = [&](LoanVerb verb, const std::string& words, const char* why) {
+        const std::string text = scene.refusal(verb, words);
+        ck_assert_msg(text.find(why) != std::string::npos, "%s", text.c_str());
+    };
+    says(LoanVerb::offer, "i9", "no node is called i9");
+    says(LoanVerb::offer, "t1", "node t1 is in none of loan.inference_partitions: infer");
+    says(LoanVerb::offer, "i1,t1", "node t1 is in none");
+    says(LoanVerb::offer, "i1 until=99999999", "is over already");
+    says(LoanVerb::reclaim, "1", "1 nodes are asked back, and 0 are lent");
+    says(LoanVerb::reclaim, "i1", "node i1 is not lent");
+    says(LoanVerb::reclaim, "i1 deadline=0", "deadline=0 is not accepted");
+    scene.lend("i1");
+    says(LoanVerb::offer, "i1", "node i1 has a lease already: L1, lent");
+    says(LoanVerb::reclaim, "2", "2 nodes are asked back, and 1 are lent");
+    scene.runs(9, {"i1"});
+    (void)scene.say(LoanVerb::reclaim, "i1");
+    says(LoanVerb::reclaim, "i1", "lease L1 is returning already");
+    scene.host.loans.has_partition = false;
+    scene.round();
+    says(LoanVerb::offer, "i2", "slurm.conf has no partition loan");
+}
+
+// ---- faults ------------------------------------------------------------------------------------
+
+/// Every call that the host was told, with Slurm's records as they were told; slurmctld is killed
+/// after so many, comes back, and the node gets where it was to go, never open to both.
+TEST(a_controller_that_dies_between_any_two_steps_goes_on) {
+    for (std::size_t kill_at = 1; kill_at <= 12; ++kill_at) {
+        LoanScene scene;
+        scene.round();
+        (void)scene.say(LoanVerb::offer, "i3");
+        const auto check = [&] {
+            const auto& listed = scene.host.loans.listed;
+            const bool open_to_training =
+                std::find(listed.begin(), listed.end(), "i3") != listed.end();
+            ck_assert_msg(!open_to_training || scene.host.loans.guards.contains("i3"),
+                          "killed after %zu calls: %s", kill_at, scene.all_calls().c_str());
+        };
+        scene.host.stops_after = scene.host.calls.size() + kill_at;
+        for (int i = 0; i < 6; ++i) {
+            scene.round();
+            check();
+            scene.pass(7);
+            if (scene.host.stopping()) scene.restart();
+        }
+        assert_text(scene.state("i3"), "lent");
+        (void)scene.say(LoanVerb::reclaim, "i3");
+        scene.host.stops_after = scene.host.calls.size() + kill_at;
+        for (int i = 0; i < 6; ++i) {
+            scene.round();
+            check();
+            if (scene.host.stopping()) scene.restart();
+        }
+        assert_text(scene.state("i3"), "home");
+        ck_assert(scene.host.loans.guards.empty() && scene.host.loans.listed.empty());
+    }
+}
+
+TEST(a_guard_that_was_lost_is_made_before_the_node_is_listed_again) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.host.loans.guards.clear();
+    scene.host.loans.listed.clear();
+    scene.host.loans.configured = 2;
+    scene.restart();
+    scene.round();
+    assert_text(scene.all_calls(), "guard i3 L1");
+    scene.round();
+    assert_text(scene.call(1), "list loan=i3,t1,t2");
+}
+
+TEST(reconfigure_puts_the_list_back_and_the_next_round_derives_it) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.host.loans.listed.clear();
+    scene.host.loans.configured = 2;
+    scene.round();
+    assert_text(scene.all_calls(), "list loan=i3,t1,t2");
+    assert_text(scene.state("i3"), "lent");
+}
+
+TEST(an_administrator_who_edits_the_partition_wins) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.runs(9, {"i3"});
+    scene.host.loans.listed = {"t1", "t2"};
+    scene.round();
+    assert_text(scene.state("i3"), "broken");
+    assert_text(scene.extra("i3"), "arena:v1 loan=L1 state=broken since=100000000");
+    const auto told = scene.host.errors.size();
+    scene.round();
+    ck_assert_uint_eq(scene.host.errors.size(), told);
+    ck_assert_msg(scene.host.loans.guards.contains("i3"), "its job is there");
+    ck_assert(!called(scene.host, "leave 9"));
+    scene.ends(9);
+    scene.round();
+    ck_assert(!scene.host.loans.guards.contains("i3"));
+}
+
+TEST(an_administrator_who_edits_extra_wins) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.runs(9, {"i3"});
+    scene.extra("i3") = "mine";
+    scene.round();
+    assert_text(scene.state("i3"), "broken");
+    assert_text(scene.extra("i3"), "mine");
+    ck_assert(scene.host.loans.guards.contains("i3"));
+    ck_assert(std::find(scene.host.loans.listed.begin(), scene.host.loans.listed.end(), "i3") ==
+              scene.host.loans.listed.end());
+    scene.ends(9);
+    scene.round();
+    ck_assert(!scene.host.loans.guards.contains("i3"));
+    scene.round();
+    assert_text(scene.state("i3"), "home");
+    assert_text(scene.extra("i3"), "mine");
+    scene.lend("i2");
+    scene.extra("i2") = "arena:v1 loan=L2 state=maybe";
+    scene.round();
+    assert_text(scene.state("i2"), "broken");
+}
+
+TEST(a_lease_that_an_administrator_gives_back_by_hand_goes_back) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.runs(9, {"i3"});
+    scene.extra("i3") = "arena:v1 loan=L1 state=returning until=100001000";
+    scene.round();
+    assert_text(scene.state("i3"), "returning");
+    ck_assert(called(scene.host, "close i3 L1"));
+}
+
+TEST(a_lent_node_that_dies_is_inference_s_loss_and_told) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.host.view.snapshot.nodes[scene.index("i3")].up = false;
+    scene.round();
+    assert_text(scene.state("i3"), "lent");
+    scene.pass(31);
+    scene.round();
+    assert_text(scene.state("i3"), "home");
+    ck_assert(scene.host.loans.guards.empty());
+    const auto& errors = scene.host.errors;
+    ck_assert(std::any_of(errors.begin(), errors.end(), [](const std::string& line) {
+        return line == "node i3 is down or drained: its lease L1 ends";
+    }));
+    ck_assert(parsed(scene.plan->stats_json())["loan"]["lost"] == 1);
+}
+
+TEST(a_lease_that_is_over_by_its_time_goes_back) {
+    LoanScene scene;
+    (void)scene.say(LoanVerb::offer, "i3 until=100000050");
+    for (int i = 0; i < 4; ++i) {
+        scene.round();
+        scene.pass(7);
+    }
+    scene.runs(9, {"i3"});
+    scene.round();
+    assert_text(scene.state("i3"), "lent");
+    scene.pass(60);
+    scene.round();
+    assert_text(scene.state("i3"), "returning");
+}
+
+TEST(where_slurm_refuses_nothing_goes_on) {
+    LoanScene scene;
+    (void)scene.say(LoanVerb::offer, "i3");
+    scene.host.next_guard = "Requested nodes are reserved";
+    for (int i = 0; i < 4; ++i) {
+        scene.round();
+        scene.pass(7);
+    }
+    assert_text(scene.state("i3"), "offered");
+    ck_assert_uint_eq(scene.host.errors.size(), 1);
+    scene.host.next_guard.clear();
+    scene.lend("i2");
+    scene.host.next_list = "Access denied";
+    (void)scene.say(LoanVerb::reclaim, "i2");
+    scene.round();
+    ck_assert_msg(scene.host.loans.guards.contains("i2"), "it is listed still");
+    assert_text(scene.state("i2"), "returning");
+    scene.host.next_list.clear();
+    scene.round();
+    assert_text(scene.state("i2"), "home");
+}
+
+TEST(arena_off_keeps_deadlines_and_lends_nothing) {
+    LoanScene scene;
+    scene.config.checkpoint_grace_s = 86400;
+    scene.lend("i3");
+    scene.trains(1, {"i3"});
+    (void)scene.say(LoanVerb::offer, "i2");
+    (void)scene.say(LoanVerb::reclaim, "i3 deadline=300");
+    const auto keep = [&] {
+        scene.plan->keep_deadlines();
+        scene.take_changes();
+    };
+    keep();
+    scene.pass(270);
+    keep();
+    ck_assert(called(scene.host, "requeue 1") && !called(scene.host, "leave 1"));
+    scene.ends(1);
+    keep();
+    assert_text(scene.state("i3"), "home");
+    scene.pass(10);
+    keep();
+    assert_text(scene.state("i2"), "offered");
+}
+
+// ---- by demand ---------------------------------------------------------------------------------
+
+struct DemandScene : LoanScene {
+    DemandScene() {
+        config.loan_source = "demand";
+        config.loan_tick_s = 10;
+        config.loan_horizon_s = 0;
+        config.loan_headroom_percent = 0;
+        config.loan_headroom_nodes = 1;
+        plan = scheduler();
+    }
+    std::size_t leases() { return say(LoanVerb::list, "")["leases"].size(); }
+    void ticks(int n) {
+        for (int i = 0; i < n; ++i) {
+            round();
+            pass(11);
+        }
+    }
+};
+
+TEST(what_inference_does_not_need_is_lent_after_two_ticks) {
+    DemandScene scene;
+    scene.ticks(1);
+    ck_assert_uint_eq(scene.leases(), 0);
+    scene.ticks(1);
+    ck_assert_uint_eq(scene.leases(), 2);
+    ck_assert_msg(scene.state("i1") == "home", "the last ones go first");
+    scene.ticks(3);
+    assert_text(scene.state("i3"), "lent");
+    ck_assert_uint_eq(scene.leases(), 2);
+}
+
+TEST(what_inference_needs_is_taken_back_at_once) {
+    DemandScene scene;
+    scene.ticks(5);
+    ck_assert_uint_eq(scene.leases(), 2);
+    LoanFacts::Job waits{.id = 50, .inference = true, .pending = true};
+    waits.gpus = 4;
+    waits.nodes_asked = 2;
+    scene.host.loans.jobs.push_back(waits);
+    scene.runs(9, {"i2", "i3"});
+    scene.round();
+    assert_text(scene.state("i2"), "returning");
+    assert_text(scene.state("i3"), "returning");
+}
+
+TEST(a_node_with_a_job_of_inference_is_not_lent) {
+    DemandScene scene;
+    scene.runs(50, {"i3"}, true);
+    scene.ticks(4);
+    assert_text(scene.state("i3"), "home");
+    ck_assert_uint_eq(scene.leases(), 1);
+}
+
+}  // namespace
+
+int main() { return arena::test::run_suite(); }
