@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The first line of whoever listens at a chief's port, and the lines of whoever calls it: without
-// the key none is opened. also: watch/wire/sealed_line.cc
+// the key none is opened.
+// also: watch/wire/sealed_line.cc
 #include <string>
 
 #include "fuzz.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any process of a job may write to the chief's port; what is accepted says
-// itself again. also: watch/wire/frames.cc
+// itself again.
+// also: watch/wire/frames.cc
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a chief says to a trainer between two steps; what is accepted says itself again, and a plan
-// takes only what its ranks can obey. also: train/run/control.cc
+// takes only what its ranks can obey.
+// also: train/run/control.cc
 #include <algorithm>
 
 #include "fuzz.h"
