@@ -79,7 +79,8 @@ struct LoanScene : Scene {
         return answer["error"]["text"];
     }
     [[nodiscard]] std::string state(const std::string& node) {
-        for (const Json& lease : say(LoanVerb::list, "")["leases"])
+        const Json list = say(LoanVerb::list, "");
+        for (const Json& lease : list["leases"])
             if (lease["node"] == node) return lease["state"];
         return "home";
     }

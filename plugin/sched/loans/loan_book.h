@@ -40,8 +40,8 @@ class LoanBook {
     /// These nodes' Extra is written: those that are home lose their guard.
     void finish(const std::vector<std::string>& written);
     /// By what this round knows: leases that are over, and where inference's demand decides, nodes
-    /// that are lent or taken back. Their new leases are in the NodeBook, to be written.
-    void decide(const Snapshot& snapshot, const Offers& offers);
+    /// that are lent or taken back. True where new leases are in the NodeBook, to be written.
+    [[nodiscard]] bool decide(const Snapshot& snapshot, const Offers& offers);
 
     /// `arena loan`. Nothing is changed by what is refused; new leases are in the NodeBook, to be
     /// written at once. `at`: the last round's.
@@ -150,8 +150,8 @@ class LoanBook {
                   const Offers& offers, Returned& returned);
     void note_doubts(const std::vector<std::string>& nodes, double deadline_s,
                      Returned& returned) const;
-    void end_leases(const Snapshot& snapshot, const Offers& offers);
-    void follow_demand(const Snapshot& snapshot, const Offers& offers);
+    [[nodiscard]] bool end_leases(const Snapshot& snapshot, const Offers& offers);
+    [[nodiscard]] bool follow_demand(const Snapshot& snapshot, const Offers& offers);
     void lend(const std::vector<std::string>& nodes, std::int64_t until);
     void complain(const std::string& about, const std::string& why);
 

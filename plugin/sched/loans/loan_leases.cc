@@ -237,13 +237,14 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
 
 // ---- by themselves -----------------------------------------------------------------------------
 
-void LoanBook::decide(const Snapshot& snapshot, const Offers& offers) {
-    if (!read_) return;
-    end_leases(snapshot, offers);
-    if (problem().empty() && config_.loan_source == "demand") follow_demand(snapshot, offers);
+bool LoanBook::decide(const Snapshot& snapshot, const Offers& offers) {
+    if (!read_) return false;
+    const bool ended = end_leases(snapshot, offers);
+    const bool by_demand = problem().empty() && config_.loan_source == "demand";
+    return (by_demand && follow_demand(snapshot, offers)) || ended;
 }
 
-void LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
+bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
     std::vector<std::string> over;
     for (const Planned& planned : planned_) {
         const auto lease = known_.find(planned.node);
@@ -251,14 +252,17 @@ void LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
         if (!config_.loan_enabled || ends_by_itself(planned.is, static_cast<std::int64_t>(time_s_)))
             over.push_back(planned.node);
     }
-    if (!over.empty()) (void)give_back(over, config_.loan_deadline_s, snapshot, offers);
+    if (over.empty()) return false;
+    (void)give_back(over, config_.loan_deadline_s, snapshot, offers);
+    return true;
 }
 
-void LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
+bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
     std::vector<std::string> leased;
     for (const auto& [node, lease] : known_) leased.push_back(node);
     const auto pools = inference_pools(facts_, states_, open_leases(), leased);
-    for (const auto& [pool, step] : desk_.decide(pools, steady_s_)) {
+    const auto wishes = desk_.decide(pools, steady_s_);
+    for (const auto& [pool, step] : wishes) {
         if (step.reclaim > 0) {
             const auto count = std::min(static_cast<std::size_t>(step.reclaim), pool->lent.size());
             const auto nodes = Choice(snapshot, offers, pool->lent).best(count);
@@ -269,6 +273,7 @@ void LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
         idle.resize(std::min(idle.size(), static_cast<std::size_t>(step.lend)));
         lend(idle, 0);
     }
+    return !wishes.empty();
 }
 
 // ---- what is told ------------------------------------------------------------------------------

@@ -70,10 +70,8 @@ void Scheduler::round() {
     const Journal journal = apply(round_, decision, books_, host_);
     stats_.add(journal.changes);
     host_.set_reasons(arena::explain(round_, decision, journal, books_));
-    if (!stopping()) {
-        books_.loans.decide(round_.snapshot, round_.offers);
+    if (!stopping() && books_.loans.decide(round_.snapshot, round_.offers))
         (void)write_facts(books_.nodes, host_);
-    }
     stats_.apply_ms = part.ms();
     if (const auto expected = books_.queue.look_forward(round_, *books_.policy, stopping))
         host_.set_expected_starts(*expected);
@@ -234,13 +232,13 @@ std::string Scheduler::loan(LoanVerb verb, std::string_view words) {
         const auto said = parse_loan_offer(words);
         if (!said) return error_json(said.error());
         const auto offered = books_.loans.offer(*said);
-        (void)write_facts(books_.nodes, host_);
+        if (offered) (void)write_facts(books_.nodes, host_);
         return offered ? offered_json(*offered) : error_json(offered.error());
     }
     const auto said = parse_loan_reclaim(words);
     if (!said) return error_json(said.error());
     const auto returned = books_.loans.reclaim(*said, round_.snapshot, round_.offers);
-    (void)write_facts(books_.nodes, host_);
+    if (returned) (void)write_facts(books_.nodes, host_);
     return returned ? returned_json(*returned) : error_json(returned.error());
 }
 
