@@ -104,7 +104,8 @@ std::vector<Told> by_all_channels(const Settings& base, const Option& option,
     return told;
 }
 
-const Settings base{{"model", "gpt2"}, {"batch", "64"}};
+/// Elastic: what may be lent nodes must be.
+const Settings base{{"model", "gpt2"}, {"batch", "64"}, {"elastic", "yes"}};
 
 void all_take(const Settings& rest, const Option& option, const std::string& value) {
     const std::vector<Told> told = by_all_channels(rest, option, value);
