@@ -80,7 +80,7 @@ jq '.instances[0].jobs[0].base = {"9": 1}' reclaim.json >x.json
 bad 2 'a server that is not there' 'servers from 0 to 3' x.json
 exits 2 'a command without a file' "$arena" loan plan
 exits 2 'loan alone' "$arena" loan
-like "$(cat err)" 'arena loan plan' 'names its commands'
+like "$(cat err)" 'arena loan list .*plan' 'names its commands'
 
 # ---- the simulator -----------------------------------------------------------------------------------
 cat >c.yaml <<'END'

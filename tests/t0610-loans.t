@@ -161,6 +161,7 @@ ok "n8 is asked back from a job that is deaf" said loan reclaim n8 deadline=40
 ok "it is returning" wait_until '[[ $(reservations) == arena_reclaim_L* ]]'
 asked=$SECONDS
 waits=$(infer -w n8)
+ok "Slurm has the waiting job on disk" wait_saved
 ok "slurmctld is killed while it returns" kill_slurmctld
 ok "inference has it all the same" wait_for_state "$waits" RUNNING 60
 ok "by the deadline" test $((SECONDS - asked)) -le 40
