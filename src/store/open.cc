@@ -318,6 +318,9 @@ Attempt try_open(const std::string& path, bool writable) {
         if (auto e = upgrade_schema(db.get(), path); e) return refused(std::move(db), *e);
     if (!has_checks(db.get()) && execute(db.get(), checks_schema) != SQLITE_OK)
         return refused(std::move(db), sql_error(db.get(), path, "create device_checks"));
+    // The file itself says what it is from now on, not only its journal: see check_left_of_store().
+    if (!*ours)
+        sqlite3_wal_checkpoint_v2(db.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
     return {std::move(db), Health::good, {}};
 }
 
