@@ -37,7 +37,6 @@ struct LoanScene : Scene {
         for (const char* name : {"t1", "t2", "i1", "i2", "i3"}) node(name, "a40", 2, 2);
         host.loans.has_partition = true;
         host.loans.inference = {{"infer", {"i1", "i2", "i3"}}};
-        host.loans.training = {"t1", "t2"};
         host.loans.configured = 1;
     }
     void round() {
@@ -312,7 +311,7 @@ TEST(a_node_is_offered_guarded_lent_and_listed_in_this_order) {
     assert_text(scene.call(1),
                 "extra i3 arena:v1 loan=L1 state=lent since=100000000 until=100009000");
     scene.round();
-    assert_text(scene.call(2), "list loan=i3,t1,t2");
+    assert_text(scene.call(2), "list loan=i3");
     scene.round();
     ck_assert_uint_eq(scene.host.calls.size(), 3);
     const Json list = scene.say(LoanVerb::list, "");
@@ -320,6 +319,18 @@ TEST(a_node_is_offered_guarded_lent_and_listed_in_this_order) {
     ck_assert(lease["state"] == "lent" && lease["partition"] == "infer" &&
               lease["until"] == 100009000 && !lease.contains("deadline"));
     assert_text(list["problem"].get<std::string>(), "");
+}
+
+TEST(the_partition_has_the_own_nodes_of_jobs_that_may_have_lent_ones_too) {
+    LoanScene scene;
+    scene.host.loans.training = {"i2", "t1", "t2"};
+    scene.round();
+    assert_text(scene.all_calls(), "list loan=t1,t2");
+    scene.lend("i3");
+    assert_text(join(scene.host.loans.listed, ","), "i3,t1,t2");
+    scene.host.loans.training.clear();
+    scene.round();
+    assert_text(scene.all_calls(), "list loan=i3");
 }
 
 TEST(a_node_on_which_inference_runs_is_waited_for) {
@@ -515,7 +526,7 @@ TEST(a_guard_that_was_lost_is_made_before_the_node_is_listed_again) {
     scene.round();
     assert_text(scene.all_calls(), "guard i3 L1");
     scene.round();
-    assert_text(scene.call(1), "list loan=i3,t1,t2");
+    assert_text(scene.call(1), "list loan=i3");
 }
 
 TEST(reconfigure_puts_the_list_back_and_the_next_round_derives_it) {
@@ -524,12 +535,13 @@ TEST(reconfigure_puts_the_list_back_and_the_next_round_derives_it) {
     scene.host.loans.listed.clear();
     scene.host.loans.configured = 2;
     scene.round();
-    assert_text(scene.all_calls(), "list loan=i3,t1,t2");
+    assert_text(scene.all_calls(), "list loan=i3");
     assert_text(scene.state("i3"), "lent");
 }
 
 TEST(an_administrator_who_edits_the_partition_wins) {
     LoanScene scene;
+    scene.host.loans.training = {"t1", "t2"};
     scene.lend("i3");
     scene.runs(9, {"i3"});
     scene.host.loans.listed = {"t1", "t2"};

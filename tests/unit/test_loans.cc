@@ -420,7 +420,7 @@ TEST(what_is_no_lease_is_refused_with_a_sentence) {
     assert_refused(parse_lease(""), "does not begin with loan=");
     assert_refused(parse_lease("loan=7 state=lent"), "L and a number");
     assert_refused(parse_lease("loan=L07 state=lent"), "L and a number");
-    assert_refused(parse_lease("loan=L7"), "state=lent");
+    assert_refused(parse_lease("loan=L7"), "state=offered, lent");
     assert_refused(parse_lease("loan=L7 state=gone"), "lent, returning or broken");
     assert_refused(parse_lease("loan=L7 state=returning"), "deadline");
     assert_refused(parse_lease("loan=L7 state=lent until=0"), "epoch seconds");

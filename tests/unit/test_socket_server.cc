@@ -142,7 +142,7 @@ TEST(a_line_may_come_in_pieces_and_not_be_too_long) {
     SocketServer server;
     open_server(server);
     const FileDescriptor pieces = dial(), longer = dial();
-    say(longer, std::string(300, 'x'));
+    say(longer, std::string(2 * SocketLimits{}.line_bytes, 'x'));
     assert_text(hear(longer), "");
     say(pieces, "explain ");
     std::this_thread::yield();

@@ -359,6 +359,24 @@ TEST(options_that_contradict_arena_are_refused) {
     accepted(request(), f);
 }
 
+TEST(lent_nodes_are_for_jobs_that_can_leave_them) {
+    accepted(request({{"loan", "yes"}, {"elastic", "yes"}}), batch_job());
+    Request willing;
+    willing.loan = true;
+    Config config;
+    ck_assert(!partitions_with_lent(willing, "a", "main", config));
+    ck_assert(check_lent(std::nullopt, "loan", config).ok());
+    config.loan_enabled = true;
+    ck_assert(partitions_with_lent(willing, "a,b", "main", config) == "a,b,loan");
+    ck_assert(partitions_with_lent(willing, "", "main", config) == "main,loan");
+    ck_assert(!partitions_with_lent(willing, "loan", "main", config));
+    ck_assert(!partitions_with_lent(Request{}, "a", "main", config));
+    ck_assert(check_lent(willing, "a,loan", config).ok());
+    ck_assert(check_lent(std::nullopt, "a,loans", config).ok());
+    for (const auto& other : {std::optional<Request>(), std::optional<Request>(Request{})})
+        ck_assert(!check_lent(other, "a,loan", config).ok());
+}
+
 TEST(a_switched_off_arena_refuses) {
     SiteFacts off = site();
     off.config.enabled = false;

@@ -228,18 +228,17 @@ void LoanBook::note_gone(const std::string& node, LoanNode& is) {
 
 // ---- what is to be -----------------------------------------------------------------------------
 
-/// Without a lent node it has none: jobs have their own partitions.
+/// As long as there are jobs that may have lent nodes it has theirs: Slurm takes no update of a job
+/// whose first partition is without nodes, and that is where such a job last ran.
 void LoanBook::fill_list() {
     std::set<std::string> nodes;
     for (const Planned& planned : planned_)
         if (planned.step.listed) nodes.insert(planned.node);
-    if (!nodes.empty()) {
-        std::set<std::string> inferences;
-        for (const auto& [partition, names] : facts_.inference)
-            inferences.insert(names.begin(), names.end());
-        for (const std::string& node : facts_.training)
-            if (!inferences.contains(node)) nodes.insert(node);
-    }
+    std::set<std::string> inferences;
+    for (const auto& [partition, names] : facts_.inference)
+        inferences.insert(names.begin(), names.end());
+    for (const std::string& node : facts_.training)
+        if (!inferences.contains(node)) nodes.insert(node);
     nodes.insert(put_in_.begin(), put_in_.end());
     for (const std::string& node : taken_out_) nodes.erase(node);
     list_.assign(nodes.begin(), nodes.end());
