@@ -186,8 +186,8 @@ ok "the job completes" wait_for_state "$job" COMPLETED 60
 ok "then the node is inference's" wait_until '[[ ! $(reservations) ]]' 40
 scontrol update NodeName=n8 Extra=
 scontrol reconfigure
-ok "n7 is offered, once the nodes have been looked at again" wait_until 'said loan offer n7' 20
-ok "and lent" is_lent n7
+ok "a round has been" wait_until '[[ $(ask loan list | jq -r .problem) == "" ]]'
+ok "n7 is lent" eval 'said loan offer n7 && is_lent n7'
 cluster node n7 down >/dev/null
 ok "it dies: its lease ends, and it is told" wait_until 'logged "node n7 is down or drained: its lease L[0-9]* ends"' 90
 ok "nothing is left of it" wait_until '[[ ! $(reservations) && ! $(lease n7) ]]'
