@@ -213,6 +213,26 @@ Result<TrainPlan> read_plan(const CommandLine& line, const Environment& environm
     return **given;
 }
 
+/// What is trained, whoever says how: model, batch and token width.
+struct What {
+    TrainOptions run;
+    Index batch = 0;  ///< of all replicas
+};
+Result<What> read_what(const CommandLine& line, const Environment& environment) {
+    What what{.run = line.run};
+    const auto model = read_model(line);
+    if (!model) return model.error();
+    const auto shape = shape_of(*model);
+    if (!shape) return shape.error();
+    what.run.shape = *shape;
+    what.run.width = width_of(line);
+    what.run.flops_per_sample = 3 * forward_flops(*model);
+    const auto batch = read_global_batch(line, environment);
+    if (!batch) return batch.error();
+    what.batch = *batch;
+    return what;
+}
+
 }  // namespace
 
 ParsedLine parse_command_line(int argc, char** argv, CommandLine& line) {
@@ -240,40 +260,26 @@ Result<MemberOptions> complete_member(const CommandLine& line, const Environment
             "--micro-batch, --stage-layers, --recompute, --zero, --ranks and --control, or unset "
             "it",
             "ARENA_ARRAY");
-    TrainOptions run = line.run;
-    const auto model = read_model(line);
-    if (!model) return model.error();
-    const auto shape = shape_of(*model);
-    if (!shape) return shape.error();
-    run.shape = *shape;
-    run.width = width_of(line);
-    const auto batch = read_global_batch(line, environment);
-    if (!batch) return batch.error();
-    if (const Status s = make_directory(run.checkpoints); !s) return s.error();
-    return member_of(run, *batch, environment);
+    const auto what = read_what(line, environment);
+    if (!what) return what.error();
+    if (const Status s = make_directory(what->run.checkpoints); !s) return s.error();
+    return member_of(what->run, what->batch, environment);
 }
 
 Result<TrainOptions> complete(const CommandLine& line, const Environment& environment,
                               Index ranks) {
-    TrainOptions run = line.run;
-    const auto model = read_model(line);
-    if (!model) return model.error();
-    const auto shape = shape_of(*model);
-    if (!shape) return shape.error();
-    run.shape = *shape;
+    auto what = read_what(line, environment);
+    if (!what) return what.error();
+    TrainOptions run = std::move(what->run);
     run.watch = read_watch(environment);
     run.environment = environment;
-    run.flops_per_sample = 3 * forward_flops(*model);
-    const auto batch = read_global_batch(line, environment);
-    if (!batch) return batch.error();
-    const auto plan = read_plan(line, environment, *shape, *batch, ranks);
+    const auto plan = read_plan(line, environment, run.shape, what->batch, ranks);
     if (!plan) return plan.error();
     run.plan = *plan;
-    if (const Status s =
-            check_plan(run.plan, *shape, *batch, ranks != 0 ? ranks : run.plan.layout.size());
+    if (const Status s = check_plan(run.plan, run.shape, what->batch,
+                                    ranks != 0 ? ranks : run.plan.layout.size());
         !s)
         return s.error();
-    run.width = width_of(line);
     if (const Status s = make_directory(run.checkpoints); !s) return s.error();
     return run;
 }

@@ -3,6 +3,7 @@
 // where something is lent or may be.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -33,6 +34,10 @@ struct LoanFacts {
         std::int64_t nodes_asked = 0;
         /// Running or completing: its nodes, and its GPUs on each.
         std::vector<std::pair<std::string, std::int64_t>> nodes = {};
+        [[nodiscard]] bool is_on(const std::string& node) const {
+            return std::any_of(nodes.begin(), nodes.end(),
+                               [&](const auto& part) { return part.first == node; });
+        }
     };
     struct Guard {
         LoanGuard kind = LoanGuard::none;

@@ -259,8 +259,7 @@ void LoanBook::move_off(const Planned& planned) {
         std::min(facts_.kill_wait_s + config_.interval_s + margin_s, deadline.total_s / 2);
     const bool ends = left_s(planned.node) <= to_end_s;
     for (const LoanFacts::Job& job : facts_.jobs) {
-        const auto here = [&](const auto& part) { return part.first == planned.node; };
-        if (job.inference || std::none_of(job.nodes.begin(), job.nodes.end(), here)) continue;
+        if (job.inference || !job.is_on(planned.node)) continue;
         if (ends) must_end_.insert(job.id);
         moves_[job.id].push_back(planned.node);
     }

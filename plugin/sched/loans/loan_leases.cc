@@ -178,12 +178,9 @@ void LoanBook::note_doubts(const std::vector<std::string>& nodes, double deadlin
                            Returned& returned) const {
     if (deadline_s > facts_.kill_wait_s + config_.interval_s + margin_s) return;
     for (const std::string& node : nodes)
-        returned.missing +=
-            std::any_of(facts_.jobs.begin(), facts_.jobs.end(), [&](const LoanFacts::Job& job) {
-                return !job.inference &&
-                       std::any_of(job.nodes.begin(), job.nodes.end(),
-                                   [&](const auto& part) { return part.first == node; });
-            });
+        returned.missing += std::any_of(
+            facts_.jobs.begin(), facts_.jobs.end(),
+            [&](const LoanFacts::Job& job) { return !job.inference && job.is_on(node); });
     if (returned.missing > 0)
         returned.why = fmt::format(
             "{:g} s are less than KillWait ({:g} s) and a round: jobs that do not obey their "
@@ -293,8 +290,7 @@ std::vector<LoanBook::LeaseLine> LoanBook::list() const {
                        .why = {}};
         (lease.state == LeaseState::returning ? line.deadline : line.until) = lease.until_s;
         for (const LoanFacts::Job& job : facts_.jobs)
-            for (const auto& [name, gpus] : job.nodes)
-                if (name == node) line.jobs.push_back(job.id);
+            if (job.is_on(node)) line.jobs.push_back(job.id);
         if (const auto why = broken_.find(node); why != broken_.end()) line.why = why->second;
         lines.push_back(std::move(line));
     }
