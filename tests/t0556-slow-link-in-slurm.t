@@ -31,17 +31,16 @@ ok "a watched job trains on two nodes" wait_until '(($(step_of link) >= 25))' 12
 begun=$(step_of link)
 delay link 1,3 25
 ok "a slow iteration is seen" wait_until 'has_event link ".event == \"onset\""' 60
-ok "the culprit is named" wait_until 'has_event link ".event == \"verdict\""' 90
-is "$(events link '.event == "verdict"' | head -n 1 | jq -r '"\(.cause) \([.rank, .peer] | sort)"')" 'communication [1,3]' \
-    "it is the link between ranks 1 and 3"
+ok "the link between ranks 1 and 3 is named" wait_until 'has_event link ".event == \"verdict\" and .cause == \"communication\" and ([.rank, .peer] | sort) == [1, 3]"' 90
+exactly "first of all" test "$(events link '.event == "verdict"' | head -n 1 | jq -r '"\(.cause) \([.rank, .peer] | sort)"')" = 'communication [1,3]'
 ok "ranks change roles" wait_until 'jq -e "select(.event == \"swapped\")" "$gates/link.log" >/dev/null' 90
 at=$(jq -r 'select(.event == "swapped").step' "$gates/link.log" | tail -n 1)
 ok "twelve steps of it" wait_until '(($(step_of link) >= at + 14))' 120
 healthy=$(step_s link 10 "$begun") before=$(step_s link $((begun + 2)) $((at - 1))) after=$(step_s link $((at + 2)) $((at + 13)))
 diag "healthy $healthy s, slow $before s, after S3 $after s a step; roles: $(jq -c 'select(.event == "swapped").ranks' "$gates/link.log" | xargs)"
-ok "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
+exactly "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
     awk -v a="$after" -v b="$before" 'BEGIN { exit !(a <= 0.80 * b) }'
-is "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" communication "and no GPU is ever blamed"
+exactly "and no GPU is ever blamed" test "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" = communication
 ok "slurmctld knows" wait_until '[[ $(job_field "$job" AdminComment) == *:communication:x* ]]' 30
 like "$(arena slowdown list)" 'n1.*n2|n2.*n1' "arena slowdown list has both ends"
 "$slow_link" off --switch "$gates/link.switch"
@@ -99,6 +98,7 @@ ok "for a while" wait_until '(($(step_of told) >= 45))' 120
 delay told 0,1 150
 ok "and then no more" wait_for_state "$told" COMPLETED 180
 of_clean=$(observed "$clean") of_told=$(observed "$told")
-ok "both times are told within 2 %: $of_clean and $of_told s" \
+ok "both jobs told their time: $of_clean and $of_told s" test "$of_clean" -a "$of_told"
+exactly "within 2 % of each other: $of_clean and $of_told s" \
     awk -v a="$of_clean" -v b="$of_told" 'BEGIN { exit !(a > 0 && b > 0 && a / b < 1.02 && b / a < 1.02) }'
 done_testing

@@ -147,7 +147,7 @@ tests/watch/nccl_program: tests/watch/nccl_program.cc watch/recorder/nccl_calls.
 	$(AM_V_CXX)$(CXX) -I$(srcdir) -I$(srcdir)/src $(CXXFLAGS) -o $@ $(srcdir)/tests/watch/nccl_program.cc tests/watch/libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -lpthread
 check_DATA += tests/watch/libnccl.so.2 tests/watch/nccl_program
 CLEANFILES += tests/watch/libnccl.so.2 tests/watch/nccl_program
-EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/fuzz/parse_watch_frame.cc tests/fuzz/parse_greeting.cc tests/fuzz/parse_word.cc tests/watch/stub_nccl.cc tests/watch/nccl_program.cc tests/watch/ring_race.cc tests/bench/watch-overhead
+EXTRA_DIST += tests/fuzz/parse_ring_header.cc tests/fuzz/parse_watch_frame.cc tests/fuzz/parse_greeting.cc tests/fuzz/parse_word.cc tests/watch/stub_nccl.cc tests/watch/nccl_program.cc tests/watch/ring_race.cc tests/bench/watch-overhead tests/bench/watched-training
 # Built by `make check`, run by tests/bench/watch-overhead.
 check_PROGRAMS += tests/bench/watch_overhead
 tests_bench_watch_overhead_SOURCES = tests/bench/watch_overhead.cc

@@ -296,13 +296,19 @@ void SimulatedJob::swap(const std::string& word) {
     pass_to(now_s_ + o_.swap_s);
 }
 
+double SimulatedJob::product_ms(std::int64_t rank) {
+    const double ms = noisy(10 * factor(Kind::gpu, rank), o_.check_noise);
+    std::uniform_real_distribution<double> chance(0, 1), burst(1.3, 3);
+    return o_.bursts > 0 && chance(random_) < o_.bursts ? burst(random_) * ms : ms;
+}
+
 void SimulatedJob::check(const std::string& word) {
     const auto words = arena::split(word, ' ');
     Checked answer{
         .id = number(words[1]), .gpus = {}, .links = {}, .seconds = o_.check_s, .failure = {}};
     if (std::ranges::find(words, "gpus") != words.end())
         for (std::int64_t rank = 0; rank < ranks(); ++rank)
-            answer.gpus.push_back({rank, noisy(10 * factor(Kind::gpu, rank), o_.check_noise), "A"});
+            answer.gpus.push_back({rank, product_ms(rank), "A"});
     const auto links = std::ranges::find(words, "links");
     for (const std::string_view pass :
          links == words.end() ? std::vector<std::string_view>{} : arena::split(*(links + 1), '|')) {

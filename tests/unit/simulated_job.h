@@ -33,6 +33,7 @@ struct SimulatedOptions {
     double link_bytes_per_s = 1e9;
     double noise = 0.01, check_noise = 0.01, check_s = 0.5, swap_s = 3;
     double spikes = 0;  ///< share of steps that take up to 3 times as long
+    double bursts = 0;  ///< share of checks of a GPU that other work makes as long
     std::int64_t gpus_per_node = 8;
     bool has_trainer = true, has_agents = true, tells_micro_batches = true;
     bool checkpoints = true;
@@ -114,6 +115,7 @@ class SimulatedJob {
                                        std::int64_t shard) const;
     [[nodiscard]] double true_step_s() const;
     [[nodiscard]] double noisy(double value, double noise);
+    [[nodiscard]] double product_ms(std::int64_t rank);
     void connect();
     void introduce_trainer();
     void pass_to(double end_s);

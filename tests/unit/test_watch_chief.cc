@@ -103,6 +103,28 @@ TEST(a_gpu_a_little_slow_is_told_from_noise) {
     ck_assert_int_ge(found, 9);
 }
 
+TEST(what_disturbs_one_check_blames_nobody) {
+    int wrong = 0, found = 0;
+    for (unsigned seed = 1; seed <= 40; ++seed) {
+        SimulatedOptions options;
+        options.seed = seed;
+        options.bursts = 0.1;
+        SimulatedJob job(options);
+        job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60});
+        job.run_until(300);
+        bool blames_other = false, blames_it = false;
+        for (const auto& [at_s, report] : job.reports()) {
+            blames_it |= to_string(report.at) == "n0/1";
+            blames_other |= to_string(report.at) != "n0/1";
+        }
+        wrong += blames_other;
+        found += blames_it;
+    }
+    std::printf("# of 40 jobs %d blamed a healthy GPU, too\n", wrong);
+    ck_assert_int_eq(found, 40);
+    ck_assert_int_le(wrong, 4);
+}
+
 TEST(a_slow_link_moves_to_where_little_flows) {
     SimulatedOptions options;
     options.pp = 2;

@@ -203,4 +203,18 @@ bool is_clear(const slowdown::Verdict& verdict) {
     return std::ranges::all_of(verdict.gpus, clear) && std::ranges::all_of(verdict.links, clear);
 }
 
+slowdown::Verdict in_both(const slowdown::Verdict& now, const slowdown::Verdict& before) {
+    slowdown::Verdict both = now;
+    std::erase_if(both.gpus, [&](const slowdown::SlowGpu& gpu) {
+        return std::ranges::none_of(before.gpus,
+                                    [&](const auto& one) { return one.rank == gpu.rank; });
+    });
+    std::erase_if(both.links, [&](const slowdown::SlowLink& link) {
+        return std::ranges::none_of(before.links, [&](const auto& one) {
+            return one.from == link.from && one.to == link.to;
+        });
+    });
+    return both;
+}
+
 }  // namespace arena::watch

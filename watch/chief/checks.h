@@ -54,8 +54,10 @@ struct Judged {
 Result<Judged> judge(const slowdown::CheckRound& baseline, const slowdown::CheckRound& now,
                      double threshold);
 
-inline constexpr double clear_factor = 1.3;  ///< from here on one round decides
-/// Whether nothing that was found could be noise.
+inline constexpr double clear_factor = 1.3;  ///< from here on two rounds that agree decide
+/// Whether nothing that was found could be usual noise.
 bool is_clear(const slowdown::Verdict& verdict);
+/// What `now` finds and `before` found, too: other work on the machine slows one round, not two.
+slowdown::Verdict in_both(const slowdown::Verdict& now, const slowdown::Verdict& before);
 
 }  // namespace arena::watch

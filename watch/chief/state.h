@@ -99,7 +99,7 @@ class Chief::State {
     void on_checked(const Checked& checked);
     void take_baseline(const slowdown::CheckRound& round, double seconds);
     void tell_odd_gpus();
-    void take_validation(const slowdown::CheckRound& round);
+    void take_validation(const slowdown::CheckRound& round, double seconds);
     void take_recheck(const slowdown::CheckRound& round, double seconds);
     void nothing_found(const std::string& why);
     void check_failed(Purpose purpose, const std::string& why);
@@ -156,7 +156,8 @@ class Chief::State {
     int baseline_wanted_ = 3, baseline_failures_ = 0;
     std::int64_t baseline_ms_ = 0;
     Rounds rounds_;
-    std::optional<Purpose> check_;  ///< said, not answered
+    slowdown::Verdict found_before_;  ///< by the check before this one, of the same event
+    std::optional<Purpose> check_;    ///< said, not answered
     std::int64_t checks_ = 0;
 
     std::optional<Open> open_;

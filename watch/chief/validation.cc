@@ -13,9 +13,10 @@ namespace arena::watch {
 namespace {
 
 constexpr int rounds_to_be_sure = 3;
+constexpr int rounds_that_agree = 2;  ///< where what they find is clear
 constexpr int most_attempts = 5;
 constexpr double first_pause_s = 30, longest_pause_s = 600;
-constexpr double dear_check_s = 5;         ///< of a pre-check: one round will do
+constexpr double dear_check_s = 5;         ///< one round will do
 constexpr double most_of_the_time = 0.05;  ///< that rechecks may take
 
 }  // namespace
@@ -75,7 +76,7 @@ void Chief::State::on_checked(const Checked& checked) {
     const auto round = to_round(checked, trainer_.ranks());
     if (!round) return check_failed(*purpose, round.error().message());
     if (*purpose == Purpose::baseline) take_baseline(*round, checked.seconds);
-    if (*purpose == Purpose::validation) take_validation(*round);
+    if (*purpose == Purpose::validation) take_validation(*round, checked.seconds);
     if (*purpose == Purpose::recheck) take_recheck(*round, checked.seconds);
     const bool is_event = open_ && *purpose != Purpose::recheck;
     for (LogLine& one : result_lines(checked, is_event ? rounds_.all() : *round))
@@ -105,14 +106,19 @@ void Chief::State::tell_odd_gpus() {
                      "odd_gpu", {{"rank", std::int64_t{gpu.rank}}, {"factor", gpu.factor}}));
 }
 
-void Chief::State::take_validation(const slowdown::CheckRound& round) {
+void Chief::State::take_validation(const slowdown::CheckRound& round, double seconds) {
     if (!open_ || open_->phase != Phase::checking) return;
     rounds_.add(round);
     const auto judged = judge(baseline_.all(), rounds_.all(), options_.threshold);
-    if (!judged) return nothing_found(judged.error().message());
-    const slowdown::Verdict& verdict = judged->verdict;
+    const auto alone = judge(baseline_.all(), round, options_.threshold);
+    if (!judged || !alone) return nothing_found((judged ? alone : judged).error().message());
+    slowdown::Verdict verdict = judged->verdict;
+    // The median of three rounds leaves out what one of them saw; of two it does not.
+    if (rounds_.count() == 2) verdict = in_both(verdict, in_both(alone->verdict, found_before_));
+    found_before_ = alone->verdict;
     const bool found = !verdict.gpus.empty() || !verdict.links.empty();
-    if (rounds_.count() < rounds_to_be_sure && !(found && is_clear(verdict))) return;
+    const bool decides = rounds_.count() >= (seconds > dear_check_s ? 1 : rounds_that_agree);
+    if (rounds_.count() < rounds_to_be_sure && !(decides && found && is_clear(verdict))) return;
     if (!found)
         return nothing_found(judged->has_baseline
                                  ? "no GPU and no link is slower than before"
@@ -135,7 +141,8 @@ void Chief::State::take_recheck(const slowdown::CheckRound& round, double second
         if (gpu.factor >= clear_factor) clear.gpus.push_back(gpu);
     for (const slowdown::SlowLink& link : judged->verdict.links)
         if (link.factor >= clear_factor) clear.links.push_back(link);
-    culprits_.found(clear, trainer_, now_.epoch_ms / 1000);
+    culprits_.found(in_both(clear, found_before_), trainer_, now_.epoch_ms / 1000);
+    found_before_ = std::move(clear);
     for (const Culprit& one : culprits_.all())
         if (one.is_over() && one.told && one.told->relief == 0)
             note(problem("healthy again: " + slow_word(one.report), "healthy"));
