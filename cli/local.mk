@@ -73,7 +73,6 @@ arena_SOURCES = \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end
-arena_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_PLUGINDIR='"$(pkglibdir)"'
 arena_LDADD = libarena_array_search.la libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena

@@ -35,7 +35,6 @@ spank_arena_la_SOURCES = \
 	plugin/spank/watch.h plugin/spank/watch.cc \
 	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
 	# end
-spank_arena_la_CPPFLAGS = $(AM_CPPFLAGS) -DARENA_BINDIR='"$(bindir)"'
 spank_arena_la_LIBADD = $(requests_libs)
 spank_arena_la_LDFLAGS = -module -avoid-version -shared
 

@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "installed_paths.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
 

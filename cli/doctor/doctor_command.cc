@@ -15,6 +15,7 @@
 #include "cli/doctor/commands.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/doctor_parts.h"
+#include "installed_paths.h"
 #include "planner/hardware/hardware.h"
 #include "site/config_sum.h"
 
@@ -54,7 +55,7 @@ void find_installed(Facts& facts) {
         return ::access(compiled.c_str(), F_OK) == 0 || ::access(here.c_str(), F_OK) != 0 ? compiled
                                                                                           : here;
     };
-    facts.plugin_dir = staged(ARENA_PLUGINDIR, "lib/slurm-arena");
+    facts.plugin_dir = staged(ARENA_PKGLIBDIR, "lib/slurm-arena");
     facts.libexec_dir = staged(ARENA_LIBEXECDIR, "libexec/slurm-arena");
 }
 

@@ -13,10 +13,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "core/limits.h"
-
-#ifndef ARENA_PKGDATADIR
-#define ARENA_PKGDATADIR "/usr/local/share/slurm-arena"
-#endif
+#include "installed_paths.h"
 
 namespace arena {
 

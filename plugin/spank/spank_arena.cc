@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "installed_paths.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"

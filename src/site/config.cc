@@ -19,6 +19,7 @@
 #include "base/yaml.h"
 #include "core/cluster.h"
 #include "core/limits.h"
+#include "installed_paths.h"
 #include "reports/slowdown_mode.h"
 
 namespace arena {

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "base/trusted_path.h"
+#include "installed_paths.h"
 #include "planner/hardware/hardware.h"
 #include "train/core/device_module.h"
 

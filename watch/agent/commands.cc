@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "installed_paths.h"
 #include "reports/detached.h"
 #include "reports/watch_preload.h"
 #include "watch/agent/agent_loop.h"
