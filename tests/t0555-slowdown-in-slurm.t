@@ -108,4 +108,7 @@ is "$(scontrol -o show nodes | grep -cE 'Extra=.* seen=([2-9]|[1-9][0-9])')" 0 "
 like "$(sinfo -h -o %T | sort -u | xargs)" '^(allocated|idle|mixed| )+$' "none is drained"
 scancel "$job"
 ok "it is cancelled, too" wait_for_state "$job" CANCELLED 60
+told=$(find "$gates/quiet.watch" -name events.jsonl | tail -n 1)
+diag "$(arena slowdown show --accuracy "$gates/quiet.log" --watched "$told" 2>&1)"
+exactly "iterations by its calls are those that it measured itself" arena slowdown show --accuracy "$gates/quiet.log" --watched "$told"
 done_testing
