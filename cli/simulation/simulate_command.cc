@@ -111,11 +111,11 @@ void print_loans(const std::vector<sim::Metrics>& runs) {
         const sim::LoanMetrics& m = *run.loans;
         fmt::print(
             "{}: both clusters used {:.1f}%, {:.0f} GPU-hours lent; {} servers lent, {} "
-            "returned, {} late; {} jobs preempted (at least {}), {} scaled in; short "
+            "returned, {} late; {} jobs preempted (at least {}), {} scaled in, {} let end; short "
             "{:.0f} server-seconds, {:.0f} s beyond the deadline\n",
             run.policy, 100 * m.usage_both, m.lent_gpu_s / hour_s, m.servers_lent,
             m.servers_returned, m.late_returns, m.preemptions, m.least_preemptions, m.scaled_in,
-            m.short_server_s, m.short_late_s);
+            m.let_end, m.short_server_s, m.short_late_s);
     }
 }
 

@@ -25,6 +25,13 @@ bool is_allowed(const JobState& job, std::string_view type) {
 /// Kinds that are kept of one list of offers.
 constexpr std::size_t most_known = 64;
 
+/// What it does was decided when its node was asked back.
+bool is_leaving(const Snapshot& snapshot, const JobState& job) {
+    return std::any_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) {
+        return n < snapshot.nodes.size() && snapshot.nodes[n].returning_s != 0;
+    });
+}
+
 bool asked_the_same(const JobState& a, const JobState& b) {
     return a.requested_gpus == b.requested_gpus && a.requested_type == b.requested_type;
 }
@@ -180,7 +187,8 @@ void Problem::forget(const std::vector<Offer>& offers, const Task& task) {
 
 void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     const bool runs = job.phase == JobPhase::running;
-    if (runs && (!job.elastic || job.nodes.empty() || !job.current)) return;
+    if (runs && (!job.elastic || job.nodes.empty() || !job.current || is_leaving(snapshot_, job)))
+        return;
     Task task;
     task.job = &job;
     find_choices(offers, task);

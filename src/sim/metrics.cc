@@ -30,6 +30,8 @@ Json json_of(const LoanMetrics& m) {
             {"preemptions", m.preemptions},
             {"least_preemptions", m.least_preemptions},
             {"scaled_in", m.scaled_in},
+            {"let_end", m.let_end},
+            {"overstayed", m.overstayed},
             {"short_server_s", m.short_server_s},
             {"short_late_s", m.short_late_s},
             {"unmet_server_s", m.unmet_server_s},

@@ -90,6 +90,7 @@ class Simulation {
     void change_demand(double gpus);
     [[nodiscard]] double fair_jct_s(const JobState&, const Live&) const;
     Status follow_loans();
+    Status impose(const std::vector<Action>& moves);
     [[nodiscard]] double next_slow_s() const;
     bool advance_slowdowns();
     void place_slow(const JobState&, Live&);

@@ -113,7 +113,7 @@ Status Simulation::apply(const Decision& decision) {
 Status Simulation::begin_loans() {
     if (!options_.loans) return Done{};
     Result<Lending> lending = Lending::make(workload_.nodes, workload_.inference_nodes,
-                                            *options_.loans, policy_options_.restart.checkpoint_s);
+                                            *options_.loans, policy_options_.restart);
     if (!lending) return lending.error();
     lending_ = std::move(*lending);
     lending_->begin(snapshot_);
@@ -124,7 +124,14 @@ Status Simulation::begin_loans() {
 Status Simulation::follow_loans() {
     if (!lending_) return Done{};
     update_jobs();
-    for (const Action& move : lending_->advance(snapshot_, offers_)) {
+    if (const Status status = impose(lending_->overdue(snapshot_, offers_)); !status) return status;
+    if (const Status status = impose(lending_->advance(snapshot_, offers_)); !status) return status;
+    lending_->close(snapshot_);
+    return Done{};
+}
+
+Status Simulation::impose(const std::vector<Action>& moves) {
+    for (const Action& move : moves) {
         const std::size_t at = find(move.job);
         give_up(at);
         if (move.kind == ActionKind::preempt) continue;
@@ -132,7 +139,6 @@ Status Simulation::follow_loans() {
         as_start.kind = ActionKind::start;
         if (const Status status = begin(at, as_start); !status) return status;
     }
-    lending_->close(snapshot_);
     return Done{};
 }
 

@@ -102,7 +102,7 @@ class SlurmOrder {
 };
 
 struct Totals {
-    std::int64_t reclaims = 0, servers = 0, ours = 0, restarts = 0, least = 0;
+    std::int64_t reclaims = 0, servers = 0, ours = 0, restarts = 0, let_end = 0, least = 0;
     std::int64_t slurm = 0, slurm_reorder = 0, slurm_reorder_10 = 0;
     double random = 0, random_restarts = 0;
 };
@@ -145,20 +145,21 @@ int main(int argc, char** argv) {
     options.loans->watch = [&](const ReclaimProblem& problem, const ReclaimAnswer& answer) {
         ++t.reclaims;
         t.servers += static_cast<std::int64_t>(problem.wanted);
-        t.ours += answer.cost.preemptions;
-        t.restarts += answer.cost.preemptions + answer.cost.scaled_in;
         t.least += static_cast<std::int64_t>(answer.least_weight);
         t.slurm += SlurmOrder(problem).preempted(0);
         t.slurm_reorder += SlurmOrder(problem).preempted(1);
         t.slurm_reorder_10 += SlurmOrder(problem).preempted(10);
         add_random(problem, random, t);
     };
-    need(simulate(workload, "aryl", find_policy("aryl")->decide, options));
+    const Metrics metrics = need(simulate(workload, "aryl", find_policy("aryl")->decide, options));
+    t.ours = metrics.loans->preemptions;
+    t.restarts = t.ours + metrics.loans->scaled_in;
+    t.let_end = metrics.loans->let_end - metrics.loans->overstayed;
     fmt::print(
-        "{{\"reclaims\":{},\"servers\":{},\"ours\":{},\"restarts\":{},\"least\":{},"
+        "{{\"reclaims\":{},\"servers\":{},\"ours\":{},\"restarts\":{},\"let_end\":{},\"least\":{},"
         "\"slurm\":{},\"slurm_reorder\":{},\"slurm_reorder_10\":{},\"random\":{:.1f},"
         "\"random_restarts\":{:.1f}}}\n",
-        t.reclaims, t.servers, t.ours, t.restarts, t.least, t.slurm, t.slurm_reorder,
+        t.reclaims, t.servers, t.ours, t.restarts, t.let_end, t.least, t.slurm, t.slurm_reorder,
         t.slurm_reorder_10, t.random, t.random_restarts);
     return 0;
 }

@@ -254,6 +254,45 @@ TEST(a_job_on_lent_nodes_alone_keeps_as_many_as_its_smallest_offer_needs) {
     ck_assert(choose_servers(view.problem).cost.preemptions == 1);
 }
 
+TEST(a_job_that_ends_in_time_is_let_run_and_empty_servers_go_before_its_own) {
+    Snapshot snapshot = four_nodes();
+    snapshot.time_s = 1000;
+    snapshot.jobs = {running(1, {1}, false), running(2, {2}, false)};
+    for (JobState& job : snapshot.jobs) job.remaining_iterations = 500;
+    snapshot.jobs[1].remaining_iterations = 100;  // of a second each
+    const Offers offers;
+    const std::vector<NodeIndex> lent{1, 2, 3};
+    const auto returned = [&](std::size_t wanted, double within_s) {
+        const EndsInTime ends{.within_s = within_s};
+        const ReclaimView view = reclaim_view(snapshot, offers, lent, wanted, false, ends);
+        return choose_servers(view.problem).returned;
+    };
+    using Servers = std::vector<ServerIndex>;
+    ck_assert(returned(1, 270) == Servers{2});
+    ck_assert(returned(2, 270) == (Servers{1, 2}));
+    ck_assert(returned(2, 99) == (Servers{0, 2}));  // none ends by then: the first of the two
+    ReclaimView view = reclaim_view(snapshot, offers, lent, 3, false, {.within_s = 270});
+    const auto moves = [&] { return reclaim_moves(snapshot, offers, view, {0, 1, 2}, false); };
+    ck_assert(moves().size() == 1 && moves()[0].job == 1);
+    snapshot.jobs[1].start_s = 900;  // not at work before 1171
+    view = reclaim_view(snapshot, offers, lent, 3, false, {.within_s = 270, .restart_s = 271});
+    ck_assert_uint_eq(moves().size(), 2);
+    snapshot.jobs[1].overrun = true;  // nobody knows when it ends
+    view = reclaim_view(snapshot, offers, lent, 3, false, {.within_s = 270});
+    ck_assert_uint_eq(moves().size(), 2);
+}
+
+TEST(a_job_does_not_stay_on_a_node_that_is_returning_already) {
+    Snapshot snapshot = four_nodes();
+    snapshot.jobs = {running(1, {1, 2, 3}, true)};
+    snapshot.nodes[3].returning_s = 500;
+    const Offers offers{{1, {offer_of(1, 8, 3), offer_of(2, 8, 2), offer_of(3, 8, 1)}}};
+    const ReclaimView view = reclaim_view(snapshot, offers, {1, 2}, 1, false);
+    const auto moves = reclaim_moves(snapshot, offers, view, {0}, false);
+    ck_assert(moves.size() == 1 && moves[0].kind == ActionKind::resize);
+    ck_assert(moves[0].nodes == std::vector<NodeIndex>{2});
+}
+
 // ---- demand ------------------------------------------------------------------------------------
 
 TEST(spare_servers_leave_headroom) {

@@ -103,21 +103,43 @@ TEST(lent_nodes_come_back_in_time_and_inference_is_never_short_beyond_the_deadli
     ck_assert(m.loans->lent_gpu_s > 0 && m.loans->usage_both > 0 && m.loans->usage_both <= 1);
 }
 
+TEST(a_job_that_ends_before_the_deadline_is_let_run_and_one_that_does_not_leaves_in_time) {
+    const Workload work = workload(300, 500, 200);
+    SimulationOptions options = with_loans(true, 0);
+    options.loans->rules.deadline_s = 900;
+    const Metrics right = run(work, options);
+    ck_assert_int_gt(right.loans->let_end, 0);
+    ck_assert_int_eq(right.loans->overstayed, 0);
+    options.errors.wrong_share = 1;
+    const Metrics wrong = run(work, options);
+    ck_assert_int_gt(wrong.loans->overstayed, 0);
+    options.loans->let_end = false;
+    const Metrics none = run(work, options);
+    ck_assert(none.loans->let_end == 0 && none.loans->overstayed == 0);
+    for (const Metrics* m : {&right, &wrong, &none}) {
+        ck_assert_int_eq(m->finished, 300);
+        ck_assert(m->loans->late_returns == 0 && m->loans->short_late_s == 0);
+    }
+}
+
 TEST(jobs_hold_inferences_nodes_only_while_those_are_lent) {
     const Workload work = workload(300, 500, 200);
     SimulationOptions options = with_loans(true, 0.5);
     std::size_t seen = 0;
     options.watch = [&](const Snapshot& snapshot, const Offers&, const PolicyOptions&,
                         const Decision& decision) {
-        const auto check = [&](const std::vector<NodeIndex>& nodes) {
+        const auto check = [&](const std::vector<NodeIndex>& nodes, bool may_be_returning) {
             for (const NodeIndex n : nodes) {
                 if (n < 4) continue;
                 ++seen;
-                ck_assert(!snapshot.nodes[n].lent.empty() && snapshot.nodes[n].returning_s == 0);
+                const NodeState& node = snapshot.nodes[n];
+                ck_assert(!node.lent.empty());
+                ck_assert(node.returning_s == 0 ||
+                          (may_be_returning && snapshot.time_s < node.returning_s));
             }
         };
-        for (const JobState& job : snapshot.jobs) check(job.nodes);
-        for (const Action& action : decision.actions) check(action.nodes);
+        for (const JobState& job : snapshot.jobs) check(job.nodes, true);
+        for (const Action& action : decision.actions) check(action.nodes, false);
     };
     for (const char* policy : {"aryl", "arena", "fifo"}) run(work, options, policy);
     ck_assert_uint_gt(seen, 0);
@@ -149,7 +171,7 @@ TEST(a_lent_node_that_is_slow_is_left_and_avoided_and_still_comes_back) {
                 ck_assert(snapshot.nodes[n].up);
         }
         for (std::size_t n = 0; n < free.size(); ++n)
-            ck_assert_int_eq(free[n], snapshot.nodes[n].free_gpus);
+            ck_assert_int_eq(snapshot.nodes[n].up ? free[n] : 0, snapshot.nodes[n].free_gpus);
     };
     for (const char* policy : {"aryl", "arena"}) {
         const Metrics m = run(work, options, policy);

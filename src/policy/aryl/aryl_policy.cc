@@ -36,6 +36,7 @@ class Round {
     void share_out_type(std::int32_t type);
     [[nodiscard]] Order by_gpus(bool running) const;
     void change_running();
+    void deal_out_own_nodes();
     void start_admitted();
     void start_others(const Order&);
     bool put(std::size_t i, const Choice&, std::string_view why);
@@ -45,7 +46,8 @@ class Round {
     const Problem& problem_;
     const ArylRules& rules_;
     Packing packing_;
-    std::vector<bool> lent_;  ///< by node; empty: none is
+    std::vector<bool> lent_;     ///< by node; empty: none is
+    std::vector<bool> to_lent_;  ///< by task: its base, too, goes to lent nodes first
     std::vector<const Choice*> base_;
     std::vector<const Choice*> chosen_;  ///< by task; nullptr: waits
     std::vector<bool> given_;
@@ -59,6 +61,7 @@ Round::Round(const Problem& problem, const ArylRules& rules)
     : problem_(problem),
       rules_(rules),
       packing_(problem),
+      to_lent_(problem.tasks().size(), false),
       chosen_(problem.tasks().size(), nullptr),
       given_(problem.tasks().size(), false),
       closed_(problem.types(), false) {
@@ -156,7 +159,8 @@ Round::Order Round::by_gpus(bool running) const {
 /// Base GPUs on own nodes, the others on lent ones.
 bool Round::put(std::size_t i, const Choice& choice, std::string_view why) {
     const bool grows = choice.gpus > base_[i]->gpus;
-    if (!lent_.empty()) packing_.prefer(&lent_, grows ? base_[i]->gpus : all_own);
+    const std::int64_t own = to_lent_[i] ? 0 : grows ? base_[i]->gpus : all_own;
+    if (!lent_.empty()) packing_.prefer(&lent_, own);
     if (!packing_.place(task(i), choice, placement_)) return false;
     decision_.actions.push_back(action_for(task(i), placement_, std::string(why)));
     given_[i] = true;
@@ -194,7 +198,28 @@ void Round::change_running() {
     }
 }
 
+/// Whoever ends soon can do with a node that goes back: where what is free of own nodes does not
+/// hold all bases that start, those that run longest have it.
+void Round::deal_out_own_nodes() {
+    if (lent_.empty()) return;
+    std::vector<std::int64_t> own(problem_.types(), 0);
+    for (NodeIndex n = 0; n < lent_.size(); ++n)
+        if (const std::int32_t type = problem_.type_of_node(n); !lent_[n] && type >= 0)
+            own[static_cast<std::size_t>(type)] += problem_.snapshot().nodes[n].free_gpus;
+    Order order = by_gpus(false);
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return Problem::time_left_s(task(a), *chosen_[a]) >
+               Problem::time_left_s(task(b), *chosen_[b]);
+    });
+    for (const std::uint32_t i : order) {
+        std::int64_t& free = own[static_cast<std::size_t>(base_[i]->type)];
+        to_lent_[i] = base_[i]->gpus > free;
+        if (!to_lent_[i]) free -= base_[i]->gpus;
+    }
+}
+
 void Round::start_admitted() {
+    deal_out_own_nodes();
     for (const std::uint32_t i : by_gpus(false))
         if (!put_or_less(i, "shortest first")) chosen_[i] = nullptr;
 }

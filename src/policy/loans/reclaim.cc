@@ -49,6 +49,16 @@ Losses losses_of(const ReclaimProblem& problem, const ReclaimProblem::Job& job,
     return losses;
 }
 
+/// On which no job is: as many as are wanted, or fewer where there are fewer.
+std::vector<ServerIndex> empty_servers(const ReclaimProblem& problem) {
+    std::vector<bool> is_held(problem.servers);
+    for (const ReclaimProblem::Part& part : problem.parts) is_held[part.server] = true;
+    std::vector<ServerIndex> empty;
+    for (ServerIndex s = 0; s < problem.servers && empty.size() < problem.wanted; ++s)
+        if (!is_held[s]) empty.push_back(s);
+    return empty;
+}
+
 }  // namespace
 
 void ReclaimProblem::add_part(Part part) {
@@ -90,6 +100,9 @@ std::vector<bool> preempted_by(const ReclaimProblem& problem,
 
 ReclaimAnswer choose_servers(const ReclaimProblem& problem, const ReclaimOptions& options) {
     ReclaimAnswer answer;
+    answer.returned = empty_servers(problem);
+    answer.is_exact = answer.returned.size() == problem.wanted;
+    if (answer.is_exact) return answer;
     const std::vector<ServerIndex> greedy = greedy_by_share(problem);
     answer.is_exact =
         choices(problem.servers, problem.wanted, options.exact_choices) <= options.exact_choices;

@@ -38,17 +38,30 @@ std::int64_t least_nodes(const JobState& job, const Offers& offers, bool any_lay
     return least;
 }
 
+/// By what its user said of its work; nobody knows when one ends that has done more than that.
+bool ends_in_time(const Snapshot& snapshot, const JobState& job, const EndsInTime& ends) {
+    if (job.overrun || !(job.remaining_iterations > 0)) return false;
+    const double started_s = job.start_s + ends.restart_s;
+    const double left_s = job.remaining_iterations * job.current->estimate.iteration_s;
+    return std::max(0.0, started_s - snapshot.time_s) + left_s <= ends.within_s;
+}
+
 void add_job(const Snapshot& snapshot, const Offers& offers, std::uint32_t index,
-             const std::vector<std::int32_t>& server_of, bool any_layout, ReclaimView& view) {
+             const std::vector<std::int32_t>& server_of, bool any_layout, const EndsInTime& ends,
+             ReclaimView& view) {
     const JobState& job = snapshot.jobs[index];
-    const auto here = std::count_if(job.nodes.begin(), job.nodes.end(),
-                                    [&](NodeIndex n) { return server_of[n] >= 0; });
+    std::int64_t here = 0, own = 0;
+    for (const NodeIndex n : job.nodes) {
+        here += server_of[n] >= 0 ? 1 : 0;
+        own += server_of[n] < 0 && snapshot.nodes[n].returning_s == 0 ? 1 : 0;
+    }
     if (here == 0) return;
-    const std::int64_t least = least_nodes(job, offers, any_layout);
-    const std::int64_t own = static_cast<std::int64_t>(job.nodes.size()) - here;
+    const bool is_ending = ends.within_s > 0 && ends_in_time(snapshot, job, ends);
+    const std::int64_t least = is_ending ? 0 : least_nodes(job, offers, any_layout);
     const std::int64_t base = least == nowhere ? here : std::max<std::int64_t>(0, least - own);
     view.problem.add_job(1, static_cast<std::int32_t>(std::max<std::int64_t>(0, here - base)));
     view.jobs.push_back(index);
+    view.ends.push_back(is_ending);
     for (const NodeIndex n : job.nodes) {
         if (server_of[n] < 0) continue;
         view.problem.add_part({.server = static_cast<ServerIndex>(server_of[n]),
@@ -82,7 +95,8 @@ Action scale_in(const Snapshot& snapshot, const Offers& offers, const JobState& 
 }  // namespace
 
 ReclaimView reclaim_view(const Snapshot& snapshot, const Offers& offers,
-                         const std::vector<NodeIndex>& lent, std::size_t wanted, bool any_layout) {
+                         const std::vector<NodeIndex>& lent, std::size_t wanted, bool any_layout,
+                         const EndsInTime& ends) {
     ReclaimView view;
     view.nodes = lent;
     view.problem.servers = lent.size();
@@ -93,7 +107,7 @@ ReclaimView reclaim_view(const Snapshot& snapshot, const Offers& offers,
     for (std::uint32_t i = 0; i < snapshot.jobs.size(); ++i) {
         const JobState& job = snapshot.jobs[i];
         if (job.phase == JobPhase::running && job.current)
-            add_job(snapshot, offers, i, server_of, any_layout, view);
+            add_job(snapshot, offers, i, server_of, any_layout, ends, view);
     }
     return view;
 }
@@ -107,10 +121,12 @@ std::vector<Action> reclaim_moves(const Snapshot& snapshot, const Offers& offers
     std::vector<Action> actions;
     for (std::size_t j = 0; j < view.jobs.size(); ++j) {
         const JobState& job = snapshot.jobs[view.jobs[j]];
+        const bool is_hit =
+            std::any_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) { return leaves[n]; });
+        if (!is_hit || view.ends[j]) continue;
         std::vector<NodeIndex> stay;
         for (const NodeIndex n : job.nodes)
-            if (!leaves[n]) stay.push_back(n);
-        if (stay.size() == job.nodes.size()) continue;
+            if (!leaves[n] && snapshot.nodes[n].returning_s == 0) stay.push_back(n);
         if (preempted[j])
             actions.push_back(
                 {.kind = ActionKind::preempt, .job = job.id, .reason = "its lent nodes go back"});

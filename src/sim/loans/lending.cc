@@ -6,26 +6,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <iterator>
+#include <numeric>
 
 #include "base/text.h"
-#include "policy/loans/reclaim_moves.h"
 
 namespace arena::sim {
-namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 Result<Lending> Lending::make(const std::vector<NodeState>& nodes,
                               const std::vector<NodeIndex>& inference, const LoanOptions& options,
-                              double checkpoint_s) {
-    Lending out(options);
+                              const RestartCost& restart) {
+    Lending out(options, restart);
     out.nodes_ = inference;
-    out.home_at_s_.assign(inference.size(), never);
+    out.returns_.resize(inference.size());
     out.ledger_ = LoanLedger(inference.size());
-    out.checkpoint_s_ = checkpoint_s;
     out.metrics_.lend = options.lend;
     if (inference.empty())
         return usage_error("no node of the cluster is inference's: say inference: true at some",
@@ -90,7 +84,7 @@ double Lending::next_event_s(double now_s) const {
     double at_s = next_tick_s_;
     for (const InferenceLoad& load : options_.curve.loads)
         at_s = std::min(at_s, load.next_change_s(now_s));
-    for (const double home_s : home_at_s_) at_s = std::min(at_s, home_s);
+    for (const Return& back : returns_) at_s = std::min({at_s, back.home_s, back.leave_s});
     return std::max(at_s, now_s);
 }
 
@@ -165,8 +159,8 @@ void Lending::show(std::size_t server, Snapshot& snapshot) const {
 
 void Lending::take_home(Snapshot& snapshot) {
     for (std::size_t s = 0; s < nodes_.size(); ++s) {
-        if (home_at_s_[s] > now_s_) continue;
-        home_at_s_[s] = never;
+        if (returns_[s].home_s > now_s_) continue;
+        returns_[s] = {};
         const Lease lease = *ledger_.lease(static_cast<NodeIndex>(s));
         metrics_.late_returns += now_s_ > static_cast<double>(lease.until_s) ? 1 : 0;
         ++metrics_.servers_returned;
@@ -193,26 +187,83 @@ void Lending::reclaim(Pool& pool, std::int64_t servers, Snapshot& snapshot, cons
     const std::vector<std::size_t> lent = with_state(pool, LeaseState::lent);
     std::vector<NodeIndex> nodes;
     for (const std::size_t s : lent) nodes.push_back(nodes_[s]);
-    const ReclaimView view =
-        reclaim_view(snapshot, offers, nodes, static_cast<std::size_t>(servers), true);
+    const auto wanted = static_cast<std::size_t>(servers);
+    const auto deadline_s = std::floor(now_s_ + options_.rules.deadline_s);
+    const double within_s = deadline_s - restart_.checkpoint_s - now_s_;
+    const bool is_short = needed_servers(pool) > home(pool);  // else it asks for what it will need
+    const EndsInTime ends{.within_s = options_.let_end && !is_short ? std::max(0.0, within_s) : 0,
+                          .restart_s = restart_.checkpoint_s + restart_.launch_cap_s};
+    const ReclaimView view = reclaim_view(snapshot, offers, nodes, wanted, true, ends);
     const ReclaimAnswer answer = choose_servers(view.problem, options_.reclaim);
-    if (options_.watch && !view.jobs.empty()) options_.watch(view.problem, answer);
+    if (options_.watch && !view.jobs.empty())
+        options_.watch(reclaim_view(snapshot, offers, nodes, wanted, true).problem, answer);
     ++metrics_.reclaims;
-    metrics_.preemptions += answer.cost.preemptions;
-    metrics_.scaled_in += answer.cost.scaled_in;
     metrics_.least_preemptions += std::llround(answer.least_weight);
-    for (Action& move : reclaim_moves(snapshot, offers, view, answer.returned, true))
-        moves.push_back(std::move(move));
-    const auto deadline_s = std::llround(std::floor(now_s_ + options_.rules.deadline_s));
+    std::vector<Action> own = reclaim_moves(snapshot, offers, view, answer.returned, true);
+    count(own);
+    metrics_.let_end +=
+        answer.cost.preemptions + answer.cost.scaled_in - static_cast<std::int64_t>(own.size());
+    std::move(own.begin(), own.end(), std::back_inserter(moves));
     for (const ServerIndex chosen : answer.returned) {
         const std::size_t s = lent[chosen];
-        const NodeState& node = snapshot.nodes[nodes_[s]];
         const LoanNumber loan = ledger_.lease(static_cast<NodeIndex>(s))->loan;
-        ledger_.reclaim(
-            {.loan = loan, .nodes = {static_cast<NodeIndex>(s)}, .deadline_s = deadline_s});
-        home_at_s_[s] = now_s_ + (node.free_gpus < node.total_gpus ? checkpoint_s_ : 0);
+        ledger_.reclaim({.loan = loan,
+                         .nodes = {static_cast<NodeIndex>(s)},
+                         .deadline_s = std::llround(deadline_s)});
+        send_home(s, snapshot, view, deadline_s);
         show(s, snapshot);
     }
+}
+
+/// At once where it is empty, when its jobs have left it, or when those that are let run have
+/// ended.
+void Lending::send_home(std::size_t server, const Snapshot& snapshot, const ReclaimView& view,
+                        double deadline_s) {
+    const NodeIndex n = nodes_[server];
+    const NodeState& node = snapshot.nodes[n];
+    Return& back = returns_[server];
+    back.moved_s = now_s_ + (node.free_gpus < node.total_gpus ? restart_.checkpoint_s : 0);
+    bool is_held = false;
+    for (std::size_t j = 0; j < view.jobs.size(); ++j) {
+        const auto& held = snapshot.jobs[view.jobs[j]].nodes;
+        is_held = is_held || (view.ends[j] && std::find(held.begin(), held.end(), n) != held.end());
+    }
+    if (is_held)
+        back.leave_s = deadline_s - restart_.checkpoint_s;
+    else
+        back.home_s = back.moved_s;
+}
+
+void Lending::count(const std::vector<Action>& moves) {
+    for (const Action& move : moves)
+        (move.kind == ActionKind::preempt ? metrics_.preemptions : metrics_.scaled_in) += 1;
+}
+
+std::vector<Action> Lending::overdue(const Snapshot& snapshot, const Offers& offers) {
+    account(snapshot.time_s);
+    if (std::none_of(returns_.begin(), returns_.end(),
+                     [](const Return& back) { return back.leave_s < never; }))
+        return {};
+    std::vector<bool> is_held(snapshot.nodes.size());
+    for (const JobState& job : snapshot.jobs)
+        for (const NodeIndex n : job.nodes) is_held[n] = true;
+    std::vector<NodeIndex> nodes;
+    for (std::size_t s = 0; s < nodes_.size(); ++s) {
+        Return& back = returns_[s];
+        const bool is_empty = !is_held[nodes_[s]];
+        if (back.leave_s == never || (!is_empty && back.leave_s > now_s_)) continue;
+        back.leave_s = never;
+        back.home_s = is_empty ? std::max(now_s_, back.moved_s) : now_s_ + restart_.checkpoint_s;
+        if (!is_empty) nodes.push_back(nodes_[s]);
+    }
+    if (nodes.empty()) return {};
+    const ReclaimView view = reclaim_view(snapshot, offers, nodes, nodes.size(), true);
+    std::vector<ServerIndex> all(nodes.size());
+    std::iota(all.begin(), all.end(), ServerIndex{0});
+    std::vector<Action> moves = reclaim_moves(snapshot, offers, view, all, true);
+    metrics_.overstayed += static_cast<std::int64_t>(moves.size());
+    count(moves);
+    return moves;
 }
 
 void Lending::note(double now_s) {
@@ -227,11 +278,10 @@ void Lending::note(double now_s) {
 }
 
 std::vector<Action> Lending::advance(Snapshot& snapshot, const Offers& offers) {
-    account(snapshot.time_s);
+    std::vector<Action> moves;
     take_home(snapshot);
     const bool is_tick = now_s_ >= next_tick_s_;
     while (next_tick_s_ <= now_s_) next_tick_s_ += options_.rules.tick_s;
-    std::vector<Action> moves;
     for (Pool& pool : pools_) {
         const double amount = options_.curve.loads[pool.load].at(now_s_);
         pool.needed_gpus =

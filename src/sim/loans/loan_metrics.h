@@ -20,7 +20,9 @@ struct LoanMetrics {
     std::int64_t loans = 0, servers_lent = 0, reclaims = 0, servers_returned = 0;
     std::int64_t late_returns = 0;                ///< servers that were back after their deadline
     std::int64_t preemptions = 0, scaled_in = 0;  ///< jobs, by reclaims
-    std::int64_t least_preemptions = 0;           ///< that the reclaims needed, by their bounds
+    std::int64_t let_end = 0;     ///< jobs that a reclaim let run, for they were to end in time
+    std::int64_t overstayed = 0;  ///< of them, those that did not, and had to move
+    std::int64_t least_preemptions = 0;  ///< that the reclaims needed, by their bounds
     double short_server_s = 0;  ///< server-seconds that inference needed, had, and had lent
     double short_late_s = 0;    ///< seconds with such a server missing beyond the deadline
     double unmet_server_s = 0;  ///< server-seconds needed beyond all that inference has
