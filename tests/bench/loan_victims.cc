@@ -2,7 +2,9 @@
 // Whom a reclaim hits, on the states that a simulation meets: our choice of servers against Slurm's
 // own preemption (22.05, preempt/partition_prio with select/cons_tres, with and without
 // preempt_reorder_count) and against random servers. Run by tests/bench/loans.
-//   loan-victims CLUSTER TRACE THROUGHPUTS CURVE ELASTIC_SHARE SEED
+//   loan-victims CLUSTER TRACE THROUGHPUTS CURVE ELASTIC_SHARE SEED [ideal]
+// With `ideal` nothing is simulated: the mean JCT were there GPUs without end, each job started as
+// it comes, an elastic one with the fastest of its offers, another with what it asked for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -122,12 +124,30 @@ void add_random(const ReclaimProblem& problem, Random& random, Totals& totals) {
     }
 }
 
+double ideal_jct_s(const Workload& workload, double elastic_share, std::uint64_t seed) {
+    const RestartCost restart;
+    double sum_s = 0;
+    for (std::uint32_t i = 0; i < workload.jobs.size(); ++i) {
+        const SimJob& job = workload.jobs[i];
+        const auto& offers = workload.profiles[job.profile].offers;
+        const auto jct_s = [&](const Offer& offer) {
+            return restart.seconds(offer.grid.gpus()) + job.iterations * offer.estimate.iteration_s;
+        };
+        double least_s = jct_s(offers[job.asked]);
+        if (Workload::is_elastic(elastic_share, seed, i))
+            for (const Offer& offer : offers) least_s = std::min(least_s, jct_s(offer));
+        sum_s += least_s;
+    }
+    return sum_s / static_cast<double>(workload.jobs.size());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 7) {
+    if (argc != 7 && (argc != 8 || std::string_view(argv[7]) != "ideal")) {
         fmt::print(stderr,
-                   "usage: loan-victims CLUSTER TRACE THROUGHPUTS CURVE ELASTIC_SHARE SEED\n");
+                   "usage: loan-victims CLUSTER TRACE THROUGHPUTS CURVE ELASTIC_SHARE SEED "
+                   "[ideal]\n");
         return 2;
     }
     WorkloadOptions binding;
@@ -135,11 +155,16 @@ int main(int argc, char** argv) {
     const Workload workload = need(bind_workload(
         need(parse_cluster(read(argv[1]), argv[1])), need(parse_trace(read(argv[2]), argv[2])),
         need(parse_throughputs(read(argv[3]), argv[3])), binding));
-    Totals t;
-    Random random(7);
     SimulationOptions options;
     options.elastic_share = std::atof(argv[5]);
     options.errors.seed = std::strtoull(argv[6], nullptr, 10);
+    if (argc == 8) {
+        fmt::print("{{\"jct_s\":{:.3f}}}\n",
+                   ideal_jct_s(workload, options.elastic_share, options.errors.seed));
+        return 0;
+    }
+    Totals t;
+    Random random(7);
     options.loans.emplace();
     options.loans->curve = need(parse_inference_curve(read(argv[4]), argv[4]));
     options.loans->watch = [&](const ReclaimProblem& problem, const ReclaimAnswer& answer) {
