@@ -187,8 +187,9 @@ TEST(names_that_point_here_from_elsewhere_are_not_served) {
     for (const char* good : {"", "localhost", "LOCALHOST:9820", "127.0.0.1:9820", "[::1]:9820",
                              "head", "head.example.org:80"})
         ck_assert_msg(is_local_host(good, "head.example.org"), "%s", good);
-    for (const char* bad : {"evil.example", "evil.example:9820", "127.0.0.1.evil.example",
-                            "10.0.0.1", "localhost.evil.example", "[fe80::1]:1", "[", "[]", ":80", "hea"})
+    for (const char* bad :
+         {"evil.example", "evil.example:9820", "127.0.0.1.evil.example", "10.0.0.1",
+          "localhost.evil.example", "[fe80::1]:1", "[", "[]", ":80", "hea"})
         ck_assert_msg(!is_local_host(bad, "head.example.org"), "%s", bad);
 }
 

@@ -125,7 +125,7 @@ TEST(lines_that_are_none_are_refused) {
 
 TEST(buckets_count_up_to_their_bounds) {
     Histogram histogram(std::vector<double>{1, 10});
-    for (const double value : {0.5, 1.0, 2.0, 100.0, NAN}) histogram.add(value);
+    for (const double value : std::vector<double>{0.5, 1, 2, 100, NAN}) histogram.add(value);
     ck_assert(histogram.counts() == (std::vector<std::uint64_t>{2, 1, 1}));
     ck_assert_double_eq(histogram.sum(), 103.5);
 }

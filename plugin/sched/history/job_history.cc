@@ -2,6 +2,8 @@
 // See job_history.h.
 #include "plugin/sched/history/job_history.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace arena {
@@ -74,9 +76,9 @@ bool JobHistory::note(HistoryLine line) {
     const auto at = jobs_.find(line.job);
     const bool known = at != jobs_.end() && at->second.uid == line.uid && !at->second.over;
     const bool same_state = known && at->second.events.back().state == line.state;
+    if (same_state && at->second.events.back().text == line.text) return true;
     if (same_state && std::abs(line.at_s - at->second.events.back().at_s) < limits_.same_state_s)
         return false;
-    if (same_state && at->second.events.back().text == line.text) return true;
     keep(line);
     forget_oldest();
     new_.push_back(line);
