@@ -246,13 +246,7 @@ if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_exporter
 TESTS += tests/unit/test_exporter
 endif
-tests_unit_test_exporter_SOURCES = tests/unit/test_exporter.cc tests/unit/suite.h $(exporter_sources)
-if HAVE_MICROHTTPD
-tests_unit_test_exporter_SOURCES += cli/exporter/http_server.cc
-else
-tests_unit_test_exporter_SOURCES += cli/exporter/no_http_server.cc
-endif
-tests_unit_test_exporter_LDADD = $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
+tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0800-live.t
 dist_check_SCRIPTS += tests/t0800-live.t
 EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc
