@@ -53,6 +53,7 @@ arena_SOURCES = \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
 	cli/cluster/explain_command.cc \
+	cli/cluster/history_command.cc \
 	cli/cluster/loan_command.cc \
 	cli/cluster/profile_command.cc \
 	cli/cluster/profile_run.h cli/cluster/profile_run.cc \
@@ -60,6 +61,7 @@ arena_SOURCES = \
 	cli/cluster/report_command.cc \
 	cli/cluster/send_report.h cli/cluster/send_report.cc \
 	cli/cluster/slowdown_command.cc \
+	cli/exporter/commands.h cli/exporter/exporter_command.cc \
 	cli/doctor/commands.h \
 	cli/doctor/doctor.h cli/doctor/doctor.cc \
 	cli/doctor/doctor_accounts.cc \
@@ -73,6 +75,36 @@ arena_SOURCES = \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end
-arena_LDADD = libarena_array_search.la libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la $(all_libs)
+arena_LDADD = libarena_array_search.la libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la libarena_exporter.la $(all_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
+
+# ---- arena exporter ------------------------------------------------------------------------------
+# A library of its own, that its unit test links.
+noinst_LTLIBRARIES += libarena_exporter.la libarena_http.la
+libarena_exporter_la_SOURCES = \
+	cli/exporter/documents.h cli/exporter/documents.cc \
+	cli/exporter/exposition.h cli/exporter/exposition.cc \
+	cli/exporter/listen.h cli/exporter/listen.cc \
+	cli/exporter/metrics.h cli/exporter/metrics.cc \
+	cli/exporter/page.h cli/exporter/page.cc \
+	# end
+libarena_exporter_la_LIBADD = libarena_http.la
+libarena_http_la_CPPFLAGS = $(AM_CPPFLAGS) $(MICROHTTPD_CFLAGS)
+libarena_http_la_SOURCES = cli/exporter/http_server.h
+if HAVE_MICROHTTPD
+libarena_http_la_SOURCES += cli/exporter/http_server.cc
+else
+libarena_http_la_SOURCES += cli/exporter/no_http_server.cc
+endif
+# The page is part of the program.
+live_page_texts = cli/exporter/live_html.inc cli/exporter/live_css.inc cli/exporter/live_js.inc
+cli/exporter/live_html.inc: cli/exporter/live.html
+cli/exporter/live_css.inc: cli/exporter/live.css
+cli/exporter/live_js.inc: cli/exporter/live.js
+$(live_page_texts):
+	$(AM_V_GEN)$(MKDIR_P) cli/exporter && \
+	{ printf 'R"arena('; cat '$(srcdir)/cli/exporter/live.'`echo '$@' | $(SED) 's/.*live_//; s/.inc$$//'`; printf ')arena"\n'; } >$@
+cli/exporter/page.lo: $(live_page_texts)
+CLEANFILES += $(live_page_texts)
+EXTRA_DIST += cli/exporter/live.html cli/exporter/live.css cli/exporter/live.js

@@ -12,6 +12,7 @@
 #include "cli/array/commands.h"
 #include "cli/cluster/commands.h"
 #include "cli/doctor/commands.h"
+#include "cli/exporter/commands.h"
 #include "cli/loan/commands.h"
 #include "cli/planning/commands.h"
 #include "cli/simulation/commands.h"
@@ -94,6 +95,8 @@ int main(int argc, char** argv) {
     add_report(app, globals);
     add_stats(app, globals);
     add_queue(app, globals);
+    add_history(app, globals);
+    add_exporter(app, globals);
     add_profile(app, globals);
     add_config(app, globals);
     CLI::App& slowdown = *app.add_subcommand("slowdown", "slow GPUs and links, and what is done");

@@ -18,6 +18,16 @@ dist_check_SCRIPTS += tests/t0425-launchers.t
 TESTS += tests/t0426-launcher-parsers.t
 dist_check_SCRIPTS += tests/t0426-launcher-parsers.t
 EXTRA_DIST += tests/launchers/plans tests/launchers/expected
+# ---- arena exporter: dashboard and an example of a unit ---------------------------------------------
+grafanadir = $(pkgdatadir)/grafana
+dist_grafana_DATA = contrib/grafana/slurm-arena.json
+pkgdata_DATA = contrib/systemd/arena-exporter.service
+CLEANFILES += contrib/systemd/arena-exporter.service
+EXTRA_DIST += contrib/systemd/arena-exporter.service.in
+contrib/systemd/arena-exporter.service: contrib/systemd/arena-exporter.service.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) contrib/systemd && \
+	$(SED) 's|@bindir[@]|$(bindir)|' '$(srcdir)/contrib/systemd/arena-exporter.service.in' >$@
+
 EXTRA_DIST += \
 	contrib/build-lib.sh \
 	contrib/check \

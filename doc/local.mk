@@ -2,6 +2,7 @@
 dist_man_MANS += \
 	doc/man/arena.1 \
 	doc/man/arena-array.5 \
+	doc/man/arena-exporter.8 \
 	doc/man/arena.yaml.5 \
 	doc/man/arena-model.5 \
 	doc/man/arena-launchers.7 \

@@ -241,6 +241,16 @@ tests_unit_test_array_exact_LDADD = $(array_search_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/unit/array_cases.h tests/fuzz/parse_array_instance.cc tests/fuzz/parse_array_schedule.cc tests/bench/array \
 	tests/bench/array_minizinc.py
 
+# ---- live view ---------------------------------------------------------------------------------
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_exporter
+TESTS += tests/unit/test_exporter
+endif
+tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
+TESTS += tests/t0800-live.t
+dist_check_SCRIPTS += tests/t0800-live.t
+EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc
+
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t
 dist_check_SCRIPTS += tests/layering.t tests/said-once.t
@@ -250,7 +260,7 @@ EXTRA_DIST += tests/rooms
 sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
-	tests/unit/test_scheduler_queue tests/unit/test_forecast \
+	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
 	tests/unit/test_nodes tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK

@@ -7,6 +7,7 @@
 namespace arena::cli {
 
 void add_explain(CLI::App&, Globals&);
+void add_history(CLI::App&, Globals&);
 void add_queue(CLI::App&, Globals&);
 void add_stats(CLI::App&, Globals&);
 void add_report(CLI::App&, Globals&);

@@ -273,6 +273,7 @@ int explain(const Globals& globals, JobId job, const Shown& shown) {
 void print_flat(const Json& json, const std::string& prefix) {
     for (const auto& [key, value] : json.items()) {
         const std::string name = prefix.empty() ? key : prefix + "." + key;
+        if (name == "histograms") continue;  // for programs: arena exporter
         if (value.is_object()) {
             print_flat(value, name);
         } else if (name == "profiles.users") {

@@ -30,7 +30,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t max_answer_bytes = std::size_t{64} << 20;
-constexpr auto socket_limit = std::chrono::seconds(10);
 /// Where too many ask at once the plug-in hangs up on those that have said nothing yet: on this
 /// one, too, where the machine let it wait between connecting and asking.
 constexpr int most_hang_ups = 20;
@@ -67,7 +66,7 @@ const char* drain(std::vector<Stream*> streams, Clock::time_point deadline) {
     }
 }
 
-Result<FileDescriptor> connect_socket(const std::string& path) {
+Result<FileDescriptor> connect_socket(const std::string& path, std::chrono::seconds most) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) {
@@ -75,7 +74,7 @@ Result<FileDescriptor> connect_socket(const std::string& path) {
     }
     path.copy(address.sun_path, path.size());
     FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const timeval limit{std::chrono::seconds(socket_limit).count(), 0};
+    const timeval limit{most.count(), 0};
     if (fd.get() >= 0) ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (fd.get() < 0 ||
         ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -158,10 +157,11 @@ int reap(pid_t pid) {
 
 }  // namespace
 
-Result<std::string> ask_socket(const std::string& path, std::string_view line) {
-    const auto deadline = Clock::now() + socket_limit;
+Result<std::string> ask_socket(const std::string& path, std::string_view line,
+                               std::chrono::seconds limit) {
+    const auto deadline = Clock::now() + limit;
     for (int left = most_hang_ups;; --left) {
-        Result<FileDescriptor> fd = connect_socket(path);
+        Result<FileDescriptor> fd = connect_socket(path, limit);
         if (!fd) return fd.error();
         Stream stream{std::move(*fd), {}};
         const char* problem = send_line(stream.fd.get(), std::string(line))

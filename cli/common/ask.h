@@ -13,8 +13,9 @@
 
 namespace arena::cli {
 
-/// Sends one line and reads the answer to its end, within 10 s and 64 MiB.
-Result<std::string> ask_socket(const std::string& path, std::string_view line);
+/// Sends one line and reads the answer to its end, within the limit and 64 MiB.
+Result<std::string> ask_socket(const std::string& path, std::string_view line,
+                               std::chrono::seconds limit = std::chrono::seconds(10));
 
 struct ProgramOutput {
     int status = 0;  ///< exit status, 128 + signal when killed

@@ -2,7 +2,7 @@
 # The scheduler: its logic is a library without Slurm, so that unit tests drive it with a scripted host.
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
-	plugin/sched/host/host.h plugin/sched/host/loans.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/host/host.h plugin/sched/host/loans.h plugin/sched/host/pool_counts.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
 	plugin/sched/checks/check_book.h plugin/sched/checks/check_book.cc plugin/sched/checks/check_start.cc \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \
@@ -14,6 +14,10 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/loans/loan_book.h plugin/sched/loans/loan_book.cc plugin/sched/loans/loan_leases.cc \
 	plugin/sched/loans/loan_report.h plugin/sched/loans/loan_report.cc \
 	plugin/sched/host/excludes.h plugin/sched/host/excludes.cc \
+	plugin/sched/history/histogram.h \
+	plugin/sched/history/history_file.h plugin/sched/history/history_file.cc \
+	plugin/sched/history/job_history.h plugin/sched/history/job_history.cc \
+	plugin/sched/live/live_json.h plugin/sched/live/live_json.cc \
 	plugin/sched/round/request_cache.h plugin/sched/round/request_cache.cc \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \

@@ -79,6 +79,7 @@ struct JobView {
     std::uint64_t basis = 0;  ///< fingerprint of what a decision about the job rests on
     std::string reason;       ///< state_desc as squeue shows it
     std::string partition;
+    std::string name;        ///< as its user calls it: any bytes
     std::string offer_json;  ///< ARENA_PLAN as last written; "" = none
     double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
     double priority = 0;  ///< what Slurm would give it were it not held

@@ -81,6 +81,8 @@ void Books::forget_gone(const ClusterView& view) {
     queue.forget(gone);
     slowdown.forget(gone);
     for (const JobView& job : view.jobs) slowdown.begin_life(job.id, job.facts.restart);
+    history.end([&](JobId job) { return !std::binary_search(alive.begin(), alive.end(), job); },
+                view.snapshot.time_s);
     std::erase_if(statuses, gone);
     std::erase_if(patience, gone);
     std::erase_if(imposed, gone);

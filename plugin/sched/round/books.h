@@ -9,6 +9,7 @@
 
 #include "planner/requests/cluster_rules.h"
 #include "plugin/sched/checks/check_book.h"
+#include "plugin/sched/history/job_history.h"
 #include "plugin/sched/loans/loan_book.h"
 #include "plugin/sched/nodes/node_book.h"
 #include "plugin/sched/plans/offer_book.h"
@@ -63,6 +64,7 @@ struct JobStatus {
     std::string none_why;             ///< and why it has none
     std::vector<std::string> avoids;  ///< nodes that it avoids, and why
     SlowdownMode slowdown = SlowdownMode::off;
+    std::size_t told = 0;  ///< a sum of what the history has last; 0 = nothing
 };
 
 struct Books {
@@ -94,6 +96,7 @@ struct Books {
     BlockedOffers blocked;
     Queue queue;
     SlowdownBook slowdown;
+    JobHistory history;
     std::map<JobId, JobStatus> statuses;
     std::map<JobId, std::string> refused_updates;  ///< the latest, why
     std::map<JobId, double> patience;  ///< the first since each last ran: see Decision::patience

@@ -2,6 +2,7 @@
 // The last stage of a round: see stages.h. Why each job waits, as squeue and `arena explain` show
 // it. No call of Slurm.
 #include <algorithm>
+#include <functional>
 
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/shares.h"
@@ -50,7 +51,59 @@ std::optional<Host::Reason> reason_of(const Note& note, const Books& books) {
     return std::nullopt;
 }
 
+bool is_control(char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+}
+
+/// Changes when there is something new to say of the job; numbers in its reason that go up and down
+/// are nothing new.
+std::size_t sum_of(const JobStatus& status) {
+    std::size_t sum = std::hash<std::string_view>()(status.state);
+    const auto mix = [&](std::size_t value) { sum = sum * 1099511628211U + value; };
+    for (const char c : status.reason)
+        if (c < '0' || c > '9') mix(static_cast<unsigned char>(c));
+    if (!status.chosen) return sum | 1;
+    mix(std::hash<std::string_view>()(status.chosen->gpu_type));
+    for (const std::int64_t n :
+         {status.chosen->nodes, status.chosen->gpus_per_node, status.chosen->stages})
+        mix(static_cast<std::size_t>(n));
+    return sum | 1;
+}
+
+/// "4xa40 pp2,dp2,tp1,mb1x4: worth the price of its GPUs"
+std::string words_for_history(JobId job, const JobStatus& status, const Books& books) {
+    std::string text;
+    if (status.chosen) {
+        text = short_form(*status.chosen);
+        for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
+            if ((*status.offers)[i].grid == *status.chosen) {
+                text += " " + short_form((*status.offers)[i].plan);
+                break;
+            }
+    }
+    const std::string reason = books.with_refused_update(job, status.reason);
+    if (!text.empty() && !reason.empty()) text += ": ";
+    text += reason;
+    std::replace_if(text.begin(), text.end(), is_control, ' ');
+    return text;
+}
+
 }  // namespace
+
+void note_history(Books& books, double now_s) {
+    for (auto& [job, status] : books.statuses) {
+        if (status.state.empty()) continue;
+        const std::size_t sum = sum_of(status);
+        if (sum == status.told) continue;
+        if (books.history.note({.at_s = now_s,
+                                .job = job,
+                                .uid = status.uid,
+                                .state = status.state,
+                                .text = words_for_history(job, status, books)}))
+            status.told = sum;
+    }
+}
 
 std::vector<Host::Reason> explain(const Round& round, const Decision& decision,
                                   const Journal& journal, Books& books) {

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "plugin/sched/host/pool_counts.h"
 
 namespace arena {
 namespace {
@@ -77,10 +78,15 @@ Json check_counts(const CheckBook& book) {
 Json slow_counts(const Books& books, const SlowReportCounts& reports) {
     const SlowdownBook& book = books.slowdown;
     const SlowdownBook::Counts& counts = book.counts();
-    return {{"events", counts.events},        {"open", book.open()},
-            {"moves", counts.moves},          {"lost_gpu_s", counts.lost_gpu_s},
-            {"reports", reports.taken},       {"refused", reports.refused},
-            {"over_rate", reports.over_rate}, {"checks", check_counts(books.checks)}};
+    return {{"events", counts.events},
+            {"of_links", counts.of_links},
+            {"open", book.open()},
+            {"moves", counts.moves},
+            {"lost_gpu_s", counts.lost_gpu_s},
+            {"reports", reports.taken},
+            {"refused", reports.refused},
+            {"over_rate", reports.over_rate},
+            {"checks", check_counts(books.checks)}};
 }
 
 /// What is held against a node, and until when: null until somebody takes it back.
@@ -131,6 +137,42 @@ Json loan_counts(const LoanBook& book) {
             {"scaled_in", counts.scaled_in}, {"gpu_hours", std::move(hours)}};
 }
 
+Json pool_counts(const Snapshot& snapshot) {
+    Json json = Json::object();
+    for (const auto& [type, pool] : count_pools(snapshot))
+        json[type] = {{"nodes", pool.nodes}, {"slow_nodes", pool.slow_nodes},
+                      {"gpus", pool.gpus},   {"free", pool.free},
+                      {"down", pool.down},   {"lent", pool.lent}};
+    return json;
+}
+
+Json histogram_json(const Histogram& histogram) {
+    return {
+        {"bounds", histogram.bounds()}, {"counts", histogram.counts()}, {"sum", histogram.sum()}};
+}
+
+Json histograms(const SchedulerStats& stats) {
+    Json stages = Json::object();
+    for (std::size_t i = 0; i < round_stages.size(); ++i)
+        stages[std::string(round_stages[i])] = histogram_json(stats.stage_seconds[i]);
+    return {{"round_seconds", std::move(stages)},
+            {"estimate_ratio", histogram_json(stats.estimate_ratio)}};
+}
+
+/// Of those that wait: how many have an offer.
+std::size_t jobs_with_offers(const Books& books) {
+    std::size_t n = 0;
+    for (const auto& [id, status] : books.statuses)
+        n += books.queue.find(id) != nullptr && status.offers && !status.offers->empty();
+    return n;
+}
+
+double profile_gpu_s(const ProfileTurns& turns) {
+    double sum = 0;
+    for (const auto& [user, account] : turns.accounts()) sum += account.gpu_s;
+    return sum;
+}
+
 Json asked_checks(const CheckBook& book) {
     Json names = Json::array();
     for (const auto& [name, entry] : book.entries())
@@ -158,6 +200,9 @@ void SchedulerStats::add_time(double round_ms) {
     total_ms += round_ms;
     ++timed_rounds;
     ++rounds;
+    const std::array<double, round_stages.size()> stages_ms = {survey_ms, collect_ms, plan_ms,
+                                                               decide_ms, apply_ms,   forecast_ms};
+    for (std::size_t i = 0; i < stages_ms.size(); ++i) stage_seconds[i].add(stages_ms[i] / 1000);
 }
 
 std::string explain_json(Books& books, JobId job, const Asker& asker) {
@@ -223,7 +268,12 @@ std::string stats_json(const Books& books, const Counted& counted, const Asker& 
           {"made", planning.made},
           {"in_part", planning.in_part},
           {"longest_ms", 1000 * planning.longest_s}}},
-        {"jobs", {{"pending", stats.jobs_pending}, {"running", stats.jobs_running}}},
+        {"jobs",
+         {{"pending", stats.jobs_pending},
+          {"running", stats.jobs_running},
+          {"planned", stats.jobs_planned},
+          {"waiting", books.queue.size()},
+          {"with_offers", jobs_with_offers(books)}}},
         {"decisions",
          {{"starts", stats.changes.starts},
           {"releases", stats.changes.releases},
@@ -239,10 +289,14 @@ std::string stats_json(const Books& books, const Counted& counted, const Asker& 
          {{"running", books.profiles.running()},
           {"imported", books.profiles.imported()},
           {"failed", books.profiles.failed()},
+          {"gpu_s", profile_gpu_s(books.profiles.turns())},
           {"users", profile_users(books.profiles.turns(), asker)}}},
         {"slowdown", slow_counts(books, counted.slow_reports)},
         {"loan", loan_counts(books.loans)},
-        {"faults", stats.faults}};
+        {"faults", stats.faults},
+        {"pools", pool_counts(counted.snapshot)},
+        {"seen_s", counted.snapshot.time_s},
+        {"histograms", histograms(stats)}};
     return line(json);
 }
 
@@ -276,6 +330,25 @@ std::string slowdown_json(const Books& books, std::string_view word, const Asker
 std::string error_json(const Error& error) {
     return line({{"schema_version", 1},
                  {"error", {{"code", exit_code(error.code)}, {"text", error.message()}}}});
+}
+
+std::string history_json(const Books& books, JobId job, const Asker& asker) {
+    const JobPast* past = books.history.find(job);
+    if (past == nullptr || (!asker.privileged && past->uid != asker.uid))
+        return error_json(no_error(
+            "nothing is known of it: never Arena's, too long ago, or not yours; sacct -j " +
+                std::to_string(job) + " says what Slurm's accounting has",
+            "JobId=" + std::to_string(job)));
+    Json events = Json::array();
+    for (const JobEvent& event : past->events)
+        events.push_back({{"time_s", event.at_s}, {"state", event.state}, {"text", event.text}});
+    return line({{"schema_version", 1},
+                 {"job", job},
+                 {"uid", past->uid},
+                 {"over", past->over},
+                 {"left_out", past->left_out},
+                 {"left_out_after", JobHistory::Limits().first_events},
+                 {"events", std::move(events)}});
 }
 
 std::string queue_json(const Books& books, double time_s, const Asker& asker) {

@@ -44,7 +44,8 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
                      Calibration calibration, PlanLimits limits)
     : host_(host),
       books_(host, std::move(config), std::move(hardware), std::move(calibration),
-             std::move(limits)) {}
+             std::move(limits)),
+      history_file_(HistoryFile::path_beside(books_.site.config.profile_store)) {}
 
 void Scheduler::round() {
     const auto stopping = [this] { return host_.stopping(); };
@@ -78,8 +79,35 @@ void Scheduler::round() {
     books_.queue.note_positions(
         round_, [this](JobId job) { return books_.statuses[job].state == "running"; });
     stats_.forecast_ms = part.ms();
-    books_.forget_gone(round_.view);
+    keep_history();
+    stats_.jobs_planned = round_.planned.size();
     stats_.add_time(whole.ms());
+}
+
+/// What is new, to who asks and to the file.
+void Scheduler::keep_history() {
+    note_history(books_, round_.view.snapshot.time_s);
+    tell_of_leases();
+    books_.forget_gone(round_.view);
+    const Status kept = history_file_.append(books_.history.take_new());
+    if (!kept && !history_failed_)
+        host_.log_error(kept.error().message() +
+                        ": arena history forgets what happened when slurmctld ends");
+    history_failed_ = !kept;
+}
+
+void Scheduler::tell_of_leases() {
+    std::map<std::string, std::string> now;
+    for (const LoanBook::LeaseLine& line : books_.loans.list()) now[line.node] = line.state;
+    if (now == leases_) return;
+    const double at_s = round_.view.snapshot.time_s;
+    for (const auto& [node, state] : now)
+        if (const auto before = leases_.find(node);
+            before == leases_.end() || before->second != state)
+            books_.history.tell(at_s, "loan", node + ": " + state);
+    for (const auto& [node, state] : leases_)
+        if (!now.contains(node)) books_.history.tell(at_s, "loan", node + ": is back");
+    leases_ = std::move(now);
 }
 
 /// A node of the job of which something slow is known, or told: its times say nothing of its plan.
@@ -127,6 +155,7 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
                         "{:.4g} s, or more",
                         left.job, observation.estimated_s));
     ++stats_.reports;
+    stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);
     const bool waits = use_reports && !books_.offers.latest_counts(run);
     host_.log_info(fmt::format(
@@ -160,6 +189,13 @@ void Scheduler::on_slow_report(const LeftSlowReport& left, double now_s) {
     const bool is_news = books_.slowdown.on_slow_report(left);
     host_.show_slowdown(left.job, told.life, books_.slowdown.words_of(left.job));
     if (!is_news) return;
+    if (const auto at = books_.statuses.find(left.job); at != books_.statuses.end())
+        books_.history.add(
+            {.at_s = now_s,
+             .job = left.job,
+             .uid = at->second.uid,
+             .state = told.relief != 0 ? "slow no more" : "slow",
+             .text = fmt::format("{}, action {}", slow_word(told), to_string(told.action))});
     take_verdict(left, now_s);
     host_.log_info(fmt::format("JobId={} {} {}, action {}, lost {:.0f} s", left.job,
                                slow_word(told), told.relief != 0 ? "is over" : "is slow",
@@ -264,7 +300,8 @@ Scheduler::Kept Scheduler::keep() {
             .leaving = std::exchange(books_.leaving, {}),
             .verdicts = books_.nodes.take_verdicts(),
             .checks = books_.checks.take_entries(),
-            .loans = books_.loans.keep()};
+            .loans = books_.loans.keep(),
+            .history = std::exchange(books_.history, {})};
 }
 
 void Scheduler::take_over(Kept kept) {
@@ -273,6 +310,13 @@ void Scheduler::take_over(Kept kept) {
     books_.checks.take_over(std::move(kept.checks));
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
     books_.loans.take_over(std::move(kept.loans));
+    if (kept.history) {
+        books_.history = *std::move(kept.history);
+        return;
+    }
+    HistoryFile::Read past = history_file_.read();
+    for (HistoryLine& line : past.lines) books_.history.recall(std::move(line));
+    if (!past.problem.empty()) host_.log_error(past.problem);
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plugin/common/shared.h"
+#include "plugin/sched/history/history_file.h"
 #include "plugin/sched/round/books.h"
 #include "plugin/sched/round/report.h"
 
@@ -35,9 +36,9 @@ class Scheduler {
     void note_update(const LeftUpdate&);
     void count_fault() { ++stats_.faults; }
     /// A round is due although Slurm has nothing of Arena's: a check was asked for, or nodes are
-    /// lent, or may be.
+    /// lent, or may be, or the last job of Arena's is over and nobody has noticed.
     [[nodiscard]] bool has_work() const {
-        return books_.checks.has_work() || books_.loans.has_work();
+        return books_.checks.has_work() || books_.loans.has_work() || !books_.statuses.empty();
     }
     /// The next round is to come as soon as one may.
     [[nodiscard]] bool hurries() const { return books_.loans.hurries(); }
@@ -52,6 +53,7 @@ class Scheduler {
         std::vector<SlowVerdict> verdicts;
         CheckBook::Entries checks;
         LoanBook::Memory loans;
+        std::optional<JobHistory> history;  ///< none: it is read from its file
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
@@ -62,12 +64,20 @@ class Scheduler {
     }
     [[nodiscard]] std::string stats_json(const Asker& asker = {},
                                          const SlowReportCounts& slow_reports = {}) const {
-        return arena::stats_json(books_, {stats_, host_.lock_times(), slow_reports}, asker);
+        return arena::stats_json(
+            books_, {stats_, host_.lock_times(), slow_reports, round_.snapshot}, asker);
     }
     [[nodiscard]] std::string queue_json(const Asker& asker = {}) const {
         return arena::queue_json(books_, round_.view.snapshot.time_s, asker);
     }
     [[nodiscard]] std::string snapshot_json() const;
+    [[nodiscard]] std::string history_json(JobId job, const Asker& asker) const {
+        return arena::history_json(books_, job, asker);
+    }
+    /// What is shown to everybody: plugin/sched/live.
+    [[nodiscard]] const Books& books() const { return books_; }
+    [[nodiscard]] const Round& last_round() const { return round_; }
+    [[nodiscard]] const SchedulerStats& stats() const { return stats_; }
     /// `arena slowdown`: of `word`, a job or a node. Whether who asks may is asked before.
     std::string slowdown(SlowdownVerb verb, std::string_view word, const Asker& asker);
     /// `arena loan`: the same.
@@ -77,6 +87,8 @@ class Scheduler {
 
   private:
     void end_late(const ClusterView& view);
+    void keep_history();
+    void tell_of_leases();
     void take_verdict(const LeftSlowReport& left, double now_s);
     [[nodiscard]] bool is_suspected(const std::string& node) const {
         return books_.slowdown.is_suspected(node) || !books_.nodes.slow(node).empty();
@@ -91,6 +103,9 @@ class Scheduler {
     Books books_;
     SchedulerStats stats_;
     Round round_;  ///< the last one, for who asks
+    HistoryFile history_file_;
+    bool history_failed_ = false;                ///< and that was said
+    std::map<std::string, std::string> leases_;  ///< of nodes, as last told of
 };
 
 }  // namespace arena

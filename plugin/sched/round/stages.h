@@ -33,4 +33,7 @@ Journal apply(const Round& round, const Decision& decision, Books& books, Host& 
 std::vector<Host::Reason> explain(const Round& round, const Decision& decision,
                                   const Journal& journal, Books& books);
 
+/// What is new of each job, for `arena history`.
+void note_history(Books& books, double now_s);
+
 }  // namespace arena

@@ -43,6 +43,7 @@ bool SlowdownBook::on_slow_report(const LeftSlowReport& left) {
         at = std::prev(events.end());
         at->report.lost_s = 0;
         ++counts_.events;
+        counts_.of_links += told.cause == SlowCause::communication;
     }
     const SlowReport before = std::exchange(at->report, told);
     at->report.lost_s = std::max(before.lost_s, told.lost_s);

@@ -30,6 +30,7 @@ class SlowdownBook {
 
     struct Counts {
         std::uint64_t events = 0, moves = 0;
+        std::uint64_t of_links = 0;  ///< of the events: those of communication
         double lost_gpu_s = 0;
     };
 

@@ -89,6 +89,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.record = texts.of(view.id, record, view.comment);
     view.reason = text_of(job->state_desc);
     view.partition = text_of(job->partition);
+    view.name = text_of(job->name);
     if (const char* offer =
             find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN"))
         view.offer_json = offer;

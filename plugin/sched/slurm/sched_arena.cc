@@ -17,6 +17,7 @@
 #include "planner/hardware/hardware.h"
 #include "plugin/common/shared.h"
 #include "plugin/common/slurm_layout.h"
+#include "plugin/sched/live/live_json.h"
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/socket/socket_server.h"
@@ -49,12 +50,15 @@ class Plugin {
     bool layout_is_sound();
     void wait_for_event();
     bool round_is_due();
+    bool look_is_due() const;
     void take_in_reports();
     void guarded_round() noexcept;
     void note_fault(const char* what);
     PlanLimits plan_limits() const;
     std::vector<Verb> verbs(const Asker& asker);
     void add_loan_verbs(std::vector<Verb>& known);
+    void add_live_verbs(std::vector<Verb>& known, const Asker& asker);
+    std::string live();
     std::string answer(std::string_view line, std::uint32_t uid);
 
     StockBackfill backfill_;
@@ -71,6 +75,7 @@ class Plugin {
     bool off_ = false, woken_ = false;
     bool unsound_ = false;  ///< off because Slurm's records are not those of the headers
     Clock::time_point last_round_{};
+    Clock::time_point watched_{};  ///< when somebody last looked at the cluster
     std::int64_t last_round_second_ = 0;
     std::vector<Clock::time_point> faults_;
 };
@@ -250,13 +255,24 @@ void Plugin::take_in_reports() {
     }
 }
 
+/// Without a job of Arena's there are no rounds; who watches sees the cluster as it is all the
+/// same, as often as it is looked at without changes.
+bool Plugin::look_is_due() const {
+    const auto interval = std::chrono::duration<double>(config_.interval_s);
+    const double age_s =
+        static_cast<double>(time(nullptr)) - scheduler_->last_round().view.snapshot.time_s;
+    return Clock::now() - watched_ < 2 * interval && std::abs(age_s) >= config_.interval_s;
+}
+
 void Plugin::guarded_round() noexcept {
     woken_ = false;
     last_round_ = Clock::now();
     last_round_second_ = static_cast<std::int64_t>(time(nullptr));
     try {
         for (const LeftUpdate& update : take_updates()) scheduler_->note_update(update);
-        const auto has_work = [&] { return host_->has_work() || scheduler_->has_work(); };
+        const auto has_work = [&] {
+            return host_->has_work() || scheduler_->has_work() || look_is_due();
+        };
         if (off_ && !scheduler_->has_work()) return;
         if (!layout_is_sound()) return;
         if (off_)
@@ -348,12 +364,35 @@ void Plugin::add_loan_verbs(std::vector<Verb>& known) {
                               });
 }
 
+/// To everybody, whoever asks: what HTTP clients see whom nobody knows.
+std::string Plugin::live() {
+    watched_ = Clock::now();
+    const LiveState state{.books = scheduler_->books(),
+                          .round = scheduler_->last_round(),
+                          .stats = scheduler_->stats(),
+                          .enabled = !off_,
+                          .now_s = static_cast<double>(time(nullptr))};
+    return live_json(state, {.jobs = !(slurm_conf.private_data & PRIVATE_DATA_JOBS),
+                             .nodes = !(slurm_conf.private_data & PRIVATE_DATA_NODES)});
+}
+
+void Plugin::add_live_verbs(std::vector<Verb>& known, const Asker& asker) {
+    known.push_back({.name = "live", .answer = [this](std::string_view) { return live(); }});
+    known.push_back(
+        {.name = "history", .subject = "JOB", .answer = [this, asker](std::string_view word) {
+             const auto job = parse_integer(word, 1, UINT32_MAX);
+             return job ? scheduler_->history_json(static_cast<JobId>(*job), asker)
+                        : error_json(usage_error("is no job id", printable(word)));
+         }});
+}
+
 std::string Plugin::answer(std::string_view line, std::uint32_t uid) {
     if (!scheduler_) return {};
     const bool privileged = uid == 0 || uid == slurm_conf.slurm_user_id;
-    std::vector<Verb> known =
-        verbs({privileged, uid, !(slurm_conf.private_data & PRIVATE_DATA_JOBS)});
+    const Asker asker{privileged, uid, !(slurm_conf.private_data & PRIVATE_DATA_JOBS)};
+    std::vector<Verb> known = verbs(asker);
     add_loan_verbs(known);
+    add_live_verbs(known, asker);
     std::string_view word;
     const Verb* verb = find_verb(known, line, word);
     if (verb == nullptr) return {};

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JobHistory: what happened to jobs, event by event, also to those that are over; and the latest
+// news of all. A cache within bounds: the truth of a job is Slurm's record of it, and its
+// accounting.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster.h"
+
+namespace arena {
+
+/// One line of the history's file: see history_file.h.
+struct HistoryLine {
+    double at_s = 0;  ///< seconds since the epoch
+    JobId job = 0;    ///< 0: it is about nodes
+    std::uint32_t uid = 0;
+    std::string state, text;
+    bool operator==(const HistoryLine&) const = default;
+};
+
+struct JobEvent {
+    double at_s = 0;
+    std::string state, text;
+};
+
+struct JobPast {
+    std::uint32_t uid = 0;
+    bool over = false;           ///< it waits and runs no more
+    std::uint64_t left_out = 0;  ///< events between the first and the last ones
+    std::vector<JobEvent> events;
+    std::uint64_t touched = 0;  ///< its place among those to be forgotten
+    std::size_t bytes = 0;
+};
+
+class JobHistory {
+  public:
+    struct Limits {
+        std::size_t bytes = std::size_t{8} << 20;   ///< of all; who was longest over goes first
+        std::size_t first_events = 8, events = 48;  ///< of one job: its first ones and all it has
+        std::size_t news = 100;
+        std::size_t text_bytes = 300;
+        double same_state_s = 10;  ///< so often at most another reason for the same state
+    };
+    static constexpr std::string_view over_state = "over";
+
+    JobHistory() = default;
+    explicit JobHistory(const Limits& limits) : limits_(limits) {}
+
+    /// Of a job that waits or runs. False, and nothing is kept, where the state is the same and was
+    /// told less than same_state_s ago. What it was told last is the caller's to compare.
+    bool note(HistoryLine line);
+    /// Beside its state: always an event of its own, and news.
+    void add(HistoryLine line);
+    /// Those of which `gone` is true wait and run no more.
+    template <typename Gone>
+    void end(Gone gone, double now_s) {
+        std::vector<JobId> ended;
+        for (const auto& [touched, job] : alive_)
+            if (gone(job)) ended.push_back(job);
+        for (const JobId job : ended)
+            add({.at_s = now_s,
+                 .job = job,
+                 .uid = jobs_.at(job).uid,
+                 .state = std::string(over_state),
+                 .text = {}});
+    }
+    /// About nodes: a news item only.
+    void tell(double now_s, std::string state, std::string text);
+    /// From the file: as it was told then, and no news.
+    void recall(HistoryLine line);
+
+    [[nodiscard]] const JobPast* find(JobId job) const;
+    /// Changes of state of all jobs, and of nodes; the oldest first.
+    [[nodiscard]] const std::deque<HistoryLine>& news() const { return news_; }
+    [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    /// What was noted since this was last asked.
+    [[nodiscard]] std::vector<HistoryLine> take_new() { return std::exchange(new_, {}); }
+
+  private:
+    JobPast& keep(const HistoryLine& line);
+    void add_news(HistoryLine line);
+    void touch(JobId job, JobPast& past);
+    void forget_oldest();
+
+    Limits limits_;
+    std::map<JobId, JobPast> jobs_;
+    /// Those that are over, those that are not; the longest untouched first.
+    std::map<std::uint64_t, JobId> over_, alive_;
+    std::uint64_t touches_ = 0;
+    std::size_t bytes_ = 0;
+    std::deque<HistoryLine> news_;
+    std::vector<HistoryLine> new_;
+};
+
+}  // namespace arena

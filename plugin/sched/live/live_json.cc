@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See live_json.h.
+#include "plugin/sched/live/live_json.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "plugin/sched/host/pool_counts.h"
+
+namespace arena {
+namespace {
+
+Json nodes_json(const LiveState& state, std::size_t most) {
+    Json list = Json::array();
+    for (const NodeState& node : state.round.snapshot.nodes) {
+        if (node.total_gpus == 0) continue;
+        if (list.size() == most) break;
+        Json json{{"node", node.name},
+                  {"gpu_type", node.gpu_type},
+                  {"gpus", node.total_gpus},
+                  {"free", node.free_gpus},
+                  {"up", node.up}};
+        if (!node.lent.empty()) json["lent"] = node.lent;
+        if (node.returning_s > 0) json["returning_s"] = node.returning_s;
+        if (const std::string why = state.books.nodes.why(node.name); !why.empty())
+            json["why"] = why;
+        list.push_back(std::move(json));
+    }
+    return list;
+}
+
+std::string plan_of(const JobStatus& status) {
+    for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
+        if ((*status.offers)[i].grid == status.chosen) return short_form((*status.offers)[i].plan);
+    return {};
+}
+
+Json job_json(const LiveState& state, JobId id, const JobStatus& status, const JobView* view) {
+    Json json{{"job", id},
+              {"uid", status.uid},
+              {"state", status.state},
+              {"reason", state.books.with_refused_update(id, status.reason)}};
+    if (view != nullptr) {
+        json["name"] = view->name.substr(0, 64);
+        json["partition"] = view->partition;
+        json["submit_s"] = view->submit_s;
+    }
+    if (status.chosen) {
+        json["grid"] = short_form(*status.chosen);
+        json["plan"] = plan_of(status);
+    }
+    return json;
+}
+
+void add_place(const QueuePosition& place, Json& json) {
+    json["place"] = place.number;
+    json["ordinary_ahead"] = place.ordinary_ahead;
+    if (place.ahead != 0) json["behind"] = place.ahead;
+    if (!place.expected) return;
+    json["expected_start_s"] = place.expected->start_s;
+    json["expected_grid"] = short_form(place.expected->grid);
+}
+
+void add_nodes(const LiveState& state, const JobView& view, Json& json) {
+    json["start_s"] = view.start_s;
+    Json nodes = Json::array();
+    for (const NodeIndex index : view.nodes)
+        if (index < state.round.snapshot.nodes.size())
+            nodes.push_back(state.round.snapshot.nodes[index].name);
+    json["nodes"] = std::move(nodes);
+    if (const auto words = state.books.slowdown.events(view.id); !words.empty())
+        json["slow"] = state.books.slowdown.words_of(view.id);
+}
+
+/// Waiting ones in the order of the queue, running ones by id.
+void add_jobs(const LiveState& state, const LiveShown& shown, Json& out) {
+    std::map<JobId, const JobView*> views;
+    for (const JobView& view : state.round.view.jobs) views.emplace(view.id, &view);
+    std::vector<std::pair<std::size_t, JobId>> waiting;
+    std::vector<JobId> running;
+    for (const auto& [id, status] : state.books.statuses) {
+        if (status.state.empty()) continue;
+        if (const QueuePosition* place = state.books.queue.find(id))
+            waiting.emplace_back(place->number, id);
+        else if (status.state == "running" || status.state == "checkpointing")
+            running.push_back(id);
+        else
+            waiting.emplace_back(SIZE_MAX, id);
+    }
+    std::sort(waiting.begin(), waiting.end());
+    const auto of = [&](JobId id) {
+        const auto at = views.find(id);
+        const JobView* view = at == views.end() ? nullptr : at->second;
+        return std::pair(job_json(state, id, state.books.statuses.at(id), view), view);
+    };
+    out["jobs_waiting"] = waiting.size();
+    out["jobs_running"] = running.size();
+    if (!shown.jobs) return;
+    waiting.resize(std::min(waiting.size(), shown.most_jobs));
+    running.resize(std::min(running.size(), shown.most_jobs));
+    for (const auto& [number, id] : waiting) {
+        auto [json, view] = of(id);
+        if (const QueuePosition* place = state.books.queue.find(id)) add_place(*place, json);
+        out["waiting"].push_back(std::move(json));
+    }
+    for (const JobId id : running) {
+        auto [json, view] = of(id);
+        if (view != nullptr) add_nodes(state, *view, json);
+        out["running"].push_back(std::move(json));
+    }
+}
+
+Json news_json(const LiveState& state, const LiveShown& shown) {
+    Json list = Json::array();
+    for (const HistoryLine& line : state.books.history.news()) {
+        if (line.job != 0 ? !shown.jobs : !shown.nodes) continue;
+        Json json{{"time_s", line.at_s}, {"state", line.state}, {"text", line.text}};
+        if (line.job != 0) json["job"] = line.job;
+        list.push_back(std::move(json));
+    }
+    return list;
+}
+
+Json slow_json(const LiveState& state) {
+    Json list = Json::array();
+    for (const auto& [job, events] : state.books.slowdown.jobs())
+        for (const SlowEvent& event : events) {
+            if (!event.open()) continue;
+            list.push_back({{"job", job},
+                            {"at", to_string(event.report.at)},
+                            {"peer", to_string(event.report.peer)},
+                            {"cause", slowdown::name(event.report.cause)},
+                            {"factor", event.report.factor},
+                            {"action", to_string(event.report.action)},
+                            {"onset_s", event.report.onset},
+                            {"lost_s", event.report.lost_s}});
+        }
+    return list;
+}
+
+Json leases_json(const LiveState& state, const LiveShown& shown) {
+    Json list = Json::array();
+    for (const LoanBook::LeaseLine& line : state.books.loans.list()) {
+        list.push_back({{"id", line.id},
+                        {"node", line.node},
+                        {"partition", line.partition},
+                        {"state", line.state},
+                        {"since_s", line.since},
+                        {"why", line.why}});
+        if (line.until > 0) list.back()["until_s"] = line.until;
+        if (line.deadline > 0) list.back()["deadline_s"] = line.deadline;
+        if (shown.jobs) list.back()["jobs"] = line.jobs;
+    }
+    return list;
+}
+
+}  // namespace
+
+std::string live_json(const LiveState& state, const LiveShown& shown) {
+    const auto& nodes = state.round.snapshot.nodes;
+    Json json{{"schema_version", 1},
+              {"now_s", state.now_s},
+              {"round_s", state.round.view.snapshot.time_s},
+              {"round_ms", state.stats.last_ms},
+              {"rounds", state.stats.rounds},
+              {"policy", state.books.policy->name},
+              {"enabled", state.enabled},
+              {"jobs_shown", shown.jobs},
+              {"nodes_shown", shown.nodes},
+              {"profiles_running", state.books.profiles.running()},
+              {"nodes_in_all", std::count_if(nodes.begin(), nodes.end(),
+                                             [](const auto& n) { return n.total_gpus > 0; })},
+              {"pools", Json::array()},
+              {"nodes", Json::array()},
+              {"waiting", Json::array()},
+              {"running", Json::array()},
+              {"slow", Json::array()},
+              {"leases", Json::array()},
+              {"news", news_json(state, shown)}};
+    for (const auto& [type, pool] : count_pools(state.round.snapshot))
+        json["pools"].push_back({{"gpu_type", type},
+                                 {"nodes", pool.nodes},
+                                 {"slow_nodes", pool.slow_nodes},
+                                 {"gpus", pool.gpus},
+                                 {"free", pool.free},
+                                 {"down", pool.down},
+                                 {"lent", pool.lent}});
+    add_jobs(state, shown, json);
+    if (shown.nodes) {
+        json["nodes"] = nodes_json(state, shown.most_nodes);
+        json["leases"] = leases_json(state, shown);
+    }
+    if (shown.jobs && shown.nodes) json["slow"] = slow_json(state);
+    return dump_json(json) + "\n";
+}
+
+}  // namespace arena
