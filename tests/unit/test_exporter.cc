@@ -159,7 +159,7 @@ TEST(users_have_names) {
         names);
     ck_assert(text.ok());
     const Json json = Json::parse(*text);
-    ck_assert_str_eq(json["waiting"][0]["user"].get<std::string>().c_str(), "root");
+    ck_assert(json["waiting"][0]["user"] == "root");
     ck_assert(!json["running"][0].contains("user"));
     for (const char* none : {"", "{}", "[]", R"({"pools":[],"waiting":[]})",
                              R"({"pools":[],"waiting":[1],"running":[]})",
