@@ -68,6 +68,8 @@ class StagePricer {
         stage.working_bytes = std::max(again.bytes - stage.state_bytes - stage.checkpoint_bytes -
                                            context_.pool.hardware.reserved_bytes,
                                        0.0);
+        stage.activation_bytes =
+            std::max(kept.bytes - stage.state_bytes - context_.pool.hardware.reserved_bytes, 0.0);
         return stage;
     }
 

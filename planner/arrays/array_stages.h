@@ -25,6 +25,7 @@ struct ArrayStage {
     double state_bytes = 0;       ///< with gradients and optimizer state
     double checkpoint_bytes = 0;  ///< input of the stage, kept from forward to backward
     double working_bytes = 0;     ///< what the running block needs besides
+    double activation_bytes = 0;  ///< kept from forward to backward where nothing is recomputed
 };
 
 /// The fastest partition of layers into so many stages, one device each. Errors (code no): a
