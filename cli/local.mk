@@ -46,6 +46,8 @@ arena_SOURCES = \
 	cli/array/check_command.cc \
 	cli/array/commands.h \
 	cli/array/compare_command.cc \
+	cli/array/compare_models.h cli/array/compare_models.cc \
+	cli/array/comparison_text.h cli/array/comparison_text.cc \
 	cli/array/evaluate_array_command.cc \
 	cli/array/evaluation.h cli/array/evaluation.cc \
 	cli/array/schedule_page.h cli/array/schedule_page.cc \
