@@ -57,6 +57,26 @@ json '  in all of the time' '.instances[0].ways | all(.forward + .backward + .sw
 exits 0 'and as a table' "$arena" array compare own.json --limit 0.2
 like "$(cat out)" 'one after another +54 ' '  with the same'
 
+# ---- arrays of models --------------------------------------------------------------------------------
+exits 0 'what arrays of a model gain is compared' "$arena" --json array compare --model bert-large --batch 16 --members 16
+json 'each way with and without array, and each part' '.kind == "array-compare-models" and (.settings | length) == 1 and
+    (.settings[0].cells[0].ways | map(.way)) == ["model parallelism", "GPipe", "1F1B (BPipe)", "Hanayo, 2 waves", "ZB1P", "ZBV",
+    "GPipe + array", "1F1B (BPipe) + array", "Hanayo, 2 waves + array", "ZB1P + array", "ZBV + array", "ArrayPipe",
+    "without memory manager", "without prefetch", "one device each"]'
+json '  none slower with it' '.settings[0].cells[0].ways | map({key: .way, value: .seconds}) | from_entries |
+    . as $s | keys | map(select(endswith(" + array")) | $s[.] <= $s[rtrimstr(" + array")] * (1 + 1e-9)) | length == 5 and all'
+json '  with what devices do' '.settings[0].cells[0].ways | map(select(.possible and .way != "one device each")) |
+    all(.forward + .backward + .overhead + .bubble - 1 | fabs < 1e-9)'
+json '  and what the authors report' '.settings[0].saving_percent | .["GPipe"].reported == 48.4 and .["ZB1P"].reported == null'
+exits 0 'along an axis' "$arena" array compare --model resnet-152 --batch 64 --members 8 --axis stages
+like "$(cat out)" '16 .*57.5 % less than Hanayo' 'with a row for each value'
+exits 2 'a model that is not there is refused' "$arena" array compare --model vgg-18 --batch 8
+like "$(cat err)" "'vgg-18' is not a built-in model; nearest: vgg-19" '  with the nearest one'
+exits 1 'more stages than layers are a no' "$arena" array compare --model bert-large --batch 8 --stages 32
+like "$(cat err)" '24 layers are not 32 stages' '  in a sentence'
+exits 2 'options of models do not go with a file' "$arena" array compare own.json --members 8
+exits 2 'an axis is one of four' "$arena" array compare --axis colour
+
 # ---- what cannot be read -----------------------------------------------------------------------------
 # bad CODE NAME PATTERN FILE: one sentence, and no answer
 bad() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena array compare`: what an array takes by several ways of scheduling it, and what the devices
-// do meanwhile.
+// do meanwhile; without a file, what it gains over pipelines of today in the planner's model.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include "array/list_rule.h"
 #include "cli/array/array_files.h"
 #include "cli/array/commands.h"
+#include "cli/array/compare_models.h"
 
 namespace arena::cli {
 namespace {
@@ -21,6 +22,7 @@ using array::Solver;
 struct Arguments {
     std::string file;
     ArrayOptions options;
+    ModelComparison models;
 };
 
 struct Way {
@@ -115,7 +117,7 @@ void print_text(const array::Instance& instance, const std::vector<Way>& ways) {
     fmt::print("{}", table.text());
 }
 
-int run(const Globals& globals, const Arguments& arguments) {
+int compare_file(const Globals& globals, const Arguments& arguments) {
     const auto cases = read_array_file(arguments.file);
     if (!cases) return fail(globals, cases.error());
     Json list = Json::array();
@@ -134,19 +136,66 @@ int run(const Globals& globals, const Arguments& arguments) {
     return exit_yes;
 }
 
+/// What is said of models is not obeyed for a file.
+void add_model_options(CLI::App& command, CLI::Option* file, ModelComparison& o) {
+    const auto one = [&](CLI::Option* option) { option->excludes(file); };
+    one(command.add_option("--model", o.models,
+                           "may be repeated [vgg-19, resnet-152, bert-large, gpt2-xl]"));
+    one(command
+            .add_option("--batch", o.batches,
+                        "of each member; may be repeated [128, 256, 512, 768 images; 8, 16, 24, "
+                        "32 sequences]")
+            ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20)));
+    one(command.add_option("--gpu-type", o.gpu_type, "hardware entry [A100-SXM-80GB]"));
+    one(command.add_option("--stages", o.stages, "devices of the pipeline [8]")
+            ->check(CLI::Range(2, 64)));
+    one(command.add_option("--members", o.members, "of the array [64]")->check(CLI::Range(2, 256)));
+    one(command.add_option("--servers", o.servers, "over which the stages are spread")
+            ->check(CLI::Range(1, 64)));
+    one(command.add_option("--memory", o.memory_gib, "GiB of a device [the type's]")
+            ->check(CLI::Range(1.0, 1024.0)));
+    one(command
+            .add_option("--bandwidth", o.link_gb_per_s,
+                        "GB/s between devices of a server [the type's]")
+            ->check(CLI::Range(0.1, 1e5)));
+    one(command
+            .add_option("--host-bandwidth", o.host_gb_per_s,
+                        "GB/s between a device and its host, each way [64]")
+            ->check(CLI::Range(0.1, 1e5)));
+    one(command.add_option("--seq-length", o.seq_length, "tokens of a sequence [the model's]")
+            ->check(CLI::Range(1, 1 << 20)));
+    one(command.add_option("--hardware", o.hardware, "more hardware entries (YAML)"));
+    one(command.add_option("--profiles", o.profiles,
+                           "profile JSON, a profile store (.db), or none [none]"));
+    one(command
+            .add_option("--axis", o.axis,
+                        "what differs: servers (1, 2, 4, 8), stages (4, 8, 16), memory (40, 80 "
+                        "GiB), bandwidth (32, 300 GB/s)")
+            ->check(CLI::IsMember({"servers", "stages", "memory", "bandwidth"})));
+}
+
 }  // namespace
 
 void add_array_compare(CLI::App& group, Globals& globals) {
-    CLI::App* command =
-        group.add_subcommand("compare", "what several ways to schedule an array take");
+    CLI::App* command = group.add_subcommand(
+        "compare", "what several ways to schedule an array take; without FILE, of models");
     const auto a = std::make_shared<Arguments>();
-    command->add_option("file", a->file, "instances as JSON (arena-array(5))")->required();
+    CLI::Option* file = command->add_option("file", a->file, "instances as JSON (arena-array(5))");
     command->add_option("--convention", a->options.convention, "physical | literal [physical]")
-        ->check(CLI::IsMember({"physical", "literal"}));
-    command->add_option("--limit", a->options.solve.seconds, "seconds for each search [3]")
-        ->check(CLI::Range(0.01, 86400.0));
-    command->add_option("--seed", a->options.solve.seed, "of the genetic search [1]");
-    command->callback([&globals, a] { globals.status = run(globals, *a); });
+        ->check(CLI::IsMember({"physical", "literal"}))
+        ->needs(file);
+    CLI::Option* limit =
+        command
+            ->add_option("--limit", a->options.solve.seconds,
+                         "seconds for each search [3; of models the list rule, without search]")
+            ->check(CLI::Range(0.01, 86400.0));
+    command->add_option("--seed", a->options.solve.seed, "of the genetic search [1]")->needs(file);
+    add_model_options(*command, file, a->models);
+    command->callback([&globals, a, limit] {
+        if (limit->count() > 0) a->models.search_s = a->options.solve.seconds;
+        globals.status =
+            a->file.empty() ? compare_models(globals, a->models) : compare_file(globals, *a);
+    });
 }
 
 }  // namespace arena::cli

@@ -160,6 +160,8 @@ constexpr ResnetRow resnet_rows[] = {
     {"wide-resnet-2b", 50, 2, 448},    {"wide-resnet-4b", 50, 2, 640},
     {"wide-resnet-6.8b", 50, 16, 320}, {"wide-resnet-13b", 101, 16, 320}};
 
+constexpr std::string_view vgg19 = "vgg-19";
+
 Model gshard_model(const GshardRow& row) {
     Model model;
     model.family = Family::moe;
@@ -191,6 +193,44 @@ Model resnet_model(const ResnetRow& row) {
     return model;
 }
 
+/// Simonyan and Zisserman 2015, configuration E, for images of 224: a layer is a convolution with
+/// its ReLU and the pooling behind it, or a fully connected one. Kept: what the ReLU has made.
+Model vgg19_model() {
+    struct Convolution {
+        double in, out, edge;
+        bool pools;
+        std::int64_t count = 1;
+    };
+    constexpr Convolution convolutions[] = {
+        {3, 64, 224, false},   {64, 64, 224, true},      {64, 128, 112, false},
+        {128, 128, 112, true}, {128, 256, 56, false},    {256, 256, 56, false, 2},
+        {256, 256, 56, true},  {256, 512, 28, false},    {512, 512, 28, false, 2},
+        {512, 512, 28, true},  {512, 512, 14, false, 3}, {512, 512, 14, true}};
+    constexpr std::pair<double, double> connections[] = {
+        {7 * 7 * 512, 4096}, {4096, 4096}, {4096, 1000}};
+    constexpr double bytes = 2;  // of an element, in bf16
+    Model model;
+    model.family = Family::custom;
+    model.precision = Precision::bf16;
+    for (const Convolution& c : convolutions) {
+        const double weights = 9 * c.in * c.out, pixels = c.edge * c.edge;
+        const double made = c.out * pixels * bytes;
+        model.custom_layers.push_back({.name = "convolution",
+                                       .count = c.count,
+                                       .forward_flops = 2 * weights * pixels,
+                                       .parameter_bytes = (weights + c.out) * bytes,
+                                       .activation_bytes = made,
+                                       .output_bytes = c.pools ? made / 4 : made});
+    }
+    for (const auto& [in, out] : connections)
+        model.custom_layers.push_back({.name = "connected",
+                                       .forward_flops = 2 * in * out,
+                                       .parameter_bytes = (in * out + out) * bytes,
+                                       .activation_bytes = out * bytes,
+                                       .output_bytes = out * bytes});
+    return model;
+}
+
 Model to_model(const ZooRow& row) {
     Model model;
     model.name = row.name;
@@ -218,6 +258,7 @@ std::optional<Result<Model>> find_any(std::string_view name) {
         if (row.name == name) return complete_model(gshard_model(row), name);
     for (const ResnetRow& row : resnet_rows)
         if (row.name == name) return complete_model(resnet_model(row), name);
+    if (name == vgg19) return complete_model(vgg19_model(), name);
     return std::nullopt;
 }
 
@@ -227,6 +268,7 @@ std::vector<std::string_view> all_names() {
         for (const auto& row : list) names.push_back(row.name);
     };
     add(rows), add(texts), add(gshard_rows), add(resnet_rows);
+    names.push_back(vgg19);
     return names;
 }
 

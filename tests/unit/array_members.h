@@ -94,7 +94,7 @@ inline ArrayOptions array_of(const TrainPlan& plan, Index buffers = 0) {
     o.buffers = buffers;
     o.solve_s = 0.02;
     o.idle_s = 0;
-    o.round_s = 0.02;
+    o.round_s = o.longest_round_s = 0.02;
     return o;
 }
 

@@ -130,7 +130,8 @@ TEST(new_families_have_the_published_parameter_counts) {
         {"wide-resnet-50-2", 68883240}, {"wide-resnet-101-2", 126886696},
         {"moe-690m", 686539776},        {"moe-1.3b", 1347717120},
         {"moe-2.4b", 2384158720},       {"moe-10b", 10171650048},
-        {"moe-27b", 26651049984},       {"moe-70b", 70419578880}};
+        {"moe-27b", 26651049984},       {"moe-70b", 70419578880},
+        {"vgg-19", 143667240}};
     for (const auto& [name, count] : published) {
         const double ours = parameter_count(zoo(name));
         ck_assert_msg(std::fabs(ours / count - 1) <= 0.005, "%s: %.0f, published %.0f", name, ours,
@@ -154,11 +155,9 @@ TEST(a_token_uses_the_published_share_of_the_experts) {
 }
 
 TEST(convolutions_have_the_published_flops) {
-    const std::pair<const char*, double> multiply_adds[] = {{"resnet-50", 4.09e9},
-                                                            {"resnet-101", 7.80e9},
-                                                            {"resnet-152", 11.51e9},
-                                                            {"wide-resnet-50-2", 11.40e9},
-                                                            {"wide-resnet-101-2", 22.75e9}};
+    const std::pair<const char*, double> multiply_adds[] = {
+        {"resnet-50", 4.09e9}, {"resnet-101", 7.80e9},        {"resnet-152", 11.51e9},
+        {"vgg-19", 19.63e9},   {"wide-resnet-50-2", 11.40e9}, {"wide-resnet-101-2", 22.75e9}};
     for (const auto& [name, count] : multiply_adds)
         ck_assert_double_eq_tol(forward_flops(zoo(name)) / (2 * count), 1, 0.005);
 }

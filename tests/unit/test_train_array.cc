@@ -181,7 +181,7 @@ TEST(members_join_and_leave_fifty_times_and_go_on_where_they_were) {
     ArrayOptions options = array_of(plan, 2);
     options.idle_s = 60;  // who left comes back; it ends when all are done
     options.told = &told;
-    options.round_s = 0;
+    options.round_s = options.longest_round_s = 0;
     run_threaded_array(options, source);
     ck_assert_msg(joins_and_leaves >= 50, "%d only", static_cast<int>(joins_and_leaves));
     for (const MemberOptions& m : siblings) {
@@ -229,7 +229,7 @@ TEST(a_member_that_is_gone_or_behind_disturbs_nobody) {
     });
     self = &source;
     ArrayOptions options = array_of(plan, 2);
-    options.round_s = 0;
+    options.round_s = options.longest_round_s = 0;
     run_threaded_array(options, source);
     ck_assert_int_lt(source.fates.at(0).steps(), 20);
     ck_assert(must(checkpoint_steps(siblings[0].checkpoints)).empty());
@@ -255,7 +255,7 @@ TEST(an_array_that_is_told_to_leave_saves_all_and_each_goes_on_alone) {
         return all(boundary, so_far);
     });
     ArrayOptions options = array_of(plan);
-    options.round_s = 0;
+    options.round_s = options.longest_round_s = 0;
     options.told = &told;
     ck_assert(run_threaded_array(options, source).told);
     for (const Index i : {0, 1}) {

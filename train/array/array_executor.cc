@@ -23,6 +23,7 @@ namespace arena::train {
 namespace {
 
 constexpr Index most_iterations = 64;  ///< of a round
+constexpr double most_drained = 0.02;  ///< of a round, while the pipeline fills and runs empty
 /// Beyond what members wait for each other a rank may wait for the first one's decision.
 constexpr double longest_decision_s = 60;
 /// Between two looks for something to do, where there is nothing.
@@ -75,7 +76,7 @@ class ArrayRank {
     void run_round(Round&);
     RoundSums gather(Round&);
     void take_times(const Round&, RoundSums&);
-    void report(const Round&, RoundSums&, double seconds);
+    void report(const Round&, RoundSums&, double begin_s);
 
     ArrayOptions o_;
     Comm& world_;
@@ -89,7 +90,8 @@ class ArrayRank {
     Timetable timetable_;       ///< there, too
     Members members_;
     double iteration_s_ = 0;  ///< of the last round; 0: not known for these members
-    bool told_ = false;       ///< some rank was
+    double ended_s_ = 0;  ///< when the last round was over; 0: since then something else was done
+    bool told_ = false;   ///< some rank was
     bool all_sit_out_ = false;
     ArrayEnd end_;
 };
@@ -119,7 +121,10 @@ ArrayEnd ArrayRank::run() {
         if (boundary.end) break;
         Round round = find_round(boundary);
         all_sit_out_ = round.members.empty() && !members_.empty();
-        if (round.members.empty()) continue;
+        if (round.members.empty()) {
+            ended_s_ = 0;
+            continue;
+        }
         run_round(round);
         finish_members();
     }
@@ -152,7 +157,7 @@ void ArrayRank::obey(const Boundary& b) {
     if (!b.leavers.empty()) buffers_.settle();
     for (const Boundary::Leaver& leaver : b.leavers) take_leave(leaver);
     for (const Boundary::Newcomer& newcomer : b.newcomers) take_in(newcomer);
-    if (!b.leavers.empty() || !b.newcomers.empty()) iteration_s_ = 0;
+    if (!b.leavers.empty() || !b.newcomers.empty()) iteration_s_ = ended_s_ = 0;
     finish_members();
 }
 
@@ -206,7 +211,9 @@ void ArrayRank::finish_members() {
         if (member->is_done() || (every > 0 && member->step() > 0 && member->step() % every == 0))
             due.push_back(id);
     }
-    if (!due.empty()) buffers_.settle();
+    if (due.empty()) return;
+    buffers_.settle();
+    ended_s_ = 0;
     for (const MemberId id : due) {
         Member& member = *members_.at(id);
         const Status saved = save(id, member);
@@ -241,12 +248,17 @@ void ArrayRank::tell(MemberId id, const std::string& text, const Json& facts) {
 
 // ---- a round -----------------------------------------------------------------------------------
 
-/// One at first, to measure; then so many that a round takes about round_s.
+/// One at first, to measure; then so many that filling and draining the pipeline is a small part of
+/// the round.
 Index ArrayRank::iterations_of_round() const {
     if (iteration_s_ <= 0 || members_.empty()) return 1;
-    const auto blocks = static_cast<Index>(members_.size()) * 2 * o_.plan.layout.pp;
-    const Index most = std::min(most_iterations, static_cast<Index>(array::most_blocks) / blocks);
-    return std::clamp<Index>(static_cast<Index>(o_.round_s / iteration_s_), 1, most);
+    const auto members = static_cast<double>(members_.size());
+    const auto stages = static_cast<double>(o_.plan.layout.pp);
+    const double filled_s = (stages - 1) / (members * most_drained) * iteration_s_;
+    const double seconds = std::clamp(filled_s, o_.round_s, o_.longest_round_s);
+    const auto most = static_cast<Index>(array::most_blocks / (2 * members * stages));
+    return std::clamp<Index>(static_cast<Index>(std::ceil(seconds / iteration_s_)), 1,
+                             std::min(most_iterations, most));
 }
 
 ArrayRank::Round ArrayRank::find_round(const Boundary& b) {
@@ -342,7 +354,7 @@ void ArrayRank::run_round(Round& round) {
     }
     RoundSums sums = gather(round);
     told_ = sums.told() > 0;
-    report(round, sums, now_s() - start);
+    report(round, sums, start);
 }
 
 RoundSums ArrayRank::gather(Round& round) {
@@ -374,8 +386,12 @@ void ArrayRank::take_times(const Round& round, RoundSums& sums) {
     }
 }
 
-void ArrayRank::report(const Round& round, RoundSums& sums, double seconds) {
-    iteration_s_ = seconds / static_cast<double>(round.iterations);
+/// What is between two rounds is time of the members, too.
+void ArrayRank::report(const Round& round, RoundSums& sums, double begin_s) {
+    const double now = now_s(), seconds = now - begin_s;
+    const double since_s = ended_s_ > 0 ? ended_s_ : begin_s;
+    iteration_s_ = (now - since_s) / static_cast<double>(round.iterations);
+    ended_s_ = now;
     end_.rounds += 1;
     end_.iterations += round.iterations;
     if (!is_first()) return;

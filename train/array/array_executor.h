@@ -23,7 +23,9 @@ struct ArrayOptions {
     Index buffers = 0;   ///< states on a device; 0: at home where memory is the host's, else 2
     double solve_s = 1;  ///< of a search for a schedule, at each change
     double idle_s = 60;  ///< it ends after so long without members
-    double round_s = 1;  ///< about so long members join and leave apart
+    /// About so long members join and leave apart: at least, and at most where a pipeline that runs
+    /// empty between two rounds would cost more than a fiftieth.
+    double round_s = 1, longest_round_s = 10;
     const std::atomic<bool>* told = nullptr;  ///< to leave: all members are saved and end
     /// For tests: a round's order of so many members and iterations, in place of the schedule's.
     std::function<array::Order(Index members, Index iterations)> order = {};
