@@ -41,6 +41,8 @@ is "$(judged "$job;$started;$left;ran 12000 0 7 1 1 1 n1;left 15000 0 7;ran 1900
 is "$(judged "$job;$started;$left;queue 7 PENDING JobHeldAdmin")" "lost 0 UNEXPLAINED" "one that does not come back is lost"
 is "$(judged "$job;$started;$left;kill 6000 6100 3000 6500;recovered 6300 7;queue 7 PENDING JobHeldAdmin")" "lost 0 explained" \
     "but where a kill undid that it left"
+is "$(judged "$job;$started;preempted 9000 7;$again")" "" "one that Slurm took off for inference runs once more"
+is "$(judged "$job;$started;preempted 13000 7;$again")" "repeated 0 UNEXPLAINED" "but not before it is"
 is "$(judged "$job;$started;$over;mixed 3000 n4;mixed 3500 n4;late 4000 n5;broken 5000 n4")" \
     "mixed n4 UNEXPLAINED;late n5 UNEXPLAINED;broken n4 UNEXPLAINED" "what no loan may do is told once of each node"
 is "$(judged "$job;change 2000 7 start;ran 2100 0 7 0 1 4 n1;$over")" "outside 0 UNEXPLAINED" "more GPUs than allowed are seen"

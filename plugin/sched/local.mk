@@ -10,6 +10,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/nodes/avoidance.h plugin/sched/nodes/avoidance.cc \
 	plugin/sched/loans/loan_words.h plugin/sched/loans/loan_words.cc \
 	plugin/sched/loans/loan_steps.h plugin/sched/loans/loan_steps.cc \
+	plugin/sched/loans/loan_net.h plugin/sched/loans/loan_net.cc \
 	plugin/sched/loans/lending_desk.h plugin/sched/loans/lending_desk.cc \
 	plugin/sched/loans/loan_book.h plugin/sched/loans/loan_book.cc plugin/sched/loans/loan_leases.cc \
 	plugin/sched/loans/loan_report.h plugin/sched/loans/loan_report.cc \

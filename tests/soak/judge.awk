@@ -8,6 +8,7 @@
 #   submit MS ID | change MS ID start | change MS ID end | recovered MS ID     of slurmctld.log
 #   ran MS I ID RESTART NODES GPUS NODE | ended MS I ID     of the job's own script; left MS I ID: at Arena's signal, to
 #   start again elsewhere
+#   preempted MS ID     of slurmctld.log: Slurm took it off for inference
 #   mixed MS NODE | late MS NODE | broken MS NODE     of loans, see kill9
 #   kill MS DEAD_MS SAVED_MS UP_MS      when it was sent and had worked, the newest state on disk, when slurmctld was back
 #   drain MS NODE REASON...   of slurmctld.log        queue ID STATE REASON...   at the end
@@ -29,6 +30,7 @@ $1 == "change" { n = ++changes[$3]; starts += $4 == "start"; change_at[$3, n] = 
 $1 == "recovered" { recovered[$3] = recovered[$3] " " $2; next }
 $1 == "ran" { n = ++runs[$3]; ran_at[$3, n] = $2; check_shape($3, $6 * $7, $8); next }
 $1 == "ended" { ends[$3]++; ended_at[$3, runs[$3]] = $2; next }
+$1 == "preempted" { taken[$3] = taken[$3] " " $2; next }
 $1 == "left" { left_at[$3, runs[$3]] = $2; moves++; next }
 $1 == "mixed" || $1 == "late" || $1 == "broken" { if (!told[$1, $3]++) verdict($1, $3, "UNEXPLAINED", "at " $2); next }
 $1 == "kill" { kills++; kill_at[kills] = $2; dead_at[kills] = $3; saved_at[kills] = $4; up_at[kills] = $5; next }
@@ -83,6 +85,11 @@ function newest_change(i, t, what,   n, found) {
             change_at[id[i], n] <= t) found = change_at[id[i], n]
     return found
 }
+function was_taken(i, from, to,   n, part, m) {
+    n = split(taken[id[i]], part, " ")
+    for (m = 1; m <= n; m++) if (part[m] >= from - slack && part[m] <= to) return 1
+    return 0
+}
 function came_back(i, k,   n, part, m) {
     n = split(recovered[id[i]], part, " ")
     for (m = 1; m <= n; m++) if (part[m] >= kill_at[k] && part[m] <= up_at[k] + slack) return 1
@@ -116,7 +123,7 @@ function forgotten_by(i, t,   k) {
 function judge_job(i,   r, why, k) {
     count_exposure(i)
     for (r = 1; r < runs[i]; r++) {
-        if (left_at[i, r]) continue
+        if (left_at[i, r] || was_taken(i, ran_at[i, r], ran_at[i, r + 1])) continue
         why = run_undone(i, r, ran_at[i, r + 1])
         verdict("repeated", i, why == "" ? "UNEXPLAINED" : "explained", why == "" ? "no kill undid its start or end" : why)
     }

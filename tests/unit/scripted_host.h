@@ -121,6 +121,10 @@ class ScriptedHost : public Host {
             loans.guards[node] = g;
         return {};
     }
+    std::string save_nodes() override {
+        ++node_saves;
+        return {};
+    }
     ApplyResult show_slowdown(JobId id, std::uint32_t, const std::string& words) override {
         return note("show " + words, id);
     }
@@ -142,7 +146,7 @@ class ScriptedHost : public Host {
 
     LoanFacts loans;
     LoanPlaces loan_places;
-    int loan_reads = 0;
+    int loan_reads = 0, node_saves = 0;
     std::string next_list, next_guard;  ///< why not
     Shape last_shape;
     std::map<JobId, Shape> started;  ///< the latest of each job

@@ -195,10 +195,26 @@ TEST(a_node_is_training_s_only_when_it_is_guarded_and_nobody_is_there) {
         ck_assert(next_step(other).lease->state == LeaseState::offered);
         ck_assert(next_step(other).guard == LoanGuard::lent);
     }
+    LoanNode begun = node;
+    begun.used = begun.lents = true;
+    ck_assert_msg(next_step(begun).lease->state == LeaseState::lent,
+                  "it was lent when slurmctld was killed");
     node = in_state(LeaseState::lent, LoanGuard::lent);
     ck_assert(next_step(node).listed);
     node.guard = LoanGuard::none;
     ck_assert_msg(!next_step(node).listed, "its guard is made first");
+    node.guard = LoanGuard::lent;
+    node.settled = false;
+    ck_assert_msg(!next_step(node).listed, "and is on disk");
+    node.settled = node.inference = true;
+    ck_assert_msg(!next_step(node).listed, "nothing more starts beside inference");
+}
+
+TEST(a_node_that_is_open_to_preemption_gets_no_more_of_training) {
+    LoanNode node = in_state(LeaseState::lent, LoanGuard::lent);
+    node.used = node.open = true;
+    ck_assert(next_step(node).guard == LoanGuard::none && !next_step(node).listed);
+    ck_assert(next_step(node).lease == node.lease);
 }
 
 TEST(a_node_goes_home_only_when_training_is_gone) {
@@ -221,28 +237,33 @@ TEST(no_state_opens_a_node_to_both_and_a_step_twice_is_a_step_once) {
     for (const auto state :
          {LeaseState::offered, LeaseState::lent, LeaseState::returning, LeaseState::broken})
         for (const auto guard : {LoanGuard::none, LoanGuard::lent, LoanGuard::returning})
-            for (int bits = 0; bits < 32; ++bits) {
+            for (int bits = 0; bits < 64; ++bits) {
                 LoanNode node = in_state(state, guard);
                 node.settled = bits & 1;
                 node.used = bits & 2;
                 node.inference = bits & 4;
                 node.up = bits & 8;
                 node.gone = (bits & 16) && !node.up && !node.used && !node.inference;
+                node.open = bits & 32;
+                const bool yields = state == LeaseState::lent && node.open;
                 const LoanStep step = next_step(node);
                 ++looked_at;
-                ck_assert_msg(
-                    !node.used || step.guard != LoanGuard::none || node.guard == LoanGuard::none,
-                    "training is there, and the guard goes");
+                ck_assert_msg(!node.used || step.guard != LoanGuard::none ||
+                                  node.guard == LoanGuard::none || yields,
+                              "training is there, and the guard goes");
                 ck_assert_msg(!step.listed || step.guard != LoanGuard::none,
                               "listed without a guard");
                 ck_assert_msg(!step.lease || step.lease->state != LeaseState::lent ||
-                                  step.guard == LoanGuard::lent,
+                                  step.guard == LoanGuard::lent || yields || node.inference,
                               "lent without a guard");
+                ck_assert_msg(
+                    !step.listed || !node.inference || step.lease->state == LeaseState::returning,
+                    "open to training beside inference");
                 LoanNode next = node;
                 next.lease = step.lease;
                 if (step.lease && step.lease->state == state) ck_assert(next_step(next) == step);
             }
-    ck_assert_int_eq(looked_at, 4 * 3 * 32);
+    ck_assert_int_eq(looked_at, 4 * 3 * 64);
 }
 
 TEST(a_lease_ends_by_its_time_and_where_inference_has_the_node) {
@@ -302,11 +323,6 @@ TEST(a_node_is_offered_guarded_lent_and_listed_in_this_order) {
     scene.round();
     assert_text(scene.all_calls(), "guard i3 L1");
     ck_assert(scene.plan->hurries());
-    scene.pass(3);
-    scene.round();
-    ck_assert_msg(scene.host.calls.size() == 1, "Slurm may not have saved the guard: %s",
-                  scene.all_calls().c_str());
-    scene.pass(7);
     scene.round();
     assert_text(scene.call(1),
                 "extra i3 arena:v1 loan=L1 state=lent since=100000000 until=100009000");
@@ -444,6 +460,43 @@ TEST(a_job_that_fits_on_what_stays_is_scaled_in) {
     ck_assert(offer && offer->grid.nodes == 2);
     const Json returned = scene.say(LoanVerb::reclaim, "i3");
     ck_assert(returned["scaled_in"] == Json::array({1}) && returned["preempted"].empty());
+}
+
+TEST(a_job_that_started_in_the_last_round_is_announced) {
+    LoanScene scene;
+    scene.lend("i3");
+    Request wanted = scene.request();
+    wanted.min_gpus = wanted.max_gpus = 2;
+    wanted.elastic = wanted.loan = true;
+    scene.job(1, wanted);
+    for (const char* name : {"t1", "t2", "i1", "i2"})
+        scene.host.view.snapshot.nodes[scene.index(name)].free_gpus = 0;
+    scene.round();
+    ck_assert(scene.host.started.contains(1));
+    scene.runs(1, {"i3"});
+    const Json returned = scene.say(LoanVerb::reclaim, "1");
+    ck_assert_msg(returned["preempted"] == Json::array({1}), "%s", returned.dump().c_str());
+    ck_assert_msg(parsed(scene.plan->snapshot_json())["snapshot"]["jobs"][0]["phase"] == "pending",
+                  "what was decided can be replayed");
+}
+
+TEST(a_job_that_has_ended_since_the_last_round_is_not_announced) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.trains(1, {"i3"});
+    scene.ends(1);
+    const Json returned = scene.say(LoanVerb::reclaim, "1");
+    ck_assert_msg(returned["preempted"].empty(), "%s", returned.dump().c_str());
+}
+
+TEST(an_answer_is_on_disk) {
+    LoanScene scene;
+    (void)scene.say(LoanVerb::offer, "i3");
+    ck_assert_int_eq(scene.host.node_saves, 1);
+    (void)scene.refusal(LoanVerb::offer, "i3");
+    ck_assert_int_eq(scene.host.node_saves, 1);
+    (void)scene.say(LoanVerb::reclaim, "i3");
+    ck_assert_int_eq(scene.host.node_saves, 2);
 }
 
 TEST(the_fewest_jobs_are_preempted) {
@@ -666,6 +719,114 @@ TEST(arena_off_keeps_deadlines_and_lends_nothing) {
     scene.pass(10);
     keep();
     assert_text(scene.state("i2"), "offered");
+}
+
+// ---- the net below -----------------------------------------------------------------------------
+
+/// i2 and i3 are lent; Slurm preempts by partitions; inference waits for `nodes`.
+struct NetScene : LoanScene {
+    NetScene() {
+        lend("i2");
+        lend("i3");
+        host.loans.preempts = true;
+    }
+    void fills(JobId id, const std::string& node) {
+        runs(id, {node});
+        host.loans.jobs.back().preemptable = true;
+    }
+    void waits(JobId id, std::int64_t nodes, std::int64_t gpus) {
+        LoanFacts::Job job{.id = id, .inference = true, .pending = true};
+        job.gpus = gpus;
+        job.nodes_asked = nodes;
+        host.loans.jobs.push_back(job);
+    }
+    /// Until inference has waited for long enough.
+    void wait() {
+        round();
+        pass(LoanNet::patience_s + 1);
+        host.calls.clear();
+        round();
+    }
+    [[nodiscard]] bool is_guarded(const std::string& node) const {
+        return host.loans.guards.contains(node);
+    }
+    [[nodiscard]] bool is_listed(const std::string& node) const {
+        const auto& listed = host.loans.listed;
+        return std::find(listed.begin(), listed.end(), node) != listed.end();
+    }
+};
+
+TEST(a_spike_opens_lent_nodes_to_slurm_s_preemption_and_to_nobody_else) {
+    NetScene scene;
+    scene.fills(8, "i2");
+    scene.fills(9, "i3");
+    scene.waits(50, 2, 4);
+    scene.round();
+    ck_assert_msg(scene.is_guarded("i3"), "whoever asks for nodes may still ask");
+    scene.wait();
+    ck_assert(!scene.is_guarded("i2") && !scene.is_guarded("i3"));
+    ck_assert(scene.at("list loan=") < scene.at("open i2"));
+    ck_assert(parsed(scene.plan->stats_json())["loan"]["preemptions"] == 2);
+    assert_text(scene.state("i3"), "lent");
+    // Slurm ends one of them: until inference has it, nobody else gets it.
+    scene.host.loans.jobs[0].preemptable = false;
+    scene.round();
+    ck_assert(!scene.is_guarded("i2") && !scene.is_listed("i2"));
+    scene.ends(8);
+    scene.ends(50);
+    scene.runs(51, {"i2"}, true);
+    scene.round();
+    assert_text(scene.state("i2"), "returning");
+    scene.round();
+    assert_text(scene.state("i2"), "home");
+    scene.round();
+    ck_assert_msg(scene.is_guarded("i3") && scene.is_listed("i3"), "the other one is lent as ever");
+    assert_text(scene.state("i3"), "lent");
+}
+
+TEST(what_comes_back_is_waited_for) {
+    NetScene scene;
+    scene.fills(8, "i2");
+    scene.fills(9, "i3");
+    (void)scene.say(LoanVerb::reclaim, "i2");
+    scene.waits(50, 1, 2);
+    scene.wait();
+    ck_assert(scene.is_guarded("i2") && scene.is_guarded("i3"));
+}
+
+TEST(in_a_spike_idle_nodes_go_home_before_anybody_is_preempted) {
+    NetScene scene;
+    scene.fills(9, "i3");
+    scene.waits(50, 1, 2);
+    scene.wait();
+    assert_text(scene.state("i2"), "returning");
+    ck_assert(scene.is_guarded("i3"));
+    scene.round();
+    assert_text(scene.state("i2"), "home");
+    scene.round();
+    ck_assert_msg(scene.is_guarded("i3"), "Slurm has not started anybody at home yet");
+}
+
+TEST(beside_jobs_that_stay_inference_is_not_let_in) {
+    for (const auto& spoil : std::vector<void (*)(NetScene&)>{
+             [](NetScene& s) { s.host.loans.preempts = false; },
+             [](NetScene& s) { s.host.loans.jobs[0].preemptable = false; },
+             [](NetScene& s) { s.host.loans.jobs[0].nodes[0].second = 1; },
+             [](NetScene& s) { s.waits(51, 1, 0); },
+             [](NetScene& s) {
+                 s.fills(10, "i3");
+                 s.host.loans.jobs[0].nodes[0].second = 1;
+                 s.host.loans.jobs.back().nodes[0].second = 1;
+             }}) {
+        NetScene scene;
+        scene.fills(9, "i3");
+        scene.fills(8, "i2");
+        scene.host.loans.jobs.back().preemptable = false;
+        scene.waits(50, 1, 2);
+        spoil(scene);
+        scene.wait();
+        ck_assert(scene.is_guarded("i3") && scene.is_guarded("i2"));
+    }
 }
 
 // ---- by demand ---------------------------------------------------------------------------------

@@ -26,8 +26,9 @@ struct LoanPlaces {
 struct LoanFacts {
     struct Job {
         std::uint32_t id = 0;
-        bool inference = false;  ///< of an inference partition
-        bool pending = false;    ///< could start, were there room
+        bool inference = false;    ///< of an inference partition
+        bool pending = false;      ///< could start, were there room
+        bool preemptable = false;  ///< runs in the partition for lent nodes, and is not ending
         std::string account = {};
         std::string gpu_type = {};  ///< that it asks for; "" = any
         std::int64_t gpus = 0;      ///< that it asks for
@@ -51,7 +52,8 @@ struct LoanFacts {
     std::map<std::string, std::vector<std::string>> inference;  ///< partition: nodes, ascending
     std::vector<Job> jobs;                ///< all that hold a node, and waiting ones of inference
     std::map<std::string, Guard> guards;  ///< by node
-    std::int64_t configured = 0;          ///< epoch seconds: when Slurm read its configuration last
+    bool preempts = false;        ///< Slurm takes jobs of that partition off for inference's
+    std::int64_t configured = 0;  ///< epoch seconds: when Slurm read its configuration last
     double kill_wait_s = 30;
 };
 
@@ -63,8 +65,10 @@ class HostLoans {
     virtual std::string set_partition(const std::string& partition,
                                       const std::vector<std::string>& nodes) = 0;
     /// In place of whatever guard of Arena's the node has; never for a moment without one where
-    /// both are one. "" or why not.
+    /// both are one. A guard that is set is on disk then: it outlives a kill. "" or why not.
     virtual std::string guard(const std::string& node, const LoanFacts::Guard& guard) = 0;
+    /// What was written of nodes is on disk then, not some seconds later. "" or why not.
+    virtual std::string save_nodes() = 0;
 };
 
 }  // namespace arena

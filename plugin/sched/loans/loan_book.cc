@@ -12,8 +12,6 @@
 namespace arena {
 namespace {
 
-/// Slurm saves its records up to 5 s after a change: what is older outlives a kill.
-constexpr double settle_s = 6;
 /// A controller that has just begun knows of no node.
 constexpr double gone_s = 30;
 
@@ -29,10 +27,11 @@ LoanBook::LoanBook(Host& host, const Config& config, NodeBook& nodes)
 void LoanBook::take_over(Memory memory) {
     known_ = std::move(memory.known);
     deadlines_ = std::move(memory.deadlines);
-    guarded_since_ = std::move(memory.guarded_since);
+    saved_ = std::move(memory.saved);
     counts_ = std::move(memory.counts);
     newest_ = memory.newest;
     steady_s_ = memory.steady_s;
+    first_ = memory.steady_s <= 0;
 }
 
 /// What is lent goes back, and what an administrator broke is cleared, where lending is off, too.
@@ -72,12 +71,13 @@ void LoanBook::new_round(const ClusterView& view) {
         moves_.clear();
         return;
     }
-    facts_ = host_.read_loans({config_.loan_inference_partitions, config_.loan_partition});
+    read_facts();
     read_ = true;
     hurries_ = false;
     note_clocks(view);
     notice_hands();
     notice_partition();
+    look_at_net();
     for (const std::string& node : nodes_concerned()) {
         const LoanNode is = look(node);
         const auto guard = facts_.guards.find(node);
@@ -89,6 +89,11 @@ void LoanBook::new_round(const ClusterView& view) {
     }
     fill_list();
     plan_moves();
+    first_ = false;
+}
+
+void LoanBook::read_facts() {
+    facts_ = host_.read_loans({config_.loan_inference_partitions, config_.loan_partition});
 }
 
 void LoanBook::note_clocks(const ClusterView& view) {
@@ -99,9 +104,12 @@ void LoanBook::note_clocks(const ClusterView& view) {
     for (NodeIndex i = 0; i < states_.size(); ++i) index_.emplace(states_[i].name, i);
     used_.clear();
     inferences_.clear();
+    others_.clear();
     for (const LoanFacts::Job& job : facts_.jobs)
-        for (const auto& [node, gpus] : job.nodes)
+        for (const auto& [node, gpus] : job.nodes) {
             (job.inference ? inferences_ : used_).insert(node);
+            if (!job.inference && !job.preemptable) others_.insert(node);
+        }
     if (before_s > 0) count_use(std::max(0.0, steady_s_ - before_s));
     std::erase_if(deadlines_, [&](const auto& known) {
         const auto lease = leases_.find(known.first);
@@ -198,6 +206,7 @@ LoanNode LoanBook::look(const std::string& node) {
     LoanNode is;
     if (const auto lease = leases_.find(node); lease != leases_.end()) is.lease = lease->second;
     is.used = used_.contains(node);
+    is.lents = is.used && !others_.contains(node);
     is.inference = inferences_.contains(node);
     const auto guard = facts_.guards.find(node);
     const bool is_ours =
@@ -205,17 +214,18 @@ LoanNode LoanBook::look(const std::string& node) {
         (!is.lease || is.lease->loan == 0 || guard->second.lease == loan_name(is.lease->loan));
     if (is_ours) is.guard = guard->second.kind;
     note_guard(node, is_ours);
-    is.settled = lends_ && is_ours && steady_s_ - guarded_since_[node] >= settle_s;
+    is.settled = lends_ && saved_.contains(node);
     is.up = states_[index_.find(node)->second].up;
+    is.open = net_.is_open(node);
     note_gone(node, is);
     return is;
 }
 
 void LoanBook::note_guard(const std::string& node, bool is_right) {
-    if (is_right)
-        guarded_since_.try_emplace(node, steady_s_);
-    else
-        guarded_since_.erase(node);
+    if (!is_right)
+        saved_.erase(node);
+    else if (first_)
+        saved_.insert(node);
 }
 
 void LoanBook::note_gone(const std::string& node, LoanNode& is) {
@@ -224,6 +234,31 @@ void LoanBook::note_gone(const std::string& node, LoanNode& is) {
         return;
     }
     is.gone = steady_s_ - gone_since_.try_emplace(node, steady_s_).first->second >= gone_s;
+}
+
+void LoanBook::look_at_net() {
+    LoanNet::Lent lent;
+    std::size_t returning = 0;
+    for (const auto& [node, lease] : leases_) {
+        returning += lease.state == LeaseState::returning && !inferences_.contains(node);
+        const auto at = index_.find(node);
+        if (lease.state == LeaseState::lent && at != index_.end() && !inferences_.contains(node))
+            lent.emplace(node, states_[at->second].total_gpus);
+    }
+    // One that has just come home is inference's, though Slurm has not started anybody there yet.
+    std::erase_if(home_since_, [&](const auto& entry) {
+        return inferences_.contains(entry.first) || steady_s_ - entry.second > LoanNet::patience_s;
+    });
+    returning += home_since_.size();
+    const std::set<std::string> before = net_.open();
+    net_.new_round(facts_, lent, returning, steady_s_);
+    for (const std::string& node : net_.open()) {
+        if (before.contains(node)) continue;
+        ++counts_.preemptions;
+        host_.log_info(
+            fmt::format("node {}: {} waits for more than comes back: open to Slurm's preemption",
+                        node, partition_of(node)));
+    }
 }
 
 // ---- what is to be -----------------------------------------------------------------------------
@@ -249,6 +284,12 @@ void LoanBook::plan_moves() {
     for (const Planned& planned : planned_)
         if (planned.is.lease && planned.is.lease->state == LeaseState::returning && planned.is.used)
             move_off(planned);
+    // Who is told saves its state before Slurm ends it.
+    for (const Planned& planned : planned_)
+        if (planned.is.open)
+            for (const LoanFacts::Job& job : facts_.jobs)
+                if (job.preemptable && job.is_on(planned.node))
+                    moves_[job.id].push_back(planned.node);
 }
 
 /// One that is deaf is ended while there is still time for it to end. Of a short deadline half is
@@ -270,11 +311,14 @@ void LoanBook::move_off(const Planned& planned) {
 void LoanBook::impose(std::map<JobId, Move>& imposed) {
     std::erase_if(imposed, [](const auto& entry) { return entry.second.gives_back; });
     for (const auto& [job, nodes] : moves_) {
-        const std::int64_t until = leases_.find(nodes.front())->second.until_s;
-        imposed.insert_or_assign(
-            job, Move{.why = fmt::format("gives {} back to {} by {}", join(nodes, ","),
-                                         partition_of(nodes.front()), clock_words(until)),
-                      .gives_back = true});
+        const std::string& node = nodes.front();
+        const std::string when = net_.is_open(node)
+                                     ? "at once, for that waits"
+                                     : "by " + clock_words(leases_.find(node)->second.until_s);
+        imposed.insert_or_assign(job,
+                                 Move{.why = fmt::format("gives {} back to {} {}", join(nodes, ","),
+                                                         partition_of(node), when),
+                                      .gives_back = true});
     }
 }
 
@@ -292,12 +336,14 @@ void LoanBook::carry_out() {
 
 void LoanBook::set_guard(Planned& planned) {
     const LoanGuard wanted = planned.step.guard;
-    if (wanted == LoanGuard::none || wanted == planned.is.guard) return;
+    const bool has = wanted == planned.is.guard && saved_.contains(planned.node);
+    if (wanted == LoanGuard::none || has) return;
     const std::string lease =
         planned.is.lease ? loan_name(planned.is.lease->loan) : planned.guard.lease;
     const std::string why = host_.guard(planned.node, {wanted, lease});
     complain(fmt::format("node {} not reserved", planned.node), why);
     planned.failed = !why.empty();
+    if (!planned.failed) saved_.insert(planned.node);
     hurries_ = hurries_ || !planned.failed;
 }
 
@@ -339,7 +385,9 @@ void LoanBook::finish(const std::vector<std::string>& written) {
         if (drops) went_home(planned);
         const bool has = facts_.guards.contains(planned.node);
         const bool listed = list_failed_ && contains(facts_.listed, planned.node);
-        if (!has || planned.step.guard != LoanGuard::none || listed) continue;
+        // While it is open, Slurm is asked to look again: GraceTime may be over.
+        const bool opens = has || planned.is.open;
+        if (!opens || planned.step.guard != LoanGuard::none || listed) continue;
         const std::string why = host_.guard(planned.node, {});
         complain(fmt::format("node {} not given back", planned.node), why);
         unfinished_ = unfinished_ || !why.empty();
@@ -348,6 +396,7 @@ void LoanBook::finish(const std::vector<std::string>& written) {
 
 void LoanBook::went_home(const Planned& planned) {
     const std::string lease = loan_name(planned.is.lease->loan);
+    home_since_[planned.node] = steady_s_;
     if (planned.is.lease->state != LeaseState::returning) {
         ++counts_.lost;
         host_.log_error(

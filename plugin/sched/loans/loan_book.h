@@ -13,6 +13,7 @@
 
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/loans/lending_desk.h"
+#include "plugin/sched/loans/loan_net.h"
 #include "plugin/sched/loans/loan_steps.h"
 #include "plugin/sched/loans/loan_words.h"
 #include "plugin/sched/nodes/node_book.h"
@@ -91,13 +92,13 @@ class LoanBook {
     struct Memory {
         Leases known;
         std::map<std::string, Deadline> deadlines;
-        std::map<std::string, double> guarded_since;
+        std::set<std::string> saved;
         Counts counts;
         LoanNumber newest = 0;
         double steady_s = 0;
     };
     [[nodiscard]] Memory keep() const {
-        return {known_, deadlines_, guarded_since_, counts_, newest_, steady_s_};
+        return {known_, deadlines_, saved_, counts_, newest_, steady_s_};
     }
     void take_over(Memory memory);
     /// Arena is off: what is not training's yet does not become so.
@@ -120,6 +121,7 @@ class LoanBook {
     };
 
     [[nodiscard]] bool is_active() const;
+    void read_facts();
     void read_leases();
     void note_clocks(const ClusterView& view);
     void count_use(double seconds);
@@ -130,6 +132,7 @@ class LoanBook {
     [[nodiscard]] LoanNode look(const std::string& node);
     void note_guard(const std::string& node, bool is_right);
     void note_gone(const std::string& node, LoanNode& is);
+    void look_at_net();
     void fill_list();
     void plan_moves();
     void move_off(const Planned& planned);
@@ -151,6 +154,8 @@ class LoanBook {
     void note_doubts(const std::vector<std::string>& nodes, double deadline_s,
                      Returned& returned) const;
     [[nodiscard]] bool end_leases(const Snapshot& snapshot, const Offers& offers);
+    [[nodiscard]] std::vector<std::string> wanted_by_inference(const Snapshot& snapshot,
+                                                               const Offers& offers) const;
     [[nodiscard]] bool follow_demand(const Snapshot& snapshot, const Offers& offers);
     void lend(const std::vector<std::string>& nodes, std::int64_t until);
     void complain(const std::string& about, const std::string& why);
@@ -166,6 +171,7 @@ class LoanBook {
     std::map<std::string, NodeIndex, std::less<>> index_;
     std::vector<NodeState> states_;
     std::set<std::string> used_, inferences_;  ///< nodes with jobs of others, and of inference
+    std::set<std::string> others_;  ///< of those, with jobs that the partition has not lent them to
     std::vector<Planned> planned_;
     std::vector<std::string> list_;                   ///< that the partition is to have
     std::set<std::string> taken_out_, put_in_;        ///< of the partition, by an administrator
@@ -174,13 +180,16 @@ class LoanBook {
     std::map<JobId, std::vector<std::string>> moves_;  ///< job: returning nodes that it has
     std::set<JobId> must_end_;
     std::map<std::string, Deadline> deadlines_;
-    std::map<std::string, double> guarded_since_, gone_since_;  ///< by the monotonic clock
+    std::map<std::string, double> gone_since_, home_since_;  ///< by the monotonic clock
+    std::set<std::string> saved_;                            ///< nodes whose guard is on disk
     std::map<std::string, std::string> complaints_;
     LendingDesk desk_;
+    LoanNet net_;
     LoanNumber newest_ = 0;
     Counts counts_;
     double time_s_ = 0, steady_s_ = 0;
     bool hurries_ = false, list_failed_ = false, lends_ = true;
+    bool first_ = true;        ///< no round has been: what guards there are, are saved
     bool unfinished_ = false;  ///< a node is home, and Slurm would not take its guard away
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
 #include "plugin/sched/loans/loan_book.h"
@@ -14,9 +15,17 @@ namespace {
 
 bool is_open(LeaseState state) { return state == LeaseState::offered || state == LeaseState::lent; }
 
-/// Whether a job may move now says nothing of whether it can do with fewer nodes.
-Snapshot with_willing(const Snapshot& snapshot, const std::vector<NodeIndex>& lent) {
+/// Whether a job may move now says nothing of whether it can do with fewer nodes; and one that has
+/// ended since is nobody's loss.
+Snapshot with_willing(const Snapshot& snapshot, const std::vector<NodeIndex>& lent,
+                      const LoanFacts& facts) {
     Snapshot copy = snapshot;
+    std::set<JobId> there;
+    for (const LoanFacts::Job& job : facts.jobs)
+        if (!job.pending) there.insert(job.id);
+    std::erase_if(copy.jobs, [&](const JobState& job) {
+        return job.phase == JobPhase::running && !there.contains(job.id);
+    });
     for (JobState& job : copy.jobs)
         job.elastic = job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
                           return std::binary_search(lent.begin(), lent.end(), n);
@@ -27,12 +36,13 @@ Snapshot with_willing(const Snapshot& snapshot, const std::vector<NodeIndex>& le
 /// Some of the lent nodes, and what their going means.
 class Choice {
   public:
-    Choice(const Snapshot& snapshot, const Offers& offers, const std::vector<std::string>& lent)
+    Choice(const Snapshot& snapshot, const Offers& offers, const LoanFacts& facts,
+           const std::vector<std::string>& lent)
         : offers_(offers) {
         for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
             if (std::find(lent.begin(), lent.end(), snapshot.nodes[i].name) != lent.end())
                 nodes_.push_back(i);
-        snapshot_ = with_willing(snapshot, nodes_);
+        snapshot_ = with_willing(snapshot, nodes_, facts);
     }
     /// The fewest jobs preempted.
     std::vector<std::string> best(std::size_t wanted) {
@@ -166,7 +176,7 @@ Result<LoanBook::Offered> LoanBook::offer(const OfferWords& words) {
 
 void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
                         const Offers& offers, Returned& returned) {
-    for (const Action& move : Choice(snapshot, offers, open_leases()).moves(nodes))
+    for (const Action& move : Choice(snapshot, offers, facts_, open_leases()).moves(nodes))
         (move.kind == ActionKind::preempt ? returned.preempted : returned.scaled_in)
             .push_back(move.job);
     counts_.preemptions += returned.preempted.size();
@@ -226,9 +236,11 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
             fmt::format("{} nodes are asked back, and {} are lent", words.count, open.size()));
     const double deadline_s =
         words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
+    read_facts();
     const std::vector<std::string> nodes =
-        words.count > 0 ? Choice(snapshot, offers, open).best(static_cast<std::size_t>(words.count))
-                        : words.nodes;
+        words.count > 0
+            ? Choice(snapshot, offers, facts_, open).best(static_cast<std::size_t>(words.count))
+            : words.nodes;
     return give_back(nodes, deadline_s, snapshot, offers);
 }
 
@@ -249,9 +261,27 @@ bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
         if (!config_.loan_enabled || ends_by_itself(planned.is, static_cast<std::int64_t>(time_s_)))
             over.push_back(planned.node);
     }
+    for (std::string& node : wanted_by_inference(snapshot, offers))
+        if (std::find(over.begin(), over.end(), node) == over.end()) over.push_back(node);
     if (over.empty()) return false;
     (void)give_back(over, config_.loan_deadline_s, snapshot, offers);
     return true;
+}
+
+/// Where nobody asks for them while inference waits: idle nodes, and what several jobs share.
+std::vector<std::string> LoanBook::wanted_by_inference(const Snapshot& snapshot,
+                                                       const Offers& offers) const {
+    std::vector<std::string> nodes, shared;
+    for (const std::string& node : net_.idle())
+        if (known_.contains(node) && known_.at(node).state == LeaseState::lent)
+            nodes.push_back(node);
+    if (net_.missing() == 0) return nodes;
+    for (const std::string& node : open_leases())
+        if (!net_.is_open(node) && used_.contains(node)) shared.push_back(node);
+    const auto count = std::min(net_.missing(), shared.size());
+    for (std::string& node : Choice(snapshot, offers, facts_, shared).best(count))
+        nodes.push_back(std::move(node));
+    return nodes;
 }
 
 bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
@@ -262,7 +292,7 @@ bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
     for (const auto& [pool, step] : wishes) {
         if (step.reclaim > 0) {
             const auto count = std::min(static_cast<std::size_t>(step.reclaim), pool->lent.size());
-            const auto nodes = Choice(snapshot, offers, pool->lent).best(count);
+            const auto nodes = Choice(snapshot, offers, facts_, pool->lent).best(count);
             (void)give_back(nodes, config_.loan_deadline_s, snapshot, offers);
         }
         std::vector<std::string> idle = pool->idle;
@@ -291,7 +321,10 @@ std::vector<LoanBook::LeaseLine> LoanBook::list() const {
         (lease.state == LeaseState::returning ? line.deadline : line.until) = lease.until_s;
         for (const LoanFacts::Job& job : facts_.jobs)
             if (job.is_on(node)) line.jobs.push_back(job.id);
-        if (const auto why = broken_.find(node); why != broken_.end()) line.why = why->second;
+        if (const auto why = broken_.find(node); why != broken_.end())
+            line.why = why->second;
+        else if (net_.is_open(node))
+            line.why = "open to Slurm's preemption: inference waits";
         lines.push_back(std::move(line));
     }
     return lines;

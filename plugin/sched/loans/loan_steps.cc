@@ -9,9 +9,10 @@ LoanStep stay(const LoanNode& node, LoanGuard guard, bool listed) {
     return {.lease = node.lease, .guard = guard, .listed = listed};
 }
 
+/// Jobs of training's are there already where Slurm was killed before it had saved that it is lent.
 LoanStep after_offered(const LoanNode& node) {
     LoanStep step = stay(node, LoanGuard::lent, false);
-    const bool free = node.up && !node.used && !node.inference;
+    const bool free = node.up && (!node.used || node.lents) && !node.inference;
     if (node.guard == LoanGuard::lent && node.settled && free) step.lease->state = LeaseState::lent;
     return step;
 }
@@ -19,7 +20,9 @@ LoanStep after_offered(const LoanNode& node) {
 /// Slurm's records of the guard may be older than those of the lease.
 LoanStep after_lent(const LoanNode& node) {
     if (node.gone) return {};
-    return stay(node, LoanGuard::lent, node.guard == LoanGuard::lent);
+    if (node.open || node.inference)
+        return stay(node, node.open ? LoanGuard::none : node.guard, false);
+    return stay(node, LoanGuard::lent, node.guard == LoanGuard::lent && node.settled);
 }
 
 }  // namespace

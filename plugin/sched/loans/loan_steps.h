@@ -17,7 +17,9 @@ struct LoanNode {
     LoanGuard guard = LoanGuard::none;  ///< that is called after this very lease, if it has one
     bool settled = false;               ///< Slurm has saved that guard by now
     bool used = false;                  ///< jobs are there that are not inference's
+    bool lents = false;                 ///< and all of those run in the partition for lent nodes
     bool inference = false;             ///< inference's jobs are there
+    bool open = false;                  ///< to Slurm's preemption, for inference: see LoanNet
     bool up = true;
     bool gone = false;  ///< down or drained for a while, with nobody there
 };
@@ -31,6 +33,8 @@ struct LoanStep {
 
 /// The order holds that a node is never open to both: it is guarded from inference, and that is
 /// saved, before training has it; training is gone, and it is listed no more, before the guard is.
+/// Where Slurm is to preempt who is there for inference, the guard goes and training gets nothing
+/// there; it is guarded again, and that is saved, before it is listed again.
 /// A guard without a lease stays until nobody but inference is there.
 LoanStep next_step(const LoanNode& node);
 

@@ -224,6 +224,7 @@ void Application::start(const PlannedJob& planned, const Action& action) {
             return keep_trying(planned, grid, result.text);
         case ApplyOutcome::done:
             ++changes_.starts;
+            journal_.starts.push_back({job.id, action.nodes, action.offer});
             books_.blocked.started(job.id);
             books_.refused_updates.erase(job.id);
             break;

@@ -113,7 +113,13 @@ struct Changes {
 
 /// What came of a decision, job by job.
 struct Journal {
+    struct Start {
+        JobId job;
+        std::vector<NodeIndex> nodes;
+        Offer offer;
+    };
     std::vector<Note> notes;
+    std::vector<Start> starts;
     Changes changes;
 };
 

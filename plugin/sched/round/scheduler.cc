@@ -59,6 +59,7 @@ void Scheduler::round() {
     });
     view.snapshot.generation = stats_.rounds;
     stats_.collect_ms = part.ms();
+    starts_.clear();
     round_ = intake(std::move(view), books_, stopping);
     for (const std::string& node : books_.checks.take_healthy())
         (void)close_events(node, SlowCause::compute);
@@ -71,7 +72,8 @@ void Scheduler::round() {
     const Journal journal = apply(round_, decision, books_, host_);
     stats_.add(journal.changes);
     host_.set_reasons(arena::explain(round_, decision, journal, books_));
-    if (!stopping() && books_.loans.decide(round_.snapshot, round_.offers))
+    starts_ = journal.starts;
+    if (!stopping() && books_.loans.has_work() && books_.loans.decide(as_started(), round_.offers))
         (void)write_facts(books_.nodes, host_);
     stats_.apply_ms = part.ms();
     if (const auto expected = books_.queue.look_forward(round_, *books_.policy, stopping))
@@ -108,6 +110,21 @@ void Scheduler::tell_of_leases() {
     for (const auto& [node, state] : leases_)
         if (!now.contains(node)) books_.history.tell(at_s, "loan", node + ": is back");
     leases_ = std::move(now);
+}
+
+/// The cluster with what the round has started: who has which nodes until the next one.
+Snapshot Scheduler::as_started() const {
+    Snapshot snapshot = round_.snapshot;
+    for (const Journal::Start& start : starts_) {
+        JobState& job = snapshot.jobs[round_.planned.at(start.job).state];
+        job.phase = JobPhase::running;
+        job.nodes = start.nodes;
+        job.current = start.offer;
+        job.start_s = snapshot.time_s;
+        for (const NodeIndex n : start.nodes)
+            snapshot.nodes[n].free_gpus -= start.offer.grid.gpus_per_node;
+    }
+    return snapshot;
 }
 
 /// A node of the job of which something slow is known, or told: its times say nothing of its plan.
@@ -262,19 +279,26 @@ void Scheduler::note_slow(const SlowVerdict& verdict, bool leave, double now_s) 
     nodes.push_back({verdict.node, until});
 }
 
+/// Whoever hears of a lease may count on it, whatever becomes of slurmctld.
+void Scheduler::write_leases() {
+    (void)write_facts(books_.nodes, host_);
+    if (const std::string why = host_.save_nodes(); !why.empty())
+        host_.log_error("leases are not on disk yet: " + why);
+}
+
 std::string Scheduler::loan(LoanVerb verb, std::string_view words) {
     if (verb == LoanVerb::list) return leases_json(books_.loans);
     if (verb == LoanVerb::offer) {
         const auto said = parse_loan_offer(words);
         if (!said) return error_json(said.error());
         const auto offered = books_.loans.offer(*said);
-        if (offered) (void)write_facts(books_.nodes, host_);
+        if (offered) write_leases();
         return offered ? offered_json(*offered) : error_json(offered.error());
     }
     const auto said = parse_loan_reclaim(words);
     if (!said) return error_json(said.error());
-    const auto returned = books_.loans.reclaim(*said, round_.snapshot, round_.offers);
-    if (returned) (void)write_facts(books_.nodes, host_);
+    const auto returned = books_.loans.reclaim(*said, as_started(), round_.offers);
+    if (returned) write_leases();
     return returned ? returned_json(*returned) : error_json(returned.error());
 }
 

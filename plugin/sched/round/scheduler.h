@@ -98,6 +98,8 @@ class Scheduler {
     [[nodiscard]] bool is_node(const std::string& node);
     std::string check_slowdown(const std::string& node);
     [[nodiscard]] std::string slow_node_of(JobId job) const;
+    [[nodiscard]] Snapshot as_started() const;
+    void write_leases();
 
     Host& host_;
     Books books_;
@@ -106,6 +108,7 @@ class Scheduler {
     HistoryFile history_file_;
     bool history_failed_ = false;                ///< and that was said
     std::map<std::string, std::string> leases_;  ///< of nodes, as last told of
+    std::vector<Journal::Start> starts_;         ///< since the last round was looked at
 };
 
 }  // namespace arena

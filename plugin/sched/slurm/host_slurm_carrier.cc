@@ -229,6 +229,7 @@ class SlurmHost : public Host {
                               const std::vector<std::string>& nodes) override {
         return set_partition_nodes(partition, nodes);
     }
+    std::string save_nodes() override { return save_all_nodes(); }
     std::string guard(const std::string& node, const LoanFacts::Guard& guard) override {
         return guard_node(node, guard);
     }

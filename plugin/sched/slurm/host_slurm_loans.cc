@@ -110,6 +110,7 @@ class LoanReading {
             facts_.has_partition = true;
             facts_.listed = names_of(part->node_bitmap);
         }
+        facts_.preempts = preempts();
         for (const NamedGuard& guard : all_guards()) facts_.guards[guard.node] = guard.guard;
         const auto visit = [](void* item, void* argument) {
             static_cast<LoanReading*>(argument)->look_at(static_cast<job_record_t*>(item));
@@ -123,6 +124,20 @@ class LoanReading {
   private:
     [[nodiscard]] bool is_inference(const part_record_t* part) const {
         return part && facts_.inference.contains(text_of(part->name));
+    }
+
+    /// By priority of partitions, and for jobs of all inference partitions.
+    [[nodiscard]] bool preempts() const {
+        const part_record_t* lents = find_part_record(const_cast<char*>(places_.partition.c_str()));
+        if (!lents || text_of(slurm_conf.preempt_type) != "preempt/partition_prio") return false;
+        const std::uint16_t mode =
+            lents->preempt_mode == NO_VAL16 ? slurm_conf.preempt_mode : lents->preempt_mode;
+        if ((mode & (PREEMPT_MODE_REQUEUE | PREEMPT_MODE_CANCEL)) == 0) return false;
+        return std::all_of(
+            places_.inference.begin(), places_.inference.end(), [&](const std::string& name) {
+                const part_record_t* part = find_part_record(const_cast<char*>(name.c_str()));
+                return part && part->priority_tier > lents->priority_tier;
+            });
     }
 
     void look_at(const job_record_t* job) {
@@ -147,6 +162,8 @@ class LoanReading {
     void add_running(const job_record_t* job) {
         LoanFacts::Job& known = add(job);
         known.inference = is_inference(job->part_ptr);
+        known.preemptable = IS_JOB_RUNNING(job) && !IS_JOB_COMPLETING(job) && job->part_ptr &&
+                            text_of(job->part_ptr->name) == places_.partition;
         for (const Occupied::Part& part : occupied_by(job, slots_).parts)
             known.nodes.emplace_back(text_of(node_record_table_ptr[part.node]->name), part.gpus);
     }
@@ -180,6 +197,31 @@ class LoanReading {
     Bitmap training_;
 };
 
+/// It is in Slurm's records then.
+std::string put_guard(const std::string& node, const LoanFacts::Guard& guard) {
+    ActionLock lock;
+    if (!lock) return "slurmctld is stopping";
+    std::vector<std::string> others;
+    const std::string wanted =
+        guard.kind == LoanGuard::none ? std::string() : reservation_name(guard);
+    bool is_there = false;
+    for (const NamedGuard& known : all_guards()) {
+        if (known.node != node) continue;
+        if (reservation_name(known.guard) == wanted)
+            is_there = true;
+        else
+            others.push_back(reservation_name(known.guard));
+    }
+    if (!wanted.empty() && !is_there) {
+        const int rc = reserve_for_arena(wanted, node, text_of(slurm_conf.slurm_user_name),
+                                         others.empty() ? 0 : RESERVE_FLAG_OVERLAP);
+        if (rc != SLURM_SUCCESS) return slurm_strerror(rc);
+    }
+    for (const std::string& name : others)
+        if (const int rc = drop_reservation(name); rc != SLURM_SUCCESS) return slurm_strerror(rc);
+    return {};
+}
+
 }  // namespace
 
 LoanFacts read_loan_facts(const LoanPlaces& places) {
@@ -203,27 +245,16 @@ std::string set_partition_nodes(const std::string& partition,
 }
 
 std::string guard_node(const std::string& node, const LoanFacts::Guard& guard) {
-    ActionLock lock;
-    if (!lock) return "slurmctld is stopping";
-    std::vector<std::string> others;
-    const std::string wanted =
-        guard.kind == LoanGuard::none ? std::string() : reservation_name(guard);
-    bool is_there = false;
-    for (const NamedGuard& known : all_guards()) {
-        if (known.node != node) continue;
-        if (reservation_name(known.guard) == wanted)
-            is_there = true;
-        else
-            others.push_back(reservation_name(known.guard));
-    }
-    if (!wanted.empty() && !is_there) {
-        const int rc = reserve_for_arena(wanted, node, text_of(slurm_conf.slurm_user_name),
-                                         others.empty() ? 0 : RESERVE_FLAG_OVERLAP);
-        if (rc != SLURM_SUCCESS) return slurm_strerror(rc);
-    }
-    for (const std::string& name : others)
-        if (const int rc = drop_reservation(name); rc != SLURM_SUCCESS) return slurm_strerror(rc);
-    return {};
+    if (std::string why = put_guard(node, guard); !why.empty()) return why;
+    // Whoever waits for the node is looked at now, not with the next pass.
+    if (guard.kind == LoanGuard::none) queue_job_scheduler();
+    if (guard.kind == LoanGuard::none || dump_all_resv_state() == SLURM_SUCCESS) return {};
+    return "Slurm could not save its reservations (slurmctld's log says why)";
+}
+
+std::string save_all_nodes() {
+    if (controller_stops() || dump_all_node_state() == SLURM_SUCCESS) return {};
+    return "Slurm could not save its nodes (slurmctld's log says why)";
 }
 
 PassingGuards::PassingGuards(bool passes) {

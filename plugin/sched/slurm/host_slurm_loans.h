@@ -17,6 +17,7 @@ LoanFacts read_loan_facts(const LoanPlaces& places);
 std::string set_partition_nodes(const std::string& partition,
                                 const std::vector<std::string>& nodes);
 std::string guard_node(const std::string& node, const LoanFacts::Guard& guard);
+std::string save_all_nodes();
 
 /// For its scope, and under the write locks, guards of lent nodes stop nobody: a job of the
 /// partition for lent nodes is looked at, or started. Guards of returning nodes hold.

@@ -22,8 +22,8 @@ enum class LeaseState {
 std::string_view to_string(LeaseState);
 std::optional<LeaseState> parse_lease_state(std::string_view);
 
-/// Loans are numbered for good, each greater than all before: a message of an old one is told from
-/// one of now.
+/// Each greater than all that nodes and reservations show: a guard is told from one of an older
+/// lease of its node. It may begin again where a restart finds nothing lent.
 using LoanNumber = std::uint64_t;
 
 struct Lease {

@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What keeps inference from starving where nobody asks lent nodes back: a spike beyond them, in a real Slurm that preempts
+# by partitions. All lent nodes are full: who does not leave when it is told is taken off by Slurm itself, within GraceTime.
+# An idle node goes home first.
+# And with `source: demand` nobody has to ask: idle nodes are lent after two ticks, waiting inference brings them back.
+# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/loans.sh"
+need_arena
+command -v jq >/dev/null || skip_all 'jq is not installed'
+command -v python3 >/dev/null || skip_all 'python3 is not installed'
+
+grace_s=10
+start_loans --conf-extra "$(printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE)" \
+    --conf-extra "$(loan_partitions PreemptMode=OFF "PreemptMode=REQUEUE GraceTime=$grace_s")"
+logged() { grep -q -- "$1" "$log"; }
+# Jobs that Slurm itself has preempted.
+preempted() { grep -oE '(preempted( job)?|GraceTime reached) JobId=[0-9]+' "$log" | grep -o '[0-9]*$' | sort -nu | paste -sd,; }
+
+hogs=()
+for n in 1 2 3 4; do hogs+=("$(hog a40 8 -p train -w n$n)"); done
+for id in "${hogs[@]}"; do ok "training's own nodes are taken" wait_for_state "$id" RUNNING; done
+ok "the first round has been" round_has_been
+
+# ---- a spike of all nodes --------------------------------------------------------------------------------------
+ok "all nodes of inference are offered" said loan offer "n[5-8]"
+ok "they are lent" is_lent "n[5-8]"
+jobs=()
+for n in 1 2 3 4; do jobs+=("$(willing)"); done
+for id in "${jobs[@]}"; do ok "a job has one of them" wait_started "$id" 1 40; done
+is "$(reservations | tr -d 0-9)" arena_loan_L,arena_loan_L,arena_loan_L,arena_loan_L "which are guarded"
+touch "$gates/${jobs[0]}.deaf" "$gates/${jobs[1]}.deaf"
+spike=()
+for n in 1 2 3 4; do spike+=("$(infer)"); done
+asked=$SECONDS
+for id in "${spike[@]}"; do ok "a job of the spike starts" wait_for_state "$id" RUNNING $((grace_s + 20)); done
+note "all of the spike run after $((SECONDS - asked)) s; GraceTime is $grace_s s"
+is "$(preempted)" "${jobs[0]},${jobs[1]}" "two by Slurm's own preemption of who was deaf"
+for id in "${jobs[@]}"; do is "$(wc -l <"$gates/$id.signals")" 1 "each was told before"; done
+ok "because Arena had opened the nodes" logged 'node n[5-8]: infer waits for more than comes back: open to Slurm'
+is "$(ask stats | jq -c '[.loan.preemptions, .loan.late_returns]')" '[4,0]' "and is counted"
+ok "the leases are over" is_home "n[5-8]"
+is "$(reservations)" '' "and nothing is left of them"
+for id in "${jobs[@]}"; do ok "who was preempted waits, and is planned anew" wait_until "[[ \$(job_state $id) == PENDING ]]"; done
+for id in "${spike[@]}"; do let_go "$id"; done
+for id in "${spike[@]}"; do ok "the spike is over" wait_for_state "$id" COMPLETED; done
+
+# ---- an idle node first --------------------------------------------------------------------------------------------
+scancel "${jobs[@]}"
+jobs=("$(willing)")
+ok "two nodes are lent again" eval 'said loan offer "n[7-8]" && is_lent "n[7-8]"'
+ok "the job starts on one" wait_started "${jobs[0]}" 1 40
+before=$(preempted)
+spike=()
+for n in 1 2 3; do spike+=("$(infer)"); done
+for id in "${spike[@]}"; do ok "three jobs of inference start: two on its own nodes, one on the idle lent one" wait_for_state "$id" RUNNING 60; done
+is "$(job_state "${jobs[0]}")/$(preempted)" "RUNNING/$before" "nobody is preempted for them"
+for id in "${spike[@]}"; do let_go "$id"; done
+ok "the lent one is asked back" said loan reclaim 1
+ok "all are home" is_home "n[5-8]"
+
+# ---- by demand ---------------------------------------------------------------------------------------------------
+sed -i 's/^  source: commands/  source: demand\n  tick_s: 2\n  horizon_s: 0\n  headroom_percent: 0\n  headroom_nodes: 1/' "$ARENA_CONF"
+scontrol reconfigure
+ok "idle nodes are lent by themselves, but for the headroom" wait_until '[[ $(ask loan list | jq "[.leases[] | select(.state == \"lent\")] | length") == 3 ]]' 60
+is "$(ask loan list | jq -r .source)" demand "by demand"
+ok "the job starts on one of them" wait_started "${jobs[0]}" 2 60
+before=$(preempted)
+spike=()
+for n in 1 2 3 4; do spike+=("$(infer)"); done
+for id in "${spike[@]}"; do ok "what inference waits for comes back by itself" wait_for_state "$id" RUNNING 60; done
+is "$(preempted)" "$before" "by a reclaim: Slurm need not preempt"
+is "$(tail -n 1 "$gates/${jobs[0]}.signals")" signal "the job there was told"
+for id in "${spike[@]}"; do let_go "$id"; done
+ok "and they are lent again after it" wait_until '[[ $(ask loan list | jq "[.leases[] | select(.state == \"lent\")] | length") == 3 ]]' 60
+let_go "${jobs[0]}"
+ok "the job goes on there, and completes" wait_for_state "${jobs[0]}" COMPLETED 60
+
+for id in "${hogs[@]}"; do let_go "$id"; done
+stop_looking
+ok "owners were looked at often" test "$looks" -gt 50
+is "$two" '' "no node was in two owners' use"
+is "$(grep -c 'Arena is off\|internal fault' "$log")" 0 "Arena had no fault"
+done_testing
