@@ -182,7 +182,9 @@ tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc cli/doctor/doctor.cc 
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
 tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc cli/common/moment.cc
 tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \
-	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
+	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/plan_array.cc cli/planning/site_tables.cc \
+	cli/common/common.cc
+tests_unit_test_plan_command_LDADD = $(arrays_libs) $(all_libs) $(CHECK_LIBS)
 
 if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/properties_test tests/unit/test_arena_properties
