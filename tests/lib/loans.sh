@@ -56,7 +56,7 @@ END
     # Each fifth of a second: a node on which jobs of partition infer and of others run, or end.
     cat >"$work/owners" <<'END'
 #!/usr/bin/env python3
-import re, subprocess, sys, time
+import os, re, subprocess, sys, time
 def nodes(text):
     for name, inside, one in re.findall(r'(\w+?)\[([\d,-]+)\]|(\w+)', text):
         if one: yield one; continue
@@ -75,7 +75,9 @@ while True:
                 owners.setdefault(node, {}).setdefault(partition == 'infer', []).append(job)
     for node, both in owners.items():
         if len(both) > 1: print(node, both, file=open(sys.argv[1], 'a'))
-    open(sys.argv[1] + '.looks', 'w').write(str(looks))
+    # In one step: whoever ends this may do so at any time.
+    open(sys.argv[1] + '.new', 'w').write(str(looks))
+    os.replace(sys.argv[1] + '.new', sys.argv[1] + '.looks')
     time.sleep(0.2)
 END
     chmod 755 "$work/ask" "$work/owners"
