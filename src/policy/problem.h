@@ -53,7 +53,8 @@ bool are_of_a_kind(const JobState&, const JobState&);
 enum class Scope { all, requests, starts };
 
 /// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
-/// elastic, or whose nodes or offer are unknown, are left out together with the GPUs they hold.
+/// elastic, or whose nodes or offer are unknown, or that stand on a returning node, are left out
+/// together with the GPUs they hold.
 class Problem {
   public:
     /// Keeps references to the arguments. O(nodes + jobs + offers). `left_out`: jobs that are to be
