@@ -14,6 +14,7 @@ arena_SOURCES = \
 	cli/planning/evaluate_command.cc \
 	cli/planning/measure_command.cc \
 	cli/planning/models_command.cc \
+	cli/planning/plan_array.h cli/planning/plan_array.cc \
 	cli/planning/plan_command.cc \
 	cli/planning/plan_input.h cli/planning/plan_input.cc \
 	cli/planning/plan_store.h cli/planning/plan_store.cc \
@@ -75,7 +76,7 @@ arena_SOURCES = \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end
-arena_LDADD = libarena_array_search.la libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la libarena_exporter.la $(all_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
+arena_LDADD = libarena_arrays.la libarena_array_search.la libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la libarena_exporter.la $(all_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
 

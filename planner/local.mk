@@ -72,6 +72,13 @@ libarena_search_la_SOURCES = \
 	# end
 search_libs = libarena_search.la $(plans_libs)
 
+noinst_LTLIBRARIES += libarena_arrays.la
+libarena_arrays_la_SOURCES = \
+	planner/arrays/array_offers.h planner/arrays/array_offers.cc \
+	planner/arrays/array_stages.h planner/arrays/array_stages.cc \
+	# end
+arrays_libs = libarena_arrays.la libarena_array_search.la libarena_array.la $(search_libs)
+
 noinst_LTLIBRARIES += libarena_requests.la
 libarena_requests_la_SOURCES = \
 	planner/requests/build_request.h planner/requests/build_request.cc \

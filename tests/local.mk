@@ -50,11 +50,12 @@ planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost test
 	tests/unit/test_planner_budget \
 	tests/unit/test_planner_mixed tests/unit/test_planner_physics tests/unit/test_planner_pins \
 	tests/unit/test_planner_offers tests/unit/test_planner_schedule \
-	tests/unit/test_planner_measured
+	tests/unit/test_planner_measured tests/unit/test_array_offers
 if HAVE_CHECK
 check_PROGRAMS += $(planner_tests)
 TESTS += $(planner_tests)
 endif
+tests_unit_test_array_offers_LDADD = $(arrays_libs) $(all_libs) $(CHECK_LIBS)
 if HAVE_RAPIDCHECK
 check_PROGRAMS += tests/unit/test_planner_properties
 TESTS += tests/unit/test_planner_properties

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/common/wrap.h"
 #include "cli/planning/commands.h"
+#include "cli/planning/plan_array.h"
 #include "cli/planning/plan_input.h"
 #include "core/limits.h"
 #include "core/values_json.h"
@@ -382,6 +383,7 @@ int plan(const Globals& globals, const PlanOptions& options) {
     if (!can) return fail(globals, can.error());
     if (options.pareto && !options.fixed.empty())
         return fail(globals, usage_error("has one plan only; leave out --pareto", "--fixed"));
+    if (options.array > 0) return plan_array(globals, options, *model, *ranges, *pools, *can);
     PlanBudget::Limits limits{.bytes = std::size_t{512} << 20};
     if (options.budget_s > 0) limits.seconds = options.budget_s;
     PlanBudget budget(limits);
@@ -432,6 +434,11 @@ void add_plan(CLI::App& app, Globals& globals) {
                         "the end [{}]",
                         o->budget_s))
         ->check(CLI::Range(0.0, 86400.0));
+    command
+        ->add_option("--array", o->array,
+                     "so many siblings of a job array: side by side, one after another, or through "
+                     "one pipeline")
+        ->check(CLI::Range(2, 1024));
     command->add_option("--top", o->top, "show only the K best [all]")
         ->check(CLI::Range(1, 1 << 20));
     command->callback([&globals, o] { globals.status = plan(globals, *o); });

@@ -23,8 +23,9 @@ struct PlanOptions {
     std::string hardware, calibration, profiles, fixed;
     std::string launcher = "env";  ///< of request/launchers.h, or "any"
     bool pareto = false;
-    std::size_t top = 0;    ///< 0 = all
-    double budget_s = 0.8;  ///< CPU time of the search; 0 = to its end
+    std::int64_t array = 0;  ///< siblings of a job array; 0 = one job
+    std::size_t top = 0;     ///< 0 = all
+    double budget_s = 0.8;   ///< CPU time of the search; 0 = to its end
 };
 
 struct GpuRange {
