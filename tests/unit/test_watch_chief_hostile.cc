@@ -233,7 +233,7 @@ TEST(any_frames_in_any_order_do_no_harm) {
     }
     std::printf("# 300 x 1,500 frames: %zu words, %zu reports\n", words, reports);
     ck_assert_int_gt(words, 300);
-    ck_assert_int_gt(reports, 5);
+    ck_assert_int_gt(reports, 2);  // two checks in a row must say the same by chance
 }
 
 TEST(one_word_at_a_time_whatever_is_answered) {
