@@ -64,7 +64,9 @@ ok "two watched jobs train side by side" wait_until '(($(step_of one) >= 25 && $
 is "$(job_field "$one" NodeList) $(job_field "$other" NodeList) $(agents)" "n3 n3 2" "on one node, with an agent each"
 delay other 0,1 600
 ok "what slows one down is seen" wait_until 'has_event other ".event == \"onset\""' 90
-ok "by its own chief" wait_until '[[ $(events other ".event == \"verdict\"" | head -n 1 | jq -r .cause) == communication ]]' 90
+# Four ranks share two processors: beside so slow a link one of them may be seen to compute slowly, too.
+ok "by its own chief" wait_until 'has_event other ".event == \"verdict\""' 90
+exactly "as its link" test "$(events other '.event == "verdict"' | head -n 1 | jq -r .cause)" = communication
 is "$(events one '.event == "verdict"' | jq -r .cause)" '' "the other one's knows of nothing slow"
 scancel "$other"
 ok "one of them is cancelled" wait_for_state "$other" CANCELLED 60
