@@ -21,7 +21,7 @@ make_work
 sed "s|^socket:.*|socket: $work/no.sock|" "$ARENA_SRCDIR/etc/arena.yaml" >"$work/none.yaml"
 ok 'a listen address without a port is a usage error' exits 2 "$stage/bin/arena" --config "$work/none.yaml" exporter --listen 127.0.0.1
 ok 'without a plug-in --once ends in environment' exits 3 "$stage/bin/arena" --config "$work/none.yaml" exporter --once
-like "$("$stage/bin/arena" --config "$work/none.yaml" exporter --once 2>/dev/null)" '^slurm_arena_up 0$' 'and says down'
+is "$("$stage/bin/arena" --config "$work/none.yaml" exporter --once 2>/dev/null | grep '^slurm_arena_up')" 'slurm_arena_up 0' 'and says down'
 
 start_arena --nodes a40:1x4 --arena-set policy=fifo
 
@@ -55,15 +55,32 @@ answer() { say "GET $1 HTTP/1.1\r\nHost: ${2-localhost}\r\nAccept: ${3-*/*}\r\n\
 get() { answer "$@" | sed '1,/^\r$/d'; }
 status() { answer "$@" | sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p'; }
 live() { get /live.json | jq -r "$1"; }
-if can_be_user; then ok 'it starts as an unprivileged user' start_exporter as_user; else ok 'it starts' start_exporter env; fi
+# Not by ok, in whose subshell its place would stay.
+if can_be_user; then start_exporter as_user; else start_exporter env; fi
+ok "it starts, where it can as an unprivileged user: $url" test "$url"
 is "$(status /) $(status /metrics) $(status /live.json) $(status /etc/passwd) $(status /../../etc/passwd)" '200 200 200 404 404' \
     'there are a page, metrics and live.json, and no more'
 is "$(status / evil.example)" 421 'a name that was made to point here is not served'
 like "$(answer /)" "Content-Security-Policy: default-src 'none'; connect-src 'self'; script-src 'sha256-" 'the page may run its own script only'
 
+# ---- jobs ------------------------------------------------------------------------------------------------
+name=$'<img src=x onerror=alert(1)>"\\ \303\274'
+first=$(train a40 -J "$name" --arena-gpus=4-4)
+ok 'a job runs' wait_started "$first"
+ok 'the page has it' wait_until "[[ \$(live '.running[0].job') == $first ]]"
+is "$(live '.running[0].name')" "$name" 'under the name that its user gave it'
+ok 'with state, node and user' wait_until "[[ \$(live '.running[0] | \"\(.state) \(.nodes[0]) \(.user)\"') == 'running n1 $(id -un)' ]]"
+second=$(train a40 --arena-gpus=4-4)
+ok 'the next one waits, with a reason' wait_until "[[ \$(live '.waiting[0] | select(.job == $second) | .reason | length > 0') == true ]]"
+same_reason() { [[ $(live '.waiting[0].reason') == "$(arena queue --json | jq -r '.jobs[0].reason')" ]]; }
+ok 'the one that the queue tells' wait_until same_reason
+is "$(live '.pools[0] | "\(.gpu_type) \(.gpus) \(.free)"')" 'a40 4 0' 'its GPUs are busy'
+ok 'the queue says place and start' wait_until "arena queue --json | jq -e '.jobs[0] | .place == 1 and .expected_start_s > 0 and .expected_grid == \"4xa40\"' >/dev/null"
+ok 'metrics count it' wait_until "get /metrics | grep -qF 'jobs_pending{grid_known=\"true\"} 1'"
+
 # ---- metrics -------------------------------------------------------------------------------------------
 get /metrics >"$work/metrics"
-like "$(cat "$work/metrics")" '^slurm_arena_up 1$' 'the plug-in answers'
+is "$(grep '^slurm_arena_up' "$work/metrics")" 'slurm_arena_up 1' 'the plug-in answers'
 if command -v promtool >/dev/null; then
     ok "promtool finds nothing to say: $(promtool check metrics <"$work/metrics" 2>&1 | head -3)" promtool check metrics <"$work/metrics"
 else
@@ -80,21 +97,6 @@ for name in $(names | sed 's/^slurm_arena_//; s/_\(bucket\|sum\|count\)$//' | so
     grep -qw "$name" <<<"$manual" || undocumented+=" $name"
 done
 is "$undocumented" '' 'all that is exported is in the manual page'
-
-# ---- jobs ------------------------------------------------------------------------------------------------
-name=$'<img src=x onerror=alert(1)>"\\ \303\274'
-first=$(train a40 -J "$name" --arena-gpus=4-4)
-ok 'a job runs' wait_started "$first"
-ok 'the page has it' wait_until "[[ \$(live '.running[0].job') == $first ]]"
-is "$(live '.running[0].name')" "$name" 'under the name that its user gave it'
-is "$(live '.running[0] | "\(.state) \(.nodes[0]) \(.user)"')" "running n1 $(id -un)" 'with state, node and user'
-second=$(train a40 --arena-gpus=4-4)
-ok 'the next one waits, with a reason' wait_until "[[ \$(live '.waiting[0] | select(.job == $second) | .reason | length > 0') == true ]]"
-same_reason() { [[ $(live '.waiting[0].reason') == "$(arena queue --json | jq -r '.jobs[0].reason')" ]]; }
-ok 'the one that the queue tells' wait_until same_reason
-is "$(live '.pools[0] | "\(.gpu_type) \(.gpus) \(.free)"')" 'a40 4 0' 'its GPUs are busy'
-ok 'the queue says place and start' bash -c "arena queue --json | jq -e '.jobs[0] | .place == 1 and .expected_start_s > 0 and .expected_grid == \"4xa40\"' >/dev/null"
-like "$(get /metrics)" 'jobs_pending{grid_known="true"} 1' 'metrics count it'
 
 # ---- history ---------------------------------------------------------------------------------------------
 like "$(arena history "$first")" 'running +4xa40 pp' 'the history says how the job runs'
@@ -127,9 +129,10 @@ ok 'but counted' wait_until "[[ \$(live .jobs_running) == 1 ]]"
 ok 'its owner reads its history, over a reconfigure' bash -c "arena history $first --json | jq -e .over >/dev/null"
 
 # ---- slurmctld down --------------------------------------------------------------------------------------
+ok 'Slurm has saved that the first is over' wait_saved
 ok 'slurmctld is killed' cluster ctld kill
 ok 'metrics say so' wait_until "get /metrics | grep -q '^slurm_arena_up 0\$'"
-is "$(status /live.json)" 503 'and live.json'
+ok 'and live.json' wait_until '[[ $(status /live.json) == 503 ]]'
 like "$(get /live.json)" '"error".*does not answer' 'with a sentence'
 ok 'slurmctld starts again' cluster ctld start
 ok 'metrics come back by themselves' wait_until "get /metrics | grep -q '^slurm_arena_up 1\$'" 60

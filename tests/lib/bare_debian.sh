@@ -14,7 +14,7 @@ debian_packages=(
     # what a booted system has anyhow
     systemd procps
     # what contrib/install-deps would bring and the installed programs load; make, for make install
-    libfmt9 libyaml-0-2 libsqlite3-0 libhwloc15 libopenblas0-pthread libdnnl2 libopenmpi3 make
+    libfmt9 libyaml-0-2 libsqlite3-0 libhwloc15 libopenblas0-pthread libdnnl2 libopenmpi3 libmicrohttpd12 make
 )
 
 debian_base() {
