@@ -80,6 +80,7 @@ ok "they are home" is_home 'n[7-8]' 60
 is "$(ask stats | jq -c '.loan | [.returns, .late_returns, .preemptions]')" '[3,0,2]' "arena stats counts returns, none late, and preemptions"
 
 # ---- slurmctld is killed at each step ----------------------------------------------------------------------------
+ok "Slurm has saved that the job waits" wait_saved
 ok "n8 is offered" said loan offer n8
 ok "slurmctld is killed once that is answered" kill_slurmctld
 ok "and n8 is lent" is_lent n8
@@ -94,6 +95,7 @@ ok "after that, too" is_lent n8
 is "$(starts "$job")/$(job_state "$job")" 3/RUNNING "its job was not touched"
 touch "$gates/$job.deaf"
 waits=$(infer -w n8)
+ok "the job of inference is saved" wait_saved
 ok "n8 is asked back from a job that is deaf" said loan reclaim n8 deadline=40
 ok "slurmctld is killed once that is answered" kill_slurmctld
 ok "n8 is returning" wait_until '[[ $(reservations) == arena_reclaim_L* ]]'
