@@ -18,11 +18,11 @@ own_build() {
     mount_layer "$ARENA_BUILDDIR" build "$ARENA_BUILDDIR" || return 1
     cd "$ARENA_BUILDDIR" || return 1
     sed -i -e 's|^prefix = .*|prefix = /usr/local|' -e 's|^sysconfdir = .*|sysconfdir = /etc|' Makefile
-    local stale=() source
-    while read -r source; do
-        stale+=("${source%.cc}.o" "${source%.cc}.lo" "$(dirname "$source")/arena-$(basename "$source" .cc).o")
-    done < <(cd "$ARENA_SRCDIR" && grep -rlE --include='*.cc' 'ARENA_(SYSCONFDIR|PKGDATADIR|LIBEXECDIR|PLUGINDIR)\b' src planner profiler train cli)
-    rm -f "${stale[@]}" ./*_arena.la plugin/prolog/arena-prolog etc/plugstack.conf.d/arena.conf libarena_slurm.la
+    # Whoever includes it is compiled again.
+    sed -i -e '/ARENA_SYSCONFDIR/s|".*"|"/etc"|' -e '/ARENA_BINDIR/s|".*"|"/usr/local/bin"|' \
+        -e '/ARENA_PKGLIBDIR/s|".*"|"/usr/local/lib/slurm-arena"|' -e '/ARENA_PKGDATADIR/s|".*"|"/usr/local/share/slurm-arena"|' \
+        -e '/ARENA_LIBEXECDIR/s|".*"|"/usr/local/libexec/slurm-arena"|' installed_paths.h
+    rm -f ./*_arena.la plugin/prolog/arena-prolog etc/plugstack.conf.d/arena.conf libarena_slurm.la
     make -s -j"$(nproc)" >"$layer/make.log" 2>&1 || { tail -n 20 "$layer/make.log" >&2; return 1; }
     # `make install` in there must not miss the headers that are not there.
     find . -path '*/.deps/*.P*o' -type f -exec truncate -s 0 {} +
