@@ -9,19 +9,14 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/loans.sh"
-need_arena
-command -v jq >/dev/null || skip_all 'jq is not installed'
-command -v python3 >/dev/null || skip_all 'python3 is not installed'
+need_loans
 
 start_loans --conf-extra "$(loan_partitions)" --arena-set loan.users=daemon
 node_of() { job_field "$1" NodeList; }
-logged() { grep -q -- "$1" "$log"; }
 kill_slurmctld() { cluster ctld kill && cluster ctld start; }
 lend() { said loan offer "$1" && is_lent "$1"; }
 
-hogs=()
-for n in 1 2 3 4; do hogs+=("$(hog a40 8 -p train -w n$n)"); done
-for id in "${hogs[@]}"; do ok "training's own nodes are taken" wait_for_state "$id" RUNNING; done
+fill_training
 
 # ---- what cannot be ------------------------------------------------------------------------------------------
 ok "the first round has been" round_has_been

@@ -9,20 +9,15 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/loans.sh"
-need_arena
-command -v jq >/dev/null || skip_all 'jq is not installed'
-command -v python3 >/dev/null || skip_all 'python3 is not installed'
+need_loans
 
 grace_s=10
 start_loans --conf-extra "$(printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE)" \
     --conf-extra "$(loan_partitions PreemptMode=OFF "PreemptMode=REQUEUE GraceTime=$grace_s")"
-logged() { grep -q -- "$1" "$log"; }
 # Jobs that Slurm itself has preempted.
 preempted() { grep -oE '(preempted( job)?|GraceTime reached) JobId=[0-9]+' "$log" | grep -o '[0-9]*$' | sort -nu | paste -sd,; }
 
-hogs=()
-for n in 1 2 3 4; do hogs+=("$(hog a40 8 -p train -w n$n)"); done
-for id in "${hogs[@]}"; do ok "training's own nodes are taken" wait_for_state "$id" RUNNING; done
+fill_training
 ok "the first round has been" round_has_been
 
 # ---- a spike of all nodes --------------------------------------------------------------------------------------

@@ -14,9 +14,24 @@
 #   willing [OPTIONS...]         submits an elastic job that may have lent nodes, of one node's GPUs
 #   infer [OPTIONS...]           submits a job of inference, of one node's GPUs
 #   round_has_been               the first one, after a start or a reconfigure
+#   need_loans                   skips where a tool is missing; before start_loans
+#   fill_training                a job on each of training's own nodes, asserted; $hogs
+#   logged REGEX                 whether slurmctld's log says so
 # shellcheck disable=SC2016,SC2034  # conditions evaluated by wait_until; variables of the test's
 : "${work=}" "${cluster_dir=}" "${pattern=}"   # of cluster.sh, of the test
-log='' poller='' two='' looks=0
+log='' poller='' two='' looks=0 hogs=()
+
+need_loans() {
+    need_arena
+    command -v jq >/dev/null || skip_all 'jq is not installed'
+    command -v python3 >/dev/null || skip_all 'python3 is not installed'
+}
+logged() { grep -q -- "$1" "$log"; }
+fill_training() {
+    local n id
+    for n in 1 2 3 4; do hogs+=("$(hog a40 8 -p train -w n$n)"); done
+    for id in "${hogs[@]}"; do ok "training's own nodes are taken" wait_for_state "$id" RUNNING; done
+}
 
 loan_partitions() {
     printf '%s\n' 'PartitionName=train Nodes=n[1-4] PriorityTier=10 State=UP MaxTime=INFINITE DefaultTime=60' \
