@@ -171,14 +171,12 @@ wait_for_reason() {
 }
 
 # Slurm writes its state up to 5 s after a change; a kill before that loses the change, stock or not. It
-# writes all jobs at once: when a job submitted and cancelled now is in a file written after that, all that
-# was before is in it too.
+# writes all jobs at once: when a job submitted now is in the file, all that was before is in it too.
 wait_saved() {
     local name="saved-$BASHPID-$RANDOM" marker_job file=$cluster_dir/state/job_state
     marker_job=$(submit --hold -J "$name" --wrap true) || { echo "$marker_job"; return 1; }
     scancel "$marker_job"
-    touch "$work/$name"
-    wait_until "[[ '$file' -nt '$work/$name' ]] && grep -qa '$name' '$file'" "${1:-30}" && return
+    wait_until "grep -qa '$name' '$file'" "${1:-30}" && return
     echo "slurmctld has not saved its jobs after $((${1:-30} * patience)) s"
     return 1
 }
