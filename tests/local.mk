@@ -95,7 +95,7 @@ black_box_tests = \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
-	tests/t0310-queue-place.t \
+	tests/t0310-queue-place.t tests/t0710-array-tasks.t \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
@@ -266,7 +266,7 @@ sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/uni
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
-	tests/unit/test_nodes tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
+	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)

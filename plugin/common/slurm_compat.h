@@ -230,9 +230,15 @@ inline bitstr_t* named_nodes(std::string list) {
     return nodes;
 }
 
-/// job_requeue() is gone in 25.11. The job is not an array.
-inline int requeue_job(std::uint32_t id, std::uint32_t flags) {
-    std::string name = std::to_string(id);
+/// What Slurm's requests call the job: the id of an array's last task is that of all of them.
+inline std::string request_name(const job_record_t* job) {
+    if (job->array_task_id == NO_VAL) return std::to_string(job->job_id);
+    return std::to_string(job->array_job_id) + "_" + std::to_string(job->array_task_id);
+}
+
+/// job_requeue() is gone in 25.11.
+inline int requeue_job(const job_record_t* job, std::uint32_t flags) {
+    std::string name = request_name(job);
     requeue_msg_t request{};
     request.job_id_str = name.data();
     request.flags = flags;

@@ -53,8 +53,6 @@ Status check_kind(const SubmitFacts& f) {
     if (f.het)
         return refuse(
             "a heterogeneous job cannot be an Arena job; submit its parts as separate jobs");
-    if (f.array)
-        return refuse("a job array cannot be an Arena job yet; submit its tasks as separate jobs");
     if (!f.offered_from.empty())
         return refuse(
             fmt::format("a job that several clusters of a federation may start cannot be an Arena "
@@ -62,6 +60,20 @@ Status check_kind(const SubmitFacts& f) {
                         "is for one cluster; submit it with --clusters={}",
                         f.offered_from));
     if (f.cron) return refuse("a scrontab job cannot be an Arena job; let it call sbatch instead");
+    return Done{};
+}
+
+Status check_array(const SubmitFacts& f, const Request& request, const Config& config) {
+    if (f.array && !config.array_enabled)
+        return refuse(
+            "a job array cannot be an Arena job on this cluster (array.enabled is false in "
+            "arena.yaml); submit its tasks as separate jobs");
+    if (f.array && !request.array)
+        return refuse(
+            "a job array is an Arena job with --arena-array (#ARENA array) only; add it, or "
+            "submit its tasks as separate jobs");
+    if (request.array && !f.array)
+        return refuse("needs a job array, as of --array=0-63; give one or leave it out", "array");
     return Done{};
 }
 
@@ -145,6 +157,7 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
         return refuse(
             "Arena is switched off on this cluster (enabled: false in arena.yaml); submit without "
             "--arena-* options and #ARENA lines");
+    if (Status s = check_array(facts, request, site.config); !s) return s.error();
     if (Status s = check_options(facts, request); !s) return s.error();
     take_user_limits(facts, request);
     if (Status s = check_cluster(request, facts.tmp_mb, cluster, site); !s) return s.error();

@@ -3,6 +3,7 @@
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host/host.h plugin/sched/host/loans.h plugin/sched/host/pool_counts.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/arrays/array_tasks.h plugin/sched/arrays/array_tasks.cc \
 	plugin/sched/checks/check_book.h plugin/sched/checks/check_book.cc plugin/sched/checks/check_start.cc \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \
@@ -66,6 +67,7 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm/host_slurm_facts.h plugin/sched/slurm/host_slurm_facts.cc \
 	plugin/sched/slurm/host_slurm_launch.h plugin/sched/slurm/host_slurm_launch.cc \
 	plugin/sched/slurm/host_slurm_loans.h plugin/sched/slurm/host_slurm_loans.cc \
+	plugin/sched/slurm/host_slurm_arrays.h plugin/sched/slurm/host_slurm_arrays.cc \
 	# end
 sched_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS)
 sched_arena_la_LIBADD = libarena_sched_logic.la

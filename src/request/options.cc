@@ -171,6 +171,13 @@ constexpr Option table[] = {
      .format = [](const Request& r) { return std::string(r.loan ? "yes" : ""); },
      .bare = true,
      .offers = false},
+    {.key = "array",
+     .argument = "yes|no",
+     .usage = "each task of the job's --array is an Arena job of its own",
+     .parse = [](std::string_view text, Request& r) { return read_yes_or_no(text, r.array); },
+     .format = [](const Request& r) { return std::string(r.array ? "yes" : ""); },
+     .bare = true,
+     .offers = false},
 };
 
 Error refuse(std::string_view key, std::string text) {

@@ -33,6 +33,7 @@ struct Request {
     std::string launcher = "env";        ///< a name of request/launchers.h
     std::string launcher_version;        ///< "" = the one that its table means
     bool elastic = false;
+    bool array = false;  ///< the job is an array, and each of its tasks is to be an Arena job
     std::optional<SlowdownMode> slowdown;  ///< not given: the site's slowdown.default
     bool loan = false;                     ///< may have lent nodes; only of an elastic job
     std::int64_t steps = 0;  ///< iterations to do; 0 = not given, the time limit stands for it

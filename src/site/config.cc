@@ -56,7 +56,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 52> keys{{
+constexpr std::array<Key, 54> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -165,8 +165,13 @@ constexpr std::array<Key, 52> keys{{
     {"loan", "source", &Config::loan_source, no, no, Form::loan_source, "",
      "who decides: demand (the jobs of inference_partitions say what inference needs) or commands "
      "(nobody but those who say arena loan)"},
+    {"array", "enabled", &Config::array_enabled, no, no, Form::any, "",
+     "whether job arrays with --arena-array are taken in; when false, all job arrays are refused"},
+    {"array", "max_members", &Config::array_max_members, 1, 4096, Form::any, "tasks",
+     "the most tasks of an array that wait or run as jobs of their own at a time"},
 }};
-constexpr std::array<std::string_view, 4> groups{"profile", "resize", "slowdown", "loan"};
+constexpr std::array<std::string_view, 5> groups{std::string_view("profile"), "resize", "slowdown",
+                                                 "loan", "array"};
 
 constexpr std::array<std::string_view, 8> signals{"USR1", "USR2", "TERM", "INT",
                                                   "HUP",  "CONT", "URG",  "QUIT"};

@@ -77,6 +77,9 @@ struct Config {
     double loan_deadline_s = 300;          ///< for a node to be back, 1..86400
     std::vector<std::string> loan_users;   ///< who may lend, beside root and SlurmUser
     std::string loan_source = "demand";    ///< or commands
+    // array:
+    bool array_enabled = false;           ///< job arrays are taken in: --arena-array
+    std::int64_t array_max_members = 64;  ///< tasks of one that wait or run at a time, 1..4096
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };

@@ -67,6 +67,9 @@ class ScriptedHost : public Host {
         return {};
     }
     ApplyResult hold_again(JobId id, std::uint32_t) override { return note("hold", id); }
+    ApplyResult split(JobId id, std::uint32_t, std::int64_t tasks) override {
+        return note("split " + std::to_string(tasks) + " of", id);
+    }
     ApplyResult opt_out(const Shape& shape) override {
         last_shape = shape;
         return note("opt_out " + short_form(shape.offer.grid), shape.job);

@@ -127,12 +127,26 @@ TEST(jobs_of_other_kinds_are_refused) {
     SubmitFacts f = batch_job("#!/bin/sh\n#ARENA model=gpt2 batch=64\n");
     f.het = true;
     unreadable(f, "heterogeneous");
-    f.het = false, f.array = true;
-    unreadable(f, "array");
-    f.array = false, f.cron = true;
+    f.het = false, f.cron = true;
     unreadable(f, "scrontab");
     f.cron = false, f.offered_from = "north";
     unreadable(f, "submit it with --clusters=north");
+}
+
+TEST(an_array_is_taken_in_where_it_is_asked_for_and_arrays_are_on) {
+    SubmitFacts f = batch_job();
+    f.array = true;
+    const Request one = request(), array = request({{"array", "yes"}});
+    refused(one, f, "array.enabled is false");
+    refused(array, f, "array.enabled is false");
+    refused(array, batch_job(), "--arena-array");
+    SiteFacts on = site();
+    on.config.array_enabled = true;
+    const auto without = accept_request(one, f, cluster(), on);
+    ck_assert(!without.ok() &&
+              without.error().message().find("--arena-array") != std::string::npos);
+    const Acceptance taken = must(accept_request(array, f, cluster(), on));
+    ck_assert(must(parse_record(taken.record)).array);
 }
 
 TEST(forged_records_and_paths_in_directives_are_refused) {

@@ -62,6 +62,14 @@ struct RecordText {
     }
 };
 
+/// Of a task of a job array, or of the record that stands for those that have none of their own.
+struct ArrayPlace {
+    JobId id = 0;            ///< the array's; 0 = the job belongs to none
+    std::uint32_t task = 0;  ///< its number there
+    std::int64_t left = 0;   ///< > 0: tasks that this record stands for
+    std::int64_t limit = 0;  ///< of such a record: tasks that may run at a time; 0 = any number
+};
+
 /// Where Slurm would try a job, and as what.
 struct PartitionSlot {
     std::string partition;
@@ -73,6 +81,7 @@ struct PartitionSlot {
 struct JobView {
     JobId id = 0;
     JobFacts facts;
+    ArrayPlace array;
     std::uint32_t user_id = 0;
     RecordText record;
     std::string comment;      ///< the user's Comment, may hold "arena:..."
@@ -103,6 +112,9 @@ struct JobView {
     std::vector<NodeIndex> nodes;     ///< running or completing: those it holds
     bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
 };
+
+/// The id that the job's place in the queue goes by: tasks of an array have that of the array.
+inline JobId submitted_as(const JobView& job) { return job.array.id != 0 ? job.array.id : job.id; }
 
 /// What keeps others' jobs off a node, in Arena's name.
 enum class Fence { none, reserved, drained };
@@ -293,6 +305,9 @@ class HostJobs {
     virtual ApplyResult release(const Shape&) = 0;
     /// Takes a released job back.
     virtual ApplyResult hold_again(JobId, std::uint32_t restart) = 0;
+    /// Gives so many tasks of an array's record, the lowest first, records of their own: copies of
+    /// it with its mark.
+    virtual ApplyResult split(JobId, std::uint32_t restart, std::int64_t tasks) = 0;
     /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
     virtual ApplyResult opt_out(const Shape&) = 0;
     /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind

@@ -90,6 +90,9 @@ void Application::carry_out(const Order& order) {
             return leave(order);
         case Order::Kind::note_avoided:
             return note_avoided(order);
+        case Order::Kind::split:
+            (void)host_.split(job.id, job.facts.restart, order.tasks);
+            return;
         case Order::Kind::requeue:
             changes_.requeues += is_done(host_.requeue_hold(job.id, job.facts.restart));
             return;

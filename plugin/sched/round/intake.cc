@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "plugin/sched/arrays/array_tasks.h"
 #include "plugin/sched/nodes/avoidance.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
@@ -24,7 +25,8 @@ constexpr double recovery_s = 8;
 bool before(const JobView& a, const JobView& b) {
     const auto place = [](const JobView& job) {
         const bool waits = job.facts.state == HostJobState::pending;
-        return std::make_tuple(waits, waits ? -job.priority : 0, job.submit_s, job.id);
+        return std::make_tuple(waits, waits ? -job.priority : 0, job.submit_s, submitted_as(job),
+                               job.array.task);
     };
     return place(a) < place(b);
 }
@@ -58,6 +60,7 @@ class Intake {
                                 const EffectiveRequest& wanted, const std::vector<Offer>& offers);
     void follow_unplannable(const JobView& job);
     void follow_pending(const JobView& job, const SharedRequest& wanted);
+    void follow_array(const JobView& job);
     [[nodiscard]] bool wait_for_profile(const JobView& job, const EffectiveRequest& wanted);
     [[nodiscard]] ProfileNeed profile_need(const JobView& job, const EffectiveRequest& wanted,
                                            const SitePool& pool) const;
@@ -174,10 +177,19 @@ void Intake::follow_pending(const JobView& job, const SharedRequest& wanted) {
         if (job.facts.held) note(waits_for(job, "waiting a moment after the restart of slurmctld"));
         return;
     }
+    if (job.array.left > 0) return follow_array(job);
     if (!job.no_nodes.empty()) return wait_held(job, job.no_nodes, Note::Shown::slurms);
     // A job that already waits with a shape keeps it while a missing type is measured.
     if (job.facts.held && wait_for_profile(job, *wanted)) return;
     add_waiting(job, wanted);
+}
+
+/// The record itself never starts.
+void Intake::follow_array(const JobView& job) {
+    const std::int64_t tasks = tasks_to_split(job, view_.jobs, config_);
+    if (tasks > 0)
+        round_.orders.push_back({.kind = Order::Kind::split, .job = &job, .tasks = tasks});
+    note(waits_for(job, why_tasks_wait(job, config_)));
 }
 
 /// Slurm preempts for a job that we tried to start, or somebody else holds it.

@@ -42,13 +42,15 @@ struct Order {
         requeue,       ///< it did not exit in time after it was told to save its state
         leave,         ///< some of its nodes: see Books::imposed
         note_avoided,  ///< it asked to leave some of its nodes, and cannot yet
+        split,         ///< of the record of an array: tasks get records of their own
         leave_to_slurm
     };
     Kind kind;
-    const JobView* job;     ///< in Round::view
-    std::int64_t done = 0;  ///< save_state, leave: iterations
-    Shape shape = {};       ///< leave_to_slurm
-    Move move = {};         ///< leave, note_avoided
+    const JobView* job;      ///< in Round::view
+    std::int64_t done = 0;   ///< save_state, leave: iterations
+    Shape shape = {};        ///< leave_to_slurm
+    Move move = {};          ///< leave, note_avoided
+    std::int64_t tasks = 0;  ///< split
 };
 
 /// What there is to say of a job: to its owner as Slurm's reason, and to whoever asks.

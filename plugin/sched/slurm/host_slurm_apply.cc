@@ -202,6 +202,7 @@ std::string precheck(job_record_t*& job) {
     if (!job_independent(job)) return slurm_strerror(ESLURM_DEPENDENCY);
     if (license_job_test(job, time(nullptr), true) != SLURM_SUCCESS)
         return text_of(reason_name(WAIT_LICENSES));
+    if (!job_array_start_test(job)) return text_of(reason_name(WAIT_ARRAY_TASK_LIMIT));
     return {};
 }
 
@@ -411,7 +412,7 @@ ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;
-    const int rc = requeue_job(id, JOB_REQUEUE_HOLD);
+    const int rc = requeue_job(job, JOB_REQUEUE_HOLD);
     if (rc != SLURM_SUCCESS) return failed(ApplyOutcome::retry, slurm_strerror(rc));
     // The count has moved on with the requeue: this mark says that the hold is ours.
     write_mark(job, Phase::checkpointing, hold);

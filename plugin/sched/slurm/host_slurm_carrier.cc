@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/slurm/host_slurm_apply.h"
+#include "plugin/sched/slurm/host_slurm_arrays.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 #include "plugin/sched/slurm/host_slurm_loans.h"
@@ -207,6 +208,9 @@ class SlurmHost : public Host {
     ApplyResult release(const Shape& shape) override { return release_job(shape); }
     ApplyResult hold_again(JobId id, std::uint32_t restart) override {
         return rehold_job(id, restart);
+    }
+    ApplyResult split(JobId id, std::uint32_t restart, std::int64_t tasks) override {
+        return split_array(id, restart, tasks);
     }
     ApplyResult opt_out(const Shape& shape) override { return opt_out_job(shape); }
     ApplyResult checkpoint(JobId id, std::uint32_t restart, int signal, std::int64_t done,

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "plugin/common/slurm_layout.h"
+#include "plugin/sched/slurm/host_slurm_arrays.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_tables.h"
 
@@ -83,6 +84,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     JobView view;
     view.id = job->job_id;
     view.facts = facts_of(job);
+    view.array = array_place(job);
     view.user_id = job->user_id;
     view.comment = text_of(job->comment);
     view.basis = basis_of(job);
@@ -165,7 +167,7 @@ std::vector<const job_record_t*> first_of_each_partition(
 
 bool stands_before(const Ordinary& ordinary, const JobView& job) {
     return ordinary.priority > job.priority ||
-           (ordinary.priority == job.priority && ordinary.id < job.id);
+           (ordinary.priority == job.priority && ordinary.id < submitted_as(job));
 }
 
 /// When Slurm expects a waiting job to start; 0 where it has not said, or said a time that is over.

@@ -241,8 +241,10 @@ BasicQueue::BasicQueue() {
 }
 
 std::uint32_t BasicQueue::place_of(const job_record_t* job) const {
+    // Tasks of an array get their ids late, and were all submitted with it.
+    const std::uint32_t submitted = job->array_job_id != 0 ? job->array_job_id : job->job_id;
     const auto after =
-        std::lower_bound(entries_.begin(), entries_.end(), job->job_id,
+        std::lower_bound(entries_.begin(), entries_.end(), submitted,
                          [](const Entry& entry, std::uint32_t id) { return entry.id < id; });
     constexpr std::int64_t highest = 0xffff0000 - 1;  // job_mgr.c: TOP_PRIORITY, counted down from
     std::int64_t place = highest;

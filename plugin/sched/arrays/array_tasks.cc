@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See array_tasks.h.
+#include "plugin/sched/arrays/array_tasks.h"
+
+#include <algorithm>
+
+namespace arena {
+namespace {
+
+bool takes_a_turn(const JobView& job, JobId array) {
+    if (job.array.id != array || job.array.left > 0) return false;
+    if (job.facts.state == HostJobState::finished) return false;
+    return job.facts.state != HostJobState::pending || !job.facts.mark ||
+           job.facts.mark->hold == OtherHold::none;
+}
+
+std::int64_t most_at_a_time(const JobView& record, const Config& config) {
+    return record.array.limit > 0 ? std::min(record.array.limit, config.array_max_members)
+                                  : config.array_max_members;
+}
+
+}  // namespace
+
+std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& jobs,
+                            const Config& config) {
+    if (!config.array_enabled) return 0;
+    const auto turns = std::count_if(jobs.begin(), jobs.end(), [&](const JobView& job) {
+        return takes_a_turn(job, record.array.id);
+    });
+    return std::clamp<std::int64_t>(most_at_a_time(record, config) - turns, 0, record.array.left);
+}
+
+std::string why_tasks_wait(const JobView& record, const Config& config) {
+    if (!config.array_enabled)
+        return "job arrays are switched off (array.enabled is false in arena.yaml)";
+    return "waits for earlier tasks of its array: at most " +
+           std::to_string(most_at_a_time(record, config)) + " wait or run at a time";
+}
+
+}  // namespace arena

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Tasks of a job array: how many of them are to have records of their own, so that they can be
+// planned one by one while the rest of a long array stays one record of Slurm's. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugin/sched/host/host.h"
+#include "site/config.h"
+
+namespace arena {
+
+/// Of a record that stands for tasks (array.left > 0): how many more of them may wait or run as
+/// jobs of their own, by array.max_members and the array's own limit (%K). Tasks that somebody
+/// holds are in nobody's way. 0 where arrays are switched off.
+std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& jobs,
+                            const Config& config);
+
+/// What such a record waits for, in words for its owner.
+std::string why_tasks_wait(const JobView& record, const Config& config);
+
+}  // namespace arena

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Tasks of job arrays: how many leave the array's record at a time, and that the record itself is
+// never planned.
+#include <string>
+
+#include "plugin/sched/arrays/array_tasks.h"
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+struct ArrayScene : Scene {
+    ArrayScene() {
+        config.array_enabled = true;
+        config.array_max_members = 4;
+        node("n1", "a40", 4, 4);
+    }
+    JobView& record(JobId id, std::int64_t left, std::int64_t limit = 0) {
+        Request r = request();
+        r.array = true;
+        JobView& view = job(id, r);
+        view.array = {.id = id, .left = left, .limit = limit};
+        return view;
+    }
+    JobView& task(JobId id, JobId array, std::uint32_t number) {
+        JobView& view = job(id);
+        view.array = {.id = array, .task = number};
+        return view;
+    }
+    std::vector<std::string> calls_of_a_round() {
+        const auto made = scheduler();
+        host.calls.clear();
+        made->round();
+        return host.calls;
+    }
+    [[nodiscard]] std::string reason_of(JobId id) const {
+        for (const auto& reason : host.reasons)
+            if (reason.job == id) return reason.text;
+        return {};
+    }
+};
+
+void same_tasks(std::int64_t got, std::int64_t wanted) { ck_assert_int_eq(got, wanted); }
+
+}  // namespace
+
+TEST(a_record_is_split_and_never_started) {
+    ArrayScene scene;
+    scene.record(1, 100'000);
+    const auto calls = scene.calls_of_a_round();
+    ck_assert_uint_eq(calls.size(), 1);
+    ck_assert_str_eq(calls[0].c_str(), "split 4 of 1");
+    ck_assert_msg(scene.reason_of(1).find("at most 4 wait or run") != std::string::npos, "%s",
+                  scene.reason_of(1).c_str());
+}
+
+TEST(tasks_take_turns) {
+    ArrayScene scene;
+    const JobView record = scene.record(1, 9);
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 4);
+    scene.task(2, 1, 0).facts.state = HostJobState::running;
+    scene.task(3, 1, 1);
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 2);
+    scene.task(4, 7, 1);  // of another array
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 2);
+    scene.task(5, 1, 2).facts.state = HostJobState::finished;
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 2);
+    scene.task(6, 1, 3).facts.mark->hold = OtherHold::user;
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 2);
+    scene.task(8, 1, 4).facts.state = HostJobState::completing;
+    scene.task(9, 1, 5);
+    scene.task(10, 1, 6);
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 0);
+}
+
+TEST(the_limit_of_the_array_is_obeyed) {
+    ArrayScene scene;
+    const JobView record = scene.record(1, 9, 2);
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 2);
+    scene.task(2, 1, 0);
+    same_tasks(tasks_to_split(record, scene.host.view.jobs, scene.config), 1);
+    same_tasks(tasks_to_split(scene.record(3, 1, 50), scene.host.view.jobs, scene.config), 1);
+}
+
+TEST(a_record_that_may_not_start_is_not_split) {
+    for (const int why : {0, 1, 2}) {
+        ArrayScene scene;
+        JobView& record = scene.record(1, 9);
+        if (why == 0) record.eligible = false;
+        if (why == 1) record.facts.mark->hold = OtherHold::user;
+        if (why == 2) scene.config.array_enabled = false;
+        ck_assert_msg(scene.calls_of_a_round().empty(), "%d", why);
+        if (why == 2)
+            ck_assert_msg(scene.reason_of(1).find("array.enabled") != std::string::npos, "%s",
+                          scene.reason_of(1).c_str());
+    }
+}
+
+TEST(tasks_are_planned_in_the_order_of_their_numbers) {
+    ArrayScene scene;
+    // The last task keeps the array's id.
+    JobView& last = scene.task(1, 1, 2);
+    last.priority = 5;
+    scene.task(7, 1, 0).priority = 5;
+    scene.task(8, 1, 1).priority = 5;
+    const auto calls = scene.calls_of_a_round();
+    ck_assert(!calls.empty());
+    ck_assert_str_eq(calls[0].c_str(), "start 7 n1");
+}
+
+TEST(without_arrays_a_round_calls_what_it_called) {
+    std::vector<std::string> calls[2];
+    for (const bool enabled : {false, true}) {
+        ArrayScene scene;
+        scene.config.array_enabled = enabled;
+        scene.job(1);
+        scene.job(2);
+        calls[enabled] = scene.calls_of_a_round();
+    }
+    ck_assert(!calls[0].empty() && calls[0] == calls[1]);
+}
+
+int main() { return arena::test::run_suite(); }
