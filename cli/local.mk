@@ -56,6 +56,7 @@ arena_SOURCES = \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
 	cli/cluster/explain_command.cc \
+	cli/cluster/array_list_command.cc \
 	cli/cluster/history_command.cc \
 	cli/cluster/loan_command.cc \
 	cli/cluster/profile_command.cc \

@@ -108,6 +108,7 @@ int main(int argc, char** argv) {
     add_loan_of_nodes(loan, globals);
     add_loan_of_files(loan, globals);
     add_array(app, globals);
+    add_arrays_of_jobs(*app.get_subcommand("array"), globals);
     add_snapshot(app, globals);
     add_simulate(app, globals);
     add_trace(app, globals);

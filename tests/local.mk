@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A test of one file that needs no more than these libraries is said in its list alone.
 AM_DEFAULT_SOURCE_EXT = .cc
-LDADD = libarena_sched_logic.la libarena_plugin_rules.la $(all_libs) $(CHECK_LIBS)
+LDADD = libarena_sched_logic.la libarena_plugin_rules.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs) $(CHECK_LIBS)
 # The rules of the plug-ins, which their Slurm-facing files call.
 check_LTLIBRARIES += libarena_plugin_rules.la
 libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/common/shared.cc plugin/job_submit/modify_rules.cc \
@@ -95,7 +95,7 @@ black_box_tests = \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
-	tests/t0310-queue-place.t tests/t0710-array-tasks.t \
+	tests/t0310-queue-place.t tests/t0710-array-tasks.t tests/t0730-array-pipeline.t \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
@@ -127,7 +127,7 @@ CLEANFILES += tests/tools/hanging_open.so
 EXTRA_DIST += tests/tools/hanging_open.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
-	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/loans.sh \
+	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/loans.sh tests/lib/siblings.sh \
 	tests/soak/kill9 tests/soak/judge.awk \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
@@ -195,7 +195,7 @@ tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
 # Built by `make check`, run by tests/bench/planner-budget.
 check_PROGRAMS += tests/bench/planner-budget-search
 tests_bench_planner_budget_search_SOURCES = tests/bench/planner_budget.cc tests/unit/hostile_models.h
-tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la $(all_libs)
+tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs)
 
 # Built by `make check`, run by tests/bench/policies.
 check_PROGRAMS += tests/bench/arena-optimum
@@ -266,7 +266,7 @@ sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/uni
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
-	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
+	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_array_book tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)

@@ -15,6 +15,8 @@ void add_profile(CLI::App&, Globals&);
 void add_config(CLI::App&, Globals&);
 /// To the group `loan`: which nodes are lent, and an administrator's word about it.
 void add_loan_of_nodes(CLI::App& group, Globals&);
+/// To the group `array`: the jobs that train members of arrays.
+void add_arrays_of_jobs(CLI::App& group, Globals&);
 /// To the group `slowdown`: what watched jobs say, and what becomes of it.
 void add_slowdown_of_jobs(CLI::App& group, Globals&);
 

@@ -26,6 +26,7 @@ namespace {
 struct Explanation {
     std::string state, reason, unmeasured, left_out;
     std::string slowdown, slow_words;  ///< "" = it is not watched; nothing slow was found
+    std::string array;                 ///< what becomes of it with its siblings
     std::vector<std::string> avoids;
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
@@ -59,6 +60,7 @@ Result<Explanation> parse_explanation(const Json& json) {
         slowdown.text("mode", out.slowdown);
         slowdown.text("words", out.slow_words, 512);
     }
+    if (fields.has("array")) fields.text("array", out.array, 1024);
     if (fields.has("avoids")) fields.texts("avoids", out.avoids, 4096, 1024);
     fields.integer("chosen", out.chosen, -1, 1 << 20);
     if (const Json* offers = fields.list("offers", 1 << 20)) {
@@ -203,6 +205,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
     print_choice(e);
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);
     if (!e.left_out.empty()) fmt::print("\nLeft out: {}\n", e.left_out);
+    if (!e.array.empty()) print_wrapped("\nSiblings: ", printable(e.array, 1024));
     if (!e.avoids.empty()) fmt::print("\nAvoids: {}\n", join(e.avoids, "; "));
     if (shown.all) return print_all_impossible(e);
     print_impossible(e);

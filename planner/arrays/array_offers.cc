@@ -163,7 +163,10 @@ std::vector<std::int64_t> lengths(std::int64_t gpus) {
 ArrayOffer best_pipeline(const ArrayQuery& query) {
     std::optional<Pipeline> best;
     ArrayOffer none{.way = ArrayWay::pipeline, .reason = "a pipeline has two devices at least"};
-    for (const std::int64_t stages : lengths(query.pool.max_gpus)) {
+    const std::int64_t longest = query.max_stages > 0
+                                     ? std::min(query.max_stages, query.pool.max_gpus)
+                                     : query.pool.max_gpus;
+    for (const std::int64_t stages : lengths(longest)) {
         // No more than have a buffer need no fetching, which large states make dear.
         for (const std::int64_t most : {query.max_members, std::int64_t{query.buffers}}) {
             auto found = pipeline_of(query, stages, most);
@@ -216,8 +219,10 @@ void decide(ArrayOffers& offers) {
 
 }  // namespace
 
-ArrayOffers array_offers(const ArrayQuery& query) {
-    const std::vector<Offer> offers = make_offers(plan_query(query));
+ArrayOffers array_offers(const ArrayQuery& query, const PlanBudget::Limits& limits) {
+    PlanBudget budget(limits);
+    const std::vector<Offer> offers =
+        offers_of(plan_grids(query.alone.value_or(plan_query(query)), budget));
     ArrayOffers found;
     for (const ArrayWay way : {ArrayWay::alone, ArrayWay::side_by_side, ArrayWay::one_by_one})
         found.ways[static_cast<std::size_t>(way)] = best_of(way, query, offers);

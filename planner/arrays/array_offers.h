@@ -7,9 +7,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "array/search/solve.h"
+#include "planner/search/budget.h"
 #include "planner/search/query.h"
 
 namespace arena {
@@ -24,6 +26,9 @@ struct ArrayQuery {
     int buffers = 2;                 ///< members' states on a device
     double host_bytes_per_s = 25e9;  ///< between a node's host and its GPUs together (PCIe 4.0 x16)
     array::SolveOptions solve = {};  ///< of the pipeline that is best by the list rule
+    std::int64_t max_stages = 0;     ///< of one pipeline; 0 = as many as pool.max_gpus
+    /// What a member alone may have, where its user asks for more than the fields above say.
+    std::optional<PlanQuery> alone = {};
 };
 
 enum class ArrayWay { alone, side_by_side, one_by_one, pipeline };
@@ -53,8 +58,8 @@ struct ArrayOffers {
 /// A pipeline is bound only where it is so much faster than what is best without.
 inline constexpr double least_gain = 1.05;
 
-/// Seconds of search: those of solve, and those that plan_grids() takes.
-ArrayOffers array_offers(const ArrayQuery&);
+/// Seconds of search: those of solve, and those that plan_grids() takes, within the limits.
+ArrayOffers array_offers(const ArrayQuery&, const PlanBudget::Limits& = {});
 
 /// "side by side on one device each".
 std::string_view words_of(ArrayWay);

@@ -73,14 +73,16 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     if (key == "hold") return assign_named(holds, value, mark.hold);
     if (key == "moves") return assign_moves(mark, value);
     if (key == "avoid") return assign_avoid(mark, value);
-    if (key == "restart") {
+    if (key == "restart" || key == "array") {
         auto number = parse_integer(value, 0, UINT32_MAX);
-        if (number) mark.restart = static_cast<std::uint32_t>(*number);
+        if (number)
+            (key == "array" ? mark.array : mark.restart) = static_cast<std::uint32_t>(*number);
         return number.has_value();
     }
     std::int64_t* const field = key == "since"    ? &mark.since
                                 : key == "done"   ? &mark.done
                                 : key == "waited" ? &mark.waited_since
+                                : key == "lost"   ? &mark.lost
                                                   : nullptr;
     if (field == nullptr) return true;
     auto number = parse_integer(value, 0, INT64_MAX);
@@ -119,6 +121,9 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     mark.hold = hold;
     mark.since = now;
     std::erase_if(mark.avoid, [&](const AvoidedNode& avoided) { return avoided.until <= now; });
+    if (phase != Phase::held || mark.array == 0) return mark;
+    mark.lost += before->restart != restart ? 1 : 0;
+    mark.array = 0;
     return mark;
 }
 
@@ -143,6 +148,8 @@ std::string format_mark(const JobMark& mark) {
     for (std::size_t i = 0; i < mark.avoid.size(); ++i)
         text += fmt::format("{}{}@{}", i == 0 ? ";avoid=" : ",", mark.avoid[i].node,
                             mark.avoid[i].until);
+    if (mark.array != 0) text += fmt::format(";array={}", mark.array);
+    if (mark.lost != 0) text += fmt::format(";lost={}", mark.lost);
     return text;
 }
 

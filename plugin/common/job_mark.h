@@ -48,6 +48,8 @@ struct JobMark {
     std::int64_t waited_since =
         0;  ///< epoch seconds: since when it waited for its first start; 0 = had none
     std::vector<AvoidedNode> avoid = {};  ///< at most max_avoided, the latest wish last
+    std::uint32_t array = 0;  ///< the job that trains it as one of its members; 0 = none
+    std::int64_t lost = 0;    ///< how often such a job has ended under it
     /// Of a later version of Arena, which this one replaced: nothing but who holds the job is
     /// known, and neither the job nor its mark is touched.
     bool newer = false;
@@ -55,7 +57,8 @@ struct JobMark {
 };
 
 /// The mark of the phase that begins `now`; the history of the one before stays, but for nodes that
-/// need not be avoided any more.
+/// need not be avoided any more. Who is held is no member; one that is so in another life than it
+/// was one in has lost its array.
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
                   std::int64_t now);
 
@@ -65,7 +68,8 @@ void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes);
 
 /// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions
 /// begin with "v=N;", too, and keep the words of `hold`), and where there are any
-/// ";done=4000;waited=1690000000;moves=1700000000,1700000900;avoid=n3@1700003600,n7@1700000900".
+/// ";done=4000;waited=1690000000;moves=1700000000,1700000900;avoid=n3@1700003600,n7@1700000900",
+/// ";array=4711;lost=1".
 std::string format_mark(const JobMark&);
 /// Nothing for an unknown phase or malformed text. More than 512 bytes is malformed. What begins
 /// with "v=N;", N above 1, is a later version's, whatever follows: a `hold` that this version does

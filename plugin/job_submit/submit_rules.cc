@@ -115,6 +115,12 @@ void take_user_limits(const SubmitFacts& f, Request& request) {
 
 // ---- what is written ---------------------------------------------------------------------------
 
+/// Of an array whose tasks can only run by themselves.
+std::string array_note(const Request& request) {
+    const std::string why = request.array ? why_not_shared(request) : "";
+    return why.empty() ? "" : "arena: each task of the array runs by itself: " + why;
+}
+
 std::string note_for(const SubmitFacts& f) {
     std::vector<std::string> ignored;
     if (f.shape_given) ignored.emplace_back("the numbers of nodes and tasks");
@@ -170,7 +176,8 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     accepted.record = std::move(*record);
     accepted.note = submit_line(request, parse_estimate(facts.estimate), facts.tmp_mb, cluster,
                                 site, facts.limit_s);
-    if (const std::string note = note_for(facts); !note.empty()) accepted.note += "\n" + note;
+    for (const std::string& note : {note_for(facts), array_note(request)})
+        if (!note.empty()) accepted.note += "\n" + note;
     accepted.request = std::move(request);
     return accepted;
 }

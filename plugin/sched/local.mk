@@ -2,8 +2,11 @@
 # The scheduler: its logic is a library without Slurm, so that unit tests drive it with a scripted host.
 noinst_LTLIBRARIES += libarena_sched_logic.la
 libarena_sched_logic_la_SOURCES = \
-	plugin/sched/host/host.h plugin/sched/host/loans.h plugin/sched/host/pool_counts.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
+	plugin/sched/host/host.h plugin/sched/host/arrays.h plugin/sched/host/loans.h plugin/sched/host/pool_counts.h plugin/sched/host/end_comment.h plugin/sched/host/classify.cc \
 	plugin/sched/arrays/array_tasks.h plugin/sched/arrays/array_tasks.cc \
+	plugin/sched/arrays/array_book.h plugin/sched/arrays/array_book.cc \
+	plugin/sched/arrays/array_report.h plugin/sched/arrays/array_report.cc \
+	plugin/sched/arrays/carrier_words.h plugin/sched/arrays/carrier_words.cc \
 	plugin/sched/checks/check_book.h plugin/sched/checks/check_book.cc plugin/sched/checks/check_start.cc \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \

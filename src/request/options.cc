@@ -97,6 +97,24 @@ Status parse_slowdown(std::string_view text, Request& request) {
         fmt::format("'{}' is not one of {}", printable(text, 40), fmt::join(slowdown_modes, ", ")));
 }
 
+/// As many members as an array of arena-train takes at once.
+constexpr std::int64_t most_siblings = 1024;
+
+Status parse_array(std::string_view text, Request& request) {
+    request.array_size = 0;
+    if (text == "yes" || text == "no") return read_yes_or_no(text, request.array);
+    if (!parse_integer(text, 2, most_siblings))
+        return usage_error(fmt::format("'{}' is not yes, no or an integer from 2 to {}",
+                                       printable(text, 40), most_siblings));
+    request.array = true;
+    return read_integer(text, 2, most_siblings, request.array_size);
+}
+
+std::string format_array(const Request& r) {
+    if (r.array_size > 0) return std::to_string(r.array_size);
+    return r.array ? "yes" : "";
+}
+
 constexpr Option table[] = {
     {.key = "model",
      .argument = "NAME|FILE",
@@ -172,10 +190,10 @@ constexpr Option table[] = {
      .bare = true,
      .offers = false},
     {.key = "array",
-     .argument = "yes|no",
-     .usage = "each task of the job's --array is an Arena job of its own",
-     .parse = [](std::string_view text, Request& r) { return read_yes_or_no(text, r.array); },
-     .format = [](const Request& r) { return std::string(r.array ? "yes" : ""); },
+     .argument = "yes|no|SIZE",
+     .usage = "tasks of the job's --array are Arena jobs, SIZE of which may share a pipeline",
+     .parse = parse_array,
+     .format = format_array,
      .bare = true,
      .offers = false},
 };

@@ -285,6 +285,16 @@ std::string launcher_of(const Request& request) {
     return choice ? to_string(*choice) : request.launcher;
 }
 
+std::string why_not_shared(const Request& request) {
+    if (request.launcher != "arena-train")
+        return fmt::format("launcher {} trains no siblings on one pipeline; arena-train does",
+                           request.launcher);
+    if (request.model.tied_embedding)
+        return "the model ties its output head to its embedding, and a shared pipeline updates "
+               "each stage by itself";
+    return {};
+}
+
 Error in_record(Error error) {
     error.where = error.where.empty() ? "request record" : "request record: " + error.where;
     return error;

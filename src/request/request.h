@@ -34,6 +34,7 @@ struct Request {
     std::string launcher_version;        ///< "" = the one that its table means
     bool elastic = false;
     bool array = false;  ///< the job is an array, and each of its tasks is to be an Arena job
+    std::int64_t array_size = 0;  ///< so many of them share one pipeline at most; 0 = not given
     std::optional<SlowdownMode> slowdown;  ///< not given: the site's slowdown.default
     bool loan = false;                     ///< may have lent nodes; only of an elastic job
     std::int64_t steps = 0;  ///< iterations to do; 0 = not given, the time limit stands for it
@@ -59,6 +60,9 @@ Result<std::vector<Setting>> parse_directives(std::string_view script);
 bool allows_type(const Request&, std::string_view gpu_type);
 /// "megatron@0.13": what parse_launcher() takes.
 std::string launcher_of(const Request&);
+
+/// Why no pipeline can train tasks of an array together; "" = one can, where that gains.
+std::string why_not_shared(const Request&);
 
 inline constexpr std::string_view comment_prefix = "arena:";
 

@@ -56,7 +56,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 54> keys{{
+constexpr std::array<Key, 62> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -169,6 +169,22 @@ constexpr std::array<Key, 54> keys{{
      "whether job arrays with --arena-array are taken in; when false, all job arrays are refused"},
     {"array", "max_members", &Config::array_max_members, 1, 4096, Form::any, "tasks",
      "the most tasks of an array that wait or run as jobs of their own at a time"},
+    {"array", "exact_blocks", &Config::array_exact_blocks, 0, 4096, Form::any, "blocks",
+     "schedules of an array of no more blocks than this are searched for exactly"},
+    {"array", "exact_members", &Config::array_exact_members, 0, 1024, Form::any, "members",
+     "and those of no more members than this, as far as solve_s goes"},
+    {"array", "solve_s", &Config::array_solve_s, 0.01, 600, Form::any, "seconds",
+     "how long a search for a schedule may take"},
+    {"array", "buffers", &Config::array_buffers, 2, 1024, Form::any, "states",
+     "members' states on a device: those computed with and those fetched meanwhile"},
+    {"array", "member_cpus", &Config::array_member_cpus, 1, 4096, Form::any, "CPUs",
+     "of each member, on the first node of what trains it"},
+    {"array", "wait_s", &Config::array_wait_s, 0, 86400, Form::any, "seconds",
+     "how long members wait for as many siblings as --arena-array=SIZE asks for"},
+    {"array", "mpi", &Config::array_mpi, no, no, Form::word, "",
+     "which MPI srun starts the ranks of an array with (srun --mpi=)"},
+    {"array", "socket_dir", &Config::array_socket_dir, no, no, Form::path, "",
+     "a directory of each node that all its jobs see, for the sockets of arrays"},
 }};
 constexpr std::array<std::string_view, 5> groups{std::string_view("profile"), "resize", "slowdown",
                                                  "loan", "array"};

@@ -144,9 +144,20 @@ class ScriptedHost : public Host {
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
         return {++next_id, false, false, {}};
     }
+    Started start_array(const ArrayCarrierSpec& spec) override {
+        array_specs.push_back(spec);
+        calls.push_back("array " + std::to_string(spec.lead) + " " + join(spec.nodes, ","));
+        if (!next_array.why.empty()) return next_array;
+        return {.id = ++next_id, .limited = false, .why = {}};
+    }
+    void end_array(JobId id) override { note("end array", id); }
+    void write_shares(const std::vector<ShareWords>& words) override { shares = words; }
     void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string& text) override { errors.push_back(text); }
 
+    std::vector<ArrayCarrierSpec> array_specs;
+    Started next_array;  ///< with a reason: refused
+    std::vector<ShareWords> shares;
     LoanFacts loans;
     LoanPlaces loan_places;
     int loan_reads = 0, node_saves = 0;

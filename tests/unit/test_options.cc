@@ -44,7 +44,7 @@ const std::vector<Sample> samples = {
     {"steps", {"1", "1099511627776"}, {"0", "1099511627777", "1.5"}},
     {"slowdown", {"off", "watch", "mitigate"}, {"on", "Watch", "yes"}},
     {"loan", {"yes", "no"}, {"maybe", "true", "1"}},
-    {"array", {"yes", "no"}, {"maybe", "8"}},
+    {"array", {"yes", "no", "2", "1024"}, {"maybe", "1", "1025"}},
 };
 
 struct Told {

@@ -180,6 +180,9 @@ Result<Index> read_global_batch(const CommandLine& line, const Environment& envi
     if (!number)
         return usage_error(fmt::format("\"{}\" is no number of samples", printable(*text)),
                            "ARENA_GLOBAL_BATCH");
+    // A member of an array chooses its own, up to that which its array has memory for.
+    if (line.global_batch != 0 && environment("ARENA_ARRAY") && line.array.serve.empty())
+        return line.global_batch;
     if (line.global_batch != 0 && line.global_batch != *number)
         return usage_error(
             fmt::format(

@@ -26,6 +26,12 @@ bool came_back_from_checkpoint(const JobFacts& facts) {
     return facts.mark->restart == facts.restart;
 }
 
+/// A member of an array that ended under it, and that left with the code which says so.
+bool came_back_from_array(const JobFacts& facts) {
+    return facts.special_exit && facts.mark && facts.mark->array != 0 &&
+           facts.mark->phase == Phase::started && facts.mark->restart + 1 == facts.restart;
+}
+
 Step classify_held(const JobFacts& facts) {
     if (!facts.mark) {
         if (facts.restart != 0) return Step::none;
@@ -35,7 +41,8 @@ Step classify_held(const JobFacts& facts) {
     // Released by us, held again by Slurm itself: it found that no node can hold the shape (any
     // more).
     if (facts.mark->phase == Phase::released && mark_is_current(facts)) return Step::take;
-    return came_back_from_checkpoint(facts) ? Step::take : Step::none;
+    return came_back_from_checkpoint(facts) || came_back_from_array(facts) ? Step::take
+                                                                           : Step::none;
 }
 
 }  // namespace
@@ -76,6 +83,15 @@ std::optional<std::string> comment_of_end(std::string_view comment, std::string_
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (state == "off" || state == word) return std::nullopt;
     return fmt::format("{}{}{}", before, word, rest.substr(state.size()));
+}
+
+std::string with_word(std::string_view comment, std::string_view word) {
+    const std::string_view key = word.substr(0, word.find('='));
+    std::vector<std::string> kept;
+    for (const std::string_view other : split(comment, ' '))
+        if (other.substr(0, other.find('=')) != key) kept.emplace_back(other);
+    kept.emplace_back(word);
+    return join(kept, " ");
 }
 
 std::string with_slow_words(std::string_view comment, std::string_view words) {

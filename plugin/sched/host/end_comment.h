@@ -13,6 +13,9 @@ namespace arena {
 /// says so already, where the job ran without Arena (state=off), or where the comment is not ours.
 std::optional<std::string> comment_of_end(std::string_view comment, std::string_view end);
 
+/// The comment with this word ("gpu_s=12.30") at its end, in place of that of the same key.
+std::string with_word(std::string_view comment, std::string_view word);
+
 /// The comment with these words ("slow=n3/1:compute:x2.1 action=S2 lost=41s") at its end, in place
 /// of those that it had.
 std::string with_slow_words(std::string_view comment, std::string_view words);

@@ -18,6 +18,7 @@
 #include "core/cluster.h"
 #include "core/profile.h"
 #include "plugin/common/job_mark.h"
+#include "plugin/sched/host/arrays.h"
 #include "plugin/sched/host/loans.h"
 #include "policy/forecast.h"
 
@@ -82,6 +83,7 @@ struct JobView {
     JobId id = 0;
     JobFacts facts;
     ArrayPlace array;
+    JobOwner owner;  ///< of an array's alone
     std::uint32_t user_id = 0;
     RecordText record;
     std::string comment;      ///< the user's Comment, may hold "arena:..."
@@ -154,6 +156,7 @@ struct ClusterView {
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;
     std::vector<CarrierView> carriers;
+    std::vector<ArrayCarrierView> arrays;
     std::vector<Occupied> running;  ///< everybody's, ours too
     double preemption_wait_s =
         40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
@@ -174,6 +177,7 @@ struct Shape {
     std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
     std::string partition;                 ///< to start it in, one of the job's
     bool on_lent = false;                  ///< some of its nodes are lent: it passes their guards
+    JobId array = 0;                       ///< a member of what that job trains: without GPUs
     std::vector<std::string> exclude;      ///< nodes that Slurm is to leave out, too
     std::vector<std::string> environment;  ///< NAME=value, merged over the job's environment
     std::string admin_comment, system_comment;
@@ -341,6 +345,7 @@ class Host : public HostReader,
              public HostNodes,
              public HostLoans,
              public HostJobs,
+             public HostArrays,
              public HostCarriers {
   public:
     /// True from when the controller, or only this plug-in, began to stop: every change answers

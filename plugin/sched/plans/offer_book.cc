@@ -18,6 +18,9 @@ namespace {
 constexpr std::size_t max_cached_grids = 64;
 /// Before the keys of plans that are made for explain alone: their reasons name the model.
 constexpr std::string_view for_explain = "explain ";
+/// The same of prices of siblings.
+constexpr std::string_view for_array = "array ";
+constexpr std::size_t max_cached_arrays = 256;
 
 std::string grids_key(const std::string& key, const std::string& model_name) {
     return fmt::format("{}{}|{}", for_explain, key, model_name);
@@ -84,6 +87,10 @@ void OfferBook::new_round() {
 
 /// Null for what explain alone asked for.
 OfferList OfferBook::keep(const std::string& key, PlanOutcome outcome) {
+    if (key.starts_with(for_array)) {
+        (void)keep_array(key, outcome);
+        return nullptr;
+    }
     const bool explains = key.starts_with(for_explain);
     (void)keep_grids(explains ? key : grids_key(key, outcome.model_name), outcome);
     return explains ? nullptr : cache_.insert(key, std::move(outcome.offers));
@@ -273,6 +280,55 @@ const OfferBook::Grids* OfferBook::grids(std::uint32_t user, const Request& requ
     if (const auto at = grids_.find(key); at != grids_.end()) return &at->second;
     auto outcome = desk_.ask(user, key, [&] { return query(request, pools); });
     return outcome ? keep_grids(key, *outcome) : nullptr;
+}
+
+// ---- siblings ----------------------------------------------------------------------------------
+
+ArrayQuery OfferBook::array_query(const Request& request, const SitePool& pool,
+                                  std::int64_t members) {
+    PlanQuery alone = query(request, {pool});
+    ArrayQuery query{.model = alone.model,
+                     .global_batch = alone.global_batch,
+                     .pool = alone.pools.front(),
+                     .can = alone.can,
+                     .members = members};
+    query.max_members = request.array_size > 0
+                            ? std::min(request.array_size, config_.array_max_members)
+                            : config_.array_max_members;
+    query.max_stages = query.pool.max_gpus;
+    query.pool.max_gpus = std::min(pool.max_gpus, members * query.pool.max_gpus);
+    query.buffers = static_cast<int>(config_.array_buffers);
+    query.solve.seconds = config_.array_solve_s;
+    query.solve.exact_blocks = static_cast<int>(config_.array_exact_blocks);
+    query.solve.exact_members = static_cast<int>(config_.array_exact_members);
+    query.alone = std::move(alone);
+    return query;
+}
+
+const OfferBook::ArrayPrices& OfferBook::keep_array(const std::string& key, PlanOutcome& outcome) {
+    if (!outcome.array) {
+        ArrayOffers none;
+        none.why = "not bound: the planner failed: " + outcome.fault;
+        outcome.array = std::make_shared<const ArrayOffers>(std::move(none));
+    }
+    const auto [at, added] = arrays_.insert_or_assign(key, std::move(outcome.array));
+    if (added) arrays_by_age_.push_back(key);
+    if (arrays_by_age_.size() > max_cached_arrays) {
+        arrays_.erase(arrays_by_age_.front());
+        arrays_by_age_.pop_front();
+    }
+    return at->second;
+}
+
+OfferBook::ArrayPrices OfferBook::array_offers(std::uint32_t user, const Request& request,
+                                               const std::string& model_fingerprint,
+                                               const SitePool& pool, std::int64_t members) {
+    const std::string key = fmt::format("{}{}|{}|{}", for_array, members, request.array_size,
+                                        cache_key(request, model_fingerprint, {pool}));
+    if (const auto at = arrays_.find(key); at != arrays_.end()) return at->second;
+    auto outcome = desk_.ask_for(
+        user, key, [&] { return price_siblings(array_query(request, pool, members)); });
+    return outcome ? keep_array(key, *outcome) : nullptr;
 }
 
 }  // namespace arena

@@ -79,6 +79,12 @@ class OfferBook {
     /// are in the user's queue.
     std::string why_none(std::uint32_t user, const Request& request,
                          const std::vector<SitePool>& pools);
+    using ArrayPrices = std::shared_ptr<const ArrayOffers>;
+    /// What so many siblings could do with the GPUs of the pool together. Null while that is in the
+    /// user's queue; where the planner itself failed, ways that are all impossible.
+    ArrayPrices array_offers(std::uint32_t user, const Request& request,
+                             const std::string& model_fingerprint, const SitePool& pool,
+                             std::int64_t members);
     [[nodiscard]] PlanDesk::Stats planning() const { return desk_.stats(); }
     [[nodiscard]] double plan_seconds() const { return desk_.own_seconds(); }
 
@@ -105,6 +111,8 @@ class OfferBook {
 
     OfferList keep(const std::string& key, PlanOutcome outcome);
     const Grids* keep_grids(const std::string& key, PlanOutcome& outcome);
+    const ArrayPrices& keep_array(const std::string& key, PlanOutcome& outcome);
+    ArrayQuery array_query(const Request& request, const SitePool& pool, std::int64_t members);
 
     Config config_;
     std::vector<GpuType> hardware_;
@@ -116,6 +124,8 @@ class OfferBook {
     std::uint64_t observations_ = 0;
     std::map<std::string, Grids> grids_;
     std::deque<std::string> grids_by_age_;
+    std::map<std::string, ArrayPrices> arrays_;
+    std::deque<std::string> arrays_by_age_;
     PlanDesk desk_;
 };
 

@@ -35,6 +35,23 @@ PlanOutcome plan(const PlanQuery& query, const PlanBudget::Limits& limits) {
 
 }  // namespace
 
+/// Of the search for a schedule no more than a plan may take: nothing stops it.
+PlanWork price_siblings(ArrayQuery query) {
+    return [query = std::move(query)](const PlanBudget::Limits& limits) {
+        PlanOutcome outcome;
+        const auto start = Clock::now();
+        try {
+            ArrayQuery limited = query;
+            limited.solve.seconds = std::min(query.solve.seconds, limits.seconds);
+            outcome.array = std::make_shared<const ArrayOffers>(array_offers(limited, limits));
+        } catch (const std::exception& fault) {
+            outcome.fault = fault.what();
+        }
+        outcome.seconds = seconds_since(start);
+        return outcome;
+    };
+}
+
 PlanLimits slurm_plan_limits() {
     PlanLimits limits;
     limits.own.seconds = 1;
@@ -70,10 +87,19 @@ void PlanDesk::begin_round() {
 
 std::optional<PlanOutcome> PlanDesk::ask(std::uint32_t user, const std::string& key,
                                          const std::function<PlanQuery()>& make_query) {
+    return ask_for(user, key, [&] {
+        return PlanWork([query = make_query()](const PlanBudget::Limits& limits) {
+            return plan(query, limits);
+        });
+    });
+}
+
+std::optional<PlanOutcome> PlanDesk::ask_for(std::uint32_t user, const std::string& key,
+                                             const std::function<PlanWork()>& make_work) {
     std::unique_lock lock(mutex_);
     if (!made_.contains(key) && in_work_ != key) {
         if (!turns_.ask(user, key)) return std::nullopt;
-        if (!queries_.contains(key)) queries_.emplace(key, make_query());
+        if (!queries_.contains(key)) queries_.emplace(key, make_work());
         changed_.notify_all();
     }
     if (!made_.contains(key) && !slow_.contains(key)) wait_for(key, lock);
@@ -104,11 +130,11 @@ void PlanDesk::wait_for(const std::string& key, std::unique_lock<std::mutex>& lo
 bool PlanDesk::make_next(std::unique_lock<std::mutex>& lock) {
     const auto turn = turns_.next();
     if (!turn) return false;
-    const auto query = queries_.extract(turn->key);
-    if (query.empty()) return true;  // its making failed
+    const auto work = queries_.extract(turn->key);
+    if (work.empty()) return true;  // its making failed
     in_work_ = turn->key;
     lock.unlock();
-    PlanOutcome outcome = plan(query.mapped(), limits_.own);
+    PlanOutcome outcome = work.mapped()(limits_.own);
     lock.lock();
     in_work_.clear();
     turns_.charge(turn->user, outcome.seconds);

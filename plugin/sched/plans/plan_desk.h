@@ -8,11 +8,13 @@
 #include <condition_variable>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "planner/arrays/array_offers.h"
 #include "planner/search/planner.h"
 #include "plugin/sched/plans/plan_turns.h"
 
@@ -27,11 +29,16 @@ struct Infeasible {
 struct PlanOutcome {
     std::vector<Offer> offers;
     std::vector<Infeasible> infeasible;
-    std::size_t in_part = 0;  ///< grids that the budget did not do for
-    double seconds = 0;       ///< it took
-    std::string fault;        ///< of the planner itself
-    std::string model_name;   ///< that its reasons name
+    std::size_t in_part = 0;                   ///< grids that the budget did not do for
+    double seconds = 0;                        ///< it took
+    std::string fault;                         ///< of the planner itself
+    std::string model_name;                    ///< that its reasons name
+    std::shared_ptr<const ArrayOffers> array;  ///< instead, where siblings were priced
 };
+
+/// What makes one, by the thread, within the limits.
+using PlanWork = std::function<PlanOutcome(const PlanBudget::Limits&)>;
+PlanWork price_siblings(ArrayQuery query);
 
 struct PlanLimits {
     PlanBudget::Limits own;  ///< of one plan; own.stop is the desk's
@@ -65,6 +72,8 @@ class PlanDesk {
     /// user's queue and has to be asked for again. make_query is called where it is new.
     std::optional<PlanOutcome> ask(std::uint32_t user, const std::string& key,
                                    const std::function<PlanQuery()>& make_query);
+    std::optional<PlanOutcome> ask_for(std::uint32_t user, const std::string& key,
+                                       const std::function<PlanWork()>& make_work);
     /// All plans that were made and not yet given out.
     std::map<std::string, PlanOutcome> take_made();
     [[nodiscard]] Stats stats() const;
@@ -80,7 +89,7 @@ class PlanDesk {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     PlanTurns turns_;
-    std::map<std::string, PlanQuery> queries_;  ///< of what is in a queue
+    std::map<std::string, PlanWork> queries_;  ///< of what is in a queue
     std::string in_work_;
     std::map<std::string, PlanOutcome> made_;
     std::set<std::string> slow_;  ///< waited for in vain once: no round waits again

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "plugin/sched/host/nonce.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
@@ -30,6 +31,8 @@ class Application {
     [[nodiscard]] bool are_lent(const std::vector<NodeIndex>& nodes) const;
     [[nodiscard]] bool take_free_nodes(const Action& action);
     void start(const PlannedJob& planned, const Action& action);
+    void start_array(const PlannedJob& planned, const Action& action, const ArrayLead& lead);
+    void start_member(const Order& order);
     void release(const PlannedJob& planned, const Action& action);
     void move(const PlannedJob& planned, const Action& action);
     void keep_trying(const PlannedJob& planned, const Grid& grid, const std::string& why);
@@ -62,6 +65,7 @@ Journal Application::run(const Decision& decision) {
     write_facts();
     for (const Order& order : round_.orders)
         if (!host_.stopping()) carry_out(order);
+    if (!books_.arrays.is_empty() && !host_.stopping()) books_.arrays.settle();
     // The first counts; a start ends it.
     for (const auto& [id, until_s] : decision.patience) books_.patience.try_emplace(id, until_s);
     std::map<JobId, const Action*> actions;
@@ -93,6 +97,8 @@ void Application::carry_out(const Order& order) {
         case Order::Kind::split:
             (void)host_.split(job.id, job.facts.restart, order.tasks);
             return;
+        case Order::Kind::join:
+            return start_member(order);
         case Order::Kind::requeue:
             changes_.requeues += is_done(host_.requeue_hold(job.id, job.facts.restart));
             return;
@@ -162,6 +168,12 @@ void Application::carry_out(const PlannedJob& planned, const Action& action) {
     // Lent nodes are nobody's before it.
     const bool overtakes = planned.view->ordinary_ahead() && !are_lent(action.nodes);
     const bool starts = action.kind == ActionKind::start && !overtakes && !by_slurm;
+    if (const auto lead = round_.leads.find(planned.view->id); lead != round_.leads.end()) {
+        if (starts && take_free_nodes(action)) return start_array(planned, action, *lead->second);
+        return note(waits_for(*planned.view, overtakes ? "its siblings' pipeline waits behind an "
+                                                         "ordinary job"
+                                                       : action.reason));
+    }
     if (starts && take_free_nodes(action))
         start(planned, action);
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
@@ -241,6 +253,61 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     }
     note({.job = &job, .state = "running", .reason = action.reason, .chosen = grid});
     if (!is_done(result)) note_refusal(planned, grid, result);
+}
+
+/// A job of its user's that trains it and its siblings, which join once that runs.
+void Application::start_array(const PlannedJob& planned, const Action& action,
+                              const ArrayLead& lead) {
+    const JobView& job = *planned.view;
+    const Config& config = books_.site.config;
+    CarrierFacts facts = lead.facts;
+    facts.key = new_nonce();
+    const std::string name = new_nonce();
+    if (facts.key.empty() || name.empty())
+        return note(waits_for(job, "the kernel of slurmctld's host gives no randomness"));
+    facts.socket = config.array_socket_dir + "/arena-array-" + name.substr(0, 16);
+    ArrayCarrierSpec spec;
+    spec.lead = job.id;
+    spec.restart = job.facts.restart;
+    spec.basis = job.basis;
+    spec.partition = action.place < job.slots.size() ? job.slots[action.place].partition : "";
+    facts.partition = spec.partition;
+    for (NodeIndex index : action.nodes) spec.nodes.push_back(round_.snapshot.nodes[index].name);
+    spec.gpu_type = action.offer.grid.gpu_type;
+    spec.gpus_per_node = action.offer.grid.gpus_per_node;
+    spec.cpus_per_gpu = std::max<std::int64_t>(lead.cpus_per_gpu, 1);
+    spec.memory_mb_per_node = lead.memory_mb_per_gpu * spec.gpus_per_node;
+    spec.time_limit_minutes = static_cast<std::uint32_t>(lead.limit_minutes);
+    spec.name = "arena-array";
+    spec.script = carrier_script(planned.wanted->request, lead.offer, facts, config);
+    spec.facts = format_carrier(facts);
+    spec.admin_comment = carrier_comment(facts);
+    spec.environment = {"ARENA_ARRAY_KEY=" + facts.key};
+    const HostArrays::Started started = host_.start_array(spec);
+    if (started.id != 0) {
+        ++changes_.starts;
+        return note(
+            waits_for(job, fmt::format("waits for its array's JobId={} to begin", started.id)));
+    }
+    if (started.limited) books_.arrays.refuse(job, started.why);
+    note(waits_for(job, started.why));
+}
+
+void Application::start_member(const Order& order) {
+    const JobView& job = *order.job;
+    const ArrayBook::Carrier* carrier = books_.arrays.find(order.shape.array);
+    if (carrier == nullptr || carrier->view.nodes.empty()) return;
+    const std::vector<std::string> first{carrier->view.nodes.front()};
+    Shape shape = order.shape;
+    shape.on_lent = !books_.loans.lent_among(first).empty();
+    const ApplyResult result = host_.start(shape, first);
+    if (is_done(result)) {
+        ++changes_.starts;
+        return note({.job = &job, .state = "running"});
+    }
+    if (result.outcome == ApplyOutcome::never) books_.arrays.close(order.shape.array);
+    if (result.outcome == ApplyOutcome::retry) ++changes_.failed_starts;
+    note(waits_for(job, result.text));
 }
 
 void Application::release(const PlannedJob& planned, const Action& action) {

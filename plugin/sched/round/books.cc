@@ -48,7 +48,8 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
       offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)),
       nodes(slowdown_rules(site.config)),
       loans(host, site.config, nodes),
-      checks(host, site.config, measurements, nodes, profiles.user()) {
+      checks(host, site.config, measurements, nodes, profiles.user()),
+      arrays(host, site.config) {
     assert(policy && "an unknown policy is refused when arena.yaml is loaded");
     options.reserve_depth = site.config.reserve_depth;
     options.objective = parse_objective(site.config.objective).value_or(Objective::jct);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/requests/cluster_rules.h"
+#include "plugin/sched/arrays/array_book.h"
 #include "plugin/sched/checks/check_book.h"
 #include "plugin/sched/history/job_history.h"
 #include "plugin/sched/loans/loan_book.h"
@@ -63,6 +64,7 @@ struct JobStatus {
     OfferList none;                   ///< a list without an offer,
     std::string none_why;             ///< and why it has none
     std::vector<std::string> avoids;  ///< nodes that it avoids, and why
+    std::string array;                ///< what becomes of it with its siblings; "" = it has none
     SlowdownMode slowdown = SlowdownMode::off;
     std::size_t told = 0;  ///< a sum of what the history has last; 0 = nothing
 };
@@ -88,6 +90,7 @@ struct Books {
     NodeBook nodes;
     LoanBook loans;
     CheckBook checks;
+    ArrayBook arrays;
     /// Jobs that are to leave some of their nodes, whatever the policy decides: each round carries
     /// out what it can, and whoever asks says so again until it is done.
     std::map<JobId, Move> imposed;

@@ -36,6 +36,13 @@ bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
                        [&](const Offer& offer) { return offer.grid.gpu_type == gpu_type; });
 }
 
+/// Beside its GPUs it leaves its members theirs.
+void take_lead(JobState& state, const ArrayLead& lead) {
+    state.min_gpus = std::min(state.min_gpus, lead.shape.grid.gpus());
+    state.cpus_per_gpu = std::max<std::int64_t>(lead.cpus_per_gpu, 1);
+    if (lead.memory_mb_per_gpu > 0) state.memory_mb_per_gpu = lead.memory_mb_per_gpu;
+}
+
 class Intake {
   public:
     Intake(ClusterView view, Books& books);
@@ -61,11 +68,18 @@ class Intake {
     void follow_unplannable(const JobView& job);
     void follow_pending(const JobView& job, const SharedRequest& wanted);
     void follow_array(const JobView& job);
+    void add_siblings();
+    [[nodiscard]] bool follow_sibling(const JobView& job, const SharedRequest& wanted);
+    void join_array(const JobView& job, const Request& request, JobId carrier);
+    [[nodiscard]] SiblingPrice price_siblings(const JobView& job, const EffectiveRequest& wanted,
+                                              std::int64_t members);
     [[nodiscard]] bool wait_for_profile(const JobView& job, const EffectiveRequest& wanted);
     [[nodiscard]] ProfileNeed profile_need(const JobView& job, const EffectiveRequest& wanted,
                                            const SitePool& pool) const;
     [[nodiscard]] bool worth_waiting(const JobView& job, const ProfileAnswer& answer);
     void add_waiting(const JobView& job, const SharedRequest& wanted);
+    void add_waiting(const JobView& job, const SharedRequest& wanted, OfferList offers,
+                     const ArrayLead* lead = nullptr);
     [[nodiscard]] std::string why_no_plan(const JobView& job, const EffectiveRequest& wanted,
                                           const OfferList& none);
 
@@ -104,6 +118,7 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
     books_.nodes.new_round(view_, &books_.checks);
     books_.loans.new_round(view_);
     books_.loans.impose(books_.imposed);
+    books_.arrays.new_round(view_);
     avoid_nodes();
     books_.checks.start(view_);
     books_.profiles.update(view_);
@@ -121,6 +136,7 @@ void Intake::avoid_nodes() {
 }
 
 Round Intake::run(const Stopping& stopping) {
+    if (config_.array_enabled) add_siblings();
     for (const JobView& job : view_.jobs)
         if (!stopping()) consider(job);
     // Profile runs that began meanwhile have taken nodes.
@@ -181,7 +197,7 @@ void Intake::follow_pending(const JobView& job, const SharedRequest& wanted) {
     if (!job.no_nodes.empty()) return wait_held(job, job.no_nodes, Note::Shown::slurms);
     // A job that already waits with a shape keeps it while a missing type is measured.
     if (job.facts.held && wait_for_profile(job, *wanted)) return;
-    add_waiting(job, wanted);
+    if (!follow_sibling(job, wanted)) add_waiting(job, wanted);
 }
 
 /// The record itself never starts.
@@ -190,6 +206,96 @@ void Intake::follow_array(const JobView& job) {
     if (tasks > 0)
         round_.orders.push_back({.kind = Order::Kind::split, .job = &job, .tasks = tasks});
     note(waits_for(job, why_tasks_wait(job, config_)));
+}
+
+// ---- tasks of arrays that may share a pipeline ----
+
+/// Whoever may start, before anybody is asked what becomes of him.
+void Intake::add_siblings() {
+    for (const JobView& job : view_.jobs) {
+        if (job.changing || job.array.id == 0 || !job.facts.held || !plannable(job.facts)) continue;
+        if (!job.eligible || !job.no_place.empty()) continue;
+        const SharedRequest wanted = books_.requests.get(job.id, job.record, job.comment);
+        const bool is_sibling = wanted->request.array && wanted->problem.empty() && !wanted->off;
+        if (is_sibling) books_.arrays.add(job, wanted->request, wanted->fingerprint);
+    }
+}
+
+/// On each type of GPU that it may have; where a pipeline wins, on the one where that is fastest.
+SiblingPrice Intake::price_siblings(const JobView& job, const EffectiveRequest& wanted,
+                                    std::int64_t members) {
+    SiblingPrice best;
+    double best_rate = -1;
+    for (const SitePool& pool : pools_of(job)) {
+        if (!allows_type(wanted.request, pool.gpu_type)) continue;
+        const auto offers = books_.offers.array_offers(job.user_id, wanted.request,
+                                                       wanted.fingerprint, pool, members);
+        if (!offers) return {};
+        const auto& pipeline = offers->ways[static_cast<std::size_t>(ArrayWay::pipeline)];
+        const double rate = offers->binds ? pipeline.rate_per_s() : 0;
+        if (rate <= best_rate) continue;
+        best_rate = rate;
+        best = {.offers = offers,
+                .gpu_type = pool.gpu_type,
+                .gpus_per_node = pool.gpus_per_node,
+                .cpus_per_gpu = pool.cpus_per_gpu,
+                .memory_mb_per_gpu = pool.memory_mb_per_gpu,
+                .own_cpus = wanted.request.cpus_per_gpu > 0};
+        if (best.own_cpus) best.cpus_per_gpu = wanted.request.cpus_per_gpu;
+    }
+    if (best_rate < 0) best.offers = std::make_shared<const ArrayOffers>();
+    return best;
+}
+
+/// False: it runs as any other job.
+bool Intake::follow_sibling(const JobView& job, const SharedRequest& wanted) {
+    if (!config_.array_enabled || !wanted->request.array || !job.facts.held) return false;
+    const auto answer = books_.arrays.ask(job, wanted->request, [&](std::int64_t members) {
+        return price_siblings(job, *wanted, members);
+    });
+    books_.statuses[job.id].array = answer.text;
+    switch (answer.fate) {
+        case ArrayBook::Fate::ordinary:
+            return false;
+        case ArrayBook::Fate::waits:
+            note(waits_for(job, answer.text));
+            return true;
+        case ArrayBook::Fate::joins:
+            join_array(job, wanted->request, answer.carrier);
+            return true;
+        case ArrayBook::Fate::leads:
+            break;
+    }
+    round_.leads.emplace(job.id, answer.lead);
+    books_.statuses[job.id].array = answer.lead->offer.reason;
+    add_waiting(job, wanted, std::make_shared<const std::vector<Offer>>(1, answer.lead->shape),
+                answer.lead.get());
+    return true;
+}
+
+/// As a job of its own beside its carrier's first rank.
+void Intake::join_array(const JobView& job, const Request& request, JobId carrier) {
+    const ArrayBook::Carrier& into = *books_.arrays.find(carrier);
+    books_.statuses[job.id].array = fmt::format("JobId={} trains it with its siblings", carrier);
+    if (!books_.clocks.may_launch(job))
+        return note(waits_for(job, "waiting a moment after its requeue"));
+    if (books_.blocked.rests(job.id))
+        return note(waits_for(job, books_.blocked.resting_why(job.id)));
+    Shape shape;
+    shape.job = job.id;
+    shape.restart = job.facts.restart;
+    shape.basis = job.basis;
+    shape.array = carrier;
+    shape.offer.grid.gpus_per_node = 0;
+    shape.cpus_per_task = into.facts.member_cpus;
+    shape.memory_mb_per_node = into.facts.member_memory_mb;
+    shape.partition = into.facts.partition;
+    shape.environment = member_environment(job, into.facts, request);
+    shape.admin_comment = member_comment(carrier, job, into.facts);
+    shape.system_comment = fmt::format(
+        "arena array: {}", into.view.nodes.empty() ? std::string() : into.view.nodes.front());
+    round_.orders.push_back({.kind = Order::Kind::join, .job = &job, .shape = std::move(shape)});
+    note(waits_for(job, fmt::format("joins JobId={}, which trains its siblings", carrier)));
 }
 
 /// Slurm preempts for a job that we tried to start, or somebody else holds it.
@@ -224,6 +330,9 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     if (ends && job.facts.state == HostJobState::running) order(Order::Kind::requeue, job);
     if (ours && mark->phase == Phase::checkpointing)
         return follow_checkpointing(job, wanted, *plan);
+    if (mark && mark->array != 0)
+        books_.statuses[job.id].array =
+            fmt::format("JobId={} trains it with its siblings", mark->array);
     note({.job = &job,
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});
@@ -437,7 +546,11 @@ bool Intake::can_hold(const JobView& job, std::uint32_t node_set, const Effectiv
 }
 
 void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
-    OfferList offers = offers_of(job, *wanted);
+    add_waiting(job, wanted, offers_of(job, *wanted));
+}
+
+void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferList offers,
+                         const ArrayLead* lead) {
     books_.statuses[job.id].offers = offers;
     // One that waits with a shape keeps it meanwhile.
     if (!offers) return note(waits_for(job, "waits to be planned"));
@@ -451,6 +564,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted) {
         note_avoided(job, books_.statuses[job.id]);
     }
     JobState state = state_of(job, *wanted);
+    if (lead != nullptr) take_lead(state, *lead);
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);

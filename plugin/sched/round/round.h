@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/search/offers.h"
+#include "plugin/sched/arrays/array_book.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/profiles/run_place.h"
 #include "plugin/sched/round/request_cache.h"
@@ -43,12 +44,13 @@ struct Order {
         leave,         ///< some of its nodes: see Books::imposed
         note_avoided,  ///< it asked to leave some of its nodes, and cannot yet
         split,         ///< of the record of an array: tasks get records of their own
+        join,          ///< it starts as a member of what trains its siblings
         leave_to_slurm
     };
     Kind kind;
     const JobView* job;      ///< in Round::view
     std::int64_t done = 0;   ///< save_state, leave: iterations
-    Shape shape = {};        ///< leave_to_slurm
+    Shape shape = {};        ///< leave_to_slurm, join
     Move move = {};          ///< leave, note_avoided
     std::int64_t tasks = 0;  ///< split
 };
@@ -94,6 +96,7 @@ struct Round {
     Offers offers;
     PolicyOptions options;
     std::map<JobId, PlannedJob> planned;
+    std::map<JobId, std::shared_ptr<const ArrayLead>> leads;  ///< of those, who starts a pipeline
     std::vector<Order> orders;
     std::vector<Note> notes;
     std::vector<Return> returns;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "planner/models/model.h"
+#include "plugin/sched/arrays/array_report.h"
 #include "plugin/sched/loans/loan_report.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/replay.h"
@@ -302,6 +303,11 @@ std::string Scheduler::loan(LoanVerb verb, std::string_view words) {
     return returned ? returned_json(*returned) : error_json(returned.error());
 }
 
+std::string Scheduler::arrays(const Asker& asker) const {
+    const bool sees_all = asker.privileged || asker.sees_others;
+    return arrays_json(books_.arrays, sees_all ? std::nullopt : std::optional(asker.uid));
+}
+
 void Scheduler::keep_deadlines() {
     if (!books_.loans.has_work()) return;
     books_.loans.stop_lending();
@@ -325,7 +331,8 @@ Scheduler::Kept Scheduler::keep() {
             .verdicts = books_.nodes.take_verdicts(),
             .checks = books_.checks.take_entries(),
             .loans = books_.loans.keep(),
-            .history = std::exchange(books_.history, {})};
+            .history = std::exchange(books_.history, {}),
+            .arrays = books_.arrays.keep()};
 }
 
 void Scheduler::take_over(Kept kept) {
@@ -334,6 +341,7 @@ void Scheduler::take_over(Kept kept) {
     books_.checks.take_over(std::move(kept.checks));
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
     books_.loans.take_over(std::move(kept.loans));
+    books_.arrays.take_over(std::move(kept.arrays));
     if (kept.history) {
         books_.history = *std::move(kept.history);
         return;

@@ -54,6 +54,7 @@ class Scheduler {
         CheckBook::Entries checks;
         LoanBook::Memory loans;
         std::optional<JobHistory> history;  ///< none: it is read from its file
+        std::map<JobId, ArrayBook::Carrier> arrays;
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
@@ -82,6 +83,8 @@ class Scheduler {
     std::string slowdown(SlowdownVerb verb, std::string_view word, const Asker& asker);
     /// `arena loan`: the same.
     std::string loan(LoanVerb verb, std::string_view words);
+    /// `arena array list`: the asker's, and others' where the asker sees them.
+    [[nodiscard]] std::string arrays(const Asker& asker) const;
     /// Longest and mean times are counted afresh; counters are not.
     void forget_times();
 

@@ -8,6 +8,7 @@
 
 #include "plugin/common/shared.h"
 #include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/slurm/host_slurm_arrays.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 #include "plugin/sched/slurm/host_slurm_loans.h"
@@ -62,7 +63,7 @@ void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres,
         desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_node);
     if (shape.memory_mb_per_cpu > 0)
         desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_cpu) | MEM_PER_CPU;
-    desc.tres_per_node = xstrdup(gres.c_str());
+    if (!gres.empty()) desc.tres_per_node = xstrdup(gres.c_str());
     desc.admin_comment = xstrdup(comment.c_str());
     desc.priority = INFINITE;
 }
@@ -107,7 +108,8 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     const time_t eligible = eligible_since(job);
     drop_request(job);
     job_desc_msg_t desc;
-    std::string gres = gpu_request(shape.offer.grid.gpu_type, shape.offer.grid.gpus_per_node),
+    const Grid& grid = shape.offer.grid;
+    std::string gres = shape.array == 0 ? gpu_request(grid.gpu_type, grid.gpus_per_node) : "",
                 comment = shape.admin_comment;
     fill_update(desc, shape, gres, comment);
     slurm_msg_t message;
@@ -123,8 +125,9 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     xfree(desc.admin_comment);
     if (rc != SLURM_SUCCESS) return rc;
     // Some releases answer success and leave the old request: read it back.
-    const bool rewritten = job->gres_list_req && job->tres_per_node == gres &&
-                           job->details->min_nodes == shape.offer.grid.nodes && job->priority != 0;
+    const bool asks =
+        gres.empty() ? !job->gres_list_req : job->gres_list_req && job->tres_per_node == gres;
+    const bool rewritten = asks && job->details->min_nodes == grid.nodes && job->priority != 0;
     if (!rewritten) return ESLURM_INVALID_GRES;
     clear_supplements(job);
     for (const std::string& entry : shape.environment) {
@@ -137,6 +140,10 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     assign_text(&job->system_comment, shape.system_comment);
     exclude_too(job, shape.exclude);
     write_mark(job, phase);
+    if (auto mark = read_mark(job); shape.array != 0 && mark) {
+        mark->array = shape.array;
+        write_mark(job, *mark);
+    }
     restore_place(job, eligible);
     return SLURM_SUCCESS;
 }
@@ -251,6 +258,9 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
             ApplyOutcome::stale,
             fmt::format("partition {} does not take it on the planned nodes", shape.partition));
     if (!can_end_in_time(job)) return failed(ApplyOutcome::stale, "it cannot end by its deadline");
+    if (shape.array != 0)
+        if (std::string why = outlast(shape.array, job, where->time_limit); !why.empty())
+            return failed(ApplyOutcome::never, std::move(why));
     job->part_ptr = where->partition;
     if (const int rc = reshape(job, shape, Phase::starting))
         return hold_after(job, rc, "rewriting");
@@ -261,6 +271,8 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     const std::uint32_t time_limit = std::exchange(job->time_limit, where->time_limit);
     const int rc = select_past_guards(job, chosen, shape.on_lent);
     if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
+    // Released, Slurm would start it on whatever node.
+    if (rc == ESLURM_NODES_BUSY && shape.array != 0) return hold_after(job, rc, "starting");
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);

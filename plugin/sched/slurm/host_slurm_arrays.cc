@@ -3,6 +3,13 @@
 // doc/arrays.md.
 #include "plugin/sched/slurm/host_slurm_arrays.h"
 
+#include <csignal>
+
+#include "base/text.h"
+#include "installed_paths.h"
+#include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/slurm/host_slurm_launch.h"
+
 namespace arena {
 namespace {
 
@@ -47,6 +54,227 @@ ApplyResult split_array(JobId id, std::uint32_t restart, std::int64_t tasks) {
     note_job_change();
     schedule_job_save();
     return {};
+}
+
+// ---- carriers of members -----------------------------------------------------------------------
+
+namespace {
+
+char** string_array(const std::vector<std::string>& entries) {
+    auto** array = static_cast<char**>(xcalloc(entries.size() + 1, sizeof(char*)));
+    for (std::size_t i = 0; i < entries.size(); ++i) array[i] = xstrdup(entries[i].c_str());
+    return array;
+}
+
+/// What a plan or an earlier life left in a job's environment.
+bool is_of_another_shape(std::string_view entry) {
+    if (entry.starts_with("ARENA_")) return !entry.starts_with("ARENA_CONF=");
+    return entry.starts_with("SLURM_NTASKS") || entry.starts_with("SLURM_CPUS_PER_TASK=");
+}
+
+/// As its user submitted the lead, with the carrier's own instead of Arena's.
+std::vector<std::string> environment_of(job_record_t* lead, const ArrayCarrierSpec& spec) {
+    std::vector<std::string> entries;
+    std::uint32_t count = 0;
+    char** stored = get_job_env(lead, &count);
+    for (std::uint32_t i = 0; stored && i < count; ++i)
+        if (!is_of_another_shape(stored[i])) entries.emplace_back(stored[i]);
+    if (stored) xfree(stored[0]);  // all of them lie in one piece
+    xfree(stored);
+    entries.insert(entries.end(), spec.environment.begin(), spec.environment.end());
+    entries.emplace_back("ARENA_BINDIR=" ARENA_BINDIR);
+    return entries;
+}
+
+char* copy_of(const char* text) { return text ? xstrdup(text) : nullptr; }
+
+void describe_size(const ArrayCarrierSpec& spec, job_desc_msg_t* desc) {
+    const auto nodes = static_cast<std::uint32_t>(spec.nodes.size());
+    const auto tasks = nodes * static_cast<std::uint32_t>(spec.gpus_per_node);
+    desc->min_nodes = desc->max_nodes = nodes;
+    desc->num_tasks = tasks;
+    desc->ntasks_per_node = static_cast<std::uint16_t>(spec.gpus_per_node);
+    desc->cpus_per_task = static_cast<std::uint16_t>(spec.cpus_per_gpu);
+    desc->min_cpus = tasks * static_cast<std::uint32_t>(spec.cpus_per_gpu);
+    if (spec.memory_mb_per_node > 0)
+        desc->pn_min_memory = static_cast<std::uint64_t>(spec.memory_mb_per_node);
+    desc->tres_per_node = xstrdup(gpu_request(spec.gpu_type, spec.gpus_per_node).c_str());
+}
+
+job_desc_msg_t* describe(const ArrayCarrierSpec& spec, job_record_t* lead, std::uint32_t longest) {
+    auto* desc = static_cast<job_desc_msg_t*>(xmalloc(sizeof(job_desc_msg_t)));
+    slurm_init_job_desc_msg(desc);
+    desc->name = xstrdup(spec.name.c_str());
+    desc->user_id = lead->user_id;
+    desc->group_id = lead->group_id;
+    desc->account = copy_of(lead->account);
+    if (lead->qos_ptr) desc->qos = copy_of(lead->qos_ptr->name);
+    desc->wckey = copy_of(lead->wckey);
+    desc->reservation = copy_of(lead->resv_name);
+    desc->alloc_node = copy_of(lead->alloc_node);
+    desc->partition = xstrdup(spec.partition.c_str());
+    desc->script = xstrdup(spec.script.c_str());
+    desc->work_dir = copy_of(lead->details->work_dir);
+    desc->std_out = xstrdup("arena-array-%j.out");
+    desc->std_in = xstrdup("/dev/null");
+    desc->admin_comment = xstrdup(spec.admin_comment.c_str());
+    describe_size(spec, desc);
+    desc->time_limit = spec.time_limit_minutes == 0 ? INFINITE : spec.time_limit_minutes;
+    if (longest != INFINITE) desc->time_limit = std::min(desc->time_limit, longest);
+    desc->requeue = 0;  // its members come back by themselves
+    const std::vector<std::string> environment = environment_of(lead, spec);
+    desc->environment = string_array(environment);
+    desc->env_size = static_cast<std::uint32_t>(environment.size());
+    desc->spank_job_env = string_array({"ARENA_CARRIER=" + spec.facts});
+    desc->spank_job_env_size = 1;
+    return desc;
+}
+
+void cancel(job_record_t* job) {
+    (void)job_signal(job, SIGKILL, KILL_FULL_JOB, slurm_conf.slurm_user_id, false);
+    schedule_job_save();
+}
+
+bool is_limit(int rc) {
+    return rc == ESLURM_ACCOUNTING_POLICY || rc == ESLURM_INVALID_TIME_LIMIT ||
+           rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE || rc == ESLURM_INVALID_ACCOUNT;
+}
+
+HostArrays::Started refused(const std::string& why, bool limited) {
+    return {.id = 0, .limited = limited, .why = why};
+}
+
+/// Slurm's code; as select_carrier() of profile runs.
+int select_on_nodes(job_record_t*& job, const std::vector<std::string>& nodes, std::string& why) {
+    if (job->priority == 0) return ESLURM_JOB_HELD;
+    if (!job_independent(job)) return ESLURM_DEPENDENCY;
+    why = limit_in_the_way(job);
+    if (!why.empty()) return ESLURM_ACCOUNTING_POLICY;
+    bitstr_t* chosen = bitmap_of(nodes);
+    if (!chosen) return ESLURM_NODE_NOT_AVAIL;
+    const int rc = select_on(job, chosen);
+    bit_free(chosen);
+    return rc;
+}
+
+HostArrays::Started start_locked(const ArrayCarrierSpec& spec) {
+    ActionLock lock;
+    if (!lock) return refused("slurmctld is stopping", false);
+    job_record_t* lead = find_job_record(spec.lead);
+    if (!lead || !arena_record(lead) || lead->restart_cnt != spec.restart ||
+        !plannable(facts_of(lead)) || basis_of(lead) != spec.basis)
+        return refused("the job changed while it was planned", false);
+    if (const job_state_reason why = not_startable(lead); why != WAIT_NO_REASON)
+        return refused(text_of(reason_name(why)), false);
+    const part_record_t* part = find_part_record(const_cast<char*>(spec.partition.c_str()));
+    if (!part) return refused("partition " + spec.partition + " is gone", false);
+    job_desc_msg_t* desc = describe(spec, lead, part->max_time);
+    job_record_t* job = nullptr;
+    char* message = nullptr;
+    int rc = job_allocate(desc, 0, 0, nullptr, 0, lead->user_id, false, &job, &message,
+                          SLURM_PROTOCOL_VERSION);
+    std::string why = text_of(message);
+    xfree(message);
+    slurm_free_job_desc_msg(desc);
+    const bool made = rc == SLURM_SUCCESS && job;
+    if (made) rc = select_on_nodes(job, spec.nodes, why);
+    if (rc != SLURM_SUCCESS || !job) {
+        const bool pending = job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job);
+        if (why.empty() && pending && rc == ESLURM_ACCOUNTING_POLICY)
+            why = text_of(reason_name(static_cast<job_state_reason>(job->state_reason)));
+        if (why.empty()) why = text_of(slurm_strerror(rc));
+        if (pending) cancel(job);
+        return refused("Slurm refused the job of its pipeline: " + why, is_limit(rc));
+    }
+    info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.admin_comment.c_str());
+    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    note_job_change();
+    schedule_job_save();
+    schedule_node_save();
+    return {.id = job->job_id, .limited = false, .why = {}};
+}
+
+}  // namespace
+
+ArrayCarrierView array_carrier_of(const job_record_t* job, const char* facts) {
+    ArrayCarrierView view;
+    view.id = job->job_id;
+    view.user_id = job->user_id;
+    view.facts = facts;
+    view.running = IS_JOB_RUNNING(job) && !IS_JOB_COMPLETING(job);
+    view.configuring = IS_JOB_CONFIGURING(job);
+    view.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
+    view.end = job_state_string(static_cast<job_states>(job->job_state & JOB_STATE_BASE));
+    view.start_s = static_cast<double>(job->start_time);
+    view.end_s = static_cast<double>(job->end_time);
+    // The batch script, and with it the first rank, is there.
+    const std::string first = text_of(job->batch_host);
+    if (!first.empty()) view.nodes.push_back(first);
+    const bitstr_t* nodes = job->job_resrcs ? job->job_resrcs->node_bitmap : nullptr;
+    for (bitoff_t i = 0; nodes && i < bit_size(const_cast<bitstr_t*>(nodes)); ++i)
+        if (bit_test(const_cast<bitstr_t*>(nodes), i) && node_record_table_ptr[i] &&
+            first != node_record_table_ptr[i]->name)
+            view.nodes.emplace_back(node_record_table_ptr[i]->name);
+    view.gpus = job->details ? job->details->num_tasks : 0;
+    return view;
+}
+
+std::string outlast(JobId carrier, const job_record_t* member, std::uint32_t minutes) {
+    job_record_t* job = find_job_record(carrier);
+    if (!job || !array_facts(job) || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job) ||
+        job->user_id != member->user_id)
+        return "the job of its pipeline is over";
+    if (job->time_limit == INFINITE) return {};
+    constexpr time_t to_end_s = 60;
+    const time_t end = time(nullptr) + static_cast<time_t>(minutes) * 60 + to_end_s;
+    const bool unlimited = minutes == INFINITE || minutes == NO_VAL;
+    if (!unlimited && end <= job->end_time) return {};
+    const auto wanted = static_cast<std::uint32_t>((end - job->start_time + 59) / 60);
+    const std::uint32_t most = job->part_ptr ? job->part_ptr->max_time : 0;
+    const bool enforced = (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS) != 0;
+    if (unlimited || enforced || (most != INFINITE && wanted > most))
+        return "its time limit is longer than what is left to the job of its pipeline";
+    job->time_limit = wanted;
+    job_end_time_reset(job);
+    return {};
+}
+
+HostArrays::Started start_array_carrier(const ArrayCarrierSpec& spec) {
+    const LaunchWatch launch;
+    HostArrays::Started started = start_locked(spec);
+    if (started.id == 0 || launch.taken_up()) return started;
+    SlurmLock lock(SlurmLock::Kind::write);
+    if (job_record_t* job = find_job_record(started.id)) cancel(job);
+    return refused("slurmctld is stopping", false);
+}
+
+void end_array_carrier(JobId id) {
+    ActionLock lock;
+    job_record_t* job = lock ? find_job_record(id) : nullptr;
+    if (!job || !array_facts(job) || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job)) return;
+    const auto is_step = [](void* item, void*) -> int {
+        return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
+    };
+    info("arena: JobId=%u is told to end: nobody is trained by it any more", id);
+    if (job->step_list && list_find_first_ro(job->step_list, is_step, nullptr))
+        (void)job_signal(job, SIGUSR1, 0, slurm_conf.slurm_user_id, false);
+    else
+        cancel(job);
+}
+
+void write_array_shares(const std::vector<HostArrays::ShareWords>& shares) {
+    ActionLock lock;
+    if (!lock) return;
+    bool changed = false;
+    for (const HostArrays::ShareWords& share : shares) {
+        job_record_t* job = find_job_record(share.job);
+        if (!job || !arena_record(job)) continue;
+        changed |=
+            assign_text(&job->admin_comment, with_word(text_of(job->admin_comment), share.words));
+    }
+    if (!changed) return;
+    note_job_change();
+    schedule_job_save();
 }
 
 }  // namespace arena

@@ -10,6 +10,19 @@ namespace arena {
 /// Under a lock.
 ArrayPlace array_place(const job_record_t* job);
 
+/// A job that trains members of arrays, as it is; under a lock.
+ArrayCarrierView array_carrier_of(const job_record_t* job, const char* facts);
+
+/// Of a member that is about to start, for so many minutes, under the write locks: that its carrier
+/// runs at least as long, for which its limit is raised as far as its partition allows, and no
+/// limit of its account may be in the way. Why not; "" = it does.
+std::string outlast(JobId carrier, const job_record_t* member, std::uint32_t minutes);
+
+/// See HostArrays. Each takes its own lock.
+HostArrays::Started start_array_carrier(const ArrayCarrierSpec& spec);
+void end_array_carrier(JobId id);
+void write_array_shares(const std::vector<HostArrays::ShareWords>& shares);
+
 /// See HostJobs::split(). Takes its own lock.
 ApplyResult split_array(JobId id, std::uint32_t restart, std::int64_t tasks);
 

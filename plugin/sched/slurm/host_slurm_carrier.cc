@@ -241,6 +241,11 @@ class SlurmHost : public Host {
         return requeue_held_job(id, restart);
     }
     CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
+    Started start_array(const ArrayCarrierSpec& spec) override { return start_array_carrier(spec); }
+    void end_array(JobId id) override { end_array_carrier(id); }
+    void write_shares(const std::vector<ShareWords>& shares) override {
+        write_array_shares(shares);
+    }
     bool may_profile_as(std::uint32_t user_id) override {
         constexpr std::uint32_t nobody = 65534;
         if (user_id == 0 || user_id == nobody) return false;

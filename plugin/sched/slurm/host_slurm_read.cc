@@ -85,6 +85,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.id = job->job_id;
     view.facts = facts_of(job);
     view.array = array_place(job);
+    if (view.array.id != 0) view.owner = {text_of(job->account), job->qos_id};
     view.user_id = job->user_id;
     view.comment = text_of(job->comment);
     view.basis = basis_of(job);
@@ -297,6 +298,8 @@ class Reading {
         const char* record = arena_record(job);
         const char* request = record ? nullptr : carrier_request(job);
         if (request) view_.carriers.push_back(carrier_of(job, request));
+        const char* array = record || request ? nullptr : array_facts(job);
+        if (array) view_.arrays.push_back(array_carrier_of(job, array));
         if (!record || IS_JOB_FINISHED(job)) return;
         if (!same_tables || seen_now(job) != seen) {
             JobView& changing = view_.jobs.emplace_back();
@@ -383,7 +386,7 @@ bool slurm_has_work() {
     if (!job_list) return false;
     const auto ours = [](void* item, void*) -> int {
         const auto* job = static_cast<const job_record_t*>(item);
-        return arena_record(job) || carrier_request(job) ? 1 : 0;
+        return arena_record(job) || carrier_request(job) || array_facts(job) ? 1 : 0;
     };
     return list_find_first_ro(job_list, ours, nullptr) != nullptr || nodes_say_something();
 }

@@ -66,7 +66,8 @@ void for_each_sliced(SlurmLock::Kind kind, const std::vector<JobId>& ids, std::i
         const auto end = Clock::now() + std::chrono::milliseconds(slice_ms);
         do {
             job_record_t* job = find_job_record(ids[next]);
-            if (job && (arena_record(job) || carrier_request(job))) visit(job, next);
+            if (job && (arena_record(job) || carrier_request(job) || array_facts(job)))
+                visit(job, next);
             ++next;
         } while (next < ids.size() && Clock::now() < end);
     }

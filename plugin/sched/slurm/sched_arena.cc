@@ -318,6 +318,8 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
              [this](std::string_view) {
                  return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
              }},
+        {.name = "array list",
+         .answer = [this, asker](std::string_view) { return scheduler_->arrays(asker); }},
         {.name = "explain", .subject = "JOB", .answer = explain},
         {.name = "queue",
          .answer = [this, asker](std::string_view) { return scheduler_->queue_json(asker); }},

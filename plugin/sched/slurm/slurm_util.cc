@@ -109,6 +109,11 @@ const char* carrier_request(const job_record_t* job) {
     return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE");
 }
 
+const char* array_facts(const job_record_t* job) {
+    if (job->spank_job_env_size == 0) return nullptr;
+    return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_CARRIER");
+}
+
 std::uint32_t carrier_for_user(const job_record_t* job) {
     const char* user =
         find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE_FOR");

@@ -56,6 +56,8 @@ void clear_supplements(job_record_t* job);
 const char* arena_record(const job_record_t* job);
 /// ARENA_PROFILE of one of our carrier jobs; nullptr for every other job.
 const char* carrier_request(const job_record_t* job);
+/// ARENA_CARRIER of a job that trains members of arrays; nullptr for every other job.
+const char* array_facts(const job_record_t* job);
 /// Whose job it measures for; its own user where it does not say (of an earlier version).
 std::uint32_t carrier_for_user(const job_record_t* job);
 

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See array_book.h.
+#include "plugin/sched/arrays/array_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "request/options.h"
+
+namespace arena {
+namespace {
+
+/// So often a carrier may end under a member before it runs by itself for good.
+constexpr std::int64_t most_lost = 2;
+/// A limit that is in a carrier's way is looked at again then.
+constexpr double refusal_s = 300;
+/// A carrier whose first members are on their way, and one that was told to end and did not.
+constexpr double first_members_s = 45, tell_again_s = 20;
+/// Carriers that are over and told of.
+constexpr std::size_t most_told = 64;
+/// What each member's own process may take.
+constexpr std::int64_t member_memory_mb = 512;
+
+std::uint64_t fnv(std::string_view text) {
+    std::uint64_t sum = 14695981039346656037U;
+    for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
+    return sum;
+}
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Members for whose own CPUs the carrier's leave room, on its first node.
+std::int64_t members_beside(const SiblingPrice& price, const ArrayOffer& offer,
+                            std::int64_t member_cpus) {
+    if (price.own_cpus) return INT64_MAX;
+    const std::int64_t gpus = std::min(offer.gpus, price.gpus_per_node);
+    return (price.cpus_per_gpu - 1) * gpus / member_cpus;
+}
+
+std::int64_t round_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+/// As the policy compares it with other jobs: GPUs that do so many iterations of members a second.
+Offer shape_of(const ArrayOffer& offer, const SiblingPrice& price, std::int64_t members,
+               std::int64_t batch) {
+    Offer shape;
+    shape.grid.gpu_type = price.gpu_type;
+    shape.grid.gpus_per_node = std::min(offer.gpus, price.gpus_per_node);
+    while (offer.gpus % shape.grid.gpus_per_node != 0) --shape.grid.gpus_per_node;
+    shape.grid.nodes = offer.gpus / shape.grid.gpus_per_node;
+    shape.grid.stages = offer.gpus;
+    shape.plan = offer.plan;
+    shape.estimate.iteration_s = offer.iteration_s / real(members);
+    shape.estimate.samples_per_s = real(batch) / shape.estimate.iteration_s;
+    return shape;
+}
+
+}  // namespace
+
+std::string group_tag(const JobView& job, const Request& request, const std::string& fingerprint) {
+    Request alike = request;
+    alike.user_hold = false;
+    alike.steps = 0;
+    std::string words = fmt::format("{}|{}|{}|{}|{}|{}", fingerprint, job.user_id,
+                                    job.owner.account, job.owner.qos, job.partition, job.node_set);
+    for (const auto& [key, value] : option_settings(alike)) words += "|" + key + "=" + value;
+    words += fmt::format("|{}|{}|{}|{}", request.cpus_per_gpu, request.mem_per_gpu_mb,
+                         request.mem_per_node_mb, request.mem_per_cpu_mb);
+    return fmt::format("{:016x}", fnv(words));
+}
+
+// ---- carriers and members ----------------------------------------------------------------------
+
+void ArrayBook::new_round(const ClusterView& view) {
+    now_s_ = view.steady_s;
+    wall_s_ = view.snapshot.time_s;
+    groups_.clear();
+    group_of_.clear();
+    words_.clear();
+    std::erase_if(refusals_, [&](const auto& entry) { return entry.second.until_s <= now_s_; });
+    read_carriers(view);
+    if (!carriers_.empty()) take_members(view);
+}
+
+void ArrayBook::read_carriers(const ClusterView& view) {
+    for (const ArrayCarrierView& now : view.arrays) {
+        const auto known = carriers_.find(now.id);
+        if (known == carriers_.end() && now.finished) continue;  // of an earlier life
+        auto facts = known == carriers_.end() ? read_carrier(now.facts) : known->second.facts;
+        if (!facts) continue;
+        Carrier& carrier = carriers_[now.id];
+        carrier.view = now;
+        carrier.facts = std::move(*facts);
+    }
+    const auto is_gone = [&](const auto& entry) {
+        return std::none_of(view.arrays.begin(), view.arrays.end(),
+                            [&](const ArrayCarrierView& now) { return now.id == entry.first; });
+    };
+    std::erase_if(carriers_, is_gone);
+    std::erase_if(closed_, is_gone);
+    for (auto at = carriers_.begin(); carriers_.size() > most_told && at != carriers_.end();)
+        at = at->second.is_settled ? carriers_.erase(at) : std::next(at);
+}
+
+void ArrayBook::take_members(const ClusterView& view) {
+    for (auto& [id, carrier] : carriers_) {
+        carrier.running = 0;
+        for (auto& [job, share] : carrier.members) share.here = false;
+    }
+    for (const JobView& job : view.jobs) {
+        if (job.changing || !job.facts.mark || job.facts.mark->array == 0) continue;
+        if (job.facts.state == HostJobState::pending) continue;
+        const auto at = carriers_.find(job.facts.mark->array);
+        if (at == carriers_.end()) continue;
+        Share& share = at->second.members[job.id];
+        share.place = job.array;
+        share.here = true;
+        at->second.had_members = true;
+        ++at->second.running;
+    }
+    for (auto& [id, carrier] : carriers_) {
+        share_out(carrier);
+        if (carrier.running > 0)
+            carrier.empty_since_s = 0;
+        else if (carrier.empty_since_s == 0)
+            carrier.empty_since_s = now_s_;
+    }
+}
+
+/// Who is there shares what has passed since the last round; what passed with nobody there goes to
+/// the next ones.
+void ArrayBook::share_out(Carrier& carrier) const {
+    if (carrier.view.start_s <= 0 || carrier.is_settled) return;
+    const double until_s = carrier.view.finished ? carrier.view.end_s : wall_s_;
+    const double since_s = std::max(carrier.shared_until_s, carrier.view.start_s);
+    carrier.shared_until_s = std::max(until_s, since_s);
+    carrier.unshared_gpu_s += (carrier.shared_until_s - since_s) * real(carrier.view.gpus);
+    const double each = carrier.unshared_gpu_s / std::max(real(carrier.running), 1.0);
+    if (carrier.running == 0) return;
+    for (auto& [job, share] : carrier.members)
+        if (share.here) share.gpu_s += each;
+    carrier.unshared_gpu_s = 0;
+}
+
+const ArrayBook::Carrier* ArrayBook::find(JobId id) const {
+    const auto at = carriers_.find(id);
+    return at == carriers_.end() ? nullptr : &at->second;
+}
+
+/// All of a carrier's GPU-seconds are its members'.
+void ArrayBook::settle(Carrier& carrier) {
+    const double all =
+        std::max(carrier.view.end_s - carrier.view.start_s, 0.0) * real(carrier.view.gpus);
+    double sum = 0;
+    for (const auto& [job, share] : carrier.members) sum += share.gpu_s;
+    const bool over = carrier.view.finished && !carrier.is_settled;
+    if (over && sum > 0)
+        for (auto& [job, share] : carrier.members) share.gpu_s *= all / sum;
+    if (over) carrier.is_settled = true;
+    for (const auto& [job, share] : carrier.members)
+        if (over) words_.push_back({job, fmt::format("gpu_s={:.2f}", share.gpu_s)});
+}
+
+bool ArrayBook::is_needed(const Carrier& carrier) const {
+    if (carrier.running > 0) return true;
+    if (!carrier.had_members && now_s_ - carrier.empty_since_s < first_members_s) return true;
+    const auto group = groups_.find(carrier.facts.group);
+    if (group == groups_.end() || closed_.contains(carrier.view.id)) return false;
+    return group->second.rest > 0 || !group->second.waiting.empty();
+}
+
+void ArrayBook::settle() {
+    for (auto& [id, carrier] : carriers_) {
+        settle(carrier);
+        const bool runs = carrier.view.running && !carrier.view.configuring;
+        if (!runs || is_needed(carrier) || now_s_ - carrier.told_s < tell_again_s) continue;
+        carrier.told_s = now_s_;
+        host_.end_array(id);
+    }
+    if (!words_.empty()) host_.write_shares(words_);
+}
+
+// ---- who shares with whom ----------------------------------------------------------------------
+
+void ArrayBook::add(const JobView& job, const Request& request, const std::string& fingerprint) {
+    const std::string tag = group_tag(job, request, fingerprint);
+    Group& group = groups_[tag];
+    group_of_[job.id] = tag;
+    if (job.array.left > 0) {
+        group.rest += job.array.left;
+        return;
+    }
+    group.waiting.push_back(&job);
+    group.youngest_s = std::max(group.youngest_s, job.eligible_s);
+}
+
+void ArrayBook::refuse(const JobView& lead, const std::string& why) {
+    const auto at = group_of_.find(lead.id);
+    if (at != group_of_.end()) refusals_[at->second] = {why, now_s_ + refusal_s};
+}
+
+/// `waits`: one that has not begun yet will have room for it.
+ArrayBook::Carrier* ArrayBook::carrier_with_room(const std::string& group, const JobView& job,
+                                                 std::string& waits) {
+    for (auto& [id, carrier] : carriers_) {
+        const bool over = carrier.view.finished || carrier.told_s > 0 || closed_.contains(id);
+        if (over || carrier.facts.group != group || carrier.view.user_id != job.user_id) continue;
+        if (carrier.running >= carrier.facts.members) {
+            if (waits.empty()) waits = fmt::format("waits for room in its array's JobId={}", id);
+            continue;
+        }
+        ++carrier.running;
+        if (carrier.view.running && !carrier.view.configuring) return &carrier;
+        waits = fmt::format("waits for its array's JobId={} to begin", id);
+        return nullptr;
+    }
+    return nullptr;
+}
+
+std::shared_ptr<ArrayLead> ArrayBook::lead_of(const Group& group, std::int64_t chunk,
+                                              const SiblingPrice& price,
+                                              const ArrayOffer& offer) const {
+    auto lead = std::make_shared<ArrayLead>();
+    lead->offer = offer;
+    CarrierFacts& facts = lead->facts;
+    facts.members = chunk;
+    facts.member_cpus = config_.array_member_cpus;
+    facts.plan = fmt::format("pp{}", offer.gpus);
+    facts.iteration_s = offer.iteration_s;
+    facts.bubble = offer.bubble;
+    const std::int64_t gpus = std::min(offer.gpus, price.gpus_per_node);
+    lead->cpus_per_gpu = price.own_cpus
+                             ? price.cpus_per_gpu
+                             : price.cpus_per_gpu - round_up(chunk * facts.member_cpus, gpus);
+    if (price.memory_mb_per_gpu > 0) {
+        const std::int64_t most = price.memory_mb_per_gpu * gpus / (2 * chunk);
+        facts.member_memory_mb = std::clamp<std::int64_t>(most, 1, member_memory_mb);
+        lead->memory_mb_per_gpu =
+            price.memory_mb_per_gpu - round_up(chunk * facts.member_memory_mb, gpus);
+    }
+    double longest_s = 0;
+    for (const JobView* job : group.waiting) {
+        if (job->time_limit_s <= 0) return lead;
+        longest_s = std::max(longest_s, job->time_limit_s);
+    }
+    constexpr double to_begin_s = 120;
+    lead->limit_minutes = static_cast<std::int64_t>(std::ceil((longest_s + to_begin_s) / 60));
+    return lead;
+}
+
+ArrayBook::Answer ArrayBook::bind(Group& group, const JobView& job, const Request& request,
+                                  const SiblingPrice& price, const ArrayOffer& offer) {
+    if (group.chunk > 0 && group.in_chunk < group.chunk) {
+        ++group.in_chunk;
+        return {.fate = Fate::waits,
+                .text = fmt::format("waits for a pipeline with its siblings, as JobId={} does",
+                                    group.lead)};
+    }
+    const auto left = static_cast<std::int64_t>(
+        group.waiting.end() - std::find(group.waiting.begin(), group.waiting.end(), &job));
+    const std::int64_t most = std::min({offer.at_a_time, config_.array_max_members,
+                                        members_beside(price, offer, config_.array_member_cpus)});
+    if (most < 2)
+        return {.text =
+                    "not bound: the nodes have no CPUs for members beside those of their "
+                    "pipeline"};
+    const std::int64_t here = std::min(left, most);
+    const double age_s = wall_s_ - group.youngest_s;
+    if (request.array_size > here && here < most && age_s < config_.array_wait_s)
+        return {.fate = Fate::waits,
+                .text = fmt::format("waits for {} more siblings or {:.0f} s",
+                                    std::min(request.array_size, most) - here,
+                                    config_.array_wait_s - age_s)};
+    if (here + group.rest < 2) return {.text = "not bound: no sibling waits with it"};
+    group.lead = job.id;
+    group.in_chunk = 1;
+    group.chunk = std::min(most, left + group.rest);
+    auto lead = lead_of(group, group.chunk, price, offer);
+    lead->shape = shape_of(offer, price, group.chunk, request.global_batch);
+    lead->facts.group = group_of_.at(job.id);
+    return {.fate = Fate::leads, .lead = std::move(lead)};
+}
+
+ArrayBook::Answer ArrayBook::ask(const JobView& job, const Request& request, const Pricing& price) {
+    const auto tag = group_of_.find(job.id);
+    if (tag == group_of_.end()) return {};
+    if (std::string why = why_not_shared(request); !why.empty())
+        return {.text = "not bound: " + why};
+    if (job.facts.mark && job.facts.mark->lost >= most_lost)
+        return {.text = fmt::format(
+                    "not bound any more: what trained it with its siblings has ended {} times "
+                    "before it was done",
+                    job.facts.mark->lost)};
+    Group& group = groups_[tag->second];
+    std::string waits;
+    if (const Carrier* carrier = carrier_with_room(tag->second, job, waits))
+        return {.fate = Fate::joins, .carrier = carrier->view.id};
+    if (!waits.empty()) return {.fate = Fate::waits, .text = std::move(waits)};
+    if (const auto refused = refusals_.find(tag->second); refused != refusals_.end())
+        return {.text = "not bound: " + refused->second.why};
+    const auto members = static_cast<std::int64_t>(group.waiting.size()) + group.rest;
+    if (members < 2 && request.array_size == 0)
+        return {.text = "not bound: no sibling waits with it"};
+    const SiblingPrice found =
+        price(std::max<std::int64_t>(std::min(members, std::int64_t{1024}), 2));
+    if (!found.offers) return {.fate = Fate::waits, .text = "waits to be priced with its siblings"};
+    if (!found.offers->binds) return {.text = found.offers->why};
+    return bind(group, job, request, found,
+                found.offers->ways[static_cast<std::size_t>(ArrayWay::pipeline)]);
+}
+
+}  // namespace arena

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// ArrayBook: which tasks of job arrays are siblings, which of them one pipeline trains together
+// (ArrayPipe), and what each has used of it. A carrier is a job of their user; each member is a job
+// of its own that attaches to it. What is true stands in Slurm's records (marks of members, facts
+// of carriers) and is read anew each round; only shares are kept here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugin/sched/arrays/carrier_words.h"
+
+namespace arena {
+
+/// What a waiting task could do with its siblings, on the type of GPU where that is best.
+struct SiblingPrice {
+    std::shared_ptr<const ArrayOffers> offers;  ///< null: still to be priced
+    std::string gpu_type;
+    std::int64_t gpus_per_node = 1;
+    std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< that the carrier may have; 0: any
+    bool own_cpus = false;  ///< its user's number: members take theirs beside it
+};
+
+/// A waiting task that starts a pipeline for itself and its siblings where it gets GPUs.
+struct ArrayLead {
+    ArrayOffer offer;
+    Offer shape;         ///< the same, as the policy sees it
+    CarrierFacts facts;  ///< without key and socket
+    std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;
+    std::int64_t limit_minutes = 0;  ///< of its longest member; 0 = none
+};
+
+class ArrayBook {
+  public:
+    ArrayBook(HostArrays& host, const Config& config) : host_(host), config_(config) {}
+
+    /// What carriers and members are now. Nothing is asked of Slurm where there is no carrier.
+    void new_round(const ClusterView& view);
+    /// A waiting task that may start, or the record that stands for tasks; in the queue's order,
+    /// before anything is asked. Both outlive the round's questions.
+    void add(const JobView& job, const Request& request, const std::string& fingerprint);
+
+    enum class Fate { ordinary, waits, joins, leads };
+    struct Answer {
+        Fate fate = Fate::ordinary;
+        std::string text = {};  ///< why it waits, or why it is not bound; "" = it has no siblings
+        JobId carrier = 0;      ///< joins
+        std::shared_ptr<const ArrayLead> lead = {};
+    };
+    using Pricing = std::function<SiblingPrice(std::int64_t members)>;
+    /// What becomes of a task that was added, asked once a round and in the queue's order.
+    Answer ask(const JobView& job, const Request& request, const Pricing& price);
+
+    /// A member did not start: its carrier takes no more of them.
+    void close(JobId carrier) { closed_[carrier] = true; }
+    /// A limit is in the way of the lead's carrier: for a while its siblings run by themselves.
+    void refuse(const JobView& lead, const std::string& why);
+    /// Ends carriers that nobody needs, and writes shares of members that are over.
+    void settle();
+    /// Beside what Slurm has of Arena's: nothing.
+    [[nodiscard]] bool is_empty() const { return carriers_.empty(); }
+
+    struct Share {
+        ArrayPlace place;
+        double gpu_s = 0;
+        bool here = false;  ///< it runs
+    };
+    struct Carrier {
+        ArrayCarrierView view;
+        CarrierFacts facts;
+        std::map<JobId, Share> members;
+        std::int64_t running = 0;  ///< members, with those that join in this round
+        double unshared_gpu_s = 0, shared_until_s = 0;
+        double empty_since_s = 0;  ///< by the monotonic clock; 0: somebody is there
+        double told_s = 0;         ///< when it was told to end
+        bool had_members = false, is_settled = false;
+    };
+    [[nodiscard]] const Config& config() const { return config_; }
+    [[nodiscard]] const std::map<JobId, Carrier>& carriers() const { return carriers_; }
+    /// For the book of another configuration.
+    [[nodiscard]] std::map<JobId, Carrier> keep() { return std::exchange(carriers_, {}); }
+    void take_over(std::map<JobId, Carrier> carriers) { carriers_ = std::move(carriers); }
+    /// The facts of a carrier that members may join; nullptr: there is none of this id.
+    [[nodiscard]] const Carrier* find(JobId id) const;
+
+  private:
+    struct Group {
+        std::vector<const JobView*> waiting;
+        std::int64_t rest = 0;      ///< tasks that have no record of their own
+        std::int64_t joined = 0;    ///< of those that wait, in this round
+        std::int64_t in_chunk = 0;  ///< behind the latest lead
+        std::int64_t chunk = 0;     ///< members of the latest lead
+        JobId lead = 0;
+        double youngest_s = 0;  ///< eligible since
+    };
+    struct Refusal {
+        std::string why;
+        double until_s = 0;
+    };
+    void read_carriers(const ClusterView& view);
+    void take_members(const ClusterView& view);
+    void share_out(Carrier& carrier) const;
+    void settle(Carrier& carrier);
+    [[nodiscard]] bool is_needed(const Carrier& carrier) const;
+    Carrier* carrier_with_room(const std::string& group, const JobView& job, std::string& waits);
+    Answer bind(Group& group, const JobView& job, const Request& request, const SiblingPrice& price,
+                const ArrayOffer& offer);
+    [[nodiscard]] std::shared_ptr<ArrayLead> lead_of(const Group& group, std::int64_t chunk,
+                                                     const SiblingPrice& price,
+                                                     const ArrayOffer& offer) const;
+
+    HostArrays& host_;
+    const Config& config_;
+    double now_s_ = 0, wall_s_ = 0;
+    std::map<JobId, Carrier> carriers_;
+    std::map<JobId, bool> closed_;
+    std::map<std::string, Group> groups_;    ///< by tag, of this round
+    std::map<JobId, std::string> group_of_;  ///< of those that were added
+    std::map<std::string, Refusal> refusals_;
+    std::vector<HostArrays::ShareWords> words_;
+};
+
+/// Tasks of the same model, batch, launcher, size and GPUs, and of the same user, account, QOS and
+/// partitions: one word for all of it.
+std::string group_tag(const JobView& job, const Request& request, const std::string& fingerprint);
+
+}  // namespace arena

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Arrays whose members one pipeline trains, as the scheduler needs them of slurmctld: the jobs of
+// users that carry such a pipeline, in plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/cluster.h"
+
+namespace arena {
+
+/// A job of a user whose ranks train the members of an array.
+struct ArrayCarrierView {
+    JobId id = 0;
+    std::uint32_t user_id = 0;
+    std::string facts;  ///< what Arena wrote into it: see CarrierFacts
+    bool running = false;
+    bool configuring = false;  ///< running, and a Prolog or a booting node keeps its script waiting
+    bool finished = false;
+    std::string end;                 ///< finished: Slurm's word, "COMPLETED"
+    std::vector<std::string> nodes;  ///< the first one has the first rank
+    double start_s = 0, end_s = 0;   ///< end_s: where it runs, when its limit ends it
+    std::int64_t gpus = 0;
+};
+
+/// Who is like whom, beside model, batch and launcher.
+struct JobOwner {
+    std::string account;
+    std::uint32_t qos = 0;
+    bool operator==(const JobOwner&) const = default;
+    auto operator<=>(const JobOwner&) const = default;
+};
+
+struct ArrayCarrierSpec {
+    JobId lead = 0;             ///< the member whose user, account, QOS and environment it has
+    std::uint32_t restart = 0;  ///< of the lead, re-checked
+    std::uint64_t basis = 0;    ///< the same: JobView::basis
+    std::string partition;
+    std::vector<std::string> nodes;  ///< exactly these
+    std::string gpu_type;
+    std::int64_t gpus_per_node = 1, cpus_per_gpu = 1;
+    std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
+    std::uint32_t time_limit_minutes = 0;  ///< 0 = none; no more than the partition's
+    std::string name, script, facts, admin_comment;
+    std::vector<std::string> environment;  ///< NAME=value, beside the lead's
+};
+
+/// Makes and ends them.
+class HostArrays {
+  public:
+    virtual ~HostArrays() = default;
+    struct Started {
+        JobId id = 0;          ///< 0: nothing was started
+        bool limited = false;  ///< a limit is in the way, and not the nodes
+        std::string why;       ///< Slurm's words when nothing was started
+    };
+    /// On exactly its nodes and now, or not at all.
+    virtual Started start_array(const ArrayCarrierSpec&) = 0;
+    /// Tells its ranks to leave. What is over stays as it is.
+    virtual void end_array(JobId) = 0;
+    /// What a member, which may be over, has used of its array's GPUs: words of its AdminComment,
+    /// instead of those of the same key.
+    struct ShareWords {
+        JobId job;
+        std::string words;
+    };
+    virtual void write_shares(const std::vector<ShareWords>&) = 0;
+};
+
+}  // namespace arena

@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Black-box tests of arrays that share a pipeline, in a cluster. Source it after arena.sh and train.sh.
+#   start_siblings [OPTIONS...]   a cluster whose GPUs have 10 MB, a model that none of them holds alone, and text to train on
+#   sweep ARRAY OPTIONS...        submits an array of it, prints its id; tasks do $STEPS steps, $work/steps.TASK has another number of one,
+#                                 and end as $work/exit.TASK says
+#   task ARRAY N FIELD            of its record
+#   tasks_in ARRAY STATE          how many; carriers [STATE]: ids of the jobs that train members
+: "${ARENA_BUILDDIR=}" "${work=}" "${cluster_dir=}"   # of cluster.sh
+
+start_siblings() {
+    make_work
+    cat >"$work/hardware.yaml" <<'END'
+gpu_types:
+  - name: small-cpu
+    memory_gib: 0.11
+    reserved_gib: 0.1
+    tflops: {fp32: 0.05}
+    memory_gb_per_s: 10
+    sm_count: 1
+    gpus_per_node: 4
+    intra: {name: shared-memory, gb_per_s: 1, alpha_us: 1000}
+    inter: {name: loopback, gb_per_s: 1, alpha_us: 60}
+    emulated: true
+END
+    cat >"$work/sibling.yaml" <<'END'
+name: sibling
+family: gpt
+layers: 8
+hidden: 96
+heads: 4
+vocab: 128
+seq_length: 32
+precision: fp32
+tied_embedding: false
+END
+    write_training_text "$work/text"
+    cat >"$work/sweep.sh" <<END
+#!/bin/bash
+cd $work
+task=\$SLURM_ARRAY_TASK_ID steps=\$STEPS
+[[ ! -e steps.\$task ]] || steps=\$(<steps.\$task)
+echo "\${SLURM_RESTART_COUNT:-0} \${ARENA_ARRAY:+array}" >>lives.\$SLURM_ARRAY_JOB_ID.\$task
+srun arena-train --device cpu --model sibling.yaml --data text --steps \$steps --lr 0.00\$((task + 1)) --seed \$task --clip 0 \\
+    --save-every 2 --checkpoint saved.\$SLURM_ARRAY_JOB_ID.\$task --log log.\$SLURM_ARRAY_JOB_ID.\$task
+code=\$?
+((code == 0)) && [[ -e exit.\$task ]] && exit "\$(<exit.\$task)"
+exit \$code
+END
+    chmod 755 "$work/sweep.sh"
+    export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader
+    start_arena --nodes a40:1x4 --cpus 20 --hardware small-cpu --arena-set hardware_file="$work/hardware.yaml" --arena-set array.enabled=true \
+        --arena-set array.solve_s=0.1 --arena-set array.max_members=12 "$@"
+}
+
+sweep() {
+    local tasks=$1
+    shift
+    submit --time=20 -o "$work/out-%A-%a" --array="$tasks" --arena-array --arena-launcher=arena-train --arena-model="$work/sibling.yaml" \
+        --arena-batch=2 "$@" "$work/sweep.sh"
+}
+task() { job_field "$1_$2" "$3"; }
+tasks_in() { scontrol -o show job "$1" 2>/dev/null | grep -c " ArrayTaskId=[0-9]* .* JobState=$2 "; }
+carriers() { squeue -h -a -t "${1:-all}" -n arena-array -o %A | sort -n; }

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Siblings and what trains them: who is bound with whom, who waits for what, who joins, when a
+// carrier is not needed any more, and whose its GPU-seconds are.
+#include <cmath>
+#include <string>
+
+#include "plugin/sched/arrays/array_book.h"
+#include "plugin/sched/arrays/array_report.h"
+#include "scripted_host.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+using Fate = ArrayBook::Fate;
+
+Request sibling_request() {
+    Request r = Scene::request();
+    r.array = true;
+    r.launcher = "arena-train";
+    r.model.tied_embedding = false;
+    r.global_batch = 8;
+    return r;
+}
+
+/// A pipeline of four stages for three members, as if it were the best way.
+std::shared_ptr<ArrayOffers> bound(std::int64_t members = 3) {
+    auto offers = std::make_shared<ArrayOffers>();
+    ArrayOffer& pipeline = offers->ways[static_cast<std::size_t>(ArrayWay::pipeline)];
+    pipeline = {.way = ArrayWay::pipeline, .possible = true};
+    pipeline.gpus = 4;
+    pipeline.groups = 1;
+    pipeline.at_a_time = members;
+    pipeline.iteration_s = 1.5;
+    pipeline.plan.stage_layers = {3, 3, 3, 3};
+    offers->binds = true;
+    return offers;
+}
+
+struct Book {
+    ScriptedHost host;
+    Config config;
+    ArrayBook book{host, config};
+    Request request = sibling_request();
+    std::shared_ptr<const ArrayOffers> offers = bound();
+    std::vector<std::int64_t> priced;
+
+    Book() {
+        config.array_enabled = true;
+        host.view.snapshot.time_s = host.view.steady_s = 1000;
+        host.view.jobs.reserve(64);
+    }
+    JobView& task(JobId id, std::uint32_t number, JobId array = 1, std::uint32_t user = 7) {
+        JobView job;
+        job.id = id;
+        job.user_id = user;
+        job.array = {.id = array, .task = number};
+        job.facts.held = true;
+        job.facts.mark = JobMark{Phase::held, 0, OtherHold::none, 0};
+        job.time_limit_s = 600;
+        job.eligible_s = 1000;
+        host.view.jobs.push_back(job);
+        return host.view.jobs.back();
+    }
+    ArrayCarrierView& carrier(JobId id, std::int64_t members, std::uint32_t user = 7) {
+        CarrierFacts facts;
+        facts.group = group_tag(host.view.jobs.front(), request, "f");
+        facts.key = "0123";
+        facts.socket = "/tmp/s";
+        facts.members = members;
+        ArrayCarrierView view;
+        view.id = id;
+        view.user_id = user;
+        view.facts = format_carrier(facts);
+        view.running = true;
+        view.nodes = {"n1"};
+        view.gpus = 4;
+        view.start_s = 900;
+        host.view.arrays.push_back(view);
+        return host.view.arrays.back();
+    }
+    /// It runs as a member.
+    static void runs(JobView& job, JobId carrier) {
+        job.facts.state = HostJobState::running;
+        job.facts.held = false;
+        job.facts.mark = JobMark{Phase::started, 0, OtherHold::none, 0};
+        job.facts.mark->array = carrier;
+    }
+    void begin_round() {
+        book.new_round(host.view);
+        for (const JobView& job : host.view.jobs)
+            if (job.facts.state == HostJobState::pending) book.add(job, request, "f");
+    }
+    ArrayBook::Answer ask(JobId id) {
+        const auto at = std::find_if(host.view.jobs.begin(), host.view.jobs.end(),
+                                     [&](const JobView& job) { return job.id == id; });
+        return book.ask(*at, request, [&](std::int64_t members) {
+            priced.push_back(members);
+            return SiblingPrice{.offers = offers,
+                                .gpu_type = "a40",
+                                .gpus_per_node = 4,
+                                .cpus_per_gpu = 4,
+                                .memory_mb_per_gpu = 1000};
+        });
+    }
+    void pass(double seconds) {
+        host.view.snapshot.time_s += seconds;
+        host.view.steady_s += seconds;
+    }
+};
+
+void says(const ArrayBook::Answer& answer, Fate fate, const char* words) {
+    ck_assert_msg(answer.fate == fate, "fate %d: %s", static_cast<int>(answer.fate),
+                  answer.text.c_str());
+    ck_assert_msg(answer.text.find(words) != std::string::npos, "'%s' lacks '%s'",
+                  answer.text.c_str(), words);
+}
+
+}  // namespace
+
+TEST(the_first_of_as_many_as_fit_leads) {
+    Book b;
+    for (JobId id = 1; id <= 5; ++id) b.task(id, id);
+    b.begin_round();
+    const auto first = b.ask(1);
+    ck_assert(first.fate == Fate::leads && first.lead);
+    ck_assert_int_eq(first.lead->facts.members, 3);
+    ck_assert_int_eq(first.lead->limit_minutes, 12);
+    ck_assert_int_eq(first.lead->shape.grid.gpus_per_node, 4);
+    ck_assert_int_eq(first.lead->cpus_per_gpu, 3);
+    ck_assert_int_eq(b.priced.at(0), 5);
+    for (const JobId id : {2, 3}) says(b.ask(id), Fate::waits, "as JobId=1 does");
+    const auto fourth = b.ask(4);
+    ck_assert(fourth.fate == Fate::leads);
+    ck_assert_int_eq(fourth.lead->facts.members, 2);
+    says(b.ask(5), Fate::waits, "as JobId=4 does");
+}
+
+TEST(nobody_is_bound_who_cannot_be) {
+    Book b;
+    b.task(1, 1);
+    b.begin_round();
+    says(b.ask(1), Fate::ordinary, "no sibling waits with it");
+    ck_assert(b.priced.empty());
+    b.task(2, 2).facts.mark->lost = 2;
+    b.begin_round();
+    says(b.ask(2), Fate::ordinary, "has ended 2 times");
+    b.offers = nullptr;
+    says(b.ask(1), Fate::waits, "to be priced");
+    auto no = std::make_shared<ArrayOffers>();
+    no->why = "not bound: a member fits one device";
+    b.offers = no;
+    says(b.ask(1), Fate::ordinary, "fits one device");
+    b.request.launcher = "megatron";
+    says(b.ask(1), Fate::ordinary, "launcher megatron trains no siblings");
+    b.request = sibling_request();
+    b.request.model.tied_embedding = true;
+    says(b.ask(1), Fate::ordinary, "ties its output head");
+}
+
+TEST(siblings_have_one_user_account_qos_and_partition) {
+    Book b;
+    const JobView first = b.task(1, 1);
+    JobView other = first;
+    const auto differs = [&] {
+        return group_tag(first, b.request, "f") != group_tag(other, b.request, "f");
+    };
+    ck_assert(!differs());
+    other.user_id = 8;
+    ck_assert(differs());
+    other = first;
+    other.owner.account = "x";
+    ck_assert(differs());
+    other = first;
+    other.owner.qos = 3;
+    ck_assert(differs());
+    other = first;
+    other.partition = "p";
+    ck_assert(differs());
+    ck_assert(group_tag(first, b.request, "f") != group_tag(first, b.request, "g"));
+    Request batch = b.request;
+    batch.global_batch = 16;
+    ck_assert(group_tag(first, b.request, "f") != group_tag(first, batch, "f"));
+}
+
+TEST(users_never_share_a_carrier) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    for (JobId id = 3; id <= 4; ++id) b.task(id, id, 3, 8);
+    b.carrier(100, 3, 8);  // with the group of the first user's, as if somebody had forged it
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::leads);
+    ck_assert(b.ask(3).fate == Fate::leads);
+}
+
+TEST(a_size_is_waited_for) {
+    Book b;
+    b.request.array_size = 3;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.begin_round();
+    says(b.ask(1), Fate::waits, "waits for 1 more siblings or 30 s");
+    b.pass(31);
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::leads);
+}
+
+TEST(members_join_while_there_is_room) {
+    Book b;
+    for (JobId id = 1; id <= 4; ++id) b.task(id, id);
+    b.carrier(100, 2);
+    Book::runs(b.host.view.jobs[0], 100);
+    b.begin_round();
+    const auto joins = b.ask(2);
+    ck_assert(joins.fate == Fate::joins);
+    ck_assert_int_eq(joins.carrier, 100);
+    says(b.ask(3), Fate::waits, "room in its array's JobId=100");
+    b.host.view.arrays[0].running = false;
+    b.begin_round();
+    says(b.ask(2), Fate::waits, "JobId=100 to begin");
+    b.host.view.arrays[0].running = true;
+    b.book.close(100);
+    b.begin_round();
+    ck_assert(b.ask(2).fate == Fate::leads);
+}
+
+TEST(a_limit_in_the_way_is_named) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.begin_round();
+    b.book.refuse(b.host.view.jobs[0], "Slurm refused it: AssocGrpGRES");
+    says(b.ask(1), Fate::ordinary, "AssocGrpGRES");
+    b.pass(301);
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::leads);
+}
+
+TEST(a_carrier_that_nobody_needs_is_told_to_end) {
+    Book b;
+    JobView& one = b.task(1, 1);
+    b.carrier(100, 2);
+    Book::runs(one, 100);
+    b.begin_round();
+    b.book.settle();
+    ck_assert(b.host.calls.empty());
+    b.host.view.jobs.clear();
+    b.pass(1);
+    b.begin_round();
+    b.book.settle();
+    b.pass(1);
+    b.begin_round();
+    b.book.settle();
+    ck_assert_uint_eq(b.host.calls.size(), 1);
+    ck_assert_str_eq(b.host.calls[0].c_str(), "end array 100");
+}
+
+TEST(one_that_waits_for_tasks_without_a_record_is_kept) {
+    Book b;
+    JobView& record = b.task(1, 0);
+    record.array.left = 9;
+    b.carrier(100, 2);
+    for (int i = 0; i < 5; ++i) {
+        b.pass(60);
+        b.begin_round();
+        b.book.settle();
+    }
+    ck_assert(b.host.calls.empty());
+}
+
+TEST(all_gpu_seconds_of_a_carrier_are_its_members) {
+    Book b;
+    JobView &one = b.task(1, 1), &two = b.task(2, 2);
+    b.carrier(100, 2).start_s = 990;  // ten seconds with nobody there
+    Book::runs(one, 100);
+    b.begin_round();
+    b.book.settle();
+    Book::runs(two, 100);
+    b.pass(20);
+    b.begin_round();
+    b.book.settle();
+    b.pass(10);
+    b.begin_round();
+    b.host.view.jobs.erase(b.host.view.jobs.begin());
+    b.pass(7);
+    b.begin_round();
+    b.host.view.jobs.clear();
+    ArrayCarrierView& view = b.host.view.arrays[0];
+    view.running = false;
+    view.finished = true;
+    view.end_s = 1040;
+    b.pass(5);
+    b.begin_round();
+    b.book.settle();
+    double sum = 0;
+    for (const auto& [job, share] : b.book.find(100)->members) sum += share.gpu_s;
+    ck_assert_msg(std::abs(sum - 4 * 50) < 1e-6, "%g", sum);
+    ck_assert_uint_eq(b.host.shares.size(), 2);
+    ck_assert(b.host.shares[0].words.starts_with("gpu_s="));
+    ck_assert(arrays_json(b.book, std::nullopt).find("\"task\":2") != std::string::npos);
+    ck_assert(arrays_json(b.book, 8).find("\"task\"") == std::string::npos);
+    b.host.shares.clear();
+    b.pass(5);
+    b.begin_round();
+    b.book.settle();
+    ck_assert(b.host.shares.empty());
+}
+
+TEST(facts_of_a_carrier_come_back) {
+    CarrierFacts facts{.group = "g", .key = "k", .socket = "/tmp/a b", .members = 12};
+    facts.member_memory_mb = 5;
+    facts.partition = "p,q";
+    facts.plan = "pp4";
+    facts.iteration_s = 1.84;
+    facts.bubble = 0.06;
+    const auto read = read_carrier(format_carrier(facts));
+    ck_assert(read && *read == facts);
+    for (const char* bad : {"", "{}", "[1]", R"({"v":2})", R"({"v":1,"group":3})"})
+        ck_assert_msg(!read_carrier(bad), "%s", bad);
+    const std::string comment = carrier_comment(facts);
+    ck_assert_str_eq(comment.c_str(),
+                     "arena:v1 state=running members=12 plan=pp4 est=1.84s bubble=6%");
+    JobView member;
+    member.id = 9;
+    member.array = {.id = 1, .task = 5};
+    const std::string members = member_comment(4711, member, facts);
+    ck_assert_str_eq(members.c_str(), "arena:v1 state=running array=4711 member=5/12 T=1.84s");
+}
+
+TEST(the_script_says_the_model_and_its_stages) {
+    const CarrierFacts facts{.group = "g", .key = "k", .socket = "/tmp/it's", .members = 3};
+    const auto offers = bound();
+    const std::string script = carrier_script(
+        sibling_request(), offers->ways[static_cast<std::size_t>(ArrayWay::pipeline)], facts, {});
+    for (const char* words :
+         {"srun --mpi=pmix arena-train --array-serve '/tmp/it'\\''s' --array-members 3",
+          "--layers 12 --hidden 768", "--untied", "--pp 4 --stage-layers 3,3,3,3",
+          "--global-batch 8 --micro-batch 8", "[ $code != 99 ] || code=0"})
+        ck_assert_msg(script.find(words) != std::string::npos, "%s lacks %s", script.c_str(),
+                      words);
+    ck_assert(script.find("--array-buffers") == std::string::npos);
+}
+
+TEST(a_mark_knows_its_array_and_counts_those_that_it_lost) {
+    JobMark mark{Phase::started, 3, OtherHold::none, 10};
+    mark.array = 4711;
+    mark.lost = 1;
+    const auto read = parse_mark(format_mark(mark));
+    ck_assert(read && *read == mark);
+    const JobMark requeued = next_mark(mark, Phase::held, 4, OtherHold::none, 20);
+    ck_assert(requeued.array == 0 && requeued.lost == 2);
+    const JobMark refused = next_mark(mark, Phase::held, 3, OtherHold::none, 20);
+    ck_assert(refused.array == 0 && refused.lost == 1);
+    JobFacts back{.held = true, .special_exit = true, .restart = 4, .mark = mark};
+    ck_assert(classify(back) == Step::take);
+    back.mark->array = 0;
+    ck_assert(classify(back) == Step::none);
+}
+
+TEST(a_member_starts_without_gpus_on_its_carriers_first_node) {
+    Scene scene;
+    scene.config.array_enabled = true;
+    scene.node("n1", "a40", 4, 0);
+    const Request request = sibling_request();
+    JobView& job = scene.job(2, request);
+    job.array = {.id = 1, .task = 5};
+    CarrierFacts facts;
+    facts.group = group_tag(job, *parse_record(format_record(request).value()),
+                            fingerprint(parse_record(format_record(request).value())->model));
+    facts.members = 4;
+    facts.socket = "/tmp/s";
+    facts.partition = "main";
+    ArrayCarrierView carrier;
+    carrier.id = 100;
+    carrier.facts = format_carrier(facts);
+    carrier.running = true;
+    carrier.nodes = {"n1"};
+    carrier.start_s = 900;
+    scene.host.view.arrays.push_back(carrier);
+    scene.scheduler()->round();
+    ck_assert_msg(called(scene.host, "start 2 n1"), "%s",
+                  scene.host.reasons.empty() ? "" : scene.host.reasons[0].text.c_str());
+    const Shape& shape = scene.host.last_shape;
+    ck_assert_int_eq(shape.array, 100);
+    ck_assert_int_eq(shape.offer.grid.gpus_per_node, 0);
+    ck_assert_int_eq(shape.cpus_per_task, 1);
+    ck_assert(std::find(shape.environment.begin(), shape.environment.end(), "ARENA_ARRAY=/tmp/s") !=
+              shape.environment.end());
+}
+
+int main() { return arena::test::run_suite(); }
