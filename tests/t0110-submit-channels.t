@@ -3,6 +3,7 @@
 # How a request reaches slurmctld: --arena-* options, #SBATCH and #ARENA lines, model files; what becomes
 # of the job; and what ordinary jobs see of it: nothing, but that nobody may forge ARENA_* entries. Also
 # what updates of a held job do. The stock scheduler runs, so that nothing but submission is tested.
+# shellcheck disable=SC2016  # conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh" || exit 99
 need_arena
@@ -93,14 +94,20 @@ unlike "$(environment "$stale")" '(SLURM_NTASKS|SLURM_NPROCS|SLURM_GPUS|SLURM_NN
     "but for what would contradict the plan"
 
 # ---- interactive jobs, jobs inside jobs -----------------------------------------------------------------
-out=$(timeout 20 salloc --arena-model=gpt2 --arena-batch=8 sh -c 'env; sbatch --hold --parsable -J inner --wrap true' 2>&1)
-like "$out" 'salloc: arena: .*ordinary' "salloc says that it is an ordinary job"
-unlike "$out" '(ARENA_RECORD|arena_arena)' "and hands nothing on"
-inner=$(squeue -h -n inner -o %i)
-is "$(job_field "$inner" AdminComment)" "" "a job submitted from it is an ordinary one"
-scancel "$inner"
+timeout 20 salloc -J shell --arena-model=gpt2 --arena-batch=8 true >"$work/salloc.out" 2>&1 &
+ok "an allocation of salloc's is an Arena job" wait_until '[[ $(job_field "$(squeue -h -n shell -o %i)" AdminComment) == "arena:v1 state=submitted model=gpt2" ]]'
+shell=$(squeue -h -n shell -o %i)
+is "$(job_field "$shell" Priority)" 0 "held until it has a plan"
+scancel "$shell"
+wait $!
+like "$(<"$work/salloc.out")" 'has been revoked|cancelled|CANCELLED' "salloc is told when it is cancelled"
+for option in '--arena-elastic|arena: .*elastic.* is for batch jobs' '--arena-slowdown=mitigate|arena: .*mitigate is for batch jobs' '--immediate|--immediate cannot be combined'; do
+    out=$(timeout 20 salloc --arena-model=gpt2 --arena-batch=8 "${option%%|*}" true 2>&1)
+    isnt $? 0 "salloc ${option%%|*} is refused"
+    like "$out" "${option#*|}" "in a sentence"
+done
 out=$(timeout 20 srun --arena-model=gpt2 --arena-batch=8 echo ran 2>&1)
-like "$out" 'srun: arena: .*ordinary' "srun says that it is an ordinary job"
+like "$out" 'srun: arena: .*ordinary' "srun says that its own allocation is an ordinary job"
 like "$out" $'(^|\n)ran' "and runs"
 out=$(timeout 20 salloc srun --arena-model=/dev/zero echo ran 2>&1)
 like "$out" $'(^|\n)ran' "srun inside a job opens nothing"

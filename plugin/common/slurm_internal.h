@@ -62,4 +62,7 @@ extern "C" {
 #include "src/slurmctld/node_scheduler.h"
 #include "src/slurmctld/reservation.h"
 #include "src/slurmctld/state_save.h"
+
+// of srun_comm.h: tells salloc of its nodes
+void srun_allocate(job_record_t*);
 }

@@ -173,6 +173,8 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
         else if (const auto text = value_of(job->spank_job_env[i], arena::estimate_variable))
             f.estimate = *text;
     if (job->script != nullptr) f.script = job->script;
+    f.interactive = job->script == nullptr;
+    f.immediate = job->immediate == 1;
     f.het = job->het_job_offset != NO_VAL;
     f.array = job->array_inx != nullptr;
     f.cron = (job->bitflags & CRON_JOB) != 0;

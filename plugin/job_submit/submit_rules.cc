@@ -93,6 +93,21 @@ Status check_options(const SubmitFacts& f, const Request& request) {
     return Done{};
 }
 
+/// What only a job can have that Slurm can requeue: a shell that somebody sits at is none.
+Status check_interactive(const SubmitFacts& f, const Request& request) {
+    if (!f.interactive) return Done{};
+    constexpr const char* batch_only =
+        "is for batch jobs, which can be restarted; submit with sbatch, or leave it out";
+    if (request.elastic) return refuse(batch_only, "elastic");
+    if (request.slowdown == SlowdownMode::mitigate)
+        return refuse(std::string("mitigate ") + batch_only + " (watch is possible)", "slowdown");
+    if (f.immediate)
+        return refuse(
+            "--immediate cannot be combined with Arena, which plans a job before it starts; leave "
+            "it out");
+    return Done{};
+}
+
 /// "gres:gpu:N" or "gpu:N" -> N.
 std::int64_t per_gpu(std::string_view text) {
     const auto colon = text.rfind(':');
@@ -139,7 +154,7 @@ bool starts_with_any(std::string_view text, const std::vector<std::string_view>&
 }  // namespace
 
 Result<std::optional<Request>> read_request(const SubmitFacts& facts) {
-    if (facts.script.empty()) return std::optional<Request>();
+    if (facts.script.empty() && facts.records.empty()) return std::optional<Request>();
     const Result<std::vector<Setting>> settings = parse_directives(facts.script);
     if (!settings) return settings.error();
     if (settings->empty() && facts.records.empty()) return std::optional<Request>();
@@ -165,7 +180,10 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
             "--arena-* options and #ARENA lines");
     if (Status s = check_array(facts, request, site.config); !s) return s.error();
     if (Status s = check_options(facts, request); !s) return s.error();
+    if (Status s = check_interactive(facts, request); !s) return s.error();
     take_user_limits(facts, request);
+    const bool by_default = !request.slowdown && site.config.slowdown_default == "mitigate";
+    if (facts.interactive && by_default) request.slowdown = SlowdownMode::watch;
     if (Status s = check_cluster(request, facts.tmp_mb, cluster, site); !s) return s.error();
     Result<std::string> record = format_record(request);
     if (!record) return record.error();

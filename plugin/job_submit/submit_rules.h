@@ -20,6 +20,8 @@ namespace arena {
 struct SubmitFacts {
     std::vector<std::string> records;  ///< values of ARENA_RECORD in the control environment
     std::string_view script;           ///< empty for salloc and srun
+    bool interactive = false;          ///< no batch job
+    bool immediate = false;            ///< salloc --immediate
     bool het = false, array = false, cron = false;
     std::string offered_from;  ///< this cluster, where others of its federation may start the job;
                                ///< "" = none may
@@ -46,8 +48,7 @@ struct Acceptance {
     std::string note;  ///< shown to the user; may be empty
 };
 
-/// The request of this job: nothing for an ordinary job (no channel used, or an interactive
-/// allocation), an error for a bad one. Knows neither cluster nor configuration.
+/// The request of this job: nothing for an ordinary job (no channel used), an error for a bad one. Knows neither cluster nor configuration.
 Result<std::optional<Request>> read_request(const SubmitFacts& facts);
 
 /// The rest of the checks, against the cluster, and what to write into the job.

@@ -199,7 +199,7 @@ const ReportWord* word_of(const job_desc_msg_t* change) {
 }  // namespace
 
 const char* record_of(const job_record_t* job) {
-    if (job->batch_flag == 0 || job->details == nullptr) return nullptr;
+    if (job->details == nullptr) return nullptr;
     return find_variable(job->spank_job_env, job->spank_job_env_size, record_variable);
 }
 

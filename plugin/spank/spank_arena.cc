@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// spank_arena.so: sbatch's --arena-* options. In sbatch, running as the user, it turns them into
-// one request record in the job's control environment. In the tasks of a job's steps, as the user,
-// it adds what ranks read (ranks.h), and has those of a watched job watched (watch.h). Everywhere
-// else (salloc, srun, slurmd, slurmstepd as root) its callbacks return 0 and open nothing. Only
+// spank_arena.so: the --arena-* options of sbatch and salloc. There, running as the user, it turns
+// them into one request record in the job's control environment. In the tasks of a job's steps, as
+// the user, it adds what ranks read (ranks.h), and has those of a watched job watched (watch.h).
+// Everywhere else (srun, slurmd, slurmstepd as root) its callbacks return 0 and open nothing. Only
 // field copying and Slurm calls live here.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -188,23 +189,22 @@ void hand_on_record(spank_t spank) {
     hand_on_preview(spank, *request);
     if (spank_job_control_setenv(spank, arena::record_variable.data(), record->c_str(), 1) !=
         ESPANK_SUCCESS)
-        refuse(arena::environment_error("sbatch did not take the request record"));
+        refuse(arena::environment_error(
+            fmt::format("{} did not take the request record", program_invocation_short_name)));
 }
 
-void say_interactive() {
+void say_ordinary() {
     slurm_info(
-        "arena: --arena-* options are for sbatch; this interactive allocation is an ordinary one");
+        "arena: --arena-* options are for sbatch and salloc; this job of srun's is an ordinary one");
 }
 
 void process_options(spank_t spank, spank_context_t where) {
     if (context->options.empty()) return;
     forget_options(spank);
-    const bool is_sbatch =
-        where == S_CTX_ALLOCATOR && std::strcmp(program_invocation_short_name, "salloc") != 0;
-    if (is_sbatch)
+    if (where == S_CTX_ALLOCATOR)  // sbatch, salloc
         hand_on_record(spank);
     else if (std::getenv("SLURM_JOB_ID") == nullptr)
-        say_interactive();
+        say_ordinary();
 }
 
 /// "" where the task's environment does not have it.

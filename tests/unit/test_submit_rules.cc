@@ -102,16 +102,32 @@ TEST(a_job_has_one_type_and_the_same_count_on_every_node) {
 
 // ---- submit ------------------------------------------------------------------------------------
 
-TEST(ordinary_and_interactive_jobs_have_no_request) {
+TEST(ordinary_jobs_have_no_request) {
     const auto plain = read_request(batch_job());
     ck_assert(plain.ok() && !plain->has_value());
-    SubmitFacts interactive;
-    interactive.records = {"{\"v\":1}"};
-    const auto without_script = read_request(interactive);
+    const auto without_script = read_request({});
     ck_assert(without_script.ok() && !without_script->has_value());
     SubmitFacts array = batch_job();
     array.array = array.het = true;
     ck_assert(read_request(array).ok());
+}
+
+TEST(an_allocation_is_taken_but_for_what_needs_restarts) {
+    SubmitFacts shell;
+    shell.interactive = true;
+    shell.records = {*format_record(request())};
+    const auto read = read_request(shell);
+    ck_assert(read.ok() && read->has_value());
+    ck_assert(!accepted(request(), shell).request.slowdown);
+    refused(request({{"elastic", "yes"}}), shell, "(#ARENA elastic): is for batch jobs");
+    refused(request({{"slowdown", "mitigate"}}), shell, "(#ARENA slowdown): mitigate is for batch jobs");
+    accepted(request({{"slowdown", "watch"}}), shell);
+    SiteFacts mitigates = site();
+    mitigates.config.slowdown_default = "mitigate";
+    const auto watched = accept_request(request(), shell, cluster(), mitigates);
+    ck_assert(watched.ok() && watched->request.slowdown == SlowdownMode::watch);
+    shell.immediate = true;
+    refused(request(), shell, "--immediate");
 }
 
 TEST(channels_do_not_mix) {

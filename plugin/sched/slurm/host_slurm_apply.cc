@@ -135,6 +135,7 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
     }
     // sbatch sets these where it was asked for a shape; srun and frameworks read them.
+    if (job->batch_flag == 0) set_supplement(job, "SLURM_NTASKS", std::to_string(desc.num_tasks));
     set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(desc.ntasks_per_node));
     set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(desc.cpus_per_task));
     assign_text(&job->system_comment, shape.system_comment);
@@ -235,7 +236,7 @@ void launched(job_record_t* job) {
     restore_excludes(job);
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes,
          job->admin_comment ? job->admin_comment : "");
-    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    hand_over(job);
     rebuild_job_part_list(job);
     note_job_change();
     schedule_job_save();

@@ -187,7 +187,7 @@ HostArrays::Started start_locked(const ArrayCarrierSpec& spec) {
         return refused("Slurm refused the job of its pipeline: " + why, is_limit(rc));
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.admin_comment.c_str());
-    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    hand_over(job);
     note_job_change();
     schedule_job_save();
     schedule_node_save();

@@ -156,7 +156,7 @@ CarrierStart create_locked(const CarrierSpec& spec) {
                 "the " + std::string(kind) + " could not start: " + why};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
-    if (!IS_JOB_CONFIGURING(job)) launch_job(job);
+    hand_over(job);
     note_job_change();
     schedule_job_save();
     schedule_node_save();

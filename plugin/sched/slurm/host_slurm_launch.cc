@@ -24,10 +24,18 @@ bool LaunchWatch::taken_up() const {
     return true;
 }
 
+void hand_over(job_record_t* job) {
+    if (job->batch_flag == 0)
+        srun_allocate(job);
+    else if (!IS_JOB_CONFIGURING(job))
+        launch_job(job);
+}
+
 void take_back_start(JobId id, std::uint32_t restart) {
     SlurmLock lock(SlurmLock::Kind::write);
     job_record_t* job = find_job_record(id);
-    if (!job || job->restart_cnt != restart || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))
+    if (!job || job->restart_cnt != restart || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job) ||
+        job->batch_flag == 0)
         return;
     info("arena: JobId=%u requeued: slurmctld stops, and its launch was not sent", id);
     complete_to_requeue(job);

@@ -21,8 +21,12 @@ class LaunchWatch {
     int waiting_;
 };
 
+/// Has a started job's nodes begin: its script is sent, or salloc told. Where a Prolog or a booting
+/// node is waited for, slurmctld does the former itself.
+void hand_over(job_record_t*);
+
 /// Requeues a job that was started and never launched, although slurmctld stops: what it saves last
-/// is to say so.
+/// is to say so. salloc asks again by itself.
 void take_back_start(JobId id, std::uint32_t restart);
 
 }  // namespace arena

@@ -100,7 +100,7 @@ void clear_supplements(job_record_t* job) {
 }
 
 const char* arena_record(const job_record_t* job) {
-    if (!job->batch_flag || !job->details || job->spank_job_env_size == 0) return nullptr;
+    if (!job->details || job->spank_job_env_size == 0) return nullptr;
     return find_variable(job->spank_job_env, job->spank_job_env_size, record_variable);
 }
 
