@@ -60,12 +60,13 @@ says 0 "a message come again" '{"schema_version":1,"leases":[]}' loan offer n7
 like "$(cat out)" 'lent already' "says so"
 
 # ---- reclaim -----------------------------------------------------------------------------------------
-back='{"schema_version":1,"returning":[{"id":"L7","node":"n7","deadline":1790000300}],"preempted":[12,15],"scaled_in":[9],"short":0,"why":""}'
+back='{"schema_version":1,"returning":[{"id":"L7","node":"n7","deadline":1790000300}],"preempted":[12,15],"scaled_in":[9],"ending":[21],"short":0,"why":""}'
 says 0 "nodes are asked back by number" "$back" loan reclaim 1
 is "$asked" 'loan reclaim 1' "by the site's deadline"
 is "$(cat out)" 'n7: comes back by 2026-09-21 14:18:20 UTC (lease L7)
 preempted: JobId=12, JobId=15
-scaled in: JobId=9' "which node, by when, and at whose cost"
+scaled in: JobId=9
+let run, since they end in time: JobId=21' "which node, by when, and at whose cost"
 says 0 "or by name and deadline" "${back/12,15/}" loan reclaim 'n[7,9]' --deadline 90
 is "$asked" 'loan reclaim n[7,9] deadline=90' "both are said"
 like "$(cat out)" 'No job is preempted' "that nobody is preempted is said, too"

@@ -90,7 +90,7 @@ int offer(const Globals& globals, const std::string& nodes,
 
 struct Reclaimed {
     std::vector<Lease> returning;
-    std::vector<std::int64_t> preempted, scaled_in;
+    std::vector<std::int64_t> preempted, scaled_in, ending;
     std::int64_t missing = 0;  ///< nodes that cannot be given back
     std::string why;           ///< they cannot
 };
@@ -102,6 +102,7 @@ Result<Reclaimed> read_reclaimed(const Json& json) {
     told.returning = read_leases(answer, "returning", error);
     answer.integers("preempted", told.preempted, 1, UINT32_MAX, most_jobs);
     answer.integers("scaled_in", told.scaled_in, 1, UINT32_MAX, most_jobs);
+    answer.integers("ending", told.ending, 1, UINT32_MAX, most_jobs);
     answer.integer("short", told.missing, 0, most_nodes);
     if (answer.has("why")) answer.text("why", told.why, 1024);
     if (error) return bad_answer(*error);
@@ -121,6 +122,7 @@ void print_reclaimed(const Reclaimed& told) {
                    utc_or(lease.deadline, "its deadline"), lease.id);
     print_jobs("preempted: ", told.preempted);
     print_jobs("scaled in: ", told.scaled_in);
+    print_jobs("let run, since they end in time: ", told.ending);
     if (told.preempted.empty() && !told.returning.empty()) fmt::print("No job is preempted.\n");
     if (told.missing == 0) return;
     print_wrapped(fmt::format("{} node{} short: ", told.missing, told.missing == 1 ? "" : "s"),

@@ -102,8 +102,9 @@ struct LoanScene : Scene {
     void ends(JobId id) {
         std::erase_if(host.loans.jobs, [&](const auto& job) { return job.id == id; });
     }
-    /// An elastic job of Arena's that runs on these nodes, two GPUs on each.
-    void trains(JobId id, const std::vector<std::string>& nodes) {
+    /// An elastic job of Arena's that runs on these nodes, two GPUs on each, and by its user's word
+    /// has so many iterations of 424 s left; 0: years.
+    void trains(JobId id, const std::vector<std::string>& nodes, std::int64_t left = 0) {
         Request wanted = request();
         wanted.min_gpus = 2;
         wanted.max_gpus = static_cast<std::int64_t>(2 * nodes.size());
@@ -118,7 +119,13 @@ struct LoanScene : Scene {
         view.facts.mark->phase = Phase::started;
         Offer offer = host.started.at(id).offer;
         view.offer_json = to_json(offer);
-        view.start_s = host.view.snapshot.time_s - 5000;
+        constexpr double trained_s = 5000;
+        view.start_s = host.view.snapshot.time_s - trained_s;
+        if (left > 0) {
+            wanted.steps =
+                static_cast<std::int64_t>(trained_s / offer.estimate.iteration_s) + left;
+            view.record = must(format_record(wanted));
+        }
         view.nodes_open = true;
         for (const std::string& name : nodes) {
             view.nodes.push_back(index(name));
@@ -487,6 +494,54 @@ TEST(a_job_that_has_ended_since_the_last_round_is_not_announced) {
     scene.ends(1);
     const Json returned = scene.say(LoanVerb::reclaim, "1");
     ck_assert_msg(returned["preempted"].empty(), "%s", returned.dump().c_str());
+}
+
+TEST(a_job_that_ends_in_time_is_let_run) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.trains(1, {"i3"}, 1);
+    const Json returned = scene.say(LoanVerb::reclaim, "1 deadline=900");
+    ck_assert_msg(returned["ending"] == Json::array({1}) && returned["preempted"].empty(), "%s",
+                  returned.dump().c_str());
+    ck_assert_msg(scene.extra("i3").find(" ends=1") != std::string::npos, "%s",
+                  scene.extra("i3").c_str());
+    for (int i = 0; i < 3; ++i) {
+        scene.pass(30);
+        if (i == 1) scene.restart();
+        scene.round();
+    }
+    ck_assert_msg(scene.all_calls().find("leave 1") == std::string::npos, "%s",
+                  scene.all_calls().c_str());
+    scene.ends(1);
+    scene.host.view.jobs.clear();
+    for (int i = 0; i < 3; ++i) scene.round();
+    assert_text(scene.state("i3"), "home");
+}
+
+TEST(one_that_does_not_end_in_time_is_told_to_leave_while_it_can_save) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.trains(1, {"i3"}, 1);
+    (void)scene.say(LoanVerb::reclaim, "1 deadline=900");
+    scene.pass(800);
+    scene.round();
+    ck_assert(scene.all_calls().find("leave 1") == std::string::npos);
+    // 900 less 30 for saving, KillWait, a round and the margin.
+    scene.pass(40);
+    scene.round();
+    ck_assert_msg(scene.all_calls().find("leave 1") != std::string::npos, "%s",
+                  scene.all_calls().c_str());
+    const Json counts = parsed(scene.plan->stats_json())["loan"];
+    ck_assert(counts["let_end"] == 1 && counts["overstayed"] == 1 && counts["preemptions"] == 0);
+}
+
+TEST(one_that_ends_later_is_preempted_as_ever) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.trains(1, {"i3"}, 2);
+    const Json returned = scene.say(LoanVerb::reclaim, "1 deadline=900");
+    ck_assert_msg(returned["ending"].empty() && returned["preempted"] == Json::array({1}), "%s",
+                  returned.dump().c_str());
 }
 
 TEST(an_answer_is_on_disk) {

@@ -453,6 +453,9 @@ TEST(a_lease_survives_its_text) {
     assert_text(format_lease(lease), "loan=L7 state=returning since=100 until=400");
     ck_assert(must(parse_lease(format_lease(lease))) == lease);
     assert_text(format_lease({.loan = 1}), "loan=L1 state=lent");
+    const Lease ends{.loan = 2, .state = LeaseState::returning, .until_s = 5, .ends = {12, 15}};
+    assert_text(format_lease(ends), "loan=L2 state=returning until=5 ends=12:15");
+    ck_assert(must(parse_lease(format_lease(ends))) == ends);
 }
 
 TEST(what_is_no_lease_is_refused_with_a_sentence) {
@@ -460,13 +463,18 @@ TEST(what_is_no_lease_is_refused_with_a_sentence) {
     assert_refused(parse_lease("loan=7 state=lent"), "L and a number");
     assert_refused(parse_lease("loan=L07 state=lent"), "L and a number");
     assert_refused(parse_lease("loan=L7"), "state=offered, lent");
+    assert_refused(parse_lease("loan=L7 state=lent ends=12"), "only a returning lease");
+    for (const char* list : {"", "0", "12:12", "15:12", "12:", "x", "1:2:3:4:5:6:7:8:9:10:11:12:13:"
+                                                                    "14:15:16:17"})
+        assert_refused(parse_lease(std::string("loan=L7 state=returning until=5 ends=") + list),
+                       "ascending jobs");
     assert_refused(parse_lease("loan=L7 state=gone"), "lent, returning or broken");
     assert_refused(parse_lease("loan=L7 state=returning"), "deadline");
     assert_refused(parse_lease("loan=L7 state=lent until=0"), "epoch seconds");
     assert_refused(parse_lease("loan=L7 state=lent state=lent"), "twice");
     assert_refused(parse_lease("loan=L7 state=lent  until=5"), "KEY=VALUE");
     assert_refused(parse_lease("loan=L7 state=lent x=5"), "not one of");
-    assert_refused(parse_lease("loan=L7 state=lent" + std::string(300, ' ')), "256");
+    assert_refused(parse_lease("loan=L7 state=lent" + std::string(600, ' ')), "512");
 }
 
 int main() { return arena::test::run_suite(); }

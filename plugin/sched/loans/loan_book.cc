@@ -281,6 +281,10 @@ void LoanBook::fill_list() {
 
 void LoanBook::plan_moves() {
     moves_.clear();
+    std::erase_if(overstayed_, [&](JobId id) {
+        return std::none_of(facts_.jobs.begin(), facts_.jobs.end(),
+                            [&](const LoanFacts::Job& job) { return job.id == id; });
+    });
     for (const Planned& planned : planned_)
         if (planned.is.lease && planned.is.lease->state == LeaseState::returning && planned.is.used)
             move_off(planned);
@@ -292,15 +296,33 @@ void LoanBook::plan_moves() {
                     moves_[job.id].push_back(planned.node);
 }
 
-/// One that is deaf is ended while there is still time for it to end. Of a short deadline half is
-/// for saving.
+/// What of a deadline is kept for ending who is deaf. Of a short one half is for saving.
+double LoanBook::to_end_s(double deadline_s) const {
+    return std::min(facts_.kill_wait_s + config_.interval_s + margin_s, deadline_s / 2);
+}
+
+/// As long as it can still save its state in time.
+bool LoanBook::is_let_run(const Planned& planned, JobId job) {
+    const auto& ends = planned.is.lease->ends;
+    if (!std::binary_search(ends.begin(), ends.end(), job)) return false;
+    const double needed_s =
+        to_end_s(deadlines_[planned.node].total_s) + config_.restart_checkpoint_s;
+    if (left_s(planned.node) > needed_s) return true;
+    if (overstayed_.insert(job).second) {
+        ++counts_.overstayed;
+        host_.log_info(fmt::format(
+            "JobId={} has not ended in time on node {}, as its user's word had it: it is told to "
+            "leave",
+            job, planned.node));
+    }
+    return false;
+}
+
+/// One that is deaf is ended while there is still time for it to end.
 void LoanBook::move_off(const Planned& planned) {
-    const Deadline& deadline = deadlines_[planned.node];
-    const double to_end_s =
-        std::min(facts_.kill_wait_s + config_.interval_s + margin_s, deadline.total_s / 2);
-    const bool ends = left_s(planned.node) <= to_end_s;
+    const bool ends = left_s(planned.node) <= to_end_s(deadlines_[planned.node].total_s);
     for (const LoanFacts::Job& job : facts_.jobs) {
-        if (job.inference || !job.is_on(planned.node)) continue;
+        if (job.inference || !job.is_on(planned.node) || is_let_run(planned, job.id)) continue;
         if (ends) must_end_.insert(job.id);
         moves_[job.id].push_back(planned.node);
     }

@@ -17,6 +17,7 @@
 #include "plugin/sched/loans/loan_steps.h"
 #include "plugin/sched/loans/loan_words.h"
 #include "plugin/sched/nodes/node_book.h"
+#include "policy/loans/reclaim_moves.h"
 #include "site/config.h"
 
 namespace arena {
@@ -57,6 +58,7 @@ class LoanBook {
         };
         std::vector<Node> nodes;
         std::vector<JobId> preempted, scaled_in;
+        std::vector<JobId> ending;  ///< let run: they end in time, by what was said of their work
         std::size_t missing = 0;  ///< nodes that may not be back in time
         std::string why;          ///< of these
     };
@@ -83,6 +85,7 @@ class LoanBook {
 
     struct Counts {
         std::uint64_t leases = 0, returns = 0, late = 0, preemptions = 0, scaled_in = 0, lost = 0;
+        std::uint64_t let_end = 0, overstayed = 0;  ///< of those: told to leave all the same
         std::map<std::string, double> lent_gpu_s;  ///< by account
     };
     [[nodiscard]] const Counts& counts() const { return counts_; }
@@ -147,10 +150,15 @@ class LoanBook {
     [[nodiscard]] std::vector<std::string> open_leases() const;
     [[nodiscard]] double left_s(const std::string& node) const;
     [[nodiscard]] LoanNumber next_loan() const;
-    Returned give_back(const std::vector<std::string>& nodes, double deadline_s,
+    [[nodiscard]] double to_end_s(double deadline_s) const;
+    [[nodiscard]] EndsInTime ends_within(double deadline_s) const;
+    Returned give_back(const std::vector<std::string>& nodes, double deadline_s, EndsInTime ends,
                        const Snapshot& snapshot, const Offers& offers);
     void announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
-                  const Offers& offers, Returned& returned);
+                  const Offers& offers, const EndsInTime& ends, Returned& returned);
+    [[nodiscard]] std::vector<JobId> ending_on(const std::string& node,
+                                               const Returned& returned) const;
+    [[nodiscard]] bool is_let_run(const Planned& planned, JobId job);
     void note_doubts(const std::vector<std::string>& nodes, double deadline_s,
                      Returned& returned) const;
     [[nodiscard]] bool end_leases(const Snapshot& snapshot, const Offers& offers);
@@ -178,7 +186,7 @@ class LoanBook {
     std::optional<std::vector<std::string>> listed_;  ///< as it was set last
     std::int64_t configured_ = 0;
     std::map<JobId, std::vector<std::string>> moves_;  ///< job: returning nodes that it has
-    std::set<JobId> must_end_;
+    std::set<JobId> must_end_, overstayed_;
     std::map<std::string, Deadline> deadlines_;
     std::map<std::string, double> gone_since_, home_since_;  ///< by the monotonic clock
     std::set<std::string> saved_;                            ///< nodes whose guard is on disk

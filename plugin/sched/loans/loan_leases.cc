@@ -33,12 +33,18 @@ Snapshot with_willing(const Snapshot& snapshot, const std::vector<NodeIndex>& le
     return copy;
 }
 
+/// Its jobs want more than what is not lent: they wait.
+bool is_short(const InferencePool& pool) {
+    const auto home = pool.servers - static_cast<std::int64_t>(pool.lent.size());
+    return pool.wanted_gpus > static_cast<double>(home * pool.gpus_per_server);
+}
+
 /// Some of the lent nodes, and what their going means.
 class Choice {
   public:
     Choice(const Snapshot& snapshot, const Offers& offers, const LoanFacts& facts,
-           const std::vector<std::string>& lent)
-        : offers_(offers) {
+           const std::vector<std::string>& lent, const EndsInTime& ends)
+        : offers_(offers), ends_(ends) {
         for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
             if (std::find(lent.begin(), lent.end(), snapshot.nodes[i].name) != lent.end())
                 nodes_.push_back(i);
@@ -46,24 +52,41 @@ class Choice {
     }
     /// The fewest jobs preempted.
     std::vector<std::string> best(std::size_t wanted) {
-        const ReclaimView view = reclaim_view(snapshot_, offers_, nodes_, wanted, false);
+        const ReclaimView view = reclaim_view(snapshot_, offers_, nodes_, wanted, false, ends_);
         std::vector<std::string> names;
         for (const ServerIndex s : choose_servers(view.problem).returned)
             names.push_back(snapshot_.nodes[view.nodes[s]].name);
         return names;
     }
-    [[nodiscard]] std::vector<Action> moves(const std::vector<std::string>& names) const {
+    struct Going {
+        std::vector<Action> moves;
+        std::vector<JobId> ending;
+    };
+    [[nodiscard]] Going going(const std::vector<std::string>& names) const {
         std::vector<ServerIndex> returned;
         for (ServerIndex s = 0; s < nodes_.size(); ++s)
             if (std::find(names.begin(), names.end(), snapshot_.nodes[nodes_[s]].name) !=
                 names.end())
                 returned.push_back(s);
-        const ReclaimView view = reclaim_view(snapshot_, offers_, nodes_, returned.size(), false);
-        return reclaim_moves(snapshot_, offers_, view, returned, false);
+        const ReclaimView view =
+            reclaim_view(snapshot_, offers_, nodes_, returned.size(), false, ends_);
+        Going going{.moves = reclaim_moves(snapshot_, offers_, view, returned, false),
+                    .ending = {}};
+        for (std::size_t j = 0; j < view.jobs.size(); ++j)
+            if (view.ends[j] && is_on(snapshot_.jobs[view.jobs[j]], returned))
+                going.ending.push_back(snapshot_.jobs[view.jobs[j]].id);
+        return going;
     }
 
   private:
+    [[nodiscard]] bool is_on(const JobState& job, const std::vector<ServerIndex>& servers) const {
+        return std::any_of(servers.begin(), servers.end(), [&](ServerIndex s) {
+            return std::find(job.nodes.begin(), job.nodes.end(), nodes_[s]) != job.nodes.end();
+        });
+    }
+
     const Offers& offers_;
+    EndsInTime ends_;
     Snapshot snapshot_;
     std::vector<NodeIndex> nodes_;  ///< lent, ascending
 };
@@ -174,13 +197,31 @@ Result<LoanBook::Offered> LoanBook::offer(const OfferWords& words) {
 
 // ---- reclaims ----------------------------------------------------------------------------------
 
+/// Who is let run has time to save its state all the same, should it not have ended by then.
+EndsInTime LoanBook::ends_within(double deadline_s) const {
+    return {.within_s =
+                std::max(0.0, deadline_s - to_end_s(deadline_s) - config_.restart_checkpoint_s),
+            .restart_s = config_.restart_checkpoint_s + config_.restart_launch_cap_s};
+}
+
 void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
-                        const Offers& offers, Returned& returned) {
-    for (const Action& move : Choice(snapshot, offers, facts_, open_leases()).moves(nodes))
+                        const Offers& offers, const EndsInTime& ends, Returned& returned) {
+    auto going = Choice(snapshot, offers, facts_, open_leases(), ends).going(nodes);
+    for (const Action& move : going.moves)
         (move.kind == ActionKind::preempt ? returned.preempted : returned.scaled_in)
             .push_back(move.job);
-    counts_.preemptions += returned.preempted.size();
-    counts_.scaled_in += returned.scaled_in.size();
+    returned.ending = std::move(going.ending);
+    std::sort(returned.ending.begin(), returned.ending.end());
+}
+
+std::vector<JobId> LoanBook::ending_on(const std::string& node, const Returned& returned) const {
+    std::vector<JobId> jobs;
+    for (const LoanFacts::Job& job : facts_.jobs)
+        if (job.is_on(node) &&
+            std::binary_search(returned.ending.begin(), returned.ending.end(), job.id))
+            jobs.push_back(job.id);
+    std::sort(jobs.begin(), jobs.end());
+    return jobs;
 }
 
 /// Jobs there that Arena cannot end, and a time in which no job ends that does not obey.
@@ -199,15 +240,27 @@ void LoanBook::note_doubts(const std::vector<std::string>& nodes, double deadlin
 }
 
 LoanBook::Returned LoanBook::give_back(const std::vector<std::string>& nodes, double deadline_s,
-                                       const Snapshot& snapshot, const Offers& offers) {
+                                       EndsInTime ends, const Snapshot& snapshot,
+                                       const Offers& offers) {
     Returned returned;
-    announce(nodes, snapshot, offers, returned);
+    announce(nodes, snapshot, offers, ends, returned);
+    const bool too_many = std::any_of(nodes.begin(), nodes.end(), [&](const std::string& node) {
+        return ending_on(node, returned).size() > Lease::most_ends;
+    });
+    if (too_many) {
+        returned = {};
+        announce(nodes, snapshot, offers, {}, returned);
+    }
+    counts_.preemptions += returned.preempted.size();
+    counts_.scaled_in += returned.scaled_in.size();
+    counts_.let_end += returned.ending.size();
     note_doubts(nodes, deadline_s, returned);
     const auto deadline = static_cast<std::int64_t>(time_s_ + deadline_s);
     for (const std::string& node : nodes) {
         Lease lease = known_.at(node);
         lease.state = LeaseState::returning;
         lease.until_s = deadline;
+        lease.ends = ending_on(node, returned);
         put(node, lease);
         returned.nodes.push_back({loan_name(lease.loan), node, deadline});
         host_.log_info(fmt::format("node {} goes back to {}: lease {}, by {}", node,
@@ -237,11 +290,12 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
     const double deadline_s =
         words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
     read_facts();
+    const EndsInTime ends = ends_within(deadline_s);
     const std::vector<std::string> nodes =
-        words.count > 0
-            ? Choice(snapshot, offers, facts_, open).best(static_cast<std::size_t>(words.count))
-            : words.nodes;
-    return give_back(nodes, deadline_s, snapshot, offers);
+        words.count > 0 ? Choice(snapshot, offers, facts_, open, ends)
+                              .best(static_cast<std::size_t>(words.count))
+                        : words.nodes;
+    return give_back(nodes, deadline_s, ends, snapshot, offers);
 }
 
 // ---- by themselves -----------------------------------------------------------------------------
@@ -261,11 +315,16 @@ bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
         if (!config_.loan_enabled || ends_by_itself(planned.is, static_cast<std::int64_t>(time_s_)))
             over.push_back(planned.node);
     }
+    std::vector<std::string> wanted;
     for (std::string& node : wanted_by_inference(snapshot, offers))
-        if (std::find(over.begin(), over.end(), node) == over.end()) over.push_back(node);
-    if (over.empty()) return false;
-    (void)give_back(over, config_.loan_deadline_s, snapshot, offers);
-    return true;
+        if (std::find(over.begin(), over.end(), node) == over.end())
+            wanted.push_back(std::move(node));
+    const double deadline_s = config_.loan_deadline_s;
+    if (!over.empty())
+        (void)give_back(over, deadline_s, ends_within(deadline_s), snapshot, offers);
+    // Somebody waits for these.
+    if (!wanted.empty()) (void)give_back(wanted, deadline_s, {}, snapshot, offers);
+    return !over.empty() || !wanted.empty();
 }
 
 /// Where nobody asks for them while inference waits: idle nodes, and what several jobs share.
@@ -279,7 +338,7 @@ std::vector<std::string> LoanBook::wanted_by_inference(const Snapshot& snapshot,
     for (const std::string& node : open_leases())
         if (!net_.is_open(node) && used_.contains(node)) shared.push_back(node);
     const auto count = std::min(net_.missing(), shared.size());
-    for (std::string& node : Choice(snapshot, offers, facts_, shared).best(count))
+    for (std::string& node : Choice(snapshot, offers, facts_, shared, {}).best(count))
         nodes.push_back(std::move(node));
     return nodes;
 }
@@ -292,8 +351,10 @@ bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
     for (const auto& [pool, step] : wishes) {
         if (step.reclaim > 0) {
             const auto count = std::min(static_cast<std::size_t>(step.reclaim), pool->lent.size());
-            const auto nodes = Choice(snapshot, offers, facts_, pool->lent).best(count);
-            (void)give_back(nodes, config_.loan_deadline_s, snapshot, offers);
+            const double deadline_s = config_.loan_deadline_s;
+            const EndsInTime ends = is_short(*pool) ? EndsInTime() : ends_within(deadline_s);
+            const auto nodes = Choice(snapshot, offers, facts_, pool->lent, ends).best(count);
+            (void)give_back(nodes, deadline_s, ends, snapshot, offers);
         }
         std::vector<std::string> idle = pool->idle;
         std::reverse(idle.begin(), idle.end());

@@ -45,6 +45,7 @@ std::string returned_json(const LoanBook::Returned& returned) {
                       {"returning", std::move(nodes)},
                       {"preempted", returned.preempted},
                       {"scaled_in", returned.scaled_in},
+                      {"ending", returned.ending},
                       {"short", returned.missing},
                       {"why", returned.why}}) +
            "\n";

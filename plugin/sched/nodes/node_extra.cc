@@ -19,7 +19,7 @@ struct Kind {
     std::span<const std::string_view> attributes;
 };
 constexpr std::array<std::string_view, 5> of_slow{"seen", "by", "since", "until", "driver"};
-constexpr std::array<std::string_view, 3> of_loan{"state", "since", "until"};
+constexpr std::array<std::string_view, 4> of_loan{"state", "since", "until", "ends"};
 constexpr std::array<Kind, 2> kinds{{{"slow", of_slow}, {"loan", of_loan}}};
 
 const Kind* find_kind(std::string_view name) {

@@ -134,7 +134,8 @@ Json loan_counts(const LoanBook& book) {
     return {{"lent", book.lent()},           {"leases", counts.leases},
             {"returns", counts.returns},     {"late_returns", counts.late},
             {"lost", counts.lost},           {"preemptions", counts.preemptions},
-            {"scaled_in", counts.scaled_in}, {"gpu_hours", std::move(hours)}};
+            {"scaled_in", counts.scaled_in}, {"let_end", counts.let_end},
+            {"overstayed", counts.overstayed}, {"gpu_hours", std::move(hours)}};
 }
 
 Json pool_counts(const Snapshot& snapshot) {

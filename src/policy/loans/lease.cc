@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "base/text.h"
@@ -12,7 +13,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t most_bytes = 256;
+constexpr std::size_t most_bytes = 512;
 constexpr std::int64_t most_loans = 1'000'000'000'000'000'000, latest_s = 1'000'000'000'000;
 constexpr std::array<std::pair<LeaseState, std::string_view>, 4> states{
     {{LeaseState::offered, "offered"},
@@ -32,18 +33,20 @@ class LeaseReader {
             if (std::exchange(had_[i], true)) return refuse(word, "is there twice");
             return read(i, word, value);
         }
-        return refuse(word, "is not one of loan, state, since, until");
+        return refuse(word, "is not one of loan, state, since, until, ends");
     }
     Result<Lease> finish() const {
         if (!had_[1])
             return usage_error("state=offered, lent, returning or broken is missing", "lease");
         if (lease_.state == LeaseState::returning && lease_.until_s == 0)
             return usage_error("a returning lease needs its deadline, until=SECONDS", "lease");
+        if (lease_.state != LeaseState::returning && !lease_.ends.empty())
+            return usage_error("only a returning lease has jobs that are let run, ends=", "lease");
         return lease_;
     }
 
   private:
-    static constexpr std::array<std::string_view, 4> keys{"loan", "state", "since", "until"};
+    static constexpr std::array<std::string_view, 5> keys{"loan", "state", "since", "until", "ends"};
 
     static Error refuse(std::string_view word, std::string_view why) {
         return usage_error(fmt::format("\"{}\" {}", printable(word), why), "lease");
@@ -57,6 +60,8 @@ class LeaseReader {
             const auto state = parse_lease_state(value);
             if (!state) return refuse(word, "is not offered, lent, returning or broken");
             lease_.state = *state;
+        } else if (key == 4) {
+            return read_ends(word, value);
         } else {
             const auto time = parse_integer(value, 1, latest_s);
             if (!time) return refuse(word, "is no time in epoch seconds");
@@ -65,8 +70,20 @@ class LeaseReader {
         return Done{};
     }
 
+    Status read_ends(std::string_view word, std::string_view value) {
+        for (const std::string_view text : split(value, ':')) {
+            const auto job = parse_integer(text, 1, UINT32_MAX);
+            const auto last = lease_.ends.empty() ? 0 : lease_.ends.back();
+            if (!job || *job <= last || lease_.ends.size() == Lease::most_ends)
+                return refuse(word, fmt::format("is no list of at most {} ascending jobs, as 12:15",
+                                                Lease::most_ends));
+            lease_.ends.push_back(static_cast<std::uint32_t>(*job));
+        }
+        return Done{};
+    }
+
     Lease lease_;
-    std::array<bool, 4> had_{};
+    std::array<bool, 5> had_{};
 };
 
 }  // namespace
@@ -100,6 +117,7 @@ std::string format_lease(const Lease& lease) {
         fmt::format("loan={} state={}", loan_name(lease.loan), to_string(lease.state));
     if (lease.since_s > 0) text += fmt::format(" since={}", lease.since_s);
     if (lease.until_s > 0) text += fmt::format(" until={}", lease.until_s);
+    if (!lease.ends.empty()) text += fmt::format(" ends={}", fmt::join(lease.ends, ":"));
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -33,6 +34,9 @@ struct Lease {
     /// Epoch seconds. offered, lent: when it goes back by itself, 0 = when it is asked for;
     /// returning: the deadline, never 0.
     std::int64_t until_s = 0;
+    /// returning: jobs that are let run there, since they end in time; ascending, at most most_ends.
+    std::vector<std::uint32_t> ends = {};
+    static constexpr std::size_t most_ends = 16;
     bool operator==(const Lease&) const = default;
 };
 
@@ -41,10 +45,12 @@ std::string loan_name(LoanNumber);
 /// Errors: what is not a letter L and a number from 1 to 10^18 without leading zeros.
 Result<LoanNumber> parse_loan_name(std::string_view);
 
-/// "loan=L7 state=lent since=1790000000 until=1790003600"; times that are 0 are left out.
+/// "loan=L7 state=returning since=1790000000 until=1790003600 ends=12:15"; times that are 0, and
+/// `ends` without jobs, are left out.
 std::string format_lease(const Lease&);
 /// The same again: words apart by one blank, `loan` first, the others in any order, each at most
-/// once; at most 256 bytes. Errors: an unknown word or state, a returning lease without a deadline.
+/// once; at most 512 bytes. Errors: an unknown word or state, a returning lease without a deadline,
+/// `ends` of another state.
 Result<Lease> parse_lease(std::string_view text);
 
 }  // namespace arena
