@@ -31,6 +31,10 @@ contrib/systemd/arena-exporter.service: contrib/systemd/arena-exporter.service.i
 EXTRA_DIST += \
 	contrib/build-lib.sh \
 	contrib/check \
+	contrib/demo-array \
+	contrib/demo-array.d/hardware.yaml \
+	contrib/demo-array.d/sibling.yaml \
+	contrib/demo-array.d/sweep.sh \
 	contrib/demo-loans \
 	contrib/demo-loans.d/curve.awk \
 	contrib/demo-loans.d/page \

@@ -92,7 +92,7 @@ refuses "an option given twice in the script is refused" "--arena-batch: given t
 # ---- kinds of jobs, other options --------------------------------------------------------------
 arena "a job array is refused where arrays are off" "array.enabled is false" "${good[@]}" -a 1-3
 arena "so is one that asks for it" "array.enabled is false" "${good[@]}" -a 1-3 --arena-array
-arena "--arena-array takes yes and no only" "--arena-array.*yes or no" "${good[@]}" --arena-array=perhaps
+arena "--arena-array takes yes, no and a size only" "--arena-array.*is not yes, no or an integer from 2 to 1024" "${good[@]}" --arena-array=perhaps
 arena "--arena-array without an array is refused" "--arena-array.*--array=0-63" "${good[@]}" --arena-array
 refuses "a heterogeneous job is refused" "heterogeneous" sbatch "${good[@]}" -n1 : -n1 "$plain"
 refuses "a heterogeneous job with a component of Arena is refused" "heterogeneous" \

@@ -10,38 +10,15 @@
 
 start_siblings() {
     make_work
-    cat >"$work/hardware.yaml" <<'END'
-gpu_types:
-  - name: small-cpu
-    memory_gib: 0.11
-    reserved_gib: 0.1
-    tflops: {fp32: 0.05}
-    memory_gb_per_s: 10
-    sm_count: 1
-    gpus_per_node: 4
-    intra: {name: shared-memory, gb_per_s: 1, alpha_us: 1000}
-    inter: {name: loopback, gb_per_s: 1, alpha_us: 60}
-    emulated: true
-END
-    cat >"$work/sibling.yaml" <<'END'
-name: sibling
-family: gpt
-layers: 8
-hidden: 96
-heads: 4
-vocab: 128
-seq_length: 32
-precision: fp32
-tied_embedding: false
-END
+    cp "$ARENA_SRCDIR"/contrib/demo-array.d/{hardware,sibling}.yaml "$work/"
     write_training_text "$work/text"
     cat >"$work/sweep.sh" <<END
 #!/bin/bash
-cd $work
+cd \${SWEEP_DIR:-$work}
 task=\$SLURM_ARRAY_TASK_ID steps=\$STEPS
 [[ ! -e steps.\$task ]] || steps=\$(<steps.\$task)
 echo "\${SLURM_RESTART_COUNT:-0} \${ARENA_ARRAY:+array}" >>lives.\$SLURM_ARRAY_JOB_ID.\$task
-srun arena-train --device cpu --model sibling.yaml --data text --steps \$steps --lr 0.00\$((task + 1)) --seed \$task --clip 0 \\
+srun arena-train --device cpu --model $work/sibling.yaml --data $work/text --steps \$steps --lr 0.00\$((task + 1)) --seed \$task --clip 0 \\
     --save-every 2 --checkpoint saved.\$SLURM_ARRAY_JOB_ID.\$task --log log.\$SLURM_ARRAY_JOB_ID.\$task
 code=\$?
 ((code == 0)) && [[ -e exit.\$task ]] && exit "\$(<exit.\$task)"

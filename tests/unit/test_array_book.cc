@@ -235,6 +235,36 @@ TEST(a_limit_in_the_way_is_named) {
     ck_assert(b.ask(1).fate == Fate::leads);
 }
 
+TEST(a_limit_that_takes_only_the_carrier_lets_members_run_by_themselves) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.carrier(100, 2);
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::joins);
+    b.book.refuse_member(b.host.view.jobs[0], 100, "not allowed: AssocMaxJobsLimit");
+    b.book.settle();
+    ck_assert_uint_eq(b.host.calls.size(), 1);
+    ck_assert_str_eq(b.host.calls[0].c_str(), "end array 100");
+    b.begin_round();
+    says(b.ask(2), Fate::ordinary, "beside their pipeline: not allowed: AssocMaxJobsLimit");
+}
+
+TEST(a_limit_that_takes_some_members_has_the_others_wait) {
+    Book b;
+    for (JobId id = 1; id <= 3; ++id) b.task(id, id);
+    b.carrier(100, 3);
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::joins);
+    b.book.has_started(100);
+    ck_assert(b.ask(2).fate == Fate::joins);
+    b.book.refuse_member(b.host.view.jobs[1], 100, "not allowed: AssocMaxJobsLimit");
+    b.book.settle();
+    ck_assert(b.host.calls.empty());
+    Book::runs(b.host.view.jobs[0], 100);
+    b.begin_round();
+    ck_assert(b.ask(2).fate == Fate::joins);
+}
+
 TEST(a_carrier_that_nobody_needs_is_told_to_end) {
     Book b;
     JobView& one = b.task(1, 1);

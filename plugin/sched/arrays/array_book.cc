@@ -164,10 +164,12 @@ void ArrayBook::settle(Carrier& carrier) {
 }
 
 bool ArrayBook::is_needed(const Carrier& carrier) const {
-    if (carrier.running > 0) return true;
+    const bool is_closed = closed_.contains(carrier.view.id);
+    if (carrier.running > 0 && (carrier.had_members || !is_closed)) return true;
+    if (is_closed) return false;
     if (!carrier.had_members && now_s_ - carrier.empty_since_s < first_members_s) return true;
     const auto group = groups_.find(carrier.facts.group);
-    if (group == groups_.end() || closed_.contains(carrier.view.id)) return false;
+    if (group == groups_.end()) return false;
     return group->second.rest > 0 || !group->second.waiting.empty();
 }
 
@@ -199,6 +201,18 @@ void ArrayBook::add(const JobView& job, const Request& request, const std::strin
 void ArrayBook::refuse(const JobView& lead, const std::string& why) {
     const auto at = group_of_.find(lead.id);
     if (at != group_of_.end()) refusals_[at->second] = {why, now_s_ + refusal_s};
+}
+
+void ArrayBook::has_started(JobId carrier) {
+    if (const auto at = carriers_.find(carrier); at != carriers_.end())
+        at->second.had_members = true;
+}
+
+void ArrayBook::refuse_member(const JobView& member, JobId carrier, const std::string& why) {
+    const auto at = carriers_.find(carrier);
+    if (at == carriers_.end() || at->second.had_members) return;
+    close(carrier);
+    refuse(member, "a limit keeps members from starting beside their pipeline: " + why);
 }
 
 /// `waits`: one that has not begun yet will have room for it.

@@ -60,6 +60,11 @@ class ArrayBook {
     void close(JobId carrier) { closed_[carrier] = true; }
     /// A limit is in the way of the lead's carrier: for a while its siblings run by themselves.
     void refuse(const JobView& lead, const std::string& why);
+    /// A member has started, in this round.
+    void has_started(JobId carrier);
+    /// A limit keeps a member from starting beside its carrier. Where that has none, it would wait
+    /// for members that wait for its own job to end: it ends, and they run by themselves.
+    void refuse_member(const JobView& member, JobId carrier, const std::string& why);
     /// Ends carriers that nobody needs, and writes shares of members that are over.
     void settle();
     /// Beside what Slurm has of Arena's: nothing.

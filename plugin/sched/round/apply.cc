@@ -303,11 +303,22 @@ void Application::start_member(const Order& order) {
     const ApplyResult result = host_.start(shape, first);
     if (is_done(result)) {
         ++changes_.starts;
+        books_.arrays.has_started(order.shape.array);
         return note({.job = &job, .state = "running"});
     }
+    const Grid& grid = order.shape.offer.grid;
+    std::string why = "beside its array's pipeline: " + result.text;
     if (result.outcome == ApplyOutcome::never) books_.arrays.close(order.shape.array);
-    if (result.outcome == ApplyOutcome::retry) ++changes_.failed_starts;
-    note(waits_for(job, result.text));
+    if (result.outcome == ApplyOutcome::limited) {
+        books_.arrays.refuse_member(job, order.shape.array, result.text);
+        books_.blocked.block(job.id, grid, why, true);
+    }
+    if (result.outcome == ApplyOutcome::retry) {
+        ++changes_.failed_starts;
+        if (books_.blocked.refuse(job.id, grid, why, false))
+            host_.log_error(fmt::format("JobId={} not started {}", job.id, why));
+    }
+    note(waits_for(job, std::move(why)));
 }
 
 void Application::release(const PlannedJob& planned, const Action& action) {

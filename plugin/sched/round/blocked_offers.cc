@@ -51,6 +51,15 @@ SharedOffers BlockedOffers::open(JobId job, const OfferList& offers) {
     return open;
 }
 
+std::string BlockedOffers::why_not(JobId job, const Grid& grid) const {
+    if (rests(job)) return resting_why(job);
+    const auto at = blocked_.find(job);
+    if (at == blocked_.end()) return {};
+    for (const Blocked& blocked : at->second)
+        if (blocked.grid == grid && blocked.until_s > now_s_) return blocked.why;
+    return {};
+}
+
 void BlockedOffers::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
     blocked_[job].push_back({grid, now_s_ + blocked_s, why, limited});
 }

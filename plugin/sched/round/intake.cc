@@ -279,14 +279,14 @@ void Intake::join_array(const JobView& job, const Request& request, JobId carrie
     books_.statuses[job.id].array = fmt::format("JobId={} trains it with its siblings", carrier);
     if (!books_.clocks.may_launch(job))
         return note(waits_for(job, "waiting a moment after its requeue"));
-    if (books_.blocked.rests(job.id))
-        return note(waits_for(job, books_.blocked.resting_why(job.id)));
     Shape shape;
     shape.job = job.id;
     shape.restart = job.facts.restart;
     shape.basis = job.basis;
     shape.array = carrier;
     shape.offer.grid.gpus_per_node = 0;
+    if (std::string why = books_.blocked.why_not(job.id, shape.offer.grid); !why.empty())
+        return note(waits_for(job, std::move(why)));
     shape.cpus_per_task = into.facts.member_cpus;
     shape.memory_mb_per_node = into.facts.member_memory_mb;
     shape.partition = into.facts.partition;
