@@ -68,11 +68,12 @@ scontrol update JobId="${array}_3" TimeLimit=30 >/dev/null
 ok "8: killed after its limit was changed" kill_slurmctld
 ok "it is cancelled" scancel "${array}_3"
 ok "9: killed at once" kill_slurmctld
-ok "it is cancelled all the same, now or once more" wait_until '[[ $(task $array 3 JobState) == CANCELLED ]] || ! scancel ${array}_3' 60
+ok "it is cancelled all the same, now or once more" wait_until 'scancel -Q ${array}_3; [[ $(task $array 3 JobState) == CANCELLED ]]' 60
 ok "nothing holds the GPUs" wait_until '[[ ! $(carriers RUNNING) ]]' 100
 rm "$work/steps.3"
 array=$(sweep 0-3 "$plan" --begin=now+4)
 scontrol hold "$array"
+ok "it is saved" wait_saved
 ok "10: killed while the array is held" kill_slurmctld
 scontrol release "$array"
 ok "released, it completes" wait_until '(( $(tasks_in $array COMPLETED) == 4 ))' 150
