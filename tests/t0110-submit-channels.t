@@ -61,7 +61,7 @@ like "$(submit "$(script '#ARENA family=gpt layers=2 hidden=64 heads=4 vocab=100
     '^[0-9]+$' "a model in #ARENA lines is taken"
 like "$("$forge" "$(script "$arena_lines"$'\n#ARENA batch=1010')")" '^[0-9]+$' "#ARENA lines work without sbatch"
 held=$(submit --hold --arena-model=gpt2 --arena-batch=1011 "$plain")
-limited=$(submit --cpus-per-gpu=6 --arena-model=gpt2 --arena-batch=1012 "$plain")
+limited=$(submit --arena-cpus-per-gpu=6 --arena-mem-per-gpu=2G --arena-model=gpt2 --arena-batch=1012 "$plain")
 shaped=$(sbatch -N2 -n4 -c3 --arena-model=gpt2 --arena-batch=1013 "$plain" 2>&1)
 like "$shaped" 'arena: the numbers of nodes and tasks are chosen by Arena' "a note says that -N and -n are not taken over"
 ok "slurmctld saves the jobs" wait_saved
@@ -76,9 +76,10 @@ ok "both files give the same record" same_but_batch 1007 1008
 ok "the model in #ARENA lines is the one of the file" same_but_batch 1007 1009
 like "$(record 1011)" '"user_hold":true' "the user's --hold is in the record"
 unlike "$(record 1001)" user_hold "Arena's own hold is not"
-like "$(record 1012)" '"cpus_per_gpu":6' "--cpus-per-gpu is in the record"
+like "$(record 1012)" '"cpus-per-gpu":"6"' "--arena-cpus-per-gpu is in the record"
+like "$(record 1012)" '"mem-per-gpu":"2048"' "so is --arena-mem-per-gpu, in MB"
 is "$(job_field "$limited" CpusPerTres)" "" "and not in the job"
-like "$(record 1013)" '"cpus_per_gpu":3' "--cpus-per-task is per GPU"
+like "$(record 1013)" '"cpus-per-gpu":"3"' "--cpus-per-task is per GPU"
 
 # ---- the job ------------------------------------------------------------------------------------------
 is "$(job_state "$job") $(job_field "$job" Priority)" "PENDING 0" "an Arena job is held"

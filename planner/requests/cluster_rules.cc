@@ -198,13 +198,13 @@ std::vector<Need> single_needs(const NodeNeeds& all, bool own_cpus) {
     std::vector<Need> list;
     if (all.cpus_per_gpu > 0)
         list.push_back(
-            {own_cpus ? "--cpus-per-gpu (or --cpus-per-task)" : "cpus_per_gpu of arena.yaml",
+            {own_cpus ? "--arena-cpus-per-gpu (or --cpus-per-task)" : "cpus_per_gpu of arena.yaml",
              {.cpus_per_gpu = all.cpus_per_gpu},
              fmt::format("{} CPUs for each GPU", all.cpus_per_gpu),
              &NodeFacts::cpus,
              "CPUs"});
     if (all.memory_per_gpu_mb > 0)
-        list.push_back({"--mem-per-gpu",
+        list.push_back({"--arena-mem-per-gpu",
                         {.memory_per_gpu_mb = all.memory_per_gpu_mb},
                         fmt::format("{} MB of memory for each GPU", all.memory_per_gpu_mb),
                         &NodeFacts::memory_mb,

@@ -16,8 +16,7 @@ Status check_options(const OptionFacts& facts) {
     if (facts.mincpus)
         return usage_error(
             "--mincpus cannot be combined with Arena, which chooses how many GPUs a node gives; "
-            "use "
-            "--cpus-per-gpu");
+            "use --arena-cpus-per-gpu");
     if (facts.priority)
         return usage_error(
             "--priority cannot be combined with Arena, which holds the job until it has a plan; "

@@ -108,7 +108,7 @@ Status check_interactive(const SubmitFacts& f, const Request& request) {
     return Done{};
 }
 
-/// "gres:gpu:N" or "gpu:N" -> N.
+/// "gres:gpu:N", "gres/gpu:N" (since 23.11) or "gpu:N" -> N.
 std::int64_t per_gpu(std::string_view text) {
     const auto colon = text.rfind(':');
     return colon == std::string_view::npos
@@ -116,12 +116,28 @@ std::int64_t per_gpu(std::string_view text) {
                : parse_integer(text.substr(colon + 1), 1, std::int64_t{1} << 30).value_or(0);
 }
 
-/// What the user asks for beside GPUs; whatever the record says of it is forged.
+/// CPUs and memory of each GPU: by Arena's options or by sbatch's, not by both.
+Status check_per_gpu(const SubmitFacts& f, const Request& request) {
+    const bool cpus = !f.cpus_per_tres.empty() || f.cpus_per_task > 0;
+    if (request.cpus_per_gpu > 0 && cpus)
+        return refuse("cannot be combined with --cpus-per-task or --cpus-per-gpu; give one of them",
+                      "cpus-per-gpu");
+    const bool memory = !f.mem_per_tres.empty() || f.memory_per_node_mb > 0 ||
+                        f.memory_per_cpu_mb > 0 || f.whole_memory;
+    if (request.mem_per_gpu_mb > 0 && memory)
+        return refuse(
+            "cannot be combined with --mem, --mem-per-cpu or --mem-per-gpu; give one of them",
+            "mem-per-gpu");
+    return Done{};
+}
+
+/// What the user asks for beside GPUs; whatever the record says of it is forged, but for options.
 void take_user_limits(const SubmitFacts& f, Request& request) {
     request.user_hold = f.held;
-    request.cpus_per_gpu = std::min(per_gpu(f.cpus_per_tres), limits::gpus);
-    if (request.cpus_per_gpu == 0) request.cpus_per_gpu = f.cpus_per_task;
-    request.mem_per_gpu_mb = per_gpu(f.mem_per_tres);
+    const std::int64_t cpus = std::min(per_gpu(f.cpus_per_tres), limits::gpus);
+    if (cpus > 0 || f.cpus_per_task > 0) request.cpus_per_gpu = cpus > 0 ? cpus : f.cpus_per_task;
+    const std::int64_t memory_mb = per_gpu(f.mem_per_tres);
+    if (memory_mb > 0) request.mem_per_gpu_mb = memory_mb;
     const bool other = request.mem_per_gpu_mb == 0;  // sbatch takes one of the three
     request.mem_per_node_mb = other ? f.memory_per_node_mb : 0;
     request.mem_per_cpu_mb = other ? f.memory_per_cpu_mb : 0;
@@ -181,6 +197,7 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     if (Status s = check_array(facts, request, site.config); !s) return s.error();
     if (Status s = check_options(facts, request); !s) return s.error();
     if (Status s = check_interactive(facts, request); !s) return s.error();
+    if (Status s = check_per_gpu(facts, request); !s) return s.error();
     take_user_limits(facts, request);
     const bool by_default = !request.slowdown && site.config.slowdown_default == "mitigate";
     if (facts.interactive && by_default) request.slowdown = SlowdownMode::watch;

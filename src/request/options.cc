@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 #include "core/limits.h"
@@ -70,6 +71,22 @@ void pin_replicas(PlanPin& pin, std::int64_t batch) {
     if (each == 0 || pin.dp != 0 || batch % each != 0 || batch / each > limits::gpus) return;
     pin.dp = batch / each;
     pin.num_micro_batches = 0;  // the batch says it now
+}
+
+/// As Slurm's own options have it: megabytes, or a unit; kilobytes are rounded up.
+Status parse_mem_per_gpu(std::string_view text, Request& request) {
+    constexpr std::string_view units = "KMGT";
+    constexpr std::array<std::int64_t, 4> kilobytes{1, 1 << 10, 1 << 20, std::int64_t{1} << 30};
+    std::size_t unit = text.empty() ? units.npos : units.find(text.back());
+    const std::string_view digits = unit == units.npos ? text : text.substr(0, text.size() - 1);
+    if (unit == units.npos) unit = 1;
+    const auto value = parse_integer(digits, 1, (max_memory_mb << 10) / kilobytes[unit]);
+    if (!value)
+        return usage_error(fmt::format(
+            "'{}' is not a size from 1 to {} MB, such as 8000 or 8G (units: K, M, G, T)",
+            printable(text, 40), max_memory_mb));
+    request.mem_per_gpu_mb = (*value * kilobytes[unit] + 1023) >> 10;
+    return Done{};
 }
 
 Status parse_plan(std::string_view text, Request& request) {
@@ -146,6 +163,19 @@ constexpr Option table[] = {
      .parse = parse_types,
      .format = [](const Request& r) { return join(r.gpu_types, ","); },
      .change = "TYPE,...|any",
+     .offers = false},
+    {.key = "cpus-per-gpu",
+     .argument = "N",
+     .usage = "CPUs for each GPU (default: the site's, or an even share of a node)",
+     .parse = [](std::string_view text,
+                 Request& r) { return read_integer(text, 1, limits::gpus, r.cpus_per_gpu); },
+     .format = [](const Request& r) { return number_or_nothing(r.cpus_per_gpu); },
+     .offers = false},
+    {.key = "mem-per-gpu",
+     .argument = "SIZE",
+     .usage = "memory for each GPU, in MB or with K, M, G, T (default as for CPUs)",
+     .parse = parse_mem_per_gpu,
+     .format = [](const Request& r) { return number_or_nothing(r.mem_per_gpu_mb); },
      .offers = false},
     {.key = "plan",
      .argument = "PIN",

@@ -215,12 +215,14 @@ struct NumberMember {
     std::int64_t Request::*member;
     std::int64_t max;
 };
-constexpr std::int64_t max_memory_mb = 1 << 30;
-constexpr std::array<NumberMember, 4> number_members{{
-    {"cpus_per_gpu", &Request::cpus_per_gpu, limits::gpus},
-    {"mem_per_gpu_mb", &Request::mem_per_gpu_mb, max_memory_mb},
+constexpr std::array<NumberMember, 2> number_members{{
     {"mem_per_node_mb", &Request::mem_per_node_mb, max_memory_mb},
     {"mem_per_cpu_mb", &Request::mem_per_cpu_mb, max_memory_mb},
+}};
+/// Options now, but not in the records of jobs that were submitted before they were.
+constexpr std::array<NumberMember, 2> earlier_members{{
+    {"cpus_per_gpu", &Request::cpus_per_gpu, limits::gpus},
+    {"mem_per_gpu_mb", &Request::mem_per_gpu_mb, max_memory_mb},
 }};
 constexpr std::array<std::pair<const char*, bool Request::*>, 2> flag_members{
     {{"user_hold", &Request::user_hold}, {"whole_memory", &Request::whole_memory}}};
@@ -259,6 +261,7 @@ Result<Request> read_request(const Json& object) {
         reader.fail(fmt::format("v is not {}; the sbatch plug-in and slurmctld's differ in version",
                                 record_version));
     for (const NumberMember& m : number_members) reader.integer(m.key, 0, m.max, r.*m.member);
+    for (const NumberMember& m : earlier_members) reader.integer(m.key, 0, m.max, r.*m.member);
     for (const auto& [key, member] : flag_members) reader.boolean(key, r.*member);
     const std::vector<Setting> settings = read_settings(reader);
     const Json* model = reader.find("model");

@@ -23,13 +23,13 @@ like "$(refusal -p nosuch "${arena_job[@]}")" 'Invalid partition name specified'
 is "$(refusal -p main,nosuch "${arena_job[@]}")" "$(refusal -p main,nosuch)" "in a list of partitions, too"
 
 # ---- B2: what no node has, said at submit ----------------------------------------------------------
-like "$(refusal --cpus-per-gpu=100 "${arena_job[@]}")" \
-    'error: arena: --cpus-per-gpu \(or --cpus-per-task\): asks for 100 CPUs for each GPU; a job of at least 1 GPU in partition main cannot have that: the most that a node has is 32 CPUs beside 8 pin' \
-    "--cpus-per-gpu=100 is refused by name, with what is there"
+like "$(refusal --arena-cpus-per-gpu=100 "${arena_job[@]}")" \
+    'error: arena: --arena-cpus-per-gpu \(or --cpus-per-task\): asks for 100 CPUs for each GPU; a job of at least 1 GPU in partition main cannot have that: the most that a node has is 32 CPUs beside 8 pin' \
+    "--arena-cpus-per-gpu=100 is refused by name, with what is there"
 like "$(refusal --tmp=100G "${arena_job[@]}")" 'arena: --tmp: asks for 102400 MB of temporary disk on each node' "so is --tmp=100G"
 like "$(refusal --tmp=100G)" 'Requested node configuration is not available' "as Slurm refuses it of an ordinary job"
 like "$(refusal --mem=100G "${arena_job[@]}")" 'arena: --mem: asks for 102400 MB of memory on each node.*64000 MB beside' "so is --mem=100G"
-like "$(refusal --mem-per-cpu=1G -c 100 "${arena_job[@]}")" 'arena: --cpus-per-gpu \(or --cpus-per-task\)' "so is -c 100"
+like "$(refusal --mem-per-cpu=1G -c 100 "${arena_job[@]}")" 'arena: --arena-cpus-per-gpu \(or --cpus-per-task\)' "so is -c 100"
 
 # ---- B4: pins that can never run -------------------------------------------------------------------
 for row in "ep2|ep2 shares out experts, and gpt2 has none: give ep1" \

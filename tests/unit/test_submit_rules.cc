@@ -202,10 +202,39 @@ TEST(an_accepted_job_carries_what_the_user_limited) {
 TEST(a_forged_hold_in_the_record_counts_for_nothing) {
     Request r = request();
     r.user_hold = true;
-    r.cpus_per_gpu = 99;
+    r.mem_per_cpu_mb = 99;
     const Acceptance a = accepted(r, batch_job());
     ck_assert(!a.request.user_hold);
-    ck_assert_int_eq(a.request.cpus_per_gpu, 0);
+    ck_assert_int_eq(a.request.mem_per_cpu_mb, 0);
+}
+
+TEST(cpus_and_memory_of_a_gpu_are_asked_for_by_arena_or_by_sbatch) {
+    const Request r = request({{"cpus-per-gpu", "2"}, {"mem-per-gpu", "4G"}});
+    const Acceptance a = accepted(r, batch_job());
+    ck_assert_int_eq(a.request.cpus_per_gpu, 2);
+    ck_assert_int_eq(a.request.mem_per_gpu_mb, 4096);
+    ck_assert(*parse_record(a.record) == a.request);
+    SubmitFacts f = batch_job();
+    f.cpus_per_task = 2;
+    refused(r, f, "--arena-cpus-per-gpu (#ARENA cpus-per-gpu): cannot be combined with --cpus");
+    f = batch_job();
+    f.cpus_per_tres = "gres/gpu:2";
+    refused(r, f, "--arena-cpus-per-gpu");
+    f = batch_job();
+    f.memory_per_node_mb = 100;
+    refused(r, f, "--arena-mem-per-gpu (#ARENA mem-per-gpu): cannot be combined with --mem");
+    f = batch_job();
+    f.whole_memory = true;
+    refused(r, f, "--arena-mem-per-gpu");
+    ck_assert_int_eq(accepted(request({{"cpus-per-gpu", "2"}}), f).request.cpus_per_gpu, 2);
+}
+
+TEST(records_of_before_the_options_keep_their_numbers) {
+    std::string record = *format_record(request());
+    record.insert(1, "\"cpus_per_gpu\":7,\"mem_per_gpu_mb\":512,");
+    const Request r = *parse_record(record);
+    ck_assert_int_eq(r.cpus_per_gpu, 7);
+    ck_assert_int_eq(r.mem_per_gpu_mb, 512);
 }
 
 TEST(requests_that_the_cluster_cannot_serve_are_refused) {
@@ -226,11 +255,12 @@ TEST(requests_that_the_cluster_cannot_serve_are_refused) {
 TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
     SubmitFacts f = batch_job();
     f.cpus_per_tres = "gres:gpu:100";
-    refused(request(), f, "--cpus-per-gpu (or --cpus-per-task): asks for 100 CPUs for each GPU");
+    refused(request(), f,
+            "--arena-cpus-per-gpu (or --cpus-per-task): asks for 100 CPUs for each GPU");
     refused(request(), f, "the most that a node has is 16 CPUs beside 4 a40");
     f.cpus_per_tres = "gres:gpu:16";  // one GPU of each node
     accepted(request(), f);
-    refused(request({{"plan", "pp1,dp1,tp2"}}), f, "--cpus-per-gpu");
+    refused(request({{"plan", "pp1,dp1,tp2"}}), f, "--arena-cpus-per-gpu");
     f = batch_job();
     f.tmp_mb = 102400;
     refused(request(), f, "--tmp: asks for 102400 MB of temporary disk on each node");
@@ -249,7 +279,7 @@ TEST(what_no_node_has_is_refused_by_the_name_of_its_option) {
             "--mem-per-cpu: asks for 16000 MB of memory for each of the 5 CPUs of a GPU");
     f = batch_job();
     f.mem_per_tres = "gres:gpu:70000";
-    refused(request(), f, "--mem-per-gpu");
+    refused(request(), f, "--arena-mem-per-gpu");
     f = batch_job();
     f.whole_memory = true;
     ck_assert(accepted(request(), f).request.whole_memory);
@@ -265,7 +295,7 @@ TEST(needs_that_no_node_has_together_name_all_options) {
     two.partition[0].tmp_mb = 2000;
     const auto r = accept_request(request(), f, two, site());
     ck_assert(!r.ok());
-    ck_assert_str_eq(r.error().where.c_str(), "--cpus-per-gpu (or --cpus-per-task), --tmp");
+    ck_assert_str_eq(r.error().where.c_str(), "--arena-cpus-per-gpu (or --cpus-per-task), --tmp");
     ck_assert(r.error().text.find("not all together") != std::string::npos);
 }
 
