@@ -32,6 +32,7 @@
 #include "site/config.h"
 #include "site/config_sum.h"
 #include "site/gpu_facts.h"
+#include "site/kept_config.h"
 
 extern "C" {
 extern const char plugin_name[] = "Arena job submit plug-in";
@@ -74,6 +75,21 @@ bool same_file(const struct stat& a, const struct stat& b) {
            a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
+arena::Result<Site> read_site(arena::Result<arena::Config> config) {
+    if (!config) return config.error();
+    arena::Result<std::vector<arena::GpuType>> hardware =
+        arena::load_hardware(config->hardware_file);
+    if (!hardware) return hardware.error();
+    return std::make_shared<const arena::SiteFacts>(
+        arena::SiteFacts{std::move(*config), std::move(*hardware)});
+}
+
+/// As the scheduler kept it: this slurmctld has not read a good one.
+arena::Result<Site> kept_site() {
+    return read_site(arena::load_kept_config(
+        arena::kept_config_directory(text_of(slurm_conf.state_save_location))));
+}
+
 /// Reads arena.yaml again when it changed; a bad new one leaves the old one in force.
 void Context::refresh() {
     const std::string path = arena::config_path();
@@ -81,20 +97,14 @@ void Context::refresh() {
     if (::stat(path.c_str(), &now) == 0 && site_ && problem_.empty() && same_file(now, seen_))
         return;
     seen_ = now;
-    const auto fail = [&](const std::string& why) {
-        if (problem_ != why)
-            error("arena: %s%s", arena::printable(why, 500).c_str(),
-                  site_ ? "; the configuration read before stays in force" : "");
-        problem_ = why;
-    };
-    arena::Result<arena::Config> config = arena::load_config(path);
-    if (!config) return fail(config.error().message());
-    arena::Result<std::vector<arena::GpuType>> hardware =
-        arena::load_hardware(config->hardware_file);
-    if (!hardware) return fail(hardware.error().message());
-    site_ = std::make_shared<const arena::SiteFacts>(
-        arena::SiteFacts{std::move(*config), std::move(*hardware)});
-    problem_.clear();
+    arena::Result<Site> site = read_site(arena::load_config(path));
+    const std::string why = site ? std::string() : site.error().message();
+    if (!site && !site_) site = kept_site();
+    if (site) site_ = std::move(*site);
+    if (problem_ != why && !why.empty())
+        error("arena: %s%s", arena::printable(why, 500).c_str(),
+              site_ ? "; the configuration read before stays in force" : "");
+    problem_ = why;
 }
 
 arena::Result<Site> Context::current() {

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "directory.h"
+#include "site/kept_config.h"
 #include "suite.h"
 
 using namespace arena;
@@ -147,6 +148,32 @@ TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none) {
     std::filesystem::create_directory(path);
     assert_refused(load_config_or_defaults(""), "is not a regular file");
     ck_assert(load_config_or_defaults("").error().code == ErrorCode::environment);
+}
+
+TEST(the_last_good_configuration_is_kept_with_what_it_names) {
+    const test::Directory directory;
+    const std::string path = directory / "arena.yaml", kept = directory / "state/arena",
+                      hardware = directory / "gpus.yaml";
+    std::filesystem::create_directory(directory / "state");
+    assert_text(kept_config_directory(directory / "state"), kept);
+    ck_assert(!load_kept_config(kept).ok());
+    ck_assert(write_file_atomic(hardware, "gpu_types: []\n").ok());
+    ck_assert(write_file_atomic(path, "interval_s: 7\nhardware_file: " + hardware + "\n").ok());
+    const Config good = must(load_config(path));
+    ck_assert(keep_config(kept, path, good).ok());
+    std::filesystem::remove(hardware);
+    const Config again = must(load_kept_config(kept));
+    ck_assert_double_eq(again.interval_s, 7);
+    assert_text(again.hardware_file, kept + "/hardware.yaml");
+    assert_text(must(read_regular_file(again.hardware_file, 100)), "gpu_types: []\n");
+    assert_text(again.calibration_file, "");
+    // Read, and written anew since: what was read is not there to be kept.
+    ck_assert(write_file_atomic(path, "interval_s: 8\n").ok());
+    ck_assert(keep_config(kept, path, good).ok());
+    ck_assert_double_eq(load_kept_config(kept)->interval_s, 7);
+    ck_assert(keep_config(kept, path, must(load_config(path))).ok());
+    ck_assert_double_eq(load_kept_config(kept)->interval_s, 8);
+    ck_assert(!keep_config(directory / "away/arena", path, must(load_config(path))).ok());
 }
 
 int main() { return arena::test::run_suite(); }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "base/json.h"
@@ -25,6 +26,7 @@
 #include "policy/arena/slurm_policies.h"
 #include "site/config.h"
 #include "site/config_sum.h"
+#include "site/kept_config.h"
 
 namespace arena {
 namespace {
@@ -150,27 +152,60 @@ Status open_socket(SocketServer& server, const std::string& path) {
     return status ? server.open(path) : status;
 }
 
-/// Reads arena.yaml and the hardware; on failure the old ones stay.
-void Plugin::load() {
-    const std::string path = config_path();
-    const auto refuse = [&](const std::string& why) {
-        error("arena: %s: %s", why.c_str(),
-              scheduler_ ? "the configuration in force stays"
-                         : "Arena is off; mend it and run scontrol reconfigure");
-    };
-    auto config = load_config(path);
-    if (!config) return refuse(config.error().message());
+/// What arena.yaml and the files that it names say together.
+struct SiteTables {
+    Config config;
+    std::vector<GpuType> hardware;
+    Calibration calibration;
+};
+
+Result<SiteTables> read_tables(Result<Config> config, const std::string& path) {
+    if (!config) return config.error();
     for (const std::string& file : {config->hardware_file, config->calibration_file})
-        if (auto status = check_own(file); !status) return refuse(status.error().message());
+        if (auto status = check_own(file); !status) return status.error();
     auto hardware = load_hardware(config->hardware_file);
-    if (!hardware) return refuse(hardware.error().message());
+    if (!hardware) return hardware.error();
     auto calibration = load_calibration(config->calibration_file);
-    if (!calibration) return refuse(calibration.error().message());
-    const Policy* policy = find_slurm_policy(config->policy);
-    if (!policy)
-        return refuse(path + ": policy \"" + config->policy +
-                      "\" is no policy of sched/arena; accepted: " + slurm_policy_names());
-    config_ = std::move(config).value();
+    if (!calibration) return calibration.error();
+    if (!find_slurm_policy(config->policy))
+        return usage_error("policy \"" + config->policy +
+                               "\" is no policy of sched/arena; accepted: " + slurm_policy_names(),
+                           path);
+    return SiteTables{std::move(*config), std::move(*hardware), std::move(*calibration)};
+}
+
+/// arena.yaml as it is, or as it was when it was last good and this slurmctld, perhaps an earlier
+/// one, read it; nothing where the one in force stays or there is none.
+std::optional<SiteTables> read_site(bool has_one, std::string& path) {
+    const std::string directory =
+        kept_config_directory(slurm_conf.state_save_location ? slurm_conf.state_save_location : "");
+    Result<SiteTables> tables = read_tables(load_config(path), path);
+    if (tables) {
+        if (const Status kept = keep_config(directory, path, tables->config); !kept)
+            error("arena: %s: the configuration cannot be kept for the next slurmctld",
+                  kept.error().message().c_str());
+        return std::move(*tables);
+    }
+    const std::string why = tables.error().message();
+    Result<SiteTables> kept = environment_error("");
+    if (!has_one) kept = read_tables(load_kept_config(directory), kept_config_path(directory));
+    if (has_one || !kept) {
+        error("arena: %s: %s", why.c_str(),
+              has_one ? "the configuration in force stays"
+                      : "Arena is off; mend it and run scontrol reconfigure");
+        return std::nullopt;
+    }
+    path = kept_config_path(directory);
+    error("arena: %s: the last one that was good is in force, from %s", why.c_str(), path.c_str());
+    return std::move(*kept);
+}
+
+/// On failure the old ones stay.
+void Plugin::load() {
+    std::string path = config_path();
+    std::optional<SiteTables> tables = read_site(scheduler_ != nullptr, path);
+    if (!tables) return;
+    config_ = std::move(tables->config);
     const auto sum = config_sum(path);
     config_sum_ = sum ? *sum : std::string();
     Scheduler::Kept kept = scheduler_ ? scheduler_->keep() : Scheduler::Kept{};
@@ -182,8 +217,8 @@ void Plugin::load() {
     if (!layout_is_sound()) return;
     off_ = !config_.enabled;
     faults_.clear();
-    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(hardware).value(),
-                                             std::move(calibration).value(), plan_limits());
+    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(tables->hardware),
+                                             std::move(tables->calibration), plan_limits());
     scheduler_->take_over(std::move(kept));
     if (auto status = open_socket(socket_, config_.socket); !status)
         error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
