@@ -144,7 +144,7 @@ def internals(files, texts):
             if re.match(r"src/(common|conmgr|interfaces|slurmctld|slurmd|stepmgr)/", header) and path != "plugin/common/slurm_internal.h":
                 yield f"{path} includes {header}: plugin/common/slurm_internal.h is the place"
     for path, text in texts.items():
-        if path != "plugin/common/slurm_compat.h" and re.search(r"^\s*#\s*(el)?if.*SLURM_VERSION", text, re.M):
+        if path != "plugin/common/slurm_compat.h" and re.search(r"SLURM_VERSION_NUM\(|SLURM_VERSION_NUMBER\s*[<>=!]|#\s*(el)?if.*SLURM_VERSION", text):
             yield f"{path} asks which Slurm it is: plugin/common/slurm_compat.h is the place"
 
 
@@ -295,7 +295,8 @@ def main():
         sees(header, list(foreign_headers({"planner/search/a.h": [header]})))
     result("Slurm, CUDA, NCCL and MPI stay where they belong", list(foreign_headers(files)))
     sees("another file with Slurm's internals", list(internals({"plugin/spank/a.h": ["src/common/list.h"]}, {})))
-    sees("another question of Slurm's version", list(internals({}, {"plugin/spank/a.h": "#if SLURM_VERSION_NUMBER\n"})))
+    for question in ("#if SLURM_VERSION_NUMBER\n", "if (SLURM_VERSION_NUMBER >= n)", "n < SLURM_VERSION_NUM(24, 5, 0)"):
+        sees(f"another question of Slurm's version: {question.strip()}", list(internals({}, {"plugin/spank/a.h": question})))
     result("Slurm's internals and versions have one header each", list(internals(files, read_texts(files))))
     sees("numbers without names", list(numbers_in_a_row({"src/core/a.cc": 'T t{"a", 1, 2.5, 3, 4e9, 5};'})))
     result("no aggregate has five numbers without their names", list(numbers_in_a_row(read_texts(files))))

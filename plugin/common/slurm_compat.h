@@ -2,18 +2,14 @@
 // What differs between the releases of Slurm from 22.05 on: one small function each, so that nobody
 // else asks which release it is. Calls change within a release, so a call's form is asked of the
 // compiler (`requires`, or an overload on the function's type); `#if` is for names that a release
-// does not know and for what no declaration shows. The later forms (25.11, 26.05) stand here where
-// they cost nothing. What ran is 22.05.8; against later headers this is only compiled
-// (contrib/check).
+// does not know and for what no declaration shows. What ran is 22.05.8 and 24.11.5 (contrib/check);
+// against the headers of others this is only compiled (contrib/slurm-versions).
 #pragma once
 
 #include "plugin/common/slurm_internal.h"
 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0)
-#error "slurm-arena needs Slurm 22.05"
-#elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && !defined(ARENA_UNTRIED_SLURM)
-#error \
-    "slurm-arena has run on Slurm 22.05 only; -DARENA_UNTRIED_SLURM compiles it for this release, for trials"
+#error "slurm-arena needs Slurm 22.05 or later"
 #endif
 
 namespace arena {
@@ -37,6 +33,15 @@ constexpr int feature_op_one_of = FEATURE_OP_XOR;
 #else
 constexpr int feature_op_one_of = FEATURE_OP_MOR;
 #endif
+
+// ---- processes ---------------------------------------------------------------------------------
+
+/// Since 23.11 a reconfigure ends in a new slurmctld, which goes on with all that the old one knew.
+/// Not so one that stood by when it was made, and took over from another.
+inline bool goes_on_after_reconfigure() {
+    static const bool is_new = std::getenv("SLURMCTLD_RECONF") != nullptr;
+    return is_new && backup_inx == 0;
+}
 
 // ---- texts -------------------------------------------------------------------------------------
 

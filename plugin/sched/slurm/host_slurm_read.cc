@@ -293,7 +293,8 @@ class Reading {
     void read_one(const Seen& seen, bool same_tables) {
         job_record_t* job = find_job_record(seen.id);
         if (!job) return;
-        if (job->details && job->details->submit_time < slurmctld_config.boot_time)
+        if (job->details && job->details->submit_time < slurmctld_config.boot_time &&
+            !goes_on_after_reconfigure())
             view_.since_recovery_s = since_boot(view_);
         const char* record = arena_record(job);
         const char* request = record ? nullptr : carrier_request(job);
