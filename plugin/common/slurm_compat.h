@@ -235,6 +235,16 @@ inline bitstr_t* named_nodes(std::string list) {
     return nodes;
 }
 
+/// Makes a job of its own of the next task of an array that is a record; what is left of the record,
+/// or the job itself. Since 24.11 Slurm asks whether its list is to have it.
+template <typename Job>
+job_record_t* split_next_task(Job* array) {
+    if constexpr (requires { job_array_post_sched(array); })
+        return job_array_post_sched(array);
+    else
+        return job_array_post_sched(array, true);
+}
+
 /// What Slurm's requests call the job: the id of an array's last task is that of all of them.
 inline std::string request_name(const job_record_t* job) {
     if (job->array_task_id == NO_VAL) return std::to_string(job->job_id);

@@ -25,7 +25,7 @@ bool stands_for_tasks(const job_record_t* job) {
 job_record_t* split_one(job_record_t* array) {
     job_array_pre_sched(array);
     const std::uint32_t task = array->array_task_id;
-    job_record_t* rest = job_array_post_sched(array);
+    job_record_t* rest = split_next_task(array);
     if (!rest) return nullptr;
     info("arena: JobId=%u is task %u of job array %u", array->job_id, task, array->array_job_id);
     return rest != array && stands_for_tasks(rest) ? rest : nullptr;
