@@ -9,12 +9,40 @@ ARENA_PLUGIN_LDFLAGS = -module -avoid-version -shared -Wl,-rpath,'$$ORIGIN' \
 # Slurm's internal headers. The config.h that they ask for is ours: no struct of theirs depends on what theirs says.
 SLURM_INTERNAL_CPPFLAGS = -isystem $(SLURM_SRC)
 
+# By the Slurm that they are for, so that one installation has them for several: slurmctld takes plug-ins of its very
+# release, SPANK those of its major and minor number. Without a version in the name: links to what was installed last.
+slurmplugindir = $(pkglibdir)/$(SLURM_VERSION)
+spankplugindir = $(pkglibdir)/$(SLURM_SERIES)
+slurmplugin_LTLIBRARIES =
+spankplugin_LTLIBRARIES =
 if HAVE_SLURM
-pkglib_LTLIBRARIES += libarena_slurm.la spank_arena.la
+slurmplugin_LTLIBRARIES += libarena_slurm.la
+spankplugin_LTLIBRARIES += spank_arena.la
+install-data-hook: install-plugin-links
+uninstall-hook: uninstall-plugin-links
 endif
 if HAVE_SLURM_SRC
-pkglib_LTLIBRARIES += job_submit_arena.la
+slurmplugin_LTLIBRARIES += job_submit_arena.la
+SLURM_PUBLIC_CPPFLAGS = $(SLURM_INTERNAL_CPPFLAGS)
 endif
+.PHONY: install-plugin-links uninstall-plugin-links
+# NAME of DIRECTORY as pkglibdir's own; a real directory of that name is an earlier version's.
+link_plugin = link_plugin () { \
+	  if test -d "$$2" && test ! -h "$$2"; then rm -f "$$2"/*.so && rmdir "$$2"; fi; \
+	  rm -f "$$2" && $(LN_S) "$$1/$$2" "$$2"; \
+	}
+unlink_plugin = unlink_plugin () { \
+	  if test "`readlink "$$2"`" = "$$1/$$2"; then rm -f "$$2"; fi; \
+	}
+install-plugin-links: $(backfill_link)
+	$(MKDIR_P) '$(DESTDIR)$(slurmplugindir)' '$(DESTDIR)$(spankplugindir)'
+	cd '$(DESTDIR)$(pkglibdir)' && $(link_plugin) && rm -f *_arena.la libarena_slurm.la && \
+	link_plugin $(SLURM_SERIES) spank_arena.so && \
+	for name in libarena_slurm.so $(linked_plugins); do link_plugin $(SLURM_VERSION) $$name || exit 1; done
+uninstall-plugin-links: $(backfill_unlink)
+	cd '$(DESTDIR)$(pkglibdir)' && $(unlink_plugin) && unlink_plugin $(SLURM_SERIES) spank_arena.so && \
+	for name in libarena_slurm.so $(linked_plugins); do unlink_plugin $(SLURM_VERSION) $$name || exit 1; done
+	-rmdir '$(DESTDIR)$(slurmplugindir)' '$(DESTDIR)$(spankplugindir)'
 
 libarena_slurm_la_SOURCES = \
 	plugin/common/job_mark.h plugin/common/job_mark.cc \
@@ -35,6 +63,7 @@ spank_arena_la_SOURCES = \
 	plugin/spank/watch.h plugin/spank/watch.cc \
 	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
 	# end
+spank_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_PUBLIC_CPPFLAGS)
 spank_arena_la_LIBADD = $(requests_libs)
 spank_arena_la_LDFLAGS = -module -avoid-version -shared
 

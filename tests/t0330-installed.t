@@ -14,9 +14,13 @@ plugins=$stage/lib/slurm-arena
 foreign=$(cd "$stage" && find . \( -type f -o -type l \) ! -name .staged | sed 's|^\./||' | grep -vE \
     '^(bin/arena(-(args|train|watch))?$|include/arena_watch\.h$|lib/slurm-arena/|libexec/slurm-arena/|share/slurm-arena/|share/doc/slurm-arena/|share/man/man[1578]/[^/]*arena[^/]*$|share/bash-completion/completions/arena$|etc/slurm/(arena|plugstack\.conf\.d/arena))')
 is "$foreign" "" "every installed file lies in a directory of ours or carries our name"
-is "$(find "$plugins" -name '*.so' | sed "s|$plugins/||" | sort | tr '\n' ' ')" \
-    "as-backfill/sched_backfill.so job_submit_arena.so libarena_slurm.so sched_arena.so spank_arena.so " \
-    "the plug-in directory holds our three plug-ins, their library and the alias"
+version=$(sed -n 's/^SLURM_VERSION = //p' "$ARENA_BUILDDIR/Makefile")
+is "$(find "$plugins/$version" "$plugins/${version%.*}" -name '*.so' | sed "s|$plugins/||" | sort | tr '\n' ' ')" \
+    "$version/as-backfill/sched_backfill.so $version/job_submit_arena.so $version/libarena_slurm.so $version/sched_arena.so ${version%.*}/spank_arena.so " \
+    "the directories of this Slurm hold our three plug-ins, their library and the alias"
+is "$(cd "$plugins" && for name in *.so as-backfill; do echo "$name=$(readlink "$name")"; done | tr '\n' ' ')" \
+    "job_submit_arena.so=$version/job_submit_arena.so libarena_slurm.so=$version/libarena_slurm.so sched_arena.so=$version/sched_arena.so spank_arena.so=${version%.*}/spank_arena.so as-backfill=$version/as-backfill " \
+    "and the directory above them links to those"
 ok "the alias is a link to the scheduler plug-in" test "$plugins/as-backfill/sched_backfill.so" -ef "$plugins/sched_arena.so"
 stock=''
 for file in "$plugins"/*.so; do
@@ -60,9 +64,10 @@ headers=$(sed -n 's/^SLURM_SRC = //p' "$ARENA_BUILDDIR/Makefile")
 make_value() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ARENA_BUILDDIR" --no-print-directory --eval "print-value: ; \$(info $1)@:" print-value | tail -n 1; }
 build_shifted() {
     mkdir -p "$work/shifted" && cp -r "$headers"/src "$work/shifted/" || return 1
-    sed -i '/^struct job_record {/,/^};/ s/^};/\tuint64_t field_of_another_release;\n};/' \
-        "$work/shifted/src/slurmctld/slurmctld.h"
-    grep -q field_of_another_release "$work/shifted/src/slurmctld/slurmctld.h" || return 1
+    local record   # slurmctld.h; job_record.h since 24.05
+    record=$(grep -l '^struct job_record {' "$work"/shifted/src/{slurmctld/slurmctld,common/job_record}.h 2>/dev/null)
+    sed -i '/^struct job_record {/,/^};/ s/^};/\tuint64_t field_of_another_release;\n};/' "$record"
+    grep -q field_of_another_release "$record" || return 1
     [[ ! -d $headers/slurm ]] || cp -r "$headers/slurm" "$work/shifted/"
     local source objects=() flags compiler
     flags=$(make_value '$(DEFS) $(DEFAULT_INCLUDES) $(sched_arena_la_CPPFLAGS) $(AM_CXXFLAGS)')

@@ -231,21 +231,48 @@ std::optional<Fault> gres_types(const std::string& value) {
     return Fault{shown(value) + ": without gpu Slurm gives no GPUs", join(types, ",")};
 }
 
-/// The first plug-in, as slurmctld finds it, that says that it is for another Slurm than `runs`;
-/// its file and version.
-std::optional<std::pair<std::string, std::string>> foreign_plugin(const Facts& facts,
-                                                                  const std::string& runs) {
+/// Whether that Slurm takes a plug-in built for `built`: SPANK's goes by the first two numbers.
+bool fits(std::string_view file, const std::string& built, const std::string& runs) {
+    const auto series = [](const std::string& version) {
+        return version.substr(0, version.rfind('.'));
+    };
+    return file == "spank_arena.so" ? series(built) == series(runs) : built == runs;
+}
+
+/// What a file of PluginDir was built for; nothing where it does not say.
+struct BuiltPlugin {
+    std::string path;
+    std::optional<std::string> version;
+};
+
+std::vector<BuiltPlugin> built_plugins(const Facts& facts, const char* file) {
     constexpr std::size_t max_bytes = std::size_t{256} << 20;
-    for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"})
-        for (const std::string& directory : words(wanted_value(facts, "PluginDir"), ':')) {
-            if (!has_file(directory, file)) continue;
-            const std::string path = fmt::format("{}/{}", directory, file);
-            const auto bytes = read_user_file(path, max_bytes);
-            const auto version = bytes ? parse_plugin_version(*bytes) : std::nullopt;
-            if (version && *version != runs) return std::pair(path, *version);
-            break;
-        }
+    std::vector<BuiltPlugin> list;
+    for (const std::string& directory : words(wanted_value(facts, "PluginDir"), ':')) {
+        if (!has_file(directory, file)) continue;
+        const std::string path = fmt::format("{}/{}", directory, file);
+        const auto bytes = read_user_file(path, max_bytes);
+        list.push_back({path, bytes ? parse_plugin_version(*bytes) : std::nullopt});
+    }
+    return list;
+}
+
+/// The first plug-in that Slurm `runs` refuses without finding another in a later directory.
+std::optional<BuiltPlugin> foreign_plugin(const Facts& facts, const std::string& runs) {
+    for (const char* file : {"sched_arena.so", "job_submit_arena.so", "spank_arena.so"}) {
+        const std::vector<BuiltPlugin> list = built_plugins(facts, file);
+        const bool one_fits = std::any_of(list.begin(), list.end(), [&](const BuiltPlugin& one) {
+            return !one.version || fits(file, *one.version, runs);
+        });
+        if (!list.empty() && !one_fits) return list.front();
+    }
     return std::nullopt;
+}
+
+bool has_scheduler_for(const Facts& facts, const std::string& runs) {
+    const std::vector<BuiltPlugin> list = built_plugins(facts, "sched_arena.so");
+    return std::any_of(list.begin(), list.end(),
+                       [&](const BuiltPlugin& one) { return one.version == runs; });
 }
 
 Finding check_version(const Facts& facts) {
@@ -257,7 +284,7 @@ Finding check_version(const Facts& facts) {
         runs = *facts.slurm_version;
     }
     const Remedy restart = on_controller(facts, {apply_command(Apply::restart_slurmctld)});
-    if (runs != built) {
+    if (runs != built && !has_scheduler_for(facts, runs)) {
         Remedy remedy{
             "contrib/get-slurm-headers && make clean && ./configure --sysconfdir=/etc && make && "
             "make install"};
@@ -274,10 +301,10 @@ Finding check_version(const Facts& facts) {
         return fail(name,
                     fmt::format("{} runs, {} was built for {} and is refused; in the directory "
                                 "where slurm-arena was built:",
-                                runs, foreign->first, foreign->second),
+                                runs, foreign->path, *foreign->version),
                     std::move(remedy));
     }
-    return ok(name, built + ", as the plug-ins were built for");
+    return ok(name, runs + ", as the plug-ins were built for");
 }
 
 /// Whether slurmctld answers, and if not, what Slurm's command says.

@@ -38,15 +38,36 @@ find_prefix() {
         "./configure && make -j$(nproc); --prefix DIR names another, --arena off starts stock Slurm"
 }
 
+# "24.11.5": of the slurmctld that this cluster will run.
+slurm_version() { slurmctld -V 2>/dev/null | sed -n 's/.* \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p'; }
+# Whether that is VERSION or later.
+slurm_has() { [[ $(printf '%s\n' "$1" "$(slurm_version)" | sort -V | head -n 1) == "$1" ]]; }
+
+# An installation may have plug-ins for several Slurms: those of ours, in plug-ins' directories and SPANK's.
+choose_plugins() {
+    local all=$prefix/lib/slurm-arena version
+    version=$(slurm_version)
+    if [[ -e $all/$version/sched_arena.so && -e $all/${version%.*}/spank_arena.so ]]; then
+        plugin_dir=$all/$version spank_dir=$all/${version%.*}
+        return
+    fi
+    plugin_dir=$all
+    local built
+    built=$(for built in "$all"/*.*.*/sched_arena.so; do [[ ! -e $built ]] || basename "${built%/*}"; done | paste -sd' ')
+    [[ ! $built ]] || die "slurmctld is Slurm ${version:-?}, and $all has plug-ins for $built only: configure --with-slurm-src=DIR" \
+        "with its headers (contrib/get-slurm-headers), make and make install"
+}
+
 readable_by() { runuser -u "$1" -- test -r "$2"; }
 
 # Sets prefix, plugin_dir and prolog; every file that the cluster will need is there and readable.
 find_arena() {
     [[ $prefix || $plugin_dir ]] || find_prefix
     prefix=$(realpath -m "${prefix:-$plugin_dir/../..}")
-    plugin_dir=$(realpath -m "${plugin_dir:-$prefix/lib/slurm-arena}")
+    [[ $plugin_dir ]] || choose_plugins
+    plugin_dir=$(realpath -m "$plugin_dir") spank_dir=$(realpath -m "${spank_dir:-$plugin_dir}")
     prolog=$prefix/libexec/slurm-arena/arena-prolog
-    local file user files=("$plugin_dir"/{sched_arena,job_submit_arena,spank_arena}.so)
+    local file user files=("$plugin_dir"/{sched_arena,job_submit_arena}.so "$spank_dir/spank_arena.so")
     [[ $profile == off ]] || files+=("$prolog" "${prolog%/*}/arena-profiler")
     for file in "${files[@]}"; do
         [[ -e $file ]] || die "$file is missing: make install to $prefix first (configure prints which parts are off)"

@@ -65,7 +65,7 @@ pick_ports() {
 # ---- configuration files ------------------------------------------------------------------------
 stock_plugin_dir() {
     local d
-    for d in ${SLURM_PLUGIN_DIR-} /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm /usr/lib64/slurm \
+    for d in ${slurm_plugin_dir-} /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm /usr/lib64/slurm \
         /usr/local/lib/slurm; do
         [[ -e $d/sched_backfill.so ]] && { echo "$d"; return; }
     done
@@ -267,13 +267,13 @@ write_files() {
     write_slurm_conf >"$dir/slurm.conf"
     [[ ! $accounting ]] || write_accounting_files
     write_gres_conf >"$dir/gres.conf"
-    # No control groups: a cluster may run in a container or as a normal user. slurmd loads one of its two
-    # plug-ins whatever the configuration says, and v2 insists on a mounted hierarchy; v1 then does nothing.
-    echo "CgroupPlugin=cgroup/v1" >"$dir/cgroup.conf"
+    # No control groups: a cluster may run in a container or as a normal user. Before 24.05 slurmd loads one of its
+    # two plug-ins whatever the configuration says, and v2 insists on a mounted hierarchy; v1 then does nothing.
+    if slurm_has 24.05; then echo "CgroupPlugin=disabled"; else echo "CgroupPlugin=cgroup/v1"; fi >"$dir/cgroup.conf"
     write_arena_yaml >"$dir/arena.yaml"
     {
         echo "# SPANK plug-ins of this private cluster"
-        [[ $arena == off ]] || echo "optional $plugin_dir/spank_arena.so"
+        [[ $arena == off ]] || echo "optional $spank_dir/spank_arena.so"
     } >"$dir/plugstack.conf"
     if [[ $arena == on ]]; then write_prolog >"$dir/bin/prolog"; chmod 755 "$dir/bin/prolog"; fi
     write_settings

@@ -53,7 +53,7 @@ gone() { ! daemon_pid "$@" >/dev/null; }
 nodes_ready() {
     local states
     states=$(sinfo -h -N -o '%N %T' 2>/dev/null | sort -u) &&
-        [[ $(awk '$2 ~ /^(idle|mixed|allocated|completing|reserved|planned)$/' <<<"$states" | wc -l) == "$node_count" ]]
+        [[ $(awk '$2 ~ /^(idle|mixed|allocated|completing|reserved|planned)-?$/' <<<"$states" | wc -l) == "$node_count" ]]
 }
 node_is() { [[ $(sinfo -h -n "$1" -o %T | head -n 1) == "$2"* ]]; }
 

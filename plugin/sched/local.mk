@@ -54,7 +54,7 @@ libarena_sched_logic_la_SOURCES = \
 	# end
 
 if HAVE_SLURM_SRC
-pkglib_LTLIBRARIES += sched_arena.la
+slurmplugin_LTLIBRARIES += sched_arena.la
 endif
 sched_arena_la_SOURCES = \
 	plugin/sched/slurm/sched_arena.cc \
@@ -80,14 +80,15 @@ sched_arena_la_LDFLAGS = $(ARENA_PLUGIN_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'
 # Heterogeneous jobs are refused unless SchedulerType is literally sched/backfill: for sites that have
 # them, the same plug-in under that name in a directory to be put in front of PluginDir (sched_arena(8)).
 if HAVE_SLURM_SRC
-install-data-hook: install-as-backfill
-uninstall-hook: uninstall-as-backfill
+backfill_link = install-as-backfill
+backfill_unlink = uninstall-as-backfill
+linked_plugins = sched_arena.so job_submit_arena.so as-backfill
 endif
 .PHONY: install-as-backfill uninstall-as-backfill
 install-as-backfill:
-	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)/as-backfill'
-	cd '$(DESTDIR)$(pkglibdir)/as-backfill' && rm -f sched_backfill.so && \
+	$(MKDIR_P) '$(DESTDIR)$(slurmplugindir)/as-backfill'
+	cd '$(DESTDIR)$(slurmplugindir)/as-backfill' && rm -f sched_backfill.so && \
 	  $(LN_S) ../sched_arena.so sched_backfill.so
 uninstall-as-backfill:
-	rm -f '$(DESTDIR)$(pkglibdir)/as-backfill/sched_backfill.so'
-	-rmdir '$(DESTDIR)$(pkglibdir)/as-backfill'
+	rm -f '$(DESTDIR)$(slurmplugindir)/as-backfill/sched_backfill.so'
+	-rmdir '$(DESTDIR)$(slurmplugindir)/as-backfill'
