@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/user_file.h"
 #include "cli/doctor/doctor_parts.h"
+#include "installed_paths.h"
 #include "site/plugin_dir.h"
 #include "site/plugin_version.h"
 

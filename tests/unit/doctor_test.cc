@@ -16,6 +16,7 @@
 #include "cli/common/ask.h"
 #include "cli/planning/plan_input.h"
 #include "directory.h"
+#include "installed_paths.h"
 #include "site/plugin_version.h"
 #include "suite.h"
 
