@@ -31,6 +31,8 @@ contrib/systemd/arena-exporter.service: contrib/systemd/arena-exporter.service.i
 EXTRA_DIST += \
 	contrib/build-lib.sh \
 	contrib/check \
+	contrib/compile-plugins.sh \
+	contrib/debian-root \
 	contrib/demo-array \
 	contrib/demo-array.d/hardware.yaml \
 	contrib/demo-array.d/sibling.yaml \
@@ -58,6 +60,7 @@ EXTRA_DIST += \
 	contrib/quickstart.d/small-gpt.yaml \
 	contrib/quickstart.d/tiny-llama.yaml \
 	contrib/quickstart.d/train.sh \
+	contrib/slurm-versions \
 	# end
 
 # ---- what makes a process, a link or a GPU slow ----------------------------------------------------

@@ -4,7 +4,6 @@
 # too: what is written for one release today is not in the way of the next. Compiles only; nothing is run.
 # The headers are fetched once and kept in $XDG_CACHE_HOME/slurm-arena (~/.cache).
 # usage: tests/t0332-other-slurm.t [RELEASE]     a release of Debian's; default: trixie, which has Slurm 24.11
-# shellcheck disable=SC2016 # make's variables
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 release=${1-trixie}
 grep -q '^S\["HAVE_SLURM_SRC_TRUE"\]=""$' "$ARENA_BUILDDIR/config.status" || skip_all "this build has no scheduler plug-in"
@@ -23,26 +22,15 @@ fetch_headers() {
 [[ -d $headers ]] || fetch_headers ||
     skip_all "no headers of Debian $release's Slurm: $(tail -n 1 "$headers.log") (log: $headers.log)"
 
-# Of this build, but for the headers.
-make_value() {
-    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ARENA_BUILDDIR" --no-print-directory SLURM_SRC="$headers" \
-        --eval "print-value: ; \$(info $1)@:" print-value | tail -n 1
-}
-compiler=$(make_value '$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS) $(AM_CXXFLAGS)')
-compiler+=' -DARENA_UNTRIED_SLURM -fsyntax-only -Werror'
-run_compiler() { # OPTION SOURCE...
-    local option=$1
-    shift
-    (cd "$ARENA_BUILDDIR" && eval "$compiler $option ${*@Q}")
-}
-sources_of() { make_value "\$(filter %.cc,\$($1_la_SOURCES))" | tr ' ' '\n' | sed "s|^|$ARENA_SRCDIR/|"; }
+# shellcheck source=contrib/compile-plugins.sh
+. "$ARENA_SRCDIR/contrib/compile-plugins.sh"
 
 own=$(sed -n 's/^SLURM_SRC = //p' "$ARENA_BUILDDIR/Makefile")
 included=$(run_compiler -M "$ARENA_SRCDIR/plugin/job_submit/job_submit_arena.cc" 2>&1)
 like "$included" "$headers/src/slurmctld/slurmctld.h" "the headers of Slurm $(<"$headers/.debian-version") are found"
 unlike "$included" "($own|/usr/include)/(slurm|src)/" "and no header of the Slurm that this was built with"
-for plugin in sched_arena job_submit_arena spank_arena; do
+for plugin in "${slurm_plugins[@]}"; do
     mapfile -t sources < <(sources_of "$plugin")
-    ok "$plugin compiles against them (${#sources[@]} files)" run_compiler "$(make_value "\$(${plugin}_la_CPPFLAGS)")" "${sources[@]}"
+    ok "$plugin compiles against them (${#sources[@]} files)" run_compiler "$(options_of "$plugin")" "${sources[@]}"
 done
 done_testing
