@@ -4,6 +4,7 @@
 # threads and as MPI processes, and that signals end a run in a way that it goes on from.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 train=${ARENA_BUILDDIR:-.}/arena-train
 [[ -x $train ]] || skip_all "arena-train is not built"
 work=$(mktemp -d) || exit 99
@@ -80,8 +81,6 @@ if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then skip 3 "python3-numpy 
 fi
 
 # ---- MPI -----------------------------------------------------------------------------------------
-mpi=(mpirun --oversubscribe --quiet --mca btl "self,vader")
-((EUID != 0)) || mpi+=(--allow-run-as-root)
 if ! grep -q '#define HAVE_MPI 1' "${ARENA_BUILDDIR:-.}/config.h"; then skip 8 "this build has no MPI"
 elif ! command -v mpirun >/dev/null; then skip 8 "mpirun is not installed"; else
     for plan in '--pp 2 --dp 2 --zero 1' '--tp 2 --dp 2' '--pp 2 --tp 2 --recompute selective'; do

@@ -4,6 +4,7 @@
 # ranks, whose losses are those of a run that was told nothing; 100 parks; a rank that is killed in a park.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 train=${ARENA_BUILDDIR:-.}/arena-train
 [[ -x $train ]] || skip_all "arena-train is not built"
 work=$(mktemp -d) || exit 99
@@ -41,8 +42,7 @@ out=$("$train" "${model[@]}" --dp 2 --steps 9 --control "$work/none" 2>&1); rc=$
 is "$rc $out" "3 arena-train: $work/none: cannot open: No such file or directory" "a script that is missing is an error"
 
 # ---- MPI -----------------------------------------------------------------------------------------
-mpi=(mpirun --oversubscribe --quiet --mca btl "self,vader" --mca mpi_yield_when_idle 1)
-((EUID != 0)) || mpi+=(--allow-run-as-root)
+mpi+=(--mca mpi_yield_when_idle 1)
 grep -q '#define HAVE_MPI 1' "${ARENA_BUILDDIR:-.}/config.h" || { skip 1 "this build has no MPI"; done_testing; exit; }
 command -v mpirun >/dev/null || { skip 1 "mpirun is not installed"; done_testing; exit; }
 

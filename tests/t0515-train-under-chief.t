@@ -6,6 +6,7 @@
 # event are in no report.
 # shellcheck disable=SC2016,SC2086,SC2206,SC2317  # functions are called by ok; plans are words
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 build=${ARENA_BUILDDIR:-.}
 train=$build/arena-train fake_chief=$build/tests/tools/fake_chief
 [[ -x $train && -x $fake_chief ]] || skip_all "arena-train or tests/tools/fake_chief is not built"
@@ -48,8 +49,7 @@ chief_ends() {
 watched() { ARENA_WATCH_KEY=$key ARENA_WATCH_CHIEF=127.0.0.1 "$@" --log "$work/log" 2>"$work/err"; }
 heard() { jq -c "select(.type == \"$1\") | $2" "$work/heard"; }
 
-mpi=(mpirun --oversubscribe --quiet --mca btl "self,vader" --mca mpi_yield_when_idle 1)
-((EUID != 0)) || mpi+=(--allow-run-as-root)
+mpi+=(--mca mpi_yield_when_idle 1)
 has_mpi=''
 ! grep -q '#define HAVE_MPI 1' "$build/config.h" || ! command -v mpirun >/dev/null || has_mpi=1
 # ranks HOW N PLAN...: sets `run` to the command of N ranks

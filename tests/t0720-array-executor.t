@@ -5,6 +5,7 @@
 # 99, and they go on, alone or in another array, from their checkpoints.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 train=${ARENA_BUILDDIR:-.}/arena-train
 [[ -x $train ]] || skip_all "arena-train is not built"
 work=$(mktemp -d) || exit 99
@@ -54,8 +55,7 @@ out=$(ARENA_ARRAY=nowhere ARENA_ARRAY_MEMBER=1 "$train" "${model[@]}" --global-b
 is "$? $out" '2 arena-train: ARENA_ARRAY: "nowhere" is no address: HOST:PORT, or /PATH of a local socket' "an address is one"
 
 # ---- MPI -----------------------------------------------------------------------------------------
-mpi=(mpirun --oversubscribe --quiet --mca btl "self,vader" --mca mpi_yield_when_idle 1)
-((EUID != 0)) || mpi+=(--allow-run-as-root)
+mpi+=(--mca mpi_yield_when_idle 1)
 grep -q '#define HAVE_MPI 1' "${ARENA_BUILDDIR:-.}/config.h" || { skip 1 "this build has no MPI"; done_testing; exit; }
 command -v mpirun >/dev/null || { skip 1 "mpirun is not installed"; done_testing; exit; }
 cat >"$work/rank" <<'END'
