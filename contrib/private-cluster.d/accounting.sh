@@ -58,12 +58,14 @@ start_mariadb() {
 }
 
 accounting_answers() { sacctmgr -n show cluster >/dev/null 2>&1; }
+accounting_settled() { accounting_answers || gone slurmdbd; }
 
 start_accounting() {
     start_mariadb
     launch "$dir/bin/slurmdbd" || die "slurmdbd did not start: $(tail -n 3 "$dir/log/slurmdbd.log" 2>&1)"
-    wait_until "$limit" accounting_answers ||
+    wait_until "$limit" accounting_settled ||
         die "slurmdbd does not answer after $limit s: $(tail -n 3 "$dir/log/slurmdbd.log" 2>&1)"
+    accounting_answers || die "slurmdbd ended: $(grep -m 1 fatal "$dir/log/slurmdbd.log" || tail -n 1 "$dir/log/slurmdbd.log")"
     local words
     for words in "add cluster arena$port" "add account main" "add user $me account=main" \
         "modify user $me set defaultaccount=main"; do

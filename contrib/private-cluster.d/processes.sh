@@ -63,6 +63,16 @@ node_registers() {
     node_is "$1" idle || node_is "$1" mixed || node_is "$1" allocated
 }
 
+set_down() { scontrol update NodeName="$1" State=DOWN Reason="slurmd stopped by private-cluster"; }
+# An answer to a ping that was under way as slurmd ended brings a node back once more, within two seconds.
+keep_down() {
+    local end=$((SECONDS + 3))
+    while ((SECONDS < end)); do
+        node_is "$1" down || set_down "$1"
+        sleep 0.1
+    done
+}
+
 show_logs() {
     local file
     for file in "$dir"/log/{slurmctld.out,slurmctld.log,slurmd.out,slurmd.n1.log}; do
