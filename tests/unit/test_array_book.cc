@@ -265,6 +265,28 @@ TEST(a_limit_that_takes_some_members_has_the_others_wait) {
     ck_assert(b.ask(2).fate == Fate::joins);
 }
 
+TEST(siblings_of_a_carrier_that_has_died_wait_for_each_other) {
+    Book b;
+    b.task(1, 1);
+    b.task(2, 2);
+    ArrayCarrierView& carrier = b.carrier(100, 2);
+    for (JobView& job : b.host.view.jobs) Book::runs(job, 100);
+    b.begin_round();
+    carrier.running = false;
+    carrier.finished = true;
+    carrier.end_s = 1000;
+    JobView& back = b.host.view.jobs[0];
+    back.facts.state = HostJobState::pending;
+    back.facts.held = true;
+    back.facts.mark->lost = 1;
+    b.pass(1);
+    b.begin_round();
+    says(b.ask(1), Fate::waits, "waits for 1 of its siblings");
+    b.pass(90);  // what its script does meanwhile is nobody's business
+    b.begin_round();
+    says(b.ask(1), Fate::ordinary, "no sibling waits with it");
+}
+
 TEST(a_carrier_that_nobody_needs_is_told_to_end) {
     Book b;
     JobView& one = b.task(1, 1);

@@ -19,6 +19,9 @@ constexpr std::int64_t most_lost = 2;
 constexpr double refusal_s = 300;
 /// A carrier whose first members are on their way, and one that was told to end and did not.
 constexpr double first_members_s = 45, tell_again_s = 20;
+/// So long members of a carrier that is over may be on their way back: a member that is just
+/// attaching looks for its array for 60 s.
+constexpr double coming_back_s = 90;
 /// Carriers that are over and told of.
 constexpr std::size_t most_told = 64;
 /// What each member's own process may take.
@@ -233,6 +236,16 @@ ArrayBook::Carrier* ArrayBook::carrier_with_room(const std::string& group, const
     return nullptr;
 }
 
+/// Members whose carrier has ended, and who have not noticed yet.
+std::int64_t ArrayBook::coming_back(const std::string& group) const {
+    std::int64_t members = 0;
+    for (const auto& [id, carrier] : carriers_)
+        if (carrier.view.finished && carrier.facts.group == group &&
+            wall_s_ - carrier.view.end_s < coming_back_s)
+            members += carrier.running;
+    return members;
+}
+
 std::shared_ptr<ArrayLead> ArrayBook::lead_of(const Group& group, std::int64_t chunk,
                                               const SiblingPrice& price,
                                               const ArrayOffer& offer) const {
@@ -314,6 +327,9 @@ ArrayBook::Answer ArrayBook::ask(const JobView& job, const Request& request, con
     if (!waits.empty()) return {.fate = Fate::waits, .text = std::move(waits)};
     if (const auto refused = refusals_.find(tag->second); refused != refusals_.end())
         return {.text = "not bound: " + refused->second.why};
+    if (const std::int64_t back = coming_back(tag->second); back > 0)
+        return {.fate = Fate::waits,
+                .text = fmt::format("waits for {} of its siblings, whose pipeline has ended", back)};
     const auto members = static_cast<std::int64_t>(group.waiting.size()) + group.rest;
     if (members < 2 && request.array_size == 0)
         return {.text = "not bound: no sibling waits with it"};

@@ -112,6 +112,7 @@ class ArrayBook {
     void share_out(Carrier& carrier) const;
     void settle(Carrier& carrier);
     [[nodiscard]] bool is_needed(const Carrier& carrier) const;
+    [[nodiscard]] std::int64_t coming_back(const std::string& group) const;
     Carrier* carrier_with_room(const std::string& group, const JobView& job, std::string& waits);
     Answer bind(Group& group, const JobView& job, const Request& request, const SiblingPrice& price,
                 const ArrayOffer& offer);
