@@ -235,8 +235,8 @@ inline bitstr_t* named_nodes(std::string list) {
     return nodes;
 }
 
-/// Makes a job of its own of the next task of an array that is a record; what is left of the record,
-/// or the job itself. Since 24.11 Slurm asks whether its list is to have it.
+/// Makes a job of its own of the next task of an array that is a record; what is left of the
+/// record, or the job itself. Since 24.11 Slurm asks whether its list is to have it.
 template <typename Job>
 job_record_t* split_next_task(Job* array) {
     if constexpr (requires { job_array_post_sched(array); })

@@ -48,7 +48,8 @@ struct Acceptance {
     std::string note;  ///< shown to the user; may be empty
 };
 
-/// The request of this job: nothing for an ordinary job (no channel used), an error for a bad one. Knows neither cluster nor configuration.
+/// The request of this job: nothing for an ordinary job (no channel used), an error for a bad one.
+/// Knows neither cluster nor configuration.
 Result<std::optional<Request>> read_request(const SubmitFacts& facts);
 
 /// The rest of the checks, against the cluster, and what to write into the job.

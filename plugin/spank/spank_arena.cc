@@ -195,7 +195,8 @@ void hand_on_record(spank_t spank) {
 
 void say_ordinary() {
     slurm_info(
-        "arena: --arena-* options are for sbatch and salloc; this job of srun's is an ordinary one");
+        "arena: --arena-* options are for sbatch and salloc; this job of srun's is an ordinary "
+        "one");
 }
 
 void process_options(spank_t spank, spank_context_t where) {

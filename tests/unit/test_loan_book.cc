@@ -122,8 +122,7 @@ struct LoanScene : Scene {
         constexpr double trained_s = 5000;
         view.start_s = host.view.snapshot.time_s - trained_s;
         if (left > 0) {
-            wanted.steps =
-                static_cast<std::int64_t>(trained_s / offer.estimate.iteration_s) + left;
+            wanted.steps = static_cast<std::int64_t>(trained_s / offer.estimate.iteration_s) + left;
             view.record = must(format_record(wanted));
         }
         view.nodes_open = true;

@@ -464,8 +464,9 @@ TEST(what_is_no_lease_is_refused_with_a_sentence) {
     assert_refused(parse_lease("loan=L07 state=lent"), "L and a number");
     assert_refused(parse_lease("loan=L7"), "state=offered, lent");
     assert_refused(parse_lease("loan=L7 state=lent ends=12"), "only a returning lease");
-    for (const char* list : {"", "0", "12:12", "15:12", "12:", "x", "1:2:3:4:5:6:7:8:9:10:11:12:13:"
-                                                                    "14:15:16:17"})
+    for (const char* list : {"", "0", "12:12", "15:12", "12:", "x",
+                             "1:2:3:4:5:6:7:8:9:10:11:12:13:"
+                             "14:15:16:17"})
         assert_refused(parse_lease(std::string("loan=L7 state=returning until=5 ends=") + list),
                        "ascending jobs");
     assert_refused(parse_lease("loan=L7 state=gone"), "lent, returning or broken");

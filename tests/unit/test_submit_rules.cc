@@ -120,7 +120,8 @@ TEST(an_allocation_is_taken_but_for_what_needs_restarts) {
     ck_assert(read.ok() && read->has_value());
     ck_assert(!accepted(request(), shell).request.slowdown);
     refused(request({{"elastic", "yes"}}), shell, "(#ARENA elastic): is for batch jobs");
-    refused(request({{"slowdown", "mitigate"}}), shell, "(#ARENA slowdown): mitigate is for batch jobs");
+    refused(request({{"slowdown", "mitigate"}}), shell,
+            "(#ARENA slowdown): mitigate is for batch jobs");
     accepted(request({{"slowdown", "watch"}}), shell);
     SiteFacts mitigates = site();
     mitigates.config.slowdown_default = "mitigate";

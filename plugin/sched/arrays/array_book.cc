@@ -328,8 +328,9 @@ ArrayBook::Answer ArrayBook::ask(const JobView& job, const Request& request, con
     if (const auto refused = refusals_.find(tag->second); refused != refusals_.end())
         return {.text = "not bound: " + refused->second.why};
     if (const std::int64_t back = coming_back(tag->second); back > 0)
-        return {.fate = Fate::waits,
-                .text = fmt::format("waits for {} of its siblings, whose pipeline has ended", back)};
+        return {
+            .fate = Fate::waits,
+            .text = fmt::format("waits for {} of its siblings, whose pipeline has ended", back)};
     const auto members = static_cast<std::int64_t>(group.waiting.size()) + group.rest;
     if (members < 2 && request.array_size == 0)
         return {.text = "not bound: no sibling waits with it"};

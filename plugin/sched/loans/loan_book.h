@@ -59,8 +59,8 @@ class LoanBook {
         std::vector<Node> nodes;
         std::vector<JobId> preempted, scaled_in;
         std::vector<JobId> ending;  ///< let run: they end in time, by what was said of their work
-        std::size_t missing = 0;  ///< nodes that may not be back in time
-        std::string why;          ///< of these
+        std::size_t missing = 0;    ///< nodes that may not be back in time
+        std::string why;            ///< of these
     };
     Result<Returned> reclaim(const ReclaimWords& words, const Snapshot& snapshot,
                              const Offers& offers);
@@ -86,7 +86,7 @@ class LoanBook {
     struct Counts {
         std::uint64_t leases = 0, returns = 0, late = 0, preemptions = 0, scaled_in = 0, lost = 0;
         std::uint64_t let_end = 0, overstayed = 0;  ///< of those: told to leave all the same
-        std::map<std::string, double> lent_gpu_s;  ///< by account
+        std::map<std::string, double> lent_gpu_s;   ///< by account
     };
     [[nodiscard]] const Counts& counts() const { return counts_; }
     [[nodiscard]] std::size_t lent() const;

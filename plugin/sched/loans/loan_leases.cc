@@ -199,9 +199,9 @@ Result<LoanBook::Offered> LoanBook::offer(const OfferWords& words) {
 
 /// Who is let run has time to save its state all the same, should it not have ended by then.
 EndsInTime LoanBook::ends_within(double deadline_s) const {
-    return {.within_s =
-                std::max(0.0, deadline_s - to_end_s(deadline_s) - config_.restart_checkpoint_s),
-            .restart_s = config_.restart_checkpoint_s + config_.restart_launch_cap_s};
+    return {
+        .within_s = std::max(0.0, deadline_s - to_end_s(deadline_s) - config_.restart_checkpoint_s),
+        .restart_s = config_.restart_checkpoint_s + config_.restart_launch_cap_s};
 }
 
 void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
@@ -291,10 +291,10 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
         words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
     read_facts();
     const EndsInTime ends = ends_within(deadline_s);
-    const std::vector<std::string> nodes =
-        words.count > 0 ? Choice(snapshot, offers, facts_, open, ends)
-                              .best(static_cast<std::size_t>(words.count))
-                        : words.nodes;
+    const std::vector<std::string> nodes = words.count > 0
+                                               ? Choice(snapshot, offers, facts_, open, ends)
+                                                     .best(static_cast<std::size_t>(words.count))
+                                               : words.nodes;
     return give_back(nodes, deadline_s, ends, snapshot, offers);
 }
 
@@ -320,8 +320,7 @@ bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
         if (std::find(over.begin(), over.end(), node) == over.end())
             wanted.push_back(std::move(node));
     const double deadline_s = config_.loan_deadline_s;
-    if (!over.empty())
-        (void)give_back(over, deadline_s, ends_within(deadline_s), snapshot, offers);
+    if (!over.empty()) (void)give_back(over, deadline_s, ends_within(deadline_s), snapshot, offers);
     // Somebody waits for these.
     if (!wanted.empty()) (void)give_back(wanted, deadline_s, {}, snapshot, offers);
     return !over.empty() || !wanted.empty();

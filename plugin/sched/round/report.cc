@@ -131,11 +131,16 @@ Json loan_counts(const LoanBook& book) {
     const LoanBook::Counts& counts = book.counts();
     Json hours = Json::object();
     for (const auto& [account, gpu_s] : counts.lent_gpu_s) hours[account] = gpu_s / 3600;
-    return {{"lent", book.lent()},           {"leases", counts.leases},
-            {"returns", counts.returns},     {"late_returns", counts.late},
-            {"lost", counts.lost},           {"preemptions", counts.preemptions},
-            {"scaled_in", counts.scaled_in}, {"let_end", counts.let_end},
-            {"overstayed", counts.overstayed}, {"gpu_hours", std::move(hours)}};
+    return {{"lent", book.lent()},
+            {"leases", counts.leases},
+            {"returns", counts.returns},
+            {"late_returns", counts.late},
+            {"lost", counts.lost},
+            {"preemptions", counts.preemptions},
+            {"scaled_in", counts.scaled_in},
+            {"let_end", counts.let_end},
+            {"overstayed", counts.overstayed},
+            {"gpu_hours", std::move(hours)}};
 }
 
 Json pool_counts(const Snapshot& snapshot) {

@@ -46,7 +46,8 @@ class LeaseReader {
     }
 
   private:
-    static constexpr std::array<std::string_view, 5> keys{"loan", "state", "since", "until", "ends"};
+    static constexpr std::array<std::string_view, 5> keys{"loan", "state", "since", "until",
+                                                          "ends"};
 
     static Error refuse(std::string_view word, std::string_view why) {
         return usage_error(fmt::format("\"{}\" {}", printable(word), why), "lease");

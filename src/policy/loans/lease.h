@@ -34,7 +34,8 @@ struct Lease {
     /// Epoch seconds. offered, lent: when it goes back by itself, 0 = when it is asked for;
     /// returning: the deadline, never 0.
     std::int64_t until_s = 0;
-    /// returning: jobs that are let run there, since they end in time; ascending, at most most_ends.
+    /// returning: jobs that are let run there, since they end in time; ascending, at most
+    /// most_ends.
     std::vector<std::uint32_t> ends = {};
     static constexpr std::size_t most_ends = 16;
     bool operator==(const Lease&) const = default;
