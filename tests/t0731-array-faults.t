@@ -102,7 +102,7 @@ chown "$arena_user" "$work/theirs"
 chmod 755 "$work"
 cp "$work/sibling.yaml" "$work/theirs/"
 their_sweep() {
-    SWEEP_DIR=$work/theirs as_user sbatch --parsable --time=20 -o /dev/null --chdir="$work/theirs" --array="$1" --arena-array \
+    SWEEP_DIR=$work/theirs as_user sbatch --parsable --time=20 -o "$work/theirs/out-%A-%a" --chdir="$work/theirs" --array="$1" --arena-array \
         --arena-launcher=arena-train --arena-model="$work/sibling.yaml" --arena-batch=2 "${@:2}" "$work/sweep.sh"
 }
 ok "an account may have one job at a time" account MaxJobs=1

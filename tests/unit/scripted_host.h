@@ -150,7 +150,9 @@ class ScriptedHost : public Host {
         if (!next_array.why.empty()) return next_array;
         return {.id = ++next_id, .limited = false, .why = {}};
     }
-    void end_array(JobId id) override { note("end array", id); }
+    void end_array(JobId id, bool at_once) override {
+        note(at_once ? "cancel array" : "end array", id);
+    }
     void write_shares(const std::vector<ShareWords>& words) override { shares = words; }
     void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string& text) override { errors.push_back(text); }

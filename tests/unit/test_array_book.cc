@@ -244,7 +244,7 @@ TEST(a_limit_that_takes_only_the_carrier_lets_members_run_by_themselves) {
     b.book.refuse_member(b.host.view.jobs[0], 100, "not allowed: AssocMaxJobsLimit");
     b.book.settle();
     ck_assert_uint_eq(b.host.calls.size(), 1);
-    ck_assert_str_eq(b.host.calls[0].c_str(), "end array 100");
+    ck_assert_str_eq(b.host.calls[0].c_str(), "cancel array 100");
     b.begin_round();
     says(b.ask(2), Fate::ordinary, "beside their pipeline: not allowed: AssocMaxJobsLimit");
 }

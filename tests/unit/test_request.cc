@@ -37,6 +37,7 @@ Request sample() {
     r.user_hold = true;
     r.cpus_per_gpu = 4;
     r.mem_per_gpu_mb = 8192;
+    r.mem_per_node_mb = 4;
     return r;
 }
 
@@ -139,11 +140,12 @@ TEST(forged_records_are_refused) {
     refuses(replaced(good, "\"a40,h100\"", "\"a40;rm\""), "GPU types");
     refuses(replaced(good, "\"a40,h100\"", "[\"a40\"]"), "types is not text");
     refuses(replaced(good, "\"megatron@0.12\"", "\"bash -c\""), "launcher");
-    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":-1"), "cpus_per_gpu");
-    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":18446744073709551615"),
-            "cpus_per_gpu");
-    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":1e400"), "JSON");
-    refuses(replaced(good, "\"cpus_per_gpu\":4", "\"cpus_per_gpu\":4.5"), "cpus_per_gpu");
+    refuses(replaced(good, "\"cpus-per-gpu\":\"4\"", "\"cpus-per-gpu\":\"-1\""), "cpus-per-gpu");
+    refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":-1"), "mem_per_node_mb");
+    refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":18446744073709551615"),
+            "mem_per_node_mb");
+    refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":1e400"), "JSON");
+    refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":4.5"), "mem_per_node_mb");
     refuses(replaced(good, "\"user_hold\":true", "\"user_hold\":1"), "user_hold");
     refuses(replaced(good, "\"llama\"", "\"lama\""), "family");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":-1"), "hidden");

@@ -181,8 +181,10 @@ void ArrayBook::settle() {
         settle(carrier);
         const bool runs = carrier.view.running && !carrier.view.configuring;
         if (!runs || is_needed(carrier) || now_s_ - carrier.told_s < tell_again_s) continue;
+        // One that has trained nobody may be about to begin, deaf to a signal or killed by it.
+        const bool at_once = !carrier.had_members || carrier.told_s > 0;
         carrier.told_s = now_s_;
-        host_.end_array(id);
+        host_.end_array(id, at_once);
     }
     if (!words_.empty()) host_.write_shares(words_);
 }

@@ -58,8 +58,8 @@ class HostArrays {
     };
     /// On exactly its nodes and now, or not at all.
     virtual Started start_array(const ArrayCarrierSpec&) = 0;
-    /// Tells its ranks to leave. What is over stays as it is.
-    virtual void end_array(JobId) = 0;
+    /// Tells its ranks to leave; `at_once`: cancels it. What is over stays as it is.
+    virtual void end_array(JobId, bool at_once) = 0;
     /// What a member, which may be over, has used of its array's GPUs: words of its AdminComment,
     /// instead of those of the same key.
     struct ShareWords {

@@ -242,7 +242,7 @@ class SlurmHost : public Host {
     }
     CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
     Started start_array(const ArrayCarrierSpec& spec) override { return start_array_carrier(spec); }
-    void end_array(JobId id) override { end_array_carrier(id); }
+    void end_array(JobId id, bool at_once) override { end_array_carrier(id, at_once); }
     void write_shares(const std::vector<ShareWords>& shares) override {
         write_array_shares(shares);
     }
