@@ -145,7 +145,7 @@ END
     fi
     if [[ $arena == on ]]; then
         cat <<END
-PluginDir=$plugin_dir:$(stock_plugin_dir)
+PluginDir=$plugin_dir$([[ $spank_dir == "$plugin_dir" ]] || echo ":$spank_dir"):$(stock_plugin_dir)
 SchedulerType=sched/arena
 JobSubmitPlugins=arena
 PrologFlags=Alloc
