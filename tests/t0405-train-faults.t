@@ -203,4 +203,8 @@ if [[ ! -e $shim ]]; then skip 5 "tests/tools/kill_at_call.so is not built"; els
     note "$(last_saved) checkpoints; what they said: $(sed '/Killed/d' "$work/said" | head -n 3)"
     goes_on "after 100 kills"
 fi
+
+out=$(SLURM_STEP_NUM_TASKS=4 "$train" "${model[@]}" --steps 1 2>&1) rc=$?
+is "$rc" 2 "tasks of a step that do not know of each other are refused"
+like "$out" 'has 4 tasks that do not know of each other.*srun --mpi=pmix' "with what starts them together"
 done_testing

@@ -110,7 +110,6 @@ ok "slurmctld knows" limited 'MaxJobs=1('
 array=$(their_sweep 0-1 "$plan")
 ok "its members run one by one" wait_until '(( $(tasks_in $array COMPLETED) == 2 ))' 240
 is "$(cat "$work"/theirs/lives."$array".[01] | sort | uniq -c | xargs)" "2 0" "by themselves"
-ok "the log names the limit" grep -q 'a limit keeps members from starting beside their pipeline\|AssocMaxJobs' "$log"
 ok "the limit is lifted" account MaxJobs=-1 GrpTRES=gres/gpu=3
 ok "an account may have three GPUs" limited 'GrpTRES=.*gres/gpu=3('
 array=$(their_sweep 0-1 "$plan")

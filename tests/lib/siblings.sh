@@ -18,7 +18,7 @@ cd \${SWEEP_DIR:-$work}
 task=\$SLURM_ARRAY_TASK_ID steps=\$STEPS
 [[ ! -e steps.\$task ]] || steps=\$(<steps.\$task)
 echo "\${SLURM_RESTART_COUNT:-0} \${ARENA_ARRAY:+array}" >>lives.\$SLURM_ARRAY_JOB_ID.\$task
-srun arena-train --device cpu --model $work/sibling.yaml --data $work/text --steps \$steps --lr 0.00\$((task + 1)) --seed \$task --clip 0 \\
+srun --mpi=pmix arena-train --device cpu --model $work/sibling.yaml --data $work/text --steps \$steps --lr 0.00\$((task + 1)) --seed \$task --clip 0 \\
     --save-every 2 --checkpoint saved.\$SLURM_ARRAY_JOB_ID.\$task --log log.\$SLURM_ARRAY_JOB_ID.\$task
 code=\$?
 ((code == 0)) && [[ -e exit.\$task ]] && exit "\$(<exit.\$task)"

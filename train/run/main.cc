@@ -145,6 +145,18 @@ arena::Result<DeviceMaker> take_device(CommandLine& line) {
     return choice->is_gpu ? open_module(module) : take_cpu(line.run.threads);
 }
 
+/// Tasks that do not know of each other would each train the whole plan, into the same files.
+arena::Status check_tasks(const CommandLine& line) {
+    const auto tasks = environment("SLURM_STEP_NUM_TASKS");
+    if (has_mpi_ranks(line) || !tasks || arena::parse_integer(*tasks, 2, INT32_MAX) == std::nullopt)
+        return arena::Done{};
+    return arena::usage_error(fmt::format(
+        "this step has {} tasks that do not know of each other, each of which would train the "
+        "whole plan; start them with srun --mpi=pmix, or one (srun -N1 -n1) whose ranks are "
+        "threads",
+        arena::printable(*tasks, 20)));
+}
+
 /// An array trains it, elsewhere.
 int run_as_member(const CommandLine& line, const arena::BlockedSignals& blocked) {
     const auto array = find_array(environment);
@@ -160,6 +172,10 @@ int run_as_member(const CommandLine& line, const arena::BlockedSignals& blocked)
 
 int run(CommandLine& line, const arena::BlockedSignals& blocked) {
     if (line.array.serve.empty() && environment("ARENA_ARRAY")) return run_as_member(line, blocked);
+    if (const auto status = check_tasks(line); !status) {
+        print_error(status.error());
+        return code_of(status.error());
+    }
     const auto device = take_device(line);
     if (!device) {
         print_error(device.error());
