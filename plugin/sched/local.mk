@@ -66,7 +66,7 @@ sched_arena_la_SOURCES = \
 	plugin/sched/slurm/host_slurm_nodes.h plugin/sched/slurm/host_slurm_nodes.cc \
 	plugin/sched/slurm/host_slurm_apply.h plugin/sched/slurm/host_slurm_apply.cc \
 	plugin/sched/slurm/host_slurm_survey.cc plugin/sched/slurm/host_slurm_checks.cc \
-	plugin/sched/slurm/fingerprint.h \
+	plugin/sched/host/fingerprint.h \
 	plugin/sched/slurm/host_slurm_facts.h plugin/sched/slurm/host_slurm_facts.cc \
 	plugin/sched/slurm/host_slurm_launch.h plugin/sched/slurm/host_slurm_launch.cc \
 	plugin/sched/slurm/host_slurm_loans.h plugin/sched/slurm/host_slurm_loans.cc \

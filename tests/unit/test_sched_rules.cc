@@ -8,10 +8,10 @@
 #include "plugin/common/record_size.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/host/fingerprint.h"
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/request_cache.h"
-#include "plugin/sched/slurm/fingerprint.h"
 #include "request/launchers.h"
 #include "suite.h"
 

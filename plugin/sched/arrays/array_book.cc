@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "plugin/sched/host/fingerprint.h"
 #include "request/options.h"
 
 namespace arena {
@@ -26,12 +27,6 @@ constexpr double coming_back_s = 90;
 constexpr std::size_t most_told = 64;
 /// What each member's own process may take.
 constexpr std::int64_t member_memory_mb = 512;
-
-std::uint64_t fnv(std::string_view text) {
-    std::uint64_t sum = 14695981039346656037U;
-    for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    return sum;
-}
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -71,7 +66,7 @@ std::string group_tag(const JobView& job, const Request& request, const std::str
     for (const auto& [key, value] : option_settings(alike)) words += "|" + key + "=" + value;
     words += fmt::format("|{}|{}|{}|{}", request.cpus_per_gpu, request.mem_per_gpu_mb,
                          request.mem_per_node_mb, request.mem_per_cpu_mb);
-    return fmt::format("{:016x}", fnv(words));
+    return fmt::format("{:016x}", Fingerprint().add(words).value());
 }
 
 // ---- carriers and members ----------------------------------------------------------------------

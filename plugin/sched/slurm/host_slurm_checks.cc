@@ -2,7 +2,7 @@
 // Whether a job may start now: what stock's schedule() asks of each job on each pass and
 // select_nodes() does not ask again, in Slurm's own calls; and whether it is still the job that was
 // planned.
-#include "plugin/sched/slurm/fingerprint.h"
+#include "plugin/sched/host/fingerprint.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/slurm_util.h"
 
