@@ -85,6 +85,10 @@ STEPS=1000000
 array=$(sweep 0-1 "$plan")
 for life in 1 2; do
     ok "life $life: both train" wait_until "((\$(grep -cx '$((life - 1)) array' <(cat $work/lives.$array.[01] 2>/dev/null)) == 2 && \$(tasks_in $array RUNNING) == 2))" 120
+    for i in 0 1; do
+        before=$(grep -c '"loss"' "$work/log.$array.$i" 2>/dev/null)
+        ok "member $i is taught" wait_until "((\$(grep -c '\"loss\"' $work/log.$array.$i 2>/dev/null) > ${before:-0}))" 60
+    done
     scancel --signal=KILL "$(carriers RUNNING)"
 done
 ok "after two losses one runs by itself" wait_until "grep -qx '2 ' $work/lives.$array.[01]" 120
