@@ -107,16 +107,16 @@ chmod 755 "$work"
 cp "$work/sibling.yaml" "$work/theirs/"
 their_sweep() {
     SWEEP_DIR=$work/theirs as_user sbatch --parsable --time=20 -o "$work/theirs/out-%A-%a" --chdir="$work/theirs" --array="$1" --arena-array \
-        --arena-launcher=arena-train --arena-model="$work/sibling.yaml" --arena-batch=2 "${@:2}" "$work/sweep.sh"
+        --arena-launcher=arena-train --arena-model="$work/sibling.yaml" --arena-batch="$2" "${@:3}" "$work/sweep.sh"
 }
 ok "an account may have one job at a time" account MaxJobs=1
 ok "slurmctld knows" limited 'MaxJobs=1('
-array=$(their_sweep 0-1 "$plan")
+array=$(their_sweep 0-1 4 "$plan")
 ok "its members run one by one" wait_until '(( $(tasks_in $array COMPLETED) == 2 ))' 240
 is "$(cat "$work"/theirs/lives."$array".[01] | sort | uniq -c | xargs)" "2 0" "by themselves"
 ok "the limit is lifted" account MaxJobs=-1 GrpTRES=gres/gpu=3
 ok "an account may have three GPUs" limited 'GrpTRES=.*gres/gpu=3('
-array=$(their_sweep 0-1 "$plan")
+array=$(their_sweep 0-1 4 "$plan")
 sleep 5
 is "$(tasks_in "$array" RUNNING)/$(carriers RUNNING | wc -l)" 0/0 "a pipeline of four does not start"
 like "$(scontrol -o show job "$array")" 'Reason=[^ ]*(Assoc|Arena: [^=]*Assoc)' "and the reason names the limit"
@@ -127,8 +127,8 @@ ok "slurmctld knows" limited 'GrpTRES=.*gres/gpu=N('
 # ---- two users ----------------------------------------------------------------------------------------------
 STEPS=1000000
 array=$(sweep 0-1 "$plan")
-# Of another size: what a limit refused above is not tried again for a while.
-theirs=$(their_sweep 0-1 "$plan" --arena-gpus=4)
+# Another batch: what a limit refused above is not tried again for five minutes.
+theirs=$(their_sweep 0-1 2 "$plan")
 ok "one array trains" wait_until '(( $(tasks_in $array RUNNING) == 2 ))' 90
 first=$(carriers RUNNING)
 like "$(job_field "$first" UserId)" "^root" "in a job of its user"

@@ -37,7 +37,7 @@ no_plugins='JobSubmitPlugins is (empty|\(null\)), without arena'
 ok "installed, nothing of it in slurmctld: refused" refused "$no_plugins"
 is "$(SLURM_EXIT_ERROR=42 sbatch "${asks[@]}" >/dev/null 2>&1; echo $?)" 42 "with the exit code that the user wants for errors"
 ok "an ordinary job is as before" submit --hold --wrap true
-like "$(srun --arena-model=gpt2 --arena-batch=8 -t 5 echo ran 2>&1)" 'for sbatch; this interactive.*ran' "so is srun, with its note"
+like "$(srun --arena-model=gpt2 --arena-batch=8 -t 5 echo ran 2>&1)" 'for sbatch and salloc; this job of srun.*ran' "so is srun, with its note"
 
 set_conf "$plugins:$stock" sched/arena arena
 ok "written into slurm.conf, but slurmctld has not read it: refused" refused "$no_plugins"
