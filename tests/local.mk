@@ -135,6 +135,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/tap.sh \
 	tests/lib/timed \
 	tests/bench/pending-jobs \
+	tests/bench/spike-start \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-arena-data \
