@@ -12,7 +12,7 @@ need_arena
 need_mpi_in_slurm
 need_accounting
 command -v jq >/dev/null || skip_all 'jq is not installed'
-start_siblings --accounting associations,limits,qos --conf-extra MaxArraySize=100001
+start_siblings --accounting associations,limits,qos --conf-extra MaxArraySize=100001 --conf-extra MaxJobCount=200000
 ok "users get an association" sacctmgr -i add user "root,arena,$arena_user" account=main
 ok "and slurmctld knows" wait_until '[[ $(as_user sbatch --test-only --wrap true 2>&1) != *Invalid* ]]'
 log=$cluster_dir/log/slurmctld.log
@@ -150,11 +150,11 @@ like "$(squeue -h -j "$huge" -o %i)" "_\\[0-99999\\]|_\\[0-[0-9,.]*" "which sque
 ok "and cancelled" scancel "$huge"
 like "$(sweep 0-100001)" 'Invalid job array specification' "one beyond MaxArraySize is refused by Slurm"
 sed 's/tied_embedding: false/tied_embedding: true/; s/sibling/tied/' "$work/sibling.yaml" >"$work/tied.yaml"
-tied=$(submit --time=20 -o /dev/null --array=0-1 --arena-array --arena-launcher=arena-train --arena-batch=2 --arena-model="$work/tied.yaml" \
+tied=$(submit --time=20 -o /dev/null --array=0-1 --arena-array --arena-launcher=arena-train --arena-batch=2 --arena-gpus=4 --arena-model="$work/tied.yaml" \
     --wrap 'sleep 1000')
 ok "a tied model's tasks run by themselves" wait_until '(( $(tasks_in $tied RUNNING) == 1 ))' 60
 waiting=$(scontrol -o show job "$tied" | sed -n 's/^JobId=\([0-9]*\) .* JobState=PENDING .*/\1/p' | head -n 1)
-like "$(arena explain "$waiting" | tr -s ' \n' ' ')" 'not bound: .*tied' "arena explain says why"
+like "$(arena explain "$waiting" | tr -s ' \n' ' ')" 'not bound: the model ties its output head' "arena explain says why"
 scancel "$tied"
 ok "no node has suffered" clean_nodes
 unlike "$(<"$log")" 'internal fault' "nor has slurmctld"
