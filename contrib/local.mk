@@ -60,6 +60,7 @@ EXTRA_DIST += \
 	contrib/quickstart.d/small-gpt.yaml \
 	contrib/quickstart.d/tiny-llama.yaml \
 	contrib/quickstart.d/train.sh \
+	contrib/slurm-smoke \
 	contrib/slurm-versions \
 	# end
 
