@@ -8,10 +8,8 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/siblings.sh"
-need_arena
-need_mpi_in_slurm
+need_siblings
 need_accounting
-command -v jq >/dev/null || skip_all 'jq is not installed'
 start_siblings --accounting associations,limits,qos --conf-extra MaxArraySize=100001 --conf-extra MaxJobCount=200000
 ok "users get an association" sacctmgr -i add user "root,arena,$arena_user" account=main
 ok "and slurmctld knows" wait_until '[[ $(as_user sbatch --test-only --wrap true 2>&1) != *Invalid* ]]'

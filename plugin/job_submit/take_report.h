@@ -11,7 +11,7 @@
 
 namespace arena {
 
-/// ARENA_RECORD of a batch job; nullptr where it is none of Arena's.
+/// ARENA_RECORD of a job; nullptr where it is none of Arena's.
 const char* record_of(const job_record_t*);
 
 bool is_report(const job_desc_msg_t* change);

@@ -1,12 +1,19 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Black-box tests of arrays that share a pipeline, in a cluster. Source it after arena.sh and train.sh.
+#   need_siblings                 skips where something is missing; before start_siblings
 #   start_siblings [OPTIONS...]   a cluster whose GPUs have 10 MB, a model that none of them holds alone, and text to train on
 #   sweep ARRAY OPTIONS...        submits an array of it, prints its id; tasks do $STEPS steps, $work/steps.TASK has another number of one,
 #                                 and end as $work/exit.TASK says
 #   task ARRAY N FIELD            of its record
 #   tasks_in ARRAY STATE          how many; carriers [STATE]: ids of the jobs that train members
 : "${ARENA_BUILDDIR=}" "${work=}" "${cluster_dir=}"   # of cluster.sh
+
+need_siblings() {
+    need_arena
+    need_mpi_in_slurm
+    command -v jq >/dev/null || skip_all 'jq is not installed'
+}
 
 start_siblings() {
     make_work

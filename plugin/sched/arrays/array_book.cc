@@ -92,11 +92,11 @@ void ArrayBook::read_carriers(const ClusterView& view) {
         carrier.view = now;
         carrier.facts = std::move(*facts);
     }
-    const auto is_gone = [&](const auto& entry) {
+    const auto is_gone = [&](JobId id) {
         return std::none_of(view.arrays.begin(), view.arrays.end(),
-                            [&](const ArrayCarrierView& now) { return now.id == entry.first; });
+                            [&](const ArrayCarrierView& now) { return now.id == id; });
     };
-    std::erase_if(carriers_, is_gone);
+    std::erase_if(carriers_, [&](const auto& entry) { return is_gone(entry.first); });
     std::erase_if(closed_, is_gone);
     for (auto at = carriers_.begin(); carriers_.size() > most_told && at != carriers_.end();)
         at = at->second.is_settled ? carriers_.erase(at) : std::next(at);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,7 +58,7 @@ class ArrayBook {
     Answer ask(const JobView& job, const Request& request, const Pricing& price);
 
     /// A member did not start: its carrier takes no more of them.
-    void close(JobId carrier) { closed_[carrier] = true; }
+    void close(JobId carrier) { closed_.insert(carrier); }
     /// A limit is in the way of the lead's carrier: for a while its siblings run by themselves.
     void refuse(const JobView& lead, const std::string& why);
     /// A member has started, in this round.
@@ -124,7 +125,7 @@ class ArrayBook {
     const Config& config_;
     double now_s_ = 0, wall_s_ = 0;
     std::map<JobId, Carrier> carriers_;
-    std::map<JobId, bool> closed_;
+    std::set<JobId> closed_;
     std::map<std::string, Group> groups_;    ///< by tag, of this round
     std::map<JobId, std::string> group_of_;  ///< of those that were added
     std::map<std::string, Refusal> refusals_;

@@ -22,6 +22,20 @@ constexpr std::string_view for_explain = "explain ";
 constexpr std::string_view for_array = "array ";
 constexpr std::size_t max_cached_arrays = 256;
 
+/// The youngest of `most` values.
+template <typename Map>
+const typename Map::mapped_type& keep_young(Map& values, std::deque<std::string>& by_age,
+                                            std::size_t most, const std::string& key,
+                                            typename Map::mapped_type value) {
+    const auto [at, added] = values.insert_or_assign(key, std::move(value));
+    if (added) by_age.push_back(key);
+    if (by_age.size() > most) {
+        values.erase(by_age.front());
+        by_age.pop_front();
+    }
+    return at->second;
+}
+
 std::string grids_key(const std::string& key, const std::string& model_name) {
     return fmt::format("{}{}|{}", for_explain, key, model_name);
 }
@@ -107,13 +121,7 @@ const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcom
             "model may take; pin the plan (--arena-plan), ask for fewer GPUs or types, or give "
             "fewer unlike layers",
             outcome.in_part, desk_.own_seconds());
-    const auto [at, added] = grids_.insert_or_assign(key, std::move(grids));
-    if (added) grids_by_age_.push_back(key);
-    if (grids_by_age_.size() > max_cached_grids) {
-        grids_.erase(grids_by_age_.front());
-        grids_by_age_.pop_front();
-    }
-    return &at->second;
+    return &keep_young(grids_, grids_by_age_, max_cached_grids, key, std::move(grids));
 }
 
 const SharedPools& OfferBook::shared_pools(const ClusterView& view, const JobView& job) {
@@ -311,13 +319,7 @@ const OfferBook::ArrayPrices& OfferBook::keep_array(const std::string& key, Plan
         none.why = "not bound: the planner failed: " + outcome.fault;
         outcome.array = std::make_shared<const ArrayOffers>(std::move(none));
     }
-    const auto [at, added] = arrays_.insert_or_assign(key, std::move(outcome.array));
-    if (added) arrays_by_age_.push_back(key);
-    if (arrays_by_age_.size() > max_cached_arrays) {
-        arrays_.erase(arrays_by_age_.front());
-        arrays_by_age_.pop_front();
-    }
-    return at->second;
+    return keep_young(arrays_, arrays_by_age_, max_cached_arrays, key, std::move(outcome.array));
 }
 
 OfferBook::ArrayPrices OfferBook::array_offers(std::uint32_t user, const Request& request,

@@ -80,7 +80,7 @@ void PlanDesk::begin_round() {
     const std::lock_guard lock(mutex_);
     wait_left_s_ = limits_.round_wait_s;
     for (const std::string& key : turns_.begin_round()) {
-        queries_.erase(key);
+        works_.erase(key);
         slow_.erase(key);
     }
 }
@@ -99,7 +99,7 @@ std::optional<PlanOutcome> PlanDesk::ask_for(std::uint32_t user, const std::stri
     std::unique_lock lock(mutex_);
     if (!made_.contains(key) && in_work_ != key) {
         if (!turns_.ask(user, key)) return std::nullopt;
-        if (!queries_.contains(key)) queries_.emplace(key, make_work());
+        if (!works_.contains(key)) works_.emplace(key, make_work());
         changed_.notify_all();
     }
     if (!made_.contains(key) && !slow_.contains(key)) wait_for(key, lock);
@@ -130,7 +130,7 @@ void PlanDesk::wait_for(const std::string& key, std::unique_lock<std::mutex>& lo
 bool PlanDesk::make_next(std::unique_lock<std::mutex>& lock) {
     const auto turn = turns_.next();
     if (!turn) return false;
-    const auto work = queries_.extract(turn->key);
+    const auto work = works_.extract(turn->key);
     if (work.empty()) return true;  // its making failed
     in_work_ = turn->key;
     lock.unlock();

@@ -69,7 +69,8 @@ class PlanDesk {
     /// What a round may wait is there again.
     void begin_round();
     /// The plan, if it is made or gets made in what is left of the round's wait; else it is in the
-    /// user's queue and has to be asked for again. make_query is called where it is new.
+    /// user's queue and has to be asked for again. make_query, make_work are called where it is
+    /// new.
     std::optional<PlanOutcome> ask(std::uint32_t user, const std::string& key,
                                    const std::function<PlanQuery()>& make_query);
     std::optional<PlanOutcome> ask_for(std::uint32_t user, const std::string& key,
@@ -89,7 +90,7 @@ class PlanDesk {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     PlanTurns turns_;
-    std::map<std::string, PlanWork> queries_;  ///< of what is in a queue
+    std::map<std::string, PlanWork> works_;  ///< of what is in a queue
     std::string in_work_;
     std::map<std::string, PlanOutcome> made_;
     std::set<std::string> slow_;  ///< waited for in vain once: no round waits again

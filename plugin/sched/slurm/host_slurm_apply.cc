@@ -238,9 +238,6 @@ void launched(job_record_t* job) {
          job->admin_comment ? job->admin_comment : "");
     hand_over(job);
     rebuild_job_part_list(job);
-    note_job_change();
-    schedule_job_save();
-    schedule_node_save();
 }
 
 ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nodes) {

@@ -60,12 +60,6 @@ ApplyResult split_array(JobId id, std::uint32_t restart, std::int64_t tasks) {
 
 namespace {
 
-char** string_array(const std::vector<std::string>& entries) {
-    auto** array = static_cast<char**>(xcalloc(entries.size() + 1, sizeof(char*)));
-    for (std::size_t i = 0; i < entries.size(); ++i) array[i] = xstrdup(entries[i].c_str());
-    return array;
-}
-
 /// What a plan or an earlier life left in a job's environment.
 bool is_of_another_shape(std::string_view entry) {
     if (entry.starts_with("ARENA_")) return !entry.starts_with("ARENA_CONF=");
@@ -130,11 +124,6 @@ job_desc_msg_t* describe(const ArrayCarrierSpec& spec, job_record_t* lead, std::
     return desc;
 }
 
-void cancel(job_record_t* job) {
-    (void)job_signal(job, SIGKILL, KILL_FULL_JOB, slurm_conf.slurm_user_id, false);
-    schedule_job_save();
-}
-
 bool is_limit(int rc) {
     return rc == ESLURM_ACCOUNTING_POLICY || rc == ESLURM_INVALID_TIME_LIMIT ||
            rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE || rc == ESLURM_INVALID_ACCOUNT;
@@ -142,19 +131,6 @@ bool is_limit(int rc) {
 
 HostArrays::Started refused(const std::string& why, bool limited) {
     return {.id = 0, .limited = limited, .why = why};
-}
-
-/// Slurm's code; as select_carrier() of profile runs.
-int select_on_nodes(job_record_t*& job, const std::vector<std::string>& nodes, std::string& why) {
-    if (job->priority == 0) return ESLURM_JOB_HELD;
-    if (!job_independent(job)) return ESLURM_DEPENDENCY;
-    why = limit_in_the_way(job);
-    if (!why.empty()) return ESLURM_ACCOUNTING_POLICY;
-    bitstr_t* chosen = bitmap_of(nodes);
-    if (!chosen) return ESLURM_NODE_NOT_AVAIL;
-    const int rc = select_on(job, chosen);
-    bit_free(chosen);
-    return rc;
 }
 
 HostArrays::Started start_locked(const ArrayCarrierSpec& spec) {
@@ -177,20 +153,17 @@ HostArrays::Started start_locked(const ArrayCarrierSpec& spec) {
     xfree(message);
     slurm_free_job_desc_msg(desc);
     const bool made = rc == SLURM_SUCCESS && job;
-    if (made) rc = select_on_nodes(job, spec.nodes, why);
+    if (made) rc = select_made(job, spec.nodes, why);
     if (rc != SLURM_SUCCESS || !job) {
         const bool pending = job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job);
         if (why.empty() && pending && rc == ESLURM_ACCOUNTING_POLICY)
             why = text_of(reason_name(static_cast<job_state_reason>(job->state_reason)));
         if (why.empty()) why = text_of(slurm_strerror(rc));
-        if (pending) cancel(job);
+        if (pending) cancel_made(job);
         return refused("Slurm refused the job of its pipeline: " + why, is_limit(rc));
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.admin_comment.c_str());
     hand_over(job);
-    note_job_change();
-    schedule_job_save();
-    schedule_node_save();
     return {.id = job->job_id, .limited = false, .why = {}};
 }
 
@@ -244,7 +217,7 @@ HostArrays::Started start_array_carrier(const ArrayCarrierSpec& spec) {
     HostArrays::Started started = start_locked(spec);
     if (started.id == 0 || launch.taken_up()) return started;
     SlurmLock lock(SlurmLock::Kind::write);
-    if (job_record_t* job = find_job_record(started.id)) cancel(job);
+    if (job_record_t* job = find_job_record(started.id)) cancel_made(job);
     return refused("slurmctld is stopping", false);
 }
 
@@ -260,7 +233,7 @@ void end_array_carrier(JobId id, bool at_once) {
     if (!at_once && job->step_list && list_find_first_ro(job->step_list, is_step, nullptr))
         (void)job_signal(job, SIGUSR1, 0, slurm_conf.slurm_user_id, false);
     else
-        cancel(job);
+        cancel_made(job);
 }
 
 void write_array_shares(const std::vector<HostArrays::ShareWords>& shares) {

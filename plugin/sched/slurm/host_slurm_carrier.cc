@@ -21,12 +21,6 @@
 namespace arena {
 namespace {
 
-char** string_array(const std::vector<std::string>& entries) {
-    auto** array = static_cast<char**>(xcalloc(entries.size() + 1, sizeof(char*)));
-    for (std::size_t i = 0; i < entries.size(); ++i) array[i] = xstrdup(entries[i].c_str());
-    return array;
-}
-
 job_desc_msg_t* describe(const CarrierSpec& spec) {
     auto* desc = static_cast<job_desc_msg_t*>(xmalloc(sizeof(job_desc_msg_t)));
     slurm_init_job_desc_msg(desc);
@@ -60,11 +54,6 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
         {"ARENA_PROFILE=" + request, "ARENA_PROFILE_FOR=" + std::to_string(spec.for_user)});
     desc->spank_job_env_size = 2;
     return desc;
-}
-
-void cancel_locked(job_record_t* job) {
-    (void)job_signal(job, SIGKILL, KILL_FULL_JOB, slurm_conf.slurm_user_id, false);
-    schedule_job_save();
 }
 
 /// Slurm's answers that are about nodes as they are now: down, reserved, in use.
@@ -108,13 +97,8 @@ const job_record_t* payer_of(const CarrierSpec& spec) {
 
 /// Slurm's code. That some node of the partition could hold the job, job_allocate() has said.
 int select_carrier(job_record_t* job, const std::string& node) {
-    if (job->priority == 0) return ESLURM_JOB_HELD;
-    if (!job_independent(job)) return ESLURM_DEPENDENCY;
-    if (!limit_in_the_way(job).empty()) return ESLURM_ACCOUNTING_POLICY;
-    bitstr_t* chosen = bitmap_of({node});
-    if (!chosen) return ESLURM_NODE_NOT_AVAIL;
-    const int rc = select_on(job, chosen);
-    bit_free(chosen);
+    std::string limit;
+    const int rc = select_made(job, {node}, limit);
     return rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE ? ESLURM_NODE_NOT_AVAIL : rc;
 }
 
@@ -144,22 +128,19 @@ CarrierStart create_locked(const CarrierSpec& spec) {
         const std::string why = said.empty() ? reason_of(job, rc) : said;
         // Some refusals leave the job in the queue, where it would wait until the limits of its
         // partition change.
-        if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_locked(job);
+        if (job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job)) cancel_made(job);
         return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
                 "Slurm refused the " + std::string(kind) + ": " + why};
     }
     rc = select_carrier(job, spec.node);
     if (rc != SLURM_SUCCESS) {
         const std::string why = reason_of(job, rc);
-        cancel_locked(job);
+        cancel_made(job);
         return {0, is_about_nodes(rc), charged && rc == ESLURM_ACCOUNTING_POLICY,
                 "the " + std::string(kind) + " could not start: " + why};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.comment.c_str());
     hand_over(job);
-    note_job_change();
-    schedule_job_save();
-    schedule_node_save();
     return {job->job_id, false, false, {}};
 }
 
@@ -168,7 +149,7 @@ CarrierStart create_carrier(const CarrierSpec& spec) {
     const CarrierStart start = create_locked(spec);
     if (start.id == 0 || launch.taken_up()) return start;
     SlurmLock lock(SlurmLock::Kind::write);
-    if (job_record_t* job = find_job_record(start.id)) cancel_locked(job);
+    if (job_record_t* job = find_job_record(start.id)) cancel_made(job);
     return {0, true, false, "slurmctld is stopping"};
 }
 

@@ -2,6 +2,7 @@
 // See host_slurm_launch.h.
 #include "plugin/sched/slurm/host_slurm_launch.h"
 
+#include <csignal>
 #include <thread>
 
 namespace arena {
@@ -29,6 +30,32 @@ void hand_over(job_record_t* job) {
         srun_allocate(job);
     else if (!IS_JOB_CONFIGURING(job))
         launch_job(job);
+    note_job_change();
+    schedule_job_save();
+    schedule_node_save();
+}
+
+char** string_array(const std::vector<std::string>& entries) {
+    auto** array = static_cast<char**>(xcalloc(entries.size() + 1, sizeof(char*)));
+    for (std::size_t i = 0; i < entries.size(); ++i) array[i] = xstrdup(entries[i].c_str());
+    return array;
+}
+
+int select_made(job_record_t*& job, const std::vector<std::string>& nodes, std::string& limit) {
+    if (job->priority == 0) return ESLURM_JOB_HELD;
+    if (!job_independent(job)) return ESLURM_DEPENDENCY;
+    limit = limit_in_the_way(job);
+    if (!limit.empty()) return ESLURM_ACCOUNTING_POLICY;
+    bitstr_t* chosen = bitmap_of(nodes);
+    if (!chosen) return ESLURM_NODE_NOT_AVAIL;
+    const int rc = select_on(job, chosen);
+    bit_free(chosen);
+    return rc;
+}
+
+void cancel_made(job_record_t* job) {
+    (void)job_signal(job, SIGKILL, KILL_FULL_JOB, slurm_conf.slurm_user_id, false);
+    schedule_job_save();
 }
 
 void take_back_start(JobId id, std::uint32_t restart) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Launches on their way: slurmctld's agent, one thread for all, takes them up one by one and drops
 // what is left when slurmctld stops. Such a job would come back as running, be launched by nobody
-// and hold its GPUs.
+// and hold its GPUs. And what all jobs that Arena itself makes have in common.
 #pragma once
 
 #include "plugin/sched/slurm/slurm_util.h"
@@ -22,8 +22,14 @@ class LaunchWatch {
 };
 
 /// Has a started job's nodes begin: its script is sent, or salloc told. Where a Prolog or a booting
-/// node is waited for, slurmctld does the former itself.
+/// node is waited for, slurmctld does the former itself. It is told and saved.
 void hand_over(job_record_t*);
+
+/// A list of Slurm's, to be freed by it.
+char** string_array(const std::vector<std::string>& entries);
+/// Starts a job that Arena has made on exactly these nodes: Slurm's code. `limit`: what it breaks.
+int select_made(job_record_t*& job, const std::vector<std::string>& nodes, std::string& limit);
+void cancel_made(job_record_t*);
 
 /// Requeues a job that was started and never launched, although slurmctld stops: what it saves last
 /// is to say so. salloc asks again by itself.

@@ -52,7 +52,7 @@ void set_supplement(job_record_t* job, std::string_view name, std::string_view v
 /// Removes every entry of env_sup whose name begins with "ARENA_" but the mark.
 void clear_supplements(job_record_t* job);
 
-/// ARENA_RECORD of a batch job that Arena manages; nullptr for every other job.
+/// ARENA_RECORD of a job that Arena manages; nullptr for every other job.
 const char* arena_record(const job_record_t* job);
 /// ARENA_PROFILE of one of our carrier jobs; nullptr for every other job.
 const char* carrier_request(const job_record_t* job);
