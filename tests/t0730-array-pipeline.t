@@ -8,9 +8,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/siblings.sh"
-need_arena
-need_mpi_in_slurm
-command -v jq >/dev/null || skip_all 'jq is not installed'
+need_siblings
 start_siblings --arena-set array.wait_s=10
 
 # ---- twelve on one pipeline --------------------------------------------------------------------------
@@ -39,10 +37,11 @@ is "$(losses "$work/log.$array.3" | cut -d' ' -f1 | xargs)" '1 2 3 4' "a member'
 like "$(<"$work/out-$array-3")" 'step 4' "and so has its own output"
 shares() { arena array list --json | jq "[.carriers[] | select(.job == $1).members[].gpu_s] | add"; }
 elapsed() { job_field "$1" StartTime | xargs -I{} date -d {} +%s; }
+# They are settled in the round after its end.
+ok "a member's record has its share" wait_until '[[ $(scontrol -o show job ${array}_3) == *"/12 T="*" gpu_s="* ]]'
 seconds=$(($(date -d "$(job_field "$carrier" EndTime)" +%s) - $(elapsed "$carrier")))
 ok "shares of its members are all of its GPU-seconds: $(shares "$carrier") of $((4 * seconds))" \
     awk -v s="$(shares "$carrier")" -v all=$((4 * seconds)) 'BEGIN { exit !(all > 0 && s >= 0.98 * all && s <= 1.02 * all) }'
-ok "a member's record has its share" wait_until '[[ $(scontrol -o show job ${array}_3) == *"/12 T="*" gpu_s="* ]]'
 like "$(arena array list)" "JobId=$carrier over \\(COMPLETED\\)" "arena array list has it"
 
 # ---- %K ----------------------------------------------------------------------------------------------
