@@ -13,6 +13,8 @@ constexpr double quiet_s = 10;        ///< between two reports of one
 constexpr double lost_again_s = 60;   ///< a loss that has grown is said again then,
 constexpr double lost_again = 1.10;   ///< and by so much
 constexpr double other_factor = 1.1;  ///< by which a factor must change to be said again
+constexpr double of_excess = 0.25;    ///< that is left where it has recovered,
+constexpr double recovered = 1.5;     ///< but never from here on
 
 bool is_same_place(const SlowReport& a, const SlowReport& b) {
     return a.cause == b.cause &&
@@ -43,6 +45,11 @@ bool is_due(const Culprit& one, double now_s) {
 
 bool Culprits::any_open() const {
     return std::ranges::any_of(all_, [](const Culprit& one) { return !one.is_over(); });
+}
+
+bool Culprits::any_open(SlowCause cause) const {
+    return std::ranges::any_of(
+        all_, [&](const Culprit& one) { return !one.is_over() && one.report.cause == cause; });
 }
 
 void Culprits::note(Culprit culprit) {
@@ -102,6 +109,24 @@ void Culprits::suspected(const SlowPlace& at, const SlowPlace& peer, double fact
                      .peer = peer,
                      .cause = SlowCause::communication,
                      .factor = factor}});
+}
+
+slowdown::Verdict Culprits::without_recovered(slowdown::Verdict verdict) const {
+    const auto has_recovered = [&](const auto& measured, auto is_it) {
+        return std::ranges::any_of(all_, [&](const Culprit& one) {
+            const double left = std::min(recovered, 1 + of_excess * (one.report.factor - 1));
+            return !one.is_over() && is_it(one) && measured.factor < left;
+        });
+    };
+    std::erase_if(verdict.gpus, [&](const slowdown::SlowGpu& gpu) {
+        return has_recovered(
+            gpu, [&](const Culprit& one) { return one.peer < 0 && one.rank == gpu.rank; });
+    });
+    std::erase_if(verdict.links, [&](const slowdown::SlowLink& link) {
+        return has_recovered(
+            link, [&](const Culprit& one) { return one.peer >= 0 && is_between(link, one); });
+    });
+    return verdict;
 }
 
 void Culprits::rechecked(const slowdown::Verdict& verdict, const slowdown::CheckRound& round,

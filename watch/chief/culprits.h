@@ -35,6 +35,9 @@ class Culprits {
     void found(const slowdown::Verdict& verdict, const Trainer& trainer, std::int64_t onset);
     /// A link between two places of which no ranks are known.
     void suspected(const SlowPlace& at, const SlowPlace& peer, double factor, std::int64_t onset);
+    /// Without those that are open and have recovered: a machine that others load measures links a
+    /// few tens of percent slow for ever, which is no link ten times slow.
+    [[nodiscard]] slowdown::Verdict without_recovered(slowdown::Verdict verdict) const;
     /// A check has measured `round`: those that are not in its verdict were healthy, once more.
     void rechecked(const slowdown::Verdict& verdict, const slowdown::CheckRound& round,
                    std::int64_t epoch_s, int enough = healthy_checks);
@@ -48,6 +51,7 @@ class Culprits {
     std::vector<SlowReport> due(double now_s);
     [[nodiscard]] const std::vector<Culprit>& all() const { return all_; }
     [[nodiscard]] bool any_open() const;
+    [[nodiscard]] bool any_open(SlowCause cause) const;
     /// Links that no report can name: between GPUs of one node whose numbers are not known.
     [[nodiscard]] std::size_t without_place() const { return without_place_; }
 

@@ -180,7 +180,8 @@ bool Chief::State::answer(Strategy strategy) {
 }
 
 /// While S2 is at work: the replicas' times have changed. Where they have become even a check says
-/// whether the event is over.
+/// whether the event is over; where no GPU is slow any more it need not: S2 does nothing for a link,
+/// and a split that fits no GPU would keep the steps long, and the event open, on its own.
 void Chief::State::redo_split() {
     if (!trainer_.obeys() || steps_since_word_ < steps_before_redo) return;
     if (now_.steady_s < open_->next_redo_s) return;
@@ -191,7 +192,7 @@ void Chief::State::redo_split() {
     if (now.present.micro_batch_s.empty()) return;  // the check's products say less than it did
     const auto split = better_split(now);
     if (!split) return;
-    if (split->counts == even) {
+    if (split->counts == even && culprits_.any_open(SlowCause::compute)) {
         open_->next_recheck_s = std::min(open_->next_recheck_s, now_.steady_s);
         return;
     }

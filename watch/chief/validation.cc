@@ -135,11 +135,12 @@ void Chief::State::take_recheck(const slowdown::CheckRound& round, double second
         now_.steady_s + std::max(options_.recheck_s, seconds / most_of_the_time);
     const auto judged = judge(baseline_.all(), round, options_.threshold);
     if (!judged) return;
-    culprits_.rechecked(judged->verdict, round, now_.epoch_ms / 1000);
+    const slowdown::Verdict slow = culprits_.without_recovered(judged->verdict);
+    culprits_.rechecked(slow, round, now_.epoch_ms / 1000);
     slowdown::Verdict clear;
-    for (const slowdown::SlowGpu& gpu : judged->verdict.gpus)
+    for (const slowdown::SlowGpu& gpu : slow.gpus)
         if (gpu.factor >= clear_factor) clear.gpus.push_back(gpu);
-    for (const slowdown::SlowLink& link : judged->verdict.links)
+    for (const slowdown::SlowLink& link : slow.links)
         if (link.factor >= clear_factor) clear.links.push_back(link);
     culprits_.found(in_both(clear, found_before_), trainer_, now_.epoch_ms / 1000);
     found_before_ = std::move(clear);
