@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Facts that stood in several places, and disagreed, stand in one: a pattern for each, and where it may stand.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 
 rooms=(src planner plugin profiler train watch cli)
 

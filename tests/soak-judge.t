@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The judge of tests/soak/kill9 on runs made up here: what a kill less than 6 s after a change explains is
 # explained, and everything that an Arena that loses, repeats or drains by itself would show is not.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}"
 
 # judged FACTS: the verdicts without reasons, one line

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The private cluster itself, with stock Slurm: nodes, fake GPUs, jobs, slurmctld kill and node down,
 # two clusters side by side, and nothing left behind.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_slurm
 

@@ -4,7 +4,7 @@
 # what must come of it. Cancelled jobs never come back, holds last until the right person releases
 # them, a requeue gets a new plan, and no node is left drained.
 # shellcheck disable=SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

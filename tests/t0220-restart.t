@@ -4,7 +4,7 @@
 # twice or stuck, and mark and plan are as before. Then nodes fail under running jobs, one by an orderly
 # end, one by command, and two really: kill -9 of all that runs there, found out by slurmctld itself.
 # shellcheck disable=SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

@@ -3,7 +3,7 @@
 # Resizing an elastic job: signal, checkpoint, exit with the requeue code, restart with the new plan and
 # never in the same second; what happens to jobs that are late, deaf, finished or cancelled meanwhile.
 # shellcheck disable=SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

@@ -5,7 +5,7 @@
 # type whose Prolog measures as the service user. The user's job must start all the same, on an analytic
 # estimate that says so, and no node may be drained. A file `arena-profiler` in the cluster's directory
 # (the administrator's) stands in for the measuring program.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

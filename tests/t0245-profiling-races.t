@@ -3,7 +3,7 @@
 # What people and machines do to a job, to slurmctld and to the node while the job's model is profiled:
 # hold, release, time limit, requeue, kill -9 of slurmctld, failure and death of the carrier's node. The measuring
 # program is the real one, kept waiting at a gate.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

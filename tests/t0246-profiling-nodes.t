@@ -4,7 +4,7 @@
 # has one of the node's GPUs: that costs nobody the profile, and another node is asked at once. Nodes outside the
 # partition of profile runs are not asked at all, and a GPU type that has none in it is said to have none. What the
 # partition gives no profile run at all is asked for once, not of one node after the other.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

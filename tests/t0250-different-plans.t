@@ -4,7 +4,7 @@
 # declared here before the run. An emulated GPU has 4 GiB: gpt2's logits and states do not fit with pure
 # data parallelism, so its plan must split the model; llama-tiny fits whole, and splitting only costs.
 # Without profiles, so that the machine's load of the moment decides nothing.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

@@ -3,7 +3,7 @@
 # salloc with a plan, in a real cluster: an allocation is planned, shaped and started like a batch job, srun inside starts the ranks of
 # its plan, it waits its turn, survives slurmctld's end while it waits and while it runs, and ends as stock Slurm's do.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

@@ -4,7 +4,7 @@
 # seconds of the same operator rise. Each setting is measured several times in turn and its least time
 # compared, because other work on the machine only ever adds to a time; real-time priority, where allowed,
 # keeps that work away.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 profiler=$ARENA_BUILDDIR/arena-profiler
 [[ -x $profiler ]] || skip_all "arena-profiler is not built"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A device that fails in every way we know: the run ends by itself, says why, never writes half a result,
 # and what was measured before the fault stays. The device is a test's (arena-profiler-faulty): invented times.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 profiler=$ARENA_BUILDDIR/arena-profiler-faulty arena=$ARENA_BUILDDIR/arena
 [[ -x $profiler && -x $arena ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"

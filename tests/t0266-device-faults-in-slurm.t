@@ -4,7 +4,7 @@
 # analytic estimate (or what was measured before the fault); the carrier ends within its limit; no node is drained;
 # each run is in the store once. Then the store itself: locked, corrupt, of a newer version. The device is a test's
 # (arena-profiler-faulty), which reads the fault from the model's name, so that all faults are played at once.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty
 [[ -x $faulty ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"

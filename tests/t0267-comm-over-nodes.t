@@ -3,7 +3,7 @@
 # Collectives over several nodes: arena-profiler comm as the tasks of an srun step, between host memories (no GPU is
 # needed), into the store, and from there into the planner's prices. A rank that dies ends the others at once, long
 # before --timeout: Slurm's PMIx sees to it, whether the others wait in MPI or in NCCL (a stand-in of the tests).
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty profiler=$ARENA_BUILDDIR/arena-profiler

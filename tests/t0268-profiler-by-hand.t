@@ -3,7 +3,7 @@
 # An administrator at a terminal: the bar, the --json stream, Ctrl-C that keeps what was measured, and each wrong
 # input as a sentence with exit code 2 or 3 that leaves nothing behind. The device is a test's
 # (arena-profiler-faulty, invented times); collectives run between two threads.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty profiler=$ARENA_BUILDDIR/arena-profiler arena=$ARENA_BUILDDIR/arena
 [[ -x $faulty && -x $profiler && -x $arena ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"

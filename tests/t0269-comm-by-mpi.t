@@ -3,7 +3,7 @@
 # arena-profiler comm over the processes of mpirun, between host memories: the table is that of threads; a rank that
 # dies, hangs or never comes and SIGTERM end all ranks in bounded time, and leave whole rows or nothing; MPI is a module
 # that only such a run opens.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 profiler=$ARENA_BUILDDIR/arena-profiler arena=$ARENA_BUILDDIR/arena
 [[ -x $profiler && -x $arena ]] || skip_all "arena-profiler is not built"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The Prolog of carrier jobs, called as slurmd calls it (absolute path, built environment, no terminal):
 # it always exits 0, acts only for the service user's jobs, and turns every end of a profiler into a file.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 for program in setpriv flock timeout; do
     command -v $program >/dev/null || skip_all "$program is not installed (util-linux, coreutils)"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # `arena profile run`: models are measured once per device, the store is asked first, results of a failing device
 # are told and listed; `import-comm` and `comm`. The device is a test's (arena-profiler-faulty): invented times.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 [[ -x $ARENA_BUILDDIR/arena-profiler-faulty && -x $ARENA_BUILDDIR/arena ]] ||
     skip_all "arena-profiler-faulty is not built (make check builds it)"

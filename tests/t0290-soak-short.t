@@ -3,7 +3,7 @@
 # A few kill -9 of slurmctld at random moments under Arena and ordinary jobs, beside the same kills under
 # stock Slurm: nothing is lost, repeated or drained that a kill within 6 s does not explain, and not more
 # than under stock. The long run is tests/soak/kill9.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

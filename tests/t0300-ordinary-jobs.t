@@ -10,7 +10,7 @@
 # comparisons 0 and at most 18. So the first half of the jobs is left to the main loop alone and the second to
 # backfill alone (switched by scontrol reconfigure): that is repeated strictly, and compared strictly, opening,
 # order and nodes.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/start_order.sh"
 need_arena

@@ -3,7 +3,7 @@
 # The place of an Arena job among ordinary ones, with priority/basic and priority/multifactor: it overtakes
 # nobody who stands before it, nobody who stands behind delays it, what delays nobody is backfilled, and of
 # the waiting ones only reserve_depth are released to Slurm's backfill. Two nodes of four GPUs.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

@@ -3,7 +3,7 @@
 # The cluster changes under Arena's feet: reconfiguration during rounds, a broken arena.yaml, drained and
 # lost nodes, partitions and reservations that come and go, node lists, features, licenses, limits that
 # refuse a shape, and preemption by (and of) another partition. Nodes n1-n2 a40 x 4, n3 a100 x 2.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

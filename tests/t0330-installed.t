@@ -4,7 +4,7 @@
 # the running Slurm has, nothing exported that Slurm did not ask for, and a scheduler plug-in that was
 # built for another layout of Slurm's records switches itself off and leaves slurmctld alive, as does one
 # for job_submit.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 make_work

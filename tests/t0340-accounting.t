@@ -5,7 +5,7 @@
 # the shape in the user's place and may give the job nothing that the user could not have had. Needs root:
 # the users of the test are not the operator that runs it.
 # shellcheck disable=SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

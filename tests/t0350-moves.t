@@ -3,7 +3,7 @@
 # Policy arena in a real Slurm: elastic jobs grow when others end and give way when others come, each going
 # on from its checkpoint; then 200 random submissions, cancellations, wishes, holds and drains, and no job is lost.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

@@ -4,7 +4,7 @@
 # has stock's outcome (state, reason, partition, time limit, and what its record keeps of the option), or
 # is refused with a sentence that names the option. doc/sbatch-options.md has the table; its rows name
 # the cases here. Nodes n1-n20 have 8 GPUs of type a40 each.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 

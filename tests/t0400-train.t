@@ -3,7 +3,7 @@
 # arena-train from outside: what it refuses and how, the same losses as an independent NumPy script, with ranks as
 # threads and as MPI processes, and that signals end a run in a way that it goes on from.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 train=${ARENA_BUILDDIR:-.}/arena-train
 [[ -x $train ]] || skip_all "arena-train is not built"

@@ -4,7 +4,7 @@
 # a damaged checkpoint is passed by, whatever byte it is; a full disk and 100 kills in the middle of saves cost no more
 # than what was not saved yet.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 train=${ARENA_BUILDDIR:-.}/arena-train shim=${ARENA_BUILDDIR:-.}/tests/tools/kill_at_call.so
 [[ -x $train ]] || skip_all "arena-train is not built"
 work=$(mktemp -d) || exit 99

@@ -3,7 +3,7 @@
 # arena-train in a real cluster: its ranks start by srun and PMIx under Arena's plan; a resize saves a checkpoint, and
 # the next life goes on from it in another shape, with the losses of a run on one rank.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 need_arena

@@ -3,7 +3,7 @@
 # kill -9 of one of two ranks that srun --mpi=pmix started, while they train and while they are parked: the other ends, srun
 # says which one died, the last checkpoint stands. In a private cluster of stock Slurm.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 need_slurm

@@ -4,7 +4,7 @@
 # GPU, over a device that is emulated on the host (memory of its own, bf16, fp32 masters): it learns what fp32 learns,
 # under every kind of plan, and either goes on from the other's checkpoints.
 # shellcheck disable=SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 build=${ARENA_BUILDDIR:-.}
 for file in arena-train tests/train/emulated_device.so; do
     [[ -x $build/$file ]] || skip_all "$file is not built"

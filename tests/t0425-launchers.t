@@ -4,7 +4,7 @@
 # rendered by the same code), what it cannot be told is refused, the job scripts hand it on whole, and the PyTorch example
 # saves and leaves on a signal and goes on from there.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 launchers=$(realpath "$ARENA_SRCDIR/contrib/launchers") expected=$ARENA_SRCDIR/tests/launchers/expected
 work=$(mktemp -d) || exit 99
 PATH=$ARENA_BUILDDIR:$PATH

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # tests/bench/launcher-parsers finds what it is for: a framework that refuses a plan, one that runs another plan than was
 # priced, a row of the table that no plan meets. The framework here is a parser of ours.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 command -v python3 >/dev/null || skip_all "no python3"
 bench=$ARENA_SRCDIR/tests/bench/launcher-parsers
 work=$(mktemp -d) || exit 99

@@ -4,7 +4,7 @@
 # what the next job of that model is offered, also after a restart of slurmctld. The job of two ranks runs on two
 # nodes of one host, which srun --mpi=pmix joins.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"

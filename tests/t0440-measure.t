@@ -3,7 +3,7 @@
 # arena measure: plans really run, as threads, as MPI processes and as a step of an allocation of two nodes, beside what
 # was estimated; what it keeps in a profile store, what it refuses, what stays when a run fails.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 command -v jq >/dev/null || skip_all 'jq is not installed'

@@ -3,7 +3,7 @@
 # arena-train is told between two steps to split its micro-batches anew, to let ranks change roles, to park: by MPI
 # ranks, whose losses are those of a run that was told nothing; 100 parks; a rank that is killed in a park.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 train=${ARENA_BUILDDIR:-.}/arena-train
 [[ -x $train ]] || skip_all "arena-train is not built"

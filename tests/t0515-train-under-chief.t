@@ -5,7 +5,7 @@
 # to compute half as fast; the chief is killed, talks nonsense, is not there; a rank is killed in a check; steps of an
 # event are in no report.
 # shellcheck disable=SC2016,SC2086,SC2206,SC2317  # functions are called by ok; plans are words
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 build=${ARENA_BUILDDIR:-.}
 train=$build/arena-train fake_chief=$build/tests/tools/fake_chief

@@ -4,7 +4,7 @@
 # backfill starts, too; a job that is there and would gain leaves it; it outlives slurmctld, and an administrator's
 # own words win.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

@@ -4,7 +4,7 @@
 # a healthy one is given back; reserved and drained nodes, carriers that hang or are cancelled, slurmctld killed. The
 # device is a test's (arena-profiler-faulty): its times are invented, and as slow as a file of the node says.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 faulty=$ARENA_BUILDDIR/arena-profiler-faulty

@@ -3,7 +3,7 @@
 # What a watched job says of slow GPUs and links: who may say it, what cannot be, how often, to a slurmctld that is away;
 # where it is shown; and who may clear a node. Needs root: two users.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok; conditions are evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

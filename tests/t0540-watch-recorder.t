@@ -3,7 +3,7 @@
 # The recorder in ranks: none of a million calls lost or doubled, communicators named alike on all ranks, programs that
 # are no ranks left alone, ranks that are killed, rings of others; and arena-train's calls by MPI.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 built=${ARENA_BUILDDIR:-.}
 recorder=$built/.libs/libarena_watch.so mpi_recorder=$built/.libs/libarena_watch_mpi.so
 watch=$built/arena-watch program=$built/tests/watch/nccl_program

@@ -4,7 +4,7 @@
 # arrives at whoever has the job's key, and nobody else is heard; whatever is killed, training ends as ever, and no ring
 # stays. And `arena-watch run`, which does the same without a plug-in.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 need_arena

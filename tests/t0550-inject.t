@@ -3,7 +3,7 @@
 # What makes things slow: a process by its factor, whole again however slow-process ends; a link between one pair of
 # ranks, beside the recorder; a GPU's clock, given back. Times are compared in turns, for the machine has other work.
 # shellcheck disable=SC2016,SC2034,SC2317  # functions are called by ok, variables used by what it is given
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 built=${ARENA_BUILDDIR:-.} here=$ARENA_SRCDIR/contrib/inject
 slow=$built/contrib/inject/slow-process
 [[ -x $slow ]] || BAIL_OUT "$slow is not built"

@@ -5,7 +5,7 @@
 # knows of it; when it is over the split goes back. The losses stay those of a run that nobody disturbs. Then a machine
 # that others load: no node is held against. Figures, and ten quiet minutes, are tests/bench/watched-training's.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"

@@ -4,7 +4,7 @@
 # goes on elsewhere: under policy fifo and arena, when a node is free and when it has to wait for Slurm's own backfill;
 # each step lives once and in order. One that is not elastic stays, and its node is marked.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"

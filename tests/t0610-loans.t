@@ -5,7 +5,7 @@
 # reconfigured, restarted; a job deaf to its signal; a user's hold and a drain in mid-reclaim; a node that dies; requests
 # that cannot be. Many cycles with many jobs: tests/soak/loan-cycles.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/loans.sh"

@@ -3,7 +3,7 @@
 # arena doctor on a site that lends nodes: what loans rest on is looked at in a real Slurm, each mistake is named, and
 # what it prints to do about it, typed as it stands, mends it. Without loans nothing of it is asked.
 # shellcheck disable=SC2317  # functions that wait_until calls
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

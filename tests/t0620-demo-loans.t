@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # contrib/demo-loans: half a minute's day on a real cluster ends well, with a page of everything; what is no option is
 # refused; its judge calls a late return late, and its curve is a day.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 demo=$ARENA_SRCDIR/contrib/demo-loans
 files=$demo.d

@@ -4,7 +4,7 @@
 # then an Arena job: its mark and request, %K, cancelling, output, exit code, dependencies, requeueing,
 # slurmctld killed in between, and, with a slurmdbd, what sacct says of each task. What holds: doc/arrays.md.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena

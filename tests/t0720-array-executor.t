@@ -4,7 +4,7 @@
 # bit what it learns alone; cancelled, killed and forged members disturb nobody; a rank that dies ends all members with
 # 99, and they go on, alone or in another array, from their checkpoints.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/mpi.sh"
 train=${ARENA_BUILDDIR:-.}/arena-train
 [[ -x $train ]] || skip_all "arena-train is not built"

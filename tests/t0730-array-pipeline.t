@@ -3,7 +3,7 @@
 # An array of twelve that one pipeline trains, in a real cluster: each member is a Slurm job of its own that can be cancelled, fails by
 # itself, is waited for; its share of the pipeline is counted; a pipeline that is killed loses no step; what is not bound says why.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"

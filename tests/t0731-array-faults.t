@@ -3,7 +3,7 @@
 # Siblings on one pipeline when things go wrong, in a real cluster: slurmctld killed at ten points of their life, a pipeline
 # that is lost twice, two users, limits of an account, and what cannot be shared.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"

@@ -2,8 +2,10 @@
 #include "slowdown/locate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <optional>
 #include <set>
 #include <utility>
@@ -135,6 +137,61 @@ void judge_links(const Round& baseline, const Round& now, double limit,
     }
 }
 
+// ---- noise -------------------------------------------------------------------------------------
+
+/// Of the logarithms of n normal samples, in standard deviations: the mean length of the shortest
+/// interval with more than half of them (400,000 draws each; the last is about right beyond).
+double usual_shorth(std::size_t n) {
+    constexpr std::array<double, 6> lengths{1.128, 0.454, 0.992, 0.648, 0.990, 0.759};
+    return lengths[std::min(n, lengths.size() + 1) - 2];
+}
+
+/// Standard deviation of the logarithm of one measurement; 0: nothing was measured twice.
+template <typename Key>
+double noise_of(const Times<Key>& rounds) {
+    double sum = 0;
+    std::size_t things = 0;
+    for (const auto& [key, times] : rounds) {
+        if (times.size() < 2) continue;
+        std::vector<double> logs;
+        for (const double time : times) logs.push_back(std::log(time));
+        std::ranges::sort(logs);
+        const std::size_t within = logs.size() / 2;
+        double shortest = logs.back() - logs.front();
+        for (std::size_t i = 0; i + within < logs.size(); ++i)
+            shortest = std::min(shortest, logs[i + within] - logs[i]);
+        sum += shortest / usual_shorth(logs.size());
+        ++things;
+    }
+    return things == 0 ? 0 : sum / static_cast<double>(things);
+}
+
+/// Of the median of as many samples as most things have, in variances of one.
+template <typename Key>
+double variance_of_median(const Times<Key>& rounds) {
+    std::size_t n = 0;
+    for (const auto& [key, times] : rounds) n = std::max(n, times.size());
+    return n <= 2 ? 1.0 / static_cast<double>(std::max<std::size_t>(n, 1))
+                  : std::numbers::pi / 2 / static_cast<double>(n);
+}
+
+template <typename Key>
+double beyond(const Times<Key>& baseline, const Times<Key>& now, double least) {
+    constexpr double standard_errors = 3;
+    const double error =
+        noise_of(baseline) * std::sqrt(variance_of_median(baseline) + variance_of_median(now));
+    return std::max(least, std::exp(standard_errors * error));
+}
+
+Round measured(const CheckRound& from) {
+    Round round;
+    for (const GpuCheck& check : from.gpus)
+        if (is_time(check.time_ms)) round.gpus[check.rank].push_back(check.time_ms);
+    for (const LinkCheck& check : from.links)
+        if (is_time(check.time_ms)) round.links[{check.from, check.to}].push_back(check.time_ms);
+    return round;
+}
+
 template <typename T>
 void slowest_first(std::vector<T>& all) {
     std::stable_sort(all.begin(), all.end(),
@@ -156,6 +213,13 @@ Result<Verdict> locate(const CheckRound& baseline, const CheckRound& now,
     slowest_first(verdict.gpus);
     slowest_first(verdict.links);
     return verdict;
+}
+
+LocateLimits beyond_noise(const CheckRound& baseline, const CheckRound& now,
+                          const LocateLimits& least) {
+    const Round before = measured(baseline), after = measured(now);
+    return {.gpu = beyond(before.gpus, after.gpus, least.gpu),
+            .link = beyond(before.links, after.links, least.link)};
 }
 
 }  // namespace arena::slowdown

@@ -66,4 +66,12 @@ struct Verdict {
 Result<Verdict> locate(const CheckRound& baseline, const CheckRound& now,
                        const LocateLimits& limits = {});
 
+/// The limits that checks of a machine can be held to: `least`, or three standard errors where its
+/// rounds differ by more than that. Each GPU and link was measured in several rounds of `baseline`;
+/// of its times' logarithms the shortest interval that holds more than half tells the spread, so
+/// that one round that other work disturbed does not count (the shorth; normal factors by n). One
+/// round tells nothing of noise: `least`. Times that are no number above 0 are left out.
+LocateLimits beyond_noise(const CheckRound& baseline, const CheckRound& now,
+                          const LocateLimits& least = {});
+
 }  // namespace arena::slowdown

@@ -163,6 +163,43 @@ TEST(thresholds_are_beyond_not_at) {
     }
 }
 
+TEST(limits_are_beyond_what_a_baseline_differs_by) {
+    std::mt19937 random(3);
+    const auto rounds = [&](double noise, int count) {
+        std::lognormal_distribution<double> times(0, noise);
+        CheckRound all;
+        for (int round = 0; round < count; ++round)
+            for (int r = 0; r < 8; ++r) {
+                all.gpus.push_back({r, 100 * times(random)});
+                all.links.push_back({r, (r + 1) % 8, 10 * times(random)});
+            }
+        return all;
+    };
+    // A steady machine, and one round, are held to the least limits.
+    for (const auto& quiet : {rounds(0.01, 3), rounds(0.3, 1), CheckRound{}}) {
+        const auto limits = beyond_noise(quiet, rounds(0.01, 1));
+        ck_assert_double_eq(limits.gpu, 1.10);
+        ck_assert_double_eq(limits.link, 1.20);
+    }
+    // One round that other work made long is no noise of the others.
+    CheckRound disturbed = rounds(0.01, 3);
+    for (std::size_t i = 0; i < 8; ++i) disturbed.gpus[i].time_ms *= 2;
+    ck_assert_double_eq(beyond_noise(disturbed, rounds(0.01, 1)).gpu, 1.10);
+    // A noisy one: what is healthy is seldom beyond it, four times as long always.
+    int wrong = 0, found = 0;
+    for (int i = 0; i < 200; ++i) {
+        const CheckRound before = rounds(0.25, 3);
+        CheckRound now = rounds(0.25, 1);
+        now.links[3].time_ms *= 8;
+        const auto limits = beyond_noise(before, now);
+        ck_assert_double_gt(limits.link, 1.4);
+        const auto verdict = locate(before, now, limits).value();
+        for (const SlowLink& link : verdict.links) (link.from == 3 ? found : wrong) += 1;
+    }
+    ck_assert_msg(wrong <= 28, "%d of 1400 healthy links are slow", wrong);
+    ck_assert_int_ge(found, 190);
+}
+
 TEST(a_device_is_no_slower_than_it_always_was) {
     CheckRound before = healthy(4), now = healthy(4);
     before.gpus[2].time_ms = now.gpus[2].time_ms = 300;

@@ -190,10 +190,16 @@ void Rounds::add(const CheckRound& round) {
     ++count_;
 }
 
+slowdown::LocateLimits limits_of(const CheckRound& baseline, const CheckRound& now,
+                                 double threshold) {
+    return slowdown::beyond_noise(baseline, now,
+                                  {.gpu = threshold, .link = std::max(link_limit, threshold)});
+}
+
 Result<Judged> judge(const CheckRound& baseline, const CheckRound& now, double threshold) {
     const bool has_baseline = !baseline.gpus.empty() || !baseline.links.empty();
     auto verdict = slowdown::locate(has_baseline ? baseline : compared_with_each_other(now), now,
-                                    {.gpu = threshold, .link = std::max(link_limit, threshold)});
+                                    limits_of(baseline, now, threshold));
     if (!verdict) return verdict.error();
     return Judged{std::move(*verdict), has_baseline};
 }

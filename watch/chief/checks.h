@@ -46,6 +46,11 @@ class Rounds {
     int count_ = 0;
 };
 
+/// From where on a check's GPUs and links are slow: beyond the threshold (links beyond 1.2, too)
+/// and beyond what the baseline's rounds differ by themselves.
+slowdown::LocateLimits limits_of(const slowdown::CheckRound& baseline,
+                                 const slowdown::CheckRound& now, double threshold);
+
 struct Judged {
     slowdown::Verdict verdict;
     bool has_baseline = true;  ///< false: GPUs were compared with others of their type

@@ -180,8 +180,8 @@ bool Chief::State::answer(Strategy strategy) {
 }
 
 /// While S2 is at work: the replicas' times have changed. Where they have become even a check says
-/// whether the event is over; where no GPU is slow any more it need not: S2 does nothing for a link,
-/// and a split that fits no GPU would keep the steps long, and the event open, on its own.
+/// whether the event is over; where no GPU is slow any more it need not: S2 does nothing for a
+/// link, and a split that fits no GPU would keep the steps long, and the event open, on its own.
 void Chief::State::redo_split() {
     if (!trainer_.obeys() || steps_since_word_ < steps_before_redo) return;
     if (now_.steady_s < open_->next_redo_s) return;

@@ -89,9 +89,12 @@ void Chief::State::take_baseline(const slowdown::CheckRound& round, double secon
     baseline_ms_ = now_.epoch_ms;
     if (seconds > dear_check_s) baseline_wanted_ = 1;
     if (baseline_.count() != baseline_wanted_) return;
-    note(line(fmt::format("pre-check: {} GPUs and {} links are measured", round.gpus.size(),
-                          round.links.size()),
-              "baseline"));
+    const auto limits = limits_of(baseline_.all(), round, options_.threshold);
+    note(line(
+        fmt::format("pre-check: {} GPUs and {} links are measured; by how their rounds differ, "
+                    "slow is what takes {:.2f} and {:.2f} times as long",
+                    round.gpus.size(), round.links.size(), limits.gpu, limits.link),
+        "baseline", {{"slow_gpu", limits.gpu}, {"slow_link", limits.link}}));
     tell_odd_gpus();
 }
 
