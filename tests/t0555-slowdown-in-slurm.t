@@ -4,7 +4,7 @@
 # agents; rank 1 is slowed by two at step 40. Its chief says so, names the rank, deals micro-batches anew; slurmctld
 # knows of it; when it is over the split goes back. The losses stay those of a run that nobody disturbs. Then a machine
 # that others load: no node is held against. Figures, and ten quiet minutes, are tests/bench/watched-training's.
-# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+# shellcheck disable=SC2016,SC2034,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
