@@ -55,21 +55,31 @@ install_packages() {
     fi
 }
 
+# With ccache, where it is installed: what does not include Slurm's headers is compiled once for all Slurms. In another
+# build directory it is the same object, but for what a debugger is told of that directory.
+export CCACHE_NOHASHDIR=1
+run_configure() { # OPTIONS...
+    local ccache=''
+    ! command -v ccache >/dev/null || ccache='ccache '
+    say "configuring in $build"
+    # Functions and lines are enough to read a trace; all of what a debugger could ask takes 40 % of the compiler's time.
+    (cd "$build" && logged configure "$top/configure" --prefix="$build/stage" "$@" CC="${CC-${ccache}gcc}" CXX="${CXX-${ccache}g++}" \
+        CFLAGS="${CFLAGS--O2 -g1}" CXXFLAGS="${CXXFLAGS--O2 -g1}")
+}
+
+make_configure() {
+    [[ ! -x $top/configure || $top/configure.ac -nt $top/configure ]] || return 0
+    say "making configure"
+    (cd "$top" && logged autoreconf autoreconf -fi)
+}
+
 configure_tree() {
-    local cc=gcc cxx=g++
-    if [[ ! -x $top/configure || $top/configure.ac -nt $top/configure ]]; then
-        say "making configure"
-        (cd "$top" && logged autoreconf autoreconf -fi)
-    fi
+    make_configure
     if dpkg-query -W libslurm-dev >/dev/null 2>&1; then
         logged headers "$top/contrib/get-slurm-headers" "$build/slurm-headers"
     fi
     if [[ -e $build/config.status && $build/config.status -nt $top/configure ]]; then return; fi
-    if command -v ccache >/dev/null; then cc="ccache $cc" cxx="ccache $cxx"; fi
-    say "configuring in $build"
-    # Functions and lines are enough to read a trace; all of what a debugger could ask takes 40 % of the compiler's time.
-    (cd "$build" && logged configure "$top/configure" --prefix="$build/stage" CC="${CC-$cc}" CXX="${CXX-$cxx}" \
-        CFLAGS="${CFLAGS--O2 -g1}" CXXFLAGS="${CXXFLAGS--O2 -g1}")
+    run_configure
     sed -n '/^slurm-arena /,$p' "$build/configure.log"
 }
 

@@ -46,6 +46,7 @@ EXTRA_DIST += \
 	contrib/fit-calibration \
 	contrib/get-slurm-headers \
 	contrib/install-deps \
+	contrib/make-packages \
 	contrib/own-directory.sh \
 	contrib/private-cluster \
 	contrib/private-cluster.d/accounting.sh \
@@ -60,8 +61,27 @@ EXTRA_DIST += \
 	contrib/quickstart.d/small-gpt.yaml \
 	contrib/quickstart.d/tiny-llama.yaml \
 	contrib/quickstart.d/train.sh \
+	contrib/rpm/slurm-arena.spec \
+	contrib/slurm-smoke \
 	contrib/slurm-versions \
 	# end
+
+# ---- packages --------------------------------------------------------------------------------------
+EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/source/format \
+	debian/slurm-arena.install debian/slurm-arena.manpages debian/slurm-arena-client.install \
+	debian/slurm-arena-client.manpages debian/slurm-arena-node.install debian/slurm-arena-node.manpages \
+	debian/slurm-arena-slurmctld.install debian/slurm-arena-slurmctld.manpages \
+	debian/slurm-arena-slurmctld.postinst debian/slurm-arena-slurmctld.postrm debian/slurm-arena-slurmctld.tmpfiles \
+	debian/slurm-arena-node.postinst \
+	debian/tests/control debian/tests/private-cluster
+if HAVE_SLURM_SRC
+deb rpm: dist
+	'$(srcdir)/contrib/make-packages' $@ $(DIST_ARCHIVES) '$(SLURM_SRC)' packages
+else
+deb rpm:
+	@echo 'make $@: configure found no headers of Slurm: run contrib/get-slurm-headers, then --with-slurm-src=DIR' >&2; exit 3
+endif
+.PHONY: deb rpm
 
 # ---- what makes a process, a link or a GPU slow ----------------------------------------------------
 injectdir = $(pkglibexecdir)/inject

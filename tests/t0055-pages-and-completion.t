@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What a newcomer reads and types: the completion has every command and option of --help, --help ends 0 everywhere,
 # a misspelt word is answered by a sentence with what there is, and manual pages render without damage.
-. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 : "${ARENA_SRCDIR:=$PWD}" "${ARENA_BUILDDIR:=$PWD}"
 ARENA_SRCDIR=$(realpath "$ARENA_SRCDIR") ARENA_BUILDDIR=$(realpath "$ARENA_BUILDDIR")
 export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONF=$ARENA_SRCDIR/etc/arena.yaml
@@ -57,7 +57,7 @@ helps_below() {
     for sub in $(subcommands "$@"); do helps_below "$@" "$sub" || return 1; done
 }
 ok "--help of every command ends 0" helps_below
-for script in check debian-root demo-array demo-loans fit-calibration get-slurm-headers install-deps private-cluster quickstart slurm-versions; do
+for script in check debian-root demo-array demo-loans fit-calibration get-slurm-headers install-deps make-packages private-cluster quickstart slurm-smoke slurm-versions; do
     out=$(timeout 20 "$ARENA_SRCDIR/contrib/$script" --help 2>"${TMPDIR:-/tmp}/help.$$" </dev/null)
     is "$?" 0 "contrib/$script --help ends 0"
     like "$out" 'usage: ' "and prints its usage"
@@ -68,7 +68,7 @@ for program in arena-train arena-profiler arena-args; do
     [[ -x $ARENA_BUILDDIR/$program ]] || { skip 1 "$program is not built"; continue; }
     ok "$program --help ends 0" "$ARENA_BUILDDIR/$program" --help
 done
-for script in check debian-root demo-array demo-loans get-slurm-headers install-deps private-cluster quickstart slurm-versions; do
+for script in check debian-root demo-array demo-loans get-slurm-headers install-deps make-packages private-cluster quickstart slurm-smoke slurm-versions; do
     timeout 20 "$ARENA_SRCDIR/contrib/$script" --no-such-option >/dev/null 2>&1 </dev/null
     is "$?" 2 "contrib/$script refuses an unknown option with 2"
 done

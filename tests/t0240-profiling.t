@@ -123,7 +123,7 @@ is "$(job_state "$job")" CANCELLED "and the cancelled job never comes back"
 
 stand_in
 # Two carriers take turns on this host, which other work may slow down.
-sed -i 's/time_limit_s: .*/time_limit_s: 180/; s/budget_s: .*/budget_s: 40/' "$cluster_dir/arena.yaml"
+sed -i 's/time_limit_s: .*/time_limit_s: 180/; s/budget_s: .*/budget_s: 15/' "$cluster_dir/arena.yaml"
 scontrol reconfigure
 # ---- success, once, and again from the store ------------------------------------------------------
 file=$(model 128)

@@ -30,32 +30,6 @@ own_build() {
     mount --bind "$ARENA_SRCDIR" "$root$ARENA_SRCDIR" && mkdir -p "$root$ARENA_BUILDDIR" &&
         mount --bind "$ARENA_BUILDDIR" "$root$ARENA_BUILDDIR"
 }
-write_stock_slurm() {
-    cat >"$root/etc/slurm/slurm.conf" <<'END'
-ClusterName=bare
-SlurmctldHost=node1
-SlurmUser=slurm
-StateSaveLocation=/var/lib/slurm/slurmctld
-SlurmdSpoolDir=/var/lib/slurm/slurmd
-SlurmctldLogFile=/var/log/slurm/slurmctld.log
-SlurmdLogFile=/var/log/slurm/slurmd.log
-SlurmctldPidFile=/run/slurmctld.pid
-SlurmdPidFile=/run/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SlurmdParameters=config_overrides
-SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=1
-ReturnToService=2
-KillWait=2
-GresTypes=gpu
-NodeName=node1 CPUs=4 RealMemory=4000 Gres=gpu:a100:2
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE
-END
-    echo 'Name=gpu Type=a100 File=/dev/fake-gpu[0-1]' >"$root/etc/slurm/gres.conf"
-    chmod 644 "$root"/etc/slurm/*.conf
-}
-node_is() { [[ $(in_root sinfo -hn node1 -o %T 2>/dev/null) == "$1" ]]; }
 install_systemctl
 write_stock_slurm
 is "$(chroot "$root" scontrol version)" "slurm-wlm $(sed -n 's/^S\["SLURM_VERSION"\]="\(.*\)"$/\1/p' "$ARENA_BUILDDIR/config.status")" \
@@ -66,23 +40,7 @@ ok "the tree is built for /usr/local" own_build
 not_ok "before installation there is no arena" in_root arena doctor
 
 # ---- README, "On an existing cluster" --------------------------------------------------------------------
-# block WORD: the lines of README's indented code block that has the word, in steps 1 to 7
-block() {
-    sed -n '/^## On an existing cluster/,/^\*\*What it changes/p' "$ARENA_SRCDIR/README.md" |
-        awk -v word="$1" '/^ *```/ { if (on && index(text, word)) printf "%s", text; on = !on; text = ""; next }
-            on { sub(/^   /, ""); text = text $0 "\n" }'
-}
 inline() { sed -n '/^## On an existing cluster/,/^\*\*What it changes/p' "$ARENA_SRCDIR/README.md" | grep -oE "\`$1[^\`]*\`" | head -n 1 | tr -d '\`'; }
-follow() { # NAME LINES: each is typed; the step passes when all do
-    local line said
-    while read -r line; do
-        [[ $line ]] || continue
-        note "# $line"
-        said=$(typed "$line" 2>&1) || { fail "$1" "$line"$'\n'"$said"; return; }
-        [[ ! $said ]] || note "${said:0:300}"
-    done <<<"$2"
-    pass "$1"
-}
 follow "1: make install" "make install"
 follow "2: the service user" "$(inline useradd)"
 follow "3: directories" "$(block 'install -d')"
@@ -95,17 +53,14 @@ printf '%s\n' "$lines" >>"$root/etc/slurm/slurm.conf"
 follow "5: restart and reconfigure" $'systemctl restart slurmctld\nscontrol reconfigure'
 like "$(in_root sbatch --help 2>&1)" '--arena-model' "6: sbatch knows the options"
 
-doctor() { said=$(in_root arena doctor 2>&1) && ! grep -q '^warn' <<<"$said"; }
 ok "7: arena doctor finds all ok" wait_until doctor 30 || { doctor; diag "$said"; }
 doctor
 note "$said"
 like "$said" 'ok +host: node1: controller and compute node \(SlurmctldHost=node1, NodeName=node1\)' "it says what host this is, and why"
 
 # ---- an Arena job, profiled and run ------------------------------------------------------------------------
-submit() { in_root sbatch --parsable -D /tmp -o /tmp/job.out "$@"; }
-state_of() { in_root scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p'; }
-job=$(submit --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap 'echo "plan: $ARENA_PP $ARENA_DP $ARENA_TP on $ARENA_GPU_TYPE"')
-ok "an Arena job runs to its end" wait_until '[[ $(state_of $job) == COMPLETED ]]' 90
+job=$(job_there --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap 'echo "plan: $ARENA_PP $ARENA_DP $ARENA_TP on $ARENA_GPU_TYPE"')
+ok "an Arena job runs to its end" wait_until '[[ $(state_there $job) == COMPLETED ]]' 90
 is "$(cat "$root/tmp/job.out")" "plan: 1 1 1 on a100" "with its plan"
 like "$(in_root arena profile list)" 'gpt2.*a100.*(complete|partial)' "its model was measured, by the Prolog, and imported" ||
     diag "$(in_root arena profile list; tail -n 20 "$root/var/log/slurm/slurmctld.log")"
@@ -145,7 +100,7 @@ mistake "no Prolog" "$(drop_key Prolog); $reconfigure" 'Prolog: none in slurm.co
 mistake "a wrong path as Prolog" "$(set_key Prolog /usr/libexec/arena-prolog); $reconfigure" \
     'Prolog: /usr/libexec/arena-prolog is not on this node'
 typed "$(set_key Prolog /usr/libexec/arena-prolog); $reconfigure"
-submit --gres=gpu:a100:1 -t 1 --wrap true >/dev/null
+job_there --gres=gpu:a100:1 -t 1 --wrap true >/dev/null
 wait_until 'node_is draining || node_is drained' 30
 mistake "a wrong path as Prolog, and its node is drained" true 'node node1: .*[Pp]rolog'
 ok "the node works again" wait_until 'node_is idle || node_is mixed' 30
@@ -233,7 +188,7 @@ like "$(unshare --uts bash -c "hostname login1; chroot '$root' arena --config /e
 is "$(in_root squeue -h -a -t PD -o %k)" "" "asking leaves no job"
 ok "--json is the same for programs" bash -c "chroot '$root' arena doctor --json | jq -e '.ok and (.checks | length > 15)'"
 
-job=$(submit --arena-model=gpt2 --arena-batch=8 --arena-gpus=2 -t 5 --wrap true)
-ok "after all of it an Arena job still runs" wait_until '[[ $(state_of $job) == COMPLETED ]]' 90
+job=$(job_there --arena-model=gpt2 --arena-batch=8 --arena-gpus=2 -t 5 --wrap true)
+ok "after all of it an Arena job still runs" wait_until '[[ $(state_there $job) == COMPLETED ]]' 90
 for unit in slurmd slurmctld munge; do in_root systemctl stop $unit; done
 done_testing

@@ -8,6 +8,9 @@
 #   enter_bare_debian   makes the base where it is missing, begins the calling script again inside, and
 #                       there mounts the system on $root; skips the test where that cannot be
 #   typed COMMAND       types a line at root's prompt there, in the directory where slurm-arena was built
+#   install_systemctl, write_stock_slurm      its stand-in; a Slurm of one node with two GPUs that are none
+#   block WORD, follow NAME LINES             README's lines of the installation that have the word; types lines
+#   doctor, job_there OPTIONS, state_there JOB arena doctor, what it said in $said; a batch job in there
 
 debian_packages=(
     slurm-wlm slurm-client munge
@@ -121,3 +124,52 @@ esac && wait_for up && wait_for answers
 END
     chmod 755 "$root/usr/local/sbin/systemctl"
 }
+
+write_stock_slurm() {
+    cat >"$root/etc/slurm/slurm.conf" <<'END'
+ClusterName=bare
+SlurmctldHost=node1
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=1
+ReturnToService=2
+KillWait=2
+GresTypes=gpu
+NodeName=node1 CPUs=4 RealMemory=4000 Gres=gpu:a100:2
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE
+END
+    echo 'Name=gpu Type=a100 File=/dev/fake-gpu[0-1]' >"$root/etc/slurm/gres.conf"
+    chmod 644 "$root"/etc/slurm/*.conf
+}
+node_is() { [[ $(in_root sinfo -hn node1 -o %T 2>/dev/null) == "$1" ]]; }
+
+# ---- README, "On an existing cluster"
+# block WORD: the lines of README's indented code block that has the word, in steps 1 to 7
+block() {
+    sed -n '/^## On an existing cluster/,/^\*\*What it changes/p' "$ARENA_SRCDIR/README.md" |
+        awk -v word="$1" '/^ *```/ { if (on && index(text, word)) printf "%s", text; on = !on; text = ""; next }
+            on { sub(/^   /, ""); text = text $0 "\n" }'
+}
+follow() { # NAME LINES: each is typed; the step passes when all do
+    local line said
+    while read -r line; do
+        [[ $line ]] || continue
+        note "# $line"
+        said=$(typed "$line" 2>&1) || { fail "$1" "$line"$'\n'"$said"; return; }
+        [[ ! $said ]] || note "${said:0:300}"
+    done <<<"$2"
+    pass "$1"
+}
+
+doctor() { said=$(in_root arena doctor 2>&1) && ! grep -q '^warn' <<<"$said"; }
+job_there() { in_root sbatch --parsable -D /tmp -o /tmp/job.out "$@"; }
+state_there() { in_root scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p'; }

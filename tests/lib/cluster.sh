@@ -151,11 +151,16 @@ job_field() {
 job_state() { squeue -h -a -t all -j "$1" -o %T 2>/dev/null; }
 job_reason() { squeue -h -a -t all -j "$1" -o %r 2>/dev/null; }
 
+# A look costs some processes, half of a processor's time if it is taken at each chance: what takes long is looked at
+# less often.
+exec {never}<> <(:)   # a wait without a process each time
 wait_until() {
-    local end=$((${EPOCHREALTIME/./} + ${2:-20} * patience * 1000000))
+    local begin=${EPOCHREALTIME/./} waited
+    local most=$((${2:-20} * patience * 1000000))
     until eval "$1"; do
-        ((${EPOCHREALTIME/./} < end)) || return 1
-        sleep 0.05
+        waited=$((${EPOCHREALTIME/./} - begin))
+        ((waited < most)) || return 1
+        read -rt "0.$((waited < 2000000 ? 0 : 1))5" -u "$never" || true
     done
 }
 
