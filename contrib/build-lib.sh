@@ -63,7 +63,7 @@ run_configure() { # OPTIONS...
     ! command -v ccache >/dev/null || ccache='ccache '
     say "configuring in $build"
     # Functions and lines are enough to read a trace; all of what a debugger could ask takes 40 % of the compiler's time.
-    (cd "$build" && logged configure "$top/configure" --prefix="$build/stage" "$@" CC="${CC-${ccache}gcc}" CXX="${CXX-${ccache}g++}" \
+    (cd "$build" && logged configure "$top/configure" "$@" CC="${CC-${ccache}gcc}" CXX="${CXX-${ccache}g++}" \
         CFLAGS="${CFLAGS--O2 -g1}" CXXFLAGS="${CXXFLAGS--O2 -g1}")
 }
 
@@ -79,7 +79,7 @@ configure_tree() {
         logged headers "$top/contrib/get-slurm-headers" "$build/slurm-headers"
     fi
     if [[ -e $build/config.status && $build/config.status -nt $top/configure ]]; then return; fi
-    run_configure
+    run_configure --prefix="$build/stage"
     sed -n '/^slurm-arena /,$p' "$build/configure.log"
 }
 
