@@ -82,7 +82,7 @@ place=$(job_field "$roots" NodeList)/0
 for ((i = 0; i < 8; i++)); do out=$(slow as_user "$roots" --at "$place" --cause compute --factor 2); rc=$?; done
 is "$rc" 2 "of another user's job: exit code 2"
 like "$out" 'slurmctld refuses the report' "and a sentence"
-ok "slurmctld's log says why" grep -q "JobId=$roots report refused: not its user's" "$log"
+ok "slurmctld's log says why" grep -qE "JobId=$roots report refused: not its user's|Security violation, JOB_UPDATE RPC from uid" "$log"
 ok "its user still may: a stranger takes no turn from it" slow as_root "$roots" --at "$place" --cause compute --factor 1.5
 ok "root may of a user's" slow as_root "$watched" --at "${nodes[1]}/0" --cause compute --factor 1.2 --relief "$now"
 

@@ -14,9 +14,11 @@
 namespace arena::cli {
 namespace {
 
-/// What slurmctld answers to a report that it does not take, in Slurm's words.
-constexpr std::array<std::string_view, 6> refusals{"Requested operation not supported",
+/// What slurmctld answers to a report that it does not take, in Slurm's words. Since 23.11 it asks
+/// whose job it is before it asks the plug-in.
+constexpr std::array<std::string_view, 7> refusals{"Requested operation not supported",
                                                    "denied",
+                                                   "Invalid user id",
                                                    "not running",
                                                    "Invalid job id",
                                                    "already completing",
