@@ -14,7 +14,7 @@
 namespace arena::cli {
 namespace {
 
-/// What slurmctld answers to a report that it does not take, in Slurm's words. Since 23.11 it asks
+/// What slurmctld answers to a report that it does not take, in Slurm's words. 24.11 asks
 /// whose job it is before it asks the plug-in.
 constexpr std::array<std::string_view, 7> refusals{"Requested operation not supported",
                                                    "denied",
