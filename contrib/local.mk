@@ -67,11 +67,11 @@ EXTRA_DIST += \
 	# end
 
 # ---- packages --------------------------------------------------------------------------------------
-EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/source/format \
+EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/source/format debian/source/lintian-overrides \
 	debian/slurm-arena.install debian/slurm-arena.manpages debian/slurm-arena-client.install \
-	debian/slurm-arena-client.manpages debian/slurm-arena-node.install debian/slurm-arena-node.manpages \
+	debian/slurm-arena-client.links debian/slurm-arena-client.manpages debian/slurm-arena-node.install debian/slurm-arena-node.manpages \
 	debian/slurm-arena-slurmctld.install debian/slurm-arena-slurmctld.manpages \
-	debian/slurm-arena-slurmctld.postinst debian/slurm-arena-slurmctld.postrm debian/slurm-arena-slurmctld.tmpfiles \
+	debian/slurm-arena-slurmctld.postinst debian/slurm-arena-slurmctld.postrm debian/slurm-arena-slurmctld.slurm-arena.tmpfiles \
 	debian/slurm-arena-node.postinst \
 	debian/tests/control debian/tests/private-cluster
 if HAVE_SLURM_SRC
