@@ -183,15 +183,6 @@ double beyond(const Times<Key>& baseline, const Times<Key>& now, double least) {
     return std::max(least, std::exp(standard_errors * error));
 }
 
-Round measured(const CheckRound& from) {
-    Round round;
-    for (const GpuCheck& check : from.gpus)
-        if (is_time(check.time_ms)) round.gpus[check.rank].push_back(check.time_ms);
-    for (const LinkCheck& check : from.links)
-        if (is_time(check.time_ms)) round.links[{check.from, check.to}].push_back(check.time_ms);
-    return round;
-}
-
 template <typename T>
 void slowest_first(std::vector<T>& all) {
     std::stable_sort(all.begin(), all.end(),
@@ -217,9 +208,10 @@ Result<Verdict> locate(const CheckRound& baseline, const CheckRound& now,
 
 LocateLimits beyond_noise(const CheckRound& baseline, const CheckRound& now,
                           const LocateLimits& least) {
-    const Round before = measured(baseline), after = measured(now);
-    return {.gpu = beyond(before.gpus, after.gpus, least.gpu),
-            .link = beyond(before.links, after.links, least.link)};
+    const auto before = collect(baseline), after = collect(now);
+    if (!before || !after) return least;
+    return {.gpu = beyond(before->gpus, after->gpus, least.gpu),
+            .link = beyond(before->links, after->links, least.link)};
 }
 
 }  // namespace arena::slowdown

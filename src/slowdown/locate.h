@@ -70,7 +70,7 @@ Result<Verdict> locate(const CheckRound& baseline, const CheckRound& now,
 /// rounds differ by more than that. Each GPU and link was measured in several rounds of `baseline`;
 /// of its times' logarithms the shortest interval that holds more than half tells the spread, so
 /// that one round that other work disturbed does not count (the shorth; normal factors by n). One
-/// round tells nothing of noise: `least`. Times that are no number above 0 are left out.
+/// round tells nothing of noise, nor do rounds that locate() refuses: `least`.
 LocateLimits beyond_noise(const CheckRound& baseline, const CheckRound& now,
                           const LocateLimits& least = {});
 

@@ -11,8 +11,7 @@
 #     then cancels all. DELAY_MS counts from the last submission; AT_START yes: all may start at once, and it
 #     counts from the first start in Slurm's log.
 #   burst_words                              the same as text
-: "${work=}" "${cluster_dir=}"    # of cluster.sh
-exec {never}<> <(:)
+: "${work=}" "${cluster_dir=}" "${never=}"    # of cluster.sh
 burst_lost=() burst_vanished=() burst_twice=() burst_ran=0 burst_stop_ms=0
 
 start_burst_cluster() {

@@ -185,7 +185,7 @@ TEST(limits_are_beyond_what_a_baseline_differs_by) {
     CheckRound disturbed = rounds(0.01, 3);
     for (std::size_t i = 0; i < 8; ++i) disturbed.gpus[i].time_ms *= 2;
     ck_assert_double_eq(beyond_noise(disturbed, rounds(0.01, 1)).gpu, 1.10);
-    // A noisy one: what is healthy is seldom beyond it, four times as long always.
+    // A noisy one: what is healthy is seldom beyond it, what is eight times as long nearly always.
     int wrong = 0, found = 0;
     for (int i = 0; i < 200; ++i) {
         const CheckRound before = rounds(0.25, 3);

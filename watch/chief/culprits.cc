@@ -23,9 +23,20 @@ bool is_same_place(const SlowReport& a, const SlowReport& b) {
 
 double in_range(double factor) { return std::clamp(factor, 1.001, 1000.0); }
 
-bool is_between(const auto& link, const Culprit& one) {
-    return (link.from == one.rank && link.to == one.peer) ||
-           (link.from == one.peer && link.to == one.rank);
+/// Whether a GPU's or a link's check, or what it found, is of that one.
+template <typename Measured>
+bool is_of(const Measured& measured, const Culprit& one) {
+    if constexpr (requires { measured.rank; })
+        return one.peer < 0 && measured.rank == one.rank;
+    else
+        return one.peer >= 0 &&
+               std::minmax(measured.from, measured.to) == std::minmax(one.rank, one.peer);
+}
+
+template <typename Gpus, typename Links>
+bool is_among(const Gpus& gpus, const Links& links, const Culprit& one) {
+    const auto is_it = [&](const auto& measured) { return is_of(measured, one); };
+    return std::ranges::any_of(gpus, is_it) || std::ranges::any_of(links, is_it);
 }
 
 bool has_changed(const SlowReport& told, const SlowReport& now) {
@@ -112,42 +123,22 @@ void Culprits::suspected(const SlowPlace& at, const SlowPlace& peer, double fact
 }
 
 slowdown::Verdict Culprits::without_recovered(slowdown::Verdict verdict) const {
-    const auto has_recovered = [&](const auto& measured, auto is_it) {
+    const auto has_recovered = [&](const auto& measured) {
         return std::ranges::any_of(all_, [&](const Culprit& one) {
             const double left = std::min(recovered, 1 + of_excess * (one.report.factor - 1));
-            return !one.is_over() && is_it(one) && measured.factor < left;
+            return !one.is_over() && is_of(measured, one) && measured.factor < left;
         });
     };
-    std::erase_if(verdict.gpus, [&](const slowdown::SlowGpu& gpu) {
-        return has_recovered(
-            gpu, [&](const Culprit& one) { return one.peer < 0 && one.rank == gpu.rank; });
-    });
-    std::erase_if(verdict.links, [&](const slowdown::SlowLink& link) {
-        return has_recovered(
-            link, [&](const Culprit& one) { return one.peer >= 0 && is_between(link, one); });
-    });
+    std::erase_if(verdict.gpus, has_recovered);
+    std::erase_if(verdict.links, has_recovered);
     return verdict;
 }
 
 void Culprits::rechecked(const slowdown::Verdict& verdict, const slowdown::CheckRound& round,
                          std::int64_t epoch_s, int enough) {
-    const auto is_slow = [&](const Culprit& one) {
-        if (one.peer < 0)
-            return std::ranges::any_of(verdict.gpus,
-                                       [&](const auto& gpu) { return gpu.rank == one.rank; });
-        return std::ranges::any_of(verdict.links,
-                                   [&](const auto& link) { return is_between(link, one); });
-    };
-    const auto was_measured = [&](const Culprit& one) {
-        if (one.peer < 0)
-            return std::ranges::any_of(round.gpus,
-                                       [&](const auto& gpu) { return gpu.rank == one.rank; });
-        return std::ranges::any_of(round.links,
-                                   [&](const auto& link) { return is_between(link, one); });
-    };
     for (Culprit& one : all_) {
-        if (one.is_over() || one.rank < 0 || !was_measured(one)) continue;
-        if (is_slow(one)) {
+        if (one.is_over() || one.rank < 0 || !is_among(round.gpus, round.links, one)) continue;
+        if (is_among(verdict.gpus, verdict.links, one)) {
             one.healthy_checks = 0;
             continue;
         }
