@@ -18,7 +18,7 @@ mkdir -m 700 "$work/store"
 # Both nodes are this host: their shared memory would have the same names.
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
 
-# over_nodes PROGRAM... : as four tasks on two nodes; its exit code in $code. No limit of ours ends it: --timeout is 600 s
+# over_nodes PROGRAM... : as four tasks on two nodes; its exit code in $code. No limit of ours ends it: --timeout is 120 s
 over_nodes() {
     srun --mpi=pmix -N 2 --ntasks-per-node=2 -t 30 "$@" >"$work/out" 2>"$work/err"
     code=$?
@@ -26,8 +26,9 @@ over_nodes() {
 
 # ---- the whole way of a table ---------------------------------------------------------------------------
 over_nodes "$profiler" comm --device cpu --gpu-type emulated-cpu --min-bytes 8K --max-bytes 1M --factor 128 --budget 600 \
-    --timeout 600 --out "$work/table.csv" -v
+    --timeout 120 --out "$work/table.csv" -v
 is "$code" 0 "four tasks on two nodes measure all sizes"
+((code == 0)) || diag "$(<"$work/err")"
 table() { tail -n +2 "$work/table.csv" | cut -d, -f2-5 | sort -u | tr '\n' ' '; }
 is "$(table)" "all_gather,2,1,1 all_gather,2,2,1 all_gather,2,2,2 all_gather,4,2,1 all_reduce,2,1,1 all_reduce,2,2,1 \
 all_reduce,2,2,2 all_reduce,4,2,1 all_to_all,2,1,1 all_to_all,2,2,1 all_to_all,2,2,2 all_to_all,4,2,1 \

@@ -270,6 +270,9 @@ write_files() {
     # No control groups: a cluster may run in a container or as a normal user. Before 24.05 slurmd loads one of its
     # two plug-ins whatever the configuration says, and v2 insists on a mounted hierarchy; v1 then does nothing.
     if slurm_has 24.05; then echo "CgroupPlugin=disabled"; else echo "CgroupPlugin=cgroup/v1"; fi >"$dir/cgroup.conf"
+    # Slurm's other fence, a tree, is none in jobs of fewer nodes than TreeWidth (seen in 22.05.8): ranks leave MPI_Init
+    # while others are still in it, and Open MPI may crash or hang.
+    echo "PMIxCollFence=ring" >"$dir/mpi.conf"
     write_arena_yaml >"$dir/arena.yaml"
     {
         echo "# SPANK plug-ins of this private cluster"
@@ -277,7 +280,7 @@ write_files() {
     } >"$dir/plugstack.conf"
     if [[ $arena == on ]]; then write_prolog >"$dir/bin/prolog"; chmod 755 "$dir/bin/prolog"; fi
     write_settings
-    chmod 644 "$dir"/{slurm,gres,cgroup,plugstack}.conf "$dir"/{arena.yaml,settings}
+    chmod 644 "$dir"/{slurm,gres,cgroup,mpi,plugstack}.conf "$dir"/{arena.yaml,settings}
 }
 
 # ---- what the other commands know of a cluster ----------------------------------------------------
