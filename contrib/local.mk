@@ -72,7 +72,7 @@ EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debi
 	debian/slurm-arena-client.links debian/slurm-arena-client.manpages debian/slurm-arena-node.install debian/slurm-arena-node.manpages \
 	debian/slurm-arena-slurmctld.install debian/slurm-arena-slurmctld.manpages \
 	debian/slurm-arena-slurmctld.postinst debian/slurm-arena-slurmctld.postrm debian/slurm-arena-slurmctld.slurm-arena.tmpfiles \
-	debian/slurm-arena-node.postinst \
+	debian/slurm-arena-client.postinst \
 	debian/tests/control debian/tests/private-cluster
 if HAVE_SLURM_SRC
 deb rpm: dist
