@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 dist_man_MANS += \
 	doc/man/arena.1 \
+	doc/man/arena-args.1 \
 	doc/man/arena-array.5 \
 	doc/man/arena-exporter.8 \
 	doc/man/arena.yaml.5 \
