@@ -260,9 +260,14 @@ void PeriodFinder::trim() {
         pattern_.empty() ? most_calls
                          : std::min(most_calls, (most_blocks + 4) * calls_per_step() + 4096);
     while (calls_.size() > keep) {
+        // A program whose calls are of ever other sizes has as many keys as calls.
+        if (const auto known = counts_.find(calls_.front().key);
+            first_ >= epoch_ && known != counts_.end() && --known->second == 0)
+            counts_.erase(known);
         calls_.pop_front();
         ++first_;
     }
+    if (since_anchor_.size() > most_calls) since_anchor_.clear();
     while (!blocks_.empty() && blocks_.front() < first_) blocks_.pop_front();
 }
 

@@ -64,9 +64,9 @@ class PeriodFinder {
     void forget();
 
     std::deque<Seen> calls_;
-    std::size_t first_ = 0;  ///< number of calls_.front() in the stream
-    std::size_t epoch_ = 0;  ///< where the program began, or began anew
-    std::map<CallKey, std::size_t> counts_;
+    std::size_t first_ = 0;                        ///< number of calls_.front() in the stream
+    std::size_t epoch_ = 0;                        ///< where the program began, or began anew
+    std::map<CallKey, std::size_t> counts_;        ///< of calls_, behind epoch_
     std::map<CallKey, std::size_t> since_anchor_;  ///< counts since the last anchor
     std::map<CallKey, std::size_t> series_of_;     ///< of anchors so far
     std::size_t last_series_ = 0;
