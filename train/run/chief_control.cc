@@ -122,7 +122,7 @@ void ChiefControl::take(const watch::LinkEvent& event) {
     if (event.what == What::down) {
         if (!std::exchange(is_lost_, true))
             unwatched("the chief of this job (arena-watch) is gone");
-        is_up_ = false;
+        is_up_ = is_event_open_ = false;  // a chief that is found again says what is open
         words_.clear();
     } else if (event.what == What::up) {
         is_up_ = true;
@@ -192,6 +192,13 @@ void ChiefControl::checked(const CheckResult& result) {
     for (const CheckResult::Link& link : result.links)
         frame.links.push_back(
             {.from = link.from, .to = link.to, .ms = link.ms, .latency_ms = link.latency_ms});
+    // More than a frame holds: the slower half of the links says more than none.
+    while (!frame.links.empty() && watch::format_watch_frame(frame).size() > watch::longest_frame) {
+        const auto middle = frame.links.begin() + std::ssize(frame.links) / 2;
+        std::ranges::nth_element(frame.links, middle, std::ranges::greater{},
+                                 [](const auto& link) { return link.ms; });
+        frame.links.erase(middle, frame.links.end());
+    }
     link_.send(frame);
 }
 
