@@ -28,9 +28,22 @@ struct Sender {
     std::uint32_t uid;
 };
 
+/// By a clock that nobody sets.
+double steady_s() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
 int refuse(const Sender& from, int code, const std::string& why) {
     info("arena: JobId=%u report refused: %s (uid=%u)", from.job->job_id, why.c_str(), from.uid);
     return code;
+}
+
+/// What strangers send without end costs no line, and takes no turn from the job's user.
+int refuse_stranger(const Sender& from, double now_s) {
+    if (!from.desk.lines.has_one(now_s)) return ESLURM_ACCESS_DENIED;
+    from.desk.lines.take_one(now_s);
+    return refuse(from, ESLURM_ACCESS_DENIED, "not its user's");
 }
 
 const char* variable(const job_record_t* job, std::string_view name) {
@@ -53,8 +66,10 @@ std::optional<JobMark> mark_of(const job_record_t* job) {
 
 int take_iteration_times(const Sender& from) {
     const job_record_t* job = from.job;
+    const double now_s = steady_s();
     if (from.uid != job->user_id && !validate_operator(from.uid))
-        return refuse(from, ESLURM_ACCESS_DENIED, "not its user's");
+        return refuse_stranger(from, now_s);
+    if (!from.desk.times.take(job->job_id, job->user_id, now_s)) return EAGAIN;
     const auto report = parse_report(from.change->comment);
     if (!report) return refuse(from, ESLURM_NOT_SUPPORTED, report.error().message());
     const char* record = record_of(job);
@@ -71,12 +86,6 @@ int take_iteration_times(const Sender& from) {
 }
 
 // ---- slow GPUs and links -----------------------------------------------------------------------
-
-/// By a clock that nobody sets.
-double steady_s() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 /// The GPUs that one of the job's nodes is configured with; nothing: it has no such node.
 std::optional<std::int64_t> gpus_of(const job_record_t* job, const std::string& name) {
@@ -147,14 +156,12 @@ bool is_its_user(const Sender& from) {
     return from.uid == from.job->user_id || from.uid == 0 || from.uid == slurm_conf.slurm_user_id;
 }
 
-/// What is sent without end costs no line and no parsing; a stranger takes no turn from its user.
+/// What is sent without end costs no line and no parsing.
 int take_slowdown(const Sender& from) {
     const double now_s = steady_s();
     if (!is_its_user(from)) {
         count_slow_reports({.refused = 1});
-        if (!from.desk.lines.has_one(now_s)) return ESLURM_ACCESS_DENIED;
-        from.desk.lines.take_one(now_s);
-        return refuse(from, ESLURM_ACCESS_DENIED, "not its user's");
+        return refuse_stranger(from, now_s);
     }
     if (!from.desk.limit.take(from.job->job_id, from.job->user_id, now_s)) {
         count_slow_reports({.over_rate = 1});
