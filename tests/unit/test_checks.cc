@@ -379,11 +379,12 @@ TEST(nothing_between_nodes_is_cleared_by_a_check_of_one) {
 
 struct LinkScene : ChecksScene {
     /// Between two rounds: of a job that is not in Slurm's list a round forgets what it said.
-    void tells(JobId job, std::int64_t relief = 0, const char* peer = "n2") {
+    void tells(JobId job, std::int64_t relief = 0, const char* peer = "n2",
+               std::int64_t gpu = any_gpu) {
         LeftSlowReport left{.job = job, .user = 0, .gpus = 2, .report = {}};
         left.report.onset = 99999000;
-        left.report.at = {"n1", any_gpu};
-        left.report.peer = {peer, any_gpu};
+        left.report.at = {"n1", gpu};
+        left.report.peer = {peer, gpu};
         left.report.cause = SlowCause::communication;
         left.report.factor = 3;
         left.report.relief = relief;
@@ -403,6 +404,22 @@ struct LinkScene : ChecksScene {
         return plan->slowdown(SlowdownVerb::list, "", {true, 0, true});
     }
 };
+
+TEST(all_links_of_a_node_are_taken_back_with_the_last) {
+    LinkScene scene;
+    scene.round();
+    for (const JobId job : {1, 2})
+        for (const std::int64_t gpu : {0, 1}) scene.tells(job, 0, "n2", gpu);
+    scene.round(5);
+    scene.written();
+    ck_assert(scene.is_avoided());
+    for (const JobId job : {1, 2})
+        for (const std::int64_t gpu : {0, 1}) scene.tells(job, 99999500, "n2", gpu);
+    scene.round(5);
+    scene.written();
+    ck_assert_str_eq(scene.extra().c_str(), "");
+    ck_assert(!scene.is_avoided());
+}
 
 TEST(what_jobs_say_of_a_link_they_take_back) {
     LinkScene scene;

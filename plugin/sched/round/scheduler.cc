@@ -191,15 +191,21 @@ void Scheduler::take_verdict(const LeftSlowReport& left, double now_s) {
     const SlowReport& told = left.report;
     const bool is_over = told.relief != 0;
     const bool is_link = told.cause == SlowCause::communication;
-    if (is_over && !(is_link && books_.slowdown.is_over(left.job, told.at.node))) return;
-    SlowVerdict verdict;
-    verdict.is_over = is_over;
-    verdict.job = left.job;
-    verdict.node = told.at.node;
-    verdict.device = told.at.gpu;
-    verdict.cause = told.cause;
-    verdict.factor = told.factor;
-    note_slow(verdict, !is_over && told.action == SlowAction::s4, now_s);
+    const auto note = [&](const SlowReport& report) {
+        SlowVerdict verdict;
+        verdict.is_over = is_over;
+        verdict.job = left.job;
+        verdict.node = report.at.node;
+        verdict.device = report.at.gpu;
+        verdict.cause = report.cause;
+        verdict.factor = report.factor;
+        note_slow(verdict, !is_over && report.action == SlowAction::s4, now_s);
+    };
+    if (!is_over) return note(told);
+    if (!is_link || !books_.slowdown.is_over(left.job, told.at.node)) return;
+    for (const SlowEvent& event : books_.slowdown.events(left.job))
+        if (event.report.cause == told.cause && event.report.at.node == told.at.node)
+            note(event.report);
 }
 
 void Scheduler::on_slow_report(const LeftSlowReport& left, double now_s) {
