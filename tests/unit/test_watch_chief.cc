@@ -550,6 +550,27 @@ TEST(without_a_trainer_the_event_is_told_and_no_gpu_blamed) {
     ck_assert(link.reports().back().report.action == SlowAction::s4);
 }
 
+TEST(what_was_lost_counts_once_without_checks) {
+    SimulatedOptions options;
+    options.has_trainer = false;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 4e8;
+    options.pp = 2;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60, .until_s = 160});
+    job.add(
+        {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 15, .from_s = 160, .until_s = 300});
+    job.add(
+        {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 45, .from_s = 300, .until_s = 900});
+    job.run_until(1200);
+    ck_assert_uint_eq(job.count_lines("No check without a trainer"), 2);
+    double lost_s = 0;
+    for (const auto& line : job.lines())
+        std::sscanf(line.text.c_str(), "relief: steps are healthy again, %lf s", &lost_s);
+    ck_assert_double_gt(lost_s, 100);
+    ck_assert_double_le(job.reports().back().report.lost_s, lost_s + 1);
+}
+
 TEST(reports_are_few_and_lost_time_grows) {
     SimulatedOptions options;
     options.checkpoints = false;

@@ -182,6 +182,19 @@ TEST(one_that_fails_is_told) {
     ck_assert(lines.size() == 1 && lines[0].is_problem);
 }
 
+TEST(what_no_slurmctld_took_waits_on) {
+    const std::string down = "[ -e " + directory + "/up ] && exit 0; touch " + directory + "/up; ";
+    ReportSender sender(stand_in(down + "sleep 0.06; exit 3"), 0.1);
+    sender.add(report(1, 1));
+    const auto lines = run(sender);
+    ck_assert(lines.size() == 2 && lines[0].is_problem && !lines[1].is_problem);
+    // Not where it has not waited: that would be said without end.
+    fs::remove(directory + "/up");
+    ReportSender hasty(stand_in(down + "exit 3"), 60);
+    hasty.add(report(1, 1));
+    ck_assert_uint_eq(run(hasty).size(), 1);
+}
+
 TEST(events_that_wait_are_bounded) {
     ReportSender sender(stand_in("sleep 60"));
     for (std::int64_t i = 0; i < 1000; ++i) {

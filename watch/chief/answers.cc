@@ -279,6 +279,10 @@ std::optional<BetterSplit> better_split(const Situation& s) {
     const auto model = calibrated(s, value);
     const auto split = slowdown::split_micro_batches(times, all, plan.pp);
     if (!model || !split || split->counts == s.trainer.counts()) return std::nullopt;
+    // Stages keep as many micro-batches at once as there are, up to pp: memory was planned for
+    // those.
+    const std::int64_t planned = (all + plan.dp - 1) / plan.dp;
+    if (planned < plan.pp && std::ranges::max(split->counts) > planned) return std::nullopt;
     const double step_s = model->iteration(split->value);
     if (step_s > (1 - least_gain) * s.present.step_s) return std::nullopt;
     return BetterSplit{split->counts, step_s};

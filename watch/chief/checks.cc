@@ -145,21 +145,23 @@ std::vector<Pass> passes_of(std::span<const Transfer> links) {
 }
 
 CheckWord check_word(std::int64_t id, bool gpus, const std::vector<Pass>& passes) {
+    constexpr std::string_view of_links = " links ";
     CheckWord word{fmt::format("check {}{}", id, gpus ? " gpus" : "")};
     std::string links;
     for (const Pass& pass : passes) {
         bool is_first = true;
         for (const Transfer& link : pass) {
-            if (word.text.size() + links.size() > longest_check) {
+            const char* before = links.empty() ? "" : is_first ? "|" : ",";
+            const std::string next = fmt::format("{}{}>{}", before, link.from, link.to);
+            if (word.text.size() + of_links.size() + links.size() + next.size() > longest_check) {
                 ++word.left_out;
                 continue;
             }
-            const char* before = links.empty() ? "" : is_first ? "|" : ",";
-            fmt::format_to(std::back_inserter(links), "{}{}>{}", before, link.from, link.to);
+            links += next;
             is_first = false;
         }
     }
-    if (!links.empty()) word.text += " links " + links;
+    if (!links.empty()) word.text.append(of_links).append(links);
     return word;
 }
 

@@ -219,7 +219,7 @@ void Chief::State::take_step(const StepDone& step) {
     trainer_.step_done(step);
     steps_.push_back(step);
     if (steps_.size() > kept_steps) steps_.pop_front();
-    on_steps(tracking_.add(step, now_.steady_s));
+    on_steps(tracking_.add(step));
 }
 
 /// It may come back, with the roles that its ranks had; whether a swap on its way was obeyed nobody

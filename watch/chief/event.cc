@@ -125,6 +125,9 @@ void Chief::State::open() {
     culprits_.clear();
     slow_gpus_.clear();
     healthy_ = level_of(true);
+    // A slowdown that crept may have begun before the steps that are kept.
+    if (healthy_.step_s <= 0 && !steps_.empty())
+        healthy_.step_s = event.healthy * std::max(1.0, static_cast<double>(steps_.back().tokens));
     if (baseline_.count() > 0 && onset <= baseline_ms_) baseline_.clear();
     const double factor = event.present / event.healthy;
     LogLine told = problem(
@@ -191,6 +194,7 @@ void Chief::State::conclude_without_checks() {
     Open& open = *open_;
     open.phase = Phase::known;
     open.decided_s = now_.steady_s;
+    const bool is_first = !culprits_.any_open();
     std::string names;
     for (const auto& group : profile_.suspicious(options_.threshold)) {
         if (group.is_alone) continue;
@@ -211,7 +215,7 @@ void Chief::State::conclude_without_checks() {
                              "known; suspicious groups: {}",
                              names.empty() ? "none" : names),
                  "no_check"));
-    culprits_.lost(open.lost_s);
+    if (is_first) culprits_.lost(open.lost_s);
     if (options_.mode != SlowdownMode::mitigate || !options_.elastic) return;
     const slowdown::Priced restart{Strategy::restart, usual_restart_s};
     auto rental = slowdown::SkiRental::begin(1, std::span(&restart, 1));

@@ -20,6 +20,8 @@ extern char** environ;
 namespace arena::watch {
 namespace {
 
+constexpr int no_slurmctld = 3;  ///< exit code: an outage, as of each command of `arena`
+
 /// As a command of its own: nothing of ours blocked or ignored, nothing of ours to read or write
 /// but stderr. 0, or errno.
 int spawn(const std::vector<std::string>& words, pid_t& pid) {
@@ -94,10 +96,11 @@ void ReportSender::add(const SlowReport& report) {
 }
 
 void ReportSender::start(std::vector<LogLine>& lines) {
-    const SlowReport report = waiting_.front();
+    said_ = waiting_.front();
     waiting_.pop_front();
-    running_ = slow_word(report);
-    const int error = spawn(report_command(program_, report, wait_s_), pid_);
+    running_ = slow_word(said_);
+    began_ = Clock::now();
+    const int error = spawn(report_command(program_, said_, wait_s_), pid_);
     if (error != 0) {
         pid_ = -1;
         lines.push_back(problem(fmt::format("not reported: {}: {} cannot be started: {}", running_,
@@ -108,6 +111,21 @@ void ReportSender::start(std::vector<LogLine>& lines) {
     ended_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
 }
 
+/// Who has waited all its time found no slurmctld, and would tomorrow's: what was not refused waits
+/// on.
+void ReportSender::take_end(int code, std::vector<LogLine>& lines) {
+    if (code == 0) return lines.push_back(line("slurmctld knows of " + running_, "delivered"));
+    lines.push_back(
+        problem(fmt::format("not reported: {}: `arena slowdown report` ended with {}", running_,
+                            code > 0 ? fmt::format("exit code {}", code) : "a signal"),
+                "not_reported"));
+    const std::chrono::duration<double> waited = Clock::now() - began_;
+    const bool is_newer = std::ranges::any_of(
+        waiting_, [&](const SlowReport& one) { return same_event(one, said_); });
+    if (code == no_slurmctld && waited.count() >= wait_s_ / 2 && !is_newer)
+        waiting_.push_front(said_);
+}
+
 std::vector<LogLine> ReportSender::poll() {
     std::vector<LogLine> lines;
     if (pid_ > 0) {
@@ -116,15 +134,7 @@ std::vector<LogLine> ReportSender::poll() {
         if (ended == 0 || (ended < 0 && errno == EINTR)) return lines;
         pid_ = -1;
         ended_.reset();
-        if (ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-            lines.push_back(line("slurmctld knows of " + running_, "delivered"));
-        else
-            lines.push_back(problem(
-                fmt::format("not reported: {}: `arena slowdown report` ended with {}", running_,
-                            ended > 0 && WIFEXITED(status)
-                                ? fmt::format("exit code {}", WEXITSTATUS(status))
-                                : "a signal"),
-                "not_reported"));
+        take_end(ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, lines);
     }
     if (!waiting_.empty()) start(lines);
     return lines;

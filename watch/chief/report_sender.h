@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <deque>
 #include <string>
 #include <vector>
@@ -40,14 +41,18 @@ class ReportSender {
     [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
 
   private:
+    using Clock = std::chrono::steady_clock;
     void start(std::vector<LogLine>& lines);
+    void take_end(int code, std::vector<LogLine>& lines);
 
     std::string program_;
     double wait_s_;
     std::deque<SlowReport> waiting_;
     pid_t pid_ = -1;
     FileDescriptor ended_;
-    std::string running_;  ///< slow_word() of what the child says
+    SlowReport said_;      ///< by the child
+    std::string running_;  ///< its slow_word()
+    Clock::time_point began_;
 };
 
 }  // namespace arena::watch

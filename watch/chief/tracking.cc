@@ -10,7 +10,6 @@ using slowdown::Step;
 
 constexpr std::size_t kept = 128;           ///< iterations whose ends are known
 constexpr std::size_t enough_samples = 20;  ///< of a rank that votes
-constexpr double trainer_may_be_silent_s = 60;
 
 }  // namespace
 
@@ -31,19 +30,12 @@ std::int64_t Series::onset_ms() const {
     return recent_[at].end_ms - static_cast<std::int64_t>(recent_[at].time_s * 1000);
 }
 
-bool Tracking::has_trainer(double now_s) const {
-    return !trainer_.empty() &&
-           now_s <= trainer_step_at_s_ + std::max(trainer_may_be_silent_s, 10 * trainer_step_s_);
-}
-
-JobSteps Tracking::add(const StepDone& step, double now_s) {
+JobSteps Tracking::add(const StepDone& step) {
     if (trainer_.empty()) {
         trainer_.emplace_back(threshold_);
         ranks_.clear();
         ranks_are_slow_ = false;
     }
-    trainer_step_at_s_ = now_s;
-    trainer_step_s_ = step.seconds;
     const IterationTime one{step.seconds, static_cast<double>(step.tokens), step.end_ms};
     return {trainer_.front().add(one), {one}};
 }
@@ -85,8 +77,8 @@ Step Tracking::vote(double now_s, bool lead_changed) {
 }
 
 JobSteps Tracking::add(const Iterations& iterations, double now_s) {
-    if (has_trainer(now_s)) return {};
-    trainer_.clear();
+    // A trainer that is silent saves a checkpoint, is checked or suspended: what is known stays.
+    if (!trainer_.empty()) return {};
     Rank* rank = track(iterations, now_s);
     if (rank == nullptr) return {};
     const bool leads = iterations.rank == ranks_.begin()->first;

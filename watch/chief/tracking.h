@@ -56,13 +56,12 @@ class Tracking {
     static constexpr std::size_t most_series = 64;  ///< ranks that are tracked
 
     Tracking(double threshold, double poll_s) : threshold_(threshold), poll_s_(poll_s) {}
-    JobSteps add(const StepDone& step, double now_s);
+    JobSteps add(const StepDone& step);
     /// Counts nothing while the trainer tells steps: where they are parked, ranks' iterations are
     /// long.
     JobSteps add(const Iterations& iterations, double now_s);
     void trainer_is_gone() { trainer_.clear(); }
 
-    [[nodiscard]] bool has_trainer(double now_s) const;
     /// Of the event that `step` told of, in seconds, or seconds per token where these are said.
     struct Event {
         double healthy = 0, present = 0, lost_s = 0;
@@ -85,7 +84,6 @@ class Tracking {
 
     double threshold_, poll_s_;
     std::vector<Series> trainer_;  ///< one, or none
-    double trainer_step_at_s_ = 0, trainer_step_s_ = 0;
     std::map<std::int64_t, Rank> ranks_;
     bool ranks_are_slow_ = false;
 };

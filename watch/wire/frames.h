@@ -126,7 +126,7 @@ struct Checked {
 struct Profile {
     std::int64_t iterations = 0;
 };
-/// An event is open, or none is (any rank): the node's ranks leave these steps out of their
+/// An event is open, or none is: a trainer leaves these steps out of the iteration time that it
 /// reports.
 struct EventOpen {
     bool open = false;
