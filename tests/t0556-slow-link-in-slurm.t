@@ -92,6 +92,7 @@ sed -i "s|--control $gates/script ||" "$work/life"
 # ---- what a job tells of its steps: a figure ----------------------------------------------------------------------
 [[ ${ARENA_EXACT-} ]] || { done_testing; exit; }
 observed() { arena profile observed --store "$store" --json | jq -r ".observed[] | select(.job == $1).iteration_s"; }
+for node in n1 n2 n3; do arena slowdown clear $node >/dev/null; done   # what is held slow teaches nobody
 delay clean 0,1 150
 clean=$(under_slow_link clean 30 "${pair[@]}")
 ok "an undisturbed job" wait_for_state "$clean" COMPLETED 120

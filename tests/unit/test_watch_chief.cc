@@ -380,6 +380,7 @@ TEST(an_agent_that_dies_costs_a_line) {
     job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60});
     job.run_until(30);
     job.kill_agent(1);
+    ck_assert_int_eq(job.count_lines("the agent of n1 has gone"), 0);  // nor, if that is the end
     job.run_until(150);
     ck_assert_int_eq(job.count_lines("the agent of n1 has gone"), 1);
     ck_assert_int_ge(alarms(job), 1);

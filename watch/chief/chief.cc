@@ -18,6 +18,7 @@ constexpr std::size_t ranks_of_agent = 8;  ///< that lines may name
 constexpr std::int64_t logged_agents = 4;  ///< whose ranks' iterations are written down
 constexpr std::size_t most_silent = 1024;
 constexpr std::size_t kept_steps = 32;
+constexpr std::int64_t goes_on_ms = 1000;  ///< after an agent has gone
 
 template <typename T, typename... Others>
 bool is_one_of(const Frame& frame) {
@@ -120,6 +121,7 @@ void Chief::State::hello(PeerId from, const AgentHello& hello) {
     if (!agents_.contains(from) && agents_.size() >= most_agents)
         return complain(fmt::format("more than {} agents: that of {} is not heard", most_agents,
                                     printable(hello.node)));
+    gone_agents_.erase(hello.node);
     const bool is_new = !agents_.contains(from);
     agents_[from] = {.node = hello.node, .number = is_new ? agents_so_far_++ : 0};
     note_some(line(fmt::format("The agent of {} is here", printable(hello.node)), "agent",
@@ -177,6 +179,16 @@ void Chief::State::on_agent(PeerId from, Agent& agent, const Frame& frame) {
     }
 }
 
+/// Agents go with their step, in whatever order: that is said of one only whose job goes on.
+void Chief::State::tell_gone(std::int64_t step_end_ms) {
+    std::erase_if(gone_agents_, [&](const auto& gone) {
+        if (step_end_ms < gone.second + goes_on_ms) return false;
+        complain(fmt::format("the agent of {} has gone: its ranks are not watched",
+                             printable(gone.first)));
+        return true;
+    });
+}
+
 void Chief::State::take_rank(PeerId from, Agent& agent, const RankHere& here) {
     if (here.rank < 0 || here.rank >= most_ranks)
         return complain(fmt::format("connection {} names rank {}: left out", from, here.rank));
@@ -187,6 +199,7 @@ void Chief::State::take_rank(PeerId from, Agent& agent, const RankHere& here) {
 void Chief::State::take_iterations(const Agent& agent, const Iterations& iterations) {
     if (iterations.rank < 0 || iterations.rank >= most_ranks || iterations.done.empty()) return;
     silent_.erase(iterations.rank);
+    tell_gone(iterations.done.back().end_ms);
     const bool is_first = agent.ranks.empty() || *agent.ranks.begin() == iterations.rank;
     if (agent.number < logged_agents && is_first) note(estimate_line(agent.node, iterations));
     on_steps(tracking_.add(iterations, now_.steady_s));
@@ -219,6 +232,7 @@ void Chief::State::take_step(const StepDone& step) {
     trainer_.step_done(step);
     steps_.push_back(step);
     if (steps_.size() > kept_steps) steps_.pop_front();
+    tell_gone(step.end_ms);
     on_steps(tracking_.add(step));
 }
 
@@ -242,8 +256,7 @@ void Chief::State::forget_trainer() {
 void Chief::State::gone(PeerId peer, const Now& now) {
     now_ = now;
     if (const auto agent = agents_.find(peer); agent != agents_.end()) {
-        complain(fmt::format("the agent of {} has gone: its ranks are not watched",
-                             printable(agent->second.node)));
+        if (gone_agents_.size() < most_silent) gone_agents_[agent->second.node] = now.epoch_ms;
         agents_.erase(agent);
     }
     if (trainer_.is_here() && peer == trainer_.peer()) {

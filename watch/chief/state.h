@@ -68,6 +68,7 @@ class Chief::State {
     void on_agent(PeerId from, Agent& agent, const Frame& frame);
     void on_trainer(const Frame& frame);
     void take_plan(const TrainerPlan& plan);
+    void tell_gone(std::int64_t step_end_ms);
     void take_rank(PeerId from, Agent& agent, const RankHere& here);
     void take_iterations(const Agent& agent, const Iterations& iterations);
     void take_step(const StepDone& step);
@@ -139,6 +140,7 @@ class Chief::State {
     std::int64_t agents_so_far_ = 0;
     std::map<std::int64_t, SlowPlace> places_;  ///< as agents say
     std::set<std::int64_t> silent_;
+    std::map<std::string, std::int64_t> gone_agents_;  ///< by node: when, until it is told
     Trainer trainer_;
     std::vector<std::string> nodes_;  ///< of the trainer that was here last
     Placement kept_placement_;        ///< of its ranks
@@ -154,7 +156,7 @@ class Chief::State {
 
     Rounds baseline_;
     int baseline_wanted_ = 3, baseline_failures_ = 0;
-    std::int64_t baseline_ms_ = 0;
+    double baseline_s_ = 0;  ///< when it was taken
     Rounds rounds_;
     slowdown::Verdict found_before_;  ///< by the check before this one, of the same event
     std::optional<Purpose> check_;    ///< said, not answered

@@ -86,7 +86,7 @@ void Chief::State::on_checked(const Checked& checked) {
 void Chief::State::take_baseline(const slowdown::CheckRound& round, double seconds) {
     if (open_) return;  // begun before the event: nobody knows what it measured
     baseline_.add(round);
-    baseline_ms_ = now_.epoch_ms;
+    baseline_s_ = now_.steady_s;
     if (seconds > dear_check_s) baseline_wanted_ = 1;
     if (baseline_.count() != baseline_wanted_) return;
     const auto limits = limits_of(baseline_.all(), round, options_.threshold);
