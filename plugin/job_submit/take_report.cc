@@ -163,7 +163,7 @@ int take_slowdown(const Sender& from) {
         count_slow_reports({.refused = 1});
         return refuse_stranger(from, now_s);
     }
-    if (!from.desk.limit.take(from.job->job_id, from.job->user_id, now_s)) {
+    if (!from.desk.slow.take(from.job->job_id, from.job->user_id, now_s)) {
         count_slow_reports({.over_rate = 1});
         return EAGAIN;
     }

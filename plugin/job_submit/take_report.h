@@ -18,7 +18,7 @@ bool is_report(const job_desc_msg_t* change);
 
 /// Between init and fini.
 struct ReportDesk {
-    ReportLimit limit;                    ///< of reports of slow GPUs and links
+    ReportLimit slow;                     ///< of reports of slow GPUs and links
     ReportLimit times{{.job = {20, 5}}};  ///< of iteration times
     /// Of lines in the log about those that a stranger sends.
     TokenBucket lines{{10, 1}, 0};

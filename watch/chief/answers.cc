@@ -281,7 +281,7 @@ std::optional<BetterSplit> better_split(const Situation& s) {
     if (!model || !split || split->counts == s.trainer.counts()) return std::nullopt;
     // Stages keep as many micro-batches at once as there are, up to pp: memory was planned for
     // those.
-    const std::int64_t planned = (all + plan.dp - 1) / plan.dp;
+    const std::int64_t planned = std::ranges::max(even_split(all, plan.dp));
     if (planned < plan.pp && std::ranges::max(split->counts) > planned) return std::nullopt;
     const double step_s = model->iteration(split->value);
     if (step_s > (1 - least_gain) * s.present.step_s) return std::nullopt;

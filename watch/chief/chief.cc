@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t most_agents = 16'384;
 constexpr std::size_t ranks_of_agent = 8;  ///< that lines may name
 constexpr std::int64_t logged_agents = 4;  ///< whose ranks' iterations are written down
-constexpr std::size_t most_silent = 1024;
+constexpr std::size_t most_missed = 1024;  ///< silent ranks, agents that have gone
 constexpr std::size_t kept_steps = 32;
 constexpr std::int64_t goes_on_ms = 1000;  ///< after an agent has gone
 
@@ -163,7 +163,7 @@ void Chief::State::on_agent(PeerId from, Agent& agent, const Frame& frame) {
                  {{"rank", times->rank}, {"ranks", static_cast<std::int64_t>(profile_.ranks())}}),
             remarks_);
     } else if (const auto* silent = std::get_if<Silent>(&frame)) {
-        if (silent_.size() >= most_silent || !silent_.insert(silent->rank).second) return;
+        if (silent_.size() >= most_missed || !silent_.insert(silent->rank).second) return;
         note_some(problem(fmt::format("no call of rank {} for {:.0f} s: nothing is known of it",
                                       silent->rank, silent->seconds),
                           "silent", {{"rank", silent->rank}, {"seconds", silent->seconds}}),
@@ -256,7 +256,7 @@ void Chief::State::forget_trainer() {
 void Chief::State::gone(PeerId peer, const Now& now) {
     now_ = now;
     if (const auto agent = agents_.find(peer); agent != agents_.end()) {
-        if (gone_agents_.size() < most_silent) gone_agents_[agent->second.node] = now.epoch_ms;
+        if (gone_agents_.size() < most_missed) gone_agents_[agent->second.node] = now.epoch_ms;
         agents_.erase(agent);
     }
     if (trainer_.is_here() && peer == trainer_.peer()) {

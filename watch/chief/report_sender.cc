@@ -98,27 +98,27 @@ void ReportSender::add(const SlowReport& report) {
 void ReportSender::start(std::vector<LogLine>& lines) {
     said_ = waiting_.front();
     waiting_.pop_front();
-    running_ = slow_word(said_);
     began_ = Clock::now();
     const int error = spawn(report_command(program_, said_, wait_s_), pid_);
     if (error != 0) {
         pid_ = -1;
-        lines.push_back(problem(fmt::format("not reported: {}: {} cannot be started: {}", running_,
-                                            program_, std::strerror(error)),
+        lines.push_back(problem(fmt::format("not reported: {}: {} cannot be started: {}",
+                                            slow_word(said_), program_, std::strerror(error)),
                                 "not_reported"));
         return;
     }
     ended_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
 }
 
-/// Who has waited all its time found no slurmctld, and would tomorrow's: what was not refused waits
-/// on.
+/// Where slurmctld was not there all the time that a child waits, the report waits on: for the next
+/// child. One that fails at once would be said without end.
 void ReportSender::take_end(int code, std::vector<LogLine>& lines) {
-    if (code == 0) return lines.push_back(line("slurmctld knows of " + running_, "delivered"));
-    lines.push_back(
-        problem(fmt::format("not reported: {}: `arena slowdown report` ended with {}", running_,
-                            code > 0 ? fmt::format("exit code {}", code) : "a signal"),
-                "not_reported"));
+    if (code == 0)
+        return lines.push_back(line("slurmctld knows of " + slow_word(said_), "delivered"));
+    lines.push_back(problem(
+        fmt::format("not reported: {}: `arena slowdown report` ended with {}", slow_word(said_),
+                    code > 0 ? fmt::format("exit code {}", code) : "a signal"),
+        "not_reported"));
     const std::chrono::duration<double> waited = Clock::now() - began_;
     const bool is_newer = std::ranges::any_of(
         waiting_, [&](const SlowReport& one) { return same_event(one, said_); });

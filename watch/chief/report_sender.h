@@ -50,9 +50,8 @@ class ReportSender {
     std::deque<SlowReport> waiting_;
     pid_t pid_ = -1;
     FileDescriptor ended_;
-    SlowReport said_;      ///< by the child
-    std::string running_;  ///< its slow_word()
-    Clock::time_point began_;
+    SlowReport said_;          ///< by the child,
+    Clock::time_point began_;  ///< which began then
 };
 
 }  // namespace arena::watch
