@@ -119,6 +119,7 @@ for list in '' ',' 'n1,' 'n[1' 'n[2-1]' 'n 1' 'n1;x'; do
     refused "no list of nodes: '$list'" "no list of nodes such as n1,n\[4-7\]" loan offer "$list"
 done
 refused "more nodes than there can be" 'more than 4096 nodes' loan offer 'n[0-99999]'
+refused "a list that is too long" 'of 5[0-9]* characters: give at most 4000' loan offer "$(seq -f 'node%05g' -s, 1 500)x"
 refused "a node twice" 'n2 is there twice' loan offer n2,n2
 refused "a list of nodes with a hole" 'no list of nodes' loan reclaim n1,,n2
 for number in 0 99999999999; do refused "$number nodes" "\"$number\" is no number of nodes" loan reclaim $number; done

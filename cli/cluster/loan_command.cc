@@ -23,6 +23,7 @@ namespace arena::cli {
 namespace {
 
 constexpr std::size_t most_nodes = 4096, most_jobs = 1 << 20;
+constexpr std::size_t longest_list = 4000;  ///< bytes, of a question to the scheduler
 constexpr std::int64_t latest_s = 1'000'000'000'000, longest_deadline_s = 86400;
 
 // ---- what the scheduler answers ----------------------------------------------------------------
@@ -62,12 +63,19 @@ std::string utc_or(std::int64_t time, const char* otherwise) {
     return time == 0 ? otherwise : utc_time(static_cast<double>(time));
 }
 
+Status check_nodes(const std::string& nodes) {
+    if (const auto names = parse_hostlist(nodes, most_nodes); !names) return names.error();
+    if (nodes.size() <= longest_list) return Done{};
+    return usage_error(
+        fmt::format("a list of nodes of {} characters: give at most {}, as n[1-200] or in parts",
+                    nodes.size(), longest_list));
+}
+
 // ---- offer -------------------------------------------------------------------------------------
 
 int offer(const Globals& globals, const std::string& nodes,
           const std::optional<std::string>& until) {
-    if (const auto names = parse_hostlist(nodes, most_nodes); !names)
-        return fail(globals, names.error());
+    if (const Status good = check_nodes(nodes); !good) return fail(globals, good.error());
     std::string line = "loan offer " + nodes;
     if (until) {
         const auto end = parse_moment(*until, std::time(nullptr));
@@ -131,10 +139,8 @@ void print_reclaimed(const Reclaimed& told) {
 
 /// Digits alone are a number of nodes.
 Status check_wanted(const std::string& wanted) {
-    if (wanted.find_first_not_of("0123456789") != std::string::npos || wanted.empty()) {
-        const auto names = parse_hostlist(wanted, most_nodes);
-        return names ? Status(Done{}) : Status(names.error());
-    }
+    if (wanted.find_first_not_of("0123456789") != std::string::npos || wanted.empty())
+        return check_nodes(wanted);
     if (parse_integer(wanted, 1, most_nodes)) return Done{};
     return usage_error(
         fmt::format("\"{}\" is no number of nodes; give 1 to {}, or names as n1,n[4-6]",
