@@ -348,6 +348,20 @@ TEST(the_forecast_knows_the_last_rise_and_that_of_yesterday) {
     ck_assert_double_eq(days.peak(300), 14);  // only its own rise, of two since an hour ago
 }
 
+TEST(the_forecast_goes_on_while_nothing_changes) {
+    DemandHistory history;
+    history.add(0, 0);
+    history.add(600, 40);
+    history.add(700, 40);
+    ck_assert_double_eq(history.peak(900), 80);
+    history.add(1600, 40);
+    ck_assert_double_eq(history.peak(900), 40);  // the rise is over
+    history.add(86400 - 300, 40);
+    ck_assert_double_eq(history.peak(900), 40);
+    history.add(86400, 40);
+    ck_assert_double_eq(history.peak(900), 80);  // a day ago demand rose at this hour
+}
+
 // ---- who may use a node ------------------------------------------------------------------------
 
 namespace {

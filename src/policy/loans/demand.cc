@@ -13,6 +13,7 @@ constexpr double day_s = 86400;
 }  // namespace
 
 void DemandHistory::add(double time_s, double gpus) {
+    now_s_ = time_s;
     if (!samples_.empty() && samples_.back().first == time_s)
         samples_.back().second = gpus;
     else if (samples_.empty() || samples_.back().second != gpus)
@@ -35,9 +36,9 @@ double DemandHistory::most_between(double from_s, double to_s) const {
 
 double DemandHistory::peak(double horizon_s) const {
     if (samples_.empty()) return 0;
-    const auto [now_s, now] = samples_.back();
-    double rise = std::max(0.0, now - at(now_s - horizon_s));
-    const double then_s = now_s - day_s;
+    const double now = samples_.back().second;
+    double rise = std::max(0.0, now - at(now_s_ - horizon_s));
+    const double then_s = now_s_ - day_s;
     if (samples_.front().first <= then_s)
         rise = std::max(rise, most_between(then_s, then_s + horizon_s) - at(then_s));
     return now + rise;

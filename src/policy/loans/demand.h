@@ -31,6 +31,7 @@ class DemandHistory {
     [[nodiscard]] double at(double time_s) const;
     [[nodiscard]] double most_between(double from_s, double to_s) const;
     std::deque<std::pair<double, double>> samples_;  ///< (time, GPUs), each until the next
+    double now_s_ = 0;                               ///< when something was said last
 };
 
 /// Servers of one GPU type that belong to inference.
