@@ -89,6 +89,22 @@ ok "each time it goes on within ten seconds: $(jq -s 'map(select(.event == "unpa
     jq -se "map(select(.event == \"unparked\")) | length == $parks and all(.[]; .seconds <= 10)" "$gates/parks.log"
 sed -i "s|--control $gates/script ||" "$work/life"
 
+# ---- steps of one length: a figure ---------------------------------------------------------------------------------
+if [[ ${ARENA_QUIET_S-} ]]; then
+    # Processors of a virtual machine are faster and slower for minutes, which t0555 has to allow for; this job waits most of
+    # the time.
+    for node in n1 n2 n3; do arena slowdown clear $node >/dev/null; done
+    delay quiet 0,1 150
+    job=$(under_slow_link quiet 1000000 --arena-types=l4 --arena-gpus=2 "--arena-plan=pp1,dp2,tp1,mb1x6" --arena-slowdown=mitigate)
+    ok "a watched job of steady steps trains" wait_until '(($(step_of quiet) >= 20))' 90
+    let_pass "$ARENA_QUIET_S"
+    alarms=$(events quiet '.event == "onset"') verdicts=$(events quiet '.event == "verdict"' | wc -l)
+    [[ ! $alarms ]] || diag "$alarms"
+    is "$(grep -c . <<<"$alarms") $verdicts" "0 0" "in $ARENA_QUIET_S seconds, $(step_of quiet) steps: no alarm, no verdict"
+    scancel "$job"
+    ok "it is cancelled as well" wait_for_state "$job" CANCELLED 60
+fi
+
 # ---- what a job tells of its steps: a figure ----------------------------------------------------------------------
 [[ ${ARENA_EXACT-} ]] || { done_testing; exit; }
 observed() { arena profile observed --store "$store" --json | jq -r ".observed[] | select(.job == $1).iteration_s"; }

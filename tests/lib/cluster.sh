@@ -12,6 +12,7 @@
 #   job_state JOB   job_reason JOB
 #   wait_until 'COMMAND' [LIMIT]    polls each 50 ms, LIMIT seconds (default 20) of a machine that has nothing
 #                                   else to do: every limit counts $ARENA_TEST_PATIENCE times (default 3)
+#   let_pass SECONDS                in which something might happen
 #   wait_for_state JOB STATE[|STATE] [LIMIT]     wait_for_reason JOB REGEX [LIMIT]
 #   wait_saved [LIMIT]              until slurmctld has written the state of all jobs to disk
 #   stock_scheduler                 $scheduler_options has the options of start_cluster for Slurm's own scheduler beside
@@ -162,6 +163,11 @@ wait_until() {
         ((waited < most)) || return 1
         read -rt "0.$((waited < 2000000 ? 0 : 1))5" -u "$never" || true
     done
+}
+
+let_pass() {
+    local end=$((SECONDS + $1))
+    wait_until "((SECONDS >= $end))" $(($1 + 5))
 }
 
 wait_for_state() {

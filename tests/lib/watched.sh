@@ -7,7 +7,6 @@
 #   events NAME FILTER, has_event NAME FILTER what its chief told, as JSON lines
 #   splits NAME, split_step NAME [head|tail]  how micro-batches were dealt, and at which step
 #   alone GPUS FLAGS...           the same training, not in Slurm and not disturbed: $work/alone.log
-#   let_pass SECONDS              in which something might happen
 #   exactly NAME COMMAND...       a figure that other work on the machine changes: judged where tests/bench/watched-training
 #                                 runs the test (ARENA_EXACT), only printed in the suite
 # LEARN_UNDER: a command that starts each rank of jobs submitted from now on, with its words.
@@ -53,8 +52,4 @@ splits() { [[ ! -e $gates/$1.log ]] || jq -r 'select(.event == "split") | .micro
 split_step() { jq -r 'select(.event == "split").step' "$gates/$1.log" | "${2:-head}" -n 1; }
 exactly() {
     if [[ ${ARENA_EXACT-} ]]; then ok "$@"; else note "$1: $("${@:2}" >/dev/null 2>&1 && echo yes || echo 'not this time') (judged by tests/bench/watched-training)"; fi
-}
-let_pass() {
-    local end=$((SECONDS + $1))
-    wait_until "((SECONDS >= $end))" $(($1 + 5))
 }
