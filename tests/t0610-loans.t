@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Nodes of inference in a real Slurm: lent to a job that can leave them, and back by the deadline; who was announced is
 # who is preempted; no node is in two owners' use, looked at each fifth of a second. slurmctld killed at each step,
-# reconfigured, restarted; a job deaf to its signal; a user's hold and a drain in mid-reclaim; a node that dies; requests
-# that cannot be. Many cycles with many jobs: tests/soak/loan-cycles.
+# reconfigured, restarted; a job deaf to its signal; a user's hold and a drain in mid-reclaim; a node that dies; a job
+# that ends in time; requests that cannot be. Many cycles with many jobs: tests/soak/loan-cycles.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -129,6 +129,23 @@ let_go "$job"
 ok "the job completes" wait_for_state "$job" COMPLETED 60
 ok "then the node is inference's" wait_until '[[ ! $(reservations) ]]' 40
 scontrol update NodeName=n7 Extra=
+
+# ---- who ends in time is let end -----------------------------------------------------------------------------------
+ok "n8 is lent once more" lend n8
+job=$(train a40 -p train --arena-gpus=8 --arena-elastic --arena-loan --arena-steps=1)
+ok "a job of one step, which takes minutes, starts there" wait_started "$job" 1 60
+ok "n8 is asked back in a quarter of an hour" said loan reclaim n8 deadline=900
+is "$(answer '[.preempted, .scaled_in, .ending, .short]')" "[[],[],[$job],0]" "the job is announced as one that ends in time"
+waits=$(infer -w n8)
+ok "the node is returning" is_state n8 returning
+rounds=$(ask stats | jq .rounds)
+ok "rounds later" wait_until "(( \$(ask stats | jq .rounds) >= $rounds + 5 ))" 60
+is "$(job_state "$job")/$(starts "$job")/$(cat "$gates/$job.signals" 2>/dev/null)" RUNNING/1/ "it runs on, and was told nothing"
+let_go "$job"
+ok "it completes" wait_for_state "$job" COMPLETED 60
+ok "inference has the node then" wait_for_state "$waits" RUNNING 60
+ok "which is home" is_home n8
+let_go "$waits"
 
 for id in "${hogs[@]}"; do let_go "$id"; done
 stop_looking

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What keeps inference from starving where nobody asks lent nodes back: a spike beyond them, in a real Slurm that preempts
 # by partitions. All lent nodes are full: who does not leave when it is told is taken off by Slurm itself, within GraceTime.
-# An idle node goes home first.
+# An idle node goes home first, no more nodes are opened than are lacking, and whom a licence keeps lacks none.
 # And with `source: demand` nobody has to ask: idle nodes are lent after two ticks, waiting inference brings them back.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
@@ -13,7 +13,7 @@ need_loans
 
 grace_s=10
 start_loans --conf-extra "$(printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE)" \
-    --conf-extra "$(loan_partitions PreemptMode=OFF "PreemptMode=REQUEUE GraceTime=$grace_s")"
+    --conf-extra Licenses=lic:1 --conf-extra "$(loan_partitions PreemptMode=OFF "PreemptMode=REQUEUE GraceTime=$grace_s")"
 # Jobs that Slurm itself has preempted.
 preempted() { grep -oE '(preempted( job)?|GraceTime reached) JobId=[0-9]+' "$log" | grep -o '[0-9]*$' | sort -nu | paste -sd,; }
 
@@ -54,8 +54,28 @@ for n in 1 2 3; do spike+=("$(infer)"); done
 for id in "${spike[@]}"; do ok "three jobs of inference start: two on its own nodes, one on the idle lent one" wait_for_state "$id" RUNNING 60; done
 is "$(job_state "${jobs[0]}")/$(preempted)" "RUNNING/$before" "nobody is preempted for them"
 for id in "${spike[@]}"; do let_go "$id"; done
-ok "the lent one is asked back" said loan reclaim 1
+for id in "${spike[@]}"; do ok "the spike is over" wait_for_state "$id" COMPLETED; done
+
+# ---- no more than are lacking ---------------------------------------------------------------------------------
+ok "the node that went home is lent again" eval 'said loan offer "$(grep -q n7 <<<"$(listed)" && echo n8 || echo n7)" && is_lent "n[7-8]"'
+jobs+=("$(willing)")
+ok "another job has it" wait_started "${jobs[1]}" 1 40
+licensed=$(infer -L lic)
+ok "a job of inference has the only licence" wait_for_state "$licensed" RUNNING
+waits=$(infer -L lic)
+ok "another one waits for it" wait_for_reason "$waits" Licenses
+let_pass 8
+like "$(listed),$(job_state "${jobs[0]}")$(job_state "${jobs[1]}")" ",n7,n8,RUNNINGRUNNING$" "which brings no lent node back"
+scancel "$waits"
+spike=("$(infer)" "$(infer)")
+for id in "${spike[@]}"; do ok "inference lacks one node, and gets it" wait_for_state "$id" RUNNING $((grace_s + 20)); done
+# The policy may move the other one for reasons of its own.
+is "$(grep -cE "JobId=(${jobs[0]}|${jobs[1]}) gives n[78] back to infer at once" "$log")" 1 "for which one job has to leave"
+for id in "$licensed" "${spike[@]}"; do let_go "$id"; done
+for id in "$licensed" "${spike[@]}"; do ok "they are over" wait_for_state "$id" COMPLETED; done
+ok "what is lent is asked back" said loan reclaim "$(ask loan list | jq -r '[.leases[] | select(.state == "lent").node] | join(",")')"
 ok "all are home" is_home "n[5-8]"
+scancel "${jobs[1]}"
 
 # ---- by demand ---------------------------------------------------------------------------------------------------
 sed -i 's/^  source: commands/  source: demand\n  tick_s: 2\n  horizon_s: 0\n  headroom_percent: 0\n  headroom_nodes: 1/' "$ARENA_CONF"

@@ -752,7 +752,7 @@ TEST(where_slurm_refuses_nothing_goes_on) {
     assert_text(scene.state("i2"), "home");
 }
 
-TEST(arena_off_keeps_deadlines_and_lends_nothing) {
+TEST(arena_off_keeps_deadlines_and_asks_back_what_is_lent) {
     LoanScene scene;
     scene.config.checkpoint_grace_s = 86400;
     scene.lend("i3");
@@ -772,7 +772,91 @@ TEST(arena_off_keeps_deadlines_and_lends_nothing) {
     assert_text(scene.state("i3"), "home");
     scene.pass(10);
     keep();
-    assert_text(scene.state("i2"), "offered");
+    assert_text(scene.state("i2"), "home");
+}
+
+TEST(switched_off_with_arena_what_comes_back_is_looked_after) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.runs(8, {"i3"});
+    (void)scene.say(LoanVerb::reclaim, "i3");
+    scene.config.loan_enabled = false;
+    auto before = std::move(scene.plan);
+    auto kept = before->keep();
+    scene.plan = scene.scheduler();
+    scene.plan->take_over(std::move(kept));
+    ck_assert_msg(scene.plan->has_work(), "by what it remembers");
+    before.reset();
+    scene.restart();
+    scene.plan = scene.scheduler();
+    ck_assert_msg(scene.plan->has_work(), "and in another life, until it has looked");
+    const auto keep = [&] {
+        scene.plan->keep_deadlines();
+        scene.take_changes();
+    };
+    keep();
+    ck_assert(scene.plan->has_work());
+    scene.ends(8);
+    for (int i = 0; i < 3; ++i) keep();
+    ck_assert(scene.host.loans.guards.empty());
+    ck_assert_msg(!scene.plan->has_work(), "then there is nothing to do");
+}
+
+TEST(after_a_restart_a_deaf_job_is_ended_in_time_all_the_same) {
+    LoanScene scene;
+    scene.config.checkpoint_grace_s = 86400;
+    scene.lend("i3");
+    scene.trains(1, {"i3"});
+    (void)scene.say(LoanVerb::reclaim, "i3 deadline=300");
+    scene.round();
+    scene.pass(262);
+    scene.restart();
+    scene.round();
+    ck_assert_msg(called(scene.host, "requeue 1"), "KillWait and a round are left");
+}
+
+TEST(a_deadline_in_which_a_deaf_job_may_stay_too_long_is_told) {
+    LoanScene scene;
+    scene.lend("i3");
+    scene.trains(1, {"i3"});
+    const double ending_s =
+        scene.host.loans.kill_wait_s + scene.config.interval_s + LoanBook::margin_s;
+    const auto words = fmt::format("i3 deadline={}", static_cast<int>(2 * ending_s) - 1);
+    const Json told = scene.say(LoanVerb::reclaim, words);
+    ck_assert_int_eq(told["short"].get<int>(), 1);
+    ck_assert(told["why"].get<std::string>().find("twice") != std::string::npos);
+}
+
+TEST(a_node_asked_back_a_moment_ago_is_none_to_stay_on) {
+    LoanScene scene;
+    scene.lend("i2");
+    scene.lend("i3");
+    scene.trains(1, {"i2", "i3"});
+    const Json first = scene.say(LoanVerb::reclaim, "i2");
+    ck_assert(first["scaled_in"] == Json({1}) && first["preempted"].empty());
+    const Json second = scene.say(LoanVerb::reclaim, "i3");
+    ck_assert_msg(second["preempted"] == Json({1}) && second["scaled_in"].empty(), "%s",
+                  second.dump().c_str());
+}
+
+TEST(a_job_that_no_round_plans_is_announced_and_a_foreign_one_told_of) {
+    LoanScene scene;
+    scene.lend("i2");
+    scene.lend("i3");
+    scene.runs(8, {"i3"});  // suspended, say
+    scene.round();
+    Json told = scene.say(LoanVerb::reclaim, "1");
+    assert_text(told["returning"][0]["node"].get<std::string>(), "i2");
+    told = scene.say(LoanVerb::reclaim, "i3");
+    ck_assert_msg(told["preempted"] == Json({8}) && told["short"] == 0, "%s", told.dump().c_str());
+    LoanScene other;
+    other.lend("i3");
+    other.runs(8, {"i3"});
+    other.host.loans.jobs.back().is_foreign = true;
+    other.round();
+    told = other.say(LoanVerb::reclaim, "i3");
+    ck_assert(told["preempted"].empty() && told["short"] == 1);
+    assert_text(told["why"].get<std::string>(), "Arena cannot end JobId=8: scancel it");
 }
 
 // ---- the net below -----------------------------------------------------------------------------
@@ -836,6 +920,48 @@ TEST(a_spike_opens_lent_nodes_to_slurm_s_preemption_and_to_nobody_else) {
     scene.round();
     ck_assert_msg(scene.is_guarded("i3") && scene.is_listed("i3"), "the other one is lent as ever");
     assert_text(scene.state("i3"), "lent");
+}
+
+TEST(no_more_nodes_are_opened_than_are_lacking) {
+    NetScene scene;
+    scene.fills(8, "i2");
+    scene.fills(9, "i3");
+    scene.waits(50, 1, 2);
+    scene.wait();
+    ck_assert(scene.is_guarded("i2") != scene.is_guarded("i3"));
+    scene.round();
+    ck_assert_msg(parsed(scene.plan->stats_json())["loan"]["preemptions"] == 1, "and it stays so");
+    NetScene array;
+    array.fills(8, "i2");
+    array.fills(9, "i3");
+    array.waits(50, 2, 2);
+    array.host.loans.jobs.back().tasks = 2;
+    array.wait();
+    ck_assert_msg(array.is_guarded("i2") != array.is_guarded("i3"), "two tasks share a node");
+    NetScene job;
+    job.runs(9, {"i2", "i3"});
+    job.host.loans.jobs.back().preemptable = true;
+    job.waits(50, 1, 2);
+    job.wait();
+    ck_assert(job.is_guarded("i2") != job.is_guarded("i3"));
+}
+
+TEST(nodes_that_inference_does_not_wait_for_stay_lent) {
+    for (const bool by_type : {true, false}) {
+        NetScene scene;
+        scene.fills(8, "i2");
+        scene.waits(50, 1, 2);
+        if (by_type) {
+            scene.host.view.snapshot.nodes[scene.index("i3")].gpu_type = "t4";
+            scene.host.loans.jobs.back().gpu_type = "a40";
+        } else {
+            scene.host.loans.inference = {{"infer", {"i1", "i2"}}, {"other", {"i3"}}};
+            scene.host.loans.jobs.back().partitions = {"infer"};
+        }
+        scene.wait();
+        assert_text(scene.state("i3"), "lent");
+        ck_assert_msg(scene.is_guarded("i3") && !scene.is_guarded("i2"), "by type: %d", by_type);
+    }
 }
 
 TEST(what_comes_back_is_waited_for) {

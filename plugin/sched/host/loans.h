@@ -29,10 +29,13 @@ struct LoanFacts {
         bool inference = false;    ///< of an inference partition
         bool pending = false;      ///< could start, were there room
         bool preemptable = false;  ///< runs in the partition for lent nodes, and is not ending
+        bool is_foreign = false;   ///< Arena cannot end it
         std::string account = {};
         std::string gpu_type = {};  ///< that it asks for; "" = any
-        std::int64_t gpus = 0;      ///< that it asks for
+        std::int64_t gpus = 0;      ///< that it asks for, with all its tasks
         std::int64_t nodes_asked = 0;
+        std::int64_t tasks = 1;  ///< of an array, that have no record of their own
+        std::vector<std::string> partitions = {};  ///< of inference's, that it asks for, ascending
         /// Running or completing: its nodes, and its GPUs on each.
         std::vector<std::pair<std::string, std::int64_t>> nodes = {};
         [[nodiscard]] bool is_on(const std::string& node) const {

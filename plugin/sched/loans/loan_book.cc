@@ -36,7 +36,8 @@ void LoanBook::take_over(Memory memory) {
 
 /// What is lent goes back, and what an administrator broke is cleared, where lending is off, too.
 bool LoanBook::is_active() const {
-    return config_.loan_enabled || !leases_.empty() || !broken_.empty() || unfinished_;
+    return config_.loan_enabled || !leases_.empty() || !known_.empty() || !broken_.empty() ||
+           unfinished_;
 }
 
 void LoanBook::complain(const std::string& about, const std::string& why) {
@@ -66,6 +67,7 @@ void LoanBook::new_round(const ClusterView& view) {
     planned_.clear();
     must_end_.clear();
     read_leases();
+    has_looked_ = true;
     if (!is_active()) {
         read_ = false;
         moves_.clear();
@@ -117,8 +119,9 @@ void LoanBook::note_clocks(const ClusterView& view) {
     });
     for (const auto& [node, lease] : leases_) {
         if (lease.state != LeaseState::returning || deadlines_.contains(node)) continue;
+        // Of an earlier life, or by hand: nobody knows how long it was, and no half of it is kept.
         const double left = std::max(0.0, static_cast<double>(lease.until_s) - time_s_);
-        deadlines_[node] = {lease, left, steady_s_ + left};
+        deadlines_[node] = {lease, std::max(left, 2 * ending_s()), steady_s_ + left};
     }
 }
 
@@ -237,21 +240,23 @@ void LoanBook::note_gone(const std::string& node, LoanNode& is) {
 }
 
 void LoanBook::look_at_net() {
-    LoanNet::Lent lent;
-    std::size_t returning = 0;
-    for (const auto& [node, lease] : leases_) {
-        returning += lease.state == LeaseState::returning && !inferences_.contains(node);
-        const auto at = index_.find(node);
-        if (lease.state == LeaseState::lent && at != index_.end() && !inferences_.contains(node))
-            lent.emplace(node, states_[at->second].total_gpus);
-    }
     // One that has just come home is inference's, though Slurm has not started anybody there yet.
     std::erase_if(home_since_, [&](const auto& entry) {
         return inferences_.contains(entry.first) || steady_s_ - entry.second > LoanNet::patience_s;
     });
-    returning += home_since_.size();
+    LoanNet::Places places;
+    const auto add = [&](const std::string& node, bool comes_back) {
+        const auto at = index_.find(node);
+        if (at == index_.end() || inferences_.contains(node)) return;
+        const NodeState& state = states_[at->second];
+        places[node] = {state.gpu_type, state.total_gpus, comes_back};
+    };
+    for (const auto& [node, lease] : leases_)
+        if (lease.state == LeaseState::lent || lease.state == LeaseState::returning)
+            add(node, lease.state == LeaseState::returning);
+    for (const auto& [node, since_s] : home_since_) add(node, true);
     const std::set<std::string> before = net_.open();
-    net_.new_round(facts_, lent, returning, steady_s_);
+    net_.new_round(facts_, places, steady_s_);
     for (const std::string& node : net_.open()) {
         if (before.contains(node)) continue;
         ++counts_.preemptions;
@@ -296,10 +301,11 @@ void LoanBook::plan_moves() {
                     moves_[job.id].push_back(planned.node);
 }
 
-/// What of a deadline is kept for ending who is deaf. Of a short one half is for saving.
-double LoanBook::to_end_s(double deadline_s) const {
-    return std::min(facts_.kill_wait_s + config_.interval_s + margin_s, deadline_s / 2);
-}
+/// What ending a job takes that does not obey.
+double LoanBook::ending_s() const { return facts_.kill_wait_s + config_.interval_s + margin_s; }
+
+/// What of a deadline is kept for that. Of a short one half is for saving.
+double LoanBook::to_end_s(double deadline_s) const { return std::min(ending_s(), deadline_s / 2); }
 
 /// As long as it can still save its state in time.
 bool LoanBook::is_let_run(const Planned& planned, JobId job) {

@@ -44,6 +44,8 @@ class LoanBook {
     /// By what this round knows: leases that are over, and where inference's demand decides, nodes
     /// that are lent or taken back. True where new leases are in the NodeBook, to be written.
     [[nodiscard]] bool decide(const Snapshot& snapshot, const Offers& offers);
+    /// Arena is off: all that is lent is asked back. True as above.
+    [[nodiscard]] bool ask_all_back();
 
     /// `arena loan`. Nothing is changed by what is refused; new leases are in the NodeBook, to be
     /// written at once. `at`: the last round's.
@@ -108,7 +110,7 @@ class LoanBook {
     void stop_lending() { lends_ = false; }
 
     /// A round is needed although Slurm has no job of Arena's.
-    [[nodiscard]] bool has_work() const { return is_active(); }
+    [[nodiscard]] bool has_work() const { return !has_looked_ || is_active(); }
     /// Steps were taken that others follow: the next round is to come soon.
     [[nodiscard]] bool hurries() const { return hurries_; }
     /// Lent nodes among these, in their order: what a job's AdminComment says.
@@ -150,6 +152,7 @@ class LoanBook {
     [[nodiscard]] std::vector<std::string> open_leases() const;
     [[nodiscard]] double left_s(const std::string& node) const;
     [[nodiscard]] LoanNumber next_loan() const;
+    [[nodiscard]] double ending_s() const;
     [[nodiscard]] double to_end_s(double deadline_s) const;
     [[nodiscard]] EndsInTime ends_within(double deadline_s) const;
     Returned give_back(const std::vector<std::string>& nodes, double deadline_s, EndsInTime ends,
@@ -198,6 +201,7 @@ class LoanBook {
     double time_s_ = 0, steady_s_ = 0;
     bool hurries_ = false, list_failed_ = false, lends_ = true;
     bool first_ = true;        ///< no round has been: what guards there are, are saved
+    bool has_looked_ = false;  ///< for leases
     bool unfinished_ = false;  ///< a node is home, and Slurm would not take its guard away
 };
 

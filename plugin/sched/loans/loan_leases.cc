@@ -13,25 +13,65 @@
 namespace arena {
 namespace {
 
+/// Jobs in a sentence.
+constexpr std::size_t most_named = 8;
+
 bool is_open(LeaseState state) { return state == LeaseState::offered || state == LeaseState::lent; }
 
-/// Whether a job may move now says nothing of whether it can do with fewer nodes; and one that has
-/// ended since is nobody's loss.
-Snapshot with_willing(const Snapshot& snapshot, const std::vector<NodeIndex>& lent,
-                      const LoanFacts& facts) {
-    Snapshot copy = snapshot;
-    std::set<JobId> there;
-    for (const LoanFacts::Job& job : facts.jobs)
-        if (!job.pending) there.insert(job.id);
-    std::erase_if(copy.jobs, [&](const JobState& job) {
-        return job.phase == JobPhase::running && !there.contains(job.id);
-    });
-    for (JobState& job : copy.jobs)
-        job.elastic = job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
-                          return std::binary_search(lent.begin(), lent.end(), n);
-                      });
-    return copy;
-}
+/// As the cluster is, whatever the last round saw of it.
+class Now {
+  public:
+    Now(const Snapshot& snapshot, const LoanFacts& facts) : snapshot_(snapshot), facts_(facts) {
+        for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
+            index_.emplace(snapshot.nodes[i].name, i);
+    }
+    /// A node that was asked back since then is no job's to stay on.
+    void takes_back(const std::string& node) {
+        if (const auto at = index_.find(node); at != index_.end())
+            snapshot_.nodes[at->second].returning_s = 1;
+    }
+    /// Whether a job may move now says nothing of whether it can do with fewer nodes; one that has
+    /// ended since is nobody's loss; and one that no round plans is in the way all the same.
+    Snapshot with_all_jobs(const std::vector<NodeIndex>& lent) {
+        std::set<JobId> there, known;
+        for (const LoanFacts::Job& job : facts_.jobs)
+            if (!job.pending) there.insert(job.id);
+        std::erase_if(snapshot_.jobs, [&](const JobState& job) {
+            return job.phase == JobPhase::running && !there.contains(job.id);
+        });
+        for (JobState& job : snapshot_.jobs) {
+            if (job.phase == JobPhase::running && job.current) known.insert(job.id);
+            job.elastic =
+                job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
+                    return std::binary_search(lent.begin(), lent.end(), n);
+                });
+        }
+        for (const LoanFacts::Job& job : facts_.jobs)
+            if (!job.pending && !job.inference && !known.contains(job.id)) add(job);
+        return std::move(snapshot_);
+    }
+
+  private:
+    void add(const LoanFacts::Job& job) {
+        JobState state;
+        state.id = job.id;
+        state.phase = JobPhase::running;
+        Offer& offer = state.current.emplace();
+        for (const auto& [name, gpus] : job.nodes)
+            if (const auto at = index_.find(name); at != index_.end()) {
+                state.nodes.push_back(at->second);
+                offer.grid.gpu_type = snapshot_.nodes[at->second].gpu_type;
+                offer.grid.gpus_per_node = std::max(offer.grid.gpus_per_node, gpus);
+            }
+        std::sort(state.nodes.begin(), state.nodes.end());
+        offer.grid.nodes = static_cast<std::int64_t>(state.nodes.size());
+        if (!state.nodes.empty()) snapshot_.jobs.push_back(std::move(state));
+    }
+
+    Snapshot snapshot_;
+    const LoanFacts& facts_;
+    std::map<std::string, NodeIndex> index_;
+};
 
 /// Its jobs want more than what is not lent: they wait.
 bool is_short(const InferencePool& pool) {
@@ -43,12 +83,16 @@ bool is_short(const InferencePool& pool) {
 class Choice {
   public:
     Choice(const Snapshot& snapshot, const Offers& offers, const LoanFacts& facts,
-           const std::vector<std::string>& lent, const EndsInTime& ends)
+           const std::vector<std::string>& lent, const LoanBook::Leases& leases,
+           const EndsInTime& ends)
         : offers_(offers), ends_(ends) {
         for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
             if (std::find(lent.begin(), lent.end(), snapshot.nodes[i].name) != lent.end())
                 nodes_.push_back(i);
-        snapshot_ = with_willing(snapshot, nodes_, facts);
+        Now now(snapshot, facts);
+        for (const auto& [node, lease] : leases)
+            if (lease.state == LeaseState::returning) now.takes_back(node);
+        snapshot_ = now.with_all_jobs(nodes_);
     }
     /// The fewest jobs preempted.
     std::vector<std::string> best(std::size_t wanted) {
@@ -206,10 +250,17 @@ EndsInTime LoanBook::ends_within(double deadline_s) const {
 
 void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
                         const Offers& offers, const EndsInTime& ends, Returned& returned) {
-    auto going = Choice(snapshot, offers, facts_, open_leases(), ends).going(nodes);
+    auto going = Choice(snapshot, offers, facts_, open_leases(), known_, ends).going(nodes);
+    const auto is_foreign = [&](JobId id) {
+        return std::any_of(facts_.jobs.begin(), facts_.jobs.end(), [&](const LoanFacts::Job& job) {
+            return job.id == id && job.is_foreign;
+        });
+    };
     for (const Action& move : going.moves)
-        (move.kind == ActionKind::preempt ? returned.preempted : returned.scaled_in)
-            .push_back(move.job);
+        if (move.kind == ActionKind::resize)
+            returned.scaled_in.push_back(move.job);
+        else if (!is_foreign(move.job))
+            returned.preempted.push_back(move.job);
     returned.ending = std::move(going.ending);
     std::sort(returned.ending.begin(), returned.ending.end());
 }
@@ -224,18 +275,27 @@ std::vector<JobId> LoanBook::ending_on(const std::string& node, const Returned& 
     return jobs;
 }
 
-/// Jobs there that Arena cannot end, and a time in which no job ends that does not obey.
+/// Jobs there that Arena cannot end, and a time in which none ends that does not obey.
 void LoanBook::note_doubts(const std::vector<std::string>& nodes, double deadline_s,
                            Returned& returned) const {
-    if (deadline_s > facts_.kill_wait_s + config_.interval_s + margin_s) return;
-    for (const std::string& node : nodes)
-        returned.missing += std::any_of(
-            facts_.jobs.begin(), facts_.jobs.end(),
-            [&](const LoanFacts::Job& job) { return !job.inference && job.is_on(node); });
-    if (returned.missing > 0)
+    const bool is_short = to_end_s(deadline_s) < ending_s();
+    std::vector<std::string> foreign;
+    for (const std::string& node : nodes) {
+        bool doubtful = false;
+        for (const LoanFacts::Job& job : facts_.jobs) {
+            if (job.inference || !job.is_on(node)) continue;
+            doubtful = doubtful || job.is_foreign || is_short;
+            if (job.is_foreign && foreign.size() < most_named)
+                foreign.push_back(fmt::format("JobId={}", job.id));
+        }
+        returned.missing += doubtful ? 1 : 0;
+    }
+    if (!foreign.empty())
+        returned.why = fmt::format("Arena cannot end {}: scancel it", join(foreign, ", "));
+    else if (returned.missing > 0)
         returned.why = fmt::format(
-            "{:g} s are less than KillWait ({:g} s) and a round: jobs that do not obey their "
-            "signal may be there longer",
+            "{:g} s are less than twice what ending a job may take (KillWait {:g} s, and a round): "
+            "jobs that do not obey their signal may be there longer",
             deadline_s, facts_.kill_wait_s);
 }
 
@@ -262,6 +322,7 @@ LoanBook::Returned LoanBook::give_back(const std::vector<std::string>& nodes, do
         lease.until_s = deadline;
         lease.ends = ending_on(node, returned);
         put(node, lease);
+        deadlines_[node] = {lease, deadline_s, steady_s_ + deadline_s};
         returned.nodes.push_back({loan_name(lease.loan), node, deadline});
         host_.log_info(fmt::format("node {} goes back to {}: lease {}, by {}", node,
                                    partition_of(node), loan_name(lease.loan),
@@ -291,10 +352,10 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
         words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
     read_facts();
     const EndsInTime ends = ends_within(deadline_s);
-    const std::vector<std::string> nodes = words.count > 0
-                                               ? Choice(snapshot, offers, facts_, open, ends)
-                                                     .best(static_cast<std::size_t>(words.count))
-                                               : words.nodes;
+    const std::vector<std::string> nodes =
+        words.count > 0 ? Choice(snapshot, offers, facts_, open, known_, ends)
+                              .best(static_cast<std::size_t>(words.count))
+                        : words.nodes;
     return give_back(nodes, deadline_s, ends, snapshot, offers);
 }
 
@@ -305,6 +366,14 @@ bool LoanBook::decide(const Snapshot& snapshot, const Offers& offers) {
     const bool ended = end_leases(snapshot, offers);
     const bool by_demand = problem().empty() && config_.loan_source == "demand";
     return (by_demand && follow_demand(snapshot, offers)) || ended;
+}
+
+/// Nobody plans jobs then: who does not end is requeued when there is just time for it to end.
+bool LoanBook::ask_all_back() {
+    const std::vector<std::string> nodes = open_leases();
+    if (!read_ || nodes.empty()) return false;
+    (void)give_back(nodes, config_.loan_deadline_s, {}, {}, {});
+    return true;
 }
 
 bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
@@ -329,15 +398,17 @@ bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
 /// Where nobody asks for them while inference waits: idle nodes, and what several jobs share.
 std::vector<std::string> LoanBook::wanted_by_inference(const Snapshot& snapshot,
                                                        const Offers& offers) const {
-    std::vector<std::string> nodes, shared;
+    std::vector<std::string> nodes, shared = net_.sought();
     for (const std::string& node : net_.idle())
         if (known_.contains(node) && known_.at(node).state == LeaseState::lent)
             nodes.push_back(node);
     if (net_.missing() == 0) return nodes;
-    for (const std::string& node : open_leases())
-        if (!net_.is_open(node) && used_.contains(node)) shared.push_back(node);
+    std::erase_if(shared, [&](const std::string& node) {
+        const auto lease = known_.find(node);
+        return lease == known_.end() || !is_open(lease->second.state);
+    });
     const auto count = std::min(net_.missing(), shared.size());
-    for (std::string& node : Choice(snapshot, offers, facts_, shared, {}).best(count))
+    for (std::string& node : Choice(snapshot, offers, facts_, shared, known_, {}).best(count))
         nodes.push_back(std::move(node));
     return nodes;
 }
@@ -352,10 +423,14 @@ bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
             const auto count = std::min(static_cast<std::size_t>(step.reclaim), pool->lent.size());
             const double deadline_s = config_.loan_deadline_s;
             const EndsInTime ends = is_short(*pool) ? EndsInTime() : ends_within(deadline_s);
-            const auto nodes = Choice(snapshot, offers, facts_, pool->lent, ends).best(count);
+            const auto nodes =
+                Choice(snapshot, offers, facts_, pool->lent, known_, ends).best(count);
             (void)give_back(nodes, deadline_s, ends, snapshot, offers);
         }
         std::vector<std::string> idle = pool->idle;
+        std::erase_if(idle, [&](const std::string& node) {
+            return !nodes_.takes(node) || broken_.contains(node);
+        });
         std::reverse(idle.begin(), idle.end());
         idle.resize(std::min(idle.size(), static_cast<std::size_t>(step.lend)));
         lend(idle, 0);

@@ -150,6 +150,8 @@ void Intake::consider(const JobView& job) {
     const bool saves = job.facts.mark && job.facts.mark->phase == Phase::checkpointing;
     const bool ends = job.facts.state == HostJobState::completing && saves;
     if (job.facts.state == HostJobState::running || ends) return follow_running(job, wanted);
+    if (job.facts.state == HostJobState::suspended && books_.loans.must_end(job.id))
+        order(Order::Kind::requeue, job);
     if (job.facts.state != HostJobState::pending) return;
     ++round_.pending;
     JobStatus& status = books_.statuses[job.id];

@@ -323,11 +323,14 @@ void Scheduler::keep_deadlines() {
     end_late(view);
     books_.loans.carry_out();
     books_.loans.finish(write_facts(books_.nodes, host_));
+    if (books_.loans.ask_all_back()) write_leases();
 }
 
 void Scheduler::end_late(const ClusterView& view) {
     for (const JobView& job : view.jobs)
-        if (job.facts.state == HostJobState::running && books_.loans.must_end(job.id))
+        if ((job.facts.state == HostJobState::running ||
+             job.facts.state == HostJobState::suspended) &&
+            books_.loans.must_end(job.id))
             (void)host_.requeue_hold(job.id, job.facts.restart);
 }
 

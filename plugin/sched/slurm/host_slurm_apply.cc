@@ -29,10 +29,17 @@ job_record_t* find_planned(const Shape& shape) {
     return plannable(facts_of(job)) && basis_of(job) == shape.basis ? job : nullptr;
 }
 
-job_record_t* find_running(JobId id, std::uint32_t restart) {
+/// With its nodes, suspended or not.
+job_record_t* find_started(JobId id, std::uint32_t restart) {
     job_record_t* job = find_job_record(id);
     if (!job || !arena_record(job) || job->restart_cnt != restart) return nullptr;
-    return IS_JOB_RUNNING(job) && !IS_JOB_COMPLETING(job) ? job : nullptr;
+    const bool has_nodes = IS_JOB_RUNNING(job) || IS_JOB_SUSPENDED(job);
+    return has_nodes && !IS_JOB_COMPLETING(job) ? job : nullptr;
+}
+
+job_record_t* find_running(JobId id, std::uint32_t restart) {
+    job_record_t* job = find_started(id, restart);
+    return job && IS_JOB_RUNNING(job) ? job : nullptr;
 }
 
 void drop_request(job_record_t* job) {
@@ -419,7 +426,7 @@ ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& wo
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
     ActionLock lock;
     if (!lock) return stopping();
-    job_record_t* job = find_running(id, restart);
+    job_record_t* job = find_started(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;
     const int rc = requeue_job(job, JOB_REQUEUE_HOLD);

@@ -83,11 +83,9 @@ int add_asked(void* item, void* argument) {
     return 0;
 }
 
-bool could_start(const job_record_t* job) {
-    return IS_JOB_PENDING(job) && !IS_JOB_COMPLETING(job) && job->priority != 0 && job->details &&
-           job->details->begin_time <= time(nullptr) &&
-           !is_deferral(static_cast<job_state_reason>(job->state_reason));
-}
+/// A limit, a licence or its user is not in its way: it waits for room, or for a node that one of
+/// Arena's own reservations has.
+bool could_start(const job_record_t* job) { return waits_for_resources(job, WAIT_NODE_NOT_AVAIL); }
 
 /// The walk over partitions and jobs, under a lock.
 class LoanReading {
@@ -179,6 +177,10 @@ class LoanReading {
         if (job->gres_list_req) list_for_each_ro(job->gres_list_req, add_asked, &asked);
         const std::int64_t tasks =
             job->array_recs ? std::max<std::int64_t>(job->array_recs->task_cnt, 1) : 1;
+        for (const part_record_t* part : parts)
+            if (is_inference(part)) known.partitions.push_back(text_of(part->name));
+        std::sort(known.partitions.begin(), known.partitions.end());
+        known.tasks = tasks;
         known.gpus = asked.gpus * tasks;
         known.gpu_type = asked.type;
         known.nodes_asked = job->details->min_nodes * tasks;
@@ -188,6 +190,7 @@ class LoanReading {
         LoanFacts::Job& known = facts_.jobs.emplace_back();
         known.id = job->job_id;
         known.account = text_of(job->account);
+        known.is_foreign = !arena_record(job);
         return known;
     }
 

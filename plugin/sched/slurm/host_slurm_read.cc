@@ -141,14 +141,6 @@ struct JobWalk {
     std::vector<Seen> all;
 };
 
-bool waits_for_resources(const job_record_t* job) {
-    if (!IS_JOB_PENDING(job) || IS_JOB_COMPLETING(job) || job->priority == 0 || !job->details)
-        return false;
-    if (job->details->begin_time > time(nullptr)) return false;
-    return job->state_reason == WAIT_NO_REASON || job->state_reason == WAIT_RESOURCES ||
-           job->state_reason == WAIT_PRIORITY;
-}
-
 /// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not
 /// stand before an Arena job, none of them does. Keeps the look at a long queue short.
 std::vector<const job_record_t*> first_of_each_partition(

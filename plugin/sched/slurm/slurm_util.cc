@@ -43,6 +43,15 @@ bool is_deferral(job_state_reason reason) {
     return std::find(std::begin(deferrals), std::end(deferrals), reason) != std::end(deferrals);
 }
 
+bool waits_for_resources(const job_record_t* job, job_state_reason also) {
+    if (!IS_JOB_PENDING(job) || IS_JOB_COMPLETING(job) || job->priority == 0 || !job->details)
+        return false;
+    if (job->details->begin_time > time(nullptr)) return false;
+    const auto reason = static_cast<job_state_reason>(job->state_reason);
+    return reason == WAIT_NO_REASON || reason == WAIT_RESOURCES || reason == WAIT_PRIORITY ||
+           reason == also;
+}
+
 bool deferred(std::string_view reason_text) {
     return std::any_of(std::begin(deferrals), std::end(deferrals),
                        [&](job_state_reason reason) { return reason_text == reason_name(reason); });

@@ -77,6 +77,8 @@ void forget_requeue_delay(job_record_t* job);
 /// Slurm's own reasons for which a job may not be planned yet, and whether a reason text is one of
 /// them.
 bool is_deferral(job_state_reason reason);
+/// A pending job whom nothing but room keeps, or the reason `also`.
+bool waits_for_resources(const job_record_t* job, job_state_reason also = WAIT_NO_REASON);
 bool deferred(std::string_view reason_text);
 void note_job_change();
 
