@@ -178,6 +178,12 @@ TEST(siblings_have_one_user_account_qos_and_partition) {
     other = first;
     other.partition = "p";
     ck_assert(differs());
+    other = first;
+    other.owner.nodes = "big";
+    ck_assert(differs());
+    other = first;
+    other.node_set = 3;  // the number of a set is another one in each round
+    ck_assert(!differs());
     ck_assert(group_tag(first, b.request, "f") != group_tag(first, b.request, "g"));
     Request batch = b.request;
     batch.global_batch = 16;

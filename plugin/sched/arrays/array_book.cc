@@ -61,8 +61,9 @@ std::string group_tag(const JobView& job, const Request& request, const std::str
     Request alike = request;
     alike.user_hold = false;
     alike.steps = 0;
-    std::string words = fmt::format("{}|{}|{}|{}|{}|{}", fingerprint, job.user_id,
-                                    job.owner.account, job.owner.qos, job.partition, job.node_set);
+    std::string words =
+        fmt::format("{}|{}|{}|{}|{}|{}", fingerprint, job.user_id, job.owner.account, job.owner.qos,
+                    job.partition, job.owner.nodes);
     for (const auto& [key, value] : option_settings(alike)) words += "|" + key + "=" + value;
     words += fmt::format("|{}|{}|{}|{}", request.cpus_per_gpu, request.mem_per_gpu_mb,
                          request.mem_per_node_mb, request.mem_per_cpu_mb);

@@ -133,7 +133,7 @@ class ArrayBook {
 };
 
 /// Tasks of the same model, batch, launcher, size and GPUs, and of the same user, account, QOS and
-/// partitions: one word for all of it.
+/// partitions, that ask the same of nodes: one word for all of it, the same in every round.
 std::string group_tag(const JobView& job, const Request& request, const std::string& fingerprint);
 
 }  // namespace arena

@@ -29,6 +29,7 @@ struct ArrayCarrierView {
 struct JobOwner {
     std::string account;
     std::uint32_t qos = 0;
+    std::string nodes = {};  ///< what its user asks of its nodes, in words of Slurm's
     bool operator==(const JobOwner&) const = default;
     auto operator<=>(const JobOwner&) const = default;
 };

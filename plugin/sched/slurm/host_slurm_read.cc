@@ -79,13 +79,24 @@ void read_allocation(const job_record_t* job, const NodeTable& table, JobView& v
     }
 }
 
+/// The same as long as its user changes nothing: a task is compared with what it was rounds ago.
+JobOwner owner_of(const job_record_t* job) {
+    const JobDetails* details = job->details;
+    JobOwner owner{text_of(job->account), job->qos_id};
+    for (const std::string& word :
+         {text_of(details->features), text_of(details->prefer), text_of(details->req_nodes),
+          own_excludes(job), text_of(job->resv_name), std::to_string(details->pn_min_tmp_disk)})
+        owner.nodes += word + "|";
+    return owner;
+}
+
 JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTexts& texts,
                  const BasicQueue* queue) {
     JobView view;
     view.id = job->job_id;
     view.facts = facts_of(job);
     view.array = array_place(job);
-    if (view.array.id != 0) view.owner = {text_of(job->account), job->qos_id};
+    if (view.array.id != 0) view.owner = owner_of(job);
     view.user_id = job->user_id;
     view.comment = text_of(job->comment);
     view.basis = basis_of(job);
