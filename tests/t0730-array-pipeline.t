@@ -9,7 +9,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/train.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/siblings.sh"
 need_siblings
-start_siblings --arena-set array.wait_s=10
+start_siblings --arena-set array.wait_s=10 --conf-extra 'PartitionName=short Nodes=ALL State=UP MaxTime=60'
 
 # ---- twelve on one pipeline --------------------------------------------------------------------------
 export STEPS=4
@@ -69,6 +69,25 @@ for i in 0 1 2 3; do
     resumed=$(jq -r 'select(.event == "resumed").step' "$work/log.$array.$i" | tail -n 1)
     is "$(jq -c 'select(has("loss")) | [.step, .loss]' "$work/log.$array.$i" | sort -u | wc -l)" 12 "from step ${resumed:-0}, none twice with another loss"
 done
+
+# ---- a partition with a longest time ------------------------------------------------------------------
+ok "their pipeline ends" wait_until '[[ ! $(carriers RUNNING) ]]' 60
+before=$(carriers | wc -l)
+STEPS=4
+array=$(LIMIT='' sweep 0-2 -p short --arena-plan=pp4,dp1,tp1)
+ok "three without --time where MaxTime is 60 complete" wait_until '(( $(tasks_in $array COMPLETED) == 3 ))' 120
+is "$(cat "$work"/lives."$array".* | sort | uniq -c | xargs)" "3 0 array" "on a pipeline, in one life"
+is "$(task "$array" 0 TimeLimit)" 01:00:00 "each with the partition's limit"
+carrier=$(carriers | tail -n 1)
+is "$(($(carriers | wc -l) - before)) $(job_field "$carrier" TimeLimit)" '1 01:00:00' "which their one pipeline has, too"
+ok "it ends" wait_until '[[ ! $(carriers RUNNING) ]]' 60
+array=$(LIMIT=--time=60 sweep 0-1 -p short --arena-plan=pp4,dp1,tp1)
+ok "two with --time=60 complete" wait_until '(( $(tasks_in $array COMPLETED) == 2 ))' 120
+is "$(cat "$work"/lives."$array".* | sort | uniq -c | xargs)" "2 0 array" "on a pipeline"
+echo 1000000 >"$work/steps.1"
+array=$(LIMIT=--time=1 sweep 0-1 -p short --arena-plan=pp4,dp1,tp1)
+ok "one that trains beyond its limit ends with it" wait_until '[[ $(task $array 1 JobState) == TIMEOUT ]]' 150
+rm "$work/steps.1"
 
 # ---- what is not bound, and why --------------------------------------------------------------------------
 sed 's/hidden: 96/hidden: 16/; s/sibling/fits/' "$work/sibling.yaml" >"$work/fits.yaml"

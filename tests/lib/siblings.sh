@@ -4,7 +4,7 @@
 #   need_siblings                 skips where something is missing; before start_siblings
 #   start_siblings [OPTIONS...]   a cluster whose GPUs have 10 MB, a model that none of them holds alone, and text to train on
 #   sweep ARRAY OPTIONS...        submits an array of it, prints its id; tasks do $STEPS steps, $work/steps.TASK has another number of one,
-#                                 and end as $work/exit.TASK says
+#                                 and end as $work/exit.TASK says; their limit is 20 minutes, or the option $LIMIT, which may be empty
 #   task ARRAY N FIELD            of its record
 #   tasks_in ARRAY STATE          how many; carriers [STATE]: ids of the jobs that train members
 : "${ARENA_BUILDDIR=}" "${work=}" "${cluster_dir=}"   # of cluster.sh
@@ -40,7 +40,8 @@ END
 sweep() {
     local tasks=$1
     shift
-    submit --time=20 -o "$work/out-%A-%a" --array="$tasks" --arena-array --arena-launcher=arena-train --arena-model="$work/sibling.yaml" \
+    # shellcheck disable=SC2086 # no limit, or an option
+    submit ${LIMIT---time=20} -o "$work/out-%A-%a" --array="$tasks" --arena-array --arena-launcher=arena-train --arena-model="$work/sibling.yaml" \
         --arena-batch=2 "$@" "$work/sweep.sh"
 }
 task() { job_field "$1_$2" "$3"; }

@@ -126,7 +126,7 @@ TEST(the_first_of_as_many_as_fit_leads) {
     const auto first = b.ask(1);
     ck_assert(first.fate == Fate::leads && first.lead);
     ck_assert_int_eq(first.lead->facts.members, 3);
-    ck_assert_int_eq(first.lead->limit_minutes, 12);
+    ck_assert_int_eq(first.lead->limit_minutes, 10);
     ck_assert_int_eq(first.lead->shape.grid.gpus_per_node, 4);
     ck_assert_int_eq(first.lead->cpus_per_gpu, 3);
     ck_assert_int_eq(b.priced.at(0), 5);

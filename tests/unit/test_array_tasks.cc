@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plugin/sched/arrays/array_tasks.h"
+#include "plugin/sched/host/carrier_time.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -54,6 +55,28 @@ TEST(a_record_is_split_and_never_started) {
     ck_assert_str_eq(calls[0].c_str(), "split 4 of 1");
     ck_assert_msg(scene.reason_of(1).find("at most 4 wait or run") != std::string::npos, "%s",
                   scene.reason_of(1).c_str());
+}
+
+TEST(a_carrier_outlasts_its_members_where_that_is_allowed) {
+    const auto limit = [](CarrierTime time, std::int64_t minutes) {
+        return limit_for_member(time, minutes).value_or(-1);
+    };
+    // It has begun 100 s ago.
+    CarrierTime time{.start_s = 1000, .now_s = 1100, .minutes = 62};
+    same_tasks(limit(time, 30), 62);
+    same_tasks(limit(time, 60), 63);
+    same_tasks(limit(time, no_limit), no_limit);
+    time.most = 60;
+    time.minutes = 60;
+    same_tasks(limit(time, 60), 60);  // cut by the partition, and told before its end
+    same_tasks(limit(time, no_limit), -1);
+    time.now_s = 1000 + 29 * 60;
+    same_tasks(limit(time, 60), 60);
+    time.now_s = 1000 + 31 * 60;  // too late for the whole of it
+    same_tasks(limit(time, 60), -1);
+    same_tasks(limit(time, 20), 60);
+    time.minutes = time.most = no_limit;
+    same_tasks(limit(time, no_limit), no_limit);
 }
 
 TEST(tasks_take_turns) {

@@ -270,8 +270,7 @@ std::shared_ptr<ArrayLead> ArrayBook::lead_of(const Group& group, std::int64_t c
         if (job->time_limit_s <= 0) return lead;
         longest_s = std::max(longest_s, job->time_limit_s);
     }
-    constexpr double to_begin_s = 120;
-    lead->limit_minutes = static_cast<std::int64_t>(std::ceil((longest_s + to_begin_s) / 60));
+    lead->limit_minutes = static_cast<std::int64_t>(std::ceil(longest_s / 60));
     return lead;
 }
 

@@ -43,7 +43,7 @@ struct ArrayCarrierSpec {
     std::string gpu_type;
     std::int64_t gpus_per_node = 1, cpus_per_gpu = 1;
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
-    std::uint32_t time_limit_minutes = 0;  ///< 0 = none; no more than the partition's
+    std::uint32_t time_limit_minutes = 0;  ///< of its longest member; 0 = none
     std::string name, script, facts, admin_comment;
     std::vector<std::string> environment;  ///< NAME=value, beside the lead's
 };

@@ -264,7 +264,9 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
             fmt::format("partition {} does not take it on the planned nodes", shape.partition));
     if (!can_end_in_time(job)) return failed(ApplyOutcome::stale, "it cannot end by its deadline");
     if (shape.array != 0)
-        if (std::string why = outlast(shape.array, job, where->time_limit); !why.empty())
+        if (std::string why =
+                outlast(shape.array, job, started_limit(where->partition, where->time_limit));
+            !why.empty())
             return failed(ApplyOutcome::never, std::move(why));
     job->part_ptr = where->partition;
     if (const int rc = reshape(job, shape, Phase::starting))

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "installed_paths.h"
+#include "plugin/sched/host/carrier_time.h"
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 
@@ -95,6 +96,25 @@ void describe_size(const ArrayCarrierSpec& spec, job_desc_msg_t* desc) {
     desc->tres_per_node = xstrdup(gpu_request(spec.gpu_type, spec.gpus_per_node).c_str());
 }
 
+/// A limit of Slurm's that is set.
+std::int64_t minutes_of(std::uint32_t limit) { return limit == INFINITE ? no_limit : limit; }
+
+/// Of users, accounts and QOS: what exceeds them waits.
+bool limits_are_enforced() { return (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS) != 0; }
+
+/// It has a moment more than its longest member, where that is allowed, and is told before its end.
+void describe_time(const ArrayCarrierSpec& spec, std::uint32_t longest, job_desc_msg_t* desc) {
+    constexpr std::uint32_t to_begin_minutes = 2, most_to_save_s = 120;
+    desc->time_limit = INFINITE;
+    if (spec.time_limit_minutes != 0)
+        desc->time_limit = spec.time_limit_minutes + (limits_are_enforced() ? 0 : to_begin_minutes);
+    if (longest != INFINITE) desc->time_limit = std::min(desc->time_limit, longest);
+    if (desc->time_limit == INFINITE) return;
+    desc->warn_signal = SIGUSR1;
+    desc->warn_time =
+        static_cast<std::uint16_t>(std::min(desc->time_limit * 60 / 10, most_to_save_s));
+}
+
 job_desc_msg_t* describe(const ArrayCarrierSpec& spec, job_record_t* lead, std::uint32_t longest) {
     auto* desc = static_cast<job_desc_msg_t*>(xmalloc(sizeof(job_desc_msg_t)));
     slurm_init_job_desc_msg(desc);
@@ -113,8 +133,7 @@ job_desc_msg_t* describe(const ArrayCarrierSpec& spec, job_record_t* lead, std::
     desc->std_in = xstrdup("/dev/null");
     desc->admin_comment = xstrdup(spec.admin_comment.c_str());
     describe_size(spec, desc);
-    desc->time_limit = spec.time_limit_minutes == 0 ? INFINITE : spec.time_limit_minutes;
-    if (longest != INFINITE) desc->time_limit = std::min(desc->time_limit, longest);
+    describe_time(spec, longest, desc);
     desc->requeue = 0;  // its members come back by themselves
     const std::vector<std::string> environment = environment_of(lead, spec);
     desc->environment = string_array(environment);
@@ -197,17 +216,15 @@ std::string outlast(JobId carrier, const job_record_t* member, std::uint32_t min
     if (!job || !array_facts(job) || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job) ||
         job->user_id != member->user_id)
         return "the job of its pipeline is over";
-    if (job->time_limit == INFINITE) return {};
-    constexpr time_t to_end_s = 60;
-    const time_t end = time(nullptr) + static_cast<time_t>(minutes) * 60 + to_end_s;
-    const bool unlimited = minutes == INFINITE || minutes == NO_VAL;
-    if (!unlimited && end <= job->end_time) return {};
-    const auto wanted = static_cast<std::uint32_t>((end - job->start_time + 59) / 60);
-    const std::uint32_t most = job->part_ptr ? job->part_ptr->max_time : 0;
-    const bool enforced = (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS) != 0;
-    if (unlimited || enforced || (most != INFINITE && wanted > most))
-        return "its time limit is longer than what is left to the job of its pipeline";
-    job->time_limit = wanted;
+    CarrierTime time{.start_s = static_cast<double>(job->start_time),
+                     .now_s = static_cast<double>(std::time(nullptr)),
+                     .minutes = minutes_of(job->time_limit)};
+    time.most = limits_are_enforced() || !job->part_ptr ? time.minutes
+                                                        : minutes_of(job->part_ptr->max_time);
+    const auto limit = limit_for_member(time, minutes_of(minutes));
+    if (!limit) return "its time limit is more than twice what is left to the job of its pipeline";
+    if (*limit == time.minutes) return {};
+    job->time_limit = *limit == no_limit ? INFINITE : static_cast<std::uint32_t>(*limit);
     job_end_time_reset(job);
     return {};
 }

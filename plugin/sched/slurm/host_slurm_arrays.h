@@ -14,8 +14,8 @@ ArrayPlace array_place(const job_record_t* job);
 ArrayCarrierView array_carrier_of(const job_record_t* job, const char* facts);
 
 /// Of a member that is about to start, for so many minutes, under the write locks: that its carrier
-/// runs at least as long, for which its limit is raised as far as its partition allows, and no
-/// limit of its account may be in the way. Why not; "" = it does.
+/// runs on, for which its limit is raised as limit_for_member() says, no further than its partition
+/// allows and not at all where limits of accounts are enforced. Why not; "" = it does.
 std::string outlast(JobId carrier, const job_record_t* member, std::uint32_t minutes);
 
 /// See HostArrays. Each takes its own lock.

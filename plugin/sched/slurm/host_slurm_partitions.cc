@@ -114,6 +114,11 @@ std::uint32_t time_limit_in(const part_record_t* partition, const job_record_t* 
     return left;
 }
 
+std::uint32_t started_limit(const part_record_t* partition, std::uint32_t minutes) {
+    if (minutes != NO_VAL || !partition) return minutes;
+    return partition->default_time != NO_VAL ? partition->default_time : partition->max_time;
+}
+
 bool has_deadline(const job_record_t* job) { return job->deadline != 0 && job->deadline != NO_VAL; }
 
 bool can_end_in_time(job_record_t* job) {

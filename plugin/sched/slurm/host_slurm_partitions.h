@@ -37,6 +37,8 @@ std::vector<part_record_t*> partitions_of(const job_record_t* job);
 /// Time limit that a start in this partition gives the job: its --deadline bounds it.
 std::uint32_t time_limit_in(const part_record_t* partition, const job_record_t* job,
                             std::time_t now);
+/// What a start there makes of a time limit: where its user gave none, the partition's.
+std::uint32_t started_limit(const part_record_t* partition, std::uint32_t minutes);
 [[nodiscard]] bool has_deadline(const job_record_t* job);
 /// False, and the job is over (DEADLINE), where it cannot end by its --deadline any more: Slurm's
 /// loops ask this of each job that could start, but not of held ones.

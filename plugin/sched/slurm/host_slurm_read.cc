@@ -110,8 +110,8 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.submit_s = static_cast<double>(job->details->submit_time);
     view.eligible_s = static_cast<double>(eligible_since(job));
     view.start_s = static_cast<double>(job->start_time);
-    if (job->time_limit != INFINITE && job->time_limit != NO_VAL)
-        view.time_limit_s = 60.0 * job->time_limit;
+    const std::uint32_t limit = started_limit(job->part_ptr, job->time_limit);
+    if (limit != INFINITE && limit != NO_VAL) view.time_limit_s = 60.0 * limit;
     view.priority = would_be_priority(job, queue);
     const auto reason = static_cast<job_state_reason>(job->state_reason);
     view.eligible = !deferred(view.reason) && !is_deferral(reason);
