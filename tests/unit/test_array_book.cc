@@ -302,14 +302,53 @@ TEST(a_carrier_that_nobody_needs_is_told_to_end) {
     b.book.settle();
     ck_assert(b.host.calls.empty());
     b.host.view.jobs.clear();
-    b.pass(1);
-    b.begin_round();
-    b.book.settle();
-    b.pass(1);
+    for (const double seconds : {1, 1}) {
+        b.pass(seconds);
+        b.begin_round();
+        b.book.settle();
+        ck_assert(b.host.calls.empty());
+    }
+    b.pass(2);
     b.begin_round();
     b.book.settle();
     ck_assert_uint_eq(b.host.calls.size(), 1);
     ck_assert_str_eq(b.host.calls[0].c_str(), "end array 100");
+}
+
+TEST(a_round_that_read_no_task_ends_nothing) {
+    Book b;
+    JobView& one = b.task(1, 1);
+    b.task(2, 2);
+    b.carrier(100, 1);
+    Book::runs(one, 100);
+    b.begin_round();
+    b.book.settle();
+    const std::vector<JobView> before = b.host.view.jobs;
+    // Slurm has read its configuration again between two looks: of each job little is known.
+    for (JobView& job : b.host.view.jobs) {
+        JobView changing;
+        changing.id = job.id;
+        changing.facts = job.facts;
+        changing.changing = true;
+        job = changing;
+    }
+    b.pass(1);
+    b.book.new_round(b.host.view);
+    b.book.settle();
+    const ArrayBook::Carrier& carrier = *b.book.find(100);
+    ck_assert_int_eq(carrier.running, 1);
+    ck_assert_uint_eq(carrier.members.at(1).place.task, 1);
+    // Where nobody is there either, it may be that somebody waits.
+    b.host.view.jobs.erase(b.host.view.jobs.begin());
+    b.pass(1);
+    b.book.new_round(b.host.view);
+    b.book.settle();
+    ck_assert(b.host.calls.empty());
+    b.host.view.jobs = before;
+    b.pass(60);
+    b.begin_round();
+    b.book.settle();
+    ck_assert(b.host.calls.empty());
 }
 
 TEST(one_that_waits_for_tasks_without_a_record_is_kept) {

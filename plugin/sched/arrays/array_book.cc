@@ -20,6 +20,9 @@ constexpr std::int64_t most_lost = 2;
 constexpr double refusal_s = 300;
 /// A carrier whose first members are on their way, and one that was told to end and did not.
 constexpr double first_members_s = 45, tell_again_s = 20;
+/// So long one that had members is not needed before it is told: what is read while Slurm changes
+/// its tables knows of no task that waits.
+constexpr double idle_s = 3;
 /// So long members of a carrier that is over may be on their way back: a member that is just
 /// attaching looks for its array for 60 s.
 constexpr double coming_back_s = 90;
@@ -90,6 +93,7 @@ void ArrayBook::read_carriers(const ClusterView& view) {
         auto facts = known == carriers_.end() ? read_carrier(now.facts) : known->second.facts;
         if (!facts) continue;
         Carrier& carrier = carriers_[now.id];
+        if (known == carriers_.end()) carrier.idle_since_s = now_s_;
         carrier.view = now;
         carrier.facts = std::move(*facts);
     }
@@ -109,12 +113,12 @@ void ArrayBook::take_members(const ClusterView& view) {
         for (auto& [job, share] : carrier.members) share.here = false;
     }
     for (const JobView& job : view.jobs) {
-        if (job.changing || !job.facts.mark || job.facts.mark->array == 0) continue;
+        if (!job.facts.mark || job.facts.mark->array == 0) continue;
         if (job.facts.state == HostJobState::pending) continue;
         const auto at = carriers_.find(job.facts.mark->array);
         if (at == carriers_.end()) continue;
         Share& share = at->second.members[job.id];
-        share.place = job.array;
+        if (!job.changing) share.place = job.array;
         share.here = true;
         at->second.had_members = true;
         ++at->second.running;
@@ -176,7 +180,12 @@ void ArrayBook::settle() {
     for (auto& [id, carrier] : carriers_) {
         settle(carrier);
         const bool runs = carrier.view.running && !carrier.view.configuring;
-        if (!runs || is_needed(carrier) || now_s_ - carrier.told_s < tell_again_s) continue;
+        if (!runs || is_needed(carrier)) {
+            carrier.idle_since_s = now_s_;
+            continue;
+        }
+        const bool may_be_needed = carrier.had_members && now_s_ - carrier.idle_since_s < idle_s;
+        if (may_be_needed || now_s_ - carrier.told_s < tell_again_s) continue;
         // One that has trained nobody may be about to begin, deaf to a signal or killed by it.
         const bool at_once = !carrier.had_members || carrier.told_s > 0;
         carrier.told_s = now_s_;

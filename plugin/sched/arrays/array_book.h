@@ -83,6 +83,7 @@ class ArrayBook {
         std::int64_t running = 0;  ///< members, with those that join in this round
         double unshared_gpu_s = 0, shared_until_s = 0;
         double empty_since_s = 0;  ///< by the monotonic clock; 0: somebody is there
+        double idle_since_s = 0;   ///< when it was needed last
         double told_s = 0;         ///< when it was told to end
         bool had_members = false, is_settled = false;
     };
