@@ -45,6 +45,7 @@ struct Book {
     Request request = sibling_request();
     std::shared_ptr<const ArrayOffers> offers = bound();
     std::vector<std::int64_t> priced;
+    std::int64_t own_cpus = 0;
 
     Book() {
         config.array_enabled = true;
@@ -101,7 +102,8 @@ struct Book {
                                 .gpu_type = "a40",
                                 .gpus_per_node = 4,
                                 .cpus_per_gpu = 4,
-                                .memory_mb_per_gpu = 1000};
+                                .memory_mb_per_gpu = 1000,
+                                .own_cpus_per_gpu = own_cpus};
         });
     }
     void pass(double seconds) {
@@ -225,7 +227,7 @@ TEST(members_join_while_there_is_room) {
     b.begin_round();
     says(b.ask(2), Fate::waits, "JobId=100 to begin");
     b.host.view.arrays[0].running = true;
-    b.book.close(100);
+    b.book.close(100, "");
     b.begin_round();
     ck_assert(b.ask(2).fate == Fate::leads);
 }
@@ -269,6 +271,75 @@ TEST(a_limit_that_takes_some_members_has_the_others_wait) {
     Book::runs(b.host.view.jobs[0], 100);
     b.begin_round();
     ck_assert(b.ask(2).fate == Fate::joins);
+}
+
+TEST(members_have_cpus_beside_those_that_their_user_gives_the_carrier) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.own_cpus = 3;
+    b.begin_round();
+    const auto lead = b.ask(1);
+    ck_assert(lead.fate == Fate::leads);
+    ck_assert_int_eq(lead.lead->cpus_per_gpu, 3);
+    ck_assert_int_eq(lead.lead->facts.members, 2);
+    b.own_cpus = 4;  // all that there are
+    b.begin_round();
+    says(b.ask(1), Fate::ordinary, "no CPUs for members");
+}
+
+TEST(a_carrier_beside_which_nobody_can_start_is_not_made_again) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.carrier(100, 2);
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::joins);
+    b.book.close(100, "its time limit is too long");
+    b.book.settle();
+    ck_assert(called(b.host, "cancel array 100"));
+    b.begin_round();
+    says(b.ask(1), Fate::ordinary, "could start beside its pipeline: its time limit is too long");
+    b.pass(301);
+    b.host.view.arrays.clear();
+    b.begin_round();
+    ck_assert(b.ask(1).fate == Fate::leads);
+}
+
+TEST(a_carrier_whose_first_member_never_comes_is_given_up) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.carrier(100, 2).configuring = true;
+    const auto round = [&](double seconds) {
+        b.pass(seconds);
+        b.begin_round();
+        const auto answer = b.ask(1);
+        if (answer.fate == Fate::joins)
+            b.book.note_trouble(100, "starting: Requested nodes are busy");
+        b.book.settle();
+        return answer;
+    };
+    ck_assert(round(500).fate == Fate::waits);  // a Prolog is nobody's fault
+    b.host.view.arrays[0].configuring = false;
+    for (int i = 0; i < 4; ++i) ck_assert(round(i == 0 ? 0 : 39).fate == Fate::joins);
+    ck_assert(b.host.calls.empty());
+    (void)round(4);
+    ck_assert(called(b.host, "cancel array 100"));
+    says(round(1), Fate::ordinary, "beside its pipeline: starting: Requested nodes are busy");
+}
+
+TEST(a_carrier_that_ends_before_it_had_a_member_is_not_made_again) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    ArrayCarrierView& carrier = b.carrier(100, 2);
+    b.begin_round();
+    b.book.settle();
+    carrier.running = false;
+    carrier.finished = true;
+    carrier.end = "FAILED";
+    b.begin_round();
+    b.book.settle();
+    b.begin_round();
+    says(b.ask(1), Fate::ordinary,
+         "JobId=100, which was to train it with its siblings, ended (FAILED)");
 }
 
 TEST(siblings_of_a_carrier_that_has_died_wait_for_each_other) {
@@ -356,6 +427,10 @@ TEST(one_that_waits_for_tasks_without_a_record_is_kept) {
     JobView& record = b.task(1, 0);
     record.array.left = 9;
     b.carrier(100, 2);
+    Book::runs(b.task(2, 2), 100);
+    b.begin_round();
+    b.book.settle();
+    b.host.view.jobs.pop_back();
     for (int i = 0; i < 5; ++i) {
         b.pass(60);
         b.begin_round();

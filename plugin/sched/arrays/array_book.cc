@@ -20,6 +20,8 @@ constexpr std::int64_t most_lost = 2;
 constexpr double refusal_s = 300;
 /// A carrier whose first members are on their way, and one that was told to end and did not.
 constexpr double first_members_s = 45, tell_again_s = 20;
+/// So long one may be there without a first member, whoever waits to be it.
+constexpr double longest_alone_s = 120;
 /// So long one that had members is not needed before it is told: what is read while Slurm changes
 /// its tables knows of no task that waits.
 constexpr double idle_s = 3;
@@ -36,9 +38,9 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 /// Members for whose own CPUs the carrier's leave room, on its first node.
 std::int64_t members_beside(const SiblingPrice& price, const ArrayOffer& offer,
                             std::int64_t member_cpus) {
-    if (price.own_cpus) return INT64_MAX;
     const std::int64_t gpus = std::min(offer.gpus, price.gpus_per_node);
-    return (price.cpus_per_gpu - 1) * gpus / member_cpus;
+    const std::int64_t own = std::max<std::int64_t>(price.own_cpus_per_gpu, 1);
+    return std::max<std::int64_t>(price.cpus_per_gpu - own, 0) * gpus / member_cpus;
 }
 
 std::int64_t round_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
@@ -125,7 +127,7 @@ void ArrayBook::take_members(const ClusterView& view) {
     }
     for (auto& [id, carrier] : carriers_) {
         share_out(carrier);
-        if (carrier.running > 0)
+        if (carrier.running > 0 || !carrier.view.running || carrier.view.configuring)
             carrier.empty_since_s = 0;
         else if (carrier.empty_since_s == 0)
             carrier.empty_since_s = now_s_;
@@ -162,15 +164,30 @@ void ArrayBook::settle(Carrier& carrier) {
     if (over && sum > 0)
         for (auto& [job, share] : carrier.members) share.gpu_s *= all / sum;
     if (over) carrier.is_settled = true;
+    if (over && !carrier.had_members && carrier.told_s <= 0)
+        give_up(carrier,
+                fmt::format("JobId={}, which was to train it with its siblings, ended ({}) "
+                            "before it had a member",
+                            carrier.view.id, carrier.view.end));
     for (const auto& [job, share] : carrier.members)
         if (over) words_.push_back({job, fmt::format("gpu_s={:.2f}", share.gpu_s)});
 }
 
+/// Nothing where nobody waits for it: who is submitted later may have more luck.
+void ArrayBook::give_up(const Carrier& carrier, const std::string& why) {
+    const auto group = groups_.find(carrier.facts.group);
+    if (group == groups_.end() || group->second.waiting.empty()) return;
+    refusals_.try_emplace(carrier.facts.group, Refusal{why, now_s_ + refusal_s});
+}
+
 bool ArrayBook::is_needed(const Carrier& carrier) const {
     const bool is_closed = closed_.contains(carrier.view.id);
-    if (carrier.running > 0 && (carrier.had_members || !is_closed)) return true;
+    if (carrier.had_members && carrier.running > 0) return true;
     if (is_closed) return false;
-    if (!carrier.had_members && now_s_ - carrier.empty_since_s < first_members_s) return true;
+    const double alone_s = now_s_ - carrier.empty_since_s;
+    if (!carrier.had_members && alone_s < first_members_s) return true;
+    if (!carrier.had_members && alone_s >= longest_alone_s) return false;
+    if (carrier.running > 0) return true;
     const auto group = groups_.find(carrier.facts.group);
     if (group == groups_.end()) return false;
     return group->second.rest > 0 || !group->second.waiting.empty();
@@ -189,6 +206,9 @@ void ArrayBook::settle() {
         // One that has trained nobody may be about to begin, deaf to a signal or killed by it.
         const bool at_once = !carrier.had_members || carrier.told_s > 0;
         carrier.told_s = now_s_;
+        if (!carrier.had_members)
+            give_up(carrier, "no member could start beside its pipeline" +
+                                 (carrier.trouble.empty() ? "" : ": " + carrier.trouble));
         host_.end_array(id, at_once);
     }
     if (!words_.empty()) host_.write_shares(words_);
@@ -218,10 +238,19 @@ void ArrayBook::has_started(JobId carrier) {
         at->second.had_members = true;
 }
 
+void ArrayBook::note_trouble(JobId carrier, const std::string& why) {
+    if (const auto at = carriers_.find(carrier); at != carriers_.end()) at->second.trouble = why;
+}
+
+void ArrayBook::close(JobId carrier, const std::string& why) {
+    note_trouble(carrier, why);
+    closed_.insert(carrier);
+}
+
 void ArrayBook::refuse_member(const JobView& member, JobId carrier, const std::string& why) {
     const auto at = carriers_.find(carrier);
     if (at == carriers_.end() || at->second.had_members) return;
-    close(carrier);
+    close(carrier, why);
     refuse(member, "a limit keeps members from starting beside their pipeline: " + why);
 }
 
@@ -265,8 +294,8 @@ std::shared_ptr<ArrayLead> ArrayBook::lead_of(const Group& group, std::int64_t c
     facts.iteration_s = offer.iteration_s;
     facts.bubble = offer.bubble;
     const std::int64_t gpus = std::min(offer.gpus, price.gpus_per_node);
-    lead->cpus_per_gpu = price.own_cpus
-                             ? price.cpus_per_gpu
+    lead->cpus_per_gpu = price.own_cpus_per_gpu > 0
+                             ? price.own_cpus_per_gpu
                              : price.cpus_per_gpu - round_up(chunk * facts.member_cpus, gpus);
     if (price.memory_mb_per_gpu > 0) {
         const std::int64_t most = price.memory_mb_per_gpu * gpus / (2 * chunk);

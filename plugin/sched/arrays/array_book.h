@@ -23,8 +23,9 @@ struct SiblingPrice {
     std::shared_ptr<const ArrayOffers> offers;  ///< null: still to be priced
     std::string gpu_type;
     std::int64_t gpus_per_node = 1;
-    std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< that the carrier may have; 0: any
-    bool own_cpus = false;  ///< its user's number: members take theirs beside it
+    /// That the carrier and its members may have; 0: any.
+    std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;
+    std::int64_t own_cpus_per_gpu = 0;  ///< of the carrier, by its user's word; 0: not said
 };
 
 /// A waiting task that starts a pipeline for itself and its siblings where it gets GPUs.
@@ -57,8 +58,10 @@ class ArrayBook {
     /// What becomes of a task that was added, asked once a round and in the queue's order.
     Answer ask(const JobView& job, const Request& request, const Pricing& price);
 
-    /// A member did not start: its carrier takes no more of them.
-    void close(JobId carrier) { closed_.insert(carrier); }
+    /// A member did not start, nor will others: its carrier takes no more of them.
+    void close(JobId carrier, const std::string& why);
+    /// A member did not start, for now.
+    void note_trouble(JobId carrier, const std::string& why);
     /// A limit is in the way of the lead's carrier: for a while its siblings run by themselves.
     void refuse(const JobView& lead, const std::string& why);
     /// A member has started, in this round.
@@ -66,7 +69,8 @@ class ArrayBook {
     /// A limit keeps a member from starting beside its carrier. Where that has none, it would wait
     /// for members that wait for its own job to end: it ends, and they run by themselves.
     void refuse_member(const JobView& member, JobId carrier, const std::string& why);
-    /// Ends carriers that nobody needs, and writes shares of members that are over.
+    /// Ends carriers that nobody needs, and writes shares of members that are over. Siblings of one
+    /// that trained nobody run by themselves for a while: the next one would fare no better.
     void settle();
     /// Beside what Slurm has of Arena's: nothing.
     [[nodiscard]] bool is_empty() const { return carriers_.empty(); }
@@ -86,6 +90,7 @@ class ArrayBook {
         double idle_since_s = 0;   ///< when it was needed last
         double told_s = 0;         ///< when it was told to end
         bool had_members = false, is_settled = false;
+        std::string trouble = {};  ///< why the latest member did not start beside it
     };
     [[nodiscard]] const Config& config() const { return config_; }
     [[nodiscard]] const std::map<JobId, Carrier>& carriers() const { return carriers_; }
@@ -113,6 +118,7 @@ class ArrayBook {
     void take_members(const ClusterView& view);
     void share_out(Carrier& carrier) const;
     void settle(Carrier& carrier);
+    void give_up(const Carrier& carrier, const std::string& why);
     [[nodiscard]] bool is_needed(const Carrier& carrier) const;
     [[nodiscard]] std::int64_t coming_back(const std::string& group) const;
     Carrier* carrier_with_room(const std::string& group, const JobView& job, std::string& waits);

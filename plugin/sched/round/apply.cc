@@ -308,13 +308,14 @@ void Application::start_member(const Order& order) {
     }
     const Grid& grid = order.shape.offer.grid;
     std::string why = "beside its array's pipeline: " + result.text;
-    if (result.outcome == ApplyOutcome::never) books_.arrays.close(order.shape.array);
+    if (result.outcome == ApplyOutcome::never) books_.arrays.close(order.shape.array, result.text);
     if (result.outcome == ApplyOutcome::limited) {
         books_.arrays.refuse_member(job, order.shape.array, result.text);
         books_.blocked.block(job.id, grid, why, true);
     }
     if (result.outcome == ApplyOutcome::retry) {
         ++changes_.failed_starts;
+        books_.arrays.note_trouble(order.shape.array, result.text);
         if (books_.blocked.refuse(job.id, grid, why, false))
             host_.log_error(fmt::format("JobId={} not started {}", job.id, why));
     }

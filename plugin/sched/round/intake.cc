@@ -242,8 +242,7 @@ SiblingPrice Intake::price_siblings(const JobView& job, const EffectiveRequest& 
                 .gpus_per_node = pool.gpus_per_node,
                 .cpus_per_gpu = pool.cpus_per_gpu,
                 .memory_mb_per_gpu = pool.memory_mb_per_gpu,
-                .own_cpus = wanted.request.cpus_per_gpu > 0};
-        if (best.own_cpus) best.cpus_per_gpu = wanted.request.cpus_per_gpu;
+                .own_cpus_per_gpu = wanted.request.cpus_per_gpu};
     }
     if (best_rate < 0) best.offers = std::make_shared<const ArrayOffers>();
     return best;
