@@ -268,7 +268,7 @@ sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/uni
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
-	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_array_book tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
+	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_array_book tests/unit/test_array_rounds tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)

@@ -55,6 +55,7 @@ class HostArrays {
     struct Started {
         JobId id = 0;          ///< 0: nothing was started
         bool limited = false;  ///< a limit is in the way, and not the nodes
+        bool stale = false;    ///< what was planned is not so any more
         std::string why;       ///< Slurm's words when nothing was started
     };
     /// On exactly its nodes and now, or not at all.

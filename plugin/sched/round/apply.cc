@@ -286,11 +286,18 @@ void Application::start_array(const PlannedJob& planned, const Action& action,
     const HostArrays::Started started = host_.start_array(spec);
     if (started.id != 0) {
         ++changes_.starts;
+        books_.blocked.started(job.id);
         return note(
             waits_for(job, fmt::format("waits for its array's JobId={} to begin", started.id)));
     }
-    if (started.limited) books_.arrays.refuse(job, started.why);
     note(waits_for(job, started.why));
+    if (started.limited) return books_.arrays.refuse(job, started.why);
+    const ApplyOutcome outcome = started.stale ? ApplyOutcome::stale : ApplyOutcome::retry;
+    if (!started.stale) {
+        ++changes_.failed_starts;
+        books_.blocked.not_stale(job.id);
+    }
+    note_refusal(planned, action.offer.grid, {outcome, started.why});
 }
 
 void Application::start_member(const Order& order) {
@@ -303,6 +310,7 @@ void Application::start_member(const Order& order) {
     const ApplyResult result = host_.start(shape, first);
     if (is_done(result)) {
         ++changes_.starts;
+        books_.blocked.started(job.id);
         books_.arrays.has_started(order.shape.array);
         return note({.job = &job, .state = "running"});
     }

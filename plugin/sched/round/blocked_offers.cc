@@ -52,7 +52,6 @@ SharedOffers BlockedOffers::open(JobId job, const OfferList& offers) {
 }
 
 std::string BlockedOffers::why_not(JobId job, const Grid& grid) const {
-    if (rests(job)) return resting_why(job);
     const auto at = blocked_.find(job);
     if (at == blocked_.end()) return {};
     for (const Blocked& blocked : at->second)

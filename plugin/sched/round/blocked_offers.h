@@ -24,7 +24,8 @@ class BlockedOffers {
     /// Those of the list that may be tried now; why() of what is left out where that leaves none.
     SharedOffers open(JobId job, const OfferList& offers);
     [[nodiscard]] const std::string& why(JobId job) const { return blocked_.at(job).front().why; }
-    /// The same of one shape: why it is not to be tried now; "" = it may be.
+    /// The same of one shape, whatever became of the job's others: why it is not to be tried now;
+    /// "" = it may be.
     [[nodiscard]] std::string why_not(JobId job, const Grid& grid) const;
     /// `limited`: by a limit, which may be lifted as soon as a job ends.
     void block(JobId job, const Grid& grid, const std::string& why, bool limited = false);

@@ -36,8 +36,20 @@ bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
                        [&](const Offer& offer) { return offer.grid.gpu_type == gpu_type; });
 }
 
-/// Beside its GPUs it leaves its members theirs.
-void take_lead(JobState& state, const ArrayLead& lead) {
+bool is_lent(const PartitionSlot& slot, const Config& config) {
+    return config.loan_enabled && slot.partition == config.loan_partition;
+}
+
+/// What lends them wants them back in time, and its members hold no GPUs that could be.
+JobView without_lent(JobView job, const Config& config) {
+    std::erase_if(job.slots, [&](const PartitionSlot& slot) { return is_lent(slot, config); });
+    return job;
+}
+
+/// Beside its GPUs it leaves its members theirs; it takes no lent nodes.
+void take_lead(JobState& state, const ArrayLead& lead, const JobView& job, const Config& config) {
+    for (std::size_t i = 0; i < job.slots.size(); ++i)
+        if (is_lent(job.slots[i], config)) state.places[i].max_nodes = 0;
     state.min_gpus = std::min(state.min_gpus, lead.shape.grid.gpus());
     state.cpus_per_gpu = std::max<std::int64_t>(lead.cpus_per_gpu, 1);
     if (lead.memory_mb_per_gpu > 0) state.memory_mb_per_gpu = lead.memory_mb_per_gpu;
@@ -227,8 +239,15 @@ void Intake::add_siblings() {
 SiblingPrice Intake::price_siblings(const JobView& job, const EffectiveRequest& wanted,
                                     std::int64_t members) {
     SiblingPrice best;
+    const JobView own = without_lent(job, config_);
+    if (own.slots.empty() && !job.slots.empty()) {
+        ArrayOffers none;
+        none.why = "not bound: lent nodes hold no pipeline";
+        best.offers = std::make_shared<const ArrayOffers>(std::move(none));
+        return best;
+    }
     double best_rate = -1;
-    for (const SitePool& pool : pools_of(job)) {
+    for (const SitePool& pool : pools_of(own)) {
         if (!allows_type(wanted.request, pool.gpu_type)) continue;
         const auto offers = books_.offers.array_offers(job.user_id, wanted.request,
                                                        wanted.fingerprint, pool, members);
@@ -565,7 +584,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
         note_avoided(job, books_.statuses[job.id]);
     }
     JobState state = state_of(job, *wanted);
-    if (lead != nullptr) take_lead(state, *lead);
+    if (lead != nullptr) take_lead(state, *lead, job, config_);
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);

@@ -143,26 +143,28 @@ job_desc_msg_t* describe(const ArrayCarrierSpec& spec, job_record_t* lead, std::
     return desc;
 }
 
-bool is_limit(int rc) {
-    return rc == ESLURM_ACCOUNTING_POLICY || rc == ESLURM_INVALID_TIME_LIMIT ||
-           rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE || rc == ESLURM_INVALID_ACCOUNT;
+/// Of Slurm's answers those that are about nodes as they are now: any other one stays.
+bool is_about_nodes(int rc) {
+    return rc == ESLURM_NODES_BUSY || rc == ESLURM_NODE_NOT_AVAIL ||
+           rc == ESLURM_RESERVATION_BUSY || rc == ESLURM_RESERVATION_MAINT;
 }
 
-HostArrays::Started refused(const std::string& why, bool limited) {
-    return {.id = 0, .limited = limited, .why = why};
+/// Nothing was asked of Slurm.
+HostArrays::Started stale(const std::string& why) {
+    return {.id = 0, .limited = false, .stale = true, .why = why};
 }
 
 HostArrays::Started start_locked(const ArrayCarrierSpec& spec) {
     ActionLock lock;
-    if (!lock) return refused("slurmctld is stopping", false);
+    if (!lock) return stale("slurmctld is stopping");
     job_record_t* lead = find_job_record(spec.lead);
     if (!lead || !arena_record(lead) || lead->restart_cnt != spec.restart ||
         !plannable(facts_of(lead)) || basis_of(lead) != spec.basis)
-        return refused("the job changed while it was planned", false);
+        return stale("the job changed while it was planned");
     if (const job_state_reason why = not_startable(lead); why != WAIT_NO_REASON)
-        return refused(text_of(reason_name(why)), false);
+        return stale(text_of(reason_name(why)));
     const part_record_t* part = find_part_record(const_cast<char*>(spec.partition.c_str()));
-    if (!part) return refused("partition " + spec.partition + " is gone", false);
+    if (!part) return stale("partition " + spec.partition + " is gone");
     job_desc_msg_t* desc = describe(spec, lead, part->max_time);
     job_record_t* job = nullptr;
     char* message = nullptr;
@@ -179,7 +181,9 @@ HostArrays::Started start_locked(const ArrayCarrierSpec& spec) {
             why = text_of(reason_name(static_cast<job_state_reason>(job->state_reason)));
         if (why.empty()) why = text_of(slurm_strerror(rc));
         if (pending) cancel_made(job);
-        return refused("Slurm refused the job of its pipeline: " + why, is_limit(rc));
+        return {.id = 0,
+                .limited = !is_about_nodes(rc),
+                .why = "Slurm refused the job of its pipeline: " + why};
     }
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes, spec.admin_comment.c_str());
     hand_over(job);
@@ -235,7 +239,7 @@ HostArrays::Started start_array_carrier(const ArrayCarrierSpec& spec) {
     if (started.id == 0 || launch.taken_up()) return started;
     SlurmLock lock(SlurmLock::Kind::write);
     if (job_record_t* job = find_job_record(started.id)) cancel_made(job);
-    return refused("slurmctld is stopping", false);
+    return stale("slurmctld is stopping");
 }
 
 void end_array_carrier(JobId id, bool at_once) {
