@@ -247,12 +247,15 @@ TEST(an_array_that_is_told_to_leave_saves_all_and_each_goes_on_alone) {
     std::vector<MemberOptions> siblings;
     for (Index i = 0; i < 3; ++i)
         siblings.push_back(sibling(i, files.data, 20, files.made("member." + std::to_string(i))));
+    siblings.push_back(sibling(3, files.data, 20, ""));
     siblings[2].checkpoints = "";
     std::atomic<bool> told = false;
     const auto all = at_once(siblings);
     ScriptedMembers source([&](Index boundary, const ScriptedMembers& so_far) {
         told = boundary == 4;
-        return all(boundary, so_far);
+        auto events = all(boundary, so_far);
+        if (boundary == 2) events.push_back({MemberEvent::What::leave, 3, {}});
+        return events;
     });
     ArrayOptions options = array_of(plan);
     options.round_s = options.longest_round_s = 0;
@@ -263,8 +266,10 @@ TEST(an_array_that_is_told_to_leave_saves_all_and_each_goes_on_alone) {
         losses_of(alone(siblings[at(i)], plan, siblings[at(i)].checkpoints));
         assert_as_alone(files, siblings[at(i)], plan, siblings[at(i)].checkpoints);
     }
-    assert_ended(source, 2, 1);
-    ck_assert(source.fates.at(2).why.find("without --checkpoint: nothing is saved") !=
+    // One that saves nothing begins anew; where it was told itself that is its end.
+    assert_ended(source, 2, siblings[2].requeue_code);
+    assert_ended(source, 3, 1);
+    ck_assert(source.fates.at(3).why.find("without --checkpoint: nothing is saved") !=
               std::string::npos);
 }
 

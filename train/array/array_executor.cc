@@ -61,7 +61,7 @@ class ArrayRank {
     Boundary share_boundary();
     void wait_for_news();
     void obey(const Boundary&);
-    void take_leave(const Boundary::Leaver&);
+    void take_leave(const Boundary::Leaver&, bool with_all);
     void take_in(const Boundary::Newcomer&);
     void tell_begin(MemberId, const Resumed&);
     void finish_members();
@@ -155,13 +155,14 @@ void ArrayRank::wait_for_news() {
 
 void ArrayRank::obey(const Boundary& b) {
     if (!b.leavers.empty()) buffers_.settle();
-    for (const Boundary::Leaver& leaver : b.leavers) take_leave(leaver);
+    for (const Boundary::Leaver& leaver : b.leavers) take_leave(leaver, b.end);
     for (const Boundary::Newcomer& newcomer : b.newcomers) take_in(newcomer);
     if (!b.leavers.empty() || !b.newcomers.empty()) iteration_s_ = ended_s_ = 0;
     finish_members();
 }
 
-void ArrayRank::take_leave(const Boundary::Leaver& leaver) {
+/// `with_all`: it is the array that was told, which is no end of the member's own.
+void ArrayRank::take_leave(const Boundary::Leaver& leaver, bool with_all) {
     const auto found = members_.find(leaver.id);
     if (found == members_.end()) return;
     Member& member = *found->second;
@@ -169,7 +170,7 @@ void ArrayRank::take_leave(const Boundary::Leaver& leaver) {
     const Status saved = leaver.save ? save(leaver.id, member) : Status(Done{});
     if (!leaver.save) return end(leaver.id, o.requeue_code, "");
     if (!saved) return end(leaver.id, exit_code(saved.error().code), saved.error().message());
-    if (!o.checkpoints.empty()) return end(leaver.id, o.requeue_code, "");
+    if (with_all || !o.checkpoints.empty()) return end(leaver.id, o.requeue_code, "");
     end(leaver.id, exit_code(ErrorCode::no),
         fmt::format("told to leave after step {} of {}, without --checkpoint: nothing is saved",
                     member.step(), o.steps));
