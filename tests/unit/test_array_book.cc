@@ -139,6 +139,40 @@ TEST(the_first_of_as_many_as_fit_leads) {
     says(b.ask(5), Fate::waits, "as JobId=4 does");
 }
 
+TEST(an_arrays_own_limit_is_that_of_its_pipeline) {
+    Book b;
+    b.offers = bound(8);
+    for (JobId id = 2; id <= 5; ++id) b.task(id, id).array.limit = 4;
+    JobView& record = b.task(1, 0);
+    record.array.left = 60;
+    record.array.limit = 4;
+    b.begin_round();
+    const auto lead = b.ask(2);
+    ck_assert(lead.fate == Fate::leads);
+    ck_assert_int_eq(lead.lead->facts.members, 4);
+    ck_assert_int_eq(b.priced.at(0), 4);
+    // One of them runs already: three may be with it.
+    b.host.view.jobs[0].facts.state = HostJobState::running;
+    b.begin_round();
+    ck_assert_int_eq(b.ask(3).lead->facts.members, 3);
+    // As its user has it now, one at a time.
+    b.host.view.jobs[0].facts.state = HostJobState::pending;
+    for (JobView& job : b.host.view.jobs) job.array.limit = 1;
+    b.begin_round();
+    says(b.ask(2), Fate::ordinary, "no sibling may run with it");
+}
+
+TEST(tasks_without_a_record_count_as_far_as_they_may_run) {
+    Book b;
+    b.config.array_max_members = 6;
+    b.offers = bound(8);
+    for (JobId id = 2; id <= 3; ++id) b.task(id, id);
+    b.task(1, 0).array.left = 1000;
+    b.begin_round();
+    ck_assert_int_eq(b.ask(2).lead->facts.members, 6);
+    ck_assert_int_eq(b.priced.at(0), 6);
+}
+
 TEST(nobody_is_bound_who_cannot_be) {
     Book b;
     b.task(1, 1);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "plugin/sched/arrays/array_tasks.h"
 #include "plugin/sched/host/fingerprint.h"
 #include "request/options.h"
 
@@ -44,6 +45,12 @@ std::int64_t members_beside(const SiblingPrice& price, const ArrayOffer& offer,
 }
 
 std::int64_t round_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+/// Of so many that wait, with itself.
+const char* nobody_with_it(std::int64_t waiting) {
+    return waiting < 2 ? "not bound: no sibling waits with it"
+                       : "not bound: no sibling may run with it";
+}
 
 /// As the policy compares it with other jobs: GPUs that do so many iterations of members a second.
 Offer shape_of(const ArrayOffer& offer, const SiblingPrice& price, std::int64_t members,
@@ -82,7 +89,10 @@ void ArrayBook::new_round(const ClusterView& view) {
     wall_s_ = view.snapshot.time_s;
     groups_.clear();
     group_of_.clear();
+    turns_.clear();
     words_.clear();
+    for (const JobView& job : view.jobs)
+        if (job.array.id != 0 && job.facts.state != HostJobState::pending) ++turns_[job.array.id];
     std::erase_if(refusals_, [&](const auto& entry) { return entry.second.until_s <= now_s_; });
     read_carriers(view);
     if (!carriers_.empty()) take_members(view);
@@ -220,6 +230,9 @@ void ArrayBook::add(const JobView& job, const Request& request, const std::strin
     const std::string tag = group_tag(job, request, fingerprint);
     Group& group = groups_[tag];
     group_of_[job.id] = tag;
+    Group::Tasks& tasks = group.arrays[job.array.id];
+    tasks.waiting += std::max<std::int64_t>(job.array.left, 1);
+    tasks.most = most_at_a_time(job.array, config_);
     if (job.array.left > 0) {
         group.rest += job.array.left;
         return;
@@ -270,6 +283,17 @@ ArrayBook::Carrier* ArrayBook::carrier_with_room(const std::string& group, const
         return nullptr;
     }
     return nullptr;
+}
+
+/// Of those that wait, as many as may run beside those of their arrays that run already.
+std::int64_t ArrayBook::at_a_time(const Group& group) const {
+    std::int64_t members = 0;
+    for (const auto& [array, tasks] : group.arrays) {
+        const auto run = turns_.find(array);
+        const std::int64_t taken = run == turns_.end() ? 0 : run->second;
+        members += std::clamp<std::int64_t>(tasks.most - taken, 0, tasks.waiting);
+    }
+    return members;
 }
 
 /// Members whose carrier has ended, and who have not noticed yet.
@@ -328,17 +352,23 @@ ArrayBook::Answer ArrayBook::bind(Group& group, const JobView& job, const Reques
         return {.text =
                     "not bound: the nodes have no CPUs for members beside those of their "
                     "pipeline"};
-    const std::int64_t here = std::min(left, most);
+    // Those before it in the queue have their turns first.
+    const std::int64_t turns = at_a_time(group) - std::ssize(group.waiting) + left;
+    if (turns < 1) return {.fate = Fate::waits, .text = "waits for earlier tasks of its array"};
+    const std::int64_t here = std::min({left, most, turns});
     const double age_s = wall_s_ - group.youngest_s;
     if (request.array_size > here && here < most && age_s < config_.array_wait_s)
         return {.fate = Fate::waits,
                 .text = fmt::format("waits for {} more siblings or {:.0f} s",
                                     std::min(request.array_size, most) - here,
                                     config_.array_wait_s - age_s)};
-    if (here + group.rest < 2) return {.text = "not bound: no sibling waits with it"};
+    group.chunk = std::min({most, left + group.rest, turns});
+    if (group.chunk < 2) {
+        group.chunk = 0;
+        return {.text = nobody_with_it(left + group.rest)};
+    }
     group.lead = job.id;
     group.in_chunk = 1;
-    group.chunk = std::min(most, left + group.rest);
     auto lead = lead_of(group, group.chunk, price, offer);
     lead->shape = shape_of(offer, price, group.chunk, request.global_batch);
     lead->facts.group = group_of_.at(job.id);
@@ -366,9 +396,9 @@ ArrayBook::Answer ArrayBook::ask(const JobView& job, const Request& request, con
         return {
             .fate = Fate::waits,
             .text = fmt::format("waits for {} of its siblings, whose pipeline has ended", back)};
-    const auto members = static_cast<std::int64_t>(group.waiting.size()) + group.rest;
+    const std::int64_t members = at_a_time(group);
     if (members < 2 && request.array_size == 0)
-        return {.text = "not bound: no sibling waits with it"};
+        return {.text = nobody_with_it(std::ssize(group.waiting) + group.rest)};
     const SiblingPrice found =
         price(std::max<std::int64_t>(std::min(members, std::int64_t{1024}), 2));
     if (!found.offers) return {.fate = Fate::waits, .text = "waits to be priced with its siblings"};

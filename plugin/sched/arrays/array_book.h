@@ -104,6 +104,10 @@ class ArrayBook {
     struct Group {
         std::vector<const JobView*> waiting;
         std::int64_t rest = 0;      ///< tasks that have no record of their own
+        struct Tasks {
+            std::int64_t waiting = 0, most = 0;  ///< with and without a record; at a time
+        };
+        std::map<JobId, Tasks> arrays = {};
         std::int64_t joined = 0;    ///< of those that wait, in this round
         std::int64_t in_chunk = 0;  ///< behind the latest lead
         std::int64_t chunk = 0;     ///< members of the latest lead
@@ -120,6 +124,7 @@ class ArrayBook {
     void settle(Carrier& carrier);
     void give_up(const Carrier& carrier, const std::string& why);
     [[nodiscard]] bool is_needed(const Carrier& carrier) const;
+    [[nodiscard]] std::int64_t at_a_time(const Group& group) const;
     [[nodiscard]] std::int64_t coming_back(const std::string& group) const;
     Carrier* carrier_with_room(const std::string& group, const JobView& job, std::string& waits);
     Answer bind(Group& group, const JobView& job, const Request& request, const SiblingPrice& price,
@@ -135,6 +140,7 @@ class ArrayBook {
     std::set<JobId> closed_;
     std::map<std::string, Group> groups_;    ///< by tag, of this round
     std::map<JobId, std::string> group_of_;  ///< of those that were added
+    std::map<JobId, std::int64_t> turns_;    ///< tasks of an array that run
     std::map<std::string, Refusal> refusals_;
     std::vector<HostArrays::ShareWords> words_;
 };

@@ -14,12 +14,12 @@ bool takes_a_turn(const JobView& job, JobId array) {
            job.facts.mark->hold == OtherHold::none;
 }
 
-std::int64_t most_at_a_time(const JobView& record, const Config& config) {
-    return record.array.limit > 0 ? std::min(record.array.limit, config.array_max_members)
-                                  : config.array_max_members;
-}
-
 }  // namespace
+
+std::int64_t most_at_a_time(const ArrayPlace& place, const Config& config) {
+    return place.limit > 0 ? std::min(place.limit, config.array_max_members)
+                           : config.array_max_members;
+}
 
 std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& jobs,
                             const Config& config) {
@@ -27,14 +27,15 @@ std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& j
     const auto turns = std::count_if(jobs.begin(), jobs.end(), [&](const JobView& job) {
         return takes_a_turn(job, record.array.id);
     });
-    return std::clamp<std::int64_t>(most_at_a_time(record, config) - turns, 0, record.array.left);
+    return std::clamp<std::int64_t>(most_at_a_time(record.array, config) - turns, 0,
+                                    record.array.left);
 }
 
 std::string why_tasks_wait(const JobView& record, const Config& config) {
     if (!config.array_enabled)
         return "job arrays are switched off (array.enabled is false in arena.yaml)";
     return "waits for earlier tasks of its array: at most " +
-           std::to_string(most_at_a_time(record, config)) + " wait or run at a time";
+           std::to_string(most_at_a_time(record.array, config)) + " wait or run at a time";
 }
 
 }  // namespace arena

@@ -12,9 +12,13 @@
 
 namespace arena {
 
+/// How many tasks of its array may wait or run as jobs of their own at a time, by array.max_members
+/// and the array's own limit (%K).
+std::int64_t most_at_a_time(const ArrayPlace& place, const Config& config);
+
 /// Of a record that stands for tasks (array.left > 0): how many more of them may wait or run as
-/// jobs of their own, by array.max_members and the array's own limit (%K). Tasks that somebody
-/// holds are in nobody's way. 0 where arrays are switched off.
+/// jobs of their own. Tasks that somebody holds are in nobody's way. 0 where arrays are switched
+/// off.
 std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& jobs,
                             const Config& config);
 

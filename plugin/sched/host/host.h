@@ -68,7 +68,7 @@ struct ArrayPlace {
     JobId id = 0;            ///< the array's; 0 = the job belongs to none
     std::uint32_t task = 0;  ///< its number there
     std::int64_t left = 0;   ///< > 0: tasks that this record stands for
-    std::int64_t limit = 0;  ///< of such a record: tasks that may run at a time; 0 = any number
+    std::int64_t limit = 0;  ///< tasks of the array that may run at a time; 0 = any number
 };
 
 /// Where Slurm would try a job, and as what.

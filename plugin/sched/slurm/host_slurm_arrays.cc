@@ -38,9 +38,10 @@ ArrayPlace array_place(const job_record_t* job) {
     ArrayPlace place;
     place.id = job->array_job_id;
     if (job->array_task_id != NO_VAL) place.task = job->array_task_id;
-    if (!stands_for_tasks(job)) return place;
-    place.left = job->array_recs->task_cnt;
-    place.limit = job->array_recs->max_run_tasks;
+    // Slurm asks this record of %K, too.
+    const job_record_t* first = place.id != 0 ? find_job_record(place.id) : nullptr;
+    if (first && first->array_recs) place.limit = first->array_recs->max_run_tasks;
+    if (stands_for_tasks(job)) place.left = job->array_recs->task_cnt;
     return place;
 }
 
