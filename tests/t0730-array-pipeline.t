@@ -28,11 +28,15 @@ is "$(task "$array" 7 NumCPUs)" 1 "and one CPU"
 ok "ten members complete" wait_until '(( $(tasks_in $array COMPLETED) == 10 ))' 120
 ok "member 5 exits 3, and only it has failed" test "$(task "$array" 5 JobState) $(task "$array" 5 ExitCode) $(tasks_in "$array" FAILED)" = "FAILED 3:0 1"
 ok "afterok of a member is honoured" wait_for_state "$after_four" COMPLETED 40
+for life in 1 2; do
+    ok "member 7 is requeued by its user" scontrol requeue "${array}_7"
+    ok "and comes back to its pipeline, which was not lost" wait_until "grep -qx '$life array' $work/lives.$array.7" 60
+done
 ok "member 7 is cancelled" scancel "${array}_7"
 ok "it alone" wait_until '[[ $(task $array 7 JobState) == CANCELLED ]]' 40
 is "$(carriers | wc -l)" 1 "one pipeline has trained them all"
 ok "it ends when nobody needs it" wait_for_state "$carrier" COMPLETED 60
-is "$(cat "$work"/lives."$array".* | sort | uniq -c | xargs)" "12 0 array" "each lived once, in the array"
+is "$(cat "$work"/lives."$array".* | sort | uniq -c | xargs)" "12 0 array 1 1 array 1 2 array" "each lived in the array, and once but for that one"
 is "$(losses "$work/log.$array.3" | cut -d' ' -f1 | xargs)" '1 2 3 4' "a member's log has its steps"
 like "$(<"$work/out-$array-3")" 'step 4' "and so has its own output"
 shares() { arena array list --json | jq "[.carriers[] | select(.job == $1).members[].gpu_s] | add"; }

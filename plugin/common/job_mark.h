@@ -58,9 +58,9 @@ struct JobMark {
 
 /// The mark of the phase that begins `now`; the history of the one before stays, but for nodes that
 /// need not be avoided any more. Who is held is no member; one that is so in another life than it
-/// was one in has lost its array.
+/// was one in has lost its array, where that is over: else it came back by itself.
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
-                  std::int64_t now);
+                  std::int64_t now, bool array_is_over = false);
 
 /// The job avoids these nodes, too, a known one until the later time. Beyond max_avoided the oldest
 /// wish is dropped; a name of more than max_node_bytes is not taken.

@@ -552,9 +552,12 @@ TEST(a_mark_knows_its_array_and_counts_those_that_it_lost) {
     mark.lost = 1;
     const auto read = parse_mark(format_mark(mark));
     ck_assert(read && *read == mark);
-    const JobMark requeued = next_mark(mark, Phase::held, 4, OtherHold::none, 20);
+    const JobMark requeued = next_mark(mark, Phase::held, 4, OtherHold::none, 20, true);
     ck_assert(requeued.array == 0 && requeued.lost == 2);
-    const JobMark refused = next_mark(mark, Phase::held, 3, OtherHold::none, 20);
+    // Its array goes on: its user has requeued it, or it was preempted.
+    const JobMark by_itself = next_mark(mark, Phase::held, 4, OtherHold::none, 20);
+    ck_assert(by_itself.array == 0 && by_itself.lost == 1);
+    const JobMark refused = next_mark(mark, Phase::held, 3, OtherHold::none, 20, true);
     ck_assert(refused.array == 0 && refused.lost == 1);
     JobFacts back{.held = true, .special_exit = true, .restart = 4, .mark = mark};
     ck_assert(classify(back) == Step::take);

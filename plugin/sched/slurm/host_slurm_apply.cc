@@ -377,12 +377,8 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const std::optional<JobMark> before = read_mark(job);
     write_mark(job, checkpointing_mark(job, before, done, move));
-    const auto is_step = [](void* item, void*) -> int {
-        return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
-    };
     // As sbatch --signal does: to the steps, and to the batch shell only when it is all there is.
-    const bool has_steps = job->step_list && list_find_first_ro(job->step_list, is_step, nullptr);
-    const std::uint16_t flags = has_steps ? 0 : KILL_JOB_BATCH;
+    const std::uint16_t flags = has_steps(job) ? 0 : KILL_JOB_BATCH;
     const int rc =
         job_signal(job, static_cast<std::uint16_t>(signal), flags, slurm_conf.slurm_user_id, false);
     if (rc != SLURM_SUCCESS) {

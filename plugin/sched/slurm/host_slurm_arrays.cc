@@ -247,12 +247,9 @@ void end_array_carrier(JobId id, bool at_once) {
     ActionLock lock;
     job_record_t* job = lock ? find_job_record(id) : nullptr;
     if (!job || !array_facts(job) || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job)) return;
-    const auto is_step = [](void* item, void*) -> int {
-        return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
-    };
     info("arena: JobId=%u is %s: nobody is trained by it any more", id,
          at_once ? "cancelled" : "told to end");
-    if (!at_once && job->step_list && list_find_first_ro(job->step_list, is_step, nullptr))
+    if (!at_once && has_steps(job))
         (void)job_signal(job, SIGUSR1, 0, slurm_conf.slurm_user_id, false);
     else
         cancel_made(job);

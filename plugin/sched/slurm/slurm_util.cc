@@ -34,6 +34,13 @@ double thread_cpu_ms() {
     return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
 }
 
+/// Of a job that trains arrays: it has ended, or its script is about to, since its step has.
+bool array_is_over(JobId id) {
+    const job_record_t* job = id != 0 ? find_job_record(id) : nullptr;
+    return !job || !array_facts(job) || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job) ||
+           !has_steps(job);
+}
+
 constexpr job_state_reason deferrals[] = {WAIT_DEPENDENCY,  WAIT_TIME,    WAIT_RESERVATION,
                                           WAIT_DEP_INVALID, FAIL_ACCOUNT, FAIL_QOS};
 
@@ -123,6 +130,13 @@ const char* array_facts(const job_record_t* job) {
     return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_CARRIER");
 }
 
+bool has_steps(const job_record_t* job) {
+    const auto is_step = [](void* item, void*) -> int {
+        return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
+    };
+    return job->step_list && list_find_first_ro(job->step_list, is_step, nullptr) != nullptr;
+}
+
 std::uint32_t carrier_for_user(const job_record_t* job) {
     const char* user =
         find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE_FOR");
@@ -136,7 +150,9 @@ std::optional<JobMark> read_mark(const job_record_t* job) {
 }
 
 void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
-    JobMark mark = next_mark(read_mark(job), phase, job->restart_cnt, hold, time(nullptr));
+    const std::optional<JobMark> before = read_mark(job);
+    JobMark mark = next_mark(before, phase, job->restart_cnt, hold, time(nullptr),
+                             before && array_is_over(before->array));
     // A requeue makes a new submission of the job: this is the last that knows of the first.
     if (phase == Phase::started && mark.waited_since == 0) mark.waited_since = eligible_since(job);
     write_mark(job, mark);

@@ -61,6 +61,9 @@ const char* array_facts(const job_record_t* job);
 /// Whose job it measures for; its own user where it does not say (of an earlier version).
 std::uint32_t carrier_for_user(const job_record_t* job);
 
+/// Beside its batch script something of it runs.
+[[nodiscard]] bool has_steps(const job_record_t* job);
+
 std::optional<JobMark> read_mark(const job_record_t* job);
 /// The phase begins now, in the job's present life; progress and moves stay. The first `started`
 /// notes since when the job waited.
