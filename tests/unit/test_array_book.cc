@@ -538,7 +538,8 @@ TEST(the_script_says_the_model_and_its_stages) {
     const std::string script = carrier_script(
         sibling_request(), offers->ways[static_cast<std::size_t>(ArrayWay::pipeline)], facts, {});
     for (const char* words :
-         {"srun --mpi=pmix arena-train --array-serve '/tmp/it'\\''s' --array-members 3",
+         {"srun --mpi=pmix arena-train --array-serve '/tmp/it'\\''s' --array-members 3 "
+          "--array-idle 3600 ",
           "--layers 12 --hidden 768", "--untied", "--pp 4 --stage-layers 3,3,3,3",
           "--global-batch 8 --micro-batch 8", "[ $code != 99 ] || code=0"})
         ck_assert_msg(script.find(words) != std::string::npos, "%s lacks %s", script.c_str(),
