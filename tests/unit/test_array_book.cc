@@ -45,7 +45,7 @@ struct Book {
     Request request = sibling_request();
     std::shared_ptr<const ArrayOffers> offers = bound();
     std::vector<std::int64_t> priced;
-    std::int64_t own_cpus = 0;
+    std::int64_t own_cpus = 0, memory_mb = 1000, member_memory_mb = 0;
 
     Book() {
         config.array_enabled = true;
@@ -102,8 +102,9 @@ struct Book {
                                 .gpu_type = "a40",
                                 .gpus_per_node = 4,
                                 .cpus_per_gpu = 4,
-                                .memory_mb_per_gpu = 1000,
-                                .own_cpus_per_gpu = own_cpus};
+                                .memory_mb_per_gpu = memory_mb,
+                                .own_cpus_per_gpu = own_cpus,
+                                .member_memory_mb = member_memory_mb};
         });
     }
     void pass(double seconds) {
@@ -319,6 +320,33 @@ TEST(members_have_cpus_beside_those_that_their_user_gives_the_carrier) {
     b.own_cpus = 4;  // all that there are
     b.begin_round();
     says(b.ask(1), Fate::ordinary, "no CPUs for members");
+}
+
+TEST(members_have_memory_to_live_on) {
+    Book b;
+    b.offers = bound(12);
+    b.host.view.jobs.reserve(64);
+    for (JobId id = 1; id <= 12; ++id) b.task(id, id);
+    const auto lead = [&](std::int64_t memory_mb, std::int64_t member_memory_mb) {
+        b.memory_mb = memory_mb;
+        b.member_memory_mb = member_memory_mb;
+        b.begin_round();
+        return b.ask(1);
+    };
+    const auto has = [](const ArrayBook::Answer& answer, std::int64_t members,
+                        std::int64_t each_mb) {
+        ck_assert(answer.fate == Fate::leads);
+        ck_assert_int_eq(answer.lead->facts.members, members);
+        ck_assert_int_eq(answer.lead->facts.member_memory_mb, each_mb);
+    };
+    has(lead(100'000, 0), 12, 512);
+    has(lead(1000, 0), 12, 166);
+    has(lead(400, 0), 6, 133);
+    has(lead(400, 64), 12, 64);
+    has(lead(4000, 600), 12, 600);
+    has(lead(4000, 4000), 12, 666);
+    says(lead(100, 0), Fate::ordinary, "no memory for members beside that of their pipeline");
+    has(lead(0, 0), 12, 0);
 }
 
 TEST(a_carrier_beside_which_nobody_can_start_is_not_made_again) {

@@ -31,18 +31,31 @@ constexpr double idle_s = 3;
 constexpr double coming_back_s = 90;
 /// Carriers that are over and told of.
 constexpr std::size_t most_told = 64;
-/// What each member's own process may take.
-constexpr std::int64_t member_memory_mb = 512;
+/// What each member's own process has where its user says nothing, and what it needs.
+constexpr std::int64_t usual_memory_mb = 512, least_memory_mb = 128;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// Members for whose own CPUs the carrier's leave room, on its first node.
-std::int64_t members_beside(const SiblingPrice& price, const ArrayOffer& offer,
-                            std::int64_t member_cpus) {
-    const std::int64_t gpus = std::min(offer.gpus, price.gpus_per_node);
+/// Members for whose own CPUs the carrier's leave room, on so many GPUs of its first node.
+std::int64_t members_by_cpus(const SiblingPrice& price, std::int64_t gpus,
+                             std::int64_t member_cpus) {
     const std::int64_t own = std::max<std::int64_t>(price.own_cpus_per_gpu, 1);
     return std::max<std::int64_t>(price.cpus_per_gpu - own, 0) * gpus / member_cpus;
 }
+
+/// Of the memory members have half at most.
+struct MemberMemory {
+    std::int64_t all_mb = 0, wanted_mb = usual_memory_mb, least_mb = least_memory_mb;
+    MemberMemory(const SiblingPrice& price, std::int64_t gpus)
+        : all_mb(price.memory_mb_per_gpu * gpus / 2) {
+        if (price.member_memory_mb > 0) wanted_mb = price.member_memory_mb;
+        least_mb = std::min(least_mb, wanted_mb);
+    }
+    [[nodiscard]] std::int64_t members() const { return all_mb / least_mb; }
+    [[nodiscard]] std::int64_t of_each(std::int64_t members) const {
+        return std::clamp(all_mb / members, least_mb, wanted_mb);
+    }
+};
 
 std::int64_t round_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
@@ -322,8 +335,7 @@ std::shared_ptr<ArrayLead> ArrayBook::lead_of(const Group& group, std::int64_t c
                              ? price.own_cpus_per_gpu
                              : price.cpus_per_gpu - round_up(chunk * facts.member_cpus, gpus);
     if (price.memory_mb_per_gpu > 0) {
-        const std::int64_t most = price.memory_mb_per_gpu * gpus / (2 * chunk);
-        facts.member_memory_mb = std::clamp<std::int64_t>(most, 1, member_memory_mb);
+        facts.member_memory_mb = MemberMemory(price, gpus).of_each(chunk);
         lead->memory_mb_per_gpu =
             price.memory_mb_per_gpu - round_up(chunk * facts.member_memory_mb, gpus);
     }
@@ -346,12 +358,17 @@ ArrayBook::Answer ArrayBook::bind(Group& group, const JobView& job, const Reques
     }
     const auto left = static_cast<std::int64_t>(
         group.waiting.end() - std::find(group.waiting.begin(), group.waiting.end(), &job));
-    const std::int64_t most = std::min({offer.at_a_time, config_.array_max_members,
-                                        members_beside(price, offer, config_.array_member_cpus)});
+    const std::int64_t gpus = std::min(offer.gpus, price.gpus_per_node);
+    const std::int64_t by_cpus = members_by_cpus(price, gpus, config_.array_member_cpus);
+    const std::int64_t by_memory =
+        price.memory_mb_per_gpu > 0 ? MemberMemory(price, gpus).members() : INT64_MAX;
+    const std::int64_t most =
+        std::min({offer.at_a_time, config_.array_max_members, by_cpus, by_memory});
     if (most < 2)
         return {.text =
-                    "not bound: the nodes have no CPUs for members beside those of their "
-                    "pipeline"};
+                    fmt::format("not bound: the nodes have no {} for members beside {} of "
+                                "their pipeline",
+                                by_cpus < 2 ? "CPUs" : "memory", by_cpus < 2 ? "those" : "that")};
     // Those before it in the queue have their turns first.
     const std::int64_t turns = at_a_time(group) - std::ssize(group.waiting) + left;
     if (turns < 1) return {.fate = Fate::waits, .text = "waits for earlier tasks of its array"};

@@ -26,6 +26,7 @@ struct SiblingPrice {
     /// That the carrier and its members may have; 0: any.
     std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;
     std::int64_t own_cpus_per_gpu = 0;  ///< of the carrier, by its user's word; 0: not said
+    std::int64_t member_memory_mb = 0;  ///< of each member, the same
 };
 
 /// A waiting task that starts a pipeline for itself and its siblings where it gets GPUs.

@@ -256,12 +256,16 @@ SiblingPrice Intake::price_siblings(const JobView& job, const EffectiveRequest& 
         const double rate = offers->binds ? pipeline.rate_per_s() : 0;
         if (rate <= best_rate) continue;
         best_rate = rate;
-        best = {.offers = offers,
-                .gpu_type = pool.gpu_type,
-                .gpus_per_node = pool.gpus_per_node,
-                .cpus_per_gpu = pool.cpus_per_gpu,
-                .memory_mb_per_gpu = pool.memory_mb_per_gpu,
-                .own_cpus_per_gpu = wanted.request.cpus_per_gpu};
+        best = {
+            .offers = offers,
+            .gpu_type = pool.gpu_type,
+            .gpus_per_node = pool.gpus_per_node,
+            .cpus_per_gpu = pool.cpus_per_gpu,
+            .memory_mb_per_gpu = pool.memory_mb_per_gpu,
+            .own_cpus_per_gpu = wanted.request.cpus_per_gpu,
+            .member_memory_mb = wanted.request.mem_per_node_mb > 0
+                                    ? wanted.request.mem_per_node_mb
+                                    : wanted.request.mem_per_cpu_mb * config_.array_member_cpus};
     }
     if (best_rate < 0) best.offers = std::make_shared<const ArrayOffers>();
     return best;
