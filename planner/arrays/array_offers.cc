@@ -103,6 +103,20 @@ void solve(const ArrayQuery& query, Pipeline& pipeline, const array::SolveOption
     pipeline.solved = found.instance;
 }
 
+/// Whose states the memory of each node holds, for the stages that it has.
+std::int64_t members_by_host(const ArrayQuery& query, const std::vector<ArrayStage>& stages) {
+    if (query.host_bytes_per_gpu <= 0) return array::most_jobs;
+    double most = array::most_jobs;
+    const auto per_node = static_cast<std::size_t>(query.pool.gpus_per_node);
+    for (std::size_t first = 0; first < stages.size(); first += per_node) {
+        const std::size_t end = std::min(first + per_node, stages.size());
+        double bytes = 0;
+        for (std::size_t i = first; i < end; ++i) bytes += stages[i].home_bytes;
+        most = std::min(most, query.host_bytes_per_gpu * static_cast<double>(end - first) / bytes);
+    }
+    return static_cast<std::int64_t>(most);
+}
+
 /// As many members as are there, as fit, and at most `most`.
 Result<Pipeline> pipeline_of(const ArrayQuery& query, std::int64_t stages, std::int64_t most) {
     Pipeline pipeline;
@@ -112,7 +126,11 @@ Result<Pipeline> pipeline_of(const ArrayQuery& query, std::int64_t stages, std::
     pipeline.groups = query.pool.max_gpus / stages;
     const std::int64_t share = (query.members + pipeline.groups - 1) / pipeline.groups;
     const double reserved = query.pool.hardware.reserved_bytes;
-    const std::int64_t wanted = std::min(share, most);
+    const std::int64_t by_host = members_by_host(query, pipeline.stages);
+    if (by_host < 2)
+        return no_error(fmt::format(
+            "{} stages: the nodes' memory holds the states of fewer than two members", stages));
+    const std::int64_t wanted = std::min({share, most, by_host});
     auto all = array_problem(pipeline.stages, wanted, query.buffers, reserved);
     if (!all) return all.error();
     const std::vector<array::Bytes> capacity(static_cast<std::size_t>(stages),

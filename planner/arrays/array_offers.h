@@ -25,6 +25,7 @@ struct ArrayQuery {
     std::int64_t max_members = 64;   ///< that share one pipeline
     int buffers = 2;                 ///< members' states on a device
     double host_bytes_per_s = 25e9;  ///< between a node's host and its GPUs together (PCIe 4.0 x16)
+    double host_bytes_per_gpu = 0;   ///< of its node's memory, for members' states; 0 = enough
     array::SolveOptions solve = {};  ///< of the pipeline that is best by the list rule
     std::int64_t max_stages = 0;     ///< of one pipeline; 0 = as many as pool.max_gpus
     /// What a member alone may have, where its user asks for more than the fields above say.

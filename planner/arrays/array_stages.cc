@@ -20,6 +20,9 @@ namespace {
 /// get there.
 constexpr double most_ticks_used = 1e9;
 
+/// A float, its two moments and a copy in two bytes: train/array/states.h.
+constexpr double home_bytes_per_parameter = 14;
+
 array::Ticks ticks(double seconds, double tick_s) {
     return static_cast<array::Ticks>(std::ceil(seconds / tick_s));
 }
@@ -64,7 +67,10 @@ class StagePricer {
         stage.update_s = kept.step_s + kept.host_s;
         stage.weight_bytes = parameters * element_bytes(context_.precision);
         stage.state_bytes = parameters * state_bytes_per_parameter(context_.precision, 0, 1);
-        stage.checkpoint_bytes = index == 0 ? 0 : shard_.boundary_bytes(range.begin);
+        stage.home_bytes = parameters * home_bytes_per_parameter;
+        // The first one keeps what comes out of the embedding, but no images.
+        const bool reads_data = index == 0 && shard_.embedding_parameters <= 0;
+        stage.checkpoint_bytes = reads_data ? 0 : shard_.boundary_bytes(range.begin);
         stage.working_bytes = std::max(again.bytes - stage.state_bytes - stage.checkpoint_bytes -
                                            context_.pool.hardware.reserved_bytes,
                                        0.0);

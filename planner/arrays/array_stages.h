@@ -23,6 +23,7 @@ struct ArrayStage {
     double transfer_s = 0;   ///< to the stage behind it, and back: each
     double weight_bytes = 0;
     double state_bytes = 0;       ///< with gradients and optimizer state
+    double home_bytes = 0;        ///< of it in the host's memory, wherever else it is: HomeState
     double checkpoint_bytes = 0;  ///< input of the stage, kept from forward to backward
     double working_bytes = 0;     ///< what the running block needs besides
     double activation_bytes = 0;  ///< kept from forward to backward where nothing is recomputed

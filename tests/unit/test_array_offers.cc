@@ -142,6 +142,35 @@ TEST(more_memory_never_means_fewer_members) {
     ck_assert_int_eq(before, 32);
 }
 
+TEST(states_are_in_the_memory_of_the_nodes_too) {
+    ArrayQuery query = too_large_for_one(8, 24);
+    const auto pipeline = [&](double gigabytes) {
+        query.host_bytes_per_gpu = gigabytes * 1e9;
+        return of(array_offers(query), ArrayWay::pipeline);
+    };
+    const ArrayOffer all = pipeline(0);
+    ck_assert(all.possible && all.at_a_time >= 2);
+    ck_assert_int_eq(all.gpus, 4);
+    ck_assert_int_eq(pipeline(1000).gpus, 4);
+    // 94 GB each: the shares of four GPUs hold one, those of eight two.
+    const ArrayOffer two = pipeline(25);
+    ck_assert_int_eq(two.gpus, 8);
+    ck_assert_int_eq(two.at_a_time, 2);
+    const ArrayOffer none = pipeline(20);
+    ck_assert(!none.possible);
+    ck_assert_msg(none.reason.find("the nodes' memory holds the states of fewer than two") !=
+                      std::string::npos,
+                  "%s", none.reason.c_str());
+}
+
+TEST(every_stage_keeps_its_input) {
+    ArrayQuery query = too_large_for_one(4, 8);
+    const auto stages = must(array_stages(plan_query(query), query.pool, 4));
+    // A batch of two, of 4096 tokens, in bf16.
+    for (const ArrayStage& stage : stages)
+        ck_assert_double_eq(stage.checkpoint_bytes, 2.0 * 4096 * 4096 * 2);
+}
+
 TEST(long_iterations_fit_the_ticks) {
     ArrayStage slow;
     slow.layers = 1;

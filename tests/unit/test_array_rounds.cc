@@ -120,6 +120,21 @@ TEST(one_that_a_limit_refuses_leaves_its_siblings_to_themselves) {
     ck_assert(called(scene.host, "start 1 n1"));
 }
 
+TEST(none_is_made_whose_states_the_node_has_no_memory_for) {
+    SiblingScene scene;
+    for (JobId id = 1; id <= 3; ++id) scene.task(id, id);
+    scene.host.view.memory_tracked = true;
+    scene.host.view.node_memory_mb[0] = 16;
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_uint_eq(scene.made(), 0);
+    says(scheduler->explain(1), "the nodes' memory holds the states of fewer than two members");
+    scene.host.view.node_memory_mb[0] = 16'000;
+    scheduler->round();
+    ck_assert_uint_eq(scene.made(), 1);
+    ck_assert_int_eq(scene.host.array_specs[0].memory_mb_per_node, 16'000 - 3 * 512);
+}
+
 TEST(no_pipeline_is_on_lent_nodes) {
     SiblingScene scene;
     scene.config.loan_enabled = true;

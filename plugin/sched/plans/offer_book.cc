@@ -305,6 +305,8 @@ ArrayQuery OfferBook::array_query(const Request& request, const SitePool& pool,
                             : config_.array_max_members;
     query.max_stages = query.pool.max_gpus;
     query.pool.max_gpus = std::min(pool.max_gpus, members * query.pool.max_gpus);
+    // The other half is for members' own processes, and for what each rank has besides.
+    query.host_bytes_per_gpu = static_cast<double>(pool.memory_mb_per_gpu << 20) / 2;
     query.buffers = static_cast<int>(config_.array_buffers);
     query.solve.seconds = config_.array_solve_s;
     query.solve.exact_blocks = static_cast<int>(config_.array_exact_blocks);
@@ -325,8 +327,9 @@ const OfferBook::ArrayPrices& OfferBook::keep_array(const std::string& key, Plan
 OfferBook::ArrayPrices OfferBook::array_offers(std::uint32_t user, const Request& request,
                                                const std::string& model_fingerprint,
                                                const SitePool& pool, std::int64_t members) {
-    const std::string key = fmt::format("{}{}|{}|{}", for_array, members, request.array_size,
-                                        cache_key(request, model_fingerprint, {pool}));
+    const std::string key =
+        fmt::format("{}{}|{}|{}|{}", for_array, members, request.array_size, pool.memory_mb_per_gpu,
+                    cache_key(request, model_fingerprint, {pool}));
     if (const auto at = arrays_.find(key); at != arrays_.end()) return at->second;
     auto outcome = desk_.ask_for(
         user, key, [&] { return price_siblings(array_query(request, pool, members)); });
