@@ -250,7 +250,7 @@ TEST(a_size_is_waited_for) {
 
 TEST(members_join_while_there_is_room) {
     Book b;
-    for (JobId id = 1; id <= 4; ++id) b.task(id, id);
+    for (JobId id = 1; id <= 3; ++id) b.task(id, id);
     b.carrier(100, 2);
     Book::runs(b.host.view.jobs[0], 100);
     b.begin_round();
@@ -265,6 +265,26 @@ TEST(members_join_while_there_is_room) {
     b.book.close(100, "");
     b.begin_round();
     ck_assert(b.ask(2).fate == Fate::leads);
+}
+
+TEST(siblings_for_whom_there_is_no_room_have_a_pipeline_of_their_own) {
+    Book b;
+    for (JobId id = 1; id <= 5; ++id) b.task(id, id);
+    b.carrier(100, 2);
+    Book::runs(b.host.view.jobs[0], 100);
+    b.begin_round();
+    ck_assert(b.ask(2).fate == Fate::joins);
+    const auto next = b.ask(3);
+    ck_assert(next.fate == Fate::leads);
+    ck_assert_int_eq(next.lead->facts.members, 3);
+    ck_assert_int_eq(b.priced.at(0), 3);
+    // Where that does not gain, and where nobody is with it, it waits for room.
+    auto no = std::make_shared<ArrayOffers>();
+    no->why = "not bound: it gains nothing";
+    b.offers = no;
+    b.begin_round();
+    ck_assert(b.ask(2).fate == Fate::joins);
+    says(b.ask(3), Fate::waits, "room in its array's JobId=100");
 }
 
 TEST(a_limit_in_the_way_is_named) {

@@ -280,19 +280,20 @@ void ArrayBook::refuse_member(const JobView& member, JobId carrier, const std::s
     refuse(member, "a limit keeps members from starting beside their pipeline: " + why);
 }
 
-/// `waits`: one that has not begun yet will have room for it.
-ArrayBook::Carrier* ArrayBook::carrier_with_room(const std::string& group, const JobView& job,
-                                                 std::string& waits) {
+ArrayBook::Carrier* ArrayBook::carrier_with_room(const std::string& tag, const JobView& job,
+                                                 NoRoom& none) {
     for (auto& [id, carrier] : carriers_) {
         const bool over = carrier.view.finished || carrier.told_s > 0 || closed_.contains(id);
-        if (over || carrier.facts.group != group || carrier.view.user_id != job.user_id) continue;
+        if (over || carrier.facts.group != tag || carrier.view.user_id != job.user_id) continue;
         if (carrier.running >= carrier.facts.members) {
-            if (waits.empty()) waits = fmt::format("waits for room in its array's JobId={}", id);
+            if (none.full.empty())
+                none.full = fmt::format("waits for room in its array's JobId={}", id);
             continue;
         }
         ++carrier.running;
+        ++groups_[tag].joined;
         if (carrier.view.running && !carrier.view.configuring) return &carrier;
-        waits = fmt::format("waits for its array's JobId={} to begin", id);
+        none.begins = fmt::format("waits for its array's JobId={} to begin", id);
         return nullptr;
     }
     return nullptr;
@@ -402,20 +403,29 @@ ArrayBook::Answer ArrayBook::ask(const JobView& job, const Request& request, con
                     "not bound any more: what trained it with its siblings has ended {} times "
                     "before it was done",
                     job.facts.mark->lost)};
-    Group& group = groups_[tag->second];
-    std::string waits;
-    if (const Carrier* carrier = carrier_with_room(tag->second, job, waits))
+    NoRoom none;
+    if (const Carrier* carrier = carrier_with_room(tag->second, job, none))
         return {.fate = Fate::joins, .carrier = carrier->view.id};
-    if (!waits.empty()) return {.fate = Fate::waits, .text = std::move(waits)};
-    if (const auto refused = refusals_.find(tag->second); refused != refusals_.end())
+    if (!none.begins.empty()) return {.fate = Fate::waits, .text = std::move(none.begins)};
+    Answer answer = ask_anew(groups_[tag->second], job, request, price);
+    if (answer.fate == Fate::ordinary && !none.full.empty())
+        return {.fate = Fate::waits, .text = std::move(none.full)};
+    return answer;
+}
+
+/// Of a task for which no pipeline has room.
+ArrayBook::Answer ArrayBook::ask_anew(Group& group, const JobView& job, const Request& request,
+                                      const Pricing& price) {
+    const std::string& tag = group_of_.at(job.id);
+    if (const auto refused = refusals_.find(tag); refused != refusals_.end())
         return {.text = "not bound: " + refused->second.why};
-    if (const std::int64_t back = coming_back(tag->second); back > 0)
+    if (const std::int64_t back = coming_back(tag); back > 0)
         return {
             .fate = Fate::waits,
             .text = fmt::format("waits for {} of its siblings, whose pipeline has ended", back)};
-    const std::int64_t members = at_a_time(group);
+    const std::int64_t members = at_a_time(group) - group.joined;
     if (members < 2 && request.array_size == 0)
-        return {.text = nobody_with_it(std::ssize(group.waiting) + group.rest)};
+        return {.text = nobody_with_it(std::ssize(group.waiting) + group.rest - group.joined)};
     const SiblingPrice found =
         price(std::max<std::int64_t>(std::min(members, std::int64_t{1024}), 2));
     if (!found.offers) return {.fate = Fate::waits, .text = "waits to be priced with its siblings"};

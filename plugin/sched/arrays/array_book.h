@@ -104,7 +104,7 @@ class ArrayBook {
   private:
     struct Group {
         std::vector<const JobView*> waiting;
-        std::int64_t rest = 0;      ///< tasks that have no record of their own
+        std::int64_t rest = 0;  ///< tasks that have no record of their own
         struct Tasks {
             std::int64_t waiting = 0, most = 0;  ///< with and without a record; at a time
         };
@@ -127,7 +127,12 @@ class ArrayBook {
     [[nodiscard]] bool is_needed(const Carrier& carrier) const;
     [[nodiscard]] std::int64_t at_a_time(const Group& group) const;
     [[nodiscard]] std::int64_t coming_back(const std::string& group) const;
-    Carrier* carrier_with_room(const std::string& group, const JobView& job, std::string& waits);
+    /// Why a task that finds none to join waits; `full`: for room, if it starts none with others.
+    struct NoRoom {
+        std::string begins = {}, full = {};
+    };
+    Carrier* carrier_with_room(const std::string& tag, const JobView& job, NoRoom& none);
+    Answer ask_anew(Group& group, const JobView& job, const Request& request, const Pricing& price);
     Answer bind(Group& group, const JobView& job, const Request& request, const SiblingPrice& price,
                 const ArrayOffer& offer);
     [[nodiscard]] std::shared_ptr<ArrayLead> lead_of(const Group& group, std::int64_t chunk,
