@@ -6,6 +6,7 @@
 
 #include "plugin/sched/arrays/array_book.h"
 #include "plugin/sched/arrays/array_report.h"
+#include "plugin/sched/host/end_comment.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -548,7 +549,9 @@ TEST(all_gpu_seconds_of_a_carrier_are_its_members) {
     double sum = 0;
     for (const auto& [job, share] : b.book.find(100)->members) sum += share.gpu_s;
     ck_assert_msg(std::abs(sum - 4 * 50) < 1e-6, "%g", sum);
-    ck_assert_uint_eq(b.host.shares.size(), 2);
+    ck_assert_uint_eq(b.host.shares.size(), 3);
+    ck_assert_uint_eq(b.host.shares[2].job, 100);
+    ck_assert_str_eq(b.host.shares[2].words.c_str(), "gpu_s=200.00");
     ck_assert(b.host.shares[0].words.starts_with("gpu_s="));
     ck_assert(arrays_json(b.book, std::nullopt).find("\"task\":2") != std::string::npos);
     ck_assert(arrays_json(b.book, 8).find("\"task\"") == std::string::npos);
@@ -557,6 +560,41 @@ TEST(all_gpu_seconds_of_a_carrier_are_its_members) {
     b.begin_round();
     b.book.settle();
     ck_assert(b.host.shares.empty());
+}
+
+TEST(shares_outlive_slurmctld) {
+    Book b;
+    Book::runs(b.task(1, 1), 100);
+    Book::runs(b.task(2, 2), 100);
+    b.carrier(100, 2).start_s = 1000;
+    const auto round = [&](Book& book, double seconds) {
+        book.pass(seconds);
+        book.begin_round();
+        book.book.settle();
+    };
+    round(b, 0);
+    round(b, 30);  // 60 each
+    ck_assert(b.host.shares.empty());
+    b.host.view.jobs.pop_back();  // one of them is over
+    round(b, 40);
+    ck_assert_uint_eq(b.host.shares.size(), 3);
+    // Another slurmctld reads what was written.
+    Book again;
+    again.host.view = b.host.view;
+    for (const auto& share : b.host.shares) {
+        const double gpu_s = number_in("arena:v1 state=running " + share.words, share_key);
+        if (share.job == 1) again.host.view.jobs[0].array_gpu_s = gpu_s;
+        if (share.job == 100) again.host.view.arrays[0].shared_gpu_s = gpu_s;
+    }
+    round(again, 10);
+    const ArrayBook::Carrier& carrier = *again.book.find(100);
+    ck_assert_double_eq_tol(carrier.gone_gpu_s, 60, 0.01);
+    ck_assert_double_eq_tol(carrier.members.at(1).gpu_s, 60 + 4 * 50, 0.01);
+    again.host.view.jobs.clear();
+    again.host.view.arrays[0].finished = true;
+    again.host.view.arrays[0].end_s = 1080;
+    round(again, 1);
+    ck_assert_str_eq(again.host.shares.at(0).words.c_str(), "gpu_s=260.00");
 }
 
 TEST(facts_of_a_carrier_come_back) {

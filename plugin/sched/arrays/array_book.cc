@@ -29,6 +29,8 @@ constexpr double idle_s = 3;
 /// So long members of a carrier that is over may be on their way back: a member that is just
 /// attaching looks for its array for 60 s.
 constexpr double coming_back_s = 90;
+/// So often shares of members that run are written.
+constexpr double write_s = 60;
 /// Carriers that are over and told of.
 constexpr std::size_t most_told = 64;
 /// What each member's own process has where its user says nothing, and what it needs.
@@ -56,6 +58,8 @@ struct MemberMemory {
         return std::clamp(all_mb / members, least_mb, wanted_mb);
     }
 };
+
+std::string share_word(double gpu_s) { return fmt::format("{}={:.2f}", share_key, gpu_s); }
 
 std::int64_t round_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
@@ -118,7 +122,13 @@ void ArrayBook::read_carriers(const ClusterView& view) {
         auto facts = known == carriers_.end() ? read_carrier(now.facts) : known->second.facts;
         if (!facts) continue;
         Carrier& carrier = carriers_[now.id];
-        if (known == carriers_.end()) carrier.idle_since_s = now_s_;
+        if (known == carriers_.end()) {
+            carrier.idle_since_s = carrier.written_s = now_s_;
+            // As it was when slurmctld, which has been restarted since, wrote it.
+            carrier.gone_gpu_s = now.shared_gpu_s;
+            if (now.gpus > 0)
+                carrier.shared_until_s = now.start_s + now.shared_gpu_s / real(now.gpus);
+        }
         carrier.view = now;
         carrier.facts = std::move(*facts);
     }
@@ -142,11 +152,15 @@ void ArrayBook::take_members(const ClusterView& view) {
         if (job.facts.state == HostJobState::pending) continue;
         const auto at = carriers_.find(job.facts.mark->array);
         if (at == carriers_.end()) continue;
-        Share& share = at->second.members[job.id];
-        if (!job.changing) share.place = job.array;
-        share.here = true;
         at->second.had_members = true;
         ++at->second.running;
+        if (job.changing && !at->second.members.contains(job.id)) continue;
+        const auto [member, added] = at->second.members.try_emplace(job.id);
+        Share& share = member->second;
+        if (added) share.gpu_s = share.written_gpu_s = job.array_gpu_s;
+        if (added) at->second.gone_gpu_s = std::max(at->second.gone_gpu_s - job.array_gpu_s, 0.0);
+        if (!job.changing) share.place = job.array;
+        share.here = true;
     }
     for (auto& [id, carrier] : carriers_) {
         share_out(carrier);
@@ -177,6 +191,20 @@ const ArrayBook::Carrier* ArrayBook::find(JobId id) const {
     return at == carriers_.end() ? nullptr : &at->second;
 }
 
+/// Of who is there, and who has left since: what a restart of slurmctld is not to forget.
+void ArrayBook::write_shares(Carrier& carrier) {
+    carrier.written_s = now_s_;
+    double sum = carrier.gone_gpu_s;
+    bool changed = false;
+    for (auto& [job, share] : carrier.members) {
+        sum += share.gpu_s;
+        if (std::exchange(share.written_gpu_s, share.gpu_s) == share.gpu_s) continue;
+        words_.push_back({job, share_word(share.gpu_s)});
+        changed = true;
+    }
+    if (changed) words_.push_back({carrier.view.id, share_word(sum)});
+}
+
 /// All of a carrier's GPU-seconds are its members'.
 void ArrayBook::settle(Carrier& carrier) {
     const double all =
@@ -185,15 +213,16 @@ void ArrayBook::settle(Carrier& carrier) {
     for (const auto& [job, share] : carrier.members) sum += share.gpu_s;
     const bool over = carrier.view.finished && !carrier.is_settled;
     if (over && sum > 0)
-        for (auto& [job, share] : carrier.members) share.gpu_s *= all / sum;
+        for (auto& [job, share] : carrier.members)
+            share.gpu_s *= std::max(all - carrier.gone_gpu_s, 0.0) / sum;
     if (over) carrier.is_settled = true;
+    if (over || (!carrier.is_settled && now_s_ - carrier.written_s >= write_s))
+        write_shares(carrier);
     if (over && !carrier.had_members && carrier.told_s <= 0)
         give_up(carrier,
                 fmt::format("JobId={}, which was to train it with its siblings, ended ({}) "
                             "before it had a member",
                             carrier.view.id, carrier.view.end));
-    for (const auto& [job, share] : carrier.members)
-        if (over) words_.push_back({job, fmt::format("gpu_s={:.2f}", share.gpu_s)});
 }
 
 /// Nothing where nobody waits for it: who is submitted later may have more luck.

@@ -2,7 +2,7 @@
 // ArrayBook: which tasks of job arrays are siblings, which of them one pipeline trains together
 // (ArrayPipe), and what each has used of it. A carrier is a job of their user; each member is a job
 // of its own that attaches to it. What is true stands in Slurm's records (marks of members, facts
-// of carriers) and is read anew each round; only shares are kept here.
+// of carriers) and is read anew each round; shares alone are kept here, and written now and then.
 #pragma once
 
 #include <functional>
@@ -79,7 +79,8 @@ class ArrayBook {
     struct Share {
         ArrayPlace place;
         double gpu_s = 0;
-        bool here = false;  ///< it runs
+        double written_gpu_s = 0;  ///< that its record has
+        bool here = false;         ///< it runs
     };
     struct Carrier {
         ArrayCarrierView view;
@@ -87,6 +88,8 @@ class ArrayBook {
         std::map<JobId, Share> members;
         std::int64_t running = 0;  ///< members, with those that join in this round
         double unshared_gpu_s = 0, shared_until_s = 0;
+        double gone_gpu_s = 0;     ///< of members that were over before slurmctld was restarted
+        double written_s = 0;      ///< when shares were written last
         double empty_since_s = 0;  ///< by the monotonic clock; 0: somebody is there
         double idle_since_s = 0;   ///< when it was needed last
         double told_s = 0;         ///< when it was told to end
@@ -123,6 +126,7 @@ class ArrayBook {
     void take_members(const ClusterView& view);
     void share_out(Carrier& carrier) const;
     void settle(Carrier& carrier);
+    void write_shares(Carrier& carrier);
     void give_up(const Carrier& carrier, const std::string& why);
     [[nodiscard]] bool is_needed(const Carrier& carrier) const;
     [[nodiscard]] std::int64_t at_a_time(const Group& group) const;

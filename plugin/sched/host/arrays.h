@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/cluster.h"
@@ -23,6 +24,7 @@ struct ArrayCarrierView {
     std::vector<std::string> nodes;  ///< the first one has the first rank
     double start_s = 0, end_s = 0;   ///< end_s: where it runs, when its limit ends it
     std::int64_t gpus = 0;
+    double shared_gpu_s = 0;  ///< that its members have used, as its AdminComment has it
 };
 
 /// Who is like whom, beside model, batch and launcher.
@@ -48,6 +50,9 @@ struct ArrayCarrierSpec {
     std::vector<std::string> environment;  ///< NAME=value, beside the lead's
 };
 
+/// Of the word for what was used of an array's GPUs.
+inline constexpr std::string_view share_key = "gpu_s";
+
 /// Makes and ends them.
 class HostArrays {
   public:
@@ -62,8 +67,8 @@ class HostArrays {
     virtual Started start_array(const ArrayCarrierSpec&) = 0;
     /// Tells its ranks to leave; `at_once`: cancels it. What is over stays as it is.
     virtual void end_array(JobId, bool at_once) = 0;
-    /// What a member, which may be over, has used of its array's GPUs: words of its AdminComment,
-    /// instead of those of the same key.
+    /// What a member, which may be over, has used of its array's GPUs, and an array's all members
+    /// together: words of its AdminComment, instead of those of the same key.
     struct ShareWords {
         JobId job;
         std::string words;

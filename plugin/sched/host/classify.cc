@@ -94,6 +94,14 @@ std::string with_word(std::string_view comment, std::string_view word) {
     return join(kept, " ");
 }
 
+double number_in(std::string_view comment, std::string_view key) {
+    for (const std::string_view word : split(comment, ' ')) {
+        if (!word.starts_with(key) || word.substr(key.size(), 1) != "=") continue;
+        return parse_number(word.substr(key.size() + 1), 0, 1e15).value_or(0);
+    }
+    return 0;
+}
+
 std::string with_slow_words(std::string_view comment, std::string_view words) {
     std::vector<std::string> kept;
     for (const std::string_view word : split(comment, ' ')) {

@@ -108,7 +108,8 @@ struct JobView {
     std::string
         no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
     bool configuring =
-        false;  ///< running: a Prolog or a booting node still keeps its script waiting
+        false;               ///< running: a Prolog or a booting node still keeps its script waiting
+    double array_gpu_s = 0;  ///< of its array's GPUs, as its AdminComment has it
     std::vector<NodeIndex> excluded;  ///< in its ExcNodeList by Arena, beside its user's own
     std::vector<NodeIndex> avoided;   ///< of the nodes that it could have: see Avoidance
     std::vector<NodeIndex> nodes;     ///< running or completing: those it holds

@@ -213,6 +213,7 @@ ArrayCarrierView array_carrier_of(const job_record_t* job, const char* facts) {
             first != node_record_table_ptr[i]->name)
             view.nodes.emplace_back(node_record_table_ptr[i]->name);
     view.gpus = job->details ? job->details->num_tasks : 0;
+    view.shared_gpu_s = number_in(text_of(job->admin_comment), share_key);
     return view;
 }
 
@@ -261,7 +262,7 @@ void write_array_shares(const std::vector<HostArrays::ShareWords>& shares) {
     bool changed = false;
     for (const HostArrays::ShareWords& share : shares) {
         job_record_t* job = find_job_record(share.job);
-        if (!job || !arena_record(job)) continue;
+        if (!job || !(arena_record(job) || array_facts(job))) continue;
         changed |=
             assign_text(&job->admin_comment, with_word(text_of(job->admin_comment), share.words));
     }

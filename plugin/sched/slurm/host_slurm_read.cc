@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "plugin/common/slurm_layout.h"
+#include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/slurm/host_slurm_arrays.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_tables.h"
@@ -97,6 +98,8 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.facts = facts_of(job);
     view.array = array_place(job);
     if (view.array.id != 0) view.owner = owner_of(job);
+    if (view.facts.mark && view.facts.mark->array != 0)
+        view.array_gpu_s = number_in(text_of(job->admin_comment), share_key);
     view.user_id = job->user_id;
     view.comment = text_of(job->comment);
     view.basis = basis_of(job);
