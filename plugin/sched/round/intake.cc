@@ -75,7 +75,7 @@ class Intake {
     void add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void note_avoided(const JobView& job, JobStatus& status) const;
-    [[nodiscard]] bool can_hold(const JobView& job, std::uint32_t node_set,
+    [[nodiscard]] bool can_hold(const JobState& state, std::uint32_t node_set,
                                 const EffectiveRequest& wanted, const std::vector<Offer>& offers);
     void follow_unplannable(const JobView& job);
     void follow_pending(const JobView& job, const SharedRequest& wanted);
@@ -408,7 +408,7 @@ std::string Intake::why_not_to_leave(const JobView& job, const SharedRequest& wa
     std::string why = arena::why_not_to_leave(job, wanted->request, counts, run_s,
                                               view_.snapshot.time_s, config_);
     if (!why.empty() || books_.imposed.contains(job.id)) return why;
-    if (job.avoided.empty() || !can_hold(job, job.node_set, *wanted, {plan}))
+    if (job.avoided.empty() || !can_hold(state_of(job, *wanted), job.node_set, *wanted, {plan}))
         why = "no other node can hold it";
     return why;
 }
@@ -563,9 +563,9 @@ std::string Intake::why_no_plan(const JobView& job, const EffectiveRequest& want
 }
 
 /// Whether these nodes could hold one of the offers, were they all free.
-bool Intake::can_hold(const JobView& job, std::uint32_t node_set, const EffectiveRequest& wanted,
+bool Intake::can_hold(const JobState& state, std::uint32_t node_set, const EffectiveRequest& wanted,
                       const std::vector<Offer>& offers) {
-    const NodeNeeds needs = needs_of(state_of(job, wanted), wanted.request);
+    const NodeNeeds needs = needs_of(state, wanted.request);
     return can_hold_any(node_pools_.of(node_set, false, needs), offers);
 }
 
@@ -581,13 +581,14 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (offers->empty()) return wait_held(job, why_no_plan(job, *wanted, offers));
     if (job.facts.held && books_.blocked.rests(job.id))
         return note(waits_for(job, books_.blocked.resting_why(job.id)));
-    if (!can_hold(job, job.node_set, *wanted, *offers)) {
-        if (!can_hold(job, view_.whole_set(job.node_set), *wanted, *offers))
+    JobState state = state_of(job, *wanted);
+    if (!can_hold(state, job.node_set, *wanted, *offers)) {
+        if (!can_hold(state, view_.whole_set(job.node_set), *wanted, *offers))
             return wait_held(job, why_no_node(job, wanted->request, view_, books_.site));
         avoid_nothing(view_, view_.jobs[static_cast<std::size_t>(&job - view_.jobs.data())]);
         note_avoided(job, books_.statuses[job.id]);
+        state = state_of(job, *wanted);
     }
-    JobState state = state_of(job, *wanted);
     if (lead != nullptr) take_lead(state, *lead, job, config_);
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
