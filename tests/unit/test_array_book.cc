@@ -89,6 +89,12 @@ struct Book {
         job.facts.mark = JobMark{Phase::started, 0, OtherHold::none, 0};
         job.facts.mark->array = carrier;
     }
+    /// Tasks 1 to `tasks`: the first runs as a member of carrier 100, which has room for another.
+    void one_trains_of(JobId tasks) {
+        for (JobId id = 1; id <= tasks; ++id) task(id, id);
+        carrier(100, 2);
+        runs(host.view.jobs[0], 100);
+    }
     void begin_round() {
         book.new_round(host.view);
         for (const JobView& job : host.view.jobs)
@@ -251,9 +257,7 @@ TEST(a_size_is_waited_for) {
 
 TEST(members_join_while_there_is_room) {
     Book b;
-    for (JobId id = 1; id <= 3; ++id) b.task(id, id);
-    b.carrier(100, 2);
-    Book::runs(b.host.view.jobs[0], 100);
+    b.one_trains_of(3);
     b.begin_round();
     const auto joins = b.ask(2);
     ck_assert(joins.fate == Fate::joins);
@@ -270,9 +274,7 @@ TEST(members_join_while_there_is_room) {
 
 TEST(siblings_for_whom_there_is_no_room_have_a_pipeline_of_their_own) {
     Book b;
-    for (JobId id = 1; id <= 5; ++id) b.task(id, id);
-    b.carrier(100, 2);
-    Book::runs(b.host.view.jobs[0], 100);
+    b.one_trains_of(5);
     b.begin_round();
     ck_assert(b.ask(2).fate == Fate::joins);
     const auto next = b.ask(3);

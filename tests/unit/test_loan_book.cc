@@ -44,6 +44,11 @@ struct LoanScene : Scene {
         plan->round();
         take_changes();
     }
+    /// In place of a round where Arena is off.
+    void round_while_off() {
+        plan->keep_deadlines();
+        take_changes();
+    }
     /// Another slurmctld: what is remembered is gone, what Slurm keeps is there.
     void restart() {
         plan.reset();
@@ -759,19 +764,15 @@ TEST(arena_off_keeps_deadlines_and_asks_back_what_is_lent) {
     scene.trains(1, {"i3"});
     (void)scene.say(LoanVerb::offer, "i2");
     (void)scene.say(LoanVerb::reclaim, "i3 deadline=300");
-    const auto keep = [&] {
-        scene.plan->keep_deadlines();
-        scene.take_changes();
-    };
-    keep();
+    scene.round_while_off();
     scene.pass(270);
-    keep();
+    scene.round_while_off();
     ck_assert(called(scene.host, "requeue 1") && !called(scene.host, "leave 1"));
     scene.ends(1);
-    keep();
+    scene.round_while_off();
     assert_text(scene.state("i3"), "home");
     scene.pass(10);
-    keep();
+    scene.round_while_off();
     assert_text(scene.state("i2"), "home");
 }
 
@@ -790,14 +791,10 @@ TEST(switched_off_with_arena_what_comes_back_is_looked_after) {
     scene.restart();
     scene.plan = scene.scheduler();
     ck_assert_msg(scene.plan->has_work(), "and in another life, until it has looked");
-    const auto keep = [&] {
-        scene.plan->keep_deadlines();
-        scene.take_changes();
-    };
-    keep();
+    scene.round_while_off();
     ck_assert(scene.plan->has_work());
     scene.ends(8);
-    for (int i = 0; i < 3; ++i) keep();
+    for (int i = 0; i < 3; ++i) scene.round_while_off();
     ck_assert(scene.host.loans.guards.empty());
     ck_assert_msg(!scene.plan->has_work(), "then there is nothing to do");
 }

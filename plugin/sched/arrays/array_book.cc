@@ -108,8 +108,10 @@ void ArrayBook::new_round(const ClusterView& view) {
     group_of_.clear();
     turns_.clear();
     words_.clear();
-    for (const JobView& job : view.jobs)
-        if (job.array.id != 0 && job.facts.state != HostJobState::pending) ++turns_[job.array.id];
+    if (config_.array_enabled)
+        for (const JobView& job : view.jobs)
+            if (job.array.id != 0 && job.facts.state != HostJobState::pending)
+                ++turns_[job.array.id];
     std::erase_if(refusals_, [&](const auto& entry) { return entry.second.until_s <= now_s_; });
     read_carriers(view);
     if (!carriers_.empty()) take_members(view);

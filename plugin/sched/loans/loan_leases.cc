@@ -18,60 +18,45 @@ constexpr std::size_t most_named = 8;
 
 bool is_open(LeaseState state) { return state == LeaseState::offered || state == LeaseState::lent; }
 
-/// As the cluster is, whatever the last round saw of it.
-class Now {
-  public:
-    Now(const Snapshot& snapshot, const LoanFacts& facts) : snapshot_(snapshot), facts_(facts) {
-        for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
-            index_.emplace(snapshot.nodes[i].name, i);
-    }
-    /// A node that was asked back since then is no job's to stay on.
-    void takes_back(const std::string& node) {
-        if (const auto at = index_.find(node); at != index_.end())
-            snapshot_.nodes[at->second].returning_s = 1;
-    }
-    /// Whether a job may move now says nothing of whether it can do with fewer nodes; one that has
-    /// ended since is nobody's loss; and one that no round plans is in the way all the same.
-    Snapshot with_all_jobs(const std::vector<NodeIndex>& lent) {
-        std::set<JobId> there, known;
-        for (const LoanFacts::Job& job : facts_.jobs)
-            if (!job.pending) there.insert(job.id);
-        std::erase_if(snapshot_.jobs, [&](const JobState& job) {
-            return job.phase == JobPhase::running && !there.contains(job.id);
-        });
-        for (JobState& job : snapshot_.jobs) {
-            if (job.phase == JobPhase::running && job.current) known.insert(job.id);
-            job.elastic =
-                job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
-                    return std::binary_search(lent.begin(), lent.end(), n);
-                });
+using NodesByName = std::map<std::string, NodeIndex>;
+
+/// One that no round plans: it is in the way of whoever wants its nodes all the same.
+void add_unplanned(const LoanFacts::Job& job, const NodesByName& index, Snapshot& snapshot) {
+    JobState state;
+    state.id = job.id;
+    state.phase = JobPhase::running;
+    Offer& offer = state.current.emplace();
+    for (const auto& [name, gpus] : job.nodes)
+        if (const auto at = index.find(name); at != index.end()) {
+            state.nodes.push_back(at->second);
+            offer.grid.gpu_type = snapshot.nodes[at->second].gpu_type;
+            offer.grid.gpus_per_node = std::max(offer.grid.gpus_per_node, gpus);
         }
-        for (const LoanFacts::Job& job : facts_.jobs)
-            if (!job.pending && !job.inference && !known.contains(job.id)) add(job);
-        return std::move(snapshot_);
-    }
+    std::sort(state.nodes.begin(), state.nodes.end());
+    offer.grid.nodes = static_cast<std::int64_t>(state.nodes.size());
+    if (!state.nodes.empty()) snapshot.jobs.push_back(std::move(state));
+}
 
-  private:
-    void add(const LoanFacts::Job& job) {
-        JobState state;
-        state.id = job.id;
-        state.phase = JobPhase::running;
-        Offer& offer = state.current.emplace();
-        for (const auto& [name, gpus] : job.nodes)
-            if (const auto at = index_.find(name); at != index_.end()) {
-                state.nodes.push_back(at->second);
-                offer.grid.gpu_type = snapshot_.nodes[at->second].gpu_type;
-                offer.grid.gpus_per_node = std::max(offer.grid.gpus_per_node, gpus);
-            }
-        std::sort(state.nodes.begin(), state.nodes.end());
-        offer.grid.nodes = static_cast<std::int64_t>(state.nodes.size());
-        if (!state.nodes.empty()) snapshot_.jobs.push_back(std::move(state));
+/// Whether a job may move now says nothing of whether it can do with fewer nodes; and one that has
+/// ended since the last round is nobody's loss.
+void take_jobs_of(const LoanFacts& facts, const std::vector<NodeIndex>& lent,
+                  const NodesByName& index, Snapshot& snapshot) {
+    std::set<JobId> there, known;
+    for (const LoanFacts::Job& job : facts.jobs)
+        if (!job.pending) there.insert(job.id);
+    std::erase_if(snapshot.jobs, [&](const JobState& job) {
+        return job.phase == JobPhase::running && !there.contains(job.id);
+    });
+    for (JobState& job : snapshot.jobs) {
+        if (job.phase == JobPhase::running && job.current) known.insert(job.id);
+        job.elastic = job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
+                          return std::binary_search(lent.begin(), lent.end(), n);
+                      });
     }
-
-    Snapshot snapshot_;
-    const LoanFacts& facts_;
-    std::map<std::string, NodeIndex> index_;
-};
+    for (const LoanFacts::Job& job : facts.jobs)
+        if (!job.pending && !job.inference && !known.contains(job.id))
+            add_unplanned(job, index, snapshot);
+}
 
 /// Its jobs want more than what is not lent: they wait.
 bool is_short(const InferencePool& pool) {
@@ -85,14 +70,18 @@ class Choice {
     Choice(const Snapshot& snapshot, const Offers& offers, const LoanFacts& facts,
            const std::vector<std::string>& lent, const LoanBook::Leases& leases,
            const EndsInTime& ends)
-        : offers_(offers), ends_(ends) {
-        for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i)
-            if (std::find(lent.begin(), lent.end(), snapshot.nodes[i].name) != lent.end())
-                nodes_.push_back(i);
-        Now now(snapshot, facts);
-        for (const auto& [node, lease] : leases)
-            if (lease.state == LeaseState::returning) now.takes_back(node);
-        snapshot_ = now.with_all_jobs(nodes_);
+        : offers_(offers), ends_(ends), snapshot_(snapshot) {
+        NodesByName index;
+        for (NodeIndex i = 0; i < snapshot_.nodes.size(); ++i) {
+            NodeState& node = snapshot_.nodes[i];
+            index.emplace(node.name, i);
+            if (std::find(lent.begin(), lent.end(), node.name) != lent.end()) nodes_.push_back(i);
+            // One that was asked back since the last round is no job's to stay on.
+            const auto lease = leases.find(node.name);
+            if (lease != leases.end() && lease->second.state == LeaseState::returning)
+                node.returning_s = 1;
+        }
+        take_jobs_of(facts, nodes_, index, snapshot_);
     }
     /// The fewest jobs preempted.
     std::vector<std::string> best(std::size_t wanted) {

@@ -3,6 +3,8 @@
 #include "plugin/sched/loans/loan_net.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace arena {
 namespace {
@@ -126,19 +128,16 @@ class Matching {
             std::max<std::int64_t>((nodes * tasks - before + per_node - 1) / per_node, nodes);
         std::map<std::uint32_t, std::vector<Candidate*>> by_job;
         for (auto at = begin; at != end; ++at) by_job[(*at)->job].push_back(*at);
+        std::set<std::pair<std::int64_t, std::uint32_t>> by_size;
+        for (const auto& [job, its] : by_job) by_size.emplace(std::ssize(its), job);
         for (auto at = begin; at != end;) {
-            auto best = by_job.begin();
-            for (auto job = by_job.begin(); job != by_job.end(); ++job) {
-                const auto size = static_cast<std::int64_t>(job->second.size());
-                const auto known = static_cast<std::int64_t>(best->second.size());
-                const bool is_better =
-                    known >= lacks ? size >= lacks && size < known : size > known;
-                if (is_better) best = job;
-            }
-            lacks =
-                std::max<std::int64_t>(lacks - static_cast<std::int64_t>(best->second.size()), 1);
-            at = std::copy(best->second.begin(), best->second.end(), at);
-            by_job.erase(best);
+            auto best = by_size.lower_bound({lacks, 0});
+            if (best == by_size.end()) best = by_size.lower_bound({by_size.rbegin()->first, 0});
+            const auto [size, job] = *best;
+            const std::vector<Candidate*>& its = by_job.at(job);
+            at = std::copy(its.begin(), its.end(), at);
+            lacks = std::max<std::int64_t>(lacks - size, 1);
+            by_size.erase(best);
         }
     }
 
@@ -195,12 +194,12 @@ LoanNet::Wants LoanNet::wants_of(const LoanFacts& facts, double steady_s) {
 
 void LoanNet::new_round(const LoanFacts& facts, const Places& places, double steady_s) {
     const Wants wants = wants_of(facts, steady_s);
-    Matching matching(facts, places, open_);
-    open_.clear();
+    const std::set<std::string> open = std::exchange(open_, {});
     idle_.clear();
     sought_.clear();
     missing_ = 0;
     if (!facts.preempts || wants.empty()) return;
+    Matching matching(facts, places, open);
     // Who may have any type last: it takes what is left.
     for (auto want = wants.rbegin(); want != wants.rend(); ++want)
         matching.serve(want->first, want->second);

@@ -124,11 +124,12 @@ const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcom
     return &keep_young(grids_, grids_by_age_, max_cached_grids, key, std::move(grids));
 }
 
-const SharedPools& OfferBook::shared_pools(const ClusterView& view, const JobView& job) {
+const SharedPools& OfferBook::shared_pools(const ClusterView& view, std::uint32_t node_set,
+                                           const std::vector<PartitionSlot>& slots) {
     std::vector<Place> places;
-    for (const PartitionSlot& slot : job.slots) places.push_back(slot.place);
-    if (places.empty()) places.push_back({.node_set = job.node_set});
-    const auto [at, added] = pools_.try_emplace({job.node_set, places});
+    for (const PartitionSlot& slot : slots) places.push_back(slot.place);
+    if (places.empty()) places.push_back({.node_set = node_set});
+    const auto [at, added] = pools_.try_emplace({node_set, places});
     if (!added) return at->second;
     std::map<std::string, SitePool> found;
     for (const Place& place : places) {

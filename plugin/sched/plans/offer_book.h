@@ -44,7 +44,12 @@ class OfferBook {
         return *shared_pools(view, job);
     }
     /// The same, to be kept beyond the round.
-    const SharedPools& shared_pools(const ClusterView& view, const JobView& job);
+    const SharedPools& shared_pools(const ClusterView& view, const JobView& job) {
+        return shared_pools(view, job.node_set, job.slots);
+    }
+    /// Of some of its slots; of its nodes where there are none.
+    const SharedPools& shared_pools(const ClusterView& view, std::uint32_t node_set,
+                                    const std::vector<PartitionSlot>& slots);
     /// Forget pools, take in the plans that were made: call once a round, before anything else.
     void new_round();
     /// Null while the plan is in the user's queue (plan_desk.h): ask again in the next round.

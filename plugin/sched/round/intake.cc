@@ -40,12 +40,6 @@ bool is_lent(const PartitionSlot& slot, const Config& config) {
     return config.loan_enabled && slot.partition == config.loan_partition;
 }
 
-/// What lends them wants them back in time, and its members hold no GPUs that could be.
-JobView without_lent(JobView job, const Config& config) {
-    std::erase_if(job.slots, [&](const PartitionSlot& slot) { return is_lent(slot, config); });
-    return job;
-}
-
 /// Beside its GPUs it leaves its members theirs; it takes no lent nodes.
 void take_lead(JobState& state, const ArrayLead& lead, const JobView& job, const Config& config) {
     for (std::size_t i = 0; i < job.slots.size(); ++i)
@@ -239,15 +233,17 @@ void Intake::add_siblings() {
 SiblingPrice Intake::price_siblings(const JobView& job, const EffectiveRequest& wanted,
                                     std::int64_t members) {
     SiblingPrice best;
-    const JobView own = without_lent(job, config_);
-    if (own.slots.empty() && !job.slots.empty()) {
+    // What lends them wants them back in time, and its members hold no GPUs that could be.
+    std::vector<PartitionSlot> own = job.slots;
+    std::erase_if(own, [&](const PartitionSlot& slot) { return is_lent(slot, config_); });
+    if (own.empty() && !job.slots.empty()) {
         ArrayOffers none;
         none.why = "not bound: lent nodes hold no pipeline";
         best.offers = std::make_shared<const ArrayOffers>(std::move(none));
         return best;
     }
     double best_rate = -1;
-    for (const SitePool& pool : pools_of(own)) {
+    for (const SitePool& pool : *books_.offers.shared_pools(view_, job.node_set, own)) {
         if (!allows_type(wanted.request, pool.gpu_type)) continue;
         const auto offers = books_.offers.array_offers(job.user_id, wanted.request,
                                                        wanted.fingerprint, pool, members);

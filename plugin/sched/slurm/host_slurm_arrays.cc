@@ -100,9 +100,6 @@ void describe_size(const ArrayCarrierSpec& spec, job_desc_msg_t* desc) {
 /// A limit of Slurm's that is set.
 std::int64_t minutes_of(std::uint32_t limit) { return limit == INFINITE ? no_limit : limit; }
 
-/// Of users, accounts and QOS: what exceeds them waits.
-bool limits_are_enforced() { return (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS) != 0; }
-
 /// It has a moment more than its longest member, where that is allowed, and is told before its end.
 void describe_time(const ArrayCarrierSpec& spec, std::uint32_t longest, job_desc_msg_t* desc) {
     constexpr std::uint32_t to_begin_minutes = 2, most_to_save_s = 120;

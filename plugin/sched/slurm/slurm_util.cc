@@ -238,9 +238,11 @@ std::uint32_t multifactor_priority(job_record_t* job, time_t reference) {
     return priority;
 }
 
+bool limits_are_enforced() { return (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS) != 0; }
+
 void start_accrual(job_record_t* job, time_t eligible) {
     job->details->begin_time = eligible;
-    if (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS)
+    if (limits_are_enforced())
         acct_policy_add_accrue_time(job, false);
     else
         job->details->accrue_time = eligible;

@@ -107,6 +107,8 @@ int select_on(job_record_t* job, bitstr_t* chosen);
 /// priority/multifactor: computes what Slurm would give the job were it not held, into
 /// prio_factors, and returns it. Its age counts from eligible_since() to `reference`.
 std::uint32_t multifactor_priority(job_record_t* job, time_t reference);
+/// Of users, accounts and QOS: what exceeds them waits.
+bool limits_are_enforced();
 /// A released job gains age from then on as an ordinary one: since `eligible`, and where limits are
 /// enforced within the limits of accruing jobs, which Slurm counts.
 void start_accrual(job_record_t* job, time_t eligible);
