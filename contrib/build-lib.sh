@@ -101,11 +101,11 @@ files_to_compile() { make -n -C "$build" -k all 2>/dev/null | grep -cE 'echo "  
 compile() {
     local total watcher rc=0
     total=$(files_to_compile)
-    say "building with $jobs jobs$( ((!total)) || echo ", $total files (a first build takes some minutes)")"
+    say "building with $build_jobs jobs$( ((!total)) || echo ", $total files (a first build takes some minutes)")"
     : >"$build/make.log"
     show_progress "$build/make.log" "$total" "$SECONDS" &
     watcher=$!
-    (logged make make -C "$build" -k -j"$jobs" all) || rc=$?
+    (logged make make -C "$build" -k -j"$build_jobs" all) || rc=$?
     kill "$watcher" 2>/dev/null
     wait "$watcher" 2>/dev/null || true
     ((!rc)) || exit "$rc"
@@ -130,4 +130,4 @@ stage_build() {
     )
 }
 
-jobs=$(nproc)
+build_jobs=$(nproc)

@@ -136,6 +136,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/tap.sh \
 	tests/lib/timed \
 	tests/bench/pending-jobs \
+	tests/bench/round-cost \
 	tests/bench/spike-start \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \

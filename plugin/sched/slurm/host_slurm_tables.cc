@@ -169,13 +169,15 @@ Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
 std::optional<NodeSets::NodeClass> NodeSets::node_class(const job_record_t* job) {
     const JobDetails* details = job->details;
     const bool names_nodes = details->exc_node_bitmap || details->req_node_bitmap || job->resv_name;
-    if (names_nodes || has_deadline(job) || (job->part_ptr_list && partition_priorities(job)) ||
-        details->mc_ptr)
+    if (names_nodes || has_deadline(job) || (job->part_ptr_list && partition_priorities(job)))
         return std::nullopt;
-    return NodeClass(text_of(job->partition), text_of(details->features), text_of(details->prefer),
-                     text_of(job->account), text_of(job->alloc_node), job->part_ptr, job->user_id,
-                     job->qos_id, job->time_limit, job->time_min, details->pn_min_tmp_disk,
-                     job->warn_time, job->warn_flags, job->limit_set.time, details->whole_node);
+    const auto* cores = details->mc_ptr;
+    return NodeClass(
+        text_of(job->partition), text_of(details->features), text_of(details->prefer),
+        text_of(job->account), text_of(job->alloc_node), job->part_ptr, job->user_id, job->qos_id,
+        job->time_limit, job->time_min, details->pn_min_tmp_disk, job->warn_time, job->warn_flags,
+        job->limit_set.time, details->whole_node, cores ? cores->sockets_per_node : NO_VAL16,
+        cores ? cores->cores_per_socket : NO_VAL16, cores ? cores->threads_per_core : NO_VAL16);
 }
 
 const Placed& NodeSets::of(job_record_t* job) {

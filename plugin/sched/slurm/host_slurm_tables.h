@@ -52,7 +52,8 @@ class NodeSets {
     using NodeClass =
         std::tuple<std::string, std::string, std::string, std::string, std::string,
                    const part_record_t*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
-                   std::uint32_t, std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t>;
+                   std::uint32_t, std::uint16_t, std::uint16_t, std::uint16_t, std::uint8_t,
+                   std::uint16_t, std::uint16_t, std::uint16_t>;
 
     static std::optional<NodeClass> node_class(const job_record_t* job);
     Placed look_up(job_record_t* job);
