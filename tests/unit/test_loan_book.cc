@@ -919,6 +919,32 @@ TEST(a_spike_opens_lent_nodes_to_slurm_s_preemption_and_to_nobody_else) {
     assert_text(scene.state("i3"), "lent");
 }
 
+/// Slurm preempts for one job that waits, and for the next one only when that runs.
+TEST(in_a_spike_each_deaf_job_has_gracetime_and_no_longer) {
+    NetScene scene;
+    scene.host.loans.grace_s = 60;
+    scene.config.checkpoint_grace_s = 86400;
+    scene.trains(8, {"i2"});
+    scene.trains(9, {"i3"});
+    for (LoanFacts::Job& job : scene.host.loans.jobs) job.preemptable = true;
+    scene.waits(50, 2, 4);
+    scene.wait();
+    ck_assert_msg(called(scene.host, "leave 8") && called(scene.host, "leave 9"), "%s",
+                  scene.all_calls().c_str());
+    scene.pass(60);
+    scene.round();
+    ck_assert_msg(scene.at("requeue") == SIZE_MAX, "no earlier than Slurm");
+    scene.pass(LoanBook::margin_s);
+    scene.host.loans.jobs[0].preemptable = false;  // Slurm is at it
+    scene.round();
+    ck_assert(!called(scene.host, "requeue 8") && called(scene.host, "requeue 9"));
+    scene.ends(50);
+    scene.round();
+    scene.waits(51, 2, 4);
+    scene.wait();
+    ck_assert_msg(scene.at("requeue") == SIZE_MAX, "each spike lets it save its state");
+}
+
 TEST(no_more_nodes_are_opened_than_are_lacking) {
     NetScene scene;
     scene.fills(8, "i2");

@@ -56,6 +56,7 @@ struct LoanFacts {
     std::vector<Job> jobs;                ///< all that hold a node, and waiting ones of inference
     std::map<std::string, Guard> guards;  ///< by node
     bool preempts = false;        ///< Slurm takes jobs of that partition off for inference's
+    double grace_s = 0;           ///< how long it lets them run then: the partition's GraceTime
     std::int64_t configured = 0;  ///< epoch seconds: when Slurm read its configuration last
     double kill_wait_s = 30;
 };

@@ -255,10 +255,10 @@ void LoanBook::look_at_net() {
         if (lease.state == LeaseState::lent || lease.state == LeaseState::returning)
             add(node, lease.state == LeaseState::returning);
     for (const auto& [node, since_s] : home_since_) add(node, true);
-    const std::set<std::string> before = net_.open();
     net_.new_round(facts_, places, steady_s_);
+    std::erase_if(open_since_, [&](const auto& entry) { return !net_.is_open(entry.first); });
     for (const std::string& node : net_.open()) {
-        if (before.contains(node)) continue;
+        if (!open_since_.try_emplace(node, steady_s_).second) continue;
         ++counts_.preemptions;
         host_.log_info(
             fmt::format("node {}: {} waits for more than comes back: open to Slurm's preemption",
@@ -293,12 +293,19 @@ void LoanBook::plan_moves() {
     for (const Planned& planned : planned_)
         if (planned.is.lease && planned.is.lease->state == LeaseState::returning && planned.is.used)
             move_off(planned);
-    // Who is told saves its state before Slurm ends it.
     for (const Planned& planned : planned_)
-        if (planned.is.open)
-            for (const LoanFacts::Job& job : facts_.jobs)
-                if (job.preemptable && job.is_on(planned.node))
-                    moves_[job.id].push_back(planned.node);
+        if (planned.is.open) yield(planned);
+}
+
+/// Who is told saves its state before it is ended. Slurm preempts for the first job that waits in a
+/// partition, and for the next one when that runs: to all others GraceTime is kept here.
+void LoanBook::yield(const Planned& planned) {
+    const double open_s = steady_s_ - open_since_.at(planned.node);
+    for (const LoanFacts::Job& job : facts_.jobs) {
+        if (!job.preemptable || !job.is_on(planned.node)) continue;
+        if (open_s >= facts_.grace_s + margin_s) must_end_.insert(job.id);
+        moves_[job.id].push_back(planned.node);
+    }
 }
 
 /// What ending a job takes that does not obey.

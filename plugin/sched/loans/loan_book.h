@@ -141,6 +141,7 @@ class LoanBook {
     void fill_list();
     void plan_moves();
     void move_off(const Planned& planned);
+    void yield(const Planned& planned);
     void set_guard(Planned& planned);
     void set_list();
     void keep_lease(const Planned& planned);
@@ -191,8 +192,9 @@ class LoanBook {
     std::map<JobId, std::vector<std::string>> moves_;  ///< job: returning nodes that it has
     std::set<JobId> must_end_, overstayed_;
     std::map<std::string, Deadline> deadlines_;
-    std::map<std::string, double> gone_since_, home_since_;  ///< by the monotonic clock
-    std::set<std::string> saved_;                            ///< nodes whose guard is on disk
+    std::map<std::string, double> gone_since_, home_since_,
+        open_since_;               ///< by the monotonic clock
+    std::set<std::string> saved_;  ///< nodes whose guard is on disk
     std::map<std::string, std::string> complaints_;
     LendingDesk desk_;
     LoanNet net_;

@@ -107,6 +107,7 @@ class LoanReading {
                 find_part_record(const_cast<char*>(places_.partition.c_str()))) {
             facts_.has_partition = true;
             facts_.listed = names_of(part->node_bitmap);
+            facts_.grace_s = part->grace_time;
         }
         facts_.preempts = preempts();
         for (const NamedGuard& guard : all_guards()) facts_.guards[guard.node] = guard.guard;
