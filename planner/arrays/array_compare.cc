@@ -146,15 +146,17 @@ class Comparer {
     // ---- members that share
     // ----------------------------------------------------------------------
 
-    /// By whole batches, or with the micro-batches that are best without sharing.
+    /// With the micro-batches that are best for it, no more than without sharing: who shares fills
+    /// a pipeline with fewer. One after another where sharing gains nothing.
     [[nodiscard]] CompareRow best_array(PipelineKind kind, const CompareRow& plain) const {
         CompareRow best{.way = plain.way + " + array", .is_array = true};
         best.reason = "the states of two members do not fit";
-        std::vector<std::int64_t> numbers{1};
-        if (plain.micro_batches != 1) numbers.push_back(plain.micro_batches);
-        for (const std::int64_t m : numbers)
+        for (const std::int64_t m : numbers_)
             for (const bool recomputes : {false, true})
-                if (priced_.contains(m)) try_array({kind, m, recomputes}, best);
+                if (!plain.possible || m <= plain.micro_batches)
+                    try_array({kind, m, recomputes}, best);
+        if (plain.possible)
+            keep_better(best, {kind, plain.micro_batches, plain.recomputes}, 1, 0, plain.time);
         return best;
     }
 

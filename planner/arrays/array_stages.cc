@@ -29,6 +29,17 @@ array::Ticks ticks(double seconds, double tick_s) {
 
 array::Bytes whole_bytes(double bytes) { return static_cast<array::Bytes>(std::ceil(bytes)); }
 
+/// Layers of each stage, so that many members take the least time: the slowest stage counts, where
+/// for one member alone only the sum does. Where the memory is too small for so many, as it fits.
+bool partition(PoolSearch& search, const NodeShape& nodes, const ShardShape& shape,
+               std::int64_t stages, std::vector<std::int64_t>& layers) {
+    PlanChoice choice{.stages = stages, .recompute = Recompute::full};
+    const std::int64_t many = 8 * stages;
+    for (choice.micro_batches = many; choice.micro_batches >= 1; choice.micro_batches /= 2)
+        if (search.partition_fixed(nodes, shape, choice, layers)) return true;
+    return false;
+}
+
 /// One member's whole batch at a time on each stage.
 PlanChoice choice_of(std::int64_t stages, Recompute recompute) {
     return {.stages = stages, .recompute = recompute};
@@ -137,7 +148,7 @@ array::StageTimes stage_times(const std::vector<ArrayStage>& stages, std::int64_
 Result<std::vector<ArrayStage>> array_stages(const PlanQuery& query, const GpuPool& pool,
                                              std::int64_t stages) {
     const Model& model = query.model;
-    if (model.tied_embedding && stages > 1)
+    if (ties_table(model) && stages > 1)
         return no_error(fmt::format(
             "{} ties its output head to its embedding, and a shared pipeline updates each stage by "
             "itself",
@@ -153,7 +164,7 @@ Result<std::vector<ArrayStage>> array_stages(const PlanQuery& query, const GpuPo
     const NodeShape nodes = node_shape(stages, pool.gpus_per_node);
     const ShardShape shape{.micro_batch = query.global_batch};
     std::vector<std::int64_t> layers;
-    if (!search.partition_fixed(nodes, shape, choice_of(stages, Recompute::full), layers))
+    if (!partition(search, nodes, shape, stages, layers))
         return no_error(fmt::format("a stage of {} does not fit {} in memory with the batch of {}",
                                     stages, pool.hardware.name, query.global_batch));
     const Topology topology =

@@ -29,8 +29,9 @@ struct ArrayStage {
     double activation_bytes = 0;  ///< kept from forward to backward where nothing is recomputed
 };
 
-/// The fastest partition of layers into so many stages, one device each. Errors (code no): a
-/// precision that the type lacks, more stages than layers, a stage that does not fit, tied tables.
+/// The partition of layers into so many stages, one device each, that is fastest for many members.
+/// Errors (code no): a precision that the type lacks, more stages than layers, a stage that does
+/// not fit, tied tables.
 Result<std::vector<ArrayStage>> array_stages(const PlanQuery&, const GpuPool&, std::int64_t stages);
 
 /// `members` equal jobs on those stages. A tick is tick_s long: a microsecond, or more where so

@@ -404,7 +404,7 @@ double Iteration::zero3_exposed_s(const Stage& s) const {
 /// First and last stage add up the gradients of a shared table.
 double Iteration::tied_exchange_s() const {
     const std::int64_t stages = choice_.stages;
-    if (stages == 1 || !context_.model.tied_embedding) return 0;
+    if (stages == 1 || !ties_table(context_.model)) return 0;
     const bool crosses =
         stages * choice_.dp * choice_.cp * shard_.shape.tp > topology_.gpus_per_node;
     const double table =

@@ -60,8 +60,9 @@ struct Model {
     std::int64_t vocab = 0;
     std::int64_t seq_length = 0;  ///< tokens per sample as trained
     Precision precision = Precision::bf16;
-    bool tied_embedding = true;  ///< input embedding and output head share one matrix
-    bool gated_mlp = false;      ///< SwiGLU/GeGLU: two up projections; experts too
+    bool tied_embedding =
+        true;                ///< input embedding and output head share one matrix; see ties_table
+    bool gated_mlp = false;  ///< SwiGLU/GeGLU: two up projections; experts too
     bool learned_positions =
         true;                 ///< position table of seq_length rows; else rotary (no parameters)
     bool linear_bias = true;  ///< every matrix of a block has a bias (experts and router too)
@@ -98,6 +99,9 @@ struct Model {
     std::vector<CustomLayer> custom_layers;
     bool operator==(const Model&) const = default;
 };
+
+/// First and last layer share a table of the vocabulary; image and custom models have none.
+inline bool ties_table(const Model& model) { return model.tied_embedding && model.vocab > 0; }
 
 /// 16 lower-case hex digits over every field that changes the cost of an operator (not the name).
 std::string fingerprint(const Model&);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What siblings could do with their GPUs, as the planner prices it: stages of a shared pipeline,
 // its memory, and when it is bound.
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "planner/arrays/array_offers.h"
@@ -103,6 +105,28 @@ TEST(stages_hold_all_layers_and_cost_what_a_plan_costs) {
         problem.tick_s;
     ck_assert_msg(chain_s >= one_s && std::abs(chain_s / estimate.iteration_s - 1) < 0.05,
                   "%g s of an array of one, %g s of the plan", chain_s, estimate.iteration_s);
+}
+
+/// The first layers of an image model take most of its time. An eighth of it and one layer more is
+/// what a stage takes at most where the slowest stage counts, and not the sum of all.
+TEST(stages_of_unequal_layers_are_cut_for_many_members) {
+    for (const char* name : {"vgg-19", "resnet-152"}) {
+        ArrayQuery query = too_large_for_one(8, 64);
+        query.model = zoo(name);
+        query.global_batch = 128;
+        const auto seconds = [&](std::int64_t stages) {
+            std::vector<double> list;
+            for (const ArrayStage& s : must(array_stages(plan_query(query), query.pool, stages)))
+                list.push_back(s.forward_s + s.recompute_s + s.backward_s);
+            return list;
+        };
+        const std::vector<double> layers = seconds(query.model.layers), stages = seconds(8);
+        const double all_s = std::accumulate(layers.begin(), layers.end(), 0.0);
+        const double slowest_s = *std::max_element(layers.begin(), layers.end());
+        const double stage_s = *std::max_element(stages.begin(), stages.end());
+        ck_assert_msg(stage_s <= all_s / 8 + slowest_s, "%s: %g %g %g", name, stage_s, slowest_s,
+                      all_s / 8);
+    }
 }
 
 TEST(a_pipeline_is_bound_by_its_gain_alone) {
