@@ -222,6 +222,10 @@ TEST(siblings_have_one_user_account_qos_and_partition) {
     other = first;
     other.partition = "p";
     ck_assert(differs());
+    JobView two = first;
+    two.partition = "q,p";
+    other.partition = "p,q";
+    ck_assert(group_tag(two, b.request, "f") == group_tag(other, b.request, "f"));
     other = first;
     other.owner.nodes = "big";
     ck_assert(differs());

@@ -3,6 +3,7 @@
 #include "plugin/sched/arrays/array_book.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -87,12 +88,15 @@ Offer shape_of(const ArrayOffer& offer, const SiblingPrice& price, std::int64_t 
 }  // namespace
 
 std::string group_tag(const JobView& job, const Request& request, const std::string& fingerprint) {
+    // Of several Slurm names the one first in which the job ran last.
+    std::vector<std::string_view> partitions = split(job.partition, ',');
+    std::sort(partitions.begin(), partitions.end());
     Request alike = request;
     alike.user_hold = false;
     alike.steps = 0;
     std::string words =
         fmt::format("{}|{}|{}|{}|{}|{}", fingerprint, job.user_id, job.owner.account, job.owner.qos,
-                    job.partition, job.owner.nodes);
+                    fmt::join(partitions, ","), job.owner.nodes);
     for (const auto& [key, value] : option_settings(alike)) words += "|" + key + "=" + value;
     words += fmt::format("|{}|{}|{}|{}", request.cpus_per_gpu, request.mem_per_gpu_mb,
                          request.mem_per_node_mb, request.mem_per_cpu_mb);
