@@ -95,7 +95,7 @@ black_box_tests = \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
-	tests/t0310-queue-place.t tests/t0710-array-tasks.t tests/t0730-array-pipeline.t tests/t0731-array-faults.t \
+	tests/t0310-queue-place.t tests/t0710-array-tasks.t tests/t0730-array-pipeline.t tests/t0731-array-faults.t tests/t0732-array-moves.t \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \

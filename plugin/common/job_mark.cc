@@ -114,7 +114,7 @@ std::string_view to_string(Phase phase) { return name_of(phases, phase); }
 std::string_view to_string(OtherHold hold) { return name_of(holds, hold); }
 
 JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32_t restart,
-                  OtherHold hold, std::int64_t now, bool array_is_over) {
+                  OtherHold hold, std::int64_t now, bool array_is_lost) {
     JobMark mark = before.value_or(JobMark{});
     mark.phase = phase;
     mark.restart = restart;
@@ -122,9 +122,14 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     mark.since = now;
     std::erase_if(mark.avoid, [&](const AvoidedNode& avoided) { return avoided.until <= now; });
     if (phase != Phase::held || mark.array == 0) return mark;
-    mark.lost += array_is_over && before->restart != restart ? 1 : 0;
+    mark.lost += array_is_lost && before->restart != restart ? 1 : 0;
     mark.array = 0;
     return mark;
+}
+
+void add_move(JobMark& mark, std::int64_t at) {
+    if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
+    mark.moves.push_back(at);
 }
 
 void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes) {

@@ -58,9 +58,12 @@ struct JobMark {
 
 /// The mark of the phase that begins `now`; the history of the one before stays, but for nodes that
 /// need not be avoided any more. Who is held is no member; one that is so in another life than it
-/// was one in has lost its array, where that is over: else it came back by itself.
+/// was one in has lost its array, where that is lost: else it came back by itself, or was to.
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
-                  std::int64_t now, bool array_is_over = false);
+                  std::int64_t now, bool array_is_lost = false);
+
+/// One more among its moves per hour; beyond max_moves the oldest is dropped.
+void add_move(JobMark& mark, std::int64_t at);
 
 /// The job avoids these nodes, too, a known one until the later time. Beyond max_avoided the oldest
 /// wish is dropped; a name of more than max_node_bytes is not taken.

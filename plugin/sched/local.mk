@@ -44,7 +44,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/round/queue.h plugin/sched/round/queue.cc \
 	plugin/sched/round/round.h plugin/sched/round/stages.h plugin/sched/round/intake.cc \
 	plugin/sched/round/decide.cc plugin/sched/round/apply.cc plugin/sched/round/explain.cc \
-	plugin/sched/round/running.h plugin/sched/round/running.cc \
+	plugin/sched/round/running.h plugin/sched/round/running.cc plugin/sched/round/array_moves.cc \
 	plugin/sched/round/report.h plugin/sched/round/report.cc \
 	plugin/sched/round/scheduler.h plugin/sched/round/scheduler.cc \
 	plugin/sched/slowdown/slowdown_book.h plugin/sched/slowdown/slowdown_book.cc \

@@ -153,6 +153,13 @@ class ScriptedHost : public Host {
     void end_array(JobId id, bool at_once) override {
         note(at_once ? "cancel array" : "end array", id);
     }
+    bool leave_array(JobId id, const std::vector<JobId>& members, const Move& move,
+                     bool at_once) override {
+        note(at_once ? "give up array" : "move array", id);
+        last_move = move;
+        moved_members = members;
+        return array_runs;
+    }
     void write_shares(const std::vector<ShareWords>& words) override { shares = words; }
     void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string& text) override { errors.push_back(text); }
@@ -160,6 +167,8 @@ class ScriptedHost : public Host {
     std::vector<ArrayCarrierSpec> array_specs;
     Started next_array;  ///< with a reason: refused
     std::vector<ShareWords> shares;
+    std::vector<JobId> moved_members;  ///< with the array that was moved last
+    bool array_runs = true;            ///< else it is over when it is told
     LoanFacts loans;
     LoanPlaces loan_places;
     int loan_reads = 0, node_saves = 0;

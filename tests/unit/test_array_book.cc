@@ -222,6 +222,10 @@ TEST(siblings_have_one_user_account_qos_and_partition) {
     other = first;
     other.partition = "p";
     ck_assert(differs());
+    JobView two = first;
+    two.partition = "q,p";
+    other.partition = "p,q";
+    ck_assert(group_tag(two, b.request, "f") == group_tag(other, b.request, "f"));
     other = first;
     other.owner.nodes = "big";
     ck_assert(differs());
@@ -471,6 +475,38 @@ TEST(a_carrier_that_nobody_needs_is_told_to_end) {
     ck_assert_str_eq(b.host.calls[0].c_str(), "end array 100");
 }
 
+TEST(one_that_leaves_takes_nobody_and_its_siblings_wait_for_its_members) {
+    Book b;
+    b.one_trains_of(3);
+    const Move move{.why = "leaves n1: drained"};
+    b.begin_round();
+    b.book.leave(100, move, ArrayBook::Leaving::later);
+    ck_assert(b.ask(2).fate == Fate::leads);
+    ck_assert(b.book.settle().empty() && b.host.calls.empty());
+    b.begin_round();
+    b.book.leave(100, move, ArrayBook::Leaving::told);
+    says(b.ask(2), Fate::waits, "waits for 1 of its siblings, which leave their pipeline");
+    const auto moves = b.book.settle();
+    ck_assert(moves.size() == 1 && moves[0].why == move.why);
+    ck_assert((b.host.calls == std::vector<std::string>{"move array 100"}));
+    ck_assert(arrays_json(b.book, std::nullopt).find("\"leaving\"") != std::string::npos);
+    // Nobody says so any more: it has been told. Nor does it matter that somebody needs it.
+    JobView& back = b.host.view.jobs[0];
+    back.facts = b.host.view.jobs[1].facts;
+    for (const double seconds : {1, 10}) {
+        b.pass(seconds);
+        b.begin_round();
+        ck_assert(b.ask(2).fate == Fate::leads);
+        ck_assert(b.book.settle().empty());
+    }
+    ck_assert_uint_eq(b.host.calls.size(), 1);
+    b.host.view.arrays[0].running = false;
+    b.pass(b.config.checkpoint_grace_s);
+    b.begin_round();
+    ck_assert(b.book.settle().empty());
+    ck_assert_msg(b.host.calls.size() == 1, "it is ending");
+}
+
 TEST(a_round_that_read_no_task_ends_nothing) {
     Book b;
     JobView& one = b.task(1, 1);
@@ -646,6 +682,9 @@ TEST(a_mark_knows_its_array_and_counts_those_that_it_lost) {
     // Its array goes on: its user has requeued it, or it was preempted.
     const JobMark by_itself = next_mark(mark, Phase::held, 4, OtherHold::none, 20);
     ck_assert(by_itself.array == 0 && by_itself.lost == 1);
+    JobMark moved = mark;
+    for (std::int64_t at = 1; at <= 13; ++at) add_move(moved, at);
+    ck_assert(moved.moves.size() == JobMark::max_moves && moved.moves.front() == 2);
     const JobMark refused = next_mark(mark, Phase::held, 3, OtherHold::none, 20, true);
     ck_assert(refused.array == 0 && refused.lost == 1);
     JobFacts back{.held = true, .special_exit = true, .restart = 4, .mark = mark};

@@ -3,6 +3,7 @@
 #include "plugin/sched/arrays/array_book.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -87,12 +88,15 @@ Offer shape_of(const ArrayOffer& offer, const SiblingPrice& price, std::int64_t 
 }  // namespace
 
 std::string group_tag(const JobView& job, const Request& request, const std::string& fingerprint) {
+    // Of several Slurm names the one first in which the job ran last.
+    std::vector<std::string_view> partitions = split(job.partition, ',');
+    std::sort(partitions.begin(), partitions.end());
     Request alike = request;
     alike.user_hold = false;
     alike.steps = 0;
     std::string words =
         fmt::format("{}|{}|{}|{}|{}|{}", fingerprint, job.user_id, job.owner.account, job.owner.qos,
-                    job.partition, job.owner.nodes);
+                    fmt::join(partitions, ","), job.owner.nodes);
     for (const auto& [key, value] : option_settings(alike)) words += "|" + key + "=" + value;
     words += fmt::format("|{}|{}|{}|{}", request.cpus_per_gpu, request.mem_per_gpu_mb,
                          request.mem_per_node_mb, request.mem_per_cpu_mb);
@@ -126,11 +130,16 @@ void ArrayBook::read_carriers(const ClusterView& view) {
         Carrier& carrier = carriers_[now.id];
         if (known == carriers_.end()) {
             carrier.idle_since_s = carrier.written_s = now_s_;
+            carrier.begun_s = now_s_ - std::max(wall_s_ - now.start_s, 0.0);
             // As it was when slurmctld, which has been restarted since, wrote it.
             carrier.gone_gpu_s = now.shared_gpu_s;
             if (now.gpus > 0)
                 carrier.shared_until_s = now.start_s + now.shared_gpu_s / real(now.gpus);
         }
+        // By a slurmctld that has been restarted since.
+        if (now.leaves_since_s > 0 && !carrier.left_s)
+            carrier.left_s = now_s_ - std::max(wall_s_ - now.leaves_since_s, 0.0);
+        carrier.leaving = Leaving::no;
         carrier.view = now;
         carrier.facts = std::move(*facts);
     }
@@ -220,7 +229,7 @@ void ArrayBook::settle(Carrier& carrier) {
     if (over) carrier.is_settled = true;
     if (over || (!carrier.is_settled && now_s_ - carrier.written_s >= write_s))
         write_shares(carrier);
-    if (over && !carrier.had_members && carrier.told_s <= 0)
+    if (over && !carrier.had_members && carrier.told_s <= 0 && !carrier.left_s)
         give_up(carrier,
                 fmt::format("JobId={}, which was to train it with its siblings, ended ({}) "
                             "before it had a member",
@@ -247,25 +256,66 @@ bool ArrayBook::is_needed(const Carrier& carrier) const {
     return group->second.rest > 0 || !group->second.waiting.empty();
 }
 
-void ArrayBook::settle() {
+void ArrayBook::leave(JobId id, const Move& move, Leaving how) {
+    const auto at = carriers_.find(id);
+    if (at == carriers_.end() || (at->second.left_s && how == Leaving::later)) return;
+    at->second.move = move;
+    at->second.leaving = how;
+}
+
+/// True where it was told just now. One that is deaf has as long as any job that saves its state;
+/// one that has trained nobody has nothing to save, and may be killed by a signal.
+bool ArrayBook::see_off(Carrier& carrier) {
+    const bool is_deaf = carrier.left_s && now_s_ - *carrier.left_s >= config_.checkpoint_grace_s;
+    const bool at_once =
+        is_deaf || carrier.leaving == Leaving::at_once || (!carrier.left_s && !carrier.had_members);
+    if (carrier.view.finished || (carrier.left_s && !at_once)) return false;
+    if (!carrier.view.running && carrier.leaving != Leaving::at_once) return false;
+    std::vector<JobId> members;
+    for (const auto& [job, share] : carrier.members)
+        if (share.here) members.push_back(job);
+    if (!host_.leave_array(carrier.view.id, members, carrier.move, at_once)) return false;
+    const bool is_first = !carrier.left_s;
+    if (is_first) carrier.left_s = now_s_;
+    return is_first;
+}
+
+void ArrayBook::end_unneeded(Carrier& carrier) {
+    const bool runs = carrier.view.running && !carrier.view.configuring;
+    if (!runs || is_needed(carrier)) {
+        carrier.idle_since_s = now_s_;
+        return;
+    }
+    const bool may_be_needed = carrier.had_members && now_s_ - carrier.idle_since_s < idle_s;
+    if (may_be_needed || now_s_ - carrier.told_s < tell_again_s) return;
+    // One that has trained nobody may be about to begin, deaf to a signal or killed by it.
+    const bool at_once = !carrier.had_members || carrier.told_s > 0;
+    carrier.told_s = now_s_;
+    if (!carrier.had_members)
+        give_up(carrier, "no member could start beside its pipeline" +
+                             (carrier.trouble.empty() ? "" : ": " + carrier.trouble));
+    host_.end_array(carrier.view.id, at_once);
+}
+
+std::vector<Move> ArrayBook::settle() {
+    std::vector<Move> moves;
     for (auto& [id, carrier] : carriers_) {
         settle(carrier);
-        const bool runs = carrier.view.running && !carrier.view.configuring;
-        if (!runs || is_needed(carrier)) {
-            carrier.idle_since_s = now_s_;
-            continue;
-        }
-        const bool may_be_needed = carrier.had_members && now_s_ - carrier.idle_since_s < idle_s;
-        if (may_be_needed || now_s_ - carrier.told_s < tell_again_s) continue;
-        // One that has trained nobody may be about to begin, deaf to a signal or killed by it.
-        const bool at_once = !carrier.had_members || carrier.told_s > 0;
-        carrier.told_s = now_s_;
-        if (!carrier.had_members)
-            give_up(carrier, "no member could start beside its pipeline" +
-                                 (carrier.trouble.empty() ? "" : ": " + carrier.trouble));
-        host_.end_array(id, at_once);
+        if (!carrier.goes())
+            end_unneeded(carrier);
+        else if (see_off(carrier))
+            moves.push_back(carrier.move);
     }
     if (!words_.empty()) host_.write_shares(words_);
+    return moves;
+}
+
+std::string ArrayBook::words_of(JobId id) const {
+    std::string text = fmt::format("JobId={} trains it with its siblings", id);
+    const Carrier* carrier = find(id);
+    if (!carrier || (!carrier->left_s && carrier->leaving == Leaving::no)) return text;
+    const std::string& why = carrier->move.why;
+    return text + ", and " + (why.empty() ? "leaves its nodes" : why);
 }
 
 // ---- who shares with whom ----------------------------------------------------------------------
@@ -314,8 +364,13 @@ void ArrayBook::refuse_member(const JobView& member, JobId carrier, const std::s
 ArrayBook::Carrier* ArrayBook::carrier_with_room(const std::string& tag, const JobView& job,
                                                  NoRoom& none) {
     for (auto& [id, carrier] : carriers_) {
-        const bool over = carrier.view.finished || carrier.told_s > 0 || closed_.contains(id);
+        const bool over =
+            carrier.view.finished || carrier.told_s > 0 || carrier.goes() || closed_.contains(id);
         if (over || carrier.facts.group != tag || carrier.view.user_id != job.user_id) continue;
+        if (carrier.leaving != Leaving::no) {
+            none.full = fmt::format("waits: its array's JobId={} {}", id, carrier.move.why);
+            continue;
+        }
         if (carrier.running >= carrier.facts.members) {
             if (none.full.empty())
                 none.full = fmt::format("waits for room in its array's JobId={}", id);
@@ -341,13 +396,15 @@ std::int64_t ArrayBook::at_a_time(const Group& group) const {
     return members;
 }
 
-/// Members whose carrier has ended, and who have not noticed yet.
+/// Members whose carrier has ended, and who have not noticed yet, and those that it takes along.
 std::int64_t ArrayBook::coming_back(const std::string& group) const {
     std::int64_t members = 0;
-    for (const auto& [id, carrier] : carriers_)
-        if (carrier.view.finished && carrier.facts.group == group &&
-            wall_s_ - carrier.view.end_s < coming_back_s)
-            members += carrier.running;
+    for (const auto& [id, carrier] : carriers_) {
+        if (carrier.facts.group != group) continue;
+        const bool some =
+            carrier.view.finished ? wall_s_ - carrier.view.end_s < coming_back_s : carrier.goes();
+        if (some) members += carrier.running;
+    }
     return members;
 }
 
@@ -453,7 +510,7 @@ ArrayBook::Answer ArrayBook::ask_anew(Group& group, const JobView& job, const Re
     if (const std::int64_t back = coming_back(tag); back > 0)
         return {
             .fate = Fate::waits,
-            .text = fmt::format("waits for {} of its siblings, whose pipeline has ended", back)};
+            .text = fmt::format("waits for {} of its siblings, which leave their pipeline", back)};
     const std::int64_t members = at_a_time(group) - group.joined;
     if (members < 2 && request.array_size == 0)
         return {.text = nobody_with_it(std::ssize(group.waiting) + group.rest - group.joined)};

@@ -70,9 +70,16 @@ class ArrayBook {
     /// A limit keeps a member from starting beside its carrier. Where that has none, it would wait
     /// for members that wait for its own job to end: it ends, and they run by themselves.
     void refuse_member(const JobView& member, JobId carrier, const std::string& why);
-    /// Ends carriers that nobody needs, and writes shares of members that are over. Siblings of one
-    /// that trained nobody run by themselves for a while: the next one would fare no better.
-    void settle();
+    /// How a carrier leaves its nodes: not yet, but it takes no more members; told, so that its
+    /// members are saved; cancelled.
+    enum class Leaving { no, later, told, at_once };
+    /// Of this round, before anybody is asked. Once it is told it goes, whatever is said later;
+    /// its members are bound anew.
+    void leave(JobId carrier, const Move& move, Leaving how);
+    /// Has those leave that are to, ends carriers that nobody needs, and writes shares of members
+    /// that are over. Siblings of one that trained nobody run by themselves for a while: the next
+    /// one would fare no better. Which moves have begun.
+    std::vector<Move> settle();
     /// Beside what Slurm has of Arena's: nothing.
     [[nodiscard]] bool is_empty() const { return carriers_.empty(); }
 
@@ -93,6 +100,12 @@ class ArrayBook {
         double empty_since_s = 0;  ///< by the monotonic clock; 0: somebody is there
         double idle_since_s = 0;   ///< when it was needed last
         double told_s = 0;         ///< when it was told to end
+        double begun_s = 0;        ///< by the monotonic clock
+        std::optional<double> left_s = {};  ///< the same: when it was told to leave its nodes
+        Leaving leaving = Leaving::no;      ///< in this round
+        Move move = {};                     ///< why, as it was said last
+        /// Its members are on their way to another one, or will be in a moment.
+        [[nodiscard]] bool goes() const { return left_s || leaving > Leaving::later; }
         bool had_members = false, is_settled = false;
         std::string trouble = {};  ///< why the latest member did not start beside it
     };
@@ -103,6 +116,8 @@ class ArrayBook {
     void take_over(std::map<JobId, Carrier> carriers) { carriers_ = std::move(carriers); }
     /// The facts of a carrier that members may join; nullptr: there is none of this id.
     [[nodiscard]] const Carrier* find(JobId id) const;
+    /// What a member is told of it.
+    [[nodiscard]] std::string words_of(JobId id) const;
 
   private:
     struct Group {
@@ -127,6 +142,8 @@ class ArrayBook {
     void share_out(Carrier& carrier) const;
     void settle(Carrier& carrier);
     void write_shares(Carrier& carrier);
+    bool see_off(Carrier& carrier);
+    void end_unneeded(Carrier& carrier);
     void give_up(const Carrier& carrier, const std::string& why);
     [[nodiscard]] bool is_needed(const Carrier& carrier) const;
     [[nodiscard]] std::int64_t at_a_time(const Group& group) const;

@@ -19,7 +19,10 @@ Json carrier_json(const ArrayBook::Carrier& carrier) {
     const ArrayCarrierView& view = carrier.view;
     Json members = Json::array();
     for (const auto& [job, share] : carrier.members) members.push_back(member_json(job, share));
-    const char* state = view.finished ? "over" : view.running ? "running" : "ending";
+    const char* state = view.finished    ? "over"
+                        : !view.running  ? "ending"
+                        : carrier.left_s ? "leaving"
+                                         : "running";
     return {{"job", view.id},
             {"uid", view.user_id},
             {"state", state},

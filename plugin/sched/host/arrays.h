@@ -12,6 +12,8 @@
 
 namespace arena {
 
+struct Move;
+
 /// A job of a user whose ranks train the members of an array.
 struct ArrayCarrierView {
     JobId id = 0;
@@ -20,9 +22,11 @@ struct ArrayCarrierView {
     bool running = false;
     bool configuring = false;  ///< running, and a Prolog or a booting node keeps its script waiting
     bool finished = false;
-    std::string end;                 ///< finished: Slurm's word, "COMPLETED"
-    std::vector<std::string> nodes;  ///< the first one has the first rank
-    double start_s = 0, end_s = 0;   ///< end_s: where it runs, when its limit ends it
+    std::string end;                        ///< finished: Slurm's word, "COMPLETED"
+    std::vector<std::string> nodes;         ///< the first one has the first rank
+    std::vector<std::string> drained = {};  ///< of these, by whomever
+    double leaves_since_s = 0;      ///< when it was told to leave, as its mark says; 0 = it stays
+    double start_s = 0, end_s = 0;  ///< end_s: where it runs, when its limit ends it
     std::int64_t gpus = 0;
     double shared_gpu_s = 0;  ///< that its members have used, as its AdminComment has it
 };
@@ -67,6 +71,11 @@ class HostArrays {
     virtual Started start_array(const ArrayCarrierSpec&) = 0;
     /// Tells its ranks to leave; `at_once`: cancels it. What is over stays as it is.
     virtual void end_array(JobId, bool at_once) = 0;
+    /// Tells its ranks to save its members and leave, for all of them go on elsewhere; `at_once`:
+    /// cancels it. Its mark says so from then on, and none of them counts it as lost. A move that
+    /// counts is one of each of these members. False where it was over already.
+    virtual bool leave_array(JobId, const std::vector<JobId>& members, const Move&,
+                             bool at_once) = 0;
     /// What a member, which may be over, has used of its array's GPUs, and an array's all members
     /// together: words of its AdminComment, instead of those of the same key.
     struct ShareWords {

@@ -39,6 +39,7 @@ class Application {
     void note_refusal(const PlannedJob& planned, const Grid& grid, const ApplyResult& result);
     [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, const Move& move);
     void write_facts();
+    void settle_arrays();
     void leave(const Order& order);
     void note_avoided(const Order& order);
     [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Offer& offer,
@@ -65,7 +66,7 @@ Journal Application::run(const Decision& decision) {
     write_facts();
     for (const Order& order : round_.orders)
         if (!host_.stopping()) carry_out(order);
-    if (!books_.arrays.is_empty() && !host_.stopping()) books_.arrays.settle();
+    if (!books_.arrays.is_empty() && !host_.stopping()) settle_arrays();
     // The first counts; a start ends it.
     for (const auto& [id, until_s] : decision.patience) books_.patience.try_emplace(id, until_s);
     std::map<JobId, const Action*> actions;
@@ -117,6 +118,14 @@ void Application::write_facts() {
         const std::string why = is_done(result) ? "" : result.text;
         if (books_.nodes.note_fencing(fencing.node, why) && !why.empty())
             host_.log_error(fmt::format("node {} not fenced: {}", fencing.node, why));
+    }
+}
+
+void Application::settle_arrays() {
+    for (const Move& move : books_.arrays.settle()) {
+        ++changes_.checkpoints;
+        changes_.moves += move.counts;
+        if (move.leaves_slow) books_.slowdown.count_move();
     }
 }
 

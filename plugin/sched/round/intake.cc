@@ -126,6 +126,7 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
     books_.loans.impose(books_.imposed);
     books_.arrays.new_round(view_);
     avoid_nodes();
+    move_arrays(view_, books_);
     books_.checks.start(view_);
     books_.profiles.update(view_);
     round_.snapshot = view_.snapshot;
@@ -296,7 +297,7 @@ bool Intake::follow_sibling(const JobView& job, const SharedRequest& wanted) {
 /// As a job of its own beside its carrier's first rank.
 void Intake::join_array(const JobView& job, const Request& request, JobId carrier) {
     const ArrayBook::Carrier& into = *books_.arrays.find(carrier);
-    books_.statuses[job.id].array = fmt::format("JobId={} trains it with its siblings", carrier);
+    books_.statuses[job.id].array = books_.arrays.words_of(carrier);
     if (!books_.clocks.may_launch(job))
         return note(waits_for(job, "waiting a moment after its requeue"));
     Shape shape;
@@ -351,8 +352,7 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     if (ours && mark->phase == Phase::checkpointing)
         return follow_checkpointing(job, wanted, *plan);
     if (mark && mark->array != 0)
-        books_.statuses[job.id].array =
-            fmt::format("JobId={} trains it with its siblings", mark->array);
+        books_.statuses[job.id].array = books_.arrays.words_of(mark->array);
     note({.job = &job,
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});
@@ -365,7 +365,7 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
 }
 
 void Intake::follow_owner(const JobView& job, const SharedRequest& wanted) {
-    if (!ready_for_signals(job, books_.clocks.age_s(job.id, job.start_s))) return;
+    if (!ready_for_signals(job.configuring, books_.clocks.age_s(job.id, job.start_s))) return;
     const OfferList offers = offers_of(job, *wanted);
     if (offers && !offers->empty()) {
         round_.orders.push_back({.kind = Order::Kind::save_state,

@@ -43,9 +43,7 @@ double done_iterations(const JobView& job, const std::optional<Offer>& plan, dou
     return done + std::max(0.0, std::floor(worked_s / plan->estimate.iteration_s));
 }
 
-bool ready_for_signals(const JobView& job, double run_s) {
-    return !job.configuring && run_s >= ready_s;
-}
+bool ready_for_signals(bool configuring, double run_s) { return !configuring && run_s >= ready_s; }
 
 bool movable(const JobView& job, const Request& request, double run_s, double now_s,
              const Config& config) {
@@ -59,7 +57,7 @@ std::string why_not_to_leave(const JobView& job, const Request& request, bool co
     if (!request.elastic) return "it is not elastic";
     if (mark.phase != Phase::started) return "it saves its state already";
     if (mark.hold != OtherHold::none) return "it is held and would not come back";
-    if (!ready_for_signals(job, run_s)) return "it has only just started";
+    if (!ready_for_signals(job.configuring, run_s)) return "it has only just started";
     // One of the future is of a clock that was set back since.
     const auto recent = [&](std::int64_t at) {
         return std::abs(now_s - static_cast<double>(at)) < 3600;

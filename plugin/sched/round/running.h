@@ -26,7 +26,7 @@ double done_iterations(const JobView& job, const std::optional<Offer>& plan, dou
                        const RestartCost& restart);
 
 /// Whether a signal would find a script that has said what to do with it, `run_s` after its start.
-bool ready_for_signals(const JobView& job, double run_s);
+bool ready_for_signals(bool configuring, double run_s);
 
 /// Whether Arena itself may move the running job, which has a mark. One that somebody holds would
 /// not come back.

@@ -332,6 +332,9 @@ void Scheduler::end_late(const ClusterView& view) {
              job.facts.state == HostJobState::suspended) &&
             books_.loans.must_end(job.id))
             (void)host_.requeue_hold(job.id, job.facts.restart);
+    for (const ArrayCarrierView& array : view.arrays)
+        if (!array.finished && books_.loans.must_end(array.id))
+            (void)host_.leave_array(array.id, {}, {.why = "gives lent nodes back"}, true);
 }
 
 Scheduler::Kept Scheduler::keep() {

@@ -18,6 +18,10 @@ using Stopping = std::function<bool()>;
 /// decision and as what. Starts profile runs, which take their nodes out of the view.
 Round intake(ClusterView view, Books& books, const Stopping& stopping);
 
+/// Of intake(): which jobs that train members of arrays are to leave their nodes, and how. The view
+/// is what it is once jobs avoid what they avoid.
+void move_arrays(const ClusterView& view, Books& books);
+
 /// Pure.
 Decision decide(const Round& round, const Policy& policy);
 /// Of intake(): what the jobs considered so far would start with, were they alone, so that profile

@@ -361,9 +361,7 @@ JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>
     JobMark mark = next_mark(before, Phase::checkpointing, job->restart_cnt, hold, time(nullptr));
     mark.done = done;
     add_avoided(mark, move.avoid);
-    if (!move.counts) return mark;
-    if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
-    mark.moves.push_back(mark.since);
+    if (move.counts) add_move(mark, mark.since);
     return mark;
 }
 

@@ -205,10 +205,13 @@ ArrayCarrierView array_carrier_of(const job_record_t* job, const char* facts) {
     const std::string first = text_of(job->batch_host);
     if (!first.empty()) view.nodes.push_back(first);
     const bitstr_t* nodes = job->job_resrcs ? job->job_resrcs->node_bitmap : nullptr;
-    for (bitoff_t i = 0; nodes && i < bit_size(const_cast<bitstr_t*>(nodes)); ++i)
-        if (bit_test(const_cast<bitstr_t*>(nodes), i) && node_record_table_ptr[i] &&
-            first != node_record_table_ptr[i]->name)
-            view.nodes.emplace_back(node_record_table_ptr[i]->name);
+    for (bitoff_t i = 0; nodes && i < bit_size(const_cast<bitstr_t*>(nodes)); ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!bit_test(const_cast<bitstr_t*>(nodes), i) || !node) continue;
+        if (first != node->name) view.nodes.emplace_back(node->name);
+        if (IS_NODE_DRAIN(node) || IS_NODE_FAIL(node)) view.drained.emplace_back(node->name);
+    }
+    view.leaves_since_s = static_cast<double>(array_leaves_since(job));
     view.gpus = job->details ? job->details->num_tasks : 0;
     view.shared_gpu_s = number_in(text_of(job->admin_comment), share_key);
     return view;
@@ -251,6 +254,45 @@ void end_array_carrier(JobId id, bool at_once) {
         (void)job_signal(job, SIGUSR1, 0, slurm_conf.slurm_user_id, false);
     else
         cancel_made(job);
+}
+
+namespace {
+
+/// As of each job that Arena moves.
+void count_move(JobId id, JobId carrier) {
+    job_record_t* job = find_job_record(id);
+    auto mark = job && arena_record(job) ? read_mark(job) : std::nullopt;
+    if (!mark || mark->array != carrier) return;
+    add_move(*mark, time(nullptr));
+    write_mark(job, *mark);
+}
+
+/// Of one that was told before the time of that stays.
+void mark_leaving(job_record_t* job, const std::string& why) {
+    if (array_leaves_since(job) == 0)
+        write_mark(job, next_mark(read_mark(job), Phase::checkpointing, job->restart_cnt,
+                                  OtherHold::none, time(nullptr)));
+    assign_text(&job->state_desc, "Arena: " + why);
+    note_job_change();
+    schedule_job_save();
+}
+
+}  // namespace
+
+bool leave_with_array(JobId id, const std::vector<JobId>& members, const Move& move, bool at_once) {
+    ActionLock lock;
+    job_record_t* job = lock ? find_job_record(id) : nullptr;
+    const bool has_nodes = job && (IS_JOB_RUNNING(job) || (at_once && IS_JOB_SUSPENDED(job)));
+    if (!has_nodes || !array_facts(job) || !job->details || IS_JOB_COMPLETING(job)) return false;
+    mark_leaving(job, move.why);
+    if (move.counts)
+        for (const JobId member : members) count_move(member, id);
+    const bool tells = !at_once && has_steps(job);
+    info("arena: JobId=%u %s: %s", id, move.why.c_str(),
+         tells ? "told to save its members and leave" : "cancelled");
+    if (!tells || job_signal(job, SIGUSR1, 0, slurm_conf.slurm_user_id, false) != SLURM_SUCCESS)
+        cancel_made(job);
+    return true;
 }
 
 void write_array_shares(const std::vector<HostArrays::ShareWords>& shares) {

@@ -21,6 +21,7 @@ std::string outlast(JobId carrier, const job_record_t* member, std::uint32_t min
 /// See HostArrays. Each takes its own lock.
 HostArrays::Started start_array_carrier(const ArrayCarrierSpec& spec);
 void end_array_carrier(JobId id, bool at_once);
+bool leave_with_array(JobId id, const std::vector<JobId>& members, const Move& move, bool at_once);
 void write_array_shares(const std::vector<HostArrays::ShareWords>& shares);
 
 /// See HostJobs::split(). Takes its own lock.

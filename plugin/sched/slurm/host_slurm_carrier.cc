@@ -224,6 +224,10 @@ class SlurmHost : public Host {
     CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
     Started start_array(const ArrayCarrierSpec& spec) override { return start_array_carrier(spec); }
     void end_array(JobId id, bool at_once) override { end_array_carrier(id, at_once); }
+    bool leave_array(JobId id, const std::vector<JobId>& members, const Move& move,
+                     bool at_once) override {
+        return leave_with_array(id, members, move, at_once);
+    }
     void write_shares(const std::vector<ShareWords>& shares) override {
         write_array_shares(shares);
     }

@@ -191,7 +191,7 @@ class LoanReading {
         LoanFacts::Job& known = facts_.jobs.emplace_back();
         known.id = job->job_id;
         known.account = text_of(job->account);
-        known.is_foreign = !arena_record(job);
+        known.is_foreign = !arena_record(job) && !array_facts(job);
         return known;
     }
 

@@ -34,11 +34,13 @@ double thread_cpu_ms() {
     return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
 }
 
-/// Of a job that trains arrays: it has ended, or its script is about to, since its step has.
-bool array_is_over(JobId id) {
+/// Of a job that trains arrays: it has ended, or its script is about to, since its step has, and
+/// nobody told it to leave. Where Arena did, its members are to come back.
+bool array_is_lost(JobId id) {
     const job_record_t* job = id != 0 ? find_job_record(id) : nullptr;
-    return !job || !array_facts(job) || !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job) ||
-           !has_steps(job);
+    if (!job || !array_facts(job)) return true;
+    if (array_leaves_since(job) != 0) return false;
+    return !IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job) || !has_steps(job);
 }
 
 constexpr job_state_reason deferrals[] = {WAIT_DEPENDENCY,  WAIT_TIME,    WAIT_RESERVATION,
@@ -130,6 +132,11 @@ const char* array_facts(const job_record_t* job) {
     return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_CARRIER");
 }
 
+std::int64_t array_leaves_since(const job_record_t* job) {
+    const auto mark = job->details ? read_mark(job) : std::nullopt;
+    return mark && mark->phase == Phase::checkpointing ? mark->since : 0;
+}
+
 bool has_steps(const job_record_t* job) {
     const auto is_step = [](void* item, void*) -> int {
         return static_cast<step_record_t*>(item)->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID;
@@ -152,7 +159,7 @@ std::optional<JobMark> read_mark(const job_record_t* job) {
 void write_mark(job_record_t* job, Phase phase, OtherHold hold) {
     const std::optional<JobMark> before = read_mark(job);
     JobMark mark = next_mark(before, phase, job->restart_cnt, hold, time(nullptr),
-                             before && array_is_over(before->array));
+                             before && array_is_lost(before->array));
     // A requeue makes a new submission of the job: this is the last that knows of the first.
     if (phase == Phase::started && mark.waited_since == 0) mark.waited_since = eligible_since(job);
     write_mark(job, mark);

@@ -58,6 +58,8 @@ const char* arena_record(const job_record_t* job);
 const char* carrier_request(const job_record_t* job);
 /// ARENA_CARRIER of a job that trains members of arrays; nullptr for every other job.
 const char* array_facts(const job_record_t* job);
+/// Of such a job: since when it has been told to leave its nodes, as its mark says; 0 = it stays.
+std::int64_t array_leaves_since(const job_record_t* job);
 /// Whose job it measures for; its own user where it does not say (of an earlier version).
 std::uint32_t carrier_for_user(const job_record_t* job);
 
