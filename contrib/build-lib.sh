@@ -75,7 +75,8 @@ make_configure() {
 
 configure_tree() {
     make_configure
-    if dpkg-query -W libslurm-dev >/dev/null 2>&1; then
+    # Of a package that another one only names dpkg-query has an entry, too.
+    if dpkg-query -W -f='${db:Status-Abbrev}' libslurm-dev 2>/dev/null | grep -q '^ii'; then
         logged headers "$top/contrib/get-slurm-headers" "$build/slurm-headers"
     fi
     if [[ -e $build/config.status && $build/config.status -nt $top/configure ]]; then return; fi
