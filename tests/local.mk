@@ -110,7 +110,7 @@ black_box_tests = \
 	tests/issues/i0016-a4-partitions.t \
 	tests/issues/i0016-a7-profiling-turns.t \
 	tests/issues/i0016-a8-false-reports.t \
-	tests/issues/i0016-a12-hanging-spool.t \
+	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \

@@ -151,7 +151,7 @@ END
     top=$ARENA_SRCDIR ARENA_PROGRESS_S=0.1
     . "$ARENA_SRCDIR/contrib/build-lib.sh"
     # shellcheck disable=SC2034
-    build=$work/build jobs=1
+    build=$work/build build_jobs=1
     compile
 ) >"$work/out" 2>&1 &
 for ((i = 0; i < 600; i++)); do grep -q ' of 2 files compiled' "$work/out" && break; sleep 0.05; done

@@ -13,12 +13,14 @@ write_accounting_lines() {
         AccountingStorageTRES=gres/gpu "AccountingStoragePass=$dir/run/munge.socket"
 }
 
-# Both hold the database's password: each is its daemon's alone.
+# Both hold the database's password: each is its daemon's alone. The database is there before slurmdbd: with MariaDB's
+# library 11.8.9 (Debian 13) a slurmdbd that had to create it has no more queries answered by that connection.
 write_accounting_files() {
     local password
     password=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
     install -d -m 700 -o "$slurm_user" "$dir/mariadb"
     install -m 600 -o "$slurm_user" /dev/stdin "$dir/mariadb/init.sql" <<END
+CREATE DATABASE IF NOT EXISTS slurm_acct_db;
 CREATE USER IF NOT EXISTS slurm@'127.0.0.1' IDENTIFIED BY '$password';
 GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1';
 END

@@ -13,7 +13,7 @@ need_accounting
 
 start_arena --nodes a40:1x4,a100:1x4 --accounting associations,limits,qos --priority multifactor
 log=$cluster_dir/log/slurmctld.log
-sacct_do() { sacctmgr -i "$@" >>"$work/sacctmgr" 2>&1; }
+sacct_do() { sacctmgr -i "$@"; }
 ask() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-batch=64 --arena-gpus=1 --arena-types=a40 "$@" "$work/trainer"; }
 ordinary() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --gres=gpu:a100:1 -n1 "$@" "$work/trainer"; }
 over() { let_go "$1"; wait_for_state "$1" COMPLETED; }
@@ -67,13 +67,19 @@ scancel "$job" "$stock"
 
 ok "no job can start" block DOWN
 job=$(ask) stock=$(ordinary)
-ok "the association is deleted" sacct_do delete user "$arena_user" account=main
-ok "and slurmctld knows" wait_until "[[ \$(as_user sbatch --test-only --wrap true 2>&1) == *[Ii]nvalid* ]]"
-ok "jobs can start" block UP
-ok "scheduling goes on" both_went_on
-is "$(starts "$stock")" 0 "the ordinary job has not started"
-is "$(starts "$job")" 0 "nor has the Arena job"
-note "stock: $(job_state "$stock") $(job_reason "$stock"); Arena: $(job_state "$job") $(job_reason "$job")"
-is "$(job_state "$job") $(job_reason "$job")" "$(job_state "$stock") $(job_reason "$stock")" "with the same reason"
+if why=$(sacct_do delete user "$arena_user" account=main 2>&1); then
+    pass "the association is deleted"
+    ok "and slurmctld knows" wait_until "[[ \$(as_user sbatch --test-only --wrap true 2>&1) == *[Ii]nvalid* ]]"
+    ok "jobs can start" block UP
+    ok "scheduling goes on" both_went_on
+    is "$(starts "$stock")" 0 "the ordinary job has not started"
+    is "$(starts "$job")" 0 "nor has the Arena job"
+    note "stock: $(job_state "$stock") $(job_reason "$stock"); Arena: $(job_state "$job") $(job_reason "$job")"
+    is "$(job_state "$job") $(job_reason "$job")" "$(job_state "$stock") $(job_reason "$stock")" "with the same reason"
+elif [[ $why == *'Job(s) active'* ]]; then   # 24.11
+    skip 7 "this Slurm deletes no association that has jobs"
+else
+    fail "the association is deleted" "$why"
+fi
 is "$(grep -c underflow "$log")" 0 "slurmctld's own accounts come out even"
 done_testing

@@ -89,6 +89,7 @@ void describe_size(const ArrayCarrierSpec& spec, job_desc_msg_t* desc) {
     const auto tasks = nodes * static_cast<std::uint32_t>(spec.gpus_per_node);
     desc->min_nodes = desc->max_nodes = nodes;
     desc->num_tasks = tasks;
+    desc->bitflags |= JOB_NTASKS_SET;  // as sbatch does: else 24.11 tells its script of none
     desc->ntasks_per_node = static_cast<std::uint16_t>(spec.gpus_per_node);
     desc->cpus_per_task = static_cast<std::uint16_t>(spec.cpus_per_gpu);
     desc->min_cpus = tasks * static_cast<std::uint32_t>(spec.cpus_per_gpu);

@@ -35,6 +35,15 @@ bool is_cleaning(const job_record_t* job) {
            (job->step_list && list_count(job->step_list) > 0);
 }
 
+/// Nodes were told of the end of the job's last life in this second: slurmd ends a job whose
+/// credential is no second younger. Slurm's own delay of a requeued job, which Arena forgets, is
+/// for this, too. submit_time is the time of the requeue, or one second later.
+bool in_second_of_requeue(const job_record_t* job) {
+    if (job->restart_cnt == 0 || !job->details) return false;
+    const auto ahead_s = job->details->submit_time - time(nullptr);
+    return ahead_s == 0 || ahead_s == 1;
+}
+
 /// Slurm counts a job of a reservation in only those partitions that share enough nodes with it.
 bool reservation_reaches(const job_record_t* job) {
     const slurmctld_resv_t* reservation = job->resv_ptr;
@@ -85,7 +94,7 @@ job_state_reason lost_right(job_record_t* job) {
 
 job_state_reason not_startable(job_record_t* job) {
     if (IS_JOB_REVOKED(job)) return FAIL_SYSTEM;
-    if (is_cleaning(job)) return WAIT_CLEANING;
+    if (is_cleaning(job) || in_second_of_requeue(job)) return WAIT_CLEANING;
     if (const job_state_reason lost = lost_right(job); lost != WAIT_NO_REASON) return lost;
     return reservation_reaches(job) ? WAIT_NO_REASON : WAIT_RESERVATION;
 }
