@@ -108,6 +108,25 @@ TEST(setting_the_clock_ends_no_wait) {
     ck_assert(!clocks.may_launch(job));
 }
 
+TEST(a_job_that_ran_between_two_rounds_is_not_launched_at_once) {
+    JobClocks clocks;
+    ClusterView view = view_at(50);
+    JobView& job = view.jobs.emplace_back();
+    job.id = 1;
+    job.facts.restart = 1;
+    clocks.new_round(view);
+    view.steady_s += 60;
+    clocks.new_round(view);
+    ck_assert(clocks.may_launch(job));
+    ++job.facts.restart;
+    view.steady_s += 0.2;
+    clocks.new_round(view);
+    ck_assert(!clocks.may_launch(job));
+    view.steady_s += 2;
+    clocks.new_round(view);
+    ck_assert(clocks.may_launch(job));
+}
+
 TEST(what_may_be_moved_and_how_far_it_is) {
     JobView job;
     job.nodes_open = true;

@@ -20,7 +20,9 @@ void JobClocks::new_round(const ClusterView& view) {
     wall_s_ = view.snapshot.time_s;
     for (const JobView& job : view.jobs) {
         if (job.facts.state == HostJobState::pending) {
-            pending_since_.try_emplace(job.id, now_s_);
+            const Pending now{job.facts.restart, now_s_};
+            Pending& known = pending_since_.try_emplace(job.id, now).first->second;
+            if (known.restart != now.restart) known = now;
         } else {
             pending_since_.erase(job.id);
             profile_wait_since_.erase(job.id);
@@ -31,7 +33,7 @@ void JobClocks::new_round(const ClusterView& view) {
 bool JobClocks::may_launch(const JobView& job) const {
     if (job.facts.restart == 0) return true;
     const auto at = pending_since_.find(job.id);
-    return at != pending_since_.end() && now_s_ >= at->second + launch_pause_s;
+    return at != pending_since_.end() && now_s_ >= at->second.since_s + launch_pause_s;
 }
 
 double JobClocks::age_s(JobId job, double since_s) {

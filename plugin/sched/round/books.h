@@ -48,7 +48,13 @@ class JobClocks {
 
   private:
     double now_s_ = 0, wall_s_ = 0;
-    std::map<JobId, double> pending_since_, profile_wait_since_;
+    /// Of one life: it may have run between two rounds.
+    struct Pending {
+        std::uint32_t restart = 0;
+        double since_s = 0;
+    };
+    std::map<JobId, Pending> pending_since_;
+    std::map<JobId, double> profile_wait_since_;
     std::map<std::pair<JobId, double>, double> ages_;
 };
 
