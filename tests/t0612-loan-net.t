@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What keeps inference from starving where nobody asks lent nodes back: a spike beyond them, in a real Slurm that preempts
-# by partitions. All lent nodes are full: who does not leave when it is told is taken off by Slurm itself, within GraceTime.
+# by partitions. All lent nodes are full: who does not leave when it is told is taken off when GraceTime is over, by Slurm
+# itself or, where Slurm preempts for another job first, by Arena.
 # An idle node goes home first, no more nodes are opened than are lacking, and whom a licence keeps lacks none.
 # And with `source: demand` nobody has to ask: idle nodes are lent after two ticks, waiting inference brings them back.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
@@ -14,8 +15,11 @@ need_loans
 grace_s=10
 start_loans --conf-extra "$(printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE)" \
     --conf-extra Licenses=lic:1 --conf-extra "$(loan_partitions PreemptMode=OFF "PreemptMode=REQUEUE GraceTime=$grace_s")"
-# Jobs that Slurm itself has preempted.
-preempted() { grep -oE '(preempted( job)?|GraceTime reached) JobId=[0-9]+' "$log" | grep -o '[0-9]*$' | sort -nu | paste -sd,; }
+# Jobs that Slurm has preempted, or Arena ended.
+taken_off() {
+    { grep -oE '(preempted( job)?|GraceTime reached) JobId=[0-9]+' "$log"; grep -oP 'arena: JobId=[0-9]+(?= requeued: )' "$log"; } |
+        grep -o '[0-9]*$' | sort -nu | paste -sd,
+}
 
 fill_training
 ok "the first round has been" round_has_been
@@ -33,7 +37,7 @@ for n in 1 2 3 4; do spike+=("$(infer)"); done
 asked=$SECONDS
 for id in "${spike[@]}"; do ok "a job of the spike starts" wait_for_state "$id" RUNNING $((grace_s + 20)); done
 note "all of the spike run after $((SECONDS - asked)) s; GraceTime is $grace_s s"
-is "$(preempted)" "${jobs[0]},${jobs[1]}" "two by Slurm's own preemption of who was deaf"
+is "$(taken_off)" "${jobs[0]},${jobs[1]}" "and nobody but the two that are deaf was taken off"
 for id in "${jobs[@]}"; do is "$(wc -l <"$gates/$id.signals")" 1 "each was told before"; done
 ok "because Arena had opened the nodes" logged 'node n[5-8]: infer waits for more than comes back: open to Slurm'
 is "$(ask stats | jq -c '[.loan.preemptions, .loan.late_returns]')" '[4,0]' "and is counted"
@@ -48,11 +52,11 @@ scancel "${jobs[@]}"
 jobs=("$(willing)")
 ok "two nodes are lent again" eval 'said loan offer "n[7-8]" && is_lent "n[7-8]"'
 ok "the job starts on one" wait_started "${jobs[0]}" 1 40
-before=$(preempted)
+before=$(taken_off)
 spike=()
 for n in 1 2 3; do spike+=("$(infer)"); done
 for id in "${spike[@]}"; do ok "three jobs of inference start: two on its own nodes, one on the idle lent one" wait_for_state "$id" RUNNING 60; done
-is "$(job_state "${jobs[0]}")/$(preempted)" "RUNNING/$before" "nobody is preempted for them"
+is "$(job_state "${jobs[0]}")/$(taken_off)" "RUNNING/$before" "nobody is preempted for them"
 for id in "${spike[@]}"; do let_go "$id"; done
 for id in "${spike[@]}"; do ok "the spike is over" wait_for_state "$id" COMPLETED; done
 
@@ -83,11 +87,11 @@ scontrol reconfigure
 ok "idle nodes are lent by themselves, but for the headroom" wait_until '[[ $(ask loan list | jq "[.leases[] | select(.state == \"lent\")] | length") == 3 ]]' 60
 is "$(ask loan list | jq -r .source)" demand "by demand"
 ok "the job starts on one of them" wait_started "${jobs[0]}" 2 60
-before=$(preempted)
+before=$(taken_off)
 spike=()
 for n in 1 2 3 4; do spike+=("$(infer)"); done
 for id in "${spike[@]}"; do ok "what inference waits for comes back by itself" wait_for_state "$id" RUNNING 60; done
-is "$(preempted)" "$before" "by a reclaim: Slurm need not preempt"
+is "$(taken_off)" "$before" "by a reclaim: Slurm need not preempt"
 is "$(tail -n 1 "$gates/${jobs[0]}.signals")" signal "the job there was told"
 for id in "${spike[@]}"; do let_go "$id"; done
 ok "and they are lent again after it" wait_until '[[ $(ask loan list | jq "[.leases[] | select(.state == \"lent\")] | length") == 3 ]]' 60
