@@ -29,20 +29,19 @@ array::Ticks ticks(double seconds, double tick_s) {
 
 array::Bytes whole_bytes(double bytes) { return static_cast<array::Bytes>(std::ceil(bytes)); }
 
+/// One member's whole batch at a time on each stage.
+PlanChoice choice_of(std::int64_t stages, Recompute recompute) {
+    return {.stages = stages, .recompute = recompute};
+}
+
 /// Layers of each stage, so that many members take the least time: the slowest stage counts, where
 /// for one member alone only the sum does. Where the memory is too small for so many, as it fits.
 bool partition(PoolSearch& search, const NodeShape& nodes, const ShardShape& shape,
                std::int64_t stages, std::vector<std::int64_t>& layers) {
-    PlanChoice choice{.stages = stages, .recompute = Recompute::full};
-    const std::int64_t many = 8 * stages;
-    for (choice.micro_batches = many; choice.micro_batches >= 1; choice.micro_batches /= 2)
+    PlanChoice choice = choice_of(stages, Recompute::full);
+    for (choice.micro_batches = 8 * stages; choice.micro_batches >= 1; choice.micro_batches /= 2)
         if (search.partition_fixed(nodes, shape, choice, layers)) return true;
     return false;
-}
-
-/// One member's whole batch at a time on each stage.
-PlanChoice choice_of(std::int64_t stages, Recompute recompute) {
-    return {.stages = stages, .recompute = recompute};
 }
 
 double parameters_of(const Shard& shard, LayerRange range, std::int64_t index,
