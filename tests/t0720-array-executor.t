@@ -52,7 +52,7 @@ out=$(ARENA_ARRAY=$socket ARENA_ARRAY_MEMBER=1 "$train" "${model[@]}" --global-b
 is "$?" 2 "a member has no plan"
 like "$out" 'ARENA_ARRAY: is set, and the array says how its members are trained; leave out --pp' "it says so"
 out=$(ARENA_ARRAY=nowhere ARENA_ARRAY_MEMBER=1 "$train" "${model[@]}" --global-batch 2 --data "$work/text" --steps 1 2>&1)
-is "$? $out" '2 arena-train: ARENA_ARRAY: "nowhere" is no address: HOST:PORT, or /PATH of a local socket' "an address is one"
+is "$? $out" '2 arena-train: ARENA_ARRAY: "nowhere" is no address: HOST:PORT, or /PATH or @NAME of a local socket' "an address is one"
 
 # ---- MPI -----------------------------------------------------------------------------------------
 mpi+=(--mca mpi_yield_when_idle 1)

@@ -56,7 +56,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 62> keys{{
+constexpr std::array<Key, 61> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -183,8 +183,6 @@ constexpr std::array<Key, 62> keys{{
      "how long members wait for as many siblings as --arena-array=SIZE asks for"},
     {"array", "mpi", &Config::array_mpi, no, no, Form::word, "",
      "which MPI srun starts the ranks of an array with (srun --mpi=)"},
-    {"array", "socket_dir", &Config::array_socket_dir, no, no, Form::path, "",
-     "a directory of each node that all its jobs see, for the sockets of arrays"},
 }};
 constexpr std::array<std::string_view, 5> groups{std::string_view("profile"), "resize", "slowdown",
                                                  "loan", "array"};

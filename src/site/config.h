@@ -81,12 +81,11 @@ struct Config {
     bool array_enabled = false;           ///< job arrays are taken in: --arena-array
     std::int64_t array_max_members = 64;  ///< tasks of one that wait or run at a time, 1..4096
     std::int64_t array_exact_blocks = 40, array_exact_members = 30;  ///< see array::SolveOptions
-    double array_solve_s = 3;               ///< of a search for a schedule, 0.01..600
-    std::int64_t array_buffers = 2;         ///< members' states on a device, 2..1024
-    std::int64_t array_member_cpus = 1;     ///< of a member beside its carrier, 1..4096
-    double array_wait_s = 30;               ///< for siblings, where a size is asked for, 0..86400
-    std::string array_mpi = "pmix";         ///< of srun, for a carrier's ranks
-    std::string array_socket_dir = "/tmp";  ///< of a node, the same for all its jobs
+    double array_solve_s = 3;            ///< of a search for a schedule, 0.01..600
+    std::int64_t array_buffers = 2;      ///< members' states on a device, 2..1024
+    std::int64_t array_member_cpus = 1;  ///< of a member beside its carrier, 1..4096
+    double array_wait_s = 30;            ///< for siblings, where a size is asked for, 0..86400
+    std::string array_mpi = "pmix";      ///< of srun, for a carrier's ranks
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };

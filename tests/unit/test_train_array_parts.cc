@@ -304,16 +304,35 @@ TEST(strangers_have_five_seconds_and_thirty_two_places) {
     ck_assert_int_eq(at.desk.refused(), 40);
 }
 
-TEST(an_address_is_a_host_with_a_port_or_a_path) {
+TEST(an_address_is_a_host_with_a_port_or_a_local_socket) {
     ck_assert_int_eq(must(read_array_address("n1:20001", "")).port, 20001);
     arena::test::assert_text(must(read_array_address("[::1]:20001", "")).host, "::1");
     arena::test::assert_text(must(read_array_address("/run/a", "")).path, "/run/a");
-    for (const char* bad : {"", "n1", "n1:", "n1:0", "n1:65536", "n\n1:5"})
+    for (const char* bad : {"", "n1", "n1:", "n1:0", "n1:65536", "n\n1:5", "@"})
         arena::test::assert_refused(read_array_address(bad, "ARENA_ARRAY"), "is no address");
     const Directory directory;
-    const auto address = must(read_array_address(directory / "s", ""));
-    const auto first = must(listen_at(address));
-    arena::test::assert_refused(listen_at(address), "another array listens there");
+    for (const std::string& local :
+         {directory / "s", "@arena-test-" + std::to_string(::getpid())}) {
+        const auto address = must(read_array_address(local, ""));
+        for (int life = 0; life < 2; ++life) {
+            const auto first = must(listen_at(address));
+            arena::test::assert_refused(listen_at(address), "another array listens there");
+            ck_assert(is_same_user(must(call_at(address)).get()));
+        }
+        arena::test::assert_refused(call_at(address), "nobody answers");
+    }
+}
+
+TEST_NEEDING(nobody_attaches_where_another_user_listens,
+             ::geteuid() == 0 ? "" : "only root becomes another user") {
+    const auto address = must(read_array_address("@arena-other-" + std::to_string(::getpid()), ""));
+    const auto theirs = must(listen_at(address));
+    ck_assert_int_eq(::seteuid(65534), 0);
+    const auto called = call_at(address);
+    const auto taken = listen_at(address);
+    ck_assert_int_eq(::seteuid(0), 0);
+    arena::test::assert_refused(called, "another user's process listens there");
+    arena::test::assert_refused(taken, "cannot be listened at");
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ namespace {
 constexpr int backlog = 128, time_to_connect_ms = 2000;
 constexpr std::size_t longest_host = 255;
 
+bool is_abstract(const ArrayAddress& a) { return a.path.starts_with('@'); }
+
 std::string text_of(const ArrayAddress& a) {
     return a.path.empty() ? fmt::format("{}:{}", a.host, a.port) : a.path;
 }
@@ -52,7 +54,14 @@ Result<sockaddr_un> local_name(const ArrayAddress& a) {
         return usage_error(fmt::format("is longer than {} bytes", sizeof name.sun_path - 1),
                            a.path);
     a.path.copy(name.sun_path, a.path.size());
+    if (is_abstract(a)) name.sun_path[0] = '\0';
     return name;
+}
+
+/// An abstract name ends where its bytes do; a path, at its zero byte.
+socklen_t size_of_name(const ArrayAddress& a) {
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + a.path.size() +
+                                  (is_abstract(a) ? 0 : 1));
 }
 
 struct FreeAddresses {
@@ -95,8 +104,11 @@ Result<FileDescriptor> call_local(const ArrayAddress& a) {
     const auto name = local_name(a);
     if (!name) return name.error();
     FileDescriptor socket = make_socket(AF_UNIX);
-    if (!connects(socket, reinterpret_cast<const sockaddr*>(&*name), sizeof *name))
+    if (!connects(socket, reinterpret_cast<const sockaddr*>(&*name), size_of_name(a)))
         return refusal(a, "nobody answers");
+    // An abstract name can be had by whoever asks first.
+    if (!is_same_user(socket.get()))
+        return environment_error("another user's process listens there", a.path);
     return socket;
 }
 
@@ -105,12 +117,13 @@ Result<FileDescriptor> listen_locally(const ArrayAddress& a) {
     if (!name) return name.error();
     if (call_local(a)) return environment_error("another array listens there already", a.path);
     struct stat facts {};
-    if (::lstat(a.path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode)) ::unlink(a.path.c_str());
+    if (!is_abstract(a) && ::lstat(a.path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode))
+        ::unlink(a.path.c_str());
     FileDescriptor socket = make_socket(AF_UNIX);
     const mode_t before = ::umask(0177);
     const bool bound =
         socket.get() >= 0 &&
-        ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*name), sizeof *name) == 0;
+        ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*name), size_of_name(a)) == 0;
     ::umask(before);
     if (!bound || ::listen(socket.get(), backlog) != 0) return refusal(a, "cannot be listened at");
     return socket;
@@ -120,7 +133,7 @@ Result<FileDescriptor> listen_locally(const ArrayAddress& a) {
 
 Result<ArrayAddress> read_array_address(std::string_view text, const std::string& name) {
     ArrayAddress a;
-    if (text.starts_with('/')) {
+    if (text.starts_with('/') || (text.starts_with('@') && text.size() > 1)) {
         a.path = text;
         return a;
     }
@@ -131,7 +144,7 @@ Result<ArrayAddress> read_array_address(std::string_view text, const std::string
         parse_integer(colon == std::string_view::npos ? text : text.substr(colon + 1), 1, 65535);
     if (!port || host.size() > longest_host || printable(host, longest_host) != host)
         return usage_error(
-            fmt::format("\"{}\" is no address: HOST:PORT, or /PATH of a local socket",
+            fmt::format("\"{}\" is no address: HOST:PORT, or /PATH or @NAME of a local socket",
                         printable(text)),
             name);
     const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';

@@ -90,7 +90,8 @@ Result<Attachment> find_array(const Environment& environment) {
     const auto address = read_array_address(environment("ARENA_ARRAY").value_or(""), "ARENA_ARRAY");
     if (!address) return address.error();
     if (address->path.empty() && address->host.empty())
-        return usage_error("has no host: HOST:PORT, or /PATH of a local socket", "ARENA_ARRAY");
+        return usage_error("has no host: HOST:PORT, or /PATH or @NAME of a local socket",
+                           "ARENA_ARRAY");
     const auto key = read_key(environment);
     if (!key) return key.error();
     return Attachment{*address, *key};

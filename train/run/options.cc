@@ -113,8 +113,9 @@ void add_training_options(CLI::App& app, CommandLine& line) {
 
 void add_array_options(CLI::App& app, CommandLine& line) {
     ArrayFlags& a = line.array;
-    app.add_option("--array-serve", a.serve,
-                   "train the members that attach here, on one pipeline: PORT, HOST:PORT or /PATH");
+    app.add_option(
+        "--array-serve", a.serve,
+        "train the members that attach here, on one pipeline: PORT, HOST:PORT, /PATH or @NAME");
     app.add_option("--array-members", a.members, "at once")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();

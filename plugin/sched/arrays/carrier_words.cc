@@ -100,10 +100,9 @@ std::string carrier_script(const Request& request, const ArrayOffer& offer,
         "PATH=$PATH${{ARENA_BINDIR:+:$ARENA_BINDIR}}\n"
         "{}\n"
         "code=$?\n"
-        "rm -f {}\n"
         "[ $code != {} ] || code=0\n"
         "exit $code\n",
-        words, in_quotes(facts.socket), config.requeue_exit_code);
+        words, config.requeue_exit_code);
 }
 
 std::string carrier_comment(const CarrierFacts& f) {

@@ -274,7 +274,7 @@ void Application::start_array(const PlannedJob& planned, const Action& action,
     const std::string name = new_nonce();
     if (facts.key.empty() || name.empty())
         return note(waits_for(job, "the kernel of slurmctld's host gives no randomness"));
-    facts.socket = config.array_socket_dir + "/arena-array-" + name.substr(0, 16);
+    facts.socket = "@arena-array-" + name.substr(0, 16);
     ArrayCarrierSpec spec;
     spec.lead = job.id;
     spec.restart = job.facts.restart;
