@@ -272,6 +272,13 @@ void complete_to_requeue(Job* job) {
     }
 }
 
+/// As SlurmUser, whom Slurm shows beside a reason. 26.05 knows of no other user than the caller's.
+template <typename Change>
+int change_node(Change& change) {
+    if constexpr (requires { change.reason_uid; }) change.reason_uid = slurm_conf.slurm_user_id;
+    return update_node(&change, slurm_conf.slurm_user_id);
+}
+
 /// Takes one more argument since 23.11.6: whether its tables are locked.
 template <typename Uid>
 bool is_coordinator(Uid uid, char* account) {

@@ -15,6 +15,17 @@ namespace {
 
 std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
+/// Has another name since 26.05.
+struct FreeConf {
+    template <typename Conf>
+    void operator()(Conf* conf) const {
+        if constexpr (requires { slurm_free_ctl_conf(conf); })
+            slurm_free_ctl_conf(conf);
+        else
+            slurm_free_conf(conf);
+    }
+};
+
 }  // namespace
 
 Result<ControllerFacts> ask_controller() {
@@ -24,8 +35,7 @@ Result<ControllerFacts> ask_controller() {
             std::string(
                 "slurmctld does not say whether Arena is on, and the job is not submitted: ") +
             slurm_strerror(errno));
-    const std::unique_ptr<slurm_conf_t, decltype(&slurm_free_ctl_conf)> conf(loaded,
-                                                                             &slurm_free_ctl_conf);
+    const std::unique_ptr<slurm_conf_t, FreeConf> conf(loaded);
     return ControllerFacts{text_of(conf->job_submit_plugins), text_of(conf->schedtype),
                            text_of(conf->plugindir)};
 }

@@ -54,6 +54,10 @@ int main(int argc, char **argv)
 			response && response->job_submit_user_msg ? response->job_submit_user_msg : "");
 		return 1;
 	}
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 11, 0)
 	printf("%u\n", response->job_id);
+#else
+	printf("%u\n", response->step_id.job_id);
+#endif
 	return 0;
 }

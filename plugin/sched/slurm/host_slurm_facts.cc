@@ -53,8 +53,7 @@ int set_drain(const std::string& node, bool drained, const std::string& why) {
     change.node_names = name.data();
     change.node_state = drained ? NODE_STATE_DRAIN : NODE_STATE_UNDRAIN;
     if (drained) change.reason = reason.data();
-    change.reason_uid = slurm_conf.slurm_user_id;
-    return update_node(&change, slurm_conf.slurm_user_id);
+    return change_node(change);
 }
 
 /// SlurmUser, and who checks it where Slurm would know him.
