@@ -53,6 +53,7 @@ EXTRA_DIST += \
 	contrib/private-cluster.d/build.sh \
 	contrib/private-cluster.d/files.sh \
 	contrib/private-cluster.d/processes.sh \
+	contrib/private-cluster.d/stock.sh \
 	contrib/quickstart \
 	contrib/quickstart.d/compare \
 	contrib/quickstart.d/losses \

@@ -35,6 +35,10 @@ tests/tools/round_gate.so: tests/tools/round_gate.cc
 CLEANFILES += tests/tools/round_gate.so
 EXTRA_DIST += tests/tools/round_gate.cc
 
+# What black-box tests start, for contrib/slurm-smoke, which has no use for unit tests.
+.PHONY: black-box-programs
+black-box-programs: $(check_DATA) tests/tools/round_gate.so arena-profiler-faulty$(EXEEXT) tests/tools/fake_chief$(EXEEXT) tests/watch/listen$(EXEEXT)
+
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/fuzz.h tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \

@@ -24,7 +24,7 @@ is "$(cd "$plugins" && for name in *.so as-backfill; do echo "$name=$(readlink "
 ok "the alias is a link to the scheduler plug-in" test "$plugins/as-backfill/sched_backfill.so" -ef "$plugins/sched_arena.so"
 stock=''
 for file in "$plugins"/*.so; do
-    stock+=$(find /usr/lib/*/slurm-wlm /usr/lib/*/slurm -name "${file##*/}" 2>/dev/null)
+    stock+=$(find "$(stock_plugin_dir)" -name "${file##*/}")
 done
 is "$stock" "" "no plug-in of ours has the name of one of Slurm's"
 

@@ -63,15 +63,6 @@ pick_ports() {
 }
 
 # ---- configuration files ------------------------------------------------------------------------
-stock_plugin_dir() {
-    local d
-    for d in ${slurm_plugin_dir-} /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm /usr/lib64/slurm \
-        /usr/local/lib/slurm; do
-        [[ -e $d/sched_backfill.so ]] && { echo "$d"; return; }
-    done
-    die "Slurm's own plug-ins (sched_backfill.so) not found; set SLURM_PLUGIN_DIR"
-}
-
 choose_users() {
     slurm_user=$me service_user=$me
     ((EUID == 0)) || return 0
@@ -145,7 +136,7 @@ END
     fi
     if [[ $arena == on ]]; then
         cat <<END
-PluginDir=$plugin_dir$([[ $spank_dir == "$plugin_dir" ]] || echo ":$spank_dir"):$(stock_plugin_dir)
+PluginDir=$plugin_dir$([[ $spank_dir == "$plugin_dir" ]] || echo ":$spank_dir"):$stock_plugins
 SchedulerType=sched/arena
 JobSubmitPlugins=arena
 PrologFlags=Alloc
@@ -155,7 +146,7 @@ PrologEpilogTimeout=360
 END
         [[ $profile == off ]] || echo "Prolog=$dir/bin/prolog"
     else
-        printf '%s\n' "PluginDir=$(stock_plugin_dir)" SchedulerType=sched/backfill
+        printf '%s\n' "PluginDir=$stock_plugins" SchedulerType=sched/backfill
     fi
     for group in "${groups[@]}"; do
         read -r first last type gpus <<<"$group"

@@ -32,6 +32,8 @@ top=$ARENA_SRCDIR
 # shellcheck source=contrib/build-lib.sh
 . "$ARENA_SRCDIR/contrib/build-lib.sh"
 build=$ARENA_BUILDDIR
+# shellcheck source=contrib/private-cluster.d/stock.sh
+. "$ARENA_SRCDIR/contrib/private-cluster.d/stock.sh"
 patience=${ARENA_TEST_PATIENCE:-3}
 work=''          # scratch directory of this test
 cluster_dir=''   # directory of the running cluster
@@ -68,14 +70,14 @@ make_work() {
 
 scheduler_options=()
 stock_scheduler() {
-    local file
-    file=$(find /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm /usr/lib64/slurm /usr/local/lib/slurm -name sched_backfill.so 2>/dev/null | head -n 1)
+    local stock
+    stock=$(stock_plugin_dir) || BAIL_OUT "no sched_backfill.so of Slurm's"
     make_work
     mkdir "$work/scheduler" && ln -s sched_arena.so "$work/scheduler/sched_backfill.so"
-    cp "$file" "$work/scheduler/sched_arena.so" || BAIL_OUT "no sched_backfill.so of Slurm's"
+    cp "$stock/sched_backfill.so" "$work/scheduler/sched_arena.so" || BAIL_OUT "$stock/sched_backfill.so cannot be copied"
     # shellcheck disable=SC2034  # the test's
     scheduler_options=(--conf-extra SchedulerType=sched/backfill
-        --conf-extra "PluginDir=$work/scheduler:$stage/lib/slurm-arena:${file%/*}")
+        --conf-extra "PluginDir=$work/scheduler:$stage/lib/slurm-arena:$stock")
 }
 
 # Waits until no other test runs, and keeps others waiting.

@@ -9,11 +9,9 @@
 : "${ARENA_BUILDDIR=}" "${ARENA_SRCDIR=}"   # of cluster.sh
 
 mpi_in_slurm_lacks() {
-    local dir
-    dir=$(scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= //p')
     if [[ ! -x $ARENA_BUILDDIR/arena-train ]]; then echo "arena-train is not built"
     elif ! grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h"; then echo "this build has no MPI"
-    elif ! compgen -G "${dir##*:}/mpi_pmix*.so" >/dev/null && ! compgen -G '/usr/lib/*/slurm-wlm/mpi_pmix*.so' >/dev/null; then
+    elif ! compgen -G "$(stock_plugin_dir)/mpi_pmix*.so" >/dev/null; then
         echo "this Slurm has no mpi/pmix plug-in"
     else return 1; fi
 }
