@@ -111,9 +111,10 @@ for i in $(each held) $(each waiting); do hog_of[i]=$(hog "$(type_of "$i")" 2); 
 for i in $(each held) $(each waiting); do wait_for_state "${hog_of[i]}" RUNNING; done
 for i in $(each held); do first_of[i]=$(sbatch_as "$i"); done
 for i in $(each all); do
-    options=()
-    [[ ${at[i]} != checkpointing ]] || options=(--arena-elastic --arena-gpus=2 "--export=ALL,MODE=steps")
-    job[i]=$(sbatch_as "$i" "${options[@]}") || BAIL_OUT "${rows[i]}: ${job[i]}"
+    options=() mode=none
+    [[ ${at[i]} != checkpointing ]] || options=(--arena-elastic --arena-gpus=2) mode=steps
+    # Not by --export: with more than ALL the node asks the user's login shell for its environment, and nobody has none.
+    job[i]=$(MODE=$mode sbatch_as "$i" "${options[@]}") || BAIL_OUT "${rows[i]}: ${job[i]}"
 done
 for i in $(each checkpointing); do touch "$gates/${job[i]}.deaf"; done
 for i in $(each running) $(each checkpointing) $(each completing) $(each requeued); do wait_started "${job[i]}"; done

@@ -69,11 +69,13 @@ choose_users() {
     getent passwd slurm >/dev/null && slurm_user=slurm
     [[ $arena == on ]] || return 0
     service_user=arena
-    local uid
+    local uid said
     uid=$(id -u arena 2>/dev/null) && ((uid >= 1000)) &&
         die "user arena (uid $uid) is not a system user: profile runs would belong to somebody; run as a user other than root"
     if [[ ! ${uid-} ]]; then
-        useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin arena
+        # Another cluster that starts may have been faster.
+        said=$(useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin arena 2>&1) ||
+            id -u arena >/dev/null 2>&1 || die "user arena cannot be made: $said"
         echo "private-cluster: created the system user arena, which profile runs belong to"
     fi
 }
